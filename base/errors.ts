@@ -1,0 +1,98 @@
+/** What the receiver of an error does next. */
+export type Remedy = 'retry' | 'redirect' | 'reopen' | 'give-up';
+
+interface ErrorTraits {
+  /** HTTP status of the problem document. */
+  readonly status: number;
+  /** Exit code of the command line. */
+  readonly exit: number;
+  readonly remedy: Remedy;
+  /** Title of the problem document: the same for every occurrence. */
+  readonly title: string;
+}
+
+/** The catalogue of failures. `docs/errors.md` says the same in prose; a test compares the two. */
+export const ERRORS = {
+  'bad-request': { status: 400, exit: 2, remedy: 'give-up', title: 'The request is malformed' },
+  'not-found': { status: 404, exit: 3, remedy: 'give-up', title: 'No such volume, file or directory' },
+  exists: { status: 409, exit: 4, remedy: 'give-up', title: 'The name is taken' },
+  'not-directory': { status: 409, exit: 4, remedy: 'give-up', title: 'A directory is needed here' },
+  'is-directory': { status: 409, exit: 4, remedy: 'give-up', title: 'A file is needed here' },
+  'not-empty': { status: 409, exit: 4, remedy: 'give-up', title: 'The directory or volume is not empty' },
+  'precondition-failed': { status: 412, exit: 4, remedy: 'give-up', title: 'A precondition does not hold' },
+  'range-unsatisfiable': {
+    status: 416,
+    exit: 4,
+    remedy: 'give-up',
+    title: 'The range lies outside the file',
+  },
+  'name-too-long': { status: 400, exit: 2, remedy: 'give-up', title: 'A name is longer than 255 bytes' },
+  'symlink-loop': { status: 409, exit: 4, remedy: 'give-up', title: 'Too many symbolic links on the way' },
+  'cross-volume': {
+    status: 409,
+    exit: 4,
+    remedy: 'give-up',
+    title: 'Source and target are on different volumes',
+  },
+  'too-many-links': { status: 409, exit: 4, remedy: 'give-up', title: 'The file has too many links' },
+  'no-attribute': { status: 404, exit: 3, remedy: 'give-up', title: 'No such extended attribute' },
+  'too-large': { status: 413, exit: 2, remedy: 'give-up', title: 'The request is larger than the limit' },
+  'session-expired': { status: 409, exit: 5, remedy: 'reopen', title: 'The session is no longer remembered' },
+  'not-primary': { status: 421, exit: 5, remedy: 'redirect', title: 'Another server is the primary' },
+  'no-majority': { status: 503, exit: 5, remedy: 'retry', title: 'Too few servers are reachable' },
+  recovering: {
+    status: 503,
+    exit: 5,
+    remedy: 'retry',
+    title: 'The servers wait for leases from before their restart to end',
+  },
+  busy: { status: 503, exit: 5, remedy: 'retry', title: 'The server has reached a limit' },
+  unknown: { status: 503, exit: 5, remedy: 'retry', title: 'It is not known whether the operation happened' },
+  'clock-fault': { status: 503, exit: 5, remedy: 'retry', title: "A server's clock is out of bounds" },
+  'no-space': { status: 507, exit: 1, remedy: 'give-up', title: 'The disk is full' },
+  integrity: {
+    status: 500,
+    exit: 8,
+    remedy: 'give-up',
+    title: 'Stored data does not match its checksum on any replica',
+  },
+  storage: { status: 500, exit: 1, remedy: 'give-up', title: 'A disk operation failed' },
+  internal: { status: 500, exit: 1, remedy: 'give-up', title: 'An unexpected failure, logged by the server' },
+} as const satisfies Record<string, ErrorTraits>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** @returns whether `text`, perhaps from another server, is a code of the catalogue */
+export function isErrorCode(text: unknown): text is ErrorCode {
+  return typeof text === 'string' && Object.hasOwn(ERRORS, text);
+}
+
+/** Facts that travel with an error for the program that receives it. */
+export interface ErrorDetails {
+  /** Ids of the servers that did not answer. */
+  readonly unreachable?: readonly string[];
+  /** The id of the primary to ask instead. */
+  readonly primary?: string;
+  /** How long to wait before trying again. */
+  readonly retryAfterMs?: number;
+}
+
+/** A failure that is nobody's mistake in the code: it crosses the wire, and the caller acts on its remedy. */
+export class ServiceError extends Error {
+  override readonly name = 'ServiceError';
+  readonly code: ErrorCode;
+  readonly details: ErrorDetails;
+
+  /**
+   * @param message names the action and the state, without a period: `Cannot write file 12: …`
+   */
+  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.details = details;
+  }
+
+  get remedy(): Remedy {
+    return ERRORS[this.code].remedy;
+  }
+}

@@ -1,0 +1,41 @@
+/**
+ * A small deterministic generator (splitmix32), so that cores and simulations draw jitter from a
+ * seed and a schedule can be replayed. Not for secrets.
+ */
+export class Prng {
+  #state: number;
+
+  /** @param seed any integer; equal seeds give equal sequences */
+  constructor(seed: number) {
+    this.#state = (seed ^ Math.trunc(seed / 0x1_0000_0000)) >>> 0;
+  }
+
+  /** @returns an integer from 0 to 2^32 − 1 */
+  nextUint32(): number {
+    this.#state = (this.#state + 0x9e3779b9) >>> 0;
+    let z = this.#state;
+    z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);
+    z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
+    return (z ^ (z >>> 15)) >>> 0;
+  }
+
+  /** @returns a number from 0 (included) to 1 (excluded) */
+  next(): number {
+    return this.nextUint32() / 0x1_0000_0000;
+  }
+
+  /** @returns an integer from `low` to `high`, both included */
+  integer(low: number, high: number): number {
+    return low + Math.floor(this.next() * (high - low + 1));
+  }
+
+  /** @returns whether an event of the given probability (0 to 1) happens */
+  chance(probability: number): boolean {
+    return this.next() < probability;
+  }
+
+  /** @returns one of `values`, which has at least one */
+  pick<Value>(values: readonly Value[]): Value {
+    return values[this.integer(0, values.length - 1)] as Value;
+  }
+}

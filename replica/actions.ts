@@ -1,0 +1,157 @@
+import type { Incarnation, ServerId } from '../base/ids.ts';
+import type { ReplicaMessage } from './messages.ts';
+
+/**
+ * One life of a primary: who orders operations. Chosen during replica reset by the lease holder,
+ * promised by a majority, kept on disk. Compared by counter, then server, then incarnation.
+ * Not derived from a clock, so that the lease layer may be wrong in any way without touching writes.
+ */
+export interface Epoch {
+  readonly counter: number;
+  readonly server: ServerId;
+  readonly incarnation: Incarnation;
+}
+
+/** Where a replica stands: the epoch whose base it has installed, and the last operation applied. */
+export interface Position {
+  readonly epoch: Epoch;
+  readonly seq: number;
+}
+
+/** The servers that hold a file's replicas, numbered so that old knowledge can be refused. */
+export interface View {
+  readonly number: number;
+  readonly members: readonly ServerId[];
+}
+
+/** What a replica keeps on disk besides its subject's contents. */
+export interface ReplicaRecord {
+  readonly view: View;
+  /** The highest epoch promised (pe). */
+  readonly promised: Epoch;
+  /** The epoch whose base is installed (ae ≤ pe). */
+  readonly installed: Epoch;
+  /** The last operation applied. */
+  readonly seq: number;
+  /** The session table, encoded: results of recent requests, so that a retry is answered, not repeated. */
+  readonly sessions: Uint8Array;
+}
+
+/** Names one request of one client for good; a retry carries the same three. */
+export interface RequestId {
+  /** Random number below 2^53 that the client drew for this file. */
+  readonly session: number;
+  /** 1, 2, 3 … within the session; may arrive out of order within the window. */
+  readonly number: number;
+  /** The file's `seq` when the session began. A table that forgot younger sessions refuses the request. */
+  readonly since: number;
+}
+
+/** An element of a subject's sequence, already resolved: applying it gives the same state everywhere. */
+export interface Operation {
+  readonly request: RequestId | null;
+  /** What the client is told; kept with the session for retries. */
+  readonly result: Uint8Array;
+  /** What the subject applies; opaque to the core. */
+  readonly body: Uint8Array;
+}
+
+export type ReplicaEvent =
+  /** Own lease: this server may act as primary until `untilMs` (lease clock). 0 when it may not. */
+  | { readonly kind: 'lease'; readonly untilMs: number }
+  | { readonly kind: 'message'; readonly from: ServerId; readonly message: ReplicaMessage }
+  /** The transport reached `peer` again: what was lost meanwhile is to be sent again now. */
+  | { readonly kind: 'connected'; readonly peer: ServerId }
+  /** A client's operation; answered by `committed`, `refused` or `unknown` with the same ticket. */
+  | { readonly kind: 'submit'; readonly ticket: number; readonly operation: Operation }
+  /** Make everything committed so far survive power loss of a majority; answered by `flushed` or `unknown`. */
+  | { readonly kind: 'flush'; readonly ticket: number }
+  /** Orderly end of primaryship: finish what is in flight, then `stopped`. */
+  | { readonly kind: 'stop' }
+  | { readonly kind: 'promised'; readonly epoch: Epoch }
+  | { readonly kind: 'applied'; readonly epoch: Epoch; readonly seq: number }
+  | {
+      readonly kind: 'state-fetched';
+      readonly epoch: Epoch;
+      readonly position: Position;
+      readonly sessions: Uint8Array;
+    }
+  | { readonly kind: 'state-failed'; readonly epoch: Epoch; readonly reason: string }
+  | { readonly kind: 'installed'; readonly epoch: Epoch; readonly seq: number }
+  /** All operations up to `seq` survive power loss here. */
+  | { readonly kind: 'flush-done'; readonly seq: number }
+  /** The disk refused: this replica acknowledges nothing more and is primary no longer. */
+  | { readonly kind: 'storage-failed'; readonly reason: string }
+  | { readonly kind: 'tick' };
+
+export type Role = 'backup' | 'preparing' | 'installing' | 'active' | 'stopping' | 'failed';
+
+export type ReplicaAction =
+  | { readonly kind: 'send'; readonly to: ServerId; readonly message: ReplicaMessage }
+  /** Store `promised := epoch` so that it survives power loss; then event `promised`. */
+  | { readonly kind: 'promise'; readonly epoch: Epoch }
+  /** Apply in this order, in one transaction with `seq` and `sessions`, so that it survives kill −9; then `applied`. */
+  | {
+      readonly kind: 'apply';
+      readonly epoch: Epoch;
+      readonly seq: number;
+      readonly operation: Operation;
+      readonly sessions: Uint8Array;
+    }
+  /** Fetch, beside the own contents, what differs in `from`'s state; then `state-fetched` or `state-failed`. */
+  | { readonly kind: 'fetch-state'; readonly epoch: Epoch; readonly from: ServerId }
+  /**
+   * In one synced transaction: contents := the fetched ones (if `fetched`), installed := epoch,
+   * seq, sessions; then `installed`.
+   */
+  | {
+      readonly kind: 'install';
+      readonly epoch: Epoch;
+      readonly seq: number;
+      readonly sessions: Uint8Array;
+      readonly fetched: boolean;
+    }
+  /** Make all that is applied survive power loss here; then `flush-done`. */
+  | { readonly kind: 'flush-local' }
+  | { readonly kind: 'committed'; readonly ticket: number; readonly seq: number; readonly result: Uint8Array }
+  /** Certainly not done and never will be by this attempt. */
+  | {
+      readonly kind: 'refused';
+      readonly ticket: number;
+      readonly reason: 'not-primary' | 'session-expired';
+    }
+  /** It may or may not have happened: the client retries with the same request id. */
+  | { readonly kind: 'unknown'; readonly ticket: number }
+  | { readonly kind: 'flushed'; readonly ticket: number }
+  /** The commit point moved, so waiting reads look again. */
+  | { readonly kind: 'advanced'; readonly committedSeq: number }
+  | { readonly kind: 'role-changed'; readonly role: Role; readonly epoch: Epoch }
+  | { readonly kind: 'stopped' }
+  | { readonly kind: 'trace'; readonly mark: string; readonly detail: string };
+
+/** How a subject takes part in the order of writes at its primary. */
+export interface ReplicaConfig {
+  readonly self: ServerId;
+  readonly incarnation: Incarnation;
+  /**
+   * `first`: the primary applies when it sequences (files). `last`: the primary applies once the
+   * others of a majority have it, because it holds a transaction open until then (catalog). Either
+   * way its own copy counts only once applied, and a commit needs it.
+   */
+  readonly appliesAtPrimary: 'first' | 'last';
+  /** Period of the primary's heartbeats and of repeated messages, in milliseconds. */
+  readonly heartbeatMs: number;
+  /** A silent replica is reported unreachable after this long, in milliseconds. */
+  readonly silentMs: number;
+  /** Operations kept for replicas that lag, in bytes; further back they fetch the state instead. */
+  readonly retainedBytesMax: number;
+}
+
+/** A replica as its primary sees it. */
+export interface PeerStatus {
+  readonly server: ServerId;
+  readonly role: 'primary' | 'backup';
+  readonly state: 'current' | 'catching-up' | 'unreachable';
+  /** The last operation it is known to have. */
+  readonly seq: number;
+}

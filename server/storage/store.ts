@@ -1,0 +1,137 @@
+import type { FileId } from '../../base/ids.ts';
+import type { Epoch, ReplicaRecord, View } from '../../replica/actions.ts';
+import type { FileOperation } from '../../wire/file-operation.ts';
+
+/** An object (fixed-size piece) of a file as a replica holds it. A hole has no entry. */
+export interface ObjectEntry {
+  readonly index: number;
+  /** Epoch counter and sequence number of the operation that wrote it: equal versions, equal bytes. */
+  readonly versionEpoch: number;
+  readonly versionSeq: number;
+  /** Bytes in the object, 1 to the object size. What the file has beyond them up to its size reads as zeros. */
+  readonly length: number;
+  readonly crc32: number;
+}
+
+/** What a file is, besides the contents of its objects. Same operations, same attributes, on every replica. */
+export interface FileAttributes {
+  readonly sizeBytes: number;
+  /** Time of the last change of contents, as its primary told it, in nanoseconds since 1970. */
+  readonly modifiedNs: bigint;
+  /** Epoch counter and sequence number of the last change of contents; (0, 0) for a file never written. */
+  readonly versionEpoch: number;
+  readonly versionSeq: number;
+  readonly objectBytes: number;
+  /** A delete operation was applied: no contents, and no further change. */
+  readonly dead: boolean;
+}
+
+/** A whole state at one instant, for another replica to compare with its own. */
+export interface FileDescription {
+  readonly record: ReplicaRecord;
+  readonly attributes: FileAttributes;
+  readonly objects: readonly ObjectEntry[];
+}
+
+/** An object that another replica sent, with its bytes. */
+export interface FetchedObject {
+  readonly entry: ObjectEntry;
+  readonly bytes: Uint8Array;
+}
+
+/** Space of the disk that holds the objects, in bytes. */
+export interface StoreSpace {
+  readonly totalBytes: number;
+  readonly freeBytes: number;
+}
+
+/**
+ * Replicas of files on one server's disk. Calls for one file take effect in the order they are made;
+ * a promise resolves once its effect has the stated durability.
+ *
+ * "Applied" survives kill −9 of the process. "Synced" survives loss of power.
+ *
+ * Errors: `ServiceError` with code `no-space` or `storage` where the disk refuses (the replica then
+ * steps down), `integrity` where bytes do not match their checksum (never returned to anybody).
+ */
+export interface FileStore {
+  /** @returns the replica's record, or null where this server has none for the file */
+  record(file: FileId): ReplicaRecord | null;
+
+  /** Ids of all files with a replica here, in ascending order, at most `countMax`, greater than `after`. */
+  list(after: FileId, countMax: number): FileId[];
+
+  /** Makes an empty replica (epochs zero, seq 0) unless there is one. Synced by the first promise. */
+  create(file: FileId, view: View, objectBytes: number): void;
+
+  /** promised := epoch. Synced when it resolves. */
+  promise(file: FileId, epoch: Epoch): Promise<void>;
+
+  /**
+   * Applies one operation, which must be the next one: contents, attributes, seq and sessions in one
+   * transaction. Applied when it resolves; in memory, `attributes` and `read` show it from that moment on.
+   */
+  apply(
+    file: FileId,
+    epoch: Epoch,
+    seq: number,
+    operation: FileOperation,
+    sessions: Uint8Array,
+  ): Promise<void>;
+
+  /** Everything applied before the call is synced when it resolves. Many callers share one sync. */
+  flush(file: FileId): Promise<void>;
+
+  /** @returns the attributes as of the last applied operation */
+  attributes(file: FileId): FileAttributes;
+
+  /**
+   * Sequence number of the newest operation of the installed epoch that the answer to a read of
+   * these bytes (and of the size) depends on; 0 where all of it stems from earlier epochs.
+   */
+  readDependsOn(file: FileId, offset: number, length: number): number;
+
+  /**
+   * Pins the contents as they are at the call, then reads. Short at the end of the file; holes are zeros.
+   * Every object's checksum is verified.
+   */
+  read(file: FileId, offset: number, length: number): Promise<Uint8Array>;
+
+  /** @returns record, attributes and object map at one instant */
+  describe(file: FileId): FileDescription;
+
+  /** @returns the object's bytes if it still has that version, else null. Checksum verified. */
+  readObject(
+    file: FileId,
+    index: number,
+    versionEpoch: number,
+    versionSeq: number,
+  ): Promise<Uint8Array | null>;
+
+  /** Puts an object of another replica beside the own contents. Verifies the checksum. Lost at a crash. */
+  stage(file: FileId, object: FetchedObject): Promise<void>;
+
+  /** Forgets what was staged. */
+  unstage(file: FileId): void;
+
+  /**
+   * In one synced transaction: installed := epoch, seq, sessions, and, where `base` is given, object
+   * map and attributes := base's, taking each object from what was staged or from the own contents
+   * of the same version (asserted). Without `base` the contents stay.
+   */
+  install(
+    file: FileId,
+    epoch: Epoch,
+    seq: number,
+    sessions: Uint8Array,
+    base: FileDescription | null,
+  ): Promise<void>;
+
+  /** Removes the replica and its contents for good. */
+  remove(file: FileId): Promise<void>;
+
+  space(): Promise<StoreSpace>;
+
+  /** Finishes what is under way and closes. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,162 @@
+/** Bytes from outside that do not have the form they claim. The frame is refused, the process lives on. */
+export class MalformedError extends Error {
+  override readonly name = 'MalformedError';
+}
+
+const utf8Encoder = new TextEncoder();
+const utf8Decoder = new TextDecoder('utf-8', { fatal: true });
+
+/** Appends little-endian fields to a buffer that grows as needed. */
+export class ByteWriter {
+  #bytes: Uint8Array;
+  #view: DataView;
+  #length = 0;
+
+  constructor(capacityBytes = 256) {
+    this.#bytes = new Uint8Array(capacityBytes);
+    this.#view = new DataView(this.#bytes.buffer);
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  uint8(value: number): this {
+    this.#view.setUint8(this.#reserve(1), value);
+    return this;
+  }
+
+  uint16(value: number): this {
+    this.#view.setUint16(this.#reserve(2), value, true);
+    return this;
+  }
+
+  uint32(value: number): this {
+    this.#view.setUint32(this.#reserve(4), value, true);
+    return this;
+  }
+
+  /** A non-negative integer below 2^53, in eight bytes. */
+  uint53(value: number): this {
+    const at = this.#reserve(8);
+    this.#view.setUint32(at, value >>> 0, true);
+    this.#view.setUint32(at + 4, Math.floor(value / 0x1_0000_0000), true);
+    return this;
+  }
+
+  float64(value: number): this {
+    this.#view.setFloat64(this.#reserve(8), value, true);
+    return this;
+  }
+
+  /** Text of at most 65,535 bytes of UTF-8, preceded by its length. */
+  text(value: string): this {
+    const bytes = utf8Encoder.encode(value);
+    if (bytes.length > 0xffff) throw new RangeError(`Text of ${bytes.length} bytes does not fit a field`);
+    return this.uint16(bytes.length).raw(bytes);
+  }
+
+  /** Bytes preceded by their length in four bytes. */
+  bytes(value: Uint8Array): this {
+    return this.uint32(value.length).raw(value);
+  }
+
+  /** Bytes as they are. */
+  raw(value: Uint8Array): this {
+    this.#bytes.set(value, this.#reserve(value.length));
+    return this;
+  }
+
+  /** @returns a view of what was written; the writer is not to be used afterwards */
+  finish(): Uint8Array {
+    return this.#bytes.subarray(0, this.#length);
+  }
+
+  #reserve(count: number): number {
+    const at = this.#length;
+    const needed = at + count;
+    if (needed > this.#bytes.length) {
+      const grown = new Uint8Array(Math.max(needed, this.#bytes.length * 2));
+      grown.set(this.#bytes.subarray(0, at));
+      this.#bytes = grown;
+      this.#view = new DataView(grown.buffer);
+    }
+    this.#length = needed;
+    return at;
+  }
+}
+
+/** Reads the fields that `ByteWriter` wrote. Throws `MalformedError` where the bytes run out or lie. */
+export class ByteReader {
+  readonly #bytes: Uint8Array;
+  readonly #view: DataView;
+  #at = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  }
+
+  get remaining(): number {
+    return this.#bytes.length - this.#at;
+  }
+
+  uint8(): number {
+    return this.#view.getUint8(this.#take(1));
+  }
+
+  uint16(): number {
+    return this.#view.getUint16(this.#take(2), true);
+  }
+
+  uint32(): number {
+    return this.#view.getUint32(this.#take(4), true);
+  }
+
+  uint53(): number {
+    const at = this.#take(8);
+    const high = this.#view.getUint32(at + 4, true);
+    if (high > 0x1f_ffff) throw new MalformedError('A number is not below 2^53');
+    return high * 0x1_0000_0000 + this.#view.getUint32(at, true);
+  }
+
+  /** A finite number. */
+  float64(): number {
+    const value = this.#view.getFloat64(this.#take(8), true);
+    if (!Number.isFinite(value)) throw new MalformedError('A number is not finite');
+    return value;
+  }
+
+  text(): string {
+    const bytes = this.raw(this.uint16());
+    try {
+      return utf8Decoder.decode(bytes);
+    } catch (cause) {
+      throw new MalformedError('A text is not UTF-8', { cause });
+    }
+  }
+
+  /** A view into the frame, not a copy: whoever keeps it longer than the frame copies it. */
+  bytes(): Uint8Array {
+    return this.raw(this.uint32());
+  }
+
+  raw(count: number): Uint8Array {
+    const at = this.#take(count);
+    return this.#bytes.subarray(at, at + count);
+  }
+
+  /** Everything has been read; bytes left over mean that sender and reader disagree. */
+  end(): void {
+    if (this.remaining > 0) throw new MalformedError(`${this.remaining} bytes are left over`);
+  }
+
+  #take(count: number): number {
+    const at = this.#at;
+    if (count > this.#bytes.length - at) {
+      throw new MalformedError(`${count} bytes are needed where ${this.#bytes.length - at} are left`);
+    }
+    this.#at = at + count;
+    return at;
+  }
+}

@@ -1,0 +1,270 @@
+import { type Static, Type } from 'typebox';
+
+/** The catalog's commands and queries as they travel in JSON, and their answers. Times are decimal nanoseconds since 1970. */
+
+const Inode = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
+const Nanoseconds = Type.String({ pattern: '^-?[0-9]{1,20}$' });
+const Mode = Type.Integer({ minimum: 0, maximum: 0o7777 });
+const Owner = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
+const VolumeName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
+const Base64 = Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$', maxLength: 90_000 });
+/** Names and paths are checked by the catalog itself: bytes of UTF-8, not characters, count. */
+const Name = Type.String({ maxLength: 4096 });
+const Path = Type.String({ maxLength: 16_384 });
+
+/** A name in a directory: by the directory's inode, or by the path from the volume's root. */
+export const Place = Type.Union([
+  Type.Object({ parent: Inode, name: Name }),
+  Type.Object({ volume: VolumeName, path: Path }),
+]);
+export type Place = Static<typeof Place>;
+
+/** Epoch counter and sequence number of the last change of a file's contents. */
+export const ContentVersion = Type.Object({
+  epoch: Type.Integer({ minimum: 0 }),
+  seq: Type.Integer({ minimum: 0 }),
+});
+export type ContentVersion = Static<typeof ContentVersion>;
+
+export const Command = Type.Union([
+  Type.Object({
+    kind: Type.Literal('volume-create'),
+    name: VolumeName,
+    replicas: Type.Integer({ minimum: 1, maximum: 15 }),
+    objectBytes: Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 }),
+  }),
+  /** Refused with `not-empty` unless the volume is empty. */
+  Type.Object({ kind: Type.Literal('volume-remove'), name: VolumeName }),
+  /** Answers the file that is there, unless `exclusive`. The new file is live (its primary knows its size). */
+  Type.Object({
+    kind: Type.Literal('create-file'),
+    place: Place,
+    mode: Mode,
+    uid: Owner,
+    gid: Owner,
+    exclusive: Type.Boolean(),
+  }),
+  /** A file without a name, for an upload; `replace` gives it one, else it is collected. */
+  Type.Object({
+    kind: Type.Literal('create-orphan'),
+    volume: VolumeName,
+    mode: Mode,
+    uid: Owner,
+    gid: Owner,
+  }),
+  /** The orphan is still wanted: its time to collection starts anew. */
+  Type.Object({ kind: Type.Literal('keep-orphan'), inode: Inode }),
+  /**
+   * Gives the orphan `inode` the name, in place of the file that has it, whose mode, owner and
+   * extended attributes it takes over. `expect`: what must be there, else `precondition-failed`.
+   */
+  Type.Object({
+    kind: Type.Literal('replace'),
+    place: Place,
+    inode: Inode,
+    expect: Type.Union([
+      Type.Object({ kind: Type.Literal('anything') }),
+      Type.Object({ kind: Type.Literal('nothing') }),
+      Type.Object({ kind: Type.Literal('inode'), inode: Inode }),
+    ]),
+  }),
+  Type.Object({ kind: Type.Literal('make-directory'), place: Place, mode: Mode, uid: Owner, gid: Owner }),
+  /** FIFOs, sockets and devices: names with attributes, no contents of ours. */
+  Type.Object({
+    kind: Type.Literal('make-node'),
+    place: Place,
+    type: Type.Union([
+      Type.Literal('fifo'),
+      Type.Literal('socket'),
+      Type.Literal('character'),
+      Type.Literal('block'),
+    ]),
+    device: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    mode: Mode,
+    uid: Owner,
+    gid: Owner,
+  }),
+  Type.Object({ kind: Type.Literal('remove-directory'), place: Place }),
+  Type.Object({ kind: Type.Literal('unlink'), place: Place }),
+  Type.Object({
+    kind: Type.Literal('rename'),
+    from: Place,
+    to: Place,
+    mode: Type.Union([Type.Literal('replace'), Type.Literal('no-replace'), Type.Literal('exchange')]),
+  }),
+  Type.Object({
+    kind: Type.Literal('symlink'),
+    place: Place,
+    target: Type.String({ minLength: 1, maxLength: 4096 }),
+    uid: Owner,
+    gid: Owner,
+  }),
+  Type.Object({ kind: Type.Literal('link'), inode: Inode, place: Place }),
+  /** Absent fields stay. A modification time is in force until contents newer than `contents` arrive. */
+  Type.Object({
+    kind: Type.Literal('set-attributes'),
+    inode: Inode,
+    mode: Type.Optional(Mode),
+    uid: Type.Optional(Owner),
+    gid: Type.Optional(Owner),
+    accessedNs: Type.Optional(Nanoseconds),
+    modifiedNs: Type.Optional(Nanoseconds),
+    contents: Type.Optional(ContentVersion),
+  }),
+  /** From now on the file's primary knows size and modification time, not the catalog. */
+  Type.Object({ kind: Type.Literal('open-for-write'), inode: Inode }),
+  /** What the files' primaries know, told to the catalog; the newest version of each wins, `live` ends with it. */
+  Type.Object({
+    kind: Type.Literal('settle'),
+    files: Type.Array(
+      Type.Object({
+        inode: Inode,
+        sizeBytes: Type.Integer({ minimum: 0 }),
+        modifiedNs: Nanoseconds,
+        contents: ContentVersion,
+      }),
+      { maxItems: 1000 },
+    ),
+  }),
+  Type.Object({
+    kind: Type.Literal('set-xattr'),
+    inode: Inode,
+    name: Type.String({ minLength: 1, maxLength: 255 }),
+    value: Base64,
+    mode: Type.Union([Type.Literal('set'), Type.Literal('create'), Type.Literal('replace')]),
+  }),
+  Type.Object({
+    kind: Type.Literal('remove-xattr'),
+    inode: Inode,
+    name: Type.String({ minLength: 1, maxLength: 255 }),
+  }),
+  /** Forgets files without a name whose last change is before `beforeNs`. */
+  Type.Object({
+    kind: Type.Literal('collect'),
+    beforeNs: Nanoseconds,
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
+]);
+export type Command = Static<typeof Command>;
+
+export const NodeKind = Type.Union(
+  (['file', 'directory', 'symlink', 'fifo', 'socket', 'character', 'block'] as const).map((kind) =>
+    Type.Literal(kind),
+  ),
+);
+export type NodeKind = 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'character' | 'block';
+
+/** What the catalog knows of an inode. */
+export interface Attributes {
+  readonly inode: number;
+  readonly volume: string;
+  readonly kind: NodeKind;
+  /** Permission bits, without the file type. */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly links: number;
+  readonly sizeBytes: number;
+  readonly accessedNs: string;
+  readonly modifiedNs: string;
+  readonly changedNs: string;
+  /** Target of a symbolic link, else empty. */
+  readonly target: string;
+  /** Device number of a device, else 0. */
+  readonly device: number;
+  /** Servers that hold the file's replicas (its view number 1); empty for all but files. */
+  readonly replicas: readonly string[];
+  readonly view: number;
+  readonly objectBytes: number;
+  /** Newest contents that the catalog was told of, or that a modification time was set against. */
+  readonly contents: ContentVersion;
+  /** The primary may know a newer size and modification time than stand here. */
+  readonly live: boolean;
+}
+
+export interface VolumeInfo {
+  readonly name: string;
+  readonly root: number;
+  readonly replicas: number;
+  readonly objectBytes: number;
+  /** Inodes of all kinds, the root included. */
+  readonly inodes: number;
+  readonly usedBytes: number;
+}
+
+export const Query = Type.Union([
+  /** The inode at a path. Symbolic links on the way are followed; one at the end only with `follow`. */
+  Type.Object({ kind: Type.Literal('resolve'), volume: VolumeName, path: Path, follow: Type.Boolean() }),
+  Type.Object({ kind: Type.Literal('lookup'), parent: Inode, name: Name }),
+  Type.Object({ kind: Type.Literal('attributes'), inode: Inode }),
+  /** Entries with names after `after` (bytewise order of UTF-8), each with its attributes. */
+  Type.Object({
+    kind: Type.Literal('list'),
+    inode: Inode,
+    after: Name,
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
+  Type.Object({
+    kind: Type.Literal('xattr'),
+    inode: Inode,
+    name: Type.String({ minLength: 1, maxLength: 255 }),
+  }),
+  Type.Object({ kind: Type.Literal('xattrs'), inode: Inode }),
+  Type.Object({ kind: Type.Literal('volume'), name: VolumeName }),
+  Type.Object({ kind: Type.Literal('volumes') }),
+  /** Those of `inodes` that still exist. */
+  Type.Object({ kind: Type.Literal('existing'), inodes: Type.Array(Inode, { maxItems: 10_000 }) }),
+]);
+export type Query = Static<typeof Query>;
+
+/** Answers of commands, by kind. */
+export interface CommandResults {
+  readonly 'volume-create': { readonly volume: VolumeInfo };
+  readonly 'volume-remove': Record<string, never>;
+  readonly 'create-file': { readonly attributes: Attributes; readonly created: boolean };
+  readonly 'create-orphan': { readonly attributes: Attributes };
+  readonly 'keep-orphan': Record<string, never>;
+  readonly replace: { readonly attributes: Attributes; readonly replaced: number | null };
+  readonly 'make-directory': { readonly attributes: Attributes };
+  readonly 'make-node': { readonly attributes: Attributes };
+  readonly 'remove-directory': Record<string, never>;
+  readonly unlink: { readonly inode: number; readonly links: number };
+  /** `replaced`: the inode that lost the target name, if any. */
+  readonly rename: { readonly replaced: number | null };
+  readonly symlink: { readonly attributes: Attributes };
+  readonly link: { readonly attributes: Attributes };
+  readonly 'set-attributes': { readonly attributes: Attributes };
+  readonly 'open-for-write': { readonly attributes: Attributes };
+  readonly settle: { readonly settled: number };
+  readonly 'set-xattr': Record<string, never>;
+  readonly 'remove-xattr': Record<string, never>;
+  readonly collect: { readonly inodes: readonly number[] };
+}
+
+/** Answers of queries, by kind. */
+export interface QueryResults {
+  readonly resolve: { readonly attributes: Attributes };
+  readonly lookup: { readonly attributes: Attributes };
+  readonly attributes: { readonly attributes: Attributes };
+  readonly list: {
+    readonly entries: readonly { readonly name: string; readonly attributes: Attributes }[];
+    /** More entries follow the last one. */
+    readonly more: boolean;
+  };
+  readonly xattr: { readonly value: string };
+  readonly xattrs: { readonly names: readonly string[] };
+  readonly volume: { readonly volume: VolumeInfo };
+  readonly volumes: { readonly volumes: readonly VolumeInfo[] };
+  readonly existing: { readonly inodes: readonly number[] };
+}
+
+/** A command with the name of its request: a retry carries the same and is answered, not repeated. */
+export const CommandRequest = Type.Object({
+  session: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  number: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  command: Command,
+});
+export type CommandRequest = Static<typeof CommandRequest>;
+
+export const QueryRequest = Type.Object({ query: Query });
+export type QueryRequest = Static<typeof QueryRequest>;

@@ -1,0 +1,83 @@
+import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
+
+/** An operation on a file's contents, resolved by its primary: the same bytes and times everywhere. */
+export type FileOperation =
+  /** Bytes from `offset` on; the size grows if needed, a gap before it reads as zeros. */
+  | {
+      readonly kind: 'write';
+      readonly offset: number;
+      readonly bytes: Uint8Array;
+      readonly modifiedNs: bigint;
+    }
+  | { readonly kind: 'truncate'; readonly sizeBytes: number; readonly modifiedNs: bigint }
+  /** The file is gone: no contents, and no further change. */
+  | { readonly kind: 'delete' };
+
+/** Bytes in one write operation at the most. */
+export const WRITE_BYTES_MAX = 4 * 1024 * 1024;
+
+/** The largest size of a file. Offsets and sizes stay exact as numbers. */
+export const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
+
+const TAG_WRITE = 1;
+const TAG_TRUNCATE = 2;
+const TAG_DELETE = 3;
+
+export function encodeFileOperation(operation: FileOperation): Uint8Array {
+  switch (operation.kind) {
+    case 'write': {
+      const writer = new ByteWriter(32 + operation.bytes.length).uint8(TAG_WRITE).uint53(operation.offset);
+      return writeTime(writer, operation.modifiedNs).bytes(operation.bytes).finish();
+    }
+    case 'truncate': {
+      const writer = new ByteWriter(32).uint8(TAG_TRUNCATE).uint53(operation.sizeBytes);
+      return writeTime(writer, operation.modifiedNs).finish();
+    }
+    case 'delete':
+      return Uint8Array.of(TAG_DELETE);
+  }
+}
+
+/**
+ * @returns the operation; the bytes of a write are a view into `encoded`
+ * @throws MalformedError where `encoded` is not what `encodeFileOperation` makes
+ */
+export function decodeFileOperation(encoded: Uint8Array): FileOperation {
+  const reader = new ByteReader(encoded);
+  const operation = readOperation(reader);
+  reader.end();
+  return operation;
+}
+
+function readOperation(reader: ByteReader): FileOperation {
+  const tag = reader.uint8();
+  switch (tag) {
+    case TAG_WRITE: {
+      const offset = reader.uint53();
+      const modifiedNs = readTime(reader);
+      const bytes = reader.bytes();
+      if (bytes.length === 0 || bytes.length > WRITE_BYTES_MAX) {
+        throw new MalformedError(`A write of ${bytes.length} bytes`);
+      }
+      if (offset + bytes.length > FILE_BYTES_MAX) throw new MalformedError('A write beyond the largest file');
+      return { kind: 'write', offset, bytes, modifiedNs };
+    }
+    case TAG_TRUNCATE:
+      return { kind: 'truncate', sizeBytes: reader.uint53(), modifiedNs: readTime(reader) };
+    case TAG_DELETE:
+      return { kind: 'delete' };
+    default:
+      throw new MalformedError(`File operation tag ${tag} is unknown`);
+  }
+}
+
+function writeTime(writer: ByteWriter, timeNs: bigint): ByteWriter {
+  return writer.uint53(Number(timeNs / 1_000_000_000n)).uint32(Number(timeNs % 1_000_000_000n));
+}
+
+function readTime(reader: ByteReader): bigint {
+  const seconds = BigInt(reader.uint53());
+  const nanoseconds = reader.uint32();
+  if (nanoseconds >= 1_000_000_000) throw new MalformedError('Nanoseconds of a whole second or more');
+  return seconds * 1_000_000_000n + BigInt(nanoseconds);
+}

@@ -1,0 +1,99 @@
+import type { ErrorCode } from '../base/errors.ts';
+import type { Attributes, ContentVersion } from './catalog-api.ts';
+
+/** Response headers that say who answered. */
+export const HEADER_PRIMARY = 'leasehold-primary';
+export const HEADER_EPOCH = 'leasehold-epoch';
+export const HEADER_ROLE = 'leasehold-role';
+/** Request header between servers: this request was forwarded once and is not forwarded again. */
+export const HEADER_FORWARDED = 'leasehold-forwarded';
+
+/** `application/problem+json` (RFC 9457) as every error of the HTTP face has it. */
+export interface Problem {
+  readonly type: string;
+  readonly title: string;
+  readonly status: number;
+  readonly detail: string;
+  readonly code: ErrorCode;
+  readonly unreachable?: readonly string[];
+  readonly primary?: string;
+}
+
+/** Answer of `GET /v1/data/{file}/state`, and of every change of contents. */
+export interface FileState {
+  readonly file: number;
+  readonly sizeBytes: number;
+  readonly modifiedNs: string;
+  readonly contents: ContentVersion;
+  /** The last operation of the file's sequence; a session that begins now names it as `since`. */
+  readonly seq: number;
+  readonly primary: string;
+  readonly epoch: number;
+}
+
+/** Answer of a write: the state after it, and where an append put its bytes. */
+export interface WriteResult extends FileState {
+  readonly offset: number;
+}
+
+/** Answer of `GET /v1/info/{volume}/{path}`. */
+export interface FileInfo {
+  readonly file: number;
+  readonly volume: string;
+  readonly path: string;
+  readonly attributes: Attributes;
+  readonly size: number;
+  readonly etag: string;
+  readonly view: { readonly number: number; readonly members: readonly string[] };
+  readonly primary: string | null;
+  readonly epoch: number;
+  readonly lease: { readonly holder: string | null; readonly remainingMs: number };
+  readonly replicas: readonly {
+    readonly server: string;
+    readonly role: 'primary' | 'backup';
+    readonly state: 'current' | 'catching-up' | 'unreachable';
+    readonly version: number;
+    readonly reachable: boolean;
+  }[];
+}
+
+export type Verdict = 'healthy' | 'degraded' | 'down';
+
+export interface ServerStatus {
+  readonly id: string;
+  readonly url: string;
+  readonly reachable: boolean;
+  readonly state: 'serving' | 'recovering' | 'clock-fault' | 'unreachable';
+  /** Left of the silence after a restart, in milliseconds. */
+  readonly recoveringMs: number;
+  /** Files (the catalog's cell not counted) this server is primary of, and backup of, among those in use. */
+  readonly primaries: number;
+  readonly backups: number;
+  /** Replicas on this server's disk. */
+  readonly replicas: number;
+  /** Paths or ids of files in use of which fewer replicas are current than there should be. */
+  readonly underReplicated: readonly number[];
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+  readonly pid: number;
+  readonly uptimeMs: number;
+  /** Estimated offset of each peer's lease clock, in milliseconds. */
+  readonly clockOffsetsMs: Readonly<Record<string, number>>;
+}
+
+/** Answer of `GET /v1/status`, put together by the server that was asked. */
+export interface ClusterStatus {
+  readonly verdict: Verdict;
+  /** One sentence per thing that is wrong; empty when healthy. */
+  readonly reasons: readonly string[];
+  readonly cluster: string;
+  readonly catalog: {
+    readonly primary: string | null;
+    readonly epoch: number;
+    readonly seq: number;
+    readonly members: readonly string[];
+  };
+  readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
+  readonly servers: readonly ServerStatus[];
+  readonly underReplicated: readonly number[];
+}
