@@ -1,0 +1,68 @@
+import type { FileId, ServerId } from '../base/ids.ts';
+import type { PeerStatus, RequestId, View } from '../replica/actions.ts';
+import type { Command, CommandRequest, CommandResults, Query, QueryResults } from '../wire/catalog-api.ts';
+import type { FileState, ServerStatus, WriteResult } from '../wire/http-api.ts';
+
+/**
+ * What this server itself can do, as the HTTP face sees it. Nothing here forwards: where another
+ * server has to be asked, the call fails with `ServiceError` `not-primary`, whose `details.primary`
+ * names it if it is known (absent: not known yet, ask again shortly). Other failures: `no-majority`
+ * with `details.unreachable`, `recovering`, `clock-fault`, `busy`, `unknown`, and those of the operation.
+ * Every call ends within the server's operation time-out.
+ */
+export interface CatalogService {
+  /** Executes a command as the catalog's primary; resolves when a majority has it. */
+  execute(request: CommandRequest): Promise<CommandResults[Command['kind']]>;
+  /** Answers from committed state, as the catalog's primary. Live files' attributes are as the catalog has them. */
+  query(query: Query): Promise<QueryResults[Query['kind']]>;
+  status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] };
+}
+
+/** Lease and replicas of one file as this server sees them. */
+export interface FileStanding {
+  readonly view: View;
+  readonly primary: ServerId | null;
+  readonly epoch: number;
+  /** Role of this server. */
+  readonly role: 'primary' | 'backup' | 'none';
+  readonly lease: { readonly holder: ServerId | null; readonly remainingMs: number };
+  /** Known at the primary only, else empty. */
+  readonly replicas: readonly PeerStatus[];
+}
+
+/** Contents of files whose primary this server is, or becomes by being asked. */
+export interface FileService {
+  /** Shorter than `length` at the end of the file. All bytes are of one state. */
+  read(
+    file: FileId,
+    offset: number,
+    length: number,
+  ): Promise<{ readonly bytes: Uint8Array; readonly state: FileState }>;
+  /** Bytes at an offset, or behind the last one. At most `WRITE_BYTES_MAX`. Acknowledged by a majority when it resolves. */
+  write(
+    file: FileId,
+    request: RequestId,
+    offset: number | 'append',
+    bytes: Uint8Array,
+  ): Promise<WriteResult>;
+  truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult>;
+  /** All acknowledged operations survive power loss of every server when it resolves. */
+  flush(file: FileId): Promise<FileState>;
+  /** Tells the catalog size, modification time and version; resolves when the catalog has them. */
+  settle(file: FileId): Promise<FileState>;
+  state(file: FileId): Promise<FileState>;
+  /** What is known here without asking anybody; opens nothing. Null where this server never heard of the file. */
+  standing(file: FileId): FileStanding | null;
+}
+
+export interface StatusService {
+  self(): Promise<ServerStatus>;
+  readonly cluster: string;
+  readonly id: ServerId;
+  /** Base URLs of all servers, this one included. */
+  readonly urls: ReadonlyMap<ServerId, string>;
+  readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
+  /** How long one client request may take in all, forwarding and retries included, in milliseconds. */
+  readonly operationTimeoutMs: number;
+  isConnected(server: ServerId): boolean;
+}
