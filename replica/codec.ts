@@ -1,0 +1,213 @@
+import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
+import { isFileId, isServerId } from '../base/ids.ts';
+import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
+import type { Epoch, Operation, Position } from './actions.ts';
+import { EPOCH_ZERO } from './epoch.ts';
+import type { ReplicaMessage, ReplicaMessageBody } from './messages.ts';
+
+// A tag is given once and never reused.
+const TAG_PREPARE = 1;
+const TAG_PROMISE = 2;
+const TAG_REFUSE = 3;
+const TAG_INSTALL = 4;
+const TAG_INSTALLED = 5;
+const TAG_WRITE = 6;
+const TAG_ACK = 7;
+const TAG_RESEND = 8;
+const TAG_NEED_STATE = 9;
+const TAG_HEARTBEAT = 10;
+const TAG_HEARTBEAT_ACK = 11;
+const TAG_FLUSH = 12;
+const TAG_FLUSHED = 13;
+
+/** Replicas of one file at the most. */
+export const MEMBERS_MAX = 15;
+/** Bytes of an operation at the most: a write of 4 MiB, or a batch of commands, with some air. */
+export const OPERATION_BYTES_MAX = 8 * 1024 * 1024;
+/** Bytes of a result at the most. Large batches (catalog) return a result per command. */
+export const RESULT_BYTES_MAX = 1024 * 1024;
+
+/** Space for the fixed fields of any message, so that a large one is not copied while it is written. */
+const FIXED_BYTES = 1024;
+
+/** A message with the file it is about. */
+export interface ReplicaFrame {
+  readonly file: FileId;
+  readonly message: ReplicaMessage;
+}
+
+export function encodeReplicaMessage(file: FileId, message: ReplicaMessage): Uint8Array {
+  const capacityBytes =
+    message.kind === 'write'
+      ? FIXED_BYTES + message.operation.result.length + message.operation.body.length
+      : FIXED_BYTES;
+  const writer = new ByteWriter(capacityBytes).uint53(file).uint53(message.view).uint53(message.incarnation);
+  switch (message.kind) {
+    case 'prepare':
+      writeMembers(writeEpoch(writer.uint8(TAG_PREPARE), message.epoch), message.members);
+      break;
+    case 'promise':
+      writePosition(writeEpoch(writer.uint8(TAG_PROMISE), message.epoch), message.position);
+      break;
+    case 'refuse':
+      writeEpoch(writeEpoch(writer.uint8(TAG_REFUSE), message.epoch), message.promised);
+      break;
+    case 'install':
+      writeMembers(writeEpoch(writer.uint8(TAG_INSTALL), message.epoch), message.members);
+      writePosition(writer, message.base);
+      break;
+    case 'installed':
+      writeEpoch(writer.uint8(TAG_INSTALLED), message.epoch).uint53(message.seq);
+      break;
+    case 'write':
+      writeEpoch(writer.uint8(TAG_WRITE), message.epoch).uint53(message.seq).uint53(message.committedSeq);
+      writeOperation(writer, message.operation);
+      break;
+    case 'ack':
+      writeEpoch(writer.uint8(TAG_ACK), message.epoch).uint53(message.seq);
+      break;
+    case 'resend':
+      writeEpoch(writer.uint8(TAG_RESEND), message.epoch).uint53(message.fromSeq);
+      break;
+    case 'need-state':
+      writePosition(writeEpoch(writer.uint8(TAG_NEED_STATE), message.epoch), message.position);
+      break;
+    case 'heartbeat':
+      writeMembers(writeEpoch(writer.uint8(TAG_HEARTBEAT), message.epoch), message.members);
+      writer.uint53(message.committedSeq).uint53(message.sentSeq);
+      break;
+    case 'heartbeat-ack':
+      writePosition(writeEpoch(writer.uint8(TAG_HEARTBEAT_ACK), message.epoch), message.position);
+      break;
+    case 'flush':
+      writeEpoch(writer.uint8(TAG_FLUSH), message.epoch).uint53(message.seq);
+      break;
+    case 'flushed':
+      writeEpoch(writer.uint8(TAG_FLUSHED), message.epoch).uint53(message.seq);
+      break;
+  }
+  return writer.finish();
+}
+
+/**
+ * @returns the message; the body and the result of an operation are views into `frame`, not copies
+ * @throws MalformedError where `frame` is not what `encodeReplicaMessage` makes
+ */
+export function decodeReplicaMessage(frame: Uint8Array): ReplicaFrame {
+  const reader = new ByteReader(frame);
+  const file = reader.uint53();
+  if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
+  const view = reader.uint53();
+  const incarnation = reader.uint53() as Incarnation;
+  const body = readBody(reader);
+  reader.end();
+  return { file, message: { view, incarnation, ...body } };
+}
+
+function readBody(reader: ByteReader): ReplicaMessageBody {
+  const tag = reader.uint8();
+  const epoch = readEpoch(reader);
+  if (epoch.counter === 0) throw new MalformedError('A message belongs to no epoch');
+  switch (tag) {
+    case TAG_PREPARE:
+      return { kind: 'prepare', epoch, members: readMembers(reader) };
+    case TAG_PROMISE:
+      return { kind: 'promise', epoch, position: readPosition(reader) };
+    case TAG_REFUSE:
+      return { kind: 'refuse', epoch, promised: readEpoch(reader) };
+    case TAG_INSTALL:
+      return { kind: 'install', epoch, members: readMembers(reader), base: readPosition(reader) };
+    case TAG_INSTALLED:
+      return { kind: 'installed', epoch, seq: reader.uint53() };
+    case TAG_WRITE: {
+      const seq = readSeq(reader);
+      return { kind: 'write', epoch, seq, committedSeq: reader.uint53(), operation: readOperation(reader) };
+    }
+    case TAG_ACK:
+      return { kind: 'ack', epoch, seq: reader.uint53() };
+    case TAG_RESEND:
+      return { kind: 'resend', epoch, fromSeq: readSeq(reader) };
+    case TAG_NEED_STATE:
+      return { kind: 'need-state', epoch, position: readPosition(reader) };
+    case TAG_HEARTBEAT: {
+      const members = readMembers(reader);
+      return { kind: 'heartbeat', epoch, members, committedSeq: reader.uint53(), sentSeq: reader.uint53() };
+    }
+    case TAG_HEARTBEAT_ACK:
+      return { kind: 'heartbeat-ack', epoch, position: readPosition(reader) };
+    case TAG_FLUSH:
+      return { kind: 'flush', epoch, seq: reader.uint53() };
+    case TAG_FLUSHED:
+      return { kind: 'flushed', epoch, seq: reader.uint53() };
+    default:
+      throw new MalformedError(`Replica message tag ${tag} is unknown`);
+  }
+}
+
+/** Also for others who keep or send epochs, so that there is one form of them. */
+export function writeEpoch(writer: ByteWriter, epoch: Epoch): ByteWriter {
+  return writer.uint53(epoch.counter).text(epoch.server).uint53(epoch.incarnation);
+}
+
+export function readEpoch(reader: ByteReader): Epoch {
+  const counter = reader.uint53();
+  const server = reader.text();
+  const incarnation = reader.uint53() as Incarnation;
+  if (counter === 0 && server === '' && incarnation === 0) return EPOCH_ZERO;
+  if (counter === 0 || !isServerId(server))
+    throw new MalformedError('An epoch names no server or no counter');
+  return { counter, server, incarnation };
+}
+
+function writePosition(writer: ByteWriter, position: Position): ByteWriter {
+  return writeEpoch(writer, position.epoch).uint53(position.seq);
+}
+
+function readPosition(reader: ByteReader): Position {
+  return { epoch: readEpoch(reader), seq: reader.uint53() };
+}
+
+function writeMembers(writer: ByteWriter, members: readonly ServerId[]): ByteWriter {
+  writer.uint8(members.length);
+  for (const member of members) writer.text(member);
+  return writer;
+}
+
+function readMembers(reader: ByteReader): ServerId[] {
+  const count = reader.uint8();
+  if (count === 0 || count > MEMBERS_MAX) throw new MalformedError(`A view of ${count} members`);
+  const members: ServerId[] = [];
+  for (let index = 0; index < count; index++) {
+    const member = reader.text();
+    if (!isServerId(member)) throw new MalformedError('A member is not a server id');
+    if (members.includes(member)) throw new MalformedError('A member is named twice');
+    members.push(member);
+  }
+  return members;
+}
+
+function writeOperation(writer: ByteWriter, operation: Operation): void {
+  const { request } = operation;
+  writer.uint8(request === null ? 0 : 1);
+  if (request !== null) writer.uint53(request.session).uint53(request.number).uint53(request.since);
+  writer.bytes(operation.result).bytes(operation.body);
+}
+
+function readOperation(reader: ByteReader): Operation {
+  const flag = reader.uint8();
+  if (flag > 1) throw new MalformedError('A request is there or not');
+  const request =
+    flag === 0 ? null : { session: reader.uint53(), number: readSeq(reader), since: reader.uint53() };
+  const result = reader.bytes();
+  if (result.length > RESULT_BYTES_MAX) throw new MalformedError(`A result of ${result.length} bytes`);
+  const body = reader.bytes();
+  if (body.length > OPERATION_BYTES_MAX) throw new MalformedError(`An operation of ${body.length} bytes`);
+  return { request, result, body };
+}
+
+/** Numbers of operations and requests begin at 1. */
+function readSeq(reader: ByteReader): number {
+  const seq = reader.uint53();
+  if (seq === 0) throw new MalformedError('Numbers begin at 1');
+  return seq;
+}

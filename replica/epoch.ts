@@ -1,0 +1,44 @@
+import type { Incarnation, ServerId } from '../base/ids.ts';
+import { serverIdCompare } from '../base/ids.ts';
+import type { Epoch, Position } from './actions.ts';
+
+/** Before the first epoch: what a replica that never heard of one has promised and installed. */
+export const EPOCH_ZERO: Epoch = { counter: 0, server: '' as ServerId, incarnation: 0 as Incarnation };
+
+/** Where an empty replica stands. */
+export const POSITION_ZERO: Position = { epoch: EPOCH_ZERO, seq: 0 };
+
+/**
+ * Order of epochs: counter, then server, then incarnation. The counter alone would do while leases
+ * exclude each other; the other two keep epochs distinct when they do not.
+ */
+export function epochCompare(a: Epoch, b: Epoch): -1 | 0 | 1 {
+  if (a.counter !== b.counter) return a.counter < b.counter ? -1 : 1;
+  const servers = serverIdCompare(a.server, b.server);
+  if (servers !== 0) return servers;
+  return a.incarnation < b.incarnation ? -1 : a.incarnation > b.incarnation ? 1 : 0;
+}
+
+export function epochEqual(a: Epoch, b: Epoch): boolean {
+  return epochCompare(a, b) === 0;
+}
+
+/**
+ * Order of positions: the epoch whose base is installed, then the number of operations. The epoch
+ * comes first: a long tail of an old epoch may never have been committed, while the base of a newer
+ * one holds all that was.
+ */
+export function positionCompare(a: Position, b: Position): -1 | 0 | 1 {
+  const epochs = epochCompare(a.epoch, b.epoch);
+  if (epochs !== 0) return epochs;
+  return a.seq < b.seq ? -1 : a.seq > b.seq ? 1 : 0;
+}
+
+/** For traces and tests: `3@a`, and `0` before the first epoch. */
+export function epochFormat(epoch: Epoch): string {
+  return epoch.counter === 0 ? '0' : `${epoch.counter}@${epoch.server}`;
+}
+
+export function positionFormat(position: Position): string {
+  return `${epochFormat(position.epoch)}/${position.seq}`;
+}

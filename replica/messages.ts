@@ -1,0 +1,80 @@
+import type { Incarnation, ServerId } from '../base/ids.ts';
+import type { Epoch, Operation, Position, View } from './actions.ts';
+
+/**
+ * What the replicas of one file tell each other. `epoch` is always the epoch the message belongs
+ * to: of the sender where it is (or wants to be) primary, of the question where it is an answer.
+ * An answer counts only in the epoch it was asked in.
+ */
+export type ReplicaMessageBody =
+  /** Candidate: will you refuse every smaller epoch from now on, and where do you stand? */
+  | { readonly kind: 'prepare'; readonly epoch: Epoch; readonly members: readonly ServerId[] }
+  /** Replica: I will; I stand at `position`, and stay there until `epoch` is installed. */
+  | { readonly kind: 'promise'; readonly epoch: Epoch; readonly position: Position }
+  /** Replica: I have promised a larger epoch. */
+  | { readonly kind: 'refuse'; readonly epoch: Epoch; readonly promised: Epoch }
+  /**
+   * Primary: be a replica of this epoch. Who stands at `base` already has all it needs; who does
+   * not fetches the state from me.
+   */
+  | {
+      readonly kind: 'install';
+      readonly epoch: Epoch;
+      readonly members: readonly ServerId[];
+      readonly base: Position;
+    }
+  /** Replica: the epoch is installed here, and all operations up to `seq`. */
+  | { readonly kind: 'installed'; readonly epoch: Epoch; readonly seq: number }
+  /** Primary: operation number `seq` of the sequence. */
+  | {
+      readonly kind: 'write';
+      readonly epoch: Epoch;
+      readonly seq: number;
+      readonly committedSeq: number;
+      readonly operation: Operation;
+    }
+  /** Replica: all operations up to `seq` are applied here. */
+  | { readonly kind: 'ack'; readonly epoch: Epoch; readonly seq: number }
+  /** Replica: I lack the operations from `fromSeq` on. */
+  | { readonly kind: 'resend'; readonly epoch: Epoch; readonly fromSeq: number }
+  /** Replica: this epoch is not installed here. */
+  | { readonly kind: 'need-state'; readonly epoch: Epoch; readonly position: Position }
+  /** Primary: I am here; this much is committed; you were sent the operations up to `sentSeq`. */
+  | {
+      readonly kind: 'heartbeat';
+      readonly epoch: Epoch;
+      readonly members: readonly ServerId[];
+      readonly committedSeq: number;
+      readonly sentSeq: number;
+    }
+  /** Replica: no larger epoch was promised here, and this is where I stand. */
+  | { readonly kind: 'heartbeat-ack'; readonly epoch: Epoch; readonly position: Position }
+  /** Primary: make the operations up to `seq` survive loss of power. */
+  | { readonly kind: 'flush'; readonly epoch: Epoch; readonly seq: number }
+  /** Replica: those up to `seq` do. */
+  | { readonly kind: 'flushed'; readonly epoch: Epoch; readonly seq: number };
+
+/** What every message says about its sender. */
+export interface ReplicaMessageHeader {
+  /** Number of the view the sender knows; a message of another view is not listened to. */
+  readonly view: number;
+  /** Which life of the sender this is. */
+  readonly incarnation: Incarnation;
+}
+
+export type ReplicaMessage = ReplicaMessageHeader & ReplicaMessageBody;
+
+/**
+ * @returns the view of the file as the message tells it, with which a server that has no replica
+ *   of the file yet makes an empty one; null where the message does not name the members
+ */
+export function messageView(message: ReplicaMessage): View | null {
+  switch (message.kind) {
+    case 'prepare':
+    case 'install':
+    case 'heartbeat':
+      return { number: message.view, members: message.members };
+    default:
+      return null;
+  }
+}
