@@ -6,12 +6,13 @@ import { performance } from 'node:perf_hooks';
  * clocks differed at start, plus drift.
  */
 export class Clock {
-  readonly #startedWallMs = Date.now();
-  readonly #startedMonotonicMs = performance.now();
+  #baseWallMs = Date.now();
+  #baseMonotonicMs = performance.now();
+  #lastWallNs = 0n;
 
-  /** Lease clock, in milliseconds since 1970, with fractions. Never goes back. */
+  /** Lease clock, in milliseconds since 1970, with fractions. Goes back only at `rebase`. */
   nowMs(): number {
-    return this.#startedWallMs + (performance.now() - this.#startedMonotonicMs);
+    return this.#baseWallMs + (performance.now() - this.#baseMonotonicMs);
   }
 
   /** How far the wall clock has moved away from the lease clock since start, in milliseconds. */
@@ -19,8 +20,19 @@ export class Clock {
     return Date.now() - this.nowMs();
   }
 
-  /** Wall clock for timestamps that people see, in nanoseconds since 1970. */
+  /**
+   * Starts the lease clock anew from the wall clock. Whoever calls this has ended every lease and
+   * begins the silence of a restart: readings from before and after must not meet.
+   */
+  rebase(): void {
+    this.#baseWallMs = Date.now();
+    this.#baseMonotonicMs = performance.now();
+  }
+
+  /** Wall clock for timestamps that people see, in nanoseconds since 1970; no two readings are equal. */
   wallNs(): bigint {
-    return BigInt(Math.round((Date.now() + (performance.now() % 1)) * 1000)) * 1000n;
+    const nowNs = BigInt(Date.now()) * 1_000_000n;
+    this.#lastWallNs = nowNs > this.#lastWallNs ? nowNs : this.#lastWallNs + 1n;
+    return this.#lastWallNs;
   }
 }

@@ -1,0 +1,196 @@
+import { ServiceError } from '../../base/errors.ts';
+import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
+import type { View } from '../../replica/actions.ts';
+import type { Command, CommandRequest, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
+import type { Clock } from '../clock.ts';
+import type { LeaseDriver } from '../lease-driver.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import type { CatalogService } from '../services.ts';
+import type { CatalogSubject, Execution } from './catalog-subject.ts';
+
+/** Commands in one batch, which is one operation and one transaction. */
+const BATCH_MAX = 256;
+/** Commands that wait for a batch; more are refused with `busy`. */
+const QUEUE_MAX = 4_096;
+/** Without a majority in reach for this long, nobody is kept waiting for one. */
+const NO_MAJORITY_PATIENCE_MS = 1_500;
+
+type CommandResult = CommandResults[Command['kind']];
+
+interface Waiting {
+  readonly request: CommandRequest;
+  resolve(result: CommandResult): void;
+  reject(error: unknown): void;
+}
+
+export interface CatalogServiceParts {
+  readonly self: ServerId;
+  readonly view: View;
+  readonly clock: Clock;
+  readonly lease: LeaseDriver;
+  readonly driver: ReplicaDriver;
+  readonly subject: CatalogSubject;
+  readonly operationTimeoutMs: number;
+  /** Which servers hold a new file of a volume with that many replicas. */
+  placement(replicas: number): ServerId[];
+  isConnected(server: ServerId): boolean;
+}
+
+/** The namespace as this server, one of the catalog's members, can serve it. */
+export class LocalCatalogService implements CatalogService {
+  readonly #parts: CatalogServiceParts;
+  #queue: Waiting[] = [];
+  #executing = false;
+  #aloneSinceMs: number | null = null;
+
+  constructor(parts: CatalogServiceParts) {
+    this.#parts = parts;
+    parts.driver.onRole(() => {
+      if (!this.#isPrimary()) this.#refuseQueued();
+    });
+  }
+
+  async execute(request: CommandRequest): Promise<CommandResult> {
+    await this.#primary();
+    if (this.#queue.length >= QUEUE_MAX) {
+      throw new ServiceError('busy', `${QUEUE_MAX} commands wait for the catalog already`, { retryAfterMs: 100 });
+    }
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(
+        () => reject(this.#noMajority('The catalog got no majority in time')),
+        this.#parts.operationTimeoutMs,
+      );
+      this.#queue.push({
+        request,
+        resolve: (result) => {
+          clearTimeout(timer);
+          resolve(result);
+        },
+        reject: (error) => {
+          clearTimeout(timer);
+          reject(error);
+        },
+      });
+      void this.#pump();
+    });
+  }
+
+  async query(query: Query): Promise<QueryResults[Query['kind']]> {
+    await this.#primary();
+    return this.#parts.subject.query(query);
+  }
+
+  status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] } {
+    const { lease, driver, view } = this.#parts;
+    const { epoch, seq } = driver.status();
+    return { primary: lease.view(CATALOG_CELL).holder, epoch: epoch.counter, seq, members: view.members };
+  }
+
+  isPrimary(): boolean {
+    return this.#isPrimary();
+  }
+
+  #isPrimary(): boolean {
+    return this.#parts.driver.readGate(0) === 'serve';
+  }
+
+  /** Resolves where this server is the catalog's primary; waits for a coming election, within bounds. */
+  async #primary(): Promise<void> {
+    const { lease, clock, driver } = this.#parts;
+    const deadlineMs = clock.nowMs() + this.#parts.operationTimeoutMs;
+    while (!this.#isPrimary()) {
+      lease.assertUsable();
+      const held = lease.view(CATALOG_CELL);
+      if (!held.own && held.holder !== null && held.remainingMs > 0 && this.#parts.isConnected(held.holder)) {
+        throw new ServiceError('not-primary', `Server ${held.holder} is the primary of the catalog`, {
+          primary: held.holder,
+        });
+      }
+      const nowMs = clock.nowMs();
+      const { members } = this.#parts.view;
+      if (members.length - this.#unreachable().length >= majority(members.length)) this.#aloneSinceMs = null;
+      else this.#aloneSinceMs ??= nowMs;
+      const alone = this.#aloneSinceMs !== null && nowMs - this.#aloneSinceMs > NO_MAJORITY_PATIENCE_MS;
+      if (alone || nowMs > deadlineMs) throw this.#noMajority('The catalog has no majority of its servers');
+      await this.#change(driver);
+    }
+  }
+
+  #change(driver: ReplicaDriver): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        offRole();
+        offLease();
+        resolve();
+      };
+      const timer = setTimeout(done, 100);
+      const offRole = driver.onRole(done);
+      const offLease = this.#parts.lease.onChange(CATALOG_CELL, done);
+    });
+  }
+
+  /** One batch at a time: while one is replicated, the next one gathers. */
+  async #pump(): Promise<void> {
+    if (this.#executing) return;
+    this.#executing = true;
+    try {
+      while (this.#queue.length > 0) {
+        if (!this.#isPrimary()) {
+          this.#refuseQueued();
+          return;
+        }
+        await this.#executeBatch(this.#queue.splice(0, BATCH_MAX));
+      }
+    } finally {
+      this.#executing = false;
+    }
+  }
+
+  async #executeBatch(batch: readonly Waiting[]): Promise<void> {
+    const { subject, driver } = this.#parts;
+    let execution: Execution;
+    try {
+      execution = subject.execute(
+        batch.map((waiting) => waiting.request),
+        { nowNs: this.#parts.clock.wallNs(), placement: (replicas) => this.#parts.placement(replicas) },
+      );
+    } catch (error) {
+      for (const waiting of batch) waiting.reject(error);
+      return;
+    }
+    try {
+      await driver.submit({ request: null, result: new Uint8Array(0), body: execution.body });
+    } catch (error) {
+      // Whether a coming primary finds the batch at some replica is not known: the same requests will tell.
+      subject.abandon();
+      for (const waiting of batch) waiting.reject(error);
+      return;
+    }
+    for (const [place, waiting] of batch.entries()) {
+      const outcome = execution.outcomes[place];
+      if (outcome?.ok) waiting.resolve(outcome.result);
+      else waiting.reject(outcome?.error ?? new ServiceError('internal', 'A command has no outcome'));
+    }
+  }
+
+  #refuseQueued(): void {
+    const holder = this.#parts.lease.view(CATALOG_CELL).holder;
+    const details = holder === null || holder === this.#parts.self ? {} : { primary: holder };
+    for (const waiting of this.#queue.splice(0)) {
+      waiting.reject(new ServiceError('not-primary', 'This server is no longer the primary of the catalog', details));
+    }
+  }
+
+  #unreachable(): ServerId[] {
+    const { view, self } = this.#parts;
+    return view.members.filter((member) => member !== self && !this.#parts.isConnected(member));
+  }
+
+  #noMajority(what: string): ServiceError {
+    const unreachable = this.#unreachable();
+    const missing = unreachable.length > 0 ? `cannot reach ${unreachable.join(', ')}` : 'no answer in time';
+    return new ServiceError('no-majority', `${what}: ${missing}`, { unreachable, retryAfterMs: 1_000 });
+  }
+}

@@ -1,0 +1,142 @@
+import { assert } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Epoch, RequestId } from '../../replica/actions.ts';
+import { epochCompare } from '../../replica/epoch.ts';
+import { encodeFileOperation } from '../../wire/file-operation.ts';
+import type { Clock } from '../clock.ts';
+import type { Committed, ReplicaDriver } from '../replica-driver.ts';
+import type { FileStore } from '../storage/store.ts';
+import { encodeWriteOutcome } from './write-outcome.ts';
+
+/** Bytes of operations in flight for one file; more wait their turn. */
+const IN_FLIGHT_BYTES_MAX = 32 * 1024 * 1024;
+
+/**
+ * What a primary keeps in memory about a file for as long as its epoch lasts: the state after the
+ * newest operation sequenced (perhaps not committed yet), against which the next one is resolved,
+ * and whether the catalog knows that sizes are to be asked for here.
+ */
+export class FilePrimary {
+  readonly epoch: Epoch;
+  readonly #file: FileId;
+  readonly #driver: ReplicaDriver;
+  readonly #clock: Clock;
+  readonly #markLive: () => Promise<void>;
+  #sizeBytes: number;
+  #modifiedNs: bigint;
+  #inFlightBytes = 0;
+  #inFlight = new Set<Promise<unknown>>();
+  readonly #room: (() => void)[] = [];
+  #live: Promise<void> | null = null;
+  #settling: Promise<void> = Promise.resolve();
+  /** The catalog may know less than this primary: there is something to settle before the lease is given back. */
+  unsettled = true;
+
+  /**
+   * @param markLive makes the catalog ask this file's primary for its size from now on
+   */
+  constructor(driver: ReplicaDriver, store: FileStore, clock: Clock, markLive: () => Promise<void>) {
+    this.#file = driver.file;
+    this.#driver = driver;
+    this.#clock = clock;
+    this.#markLive = markLive;
+    this.epoch = driver.status().epoch;
+    const attributes = store.attributes(this.#file);
+    this.#sizeBytes = attributes.sizeBytes;
+    this.#modifiedNs = attributes.modifiedNs;
+  }
+
+  async write(request: RequestId, offset: number | 'append', bytes: Uint8Array): Promise<Committed> {
+    await this.#takeRoom(bytes.length);
+    // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
+    const at = offset === 'append' ? this.#sizeBytes : offset;
+    const sizeBytes = Math.max(this.#sizeBytes, at + bytes.length);
+    const modifiedNs = this.#nextModifiedNs();
+    const body = encodeFileOperation({ kind: 'write', offset: at, bytes, modifiedNs });
+    return this.#submit(request, body, { offset: at, sizeBytes, modifiedNs }, bytes.length);
+  }
+
+  async truncate(request: RequestId, sizeBytes: number): Promise<Committed> {
+    await this.#takeRoom(0);
+    const modifiedNs = this.#nextModifiedNs();
+    const body = encodeFileOperation({ kind: 'truncate', sizeBytes, modifiedNs });
+    return this.#submit(request, body, { offset: sizeBytes, sizeBytes, modifiedNs }, 0);
+  }
+
+  /**
+   * Runs `settle` while no write is between its place in the order and its acknowledgement; writes
+   * that come meanwhile are acknowledged only once the catalog asks this primary again.
+   */
+  settle(settle: () => Promise<void>): Promise<void> {
+    const before = [...this.#inFlight];
+    this.#live = null;
+    const work = this.#settling.then(async () => {
+      await Promise.allSettled(before);
+      this.unsettled = false;
+      try {
+        await settle();
+      } catch (error) {
+        this.unsettled = true;
+        throw error;
+      }
+    });
+    // A failed settling is its caller's to report; the next one is independent of it.
+    this.#settling = work.then(
+      () => undefined,
+      () => undefined,
+    );
+    return work;
+  }
+
+  async #submit(
+    request: RequestId,
+    body: Uint8Array,
+    outcome: { offset: number; sizeBytes: number; modifiedNs: bigint },
+    roomBytes: number,
+  ): Promise<Committed> {
+    const committed = this.#driver.submit({ request, result: encodeWriteOutcome(outcome), body }, () => {
+      this.#sizeBytes = outcome.sizeBytes;
+      this.#modifiedNs = outcome.modifiedNs;
+      this.unsettled = true;
+    });
+    this.#inFlight.add(committed);
+    try {
+      this.#live ??= this.#settling.then(this.#markLive);
+      const live = this.#live;
+      const [answer] = await Promise.all([
+        committed,
+        live.catch((error: unknown) => {
+          if (this.#live === live) this.#live = null;
+          throw error;
+        }),
+      ]);
+      return answer;
+    } finally {
+      this.#inFlight.delete(committed);
+      this.#giveRoom(roomBytes);
+    }
+  }
+
+  /** Strictly later than every change before, so that whoever compares times sees each change. */
+  #nextModifiedNs(): bigint {
+    const nowNs = this.#clock.wallNs();
+    return nowNs > this.#modifiedNs ? nowNs : this.#modifiedNs + 1n;
+  }
+
+  async #takeRoom(bytes: number): Promise<void> {
+    while (this.#inFlightBytes > 0 && this.#inFlightBytes + bytes > IN_FLIGHT_BYTES_MAX) {
+      await new Promise<void>((resolve) => this.#room.push(resolve));
+    }
+    this.#inFlightBytes += bytes;
+    if (epochCompare(this.#driver.status().epoch, this.epoch) === 0) return;
+    this.#giveRoom(bytes);
+    throw new ServiceError('not-primary', `The primary of file ${this.#file} changed meanwhile`);
+  }
+
+  #giveRoom(bytes: number): void {
+    this.#inFlightBytes -= bytes;
+    assert(this.#inFlightBytes >= 0, 'Room is given back once');
+    for (const wake of this.#room.splice(0)) wake();
+  }
+}

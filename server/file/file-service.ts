@@ -1,0 +1,279 @@
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
+import { epochCompare } from '../../replica/epoch.ts';
+import type { RequestId, View } from '../../replica/actions.ts';
+import type { Attributes, Command } from '../../wire/catalog-api.ts';
+import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
+import type { FileState, WriteResult } from '../../wire/http-api.ts';
+import type { Clock } from '../clock.ts';
+import type { LeaseDriver } from '../lease-driver.ts';
+import type { Committed, ReplicaDriver } from '../replica-driver.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { FileService, FileStanding } from '../services.ts';
+import type { FileAttributes, FileStore } from '../storage/store.ts';
+import { FilePrimary } from './file-primary.ts';
+import { Settler } from './settler.ts';
+import { decodeWriteOutcome } from './write-outcome.ts';
+
+/** Without a majority in reach for this long, nobody is kept waiting for one. */
+const NO_MAJORITY_PATIENCE_MS = 1_500;
+
+/** The catalog as the file service needs it: where this server is not its primary, it is asked over the network. */
+export interface CatalogAccess {
+  /** As the catalog has them, not merged with what primaries know. */
+  attributes(file: FileId): Promise<Attributes>;
+  command(command: Command): Promise<unknown>;
+}
+
+export interface FileServiceParts {
+  readonly self: ServerId;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly store: FileStore;
+  readonly host: ReplicaHost;
+  readonly lease: LeaseDriver;
+  readonly catalog: CatalogAccess;
+  readonly operationTimeoutMs: number;
+  isConnected(server: ServerId): boolean;
+}
+
+/** Contents of files: finds out whether this server is a file's primary, becomes it if nobody is, and serves. */
+export class LocalFileService implements FileService {
+  readonly #parts: FileServiceParts;
+  readonly #primaries = new WeakMap<ReplicaDriver, FilePrimary>();
+  readonly #settler: Settler;
+
+  constructor(parts: FileServiceParts) {
+    this.#parts = parts;
+    this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
+  }
+
+  async read(file: FileId, offset: number, length: number): Promise<{ bytes: Uint8Array; state: FileState }> {
+    const driver = await this.#activate(file);
+    const { store } = this.#parts;
+    const { epoch, seq } = driver.status();
+    // One uninterrupted step decides what is read; it may be answered once all of it is committed.
+    const dependsOnSeq = store.readDependsOn(file, offset, length);
+    const attributes = store.attributes(file);
+    const reading = store.read(file, offset, length);
+    const [bytes] = await Promise.all([reading, this.#bounded(file, driver.committed(epoch, dependsOnSeq))]);
+    await driver.committed(epoch, dependsOnSeq);
+    return { bytes, state: this.#stateOf(file, attributes, seq, epoch.counter) };
+  }
+
+  async write(
+    file: FileId,
+    request: RequestId,
+    offset: number | 'append',
+    bytes: Uint8Array,
+  ): Promise<WriteResult> {
+    if (bytes.length > WRITE_BYTES_MAX) {
+      throw new ServiceError('too-large', `A write carries at most ${WRITE_BYTES_MAX} bytes, not ${bytes.length}`);
+    }
+    if (offset !== 'append' && offset + bytes.length > FILE_BYTES_MAX) {
+      throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
+    }
+    const driver = await this.#activate(file);
+    if (bytes.length === 0) {
+      const state = await this.state(file);
+      return { ...state, offset: offset === 'append' ? state.sizeBytes : offset };
+    }
+    const primary = this.#primaryOf(driver);
+    return this.#changed(file, primary, await this.#bounded(file, primary.write(request, offset, bytes)));
+  }
+
+  async truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult> {
+    if (sizeBytes > FILE_BYTES_MAX) throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
+    const primary = this.#primaryOf(await this.#activate(file));
+    return this.#changed(file, primary, await this.#bounded(file, primary.truncate(request, sizeBytes)));
+  }
+
+  async flush(file: FileId): Promise<FileState> {
+    const driver = await this.#activate(file);
+    await this.#bounded(file, driver.flush());
+    return this.state(file);
+  }
+
+  async state(file: FileId): Promise<FileState> {
+    const driver = await this.#activate(file);
+    const { epoch, seq } = driver.status();
+    const attributes = this.#parts.store.attributes(file);
+    const dependsOnSeq = attributes.versionEpoch === epoch.counter ? attributes.versionSeq : 0;
+    await this.#bounded(file, driver.committed(epoch, dependsOnSeq));
+    return this.#stateOf(file, attributes, seq, epoch.counter);
+  }
+
+  async settle(file: FileId): Promise<FileState> {
+    const primary = this.#primaryOf(await this.#activate(file));
+    let state: FileState | null = null;
+    await this.#bounded(
+      file,
+      primary.settle(async () => {
+        state = await this.state(file);
+        await this.#settler.settle(state);
+      }),
+    );
+    return state ?? this.state(file);
+  }
+
+  /** Before the lease is given back: tells the catalog what only this primary knows. */
+  async settleBeforeRelease(driver: ReplicaDriver): Promise<void> {
+    if (this.#primaries.get(driver)?.unsettled === false) return;
+    if (driver.readGate(0) === 'serve') await this.settle(driver.file);
+  }
+
+  standing(file: FileId): FileStanding | null {
+    const { host, lease, store, self } = this.#parts;
+    const driver = host.loaded(file);
+    const view = driver?.subject.record().view ?? store.record(file)?.view ?? null;
+    if (view === null) return null;
+    const held = lease.view(file);
+    const status = driver?.status();
+    const primary = held.own ? self : held.holder;
+    const serving = driver !== null && driver.readGate(0) === 'serve';
+    return {
+      view,
+      primary,
+      epoch: status?.epoch.counter ?? store.record(file)?.promised.counter ?? 0,
+      role: serving ? 'primary' : view.members.includes(self) ? 'backup' : 'none',
+      lease: { holder: primary, remainingMs: Math.max(0, held.remainingMs) },
+      replicas: serving ? (status?.peers ?? []) : [],
+    };
+  }
+
+  /** @returns the driver of a replica that is primary now; becomes it where nobody is */
+  async #activate(file: FileId): Promise<ReplicaDriver> {
+    const { host, lease, self } = this.#parts;
+    const ready = host.loaded(file);
+    if (ready !== null && ready.readGate(0) === 'serve') {
+      ready.usedAtMs = this.#parts.clock.nowMs();
+      return ready;
+    }
+    lease.assertUsable();
+    const driver = ready ?? (await this.#open(file));
+    driver.usedAtMs = this.#parts.clock.nowMs();
+    const { view } = driver.subject.record();
+    if (!view.members.includes(self)) {
+      throw new ServiceError('not-primary', `This server holds no replica of file ${file}`);
+    }
+    await this.#elect(file, driver, view);
+    return driver;
+  }
+
+  async #open(file: FileId): Promise<ReplicaDriver> {
+    const { host, store, catalog, self } = this.#parts;
+    if (store.record(file) !== null) return host.load(file);
+    const attributes = await catalog.attributes(file);
+    if (attributes.kind !== 'file') throw new ServiceError('bad-request', `Inode ${file} is a ${attributes.kind}`);
+    const view = { number: attributes.view, members: attributes.replicas as ServerId[] };
+    if (!view.members.includes(self)) {
+      throw new ServiceError('not-primary', `This server holds no replica of file ${file}`);
+    }
+    return host.create(file, view, attributes.objectBytes);
+  }
+
+  async #elect(file: FileId, driver: ReplicaDriver, view: View): Promise<void> {
+    const { lease, clock, operationTimeoutMs } = this.#parts;
+    const deadlineMs = clock.nowMs() + operationTimeoutMs;
+    let aloneSinceMs: number | null = null;
+    while (driver.readGate(0) !== 'serve') {
+      const held = lease.view(file);
+      if (!held.own && held.holder !== null && held.remainingMs > 0 && this.#parts.isConnected(held.holder)) {
+        lease.close(file);
+        throw new ServiceError('not-primary', `Server ${held.holder} is the primary of file ${file}`, {
+          primary: held.holder,
+        });
+      }
+      if (driver.role === 'failed') throw new ServiceError('storage', `The replica of file ${file} has failed here`);
+      lease.assertUsable();
+      const nowMs = clock.nowMs();
+      const unreachable = this.#unreachable(view);
+      if (view.members.length - unreachable.length >= majority(view.members.length)) aloneSinceMs = null;
+      else aloneSinceMs ??= nowMs;
+      if (nowMs > deadlineMs || (aloneSinceMs !== null && nowMs - aloneSinceMs > NO_MAJORITY_PATIENCE_MS)) {
+        throw this.#noMajority(file, unreachable);
+      }
+      lease.open(file, view);
+      await this.#change(file, driver);
+    }
+  }
+
+  /** Something about the file's lease or role changed, or a moment passed in which a connection may have. */
+  #change(file: FileId, driver: ReplicaDriver): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        offRole();
+        offLease();
+        resolve();
+      };
+      const timer = setTimeout(done, 100);
+      const offRole = driver.onRole(done);
+      const offLease = this.#parts.lease.onChange(file, done);
+    });
+  }
+
+  #primaryOf(driver: ReplicaDriver): FilePrimary {
+    const known = this.#primaries.get(driver);
+    if (known !== undefined && epochCompare(known.epoch, driver.status().epoch) === 0) return known;
+    const primary = new FilePrimary(driver, this.#parts.store, this.#parts.clock, () => this.#markLive(driver.file));
+    this.#primaries.set(driver, primary);
+    return primary;
+  }
+
+  async #markLive(file: FileId): Promise<void> {
+    const { live } = await this.#parts.catalog.attributes(file);
+    if (!live) await this.#parts.catalog.command({ kind: 'open-for-write', inode: file });
+  }
+
+  #changed(file: FileId, primary: FilePrimary, committed: Committed): WriteResult {
+    const { offset, sizeBytes, modifiedNs } = decodeWriteOutcome(committed.result);
+    return {
+      file,
+      sizeBytes,
+      modifiedNs: modifiedNs.toString(),
+      contents: { epoch: primary.epoch.counter, seq: committed.seq },
+      seq: committed.seq,
+      primary: this.#parts.self,
+      epoch: primary.epoch.counter,
+      offset,
+    };
+  }
+
+  #stateOf(file: FileId, attributes: FileAttributes, seq: number, epoch: number): FileState {
+    return {
+      file,
+      sizeBytes: attributes.sizeBytes,
+      modifiedNs: attributes.modifiedNs.toString(),
+      contents: { epoch: attributes.versionEpoch, seq: attributes.versionSeq },
+      seq,
+      primary: this.#parts.self,
+      epoch,
+    };
+  }
+
+  /** Nobody waits longer than the operation time-out, whatever the other servers do. */
+  #bounded<Value>(file: FileId, work: Promise<Value>): Promise<Value> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        const view = this.#parts.store.record(file)?.view;
+        reject(this.#noMajority(file, view === undefined ? [] : this.#unreachable(view)));
+      }, this.#parts.operationTimeoutMs);
+      work.then(resolve, reject).finally(() => clearTimeout(timer));
+    });
+  }
+
+  #unreachable(view: View): ServerId[] {
+    return view.members.filter((member) => member !== this.#parts.self && !this.#parts.isConnected(member));
+  }
+
+  #noMajority(file: FileId, unreachable: readonly ServerId[]): ServiceError {
+    const missing = unreachable.length > 0 ? `cannot reach ${unreachable.join(', ')}` : 'no answer in time';
+    return new ServiceError('no-majority', `File ${file} has no majority of its servers: ${missing}`, {
+      unreachable,
+      retryAfterMs: 1_000,
+    });
+  }
+}

@@ -1,0 +1,130 @@
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import { isServerId } from '../../base/ids.ts';
+import type { Epoch, ReplicaRecord } from '../../replica/actions.ts';
+import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+import type { FileAttributes, FileDescription, ObjectEntry } from '../storage/store.ts';
+
+/** Bytes of one object entry in a description. */
+const ENTRY_BYTES = 32;
+/** Objects in one answer at the most. */
+const WANTED_MAX = 1024;
+
+/** A file's state at one instant, without the contents of its objects. */
+export function encodeDescription(description: FileDescription): Uint8Array {
+  const { record, attributes, objects } = description;
+  const writer = new ByteWriter(256 + record.sessions.length + objects.length * ENTRY_BYTES);
+  writer.uint32(record.view.number).uint8(record.view.members.length);
+  for (const member of record.view.members) writer.text(member);
+  writeEpoch(writer, record.promised);
+  writeEpoch(writer, record.installed);
+  writer.uint53(record.seq).bytes(record.sessions);
+  writer.uint53(attributes.sizeBytes).text(attributes.modifiedNs.toString());
+  writer.uint53(attributes.versionEpoch).uint53(attributes.versionSeq);
+  writer.uint32(attributes.objectBytes).uint8(attributes.dead ? 1 : 0);
+  writer.uint32(objects.length);
+  for (const entry of objects) writeEntry(writer, entry);
+  return writer.finish();
+}
+
+/** @throws MalformedError */
+export function decodeDescription(bytes: Uint8Array): FileDescription {
+  const reader = new ByteReader(bytes);
+  const number = reader.uint32();
+  const members = Array.from({ length: reader.uint8() }, () => readServer(reader));
+  const record: ReplicaRecord = {
+    view: { number, members },
+    promised: readEpoch(reader),
+    installed: readEpoch(reader),
+    seq: reader.uint53(),
+    sessions: reader.bytes().slice(),
+  };
+  const attributes: FileAttributes = {
+    sizeBytes: reader.uint53(),
+    modifiedNs: readNanoseconds(reader),
+    versionEpoch: reader.uint53(),
+    versionSeq: reader.uint53(),
+    objectBytes: reader.uint32(),
+    dead: reader.uint8() === 1,
+  };
+  const count = reader.uint32();
+  if (count * ENTRY_BYTES !== reader.remaining) throw new MalformedError(`${count} object entries do not fit`);
+  const objects = Array.from({ length: count }, () => readEntry(reader));
+  reader.end();
+  return { record, attributes, objects };
+}
+
+/** Which objects are asked for, each in exactly one version. */
+export function encodeWanted(entries: readonly ObjectEntry[]): Uint8Array {
+  const writer = new ByteWriter(4 + entries.length * ENTRY_BYTES).uint32(entries.length);
+  for (const entry of entries) writeEntry(writer, entry);
+  return writer.finish();
+}
+
+/** @throws MalformedError */
+export function decodeWanted(bytes: Uint8Array): ObjectEntry[] {
+  const reader = new ByteReader(bytes);
+  const count = reader.uint32();
+  if (count > WANTED_MAX) throw new MalformedError(`${count} objects are asked for at once`);
+  const entries = Array.from({ length: count }, () => readEntry(reader));
+  reader.end();
+  return entries;
+}
+
+/** Contents in the order they were asked for; null where the object no longer has that version. */
+export function encodeObjects(objects: readonly (Uint8Array | null)[]): Uint8Array {
+  const size = objects.reduce((sum, bytes) => sum + 5 + (bytes?.length ?? 0), 0);
+  const writer = new ByteWriter(size);
+  for (const bytes of objects) {
+    writer.uint8(bytes === null ? 0 : 1);
+    if (bytes !== null) writer.bytes(bytes);
+  }
+  return writer.finish();
+}
+
+/** @throws MalformedError */
+export function decodeObjects(bytes: Uint8Array, count: number): (Uint8Array | null)[] {
+  const reader = new ByteReader(bytes);
+  const objects = Array.from({ length: count }, () => (reader.uint8() === 1 ? reader.bytes() : null));
+  reader.end();
+  return objects;
+}
+
+function writeEntry(writer: ByteWriter, entry: ObjectEntry): void {
+  writer.uint53(entry.index).uint53(entry.versionEpoch).uint53(entry.versionSeq);
+  writer.uint32(entry.length).uint32(entry.crc32);
+}
+
+function readEntry(reader: ByteReader): ObjectEntry {
+  return {
+    index: reader.uint53(),
+    versionEpoch: reader.uint53(),
+    versionSeq: reader.uint53(),
+    length: reader.uint32(),
+    crc32: reader.uint32(),
+  };
+}
+
+function writeEpoch(writer: ByteWriter, epoch: Epoch): void {
+  writer.uint53(epoch.counter).text(epoch.server).uint53(epoch.incarnation);
+}
+
+function readEpoch(reader: ByteReader): Epoch {
+  return {
+    counter: reader.uint53(),
+    // The epoch that nobody promised names no server.
+    server: reader.text() as ServerId,
+    incarnation: reader.uint53() as Incarnation,
+  };
+}
+
+function readServer(reader: ByteReader): ServerId {
+  const server = reader.text();
+  if (!isServerId(server)) throw new MalformedError(`"${server}" names no server`);
+  return server;
+}
+
+function readNanoseconds(reader: ByteReader): bigint {
+  const text = reader.text();
+  if (!/^-?[0-9]{1,20}$/.test(text)) throw new MalformedError(`"${text}" is no time`);
+  return BigInt(text);
+}

@@ -1,0 +1,69 @@
+import type { Logger } from 'pino';
+import { CATALOG_CELL } from '../../base/ids.ts';
+import type { Clock } from '../clock.ts';
+import type { LeaseDriver } from '../lease-driver.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { LocalFileService } from './file-service.ts';
+
+/** How often unused files are looked for. */
+const PERIOD_MS = 1_000;
+
+export interface IdleFilesParts {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly host: ReplicaHost;
+  readonly lease: LeaseDriver;
+  readonly files: LocalFileService;
+  /** A file that nobody used for this long gives its lease back, in milliseconds. */
+  readonly idleMs: number;
+}
+
+/** Gives back the leases of files that nobody uses, and forgets their replicas until they are used again. */
+export class IdleFiles {
+  readonly #parts: IdleFilesParts;
+  readonly #timer: NodeJS.Timeout;
+  readonly #leaving = new Set<ReplicaDriver>();
+
+  constructor(parts: IdleFilesParts) {
+    this.#parts = parts;
+    this.#timer = setInterval(() => this.#sweep(), PERIOD_MS);
+  }
+
+  /** Orderly end of this server: every lease is given back, so that others need not wait for its end. */
+  async releaseAll(): Promise<void> {
+    clearInterval(this.#timer);
+    const drivers = this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
+    await Promise.all(drivers.map((driver) => this.#leave(driver)));
+  }
+
+  #sweep(): void {
+    const idleSinceMs = this.#parts.clock.nowMs() - this.#parts.idleMs;
+    for (const driver of this.#parts.host.all()) {
+      if (driver.file === CATALOG_CELL || driver.usedAtMs > idleSinceMs || !driver.idle) continue;
+      void this.#leave(driver);
+    }
+  }
+
+  async #leave(driver: ReplicaDriver): Promise<void> {
+    const { host, lease, files, log } = this.#parts;
+    if (this.#leaving.has(driver)) return;
+    this.#leaving.add(driver);
+    try {
+      if (driver.role === 'active') {
+        const usedAtMs = driver.usedAtMs;
+        await files.settleBeforeRelease(driver);
+        driver.usedAtMs = Math.min(driver.usedAtMs, usedAtMs);
+        await driver.stop();
+        lease.release(driver.file);
+      }
+      lease.close(driver.file);
+      host.unload(driver);
+    } catch (error) {
+      // The file stays open here; the next sweep tries again, and until then its lease is renewed.
+      log.info({ file: driver.file, err: error }, 'an unused file could not be given back yet');
+    } finally {
+      this.#leaving.delete(driver);
+    }
+  }
+}

@@ -1,0 +1,53 @@
+import type { FileState } from '../../wire/http-api.ts';
+
+/** One entry of the catalog's `settle` command. */
+interface SettledFile {
+  readonly inode: number;
+  readonly sizeBytes: number;
+  readonly modifiedNs: string;
+  readonly contents: { readonly epoch: number; readonly seq: number };
+}
+
+/** Files in one command at the most. */
+const FILES_MAX = 500;
+
+interface Waiting {
+  readonly file: SettledFile;
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+/** Tells the catalog about many files in one command: what comes while one is under way waits for the next. */
+export class Settler {
+  readonly #send: (files: SettledFile[]) => Promise<unknown>;
+  #waiting: Waiting[] = [];
+  #busy = false;
+
+  constructor(send: (files: SettledFile[]) => Promise<unknown>) {
+    this.#send = send;
+  }
+
+  /** Resolves once the catalog has it; rejects with the command's error. */
+  settle(state: FileState): Promise<void> {
+    const { file: inode, sizeBytes, modifiedNs, contents } = state;
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ file: { inode, sizeBytes, modifiedNs, contents }, resolve, reject });
+      void this.#pump();
+    });
+  }
+
+  async #pump(): Promise<void> {
+    if (this.#busy) return;
+    this.#busy = true;
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, FILES_MAX);
+      try {
+        await this.#send(batch.map((waiting) => waiting.file));
+        for (const waiting of batch) waiting.resolve();
+      } catch (error) {
+        for (const waiting of batch) waiting.reject(error);
+      }
+    }
+    this.#busy = false;
+  }
+}

@@ -1,0 +1,340 @@
+import type { Logger } from 'pino';
+import { AssertionFailure, assert, unreachable } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
+import type { FileId, ServerId } from '../base/ids.ts';
+import type { Epoch, Operation, ReplicaAction, ReplicaEvent, Role } from '../replica/actions.ts';
+import { epochCompare } from '../replica/epoch.ts';
+import type { ReplicaMessage } from '../replica/messages.ts';
+import { Replica } from '../replica/replica.ts';
+import type { Clock } from './clock.ts';
+import { encodeStateRequest, STATE_CALL } from './state-call.ts';
+import type { Subject } from './subject.ts';
+import type { WakeQueue } from './wake-queue.ts';
+
+/** A state transfer that gets no answer for this long is given up and begun again. */
+const FETCH_TIMEOUT_MS = 10_000;
+
+/** What a driver needs of the server around it. */
+export interface ReplicaSurroundings {
+  readonly self: ServerId;
+  readonly incarnation: number;
+  readonly clock: Clock;
+  readonly wakes: WakeQueue;
+  readonly log: Logger;
+  readonly heartbeatMs: number;
+  readonly silentMs: number;
+  readonly retainedBytesMax: number;
+  send(to: ServerId, file: FileId, message: ReplicaMessage): void;
+  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+  /** A core broke one of its own invariants: the process must not go on. */
+  fatal(error: unknown): void;
+}
+
+/** Answer to a submitted operation. */
+export interface Committed {
+  readonly seq: number;
+  readonly result: Uint8Array;
+}
+
+interface Waiter<Value> {
+  resolve(value: Value): void;
+  reject(error: Error): void;
+}
+
+/**
+ * Runs one replica core: its actions become frames, disk writes and answers, and their completions
+ * become its events. Holds no rule of the protocol itself.
+ */
+export class ReplicaDriver {
+  readonly file: FileId;
+  readonly subject: Subject;
+  readonly #core: Replica;
+  readonly #around: ReplicaSurroundings;
+  readonly #tickets = new Map<number, Waiter<Committed>>();
+  readonly #flushes = new Map<number, Waiter<void>>();
+  readonly #roleListeners = new Set<() => void>();
+  readonly #advanceListeners = new Set<() => void>();
+  #nextTicket = 1;
+  #wakeAtMs = Infinity;
+  #closed = false;
+  #stepping = false;
+  readonly #queued: ReplicaEvent[] = [];
+
+  constructor(file: FileId, subject: Subject, around: ReplicaSurroundings) {
+    this.file = file;
+    this.subject = subject;
+    this.#around = around;
+    this.#core = new Replica(
+      {
+        self: around.self,
+        incarnation: around.incarnation as never,
+        appliesAtPrimary: subject.appliesAtPrimary,
+        heartbeatMs: around.heartbeatMs,
+        silentMs: around.silentMs,
+        retainedBytesMax: around.retainedBytesMax,
+      },
+      file,
+      subject.record(),
+      around.clock.nowMs(),
+    );
+    this.#scheduleWake();
+  }
+
+  /** Lease clock reading of the last use by a client or a peer; whoever looks for idle replicas compares it. */
+  usedAtMs = 0;
+
+  status(): ReturnType<Replica['status']> {
+    return this.#core.status(this.#around.clock.nowMs());
+  }
+
+  get role(): Role {
+    return this.status().role;
+  }
+
+  /** May this server answer a read that depends on operation `dependsOnSeq`? Evaluated at use. */
+  readGate(dependsOnSeq: number): ReturnType<Replica['readGate']> {
+    return this.#core.readGate(dependsOnSeq, this.#around.clock.nowMs());
+  }
+
+  /** Calls back at each change of role, until the returned function is called. */
+  onRole(listener: () => void): () => void {
+    this.#roleListeners.add(listener);
+    return () => this.#roleListeners.delete(listener);
+  }
+
+  /**
+   * Waits until reads that depend on `dependsOnSeq` of `epoch` may be answered here.
+   *
+   * @throws ServiceError `not-primary` where this server is, or comes to be, no primary of `epoch`
+   */
+  async committed(epoch: Epoch, dependsOnSeq: number): Promise<void> {
+    for (;;) {
+      const gate = epochCompare(this.status().epoch, epoch) === 0 ? this.readGate(dependsOnSeq) : 'not-primary';
+      if (gate === 'serve') return;
+      if (gate === 'not-primary') {
+        throw new ServiceError('not-primary', `Cannot read file ${this.file}: this server is not its primary`);
+      }
+      await new Promise<void>((resolve) => {
+        const done = (): void => {
+          this.#advanceListeners.delete(done);
+          this.#roleListeners.delete(done);
+          resolve();
+        };
+        this.#advanceListeners.add(done);
+        this.#roleListeners.add(done);
+      });
+    }
+  }
+
+  /**
+   * Submits an operation to the order of writes. `sequenced` is called, in the same step, if the
+   * operation got a place of its own (and not if it is the retry of a known request).
+   *
+   * @returns the committed place and result
+   * @throws ServiceError `not-primary`, `session-expired` (both: certainly not done) or `unknown`
+   */
+  submit(operation: Operation, sequenced?: () => void): Promise<Committed> {
+    const ticket = this.#nextTicket++;
+    return new Promise((resolve, reject) => {
+      this.#tickets.set(ticket, { resolve, reject });
+      const before = this.status().seq;
+      this.step({ kind: 'submit', ticket, operation });
+      if (sequenced !== undefined && this.status().seq > before) sequenced();
+    });
+  }
+
+  /** @throws ServiceError `unknown` where the epoch ends first */
+  flush(): Promise<void> {
+    const ticket = this.#nextTicket++;
+    return new Promise((resolve, reject) => {
+      this.#flushes.set(ticket, { resolve, reject });
+      this.step({ kind: 'flush', ticket });
+    });
+  }
+
+  /** Ends primaryship in good order; resolves when nothing is in flight any more. */
+  stop(): Promise<void> {
+    if (this.role === 'backup' || this.role === 'failed') return Promise.resolve();
+    return new Promise((resolve) => {
+      const off = this.onRole(() => {
+        if (this.role !== 'backup' && this.role !== 'failed') return;
+        off();
+        resolve();
+      });
+      this.step({ kind: 'stop' });
+    });
+  }
+
+  /** Feeds the core one event and carries out what it orders. */
+  step(event: ReplicaEvent): void {
+    if (this.#closed) return;
+    // An action's completion may arrive while the actions of the step before are still carried out.
+    if (this.#stepping) {
+      this.#queued.push(event);
+      return;
+    }
+    this.#stepping = true;
+    try {
+      let next: ReplicaEvent | undefined = event;
+      while (next !== undefined) {
+        for (const action of this.#core.step(next, this.#around.clock.nowMs())) this.#perform(action);
+        next = this.#queued.shift();
+      }
+    } catch (error) {
+      this.#around.fatal(error);
+      throw error;
+    } finally {
+      this.#stepping = false;
+    }
+    this.#scheduleWake();
+  }
+
+  /** Forgets the core; what is on disk stays. Whoever waits here is told to ask again. */
+  close(): void {
+    this.#closed = true;
+    this.subject.abandon();
+    const error = new ServiceError('unknown', `File ${this.file} was closed on this server`);
+    for (const waiter of [...this.#tickets.values(), ...this.#flushes.values()]) waiter.reject(error);
+    this.#tickets.clear();
+    this.#flushes.clear();
+    this.#notify(this.#roleListeners);
+  }
+
+  get idle(): boolean {
+    return this.#tickets.size === 0 && this.#flushes.size === 0;
+  }
+
+  /** Answers a peer that fetches this replica's state for `epoch`. */
+  async serve(epoch: Epoch, method: string, payload: Uint8Array): Promise<Uint8Array> {
+    this.#assertPromised(epoch);
+    const answer = await this.subject.serve(method, payload);
+    // Whatever was read while another epoch was promised belongs to no base.
+    this.#assertPromised(epoch);
+    return answer;
+  }
+
+  #assertPromised(epoch: Epoch): void {
+    if (epochCompare(this.subject.record().promised, epoch) !== 0) {
+      throw new ServiceError('precondition-failed', `File ${this.file} has promised another epoch`);
+    }
+  }
+
+  #perform(action: ReplicaAction): void {
+    switch (action.kind) {
+      case 'send':
+        this.#around.send(action.to, this.file, action.message);
+        return;
+      case 'promise':
+        this.#durably(this.subject.promise(action.epoch), { kind: 'promised', epoch: action.epoch });
+        return;
+      case 'apply': {
+        const { epoch, seq, operation, sessions } = action;
+        this.#durably(this.subject.apply(epoch, seq, operation, sessions), { kind: 'applied', epoch, seq });
+        return;
+      }
+      case 'fetch-state':
+        void this.#fetch(action.epoch, action.from);
+        return;
+      case 'install': {
+        const { epoch, seq, sessions, fetched } = action;
+        this.#durably(this.subject.install(epoch, seq, sessions, fetched), { kind: 'installed', epoch, seq });
+        return;
+      }
+      case 'flush-local': {
+        const { seq } = this.subject.record();
+        this.#durably(this.subject.flush(), { kind: 'flush-done', seq });
+        return;
+      }
+      case 'committed':
+        this.#settle(this.#tickets, action.ticket)?.resolve({ seq: action.seq, result: action.result });
+        return;
+      case 'refused': {
+        const code = action.reason;
+        const error = new ServiceError(code, `Cannot change file ${this.file}: ${REFUSALS[code]}`);
+        (this.#settle(this.#tickets, action.ticket) ?? this.#settle(this.#flushes, action.ticket))?.reject(error);
+        return;
+      }
+      case 'unknown': {
+        const error = new ServiceError('unknown', `The primary of file ${this.file} changed meanwhile`);
+        (this.#settle(this.#tickets, action.ticket) ?? this.#settle(this.#flushes, action.ticket))?.reject(error);
+        return;
+      }
+      case 'flushed':
+        this.#settle(this.#flushes, action.ticket)?.resolve();
+        return;
+      case 'advanced':
+        this.#notify(this.#advanceListeners);
+        return;
+      case 'role-changed':
+        if (action.role === 'backup' || action.role === 'failed') this.subject.abandon();
+        this.#around.log.debug({ file: this.file, role: action.role, epoch: action.epoch.counter }, 'role changed');
+        this.#notify(this.#roleListeners);
+        return;
+      case 'stopped':
+        this.#notify(this.#roleListeners);
+        return;
+      case 'trace':
+        this.#around.log.trace({ file: this.file, mark: action.mark }, action.detail);
+        return;
+      default:
+        unreachable(action);
+    }
+  }
+
+  #settle<Value>(waiters: Map<number, Waiter<Value>>, ticket: number): Waiter<Value> | undefined {
+    const waiter = waiters.get(ticket);
+    waiters.delete(ticket);
+    return waiter;
+  }
+
+  #notify(listeners: Set<() => void>): void {
+    for (const listener of [...listeners]) listener();
+  }
+
+  #durably(work: Promise<void>, done: ReplicaEvent): void {
+    work.then(
+      () => this.step(done),
+      (error: unknown) => this.#storageFailed(error),
+    );
+  }
+
+  #storageFailed(error: unknown): void {
+    if (this.#closed) return;
+    if (error instanceof AssertionFailure) {
+      this.#around.fatal(error);
+      return;
+    }
+    this.#around.log.error({ file: this.file, err: error }, 'replica fails: its disk refused');
+    this.step({ kind: 'storage-failed', reason: error instanceof Error ? error.message : String(error) });
+  }
+
+  async #fetch(epoch: Epoch, from: ServerId): Promise<void> {
+    assert(from !== this.#around.self, 'A replica does not fetch from itself');
+    try {
+      const fetched = await this.subject.fetch((method, payload) =>
+        this.#around.call(from, STATE_CALL, encodeStateRequest(this.file, epoch, method, payload), FETCH_TIMEOUT_MS),
+      );
+      this.step({ kind: 'state-fetched', epoch, ...fetched });
+    } catch (error) {
+      if (error instanceof AssertionFailure) return this.#around.fatal(error);
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#around.log.info({ file: this.file, from, reason }, 'state transfer begins again');
+      this.step({ kind: 'state-failed', epoch, reason });
+    }
+  }
+
+  #scheduleWake(): void {
+    const atMs = this.#core.nextWakeMs();
+    if (atMs === null || atMs >= this.#wakeAtMs) return;
+    this.#wakeAtMs = atMs;
+    this.#around.wakes.at(atMs, () => {
+      if (this.#wakeAtMs === atMs) this.#wakeAtMs = Infinity;
+      this.step({ kind: 'tick' });
+    });
+  }
+}
+
+const REFUSALS = {
+  'not-primary': 'this server is not its primary',
+  'session-expired': 'the request belongs to a session that is no longer remembered',
+} as const;

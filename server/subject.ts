@@ -1,0 +1,47 @@
+import type { Epoch, Operation, Position, ReplicaRecord } from '../replica/actions.ts';
+
+/** Asks the server that holds the wanted state; bound to one epoch, which the answerer must have promised. */
+export type AskSource = (method: string, payload: Uint8Array) => Promise<Uint8Array>;
+
+/** What was fetched and lies beside the own contents. */
+export interface FetchedState {
+  readonly position: Position;
+  readonly sessions: Uint8Array;
+}
+
+/**
+ * What a replica orders operations over: a file's objects, or the catalog. A subject applies an
+ * operation, tells its state, fetches what differs from another's, and installs it.
+ *
+ * All methods reject with a `ServiceError` where the disk refuses; the replica then stops acknowledging.
+ */
+export interface Subject {
+  readonly appliesAtPrimary: 'first' | 'last';
+
+  record(): ReplicaRecord;
+
+  /** promised := epoch; survives power loss when it resolves. */
+  promise(epoch: Epoch): Promise<void>;
+
+  /** Applies one operation together with its position; survives kill −9 when it resolves. */
+  apply(epoch: Epoch, seq: number, operation: Operation, sessions: Uint8Array): Promise<void>;
+
+  /** All that is applied survives power loss when it resolves. */
+  flush(): Promise<void>;
+
+  /**
+   * Fetches beside the own contents whatever differs from the source's state.
+   *
+   * @throws ServiceError where the source cannot be reached, or its state moved on under the fetch
+   */
+  fetch(ask: AskSource): Promise<FetchedState>;
+
+  /** Takes over what was fetched (or keeps the contents) and stamps the epoch; survives power loss. */
+  install(epoch: Epoch, seq: number, sessions: Uint8Array, fetched: boolean): Promise<void>;
+
+  /** Answers a fetch of another replica. Called only while `epoch` is promised here. */
+  serve(method: string, payload: Uint8Array): Promise<Uint8Array>;
+
+  /** The replica is primary no longer: what was begun for it is undone. */
+  abandon(): void;
+}

@@ -1,0 +1,95 @@
+import type { Clock } from './clock.ts';
+
+interface Entry {
+  readonly atMs: number;
+  readonly order: number;
+  readonly wake: () => void;
+}
+
+/** Node's timers hold at most this many milliseconds. */
+const TIMEOUT_MS_MAX = 2 ** 31 - 1;
+
+/**
+ * One timer for many sleepers: a binary heap of wake-ups by lease clock. A sleeper that changed its
+ * mind is woken all the same and looks for itself; timers trigger work here and never define validity.
+ */
+export class WakeQueue {
+  readonly #clock: Clock;
+  readonly #heap: Entry[] = [];
+  #order = 0;
+  #timer: NodeJS.Timeout | null = null;
+  #timerAtMs = Infinity;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Calls `wake` once, as soon as the lease clock shows `atMs`. */
+  at(atMs: number, wake: () => void): void {
+    this.#push({ atMs, order: this.#order++, wake });
+    this.#arm();
+  }
+
+  close(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#heap.length = 0;
+  }
+
+  #arm(): void {
+    const first = this.#heap[0];
+    if (first === undefined || (this.#timer !== null && this.#timerAtMs <= first.atMs)) return;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    const delayMs = Math.min(TIMEOUT_MS_MAX, Math.max(0, Math.ceil(first.atMs - this.#clock.nowMs())));
+    this.#timerAtMs = first.atMs;
+    this.#timer = setTimeout(() => this.#fire(), delayMs);
+  }
+
+  #fire(): void {
+    this.#timer = null;
+    const nowMs = this.#clock.nowMs();
+    for (;;) {
+      const first = this.#heap[0];
+      if (first === undefined || first.atMs > nowMs) break;
+      this.#pop();
+      first.wake();
+    }
+    this.#arm();
+  }
+
+  #before(a: Entry, b: Entry): boolean {
+    return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
+  }
+
+  #push(entry: Entry): void {
+    const heap = this.#heap;
+    let at = heap.length;
+    heap.push(entry);
+    while (at > 0) {
+      const up = (at - 1) >> 1;
+      const parent = heap[up] as Entry;
+      if (this.#before(parent, entry)) break;
+      heap[at] = parent;
+      at = up;
+    }
+    heap[at] = entry;
+  }
+
+  #pop(): void {
+    const heap = this.#heap;
+    const last = heap.pop() as Entry;
+    if (heap.length === 0) return;
+    let at = 0;
+    for (;;) {
+      const left = 2 * at + 1;
+      if (left >= heap.length) break;
+      const right = left + 1;
+      const child =
+        right < heap.length && this.#before(heap[right] as Entry, heap[left] as Entry) ? right : left;
+      if (this.#before(last, heap[child] as Entry)) break;
+      heap[at] = heap[child] as Entry;
+      at = child;
+    }
+    heap[at] = last;
+  }
+}
