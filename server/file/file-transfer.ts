@@ -1,6 +1,6 @@
-import type { Incarnation, ServerId } from '../../base/ids.ts';
-import { isServerId } from '../../base/ids.ts';
-import type { Epoch, ReplicaRecord } from '../../replica/actions.ts';
+import { isServerId, type ServerId } from '../../base/ids.ts';
+import type { ReplicaRecord } from '../../replica/actions.ts';
+import { readEpoch, writeEpoch } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import type { FileAttributes, FileDescription, ObjectEntry } from '../storage/store.ts';
 
@@ -101,19 +101,6 @@ function readEntry(reader: ByteReader): ObjectEntry {
     versionSeq: reader.uint53(),
     length: reader.uint32(),
     crc32: reader.uint32(),
-  };
-}
-
-function writeEpoch(writer: ByteWriter, epoch: Epoch): void {
-  writer.uint53(epoch.counter).text(epoch.server).uint53(epoch.incarnation);
-}
-
-function readEpoch(reader: ByteReader): Epoch {
-  return {
-    counter: reader.uint53(),
-    // The epoch that nobody promised names no server.
-    server: reader.text() as ServerId,
-    incarnation: reader.uint53() as Incarnation,
   };
 }
 

@@ -5,9 +5,11 @@ export const CHANNEL_LEASE = 1;
 export const CHANNEL_REPLICA = 2;
 export const CHANNEL_CALL = 3;
 export const CHANNEL_REPLY = 4;
+/** A replica message that names the view, behind the file's object size: enough to make an empty replica. */
+export const CHANNEL_REPLICA_VIEW = 5;
 
 /** Channels that may lose messages; the protocols above repeat what matters. */
-export type MessageChannel = typeof CHANNEL_LEASE | typeof CHANNEL_REPLICA;
+export type MessageChannel = typeof CHANNEL_LEASE | typeof CHANNEL_REPLICA | typeof CHANNEL_REPLICA_VIEW;
 
 /** A peer as it introduced itself when the connection was made. */
 export interface PeerHello {

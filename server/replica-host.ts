@@ -1,0 +1,167 @@
+import type { Logger } from 'pino';
+import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
+import type { View } from '../replica/actions.ts';
+import { decodeReplicaMessage, encodeReplicaMessage } from '../replica/codec.ts';
+import { messageView, type ReplicaMessage } from '../replica/messages.ts';
+import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
+import type { Clock } from './clock.ts';
+import { FileSubject } from './file/file-subject.ts';
+import { ReplicaDriver, type ReplicaSurroundings } from './replica-driver.ts';
+import { decodeStateRequest, STATE_CALL } from './state-call.ts';
+import type { FileStore } from './storage/store.ts';
+import {
+  CHANNEL_REPLICA,
+  CHANNEL_REPLICA_VIEW,
+  type MessageChannel,
+  type Transport,
+} from './transport/transport.ts';
+import type { WakeQueue } from './wake-queue.ts';
+
+/** Operations that a primary keeps for replicas that lag, per file. */
+const RETAINED_BYTES_MAX = 16 * 1024 * 1024;
+
+export interface ReplicaHostParts {
+  readonly self: ServerId;
+  readonly incarnation: Incarnation;
+  readonly clock: Clock;
+  readonly wakes: WakeQueue;
+  readonly log: Logger;
+  readonly store: FileStore;
+  readonly heartbeatMs: number;
+  readonly silentMs: number;
+  /** The transport, which is made after its handlers, of which this host is one. */
+  transport(): Transport;
+  fatal(error: unknown): void;
+}
+
+/**
+ * All replicas of this server that are in use: the catalog's and those of files. Brings messages
+ * and lease changes to them, makes an empty replica where a view names this server, and answers
+ * fetches of their state.
+ */
+export class ReplicaHost {
+  readonly #parts: ReplicaHostParts;
+  readonly #around: ReplicaSurroundings;
+  readonly #drivers = new Map<FileId, ReplicaDriver>();
+
+  constructor(parts: ReplicaHostParts) {
+    this.#parts = parts;
+    const { self, incarnation, clock, wakes, log, heartbeatMs, silentMs } = parts;
+    this.#around = {
+      self,
+      incarnation,
+      clock,
+      wakes,
+      log,
+      heartbeatMs,
+      silentMs,
+      retainedBytesMax: RETAINED_BYTES_MAX,
+      send: (to, file, message) => this.#send(to, file, message),
+      call: (to, method, payload, timeoutMs) => parts.transport().call(to, method, payload, timeoutMs),
+      fatal: parts.fatal,
+    };
+  }
+
+  /** Adds the catalog's replica, which stays loaded. */
+  adopt(make: (around: ReplicaSurroundings) => ReplicaDriver): ReplicaDriver {
+    const driver = make(this.#around);
+    this.#drivers.set(driver.file, driver);
+    return driver;
+  }
+
+  /** @returns the replica if it is in use, else null */
+  loaded(file: FileId): ReplicaDriver | null {
+    return this.#drivers.get(file) ?? null;
+  }
+
+  all(): ReplicaDriver[] {
+    return [...this.#drivers.values()];
+  }
+
+  /** @returns the replica, taken into use; its record must exist */
+  load(file: FileId): ReplicaDriver {
+    const loaded = this.#drivers.get(file);
+    if (loaded !== undefined) return loaded;
+    const driver = new ReplicaDriver(file, new FileSubject(file, this.#parts.store), this.#around);
+    driver.usedAtMs = this.#parts.clock.nowMs();
+    this.#drivers.set(file, driver);
+    return driver;
+  }
+
+  /** @returns the replica, made empty if there is none yet */
+  create(file: FileId, view: View, objectBytes: number): ReplicaDriver {
+    if (this.#parts.store.record(file) === null) this.#parts.store.create(file, view, objectBytes);
+    return this.load(file);
+  }
+
+  unload(driver: ReplicaDriver): void {
+    if (this.#drivers.get(driver.file) === driver) this.#drivers.delete(driver.file);
+    driver.close();
+  }
+
+  /** Own lease: this server may act as primary of `file` until `untilMs`; 0 when no longer. */
+  leaseChanged(file: FileId, untilMs: number): void {
+    this.#drivers.get(file)?.step({ kind: 'lease', untilMs });
+  }
+
+  connected(peer: ServerId): void {
+    for (const driver of this.all()) driver.step({ kind: 'connected', peer });
+  }
+
+  /** A frame of a peer. Malformed ones are logged and dropped. */
+  receive(from: ServerId, channel: MessageChannel, payload: Uint8Array): void {
+    try {
+      if (channel === CHANNEL_REPLICA_VIEW) {
+        const reader = new ByteReader(payload);
+        const objectBytes = reader.uint32();
+        this.#deliver(from, reader.raw(reader.remaining), objectBytes);
+      } else {
+        this.#deliver(from, payload, null);
+      }
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      this.#parts.log.warn({ from, reason: error.message }, 'a malformed replica message was dropped');
+    }
+  }
+
+  /** Answers a peer's fetch of a replica's state. */
+  async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
+    if (method !== STATE_CALL) throw new MalformedError(`Call "${method}" is unknown`);
+    const request = decodeStateRequest(payload);
+    const driver = this.#drivers.get(request.file) ?? this.load(request.file);
+    driver.usedAtMs = this.#parts.clock.nowMs();
+    return driver.serve(request.epoch, request.method, request.payload);
+  }
+
+  close(): void {
+    for (const driver of this.all()) this.unload(driver);
+  }
+
+  #deliver(from: ServerId, frame: Uint8Array, objectBytes: number | null): void {
+    const { file, message } = decodeReplicaMessage(frame);
+    const driver = this.#drivers.get(file) ?? this.#admit(file, message, objectBytes);
+    if (driver === null) return;
+    driver.usedAtMs = this.#parts.clock.nowMs();
+    driver.step({ kind: 'message', from, message });
+  }
+
+  /** A replica not in use is taken into use; one that does not exist is made where the view names this server. */
+  #admit(file: FileId, message: ReplicaMessage, objectBytes: number | null): ReplicaDriver | null {
+    if (file === CATALOG_CELL) return null;
+    if (this.#parts.store.record(file) !== null) return this.load(file);
+    const view = messageView(message);
+    if (view === null || objectBytes === null || !view.members.includes(this.#parts.self)) return null;
+    return this.create(file, view, objectBytes);
+  }
+
+  #send(to: ServerId, file: FileId, message: ReplicaMessage): void {
+    const frame = encodeReplicaMessage(file, message);
+    if (messageView(message) === null || file === CATALOG_CELL) {
+      this.#parts.transport().send(to, CHANNEL_REPLICA, frame);
+      return;
+    }
+    const { objectBytes } = this.#parts.store.attributes(file);
+    const payload = new ByteWriter(4 + frame.length).uint32(objectBytes).raw(frame).finish();
+    this.#parts.transport().send(to, CHANNEL_REPLICA_VIEW, payload);
+  }
+}
