@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
 import type { View } from '../replica/actions.ts';
 import { decodeReplicaMessage, encodeReplicaMessage } from '../replica/codec.ts';
@@ -128,7 +129,7 @@ export class ReplicaHost {
   async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
     if (method !== STATE_CALL) throw new MalformedError(`Call "${method}" is unknown`);
     const request = decodeStateRequest(payload);
-    const driver = this.#drivers.get(request.file) ?? this.load(request.file);
+    const driver = this.#drivers.get(request.file) ?? this.#known(request.file);
     driver.usedAtMs = this.#parts.clock.nowMs();
     return driver.serve(request.epoch, request.method, request.payload);
   }
@@ -137,11 +138,17 @@ export class ReplicaHost {
     for (const driver of this.all()) this.unload(driver);
   }
 
+  #known(file: FileId): ReplicaDriver {
+    if (file !== CATALOG_CELL && this.#parts.store.record(file) !== null) return this.load(file);
+    throw new ServiceError('not-found', `This server has no replica of file ${file}`);
+  }
+
   #deliver(from: ServerId, frame: Uint8Array, objectBytes: number | null): void {
     const { file, message } = decodeReplicaMessage(frame);
     const driver = this.#drivers.get(file) ?? this.#admit(file, message, objectBytes);
     if (driver === null) return;
-    driver.usedAtMs = this.#parts.clock.nowMs();
+    // What a primary hears from its backups is no use of the file, or it would never be idle.
+    if (messageView(message) !== null) driver.usedAtMs = this.#parts.clock.nowMs();
     driver.step({ kind: 'message', from, message });
   }
 
