@@ -5,6 +5,11 @@ import type { Attributes, ContentVersion } from './catalog-api.ts';
 export const HEADER_PRIMARY = 'leasehold-primary';
 export const HEADER_EPOCH = 'leasehold-epoch';
 export const HEADER_ROLE = 'leasehold-role';
+/** State of the file at the moment of a read: size in bytes, version of the contents as `epoch-seq`, and the rest of `FileState`. */
+export const HEADER_SIZE = 'leasehold-size';
+export const HEADER_CONTENTS = 'leasehold-contents';
+export const HEADER_MODIFIED = 'leasehold-modified-ns';
+export const HEADER_SEQ = 'leasehold-seq';
 /** Request header between servers: this request was forwarded once and is not forwarded again. */
 export const HEADER_FORWARDED = 'leasehold-forwarded';
 

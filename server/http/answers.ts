@@ -1,0 +1,26 @@
+import type { FastifyReply } from 'fastify';
+import type { FileId } from '../../base/ids.ts';
+import { type FileState, HEADER_EPOCH, HEADER_PRIMARY, HEADER_ROLE } from '../../wire/http-api.ts';
+import type { Gateway } from '../gateway.ts';
+
+/** Says who ordered the file, and what the server that was asked is to it. */
+export function setFileHeaders(
+  reply: FastifyReply,
+  gateway: Gateway,
+  file: FileId,
+  state: Pick<FileState, 'primary' | 'epoch'> | null,
+): void {
+  const here = gateway.whereabouts(file);
+  const primary = state?.primary ?? here.primary;
+  const isPrimary = primary === gateway.services.status.id;
+  // The standing may be a moment older than the answer: it must not contradict it.
+  const role = isPrimary ? 'primary' : here.role === 'primary' ? 'backup' : here.role;
+  if (primary !== null) reply.header(HEADER_PRIMARY, primary);
+  reply.header(HEADER_EPOCH, String(state?.epoch ?? here.epoch));
+  reply.header(HEADER_ROLE, role);
+}
+
+/** A view of the bytes, as fastify sends them. */
+export function bufferOf(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+}

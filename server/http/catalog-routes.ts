@@ -1,0 +1,65 @@
+import type { FastifyInstance } from 'fastify';
+import { Compile } from 'typebox/compile';
+import { ServiceError } from '../../base/errors.ts';
+import { Command, Query } from '../../wire/catalog-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { callOptionsOf, integerOf } from './input.ts';
+
+/** JSON of a command or query at the most: the largest extended attribute, or a thousand settled files. */
+const JSON_BYTES_MAX = 1024 * 1024;
+
+interface Checker {
+  Check(value: unknown): boolean;
+  Errors(value: unknown): readonly { readonly instancePath: string; readonly message: string }[];
+}
+
+// One checker per kind, so that a refusal speaks about the command that was meant, not about all of them.
+const COMMANDS: ReadonlyMap<string, Checker> = new Map(
+  Command.anyOf.map((schema) => [schema.properties.kind.const, Compile(schema)]),
+);
+const QUERIES: ReadonlyMap<string, Checker> = new Map(
+  Query.anyOf.map((schema) => [schema.properties.kind.const, Compile(schema)]),
+);
+
+/** `POST /v1/catalog/commands` and `POST /v1/catalog/queries`. */
+export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
+  app.post('/v1/catalog/commands', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
+    const body = objectOf(request.body, 'The body');
+    const command = checked<Command>(COMMANDS, body['command'], 'command');
+    const session = integerOf(numberText(body['session']), 'session', 1);
+    const number = integerOf(numberText(body['number']), 'number', 1);
+    return gateway.command(command, { session, number }, callOptionsOf(request.headers));
+  });
+
+  app.post('/v1/catalog/queries', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
+    const body = objectOf(request.body, 'The body');
+    const query = checked<Query>(QUERIES, body['query'], 'query');
+    return gateway.query(query, callOptionsOf(request.headers));
+  });
+}
+
+function checked<Value>(checkers: ReadonlyMap<string, Checker>, value: unknown, name: string): Value {
+  const { kind } = objectOf(value, `"${name}"`);
+  const checker = typeof kind === 'string' ? checkers.get(kind) : undefined;
+  if (checker === undefined) {
+    throw new ServiceError('bad-request', `"${name}" is of the unknown kind ${JSON.stringify(kind)}`);
+  }
+  if (!checker.Check(value)) {
+    const [first] = checker.Errors(value);
+    const where = first === undefined ? '' : ` at ${first.instancePath || '/'}: ${first.message}`;
+    throw new ServiceError('bad-request', `The ${name} "${kind}" is malformed${where}`);
+  }
+  // The schema of this kind has just accepted it.
+  return value as Value;
+}
+
+function objectOf(value: unknown, what: string): Record<string, unknown> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new ServiceError('bad-request', `${what} is not a JSON object`);
+  }
+  return value as Record<string, unknown>;
+}
+
+function numberText(value: unknown): string {
+  return typeof value === 'number' ? String(value) : '';
+}

@@ -1,0 +1,93 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { RequestId } from '../../replica/actions.ts';
+import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
+import type { FileState } from '../../wire/http-api.ts';
+import { type Gateway, headersOfState } from '../gateway.ts';
+import { bufferOf, setFileHeaders } from './answers.ts';
+import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
+
+type Parameters = Readonly<Record<string, unknown>>;
+
+const OCTETS = 'application/octet-stream';
+
+/** Contents of files by number: `/v1/data/{file}`, for the client library, the mount and forwarding servers. */
+export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
+  // Octets are octets, whatever label they carry.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: WRITE_BYTES_MAX }, (_request, body, done) => {
+    done(null, body);
+  });
+
+  app.get('/v1/data/:file', async (request, reply) => {
+    const file = fileOf(request);
+    const query = request.query as Parameters;
+    const offset = integerOf(query['offset'] ?? '0', 'offset');
+    const length = integerOf(query['length'], 'length', 0, WRITE_BYTES_MAX);
+    const { bytes, state } = await gateway.read(file, offset, length, callOptionsOf(request.headers));
+    setFileHeaders(reply, gateway, file, state);
+    reply.headers(headersOfState(state));
+    return reply.type(OCTETS).header('content-length', String(bytes.length)).send(bufferOf(bytes));
+  });
+
+  app.put('/v1/data/:file', { bodyLimit: WRITE_BYTES_MAX }, async (request, reply) => {
+    const file = fileOf(request);
+    const query = request.query as Parameters;
+    const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
+    if (bytes.length === 0) throw new ServiceError('bad-request', 'A write without bytes');
+    const offset =
+      query['offset'] === 'append'
+        ? 'append'
+        : integerOf(query['offset'], 'offset', 0, FILE_BYTES_MAX - bytes.length);
+    const options = callOptionsOf(request.headers);
+    return answer(reply, file, await gateway.write(file, requestIdOf(query), offset, bytes, options));
+  });
+
+  app.post('/v1/data/:file/truncate', async (request, reply) => {
+    const file = fileOf(request);
+    const query = request.query as Parameters;
+    const size = integerOf(query['size'], 'size', 0, FILE_BYTES_MAX);
+    const options = callOptionsOf(request.headers);
+    return answer(reply, file, await gateway.truncate(file, requestIdOf(query), size, options));
+  });
+
+  app.post('/v1/data/:file/flush', async (request, reply) => {
+    const file = fileOf(request);
+    return answer(reply, file, await gateway.flush(file, callOptionsOf(request.headers)));
+  });
+
+  app.post('/v1/data/:file/settle', async (request, reply) => {
+    const file = fileOf(request);
+    return answer(reply, file, await gateway.settle(file, callOptionsOf(request.headers)));
+  });
+
+  app.get('/v1/data/:file/state', async (request, reply) => {
+    const file = fileOf(request);
+    return answer(reply, file, await gateway.state(file, callOptionsOf(request.headers)));
+  });
+
+  app.get('/v1/data/:file/standing', async (request, reply) => {
+    const file = fileOf(request);
+    const standing = await gateway.standing(file, callOptionsOf(request.headers));
+    setFileHeaders(reply, gateway, file, null);
+    return standing;
+  });
+
+  function answer(reply: FastifyReply, file: FileId, state: FileState): FileState {
+    setFileHeaders(reply, gateway, file, state);
+    return state;
+  }
+}
+
+function fileOf(request: FastifyRequest): FileId {
+  return fileIdOf((request.params as Parameters)['file']);
+}
+
+function requestIdOf(query: Parameters): RequestId {
+  return {
+    session: integerOf(query['session'], 'session', 1),
+    number: integerOf(query['number'], 'number', 1),
+    since: integerOf(query['since'], 'since'),
+  };
+}

@@ -1,0 +1,35 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { ServiceError } from '../../base/errors.ts';
+import { type FileId, isFileId } from '../../base/ids.ts';
+import { HEADER_FORWARDED } from '../../wire/http-api.ts';
+import type { CallOptions } from '../gateway.ts';
+
+const DECIMAL = /^(?:0|[1-9][0-9]{0,15})$/;
+
+/**
+ * @param text of a query parameter
+ * @throws ServiceError `bad-request` unless it is a decimal integer from `minimum` to `maximum`
+ */
+export function integerOf(
+  text: unknown,
+  name: string,
+  minimum = 0,
+  maximum: number = Number.MAX_SAFE_INTEGER,
+): number {
+  const value = typeof text === 'string' && DECIMAL.test(text) ? Number(text) : Number.NaN;
+  if (!Number.isSafeInteger(value) || value < minimum || value > maximum) {
+    throw new ServiceError('bad-request', `"${name}" is an integer from ${minimum} to ${maximum}`);
+  }
+  return value;
+}
+
+export function fileIdOf(text: unknown): FileId {
+  const value = integerOf(text, 'file', 1);
+  if (!isFileId(value)) throw new ServiceError('bad-request', '"file" is the number of a file');
+  return value;
+}
+
+/** A request that a peer forwarded is answered from here or not at all. */
+export function callOptionsOf(headers: IncomingHttpHeaders): CallOptions {
+  return { forwarded: headers[HEADER_FORWARDED] !== undefined };
+}

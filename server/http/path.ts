@@ -1,0 +1,68 @@
+import { nameCheck } from '../../catalog/names.ts';
+import { ServiceError } from '../../base/errors.ts';
+
+/** What a URL under `/v1/files/` or `/v1/info/` names. */
+export interface FilePath {
+  readonly volume: string;
+  /** Names from the volume's root on; empty for the root itself. */
+  readonly names: readonly string[];
+  /** The URL ends in a slash: a directory is meant. */
+  readonly directory: boolean;
+  readonly search: URLSearchParams;
+}
+
+const VOLUME_NAME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
+
+/**
+ * Reads the path as the client sent it, because a router decodes on its own terms: `%2F`, `%25`, `;`
+ * and `//` would mean something else behind it. Each segment is percent-decoded exactly once.
+ *
+ * @param url the request target, not decoded by anybody
+ * @param prefix ends in a slash
+ * @throws ServiceError `bad-request` or `name-too-long`
+ */
+export function parseFilePath(url: string, prefix: string): FilePath {
+  if (url.includes('#')) throw new ServiceError('bad-request', 'A "#" in a path is written %23');
+  const queryAt = url.indexOf('?');
+  const path = url.slice(prefix.length, queryAt < 0 ? url.length : queryAt);
+  const search = new URLSearchParams(queryAt < 0 ? '' : url.slice(queryAt + 1));
+  const segments = path.split('/');
+  const directory = segments.length > 1 && segments.at(-1) === '';
+  if (directory) segments.pop();
+  const [volume, ...names] = segments.map(decodeSegment) as [string, ...string[]];
+  if (!VOLUME_NAME.test(volume)) {
+    throw new ServiceError('not-found', `There is no volume ${JSON.stringify(volume)}`);
+  }
+  for (const name of names) nameCheck(name);
+  return { volume, names, directory, search };
+}
+
+/** The path within the volume, as the catalog's queries take it. */
+export function volumePath(names: readonly string[]): string {
+  return `/${names.join('/')}`;
+}
+
+/** The URL path of a directory's contents; the inverse of `parseFilePath`. */
+export function directoryUrl(prefix: string, path: FilePath): string {
+  return `${prefix}${[path.volume, ...path.names].map(encodeURIComponent).join('/')}/`;
+}
+
+/** How messages name a path: as users write it on the command line. */
+export function displayPath(path: FilePath): string {
+  return JSON.stringify(`${path.volume}:/${path.names.join('/')}`);
+}
+
+function decodeSegment(segment: string): string {
+  const text = decodePercent(segment);
+  if (text.includes('/')) throw new ServiceError('bad-request', 'A name in a path contains an encoded slash (%2F)');
+  return text;
+}
+
+function decodePercent(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch (cause) {
+    const detail = `${JSON.stringify(segment)} in the path is not percent-encoded UTF-8`;
+    throw new ServiceError('bad-request', detail, {}, { cause });
+  }
+}

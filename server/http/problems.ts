@@ -1,0 +1,123 @@
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { AssertionFailure } from '../../base/assert.ts';
+import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
+import type { Problem } from '../../wire/http-api.ts';
+
+export const PROBLEM_TYPE = 'application/problem+json';
+
+/** Where an error has no opinion on when to come back. */
+const RETRY_AFTER_MS = 1000;
+
+/** Failures of HTTP itself have statuses of their own, more precise than that of `bad-request`. */
+const HTTP_STATUSES: ReadonlySet<number> = new Set([405, 408, 411, 415, 417, 431]);
+
+/** @param status of the answer where HTTP has a more precise one than the catalogue */
+export function problemOf(error: ServiceError, status: number = ERRORS[error.code].status): Problem {
+  const { unreachable, primary } = error.details;
+  return {
+    type: `urn:leasehold:problem:${error.code}`,
+    title: ERRORS[error.code].title,
+    status,
+    detail: error.message,
+    code: error.code,
+    ...(unreachable === undefined ? {} : { unreachable }),
+    ...(primary === undefined ? {} : { primary }),
+  };
+}
+
+/** Sends the error as a problem document; any headers that the reply has already stay. */
+export function sendProblem(reply: FastifyReply, error: ServiceError, status?: number): FastifyReply {
+  const problem = problemOf(error, status);
+  if (problem.status === 503) {
+    const seconds = Math.max(1, Math.ceil((error.details.retryAfterMs ?? RETRY_AFTER_MS) / 1000));
+    reply.header('retry-after', String(seconds));
+  }
+  return reply.code(problem.status).type(PROBLEM_TYPE).send(JSON.stringify(problem));
+}
+
+/** Makes every failure of `app` a problem document, those of routing and parsing included. */
+export function installProblems(app: FastifyInstance): void {
+  const routes: { readonly pattern: RegExp; readonly methods: Set<string> }[] = [];
+  app.addHook('onRoute', ({ url, method }) => {
+    const pattern = patternOf(url);
+    const known = routes.find((route) => route.pattern.source === pattern.source);
+    const methods = known?.methods ?? new Set<string>();
+    for (const name of [method].flat()) methods.add(name);
+    if (known === undefined) routes.push({ pattern, methods });
+  });
+
+  app.setNotFoundHandler((request, reply) => {
+    const [path = ''] = request.url.split('?');
+    const methods = routes.filter(({ pattern }) => pattern.test(path)).flatMap((route) => [...route.methods]);
+    const where = request.originalUrl.split('?')[0];
+    if (methods.length === 0) {
+      return sendProblem(reply, new ServiceError('not-found', `There is nothing at ${where}`));
+    }
+    reply.header('allow', [...new Set(methods)].sort().join(', '));
+    return sendProblem(reply, new ServiceError('bad-request', `${where} does not take ${request.method}`), 405);
+  });
+
+  app.setErrorHandler((error, request, reply) => handleError(error, request, reply));
+}
+
+/** Also for errors that fastify meets before a route is found. */
+export function handleError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  if (error instanceof ServiceError) {
+    if (error.code === 'internal' || error.code === 'storage' || error.code === 'integrity') {
+      request.log.error({ err: error, url: request.originalUrl }, 'request failed');
+    } else {
+      request.log.debug({ code: error.code, detail: error.message, url: request.originalUrl }, 'request refused');
+    }
+    return sendProblem(reply, error);
+  }
+  const refusal = refusalOf(error);
+  if (refusal !== null) return sendProblem(reply, refusal.error, refusal.status);
+  request.log.error({ err: error, url: request.originalUrl }, 'request failed unexpectedly');
+  if (error instanceof AssertionFailure) {
+    // Nobody may catch a broken invariant: the process ends, after this answer has had its chance.
+    setImmediate(() => {
+      throw error;
+    });
+  }
+  const detail = `The failure is in the server's log under request ${request.id}`;
+  return sendProblem(reply, new ServiceError('internal', detail));
+}
+
+/** What fastify itself refused: too long, not JSON, not HTTP. Null where the failure is ours. */
+function refusalOf(error: unknown): { readonly error: ServiceError; readonly status: number } | null {
+  if (!(error instanceof Error)) return null;
+  const { statusCode } = error as Partial<FastifyError>;
+  if (statusCode === undefined || statusCode < 400 || statusCode > 499) return null;
+  const code: ErrorCode = statusCode === 413 ? 'too-large' : statusCode === 404 ? 'not-found' : 'bad-request';
+  const status = HTTP_STATUSES.has(statusCode) ? statusCode : ERRORS[code].status;
+  return { error: new ServiceError(code, error.message, {}, { cause: error }), status };
+}
+
+/** Answers what is not HTTP at all, and ends the connection; the server lives on. */
+export function refuseConnection(error: Error & { readonly code?: string }, socket: Socket): void {
+  // The client is gone already: there is nobody to answer.
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const status =
+    error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;
+  const detail = status === 400 ? 'What was received is not HTTP' : (STATUS_CODES[status] as string);
+  const body = JSON.stringify(problemOf(new ServiceError('bad-request', detail), status));
+  socket.end(
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nconnection: close\r\ncontent-type: ${PROBLEM_TYPE}\r\n` +
+      `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  );
+}
+
+function patternOf(url: string): RegExp {
+  const source = url
+    .split('/')
+    .map((part) =>
+      part === '*' ? '.*' : part.startsWith(':') ? '[^/]+' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'),
+    )
+    .join('/');
+  return new RegExp(`^${source}$`);
+}
