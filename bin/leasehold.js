@@ -1,0 +1,98 @@
+#!/usr/bin/env node
+// Plain JavaScript that old versions of Node can run: it finds the Node that the rest needs. The rest is
+// TypeScript, which Node runs from version 24 on without a build.
+
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { constants } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const NODE_MAJOR = 24;
+const EXIT_USAGE = 2;
+const self = fileURLToPath(import.meta.url);
+
+if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR) {
+  await run(process.argv.slice(2));
+} else {
+  respawn();
+}
+
+/** @param {string[]} argv */
+async function run(argv) {
+  const [command, ...rest] = argv;
+  stopWithParent();
+  if (command === 'server') {
+    const { runServer } = await import('../server/main.ts');
+    await runServer(rest);
+  } else if (command === 'mount-daemon') {
+    const { runMountDaemon } = await import('../fuse/main.ts');
+    await runMountDaemon(rest);
+  } else {
+    const { runCli } = await import('../client/main.ts');
+    await runCli(argv);
+  }
+}
+
+/**
+ * `leasehold dev` keeps the other end of its servers' standard input open. Where that ends, dev is gone,
+ * even by kill -9, and its servers stop in order instead of staying behind.
+ */
+function stopWithParent() {
+  if (process.env.LEASEHOLD_STOP_WITH_STDIN !== '1') return;
+  delete process.env.LEASEHOLD_STOP_WITH_STDIN;
+  process.stdin.on('end', () => process.kill(process.pid, 'SIGTERM'));
+  process.stdin.on('error', () => process.kill(process.pid, 'SIGTERM'));
+  process.stdin.resume();
+  process.stdin.unref?.();
+}
+
+/** Runs this file again with the Node that came with the package. */
+function respawn() {
+  const node = findNode();
+  if (node === null) {
+    process.stderr.write(
+      `leasehold: Cannot start: Node ${NODE_MAJOR} or later is needed, this is ${process.versions.node}\n` +
+        '  run "npm ci" in the folder of the project, which brings it along\n',
+    );
+    process.exitCode = EXIT_USAGE;
+    return;
+  }
+  const child = spawn(node, [...process.execArgv, self, ...process.argv.slice(2)], { stdio: 'inherit' });
+  /** @type {NodeJS.Signals[]} */
+  const forwarded = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2', 'SIGINT'];
+  for (const signal of forwarded) {
+    process.on(signal, () => {
+      // A terminal sends Ctrl-C to the whole group: the child has it already.
+      if (signal === 'SIGINT' && process.stdin.isTTY) return;
+      child.kill(signal);
+    });
+  }
+  child.on('error', (error) => {
+    process.stderr.write(`leasehold: Cannot start ${node}: ${error.message}\n`);
+    process.exitCode = 1;
+  });
+  child.on('exit', (code, signal) => {
+    if (signal === null) {
+      process.exitCode = code ?? 1;
+      return;
+    }
+    for (const one of forwarded) process.removeAllListeners(one);
+    process.exitCode = 128 + constants.signals[signal];
+    process.kill(process.pid, signal);
+  });
+}
+
+/** @returns {string | null} path of the Node that npm installed as a dependency */
+function findNode() {
+  const name = `node-linux-${process.arch}`;
+  try {
+    const manifest = createRequire(import.meta.url).resolve(`${name}/package.json`);
+    const node = join(dirname(manifest), 'bin', 'node');
+    return existsSync(node) ? node : null;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'MODULE_NOT_FOUND') return null;
+    throw error;
+  }
+}

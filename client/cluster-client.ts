@@ -1,0 +1,249 @@
+import type {
+  Attributes,
+  Command,
+  CommandRequest,
+  CommandResults,
+  Query,
+  QueryRequest,
+  QueryResults,
+} from '../wire/catalog-api.ts';
+import type { ClusterStatus, FileInfo, ServerStatus } from '../wire/http-api.ts';
+import { type Download, type DownloadOptions, downloadFile } from './download.ts';
+import { type CallOptions, Exchanger, type ExchangeRequest, type Subject } from './exchange.ts';
+import { FileHandle, lostSession } from './file-handle.ts';
+import { encodePath } from './remote-path.ts';
+import { RequestWindow } from './request-window.ts';
+import { readJson } from './response.ts';
+import { type Upload, type UploadOptions, uploadFile } from './upload.ts';
+
+const OPERATION_TIMEOUT_MS = 30_000;
+const LIST_COUNT_MAX = 1_000;
+const JSON_HEADERS = { 'content-type': 'application/json' } as const;
+
+export interface ClusterClientOptions {
+  /** Base URLs of some or all servers of the cluster: `http://127.0.0.1:7401`. */
+  readonly servers: readonly string[];
+  /** How long one call may take in all, retries included. */
+  readonly operationTimeoutMs?: number;
+}
+
+export interface Entry {
+  readonly name: string;
+  readonly attributes: Attributes;
+}
+
+/**
+ * A cluster as its users see it. Every call asks one server after the other, with the same request id,
+ * until one answers for good or time is up; failures are `ServiceError`s of the catalogue. The primary
+ * that an answer names is asked first from then on, which saves the hop of a forwarded request.
+ */
+export class ClusterClient {
+  readonly #exchanger: Exchanger;
+  readonly #catalog: Subject = { primary: null };
+  #commands = new RequestWindow();
+
+  constructor(options: ClusterClientOptions) {
+    this.#exchanger = new Exchanger(options.servers, options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS);
+  }
+
+  /** Base URLs of the servers, in the order in which they were given. */
+  get servers(): readonly string[] {
+    return this.#exchanger.endpoints.all.map((endpoint) => endpoint.url);
+  }
+
+  /** Executes a catalog command exactly once; a majority of the catalog's members has it when it resolves. */
+  async command<Kind extends Command['kind']>(
+    command: Extract<Command, { kind: Kind }>,
+    options: CallOptions = {},
+  ): Promise<CommandResults[Kind]> {
+    for (let attempt = 1; ; attempt++) {
+      const window = this.#commands;
+      const number = await window.acquire();
+      try {
+        const body: CommandRequest = { session: window.session, number, command: command as Command };
+        const request: ExchangeRequest = {
+          what: `Cannot ${describeCommand(command as Command)}`,
+          method: 'POST',
+          path: '/v1/catalog/commands',
+          headers: JSON_HEADERS,
+          body: JSON.stringify(body),
+          mutation: true,
+        };
+        const outcome = await this.#exchanger.exchange(
+          this.#catalog,
+          request,
+          readJson<CommandResults[Kind]>,
+          options,
+        );
+        if (outcome.kind === 'answered') return outcome.value;
+        if (outcome.error.remedy !== 'reopen') throw outcome.error;
+        if (this.#commands === window) this.#commands = new RequestWindow();
+        if (outcome.doubtful) throw lostSession(outcome.error);
+        if (attempt === 2) throw outcome.error;
+      } finally {
+        window.release(number);
+      }
+    }
+  }
+
+  /** Asks the catalog; the attributes of files that are being written are their primaries' own. */
+  query<Kind extends Query['kind']>(
+    query: Extract<Query, { kind: Kind }>,
+    options?: CallOptions,
+  ): Promise<QueryResults[Kind]> {
+    const body: QueryRequest = { query: query as Query };
+    const request: ExchangeRequest = {
+      what: `Cannot ${describeQuery(query as Query)}`,
+      method: 'POST',
+      path: '/v1/catalog/queries',
+      headers: JSON_HEADERS,
+      body: JSON.stringify(body),
+      mutation: false,
+    };
+    return this.#exchanger.perform(this.#catalog, request, readJson<QueryResults[Kind]>, options);
+  }
+
+  /**
+   * Opens contents for reading and writing. Nothing is asked until the first call on the handle.
+   *
+   * @param file number of the file (its inode)
+   */
+  openFile(file: number, options: { readonly replicas?: readonly string[] } = {}): FileHandle {
+    return new FileHandle(this.#exchanger, file, options.replicas);
+  }
+
+  /** The inode at a path. */
+  async resolve(
+    volume: string,
+    path: string,
+    options: CallOptions & { readonly follow?: boolean } = {},
+  ): Promise<Attributes> {
+    const answer = await this.query({ kind: 'resolve', volume, path, follow: options.follow ?? true }, options);
+    return answer.attributes;
+  }
+
+  /** Entries of a directory in bytewise order of their names, a page at a time. */
+  async *list(directory: number, options?: CallOptions): AsyncGenerator<Entry, void, undefined> {
+    let after = '';
+    for (;;) {
+      const page = await this.query(
+        { kind: 'list', inode: directory, after, countMax: LIST_COUNT_MAX },
+        options,
+      );
+      yield* page.entries;
+      const last = page.entries.at(-1);
+      if (!page.more || last === undefined) return;
+      after = last.name;
+    }
+  }
+
+  /**
+   * Stores a stream as the file at `path`, at once and durably: until it resolves readers see what was
+   * there before. Survives the death of any server on the way.
+   */
+  upload(
+    volume: string,
+    path: string,
+    source: AsyncIterable<Uint8Array>,
+    options?: UploadOptions,
+  ): Promise<Upload> {
+    return uploadFile(this, volume, path, source, options);
+  }
+
+  /** Begins to read the file at `path`; the bytes come from `chunks`. */
+  download(volume: string, path: string, options?: DownloadOptions): Promise<Download> {
+    return downloadFile(this, volume, path, options);
+  }
+
+  /** What a server makes of the whole cluster. */
+  status(options?: CallOptions): Promise<ClusterStatus> {
+    return this.#get('Cannot ask for the status of the cluster', '/v1/status', options);
+  }
+
+  /** What the server that happens to answer says of itself. */
+  selfStatus(options?: CallOptions): Promise<ServerStatus> {
+    return this.#get('Cannot ask a server for its status', '/v1/status/self', options);
+  }
+
+  /** Who holds a file, who is its primary, and how far its replicas are. Opens the file. */
+  info(volume: string, path: string, options?: CallOptions): Promise<FileInfo> {
+    return this.#get(
+      `Cannot get information on ${volume}:${path}`,
+      `/v1/info/${encodeURIComponent(volume)}${encodePath(path)}`,
+      options,
+    );
+  }
+
+  #get<Value>(what: string, path: string, options?: CallOptions): Promise<Value> {
+    const request: ExchangeRequest = { what, method: 'GET', path, mutation: false };
+    // Any server answers, so nobody in particular is asked first.
+    return this.#exchanger.perform({ primary: null }, request, readJson<Value>, options);
+  }
+
+  /** Ends all connections; calls under way fail. */
+  close(): Promise<void> {
+    return this.#exchanger.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+function describePlace(place: { parent: number; name: string } | { volume: string; path: string }): string {
+  return 'volume' in place ? `${place.volume}:${place.path}` : `"${place.name}" in directory ${place.parent}`;
+}
+
+function describeCommand(command: Command): string {
+  switch (command.kind) {
+    case 'volume-create':
+      return `create the volume "${command.name}"`;
+    case 'volume-remove':
+      return `remove the volume "${command.name}"`;
+    case 'create-file':
+    case 'make-directory':
+    case 'make-node':
+    case 'symlink':
+    case 'link':
+      return `create ${describePlace(command.place)}`;
+    case 'replace':
+      return `store ${describePlace(command.place)}`;
+    case 'remove-directory':
+    case 'unlink':
+      return `remove ${describePlace(command.place)}`;
+    case 'rename':
+      return `rename ${describePlace(command.from)} to ${describePlace(command.to)}`;
+    case 'create-orphan':
+      return `create a file in the volume "${command.volume}"`;
+    case 'settle':
+    case 'collect':
+      return `${command.kind} files`;
+    case 'keep-orphan':
+    case 'set-attributes':
+    case 'open-for-write':
+    case 'set-xattr':
+    case 'remove-xattr':
+      return `change inode ${command.inode} (${command.kind})`;
+  }
+}
+
+function describeQuery(query: Query): string {
+  switch (query.kind) {
+    case 'resolve':
+      return `find ${query.volume}:${query.path}`;
+    case 'lookup':
+      return `find "${query.name}" in directory ${query.parent}`;
+    case 'volume':
+      return `find the volume "${query.name}"`;
+    case 'volumes':
+      return 'list the volumes';
+    case 'existing':
+      return 'ask which files exist';
+    case 'list':
+      return `list directory ${query.inode}`;
+    case 'attributes':
+    case 'xattr':
+    case 'xattrs':
+      return `read the attributes of inode ${query.inode}`;
+  }
+}

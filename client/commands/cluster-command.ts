@@ -1,0 +1,85 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_USAGE } from '../failure.ts';
+import { parseDurationMs, parseSize } from '../quantities.ts';
+
+export const DEFAULT_SERVERS = 'http://127.0.0.1:7401,http://127.0.0.1:7402,http://127.0.0.1:7403';
+
+/** Gives a command the options that say where the cluster is. */
+export function addClusterOptions(command: Command): Command {
+  return command
+    .option('--servers <urls>', 'base URLs of the servers, with commas between them (default: LEASEHOLD_SERVERS, else ports 7401 to 7403 of this machine)')
+    .option('--timeout <duration>', 'how long to try one operation (default: 30s)', duration);
+}
+
+interface ClusterOptions {
+  readonly servers?: string;
+  readonly timeout?: number;
+}
+
+/** @returns base URLs of the servers: from --servers, else the environment, else the default */
+export function serversOf(command: Command): string[] {
+  const { servers } = command.optsWithGlobals<ClusterOptions>();
+  const fromEnvironment = process.env.LEASEHOLD_SERVERS;
+  const text = servers ?? (fromEnvironment === undefined || fromEnvironment === '' ? DEFAULT_SERVERS : fromEnvironment);
+  const urls = text
+    .split(',')
+    .map((url) => url.trim())
+    .filter((url) => url !== '')
+    .map((url) => (/^[a-z]+:\/\//i.test(url) ? url : `http://${url}`));
+  if (urls.length === 0) throw new CommandFailure(EXIT_USAGE, 'Cannot reach a cluster: --servers names no server');
+  return urls;
+}
+
+/**
+ * Runs `action` with a client of the cluster. SIGINT and SIGTERM abort it, so that it can clean up; the
+ * process then ends by that signal.
+ */
+export async function withClient(
+  command: Command,
+  action: (client: ClusterClient, options: Required<Pick<CallOptions, 'signal'>>) => Promise<void>,
+): Promise<void> {
+  const { timeout } = command.optsWithGlobals<ClusterOptions>();
+  const client = new ClusterClient({
+    servers: serversOf(command),
+    ...(timeout === undefined ? {} : { operationTimeoutMs: timeout }),
+  });
+  const controller = new AbortController();
+  let received: NodeJS.Signals | null = null;
+  const onSignal = (signal: NodeJS.Signals) => {
+    received = signal;
+    controller.abort(new CommandFailure(1, `Stopped by ${signal}`));
+  };
+  process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
+  try {
+    await action(client, { signal: controller.signal });
+  } finally {
+    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+    await client.close();
+    if (received !== null) process.kill(process.pid, received);
+  }
+}
+
+/** Option parsers: a value that cannot be read is a wrong usage that commander reports. */
+export function duration(text: string): number {
+  const ms = parseDurationMs(text);
+  if (ms === null || ms <= 0) throw new InvalidArgumentError('A duration is written like 5s or 250ms.');
+  return ms;
+}
+
+export function size(text: string): number {
+  const bytes = parseSize(text);
+  if (bytes === null) throw new InvalidArgumentError('A size is written like 4096, 128KiB or 1MiB.');
+  return bytes;
+}
+
+export function wholeNumber(low: number, high: number): (text: string) => number {
+  return (text) => {
+    const value = /^[0-9]+$/.test(text) ? Number(text) : Number.NaN;
+    if (!(value >= low && value <= high)) {
+      throw new InvalidArgumentError(`It must be a whole number from ${low} to ${high}.`);
+    }
+    return value;
+  };
+}

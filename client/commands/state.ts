@@ -1,0 +1,120 @@
+import type { Command } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
+import type { ClusterStatus, FileInfo, ServerStatus } from '../../wire/http-api.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { EXIT_DEGRADED, EXIT_TEMPORARY } from '../failure.ts';
+import { formatTable, printable, printJson, printLine } from '../output.ts';
+import { formatBytes, formatDuration } from '../quantities.ts';
+import { parseRemotePath } from '../remote-path.ts';
+import { addClusterOptions, withClient } from './cluster-command.ts';
+
+/** A status is wanted now or not at all. */
+const STATUS_TIMEOUT_MS = 10_000;
+
+export function addStateCommands(program: Command): void {
+  addClusterOptions(program.command('info'))
+    .description('show who holds a file, who is its primary, and how far its replicas are')
+    .argument('<path>', 'VOLUME:/path')
+    .option('--json', 'print it as JSON')
+    .action(async (path: string, options: { json?: true }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const place = parseRemotePath(path);
+        const info = await client.info(place.volume, place.path, call);
+        if (options.json) printJson(info);
+        else printInfo(info);
+      });
+    });
+
+  addClusterOptions(program.command('status'))
+    .description('show the servers and what is wrong; exit code 7 if degraded, 5 if down')
+    .option('--json', 'print it as JSON')
+    .action(async (options: { json?: true }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const { timeout } = command.optsWithGlobals<{ timeout?: number }>();
+        const status = await statusOrDown(client, { timeoutMs: timeout ?? STATUS_TIMEOUT_MS, ...call });
+        if (options.json) printJson(status);
+        else printStatus(status);
+        if (status.verdict === 'degraded') process.exitCode = EXIT_DEGRADED;
+        if (status.verdict === 'down') process.exitCode = EXIT_TEMPORARY;
+      });
+    });
+}
+
+type StatusOrDown =
+  | ClusterStatus
+  | { readonly verdict: 'down'; readonly reasons: readonly string[]; readonly servers: readonly DownServer[] };
+
+type DownServer = Pick<ServerStatus, 'url' | 'reachable' | 'state'>;
+
+/** Where no server answers, that is the status. */
+async function statusOrDown(client: ClusterClient, call: CallOptions): Promise<StatusOrDown> {
+  try {
+    return await client.status(call);
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.remedy !== 'retry') throw error;
+    return {
+      verdict: 'down',
+      reasons: [error.message],
+      servers: client.servers.map((url) => ({ url, reachable: false, state: 'unreachable' })),
+    };
+  }
+}
+
+function printStatus(status: StatusOrDown): void {
+  printLine(`The cluster is ${status.verdict}`);
+  for (const reason of status.reasons) printLine(`  ${reason}`);
+  if (!('catalog' in status)) return;
+  const rows = status.servers.map((server) => [
+    server.id,
+    server.url,
+    describeState(server),
+    server.reachable ? `${server.primaries}` : '-',
+    server.reachable ? `${server.backups}` : '-',
+    server.reachable ? formatBytes(server.freeBytes) : '-',
+    server.reachable ? `${server.pid}` : '-',
+    server.reachable ? formatDuration(server.uptimeMs) : '-',
+  ]);
+  printLine('');
+  const header = ['SERVER', 'URL', 'STATE', 'PRIMARY OF', 'BACKUP OF', 'FREE', 'PID', 'UP'];
+  for (const line of formatTable([header, ...rows])) printLine(line);
+  const { primary, epoch, members } = status.catalog;
+  printLine('');
+  printLine(`Catalog: primary ${primary ?? 'none'}, epoch ${epoch}, on ${members.join(', ')}`);
+  if (status.underReplicated.length > 0) {
+    printLine(`Files in use with too few current replicas: ${status.underReplicated.join(', ')}`);
+  }
+}
+
+function describeState(server: ServerStatus): string {
+  if (!server.reachable) return 'unreachable';
+  return server.state === 'recovering'
+    ? `recovering, ${formatDuration(server.recoveringMs)} left`
+    : server.state;
+}
+
+function printInfo(info: FileInfo): void {
+  const { lease } = info;
+  const held = lease.holder === null ? 'none' : `${lease.holder}, ${formatDuration(lease.remainingMs)} left`;
+  const rows = [
+    ['path', `${info.volume}:${printable(info.path)}`],
+    ['file', `${info.file}`],
+    ['size', `${info.size} (${formatBytes(info.size)})`],
+    ['etag', info.etag],
+    ['view', `${info.view.number}: ${info.view.members.join(', ')}`],
+    ['primary', info.primary ?? 'none'],
+    ['epoch', `${info.epoch}`],
+    ['lease', held],
+  ];
+  for (const line of formatTable(rows)) printLine(line);
+  printLine('');
+  const replicas = info.replicas.map((replica) => [
+    replica.server,
+    replica.role,
+    replica.state,
+    `${replica.version}`,
+    replica.reachable ? 'yes' : 'no',
+  ]);
+  const header = ['REPLICA', 'ROLE', 'STATE', 'VERSION', 'REACHABLE'];
+  for (const line of formatTable([header, ...replicas])) printLine(line);
+}

@@ -1,0 +1,276 @@
+import { randomBytes } from 'node:crypto';
+import { createReadStream, type Stats } from 'node:fs';
+import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { Command } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { Download } from '../download.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_FAILED, EXIT_NOT_FOUND, EXIT_PRECONDITION, EXIT_USAGE, isSystemError } from '../failure.ts';
+import { Progress, printJson } from '../output.ts';
+import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
+import { addClusterOptions, withClient } from './cluster-command.ts';
+
+/** A file that changes while it is read is read again this many times. */
+const GET_ATTEMPTS_MAX = 3;
+const READ_BYTES = 1024 * 1024;
+
+interface TransferOptions {
+  readonly json?: true;
+  /** False with --no-replace. */
+  readonly replace?: boolean;
+}
+
+export function addTransferCommands(program: Command): void {
+  addClusterOptions(program.command('put'))
+    .description('store a local file in the cluster, as a whole and durably')
+    .argument('<local>', 'file to read, or - for standard input')
+    .argument('<target>', 'VOLUME:/path; with a / at the end the file keeps its name in that directory')
+    .option('--no-replace', 'fail if there is something at the path')
+    .option('--json', 'print what was stored as JSON')
+    .action(async (local: string, target: string, options: TransferOptions, command: Command) => {
+      await withClient(command, (client, call) => put(client, local, target, options, call));
+    });
+
+  addClusterOptions(program.command('get'))
+    .description('fetch a file from the cluster; the local file appears when it is whole')
+    .argument('<source>', 'VOLUME:/path')
+    .argument('<local>', 'file or directory to write to, or - for standard output')
+    .option('--json', 'print what was fetched as JSON')
+    .action(async (source: string, local: string, options: TransferOptions, command: Command) => {
+      if (local === '-' && options.json) {
+        throw new CommandFailure(EXIT_USAGE, 'Cannot print JSON: standard output takes the file');
+      }
+      await withClient(command, (client, call) => get(client, source, local, options, call));
+    });
+}
+
+async function put(
+  client: ClusterClient,
+  local: string,
+  targetText: string,
+  options: TransferOptions,
+  call: Required<Pick<CallOptions, 'signal'>>,
+): Promise<void> {
+  refuseSwapped(local, targetText, 'put LOCAL VOLUME:/path');
+  const source = await openSource(local);
+  const target = targetOf(parseRemotePath(targetText), local);
+  await checkTarget(client, target, call);
+  const progress = new Progress(basename(target.path), source.stats?.size ?? null);
+  try {
+    const stored = await client.upload(target.volume, target.path, source.stream, {
+      ...call,
+      mode: (source.stats?.mode ?? 0o644) & 0o7777,
+      uid: process.getuid?.() ?? 0,
+      gid: process.getgid?.() ?? 0,
+      expect: { kind: options.replace === false ? 'nothing' : 'anything' },
+      onProgress: (bytes) => progress.update(bytes),
+    });
+    if (options.json) {
+      const { inode: file } = stored.attributes;
+      const { sizeBytes: size, etag, replaced } = stored;
+      printJson({ ...target, file, size, etag, replaced });
+    }
+  } finally {
+    progress.end();
+    source.stream.destroy();
+  }
+}
+
+async function openSource(local: string): Promise<{ stream: Readable; stats: Stats | null }> {
+  if (local === '-') return { stream: process.stdin, stats: null };
+  const stats = await stat(local).catch((error: unknown) => {
+    if (isSystemError(error) && error.code === 'ENOENT') {
+      throw new CommandFailure(EXIT_NOT_FOUND, `Cannot put "${local}": there is no such file here`);
+    }
+    throw error;
+  });
+  if (stats.isDirectory()) {
+    throw new CommandFailure(
+      EXIT_USAGE,
+      `Cannot put "${local}": it is a directory, and put takes one file`,
+      'mount the volume with "leasehold mount" and copy the directory with "cp -r"',
+    );
+  }
+  return { stream: createReadStream(local, { highWaterMark: READ_BYTES }), stats: stats.isFile() ? stats : null };
+}
+
+function targetOf(remote: RemotePath, local: string): { volume: string; path: string } {
+  const { volume, path, directory } = remote;
+  if (!directory) return { volume, path };
+  if (local === '-') {
+    throw new CommandFailure(EXIT_USAGE, `Cannot put standard input into ${volume}:${path}: it needs a name there`);
+  }
+  return { volume, path: joinPath(path, basename(local)) };
+}
+
+/** Says before a long upload what would be said after it. */
+async function checkTarget(
+  client: ClusterClient,
+  target: { volume: string; path: string },
+  call: CallOptions,
+): Promise<void> {
+  const there = await resolveIfThere(client, target.volume, target.path, call);
+  if (there?.kind === 'directory') {
+    throw new CommandFailure(
+      EXIT_PRECONDITION,
+      `Cannot put a file at ${target.volume}:${target.path}: there is a directory`,
+      `write ${target.volume}:${joinPath(target.path, '')} to put it into the directory`,
+    );
+  }
+  if (there !== null) return;
+  const parent = dirname(target.path);
+  const directory = await resolveIfThere(client, target.volume, parent, call);
+  if (directory === null) {
+    await client.query({ kind: 'volume', name: target.volume }, call);
+    throw new CommandFailure(
+      EXIT_NOT_FOUND,
+      `Cannot put a file at ${target.volume}:${target.path}: the directory ${parent} is not there`,
+      `create it with "leasehold mkdir --parents ${target.volume}:${parent}"`,
+    );
+  }
+}
+
+/** @returns the inode at the path, or null if there is none */
+export async function resolveIfThere(
+  client: ClusterClient,
+  volume: string,
+  path: string,
+  call: CallOptions & { follow?: boolean },
+): Promise<Attributes | null> {
+  try {
+    return await client.resolve(volume, path, call);
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'not-found') return null;
+    throw error;
+  }
+}
+
+async function get(
+  client: ClusterClient,
+  sourceText: string,
+  local: string,
+  options: TransferOptions,
+  call: Required<Pick<CallOptions, 'signal'>>,
+): Promise<void> {
+  refuseSwapped(sourceText, local, 'get VOLUME:/path LOCAL', true);
+  const source = parseRemotePath(sourceText);
+  if (local === '-') {
+    const download = await client.download(source.volume, source.path, call);
+    const progress = new Progress(baseName(source.path), download.sizeBytes);
+    try {
+      await pipeline(Readable.from(counted(download, progress)), process.stdout, { end: false });
+    } finally {
+      progress.end();
+    }
+    return;
+  }
+  const target = await localTarget(local, baseName(source.path));
+  for (let attempt = 1; ; attempt++) {
+    const download = await client.download(source.volume, source.path, call);
+    try {
+      await (target.regular ? storeWhole(download, target.path) : storeInto(download, target.path));
+      if (options.json) {
+        const { volume, path } = source;
+        const { sizeBytes: size, etag, attributes } = download;
+        printJson({ volume, path, file: attributes.inode, size, etag, local: target.path });
+      }
+      return;
+    } catch (error) {
+      // It changed in place while it was read: what a second reading gives is of one state.
+      const changed = error instanceof ServiceError && error.code === 'precondition-failed';
+      if (!changed || !target.regular || attempt === GET_ATTEMPTS_MAX) throw error;
+    }
+  }
+}
+
+async function localTarget(local: string, name: string): Promise<{ path: string; regular: boolean }> {
+  const stats = await stat(local).catch((error: unknown) => {
+    if (isSystemError(error) && error.code === 'ENOENT') return null;
+    throw error;
+  });
+  if (stats === null) {
+    if (local.endsWith('/')) {
+      throw new CommandFailure(EXIT_NOT_FOUND, `Cannot write to "${local}": there is no such directory here`);
+    }
+    return { path: local, regular: true };
+  }
+  if (!stats.isDirectory()) return { path: local, regular: stats.isFile() };
+  if (name === '') throw new CommandFailure(EXIT_USAGE, 'Cannot get the root of a volume: it is a directory');
+  return { path: join(local, name), regular: true };
+}
+
+/** Writes beside the target and renames, so that the target is the old file or the whole new one. */
+async function storeWhole(download: Download, path: string): Promise<void> {
+  const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString('hex')}.part`);
+  let file: FileHandle | null = null;
+  try {
+    file = await open(temporary, 'wx', download.attributes.mode & 0o777).catch((error: unknown) => {
+      if (isSystemError(error) && error.code === 'ENOENT') {
+        throw new CommandFailure(EXIT_NOT_FOUND, `Cannot write "${path}": there is no directory "${dirname(path)}" here`);
+      }
+      throw error;
+    });
+    await writeAll(download, file, path);
+    await file.sync();
+    const { size } = await file.stat();
+    if (size !== download.sizeBytes) throw shortFile(path, size, download.sizeBytes);
+    await file.close();
+    file = null;
+    await rename(temporary, path);
+  } catch (error) {
+    await file?.close();
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+/** For devices, pipes and the like, which cannot be replaced by a rename. */
+async function storeInto(download: Download, path: string): Promise<void> {
+  const file = await open(path, 'w');
+  try {
+    await writeAll(download, file, path);
+  } finally {
+    await file.close();
+  }
+}
+
+async function writeAll(download: Download, file: FileHandle, path: string): Promise<void> {
+  const progress = new Progress(basename(path), download.sizeBytes);
+  try {
+    for await (const chunk of counted(download, progress)) {
+      for (let written = 0; written < chunk.length; ) {
+        written += (await file.write(chunk, written)).bytesWritten;
+      }
+    }
+  } finally {
+    progress.end();
+  }
+}
+
+/** The chunks of a download; ends with an error unless they add up to the size that was announced. */
+async function* counted(download: Download, progress: Progress): AsyncGenerator<Uint8Array, void, undefined> {
+  let bytes = 0;
+  for await (const chunk of download.chunks) {
+    bytes += chunk.length;
+    progress.update(bytes);
+    yield chunk;
+  }
+  if (bytes !== download.sizeBytes) throw shortFile('the file', bytes, download.sizeBytes);
+}
+
+function shortFile(path: string, found: number, expected: number): CommandFailure {
+  return new CommandFailure(EXIT_FAILED, `Cannot fetch ${path}: ${found} of ${expected} bytes arrived`);
+}
+
+function refuseSwapped(first: string, second: string, usage: string, remoteFirst = false): void {
+  const swapped = remoteFirst
+    ? !looksRemote(first) && looksRemote(second)
+    : looksRemote(first) && !looksRemote(second);
+  if (!swapped) return;
+  throw new CommandFailure(EXIT_USAGE, `Cannot tell which file is here and which in the cluster`, `the order is: leasehold ${usage}`);
+}

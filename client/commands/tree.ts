@@ -1,0 +1,262 @@
+import type { Command } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import type { ClusterClient, Entry } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
+import { formatTable, printable, printJson, printLine } from '../output.ts';
+import { formatBytes } from '../quantities.ts';
+import { baseName, joinPath, parseRemotePath, type RemotePath } from '../remote-path.ts';
+import { entityTag } from '../upload.ts';
+import { addClusterOptions, withClient } from './cluster-command.ts';
+import { resolveIfThere } from './transfer.ts';
+
+/** Files of one directory that are removed at a time. */
+const REMOVALS_IN_FLIGHT_MAX = 16;
+
+const TYPE_LETTERS: Readonly<Record<Attributes['kind'], string>> = {
+  file: '-',
+  directory: 'd',
+  symlink: 'l',
+  fifo: 'p',
+  socket: 's',
+  character: 'c',
+  block: 'b',
+};
+
+export function addTreeCommands(program: Command): void {
+  addClusterOptions(program.command('ls'))
+    .description('list a directory')
+    .argument('<path>', 'VOLUME:/path')
+    .option('-l, --long', 'with mode, links, owner, size and time')
+    .option('--json', 'print the entries as JSON')
+    .action(async (path: string, options: { long?: true; json?: true }, command: Command) => {
+      await withClient(command, (client, call) => list(client, parseRemotePath(path), options, call));
+    });
+
+  addClusterOptions(program.command('stat'))
+    .description('show the attributes of a file or directory')
+    .argument('<path>', 'VOLUME:/path')
+    .option('--json', 'print the attributes as JSON')
+    .action(async (path: string, options: { json?: true }, command: Command) => {
+      await withClient(command, (client, call) => show(client, parseRemotePath(path), options, call));
+    });
+
+  addClusterOptions(program.command('mkdir'))
+    .description('create a directory')
+    .argument('<path>', 'VOLUME:/path')
+    .option('-p, --parents', 'create what is missing on the way too; it is no error if it is there')
+    .action(async (path: string, options: { parents?: true }, command: Command) => {
+      await withClient(command, (client, call) => makeDirectory(client, parseRemotePath(path), options, call));
+    });
+
+  addClusterOptions(program.command('mv'))
+    .description('rename or move within a volume')
+    .argument('<from>', 'VOLUME:/path')
+    .argument('<to>', 'VOLUME:/path; a directory that is there takes it in')
+    .option('--no-replace', 'fail if there is something at the target')
+    .action(async (from: string, to: string, options: { replace: boolean }, command: Command) => {
+      await withClient(command, (client, call) =>
+        move(client, parseRemotePath(from), parseRemotePath(to), options, call),
+      );
+    });
+
+  addClusterOptions(program.command('rm'))
+    .description('remove a file')
+    .argument('<path>', 'VOLUME:/path')
+    .option('-r, --recursive', 'remove a directory with all that is in it')
+    .option('-f, --force', 'it is no error if it is not there')
+    .action(async (path: string, options: { recursive?: true; force?: true }, command: Command) => {
+      await withClient(command, (client, call) => remove(client, parseRemotePath(path), options, call));
+    });
+}
+
+async function list(
+  client: ClusterClient,
+  { volume, path }: RemotePath,
+  options: { long?: true; json?: true },
+  call: CallOptions,
+): Promise<void> {
+  const attributes = await client.resolve(volume, path, call);
+  const entries: AsyncIterable<Entry> | Entry[] =
+    attributes.kind === 'directory'
+      ? client.list(attributes.inode, call)
+      : [{ name: baseName(path), attributes }];
+  if (options.json) {
+    const all = [];
+    for await (const entry of entries) all.push({ name: entry.name, ...entry.attributes });
+    return printJson({ volume, path, entries: all });
+  }
+  if (!options.long) {
+    for await (const entry of entries) {
+      printLine(printable(entry.name) + (entry.attributes.kind === 'directory' ? '/' : ''));
+    }
+    return;
+  }
+  const rows = [];
+  for await (const entry of entries) rows.push(longRow(entry));
+  for (const line of formatTable(rows)) printLine(line);
+}
+
+function longRow({ name, attributes }: Entry): string[] {
+  const target = attributes.kind === 'symlink' ? ` -> ${printable(attributes.target)}` : '';
+  return [
+    formatMode(attributes),
+    `${attributes.links}`,
+    `${attributes.uid}`,
+    `${attributes.gid}`,
+    `${attributes.sizeBytes}`,
+    formatTime(attributes.modifiedNs),
+    printable(name) + target,
+  ];
+}
+
+/** @returns kind and permissions as `ls -l` writes them: `drwxr-sr-x` */
+export function formatMode({ kind, mode }: Pick<Attributes, 'kind' | 'mode'>): string {
+  const triple = (bits: number, special: boolean, letter: string) =>
+    (bits & 4 ? 'r' : '-') +
+    (bits & 2 ? 'w' : '-') +
+    (special ? (bits & 1 ? letter : letter.toUpperCase()) : bits & 1 ? 'x' : '-');
+  return (
+    TYPE_LETTERS[kind] +
+    triple(mode >> 6, (mode & 0o4000) !== 0, 's') +
+    triple(mode >> 3, (mode & 0o2000) !== 0, 's') +
+    triple(mode, (mode & 0o1000) !== 0, 't')
+  );
+}
+
+function formatTime(nanoseconds: string): string {
+  return new Date(Number(BigInt(nanoseconds) / 1_000_000n)).toISOString().replace('T', ' ').replace(/\..*/, '');
+}
+
+async function show(
+  client: ClusterClient,
+  { volume, path }: RemotePath,
+  options: { json?: true },
+  call: CallOptions,
+): Promise<void> {
+  const attributes = await client.resolve(volume, path, { ...call, follow: false });
+  const etag = attributes.kind === 'file' ? entityTag(attributes) : null;
+  if (options.json) return printJson({ path, ...attributes, etag });
+  const rows = [
+    ['path', `${volume}:${printable(path)}`],
+    ['kind', attributes.kind],
+    ['inode', `${attributes.inode}`],
+    ['size', `${attributes.sizeBytes} (${formatBytes(attributes.sizeBytes)})`],
+    ['mode', `${formatMode(attributes)} (${attributes.mode.toString(8).padStart(4, '0')})`],
+    ['owner', `${attributes.uid}:${attributes.gid}`],
+    ['links', `${attributes.links}`],
+    ['modified', `${formatTime(attributes.modifiedNs)} UTC`],
+    ['changed', `${formatTime(attributes.changedNs)} UTC`],
+  ];
+  if (attributes.kind === 'symlink') rows.push(['target', printable(attributes.target)]);
+  if (etag !== null) rows.push(['etag', etag], ['replicas', attributes.replicas.join(', ')]);
+  for (const line of formatTable(rows)) printLine(line);
+}
+
+async function makeDirectory(
+  client: ClusterClient,
+  { volume, path }: RemotePath,
+  options: { parents?: true },
+  call: CallOptions,
+): Promise<void> {
+  const owner = { mode: 0o755, uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+  const make = (at: string) =>
+    client.command({ kind: 'make-directory', place: { volume, path: at }, ...owner }, call);
+  if (!options.parents) {
+    await make(path);
+    return;
+  }
+  let at = '/';
+  for (const name of path.split('/').filter((segment) => segment !== '')) {
+    at = joinPath(at, name);
+    try {
+      await make(at);
+    } catch (error) {
+      if (!(error instanceof ServiceError && error.code === 'exists')) throw error;
+      const there = await client.resolve(volume, at, call);
+      if (there.kind !== 'directory') throw error;
+    }
+  }
+}
+
+async function move(
+  client: ClusterClient,
+  from: RemotePath,
+  to: RemotePath,
+  options: { replace: boolean },
+  call: CallOptions,
+): Promise<void> {
+  if (from.volume !== to.volume) {
+    throw new ServiceError('cross-volume', `Cannot move from ${from.volume} to ${to.volume}: a move stays within its volume`);
+  }
+  const { volume } = from;
+  let path = to.path;
+  const there = await resolveIfThere(client, volume, path, call);
+  if (there?.kind === 'directory') path = joinPath(path, baseName(from.path));
+  else if (to.directory) {
+    throw new ServiceError(
+      there === null ? 'not-found' : 'not-directory',
+      `Cannot move into ${volume}:${to.path}/: there is no such directory`,
+    );
+  }
+  await client.command(
+    {
+      kind: 'rename',
+      from: { volume, path: from.path },
+      to: { volume, path },
+      mode: options.replace ? 'replace' : 'no-replace',
+    },
+    call,
+  );
+}
+
+async function remove(
+  client: ClusterClient,
+  { volume, path }: RemotePath,
+  options: { recursive?: true; force?: true },
+  call: CallOptions,
+): Promise<void> {
+  if (path === '/') {
+    throw new CommandFailure(EXIT_USAGE, `Cannot remove ${volume}:/: it is the root of the volume`, `"leasehold volume rm ${volume}" removes a volume`);
+  }
+  const attributes = options.force
+    ? await resolveIfThere(client, volume, path, { ...call, follow: false })
+    : await client.resolve(volume, path, { ...call, follow: false });
+  if (attributes === null) return;
+  if (attributes.kind !== 'directory') {
+    await client.command({ kind: 'unlink', place: { volume, path } }, call);
+    return;
+  }
+  if (!options.recursive) {
+    throw new CommandFailure(
+      EXIT_PRECONDITION,
+      `Cannot remove ${volume}:${path}: it is a directory`,
+      'use --recursive to remove it with all that is in it',
+    );
+  }
+  await removeContents(client, attributes.inode, call);
+  await client.command({ kind: 'remove-directory', place: { volume, path } }, call);
+}
+
+async function removeContents(client: ClusterClient, directory: number, call: CallOptions): Promise<void> {
+  const inFlight = new Set<Promise<unknown>>();
+  const failures: unknown[] = [];
+  for await (const { name, attributes } of client.list(directory, call)) {
+    const place = { parent: directory, name };
+    if (attributes.kind === 'directory') {
+      await removeContents(client, attributes.inode, call);
+      await client.command({ kind: 'remove-directory', place }, call);
+      continue;
+    }
+    const removal = client
+      .command({ kind: 'unlink', place }, call)
+      .catch((error: unknown) => failures.push(error))
+      .finally(() => inFlight.delete(removal));
+    inFlight.add(removal);
+    if (inFlight.size >= REMOVALS_IN_FLIGHT_MAX) await Promise.race(inFlight);
+    if (failures.length > 0) break;
+  }
+  await Promise.all(inFlight);
+  if (failures.length > 0) throw failures[0];
+}

@@ -1,0 +1,83 @@
+import { ServiceError } from '../base/errors.ts';
+import type { Attributes } from '../wire/catalog-api.ts';
+import type { FileState } from '../wire/http-api.ts';
+import type { ClusterClient } from './cluster-client.ts';
+import type { CallOptions } from './exchange.ts';
+import type { FileHandle, ReadResult } from './file-handle.ts';
+import { entityTag } from './upload.ts';
+
+const PIECE_BYTES = 1024 * 1024;
+const PIECES_IN_FLIGHT_MAX = 4;
+
+export type DownloadOptions = CallOptions;
+
+export interface Download {
+  readonly attributes: Attributes;
+  /** Number of bytes that `chunks` yields in all. */
+  readonly sizeBytes: number;
+  readonly etag: string;
+  /**
+   * The contents as they were when the download began. If they change in place meanwhile, it ends with
+   * `precondition-failed`, since the bytes yielded may then be of several states.
+   */
+  readonly chunks: AsyncGenerator<Uint8Array, void, undefined>;
+}
+
+export async function downloadFile(
+  client: ClusterClient,
+  volume: string,
+  path: string,
+  options: DownloadOptions = {},
+): Promise<Download> {
+  const attributes = await client.resolve(volume, path, options);
+  if (attributes.kind === 'directory') {
+    throw new ServiceError('is-directory', `Cannot read ${volume}:${path}: it is a directory`);
+  }
+  if (attributes.kind !== 'file') {
+    throw new ServiceError('bad-request', `Cannot read ${volume}:${path}: it is a ${attributes.kind}`);
+  }
+  const file = client.openFile(attributes.inode, { replicas: attributes.replicas });
+  const state = await file.state(options);
+  return {
+    attributes,
+    sizeBytes: state.sizeBytes,
+    etag: entityTag({ inode: attributes.inode, contents: state.contents }),
+    chunks: readPieces(file, state, `${volume}:${path}`, options),
+  };
+}
+
+async function* readPieces(
+  file: FileHandle,
+  begun: FileState,
+  name: string,
+  options: DownloadOptions,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const pieces: Promise<ReadResult>[] = [];
+  let asked = 0;
+  let yielded = 0;
+  try {
+    while (yielded < begun.sizeBytes) {
+      while (pieces.length < PIECES_IN_FLIGHT_MAX && asked < begun.sizeBytes) {
+        const piece = file.read(asked, Math.min(PIECE_BYTES, begun.sizeBytes - asked), options);
+        // A failure is looked at when the piece's turn comes; until then it is not an unhandled one.
+        piece.catch(() => {});
+        pieces.push(piece);
+        asked += Math.min(PIECE_BYTES, begun.sizeBytes - asked);
+      }
+      const expected = Math.min(PIECE_BYTES, begun.sizeBytes - yielded);
+      const { bytes } = await (pieces.shift() as Promise<ReadResult>);
+      if (bytes.length !== expected) throw changed(name);
+      yielded += bytes.length;
+      yield bytes;
+    }
+  } finally {
+    await Promise.allSettled(pieces);
+  }
+  const ended = await file.state(options);
+  const { epoch, seq } = begun.contents;
+  if (ended.contents.epoch !== epoch || ended.contents.seq !== seq) throw changed(name);
+}
+
+function changed(name: string): ServiceError {
+  return new ServiceError('precondition-failed', `Cannot read ${name}: it changed while it was being read`);
+}

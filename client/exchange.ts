@@ -1,0 +1,239 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Dispatcher } from 'undici';
+import { ServiceError } from '../base/errors.ts';
+import { HEADER_PRIMARY } from '../wire/http-api.ts';
+import { Backoff } from './backoff.ts';
+import { type Endpoint, Endpoints } from './endpoints.ts';
+import { problemError } from './problem.ts';
+
+/** Longest first attempt: a server that is paused must not use up the whole operation. */
+const ATTEMPT_FIRST_MS = 5_000;
+/** A server that is recovering or says `busy` is left alone for as long as it asks, but no longer than this. */
+const RETRY_AFTER_OBEYED_MS = 1_000;
+
+/** What a request is about: a file or the catalog. Remembers who its primary is. */
+export interface Subject {
+  primary: string | null;
+}
+
+export interface CallOptions {
+  readonly signal?: AbortSignal;
+  /** Instead of the client's own `operationTimeoutMs`. */
+  readonly timeoutMs?: number;
+}
+
+export interface ExchangeRequest {
+  /** Beginning of an error's message: `Cannot read file 12`. */
+  readonly what: string;
+  readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE' | 'HEAD';
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: Uint8Array | string;
+  /** It changes something, so that an attempt without an answer leaves a doubt. */
+  readonly mutation: boolean;
+}
+
+/** An error that is thrown at the end of an exchange knows whether an earlier attempt may have succeeded. */
+export interface ExchangeFailure {
+  readonly error: ServiceError;
+  readonly doubtful: boolean;
+}
+
+export type ExchangeOutcome<Value> =
+  | { readonly kind: 'answered'; readonly value: Value }
+  | ({ readonly kind: 'failed' } & ExchangeFailure);
+
+type Attempt<Value> =
+  | { readonly kind: 'answered'; readonly value: Value }
+  | { readonly kind: 'problem'; readonly error: ServiceError }
+  /** No connection: the request was certainly not seen. */
+  | { readonly kind: 'unreached'; readonly cause: Error }
+  /** The connection broke or the attempt took too long: the request may have been carried out. */
+  | { readonly kind: 'cut'; readonly cause: Error; readonly timedOut: boolean };
+
+const CONNECT_FAILURES = new Set([
+  'ECONNREFUSED',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'EHOSTDOWN',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EADDRNOTAVAIL',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+/** Carries requests to a cluster: one server after the other, until one answers or time is up. */
+export class Exchanger {
+  readonly endpoints: Endpoints;
+  readonly #operationTimeoutMs: number;
+
+  constructor(urls: readonly string[], operationTimeoutMs: number) {
+    this.endpoints = new Endpoints(urls);
+    this.#operationTimeoutMs = operationTimeoutMs;
+  }
+
+  /** Like `attempt`, for callers to whom every failure is the same. */
+  async perform<Value>(
+    subject: Subject,
+    request: ExchangeRequest,
+    read: (response: Dispatcher.ResponseData) => Promise<Value>,
+    options: CallOptions = {},
+  ): Promise<Value> {
+    const outcome = await this.exchange(subject, request, read, options);
+    if (outcome.kind === 'failed') throw outcome.error;
+    return outcome.value;
+  }
+
+  /**
+   * Sends the same request until it is answered for good. Safe for every request of this client:
+   * those that change something carry a request id, so that all attempts are one operation.
+   *
+   * @param read takes the answer of a success; if the connection breaks in it, that is one more failed attempt
+   * @throws only the reason of `options.signal`; failures are returned
+   */
+  async exchange<Value>(
+    subject: Subject,
+    request: ExchangeRequest,
+    read: (response: Dispatcher.ResponseData) => Promise<Value>,
+    options: CallOptions,
+  ): Promise<ExchangeOutcome<Value>> {
+    const startMs = performance.now();
+    const deadlineMs = startMs + (options.timeoutMs ?? this.#operationTimeoutMs);
+    const backoff = new Backoff();
+    let attemptMs = ATTEMPT_FIRST_MS;
+    let last: Endpoint | null = null;
+    let lastError: ServiceError | null = null;
+    let doubtful = false;
+    // Moves to another server without a pause in between; bounded, so that a loop of hints ends.
+    let hops = 0;
+    for (;;) {
+      options.signal?.throwIfAborted();
+      const nowMs = performance.now();
+      if (nowMs >= deadlineMs) break;
+      const endpoint = this.endpoints.choose(subject.primary, last, nowMs);
+      const limitMs = Math.min(attemptMs, deadlineMs - nowMs);
+      const attempt = await this.#attempt(endpoint, subject, request, read, limitMs, options.signal);
+      last = endpoint;
+      let pauseMs = 0;
+      switch (attempt.kind) {
+        case 'answered':
+          this.endpoints.answered(endpoint);
+          return attempt;
+        case 'problem': {
+          const { error } = attempt;
+          if (error.code === 'unknown') doubtful ||= request.mutation;
+          if (error.remedy !== 'retry' && error.remedy !== 'redirect') return { kind: 'failed', error, doubtful };
+          lastError = error;
+          const { primary, retryAfterMs } = error.details;
+          if (primary !== undefined) subject.primary = primary;
+          if (error.remedy === 'redirect' && primary !== undefined && hops < this.endpoints.all.length) {
+            if (primary !== endpoint.id && this.endpoints.canAsk(primary, performance.now())) {
+              hops++;
+              continue;
+            }
+          }
+          const obeyedMs = Math.min(retryAfterMs ?? 0, RETRY_AFTER_OBEYED_MS);
+          // These two speak of the server, not of the file: the others are asked meanwhile.
+          if (error.code === 'recovering' || error.code === 'clock-fault') {
+            endpoint.avoidUntilMs = performance.now() + obeyedMs;
+          }
+          pauseMs = Math.max(backoff.nextDelayMs(), error.code === 'busy' ? obeyedMs : 0);
+          break;
+        }
+        case 'unreached':
+          endpoint.markDead(performance.now());
+          lastError ??= this.#noAnswer(request, attempt.cause);
+          if (++hops < this.endpoints.all.length) continue;
+          pauseMs = backoff.nextDelayMs();
+          break;
+        case 'cut':
+          doubtful ||= request.mutation;
+          if (attempt.timedOut) attemptMs *= 2;
+          if (lastError === null || lastError.code !== 'no-majority') lastError = this.#noAnswer(request, attempt.cause);
+          if (++hops < this.endpoints.all.length) continue;
+          pauseMs = backoff.nextDelayMs();
+          break;
+      }
+      hops = 0;
+      if (performance.now() + pauseMs >= deadlineMs) break;
+      await delay(pauseMs, undefined, options.signal === undefined ? {} : { signal: options.signal }).catch(
+        (error: unknown) => {
+          options.signal?.throwIfAborted();
+          throw error;
+        },
+      );
+    }
+    const error = lastError ?? this.#noAnswer(request, new Error('no time was left for an attempt'));
+    if (!doubtful || error.code === 'unknown') return { kind: 'failed', error, doubtful };
+    const message = `${request.what}: no certain answer within ${Math.round(performance.now() - startMs)} ms, it may have happened (${error.message})`;
+    return { kind: 'failed', error: new ServiceError('unknown', message, error.details, { cause: error }), doubtful };
+  }
+
+  async #attempt<Value>(
+    endpoint: Endpoint,
+    subject: Subject,
+    request: ExchangeRequest,
+    read: (response: Dispatcher.ResponseData) => Promise<Value>,
+    limitMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Attempt<Value>> {
+    const controller = new AbortController();
+    let timedOut = false;
+    const timer = setTimeout(() => {
+      timedOut = true;
+      controller.abort(new Error(`no answer from ${endpoint.url} within ${Math.round(limitMs)} ms`));
+    }, limitMs);
+    const onAbort = () => controller.abort(signal?.reason);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    try {
+      const response = await endpoint.pool.request({
+        method: request.method,
+        path: request.path,
+        headers: request.headers ?? null,
+        body: request.body ?? null,
+        signal: controller.signal,
+      });
+      const primary = response.headers[HEADER_PRIMARY];
+      if (typeof primary === 'string' && primary !== '') subject.primary = primary;
+      if (response.statusCode >= 200 && response.statusCode < 300) {
+        return { kind: 'answered', value: await read(response) };
+      }
+      const text = await response.body.text();
+      return { kind: 'problem', error: problemError(request.what, response.statusCode, response.headers, text) };
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (!(error instanceof Error) || error instanceof ServiceError) throw error;
+      if (!timedOut && isConnectFailure(error)) return { kind: 'unreached', cause: error };
+      return { kind: 'cut', cause: error, timedOut };
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+    }
+  }
+
+  #noAnswer(request: ExchangeRequest, cause: Error): ServiceError {
+    const unreachable = this.endpoints.deadNames();
+    const all = unreachable.length === this.endpoints.all.length;
+    const why = all ? `no server answers at ${this.endpoints.all.map(({ url }) => url).join(', ')}` : causeText(cause);
+    return new ServiceError('no-majority', `${request.what}: ${why}`, unreachable.length > 0 ? { unreachable } : {}, {
+      cause,
+    });
+  }
+
+  close(): Promise<void> {
+    return this.endpoints.close();
+  }
+}
+
+function isConnectFailure(error: Error): boolean {
+  if ('code' in error && typeof error.code === 'string' && CONNECT_FAILURES.has(error.code)) return true;
+  // A host with several addresses fails with one error for each.
+  if (error instanceof AggregateError) {
+    return error.errors.every((one: unknown) => one instanceof Error && isConnectFailure(one));
+  }
+  return false;
+}
+
+function causeText(cause: Error): string {
+  return cause.message !== '' ? cause.message : 'code' in cause ? String(cause.code) : cause.name;
+}

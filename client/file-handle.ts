@@ -1,0 +1,157 @@
+import { assert } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
+import { WRITE_BYTES_MAX } from '../wire/file-operation.ts';
+import type { FileState, WriteResult } from '../wire/http-api.ts';
+import type { CallOptions, Exchanger, ExchangeRequest, Subject } from './exchange.ts';
+import { readBytes, readJson } from './response.ts';
+import { RequestWindow } from './request-window.ts';
+
+const OCTETS = { 'content-type': 'application/octet-stream' } as const;
+
+/** Bytes that one `read` or `write` takes at the most. */
+export const TRANSFER_BYTES_MAX = WRITE_BYTES_MAX;
+
+export interface ReadResult {
+  /** Shorter than asked for at the end of the file; all bytes are of one state. */
+  readonly bytes: Uint8Array;
+  /** Size of the file in that state. */
+  readonly sizeBytes: number;
+}
+
+interface Session {
+  readonly window: RequestWindow;
+  readonly since: number;
+}
+
+/**
+ * An open file: reads, and writes under a session of its own. Calls may run in parallel; those on the
+ * same bytes then have no order among each other. Holds nothing that would have to be closed.
+ */
+export class FileHandle {
+  readonly file: number;
+  readonly #exchanger: Exchanger;
+  readonly #subject: Subject;
+  readonly #path: string;
+  #session: Promise<Session> | null = null;
+
+  /** @param replicas ids of the servers that hold the file, if known; the first is asked first */
+  constructor(exchanger: Exchanger, file: number, replicas: readonly string[] = []) {
+    assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
+    this.#exchanger = exchanger;
+    this.file = file;
+    this.#subject = { primary: replicas[0] ?? null };
+    this.#path = `/v1/data/${file}`;
+  }
+
+  /** Id of the server that was the primary when last heard of. */
+  get primary(): string | null {
+    return this.#subject.primary;
+  }
+
+  /** @param length at most `TRANSFER_BYTES_MAX` */
+  read(offset: number, length: number, options?: CallOptions): Promise<ReadResult> {
+    assert(length <= TRANSFER_BYTES_MAX, 'A read is one transfer');
+    const request: ExchangeRequest = {
+      what: `Cannot read file ${this.file}`,
+      method: 'GET',
+      path: `${this.#path}?offset=${offset}&length=${length}`,
+      mutation: false,
+    };
+    return this.#exchanger.perform(this.#subject, request, readBytes, options);
+  }
+
+  /**
+   * Acknowledged by a majority of the replicas when it resolves.
+   *
+   * @param bytes 1 to `TRANSFER_BYTES_MAX`; must stay unchanged until then, since a retry sends them again
+   */
+  write(offset: number | 'append', bytes: Uint8Array, options?: CallOptions): Promise<WriteResult> {
+    assert(bytes.length > 0 && bytes.length <= TRANSFER_BYTES_MAX, 'A write is one transfer');
+    return this.#change(
+      (query) => ({
+        what: `Cannot write file ${this.file}`,
+        method: 'PUT',
+        path: `${this.#path}?offset=${offset}&${query}`,
+        headers: OCTETS,
+        body: bytes,
+        mutation: true,
+      }),
+      options,
+    );
+  }
+
+  truncate(sizeBytes: number, options?: CallOptions): Promise<WriteResult> {
+    return this.#change(
+      (query) => ({
+        what: `Cannot truncate file ${this.file}`,
+        method: 'POST',
+        path: `${this.#path}/truncate?size=${sizeBytes}&${query}`,
+        mutation: true,
+      }),
+      options,
+    );
+  }
+
+  /** All acknowledged operations survive power loss of every server when it resolves. */
+  flush(options?: CallOptions): Promise<FileState> {
+    return this.#ask('POST', 'flush', `Cannot flush file ${this.file}`, options);
+  }
+
+  /** The catalog knows size and modification time when it resolves. */
+  settle(options?: CallOptions): Promise<FileState> {
+    return this.#ask('POST', 'settle', `Cannot settle file ${this.file}`, options);
+  }
+
+  state(options?: CallOptions): Promise<FileState> {
+    return this.#ask('GET', 'state', `Cannot open file ${this.file}`, options);
+  }
+
+  /** Flush, settle and state may be repeated freely, so they need no request id. */
+  #ask(method: 'GET' | 'POST', name: string, what: string, options?: CallOptions): Promise<FileState> {
+    const request: ExchangeRequest = { what, method, path: `${this.#path}/${name}`, mutation: false };
+    return this.#exchanger.perform(this.#subject, request, readJson<FileState>, options);
+  }
+
+  async #change(
+    build: (query: string) => ExchangeRequest,
+    options: CallOptions = {},
+  ): Promise<WriteResult> {
+    // A second session is enough: one that has just begun is not forgotten already.
+    for (let attempt = 1; ; attempt++) {
+      this.#session ??= this.#beginSession(options);
+      const beginning = this.#session;
+      const session = await beginning;
+      const number = await session.window.acquire();
+      try {
+        const query = `session=${session.window.session}&number=${number}&since=${session.since}`;
+        const outcome = await this.#exchanger.exchange(this.#subject, build(query), readJson<WriteResult>, options);
+        if (outcome.kind === 'answered') return outcome.value;
+        if (outcome.error.remedy !== 'reopen') throw outcome.error;
+        if (this.#session === beginning) this.#session = null;
+        if (outcome.doubtful) throw lostSession(outcome.error);
+        if (attempt === 2) throw outcome.error;
+      } finally {
+        session.window.release(number);
+      }
+    }
+  }
+
+  #beginSession(options: CallOptions): Promise<Session> {
+    const beginning = this.state(options).then((state) => ({ window: new RequestWindow(), since: state.seq }));
+    beginning.catch(() => {
+      // Whoever waits for it gets the error; the next change tries anew.
+      if (this.#session === beginning) this.#session = null;
+    });
+    return beginning;
+  }
+}
+
+/**
+ * An attempt may have been carried out, and the table that would know has forgotten the session: sending
+ * the request under a new name could do it twice.
+ */
+export function lostSession(error: ServiceError): ServiceError {
+  return new ServiceError('unknown', `${error.message}; whether an earlier attempt succeeded cannot be found out`, error.details, {
+    cause: error,
+  });
+}

@@ -1,0 +1,78 @@
+import { readFileSync } from 'node:fs';
+import { Command, CommanderError } from 'commander';
+import { addDemoCommand } from './commands/demo.ts';
+import { addDevCommand } from './commands/dev.ts';
+import { addMountCommands } from './commands/mount.ts';
+import { addServerCommand } from './commands/server.ts';
+import { addStateCommands } from './commands/state.ts';
+import { addTransferCommands } from './commands/transfer.ts';
+import { addTreeCommands } from './commands/tree.ts';
+import { addVolumeCommands } from './commands/volume.ts';
+import { describeFailure, EXIT_USAGE } from './failure.ts';
+
+const EXIT_CODES = `
+Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not found, 4 precondition, 5 temporary: retry,
+6 authorization, 7 degraded, 8 integrity`;
+
+/**
+ * Runs one command of the command line, all but `server` and `mount-daemon`, which `bin/leasehold.js`
+ * hands to the server and to the mount. Sets the process's exit code and reports failures itself.
+ *
+ * @param argv what follows the name of the program
+ */
+export async function runCli(argv: readonly string[]): Promise<void> {
+  // Whoever reads the output may have seen enough (`leasehold ls … | head`); that is no failure.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(0);
+    throw error;
+  });
+  try {
+    await buildProgram().parseAsync([...argv], { from: 'user' });
+  } catch (error) {
+    if (error instanceof CommanderError) {
+      // Commander has said it already. Help that was asked for is a success, help for want of a command is not.
+      process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
+      return;
+    }
+    const { exit, lines } = describeFailure(error);
+    for (const line of lines) process.stderr.write(`${line}\n`);
+    process.exitCode = exit;
+  }
+}
+
+function buildProgram(): Command {
+  const program = new Command('leasehold');
+  program
+    .description('A replicated file system whose servers elect a primary for every file among themselves')
+    .version(version())
+    .exitOverride()
+    .configureOutput({
+      outputError: (text, write) => write(text.replace(/^error: /, 'leasehold: ')),
+    })
+    .addHelpText('after', EXIT_CODES);
+  // Before the name of a command it means the same as after it.
+  program.option('--servers <urls>', 'base URLs of the servers, for every command that talks to a cluster');
+  addServerCommand(program);
+  addDevCommand(program);
+  addVolumeCommands(program);
+  addTransferCommands(program);
+  addTreeCommands(program);
+  addStateCommands(program);
+  addMountCommands(program);
+  addDemoCommand(program);
+  addUsageHints(program);
+  return program;
+}
+
+/** Every usage error ends with the way to the help of the command it happened in. */
+function addUsageHints(command: Command, path = 'leasehold'): void {
+  command.showHelpAfterError(`  "${path} --help" shows the usage`);
+  for (const child of command.commands) addUsageHints(child, `${path} ${child.name()}`);
+}
+
+function version(): string {
+  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { readonly version: string }).version;
+}
+
+if (import.meta.main) await runCli(process.argv.slice(2));

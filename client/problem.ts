@@ -1,0 +1,53 @@
+import { type ErrorDetails, isErrorCode, ServiceError } from '../base/errors.ts';
+
+/** Longest wait that is taken from a Retry-After header, in milliseconds. */
+const RETRY_AFTER_MAX_MS = 3_600_000;
+
+/**
+ * Turns an answer that is not a success into the error that it names. Answers that are no problem
+ * documents (a proxy's page, another program on the port) become `internal` and quote their status.
+ *
+ * @param what the action that failed, as the message begins: `Cannot list "/a"`
+ */
+export function problemError(
+  what: string,
+  status: number,
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+  text: string,
+): ServiceError {
+  const problem = parseRecord(text);
+  const retryAfterMs = retryAfter(headers['retry-after']);
+  if (problem === null || !isErrorCode(problem.code)) {
+    const excerpt = text.slice(0, 200).replaceAll(/\s+/g, ' ').trim();
+    const said = excerpt === '' ? '' : `: ${excerpt}`;
+    // A 503 without a document still says "try again": a proxy in front of a server that restarts.
+    const code = status === 503 ? 'busy' : 'internal';
+    return new ServiceError(code, `${what}: the answer was HTTP status ${status}${said}`, { ...retryAfterMs });
+  }
+  const details: ErrorDetails = {
+    ...(Array.isArray(problem.unreachable)
+      ? { unreachable: problem.unreachable.filter((id): id is string => typeof id === 'string') }
+      : {}),
+    ...(typeof problem.primary === 'string' ? { primary: problem.primary } : {}),
+    ...retryAfterMs,
+  };
+  const detail = typeof problem.detail === 'string' && problem.detail !== '' ? problem.detail : problem.title;
+  return new ServiceError(problem.code, `${what}: ${String(detail ?? problem.code)}`, details);
+}
+
+function retryAfter(header: string | string[] | undefined): { retryAfterMs?: number } {
+  if (typeof header !== 'string') return {};
+  const seconds = Number(header);
+  if (!Number.isFinite(seconds) || seconds < 0) return {};
+  return { retryAfterMs: Math.min(seconds * 1000, RETRY_AFTER_MAX_MS) };
+}
+
+function parseRecord(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null;
+  } catch (error) {
+    if (error instanceof SyntaxError) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,58 @@
+import { ServiceError } from '../base/errors.ts';
+
+/** A place in the cluster as the command line names it: `VOLUME:/path`. */
+export interface RemotePath {
+  readonly volume: string;
+  /** Begins with `/`; has no empty, `.` or `..` segment and no `/` at its end, except as the root. */
+  readonly path: string;
+  /** It was written with a `/` at its end, so a directory is meant. */
+  readonly directory: boolean;
+}
+
+const VOLUME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
+
+/**
+ * @param text what the user wrote
+ * @throws ServiceError `bad-request` that says what is wrong with it
+ */
+export function parseRemotePath(text: string): RemotePath {
+  const refuse = (why: string) => new ServiceError('bad-request', `Cannot use "${text}" as VOLUME:/path: ${why}`);
+  const colon = text.indexOf(':');
+  if (colon === -1) throw refuse('a volume and a colon come first, such as main:/notes.txt');
+  const volume = text.slice(0, colon);
+  const path = text.slice(colon + 1);
+  if (volume === '') throw refuse('the name of the volume is missing before the colon');
+  if (!isVolumeName(volume)) {
+    throw refuse(`"${volume}" cannot be a volume: 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first`);
+  }
+  if (!path.startsWith('/')) throw refuse(`the path begins with "/", as in ${volume}:/${path}`);
+  if (path.includes('\0')) throw refuse('a path has no NUL character');
+  const segments = path.split('/').filter((segment) => segment !== '' && segment !== '.');
+  if (segments.includes('..')) throw refuse('".." could lead out of the volume');
+  return { volume, path: `/${segments.join('/')}`, directory: /\/\.?$/.test(path) };
+}
+
+/** @returns whether `text` is meant as `VOLUME:/path` and not as a local file */
+export function looksRemote(text: string): boolean {
+  return /^[^/]+:\//.test(text);
+}
+
+/** @returns whether `text` can name a volume */
+export function isVolumeName(text: string): boolean {
+  return VOLUME.test(text);
+}
+
+/** @returns the last name of a path; empty for the root */
+export function baseName(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1);
+}
+
+/** @returns the path of `name` in the directory `path` */
+export function joinPath(path: string, name: string): string {
+  return path === '/' ? `/${name}` : `${path}/${name}`;
+}
+
+/** @returns `path` for use in a URL, with every segment escaped */
+export function encodePath(path: string): string {
+  return path.split('/').map(encodeURIComponent).join('/');
+}

@@ -1,0 +1,42 @@
+import { randomBytes } from 'node:crypto';
+
+/** A server keeps the results of this many requests of a session; older numbers are refused. */
+const WINDOW = 64;
+
+/**
+ * Numbers 1, 2, 3 … for the requests of one session. No number is given out while one that is `WINDOW`
+ * smaller is still in use, so that a slow request's retry is never too old to be answered.
+ */
+export class RequestWindow {
+  readonly session = drawSession();
+  #next = 1;
+  readonly #inUse = new Set<number>();
+  readonly #waiting: (() => void)[] = [];
+
+  /** @returns the next number, as soon as the window has room */
+  async acquire(): Promise<number> {
+    while (!this.#hasRoom()) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    const number = this.#next++;
+    this.#inUse.add(number);
+    return number;
+  }
+
+  release(number: number): void {
+    this.#inUse.delete(number);
+    if (this.#waiting.length === 0 || !this.#hasRoom()) return;
+    for (const resume of this.#waiting.splice(0)) resume();
+  }
+
+  #hasRoom(): boolean {
+    // Numbers are given out in order and a Set keeps it, so the first one is the smallest.
+    const [oldest] = this.#inUse;
+    return oldest === undefined || this.#next - oldest < WINDOW;
+  }
+}
+
+/** @returns a random integer from 1 to 2^53 − 1 */
+function drawSession(): number {
+  const bytes = randomBytes(8);
+  const high = bytes.readUInt32BE(0) & 0x1f_ffff;
+  return high * 0x1_0000_0000 + bytes.readUInt32BE(4) || 1;
+}

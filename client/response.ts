@@ -1,0 +1,20 @@
+import type { Dispatcher } from 'undici';
+import { HEADER_SIZE } from '../wire/http-api.ts';
+
+/** Takes a JSON answer; what the servers send is trusted to have the shape of the contract. */
+export async function readJson<Value>(response: Dispatcher.ResponseData): Promise<Value> {
+  return (await response.body.json()) as Value;
+}
+
+export async function readBytes(
+  response: Dispatcher.ResponseData,
+): Promise<{ readonly bytes: Uint8Array; readonly sizeBytes: number }> {
+  const bytes = await response.body.bytes();
+  const announced = response.headers['content-length'];
+  // An answer that ends early is an attempt that failed, not a short read.
+  if (typeof announced === 'string' && Number(announced) !== bytes.length) {
+    throw new Error(`the answer ended after ${bytes.length} of ${announced} bytes`);
+  }
+  const size = response.headers[HEADER_SIZE];
+  return { bytes, sizeBytes: typeof size === 'string' ? Number(size) : 0 };
+}

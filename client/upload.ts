@@ -1,0 +1,148 @@
+import type { Attributes, Command } from '../wire/catalog-api.ts';
+import type { ClusterClient } from './cluster-client.ts';
+import type { CallOptions } from './exchange.ts';
+import type { FileHandle } from './file-handle.ts';
+
+/** Bytes of one write: large enough to hide its round trip, small enough to keep a few in memory. */
+const PIECE_BYTES = 1024 * 1024;
+const PIECES_IN_FLIGHT_MAX = 4;
+/** A long upload says this often that its file, which has no name yet, is still wanted. */
+const KEEP_PERIOD_MS = 30_000;
+
+export interface UploadOptions extends CallOptions {
+  /** What must be at the path for the upload to take its place; default anything or nothing. */
+  readonly expect?: Extract<Command, { kind: 'replace' }>['expect'];
+  /** Permission bits of a new file; one that is replaced leaves its own. */
+  readonly mode?: number;
+  readonly uid?: number;
+  readonly gid?: number;
+  /** Called with the number of bytes that a majority has. */
+  readonly onProgress?: (bytes: number) => void;
+}
+
+export interface Upload {
+  readonly attributes: Attributes;
+  /** Number of the file that was replaced, if one was. */
+  readonly replaced: number | null;
+  readonly sizeBytes: number;
+  readonly etag: string;
+}
+
+/** @returns the entity tag under which the REST face knows these contents */
+export function entityTag(attributes: Pick<Attributes, 'inode' | 'contents'>): string {
+  const { epoch, seq } = attributes.contents;
+  return `"${attributes.inode.toString(16)}-${epoch.toString(16)}-${seq.toString(16)}"`;
+}
+
+export async function uploadFile(
+  client: ClusterClient,
+  volume: string,
+  path: string,
+  source: AsyncIterable<Uint8Array>,
+  options: UploadOptions = {},
+): Promise<Upload> {
+  const { mode = 0o644, uid = 0, gid = 0, expect = { kind: 'anything' } } = options;
+  const orphan = await client.command({ kind: 'create-orphan', volume, mode, uid, gid }, options);
+  const { inode, replicas } = orphan.attributes;
+  const file = client.openFile(inode, { replicas });
+  const keeper = new OrphanKeeper(client, inode, options);
+  try {
+    const sizeBytes = await writePieces(file, source, options, () => keeper.keep());
+    await file.flush(options);
+    await file.settle(options);
+    await keeper.last;
+    const { attributes, replaced } = await client.command(
+      { kind: 'replace', place: { volume, path }, inode, expect },
+      options,
+    );
+    return { attributes, replaced, sizeBytes, etag: entityTag(attributes) };
+  } catch (error) {
+    // The file without a name is collected by the servers; what matters is why it got none.
+    await Promise.allSettled([keeper.last]);
+    throw error;
+  }
+}
+
+/** Renews an orphan's time to collection while its upload goes on. */
+class OrphanKeeper {
+  readonly #client: ClusterClient;
+  readonly #inode: number;
+  readonly #options: CallOptions;
+  #atMs = performance.now() + KEEP_PERIOD_MS;
+  last: Promise<unknown> = Promise.resolve();
+
+  constructor(client: ClusterClient, inode: number, options: CallOptions) {
+    this.#client = client;
+    this.#inode = inode;
+    this.#options = options;
+  }
+
+  keep(): void {
+    if (performance.now() < this.#atMs) return;
+    this.#atMs = performance.now() + KEEP_PERIOD_MS;
+    this.last = this.#client.command({ kind: 'keep-orphan', inode: this.#inode }, this.#options);
+    // Looked at before the file gets its name; until then a failure is not an unhandled one.
+    this.last.catch(() => {});
+  }
+}
+
+/** Writes a stream from offset 0 on, a few pieces at a time. @returns how many bytes there were */
+async function writePieces(
+  file: FileHandle,
+  source: AsyncIterable<Uint8Array>,
+  options: UploadOptions,
+  onPiece: () => void,
+): Promise<number> {
+  const inFlight = new Set<Promise<void>>();
+  let failure: { readonly error: unknown } | null = null;
+  let offset = 0;
+  let acknowledgedBytes = 0;
+  try {
+    for await (const piece of inPieces(source)) {
+      const write = file.write(offset, piece, options).then(
+        () => {
+          inFlight.delete(write);
+          acknowledgedBytes += piece.length;
+          options.onProgress?.(acknowledgedBytes);
+        },
+        (error: unknown) => {
+          inFlight.delete(write);
+          failure ??= { error };
+        },
+      );
+      inFlight.add(write);
+      offset += piece.length;
+      onPiece();
+      if (inFlight.size >= PIECES_IN_FLIGHT_MAX) await Promise.race(inFlight);
+      throwIfFailed(failure);
+    }
+  } finally {
+    await Promise.all(inFlight);
+  }
+  throwIfFailed(failure);
+  return offset;
+}
+
+function throwIfFailed(failure: { readonly error: unknown } | null): void {
+  if (failure !== null) throw failure.error;
+}
+
+/** Cuts and joins what a stream yields into pieces of `PIECE_BYTES`; only the last one is smaller. */
+async function* inPieces(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, undefined> {
+  let piece = Buffer.allocUnsafe(PIECE_BYTES);
+  let filled = 0;
+  for await (const chunk of source) {
+    let taken = 0;
+    while (taken < chunk.length) {
+      const count = Math.min(PIECE_BYTES - filled, chunk.length - taken);
+      piece.set(chunk.subarray(taken, taken + count), filled);
+      filled += count;
+      taken += count;
+      if (filled < PIECE_BYTES) continue;
+      yield piece;
+      piece = Buffer.allocUnsafe(PIECE_BYTES);
+      filled = 0;
+    }
+  }
+  if (filled > 0) yield piece.subarray(0, filled);
+}
