@@ -32,6 +32,10 @@ export const Command = Type.Union([
     name: VolumeName,
     replicas: Type.Integer({ minimum: 1, maximum: 15 }),
     objectBytes: Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 }),
+    /** Of the root directory; 0755 and 0:0 where absent. */
+    mode: Type.Optional(Mode),
+    uid: Type.Optional(Owner),
+    gid: Type.Optional(Owner),
   }),
   /** Refused with `not-empty` unless the volume is empty. */
   Type.Object({ kind: Type.Literal('volume-remove'), name: VolumeName }),
@@ -262,6 +266,11 @@ export interface QueryResults {
 export const CommandRequest = Type.Object({
   session: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
   number: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  /**
+   * The catalog's `seq` when the session began, if the client knows it. With it a session that was
+   * forgotten is told from one that is new; without it only request numbers tell.
+   */
+  since: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
   command: Command,
 });
 export type CommandRequest = Static<typeof CommandRequest>;

@@ -1,0 +1,72 @@
+import { assert } from '../base/assert.ts';
+import type { Attributes, NodeKind, VolumeInfo } from '../wire/catalog-api.ts';
+import type { InodeRow, VolumeRow } from './tables.ts';
+
+/** Kinds of inodes by the number that the tables have for them. */
+const KINDS = [null, 'file', 'directory', 'symlink', 'fifo', 'socket', 'character', 'block'] as const;
+
+export function kindName(kind: number): NodeKind {
+  const name = KINDS[kind];
+  assert(name !== null && name !== undefined, 'An inode has a kind that we know');
+  return name;
+}
+
+export function kindNumber(name: NodeKind): number {
+  return KINDS.indexOf(name);
+}
+
+/** Order of contents: by epoch, then by sequence number. */
+export function contentsCompare(epochA: number, seqA: number, epochB: number, seqB: number): number {
+  return epochA !== epochB ? epochA - epochB : seqA - seqB;
+}
+
+/** Few sets of servers hold many files: their lists are shared. Keyed by the text, so never wrong. */
+const replicaLists = new Map<string, readonly string[]>();
+const REPLICA_LISTS_MAX = 10_000;
+
+function replicaList(text: string): readonly string[] {
+  let list = replicaLists.get(text);
+  if (list === undefined) {
+    if (replicaLists.size >= REPLICA_LISTS_MAX) replicaLists.clear();
+    list = Object.freeze(text === '' ? [] : text.split(','));
+    replicaLists.set(text, list);
+  }
+  return list;
+}
+
+export function attributesOf(row: InodeRow): Attributes {
+  const newer = contentsCompare(row.modifiedEpoch, row.modifiedSeq, row.contentsEpoch, row.contentsSeq) > 0;
+  return {
+    inode: row.id,
+    volume: row.volumeName,
+    kind: kindName(row.kind),
+    mode: row.mode,
+    uid: row.uid,
+    gid: row.gid,
+    links: row.links,
+    sizeBytes: row.sizeBytes,
+    accessedNs: row.accessedNs,
+    modifiedNs: row.modifiedNs,
+    changedNs: row.changedNs,
+    target: row.target,
+    device: row.device,
+    replicas: replicaList(row.replicas),
+    view: row.view,
+    objectBytes: row.objectBytes,
+    contents: newer
+      ? { epoch: row.modifiedEpoch, seq: row.modifiedSeq }
+      : { epoch: row.contentsEpoch, seq: row.contentsSeq },
+    live: row.live === 1,
+  };
+}
+
+export function volumeInfoOf(row: VolumeRow): VolumeInfo {
+  return {
+    name: row.name,
+    root: row.root,
+    replicas: row.replicas,
+    objectBytes: row.objectBytes,
+    inodes: row.inodes,
+    usedBytes: row.usedBytes,
+  };
+}

@@ -1,0 +1,135 @@
+import { assert } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
+import { MalformedError } from '../wire/bytes.ts';
+import type { Command, CommandRequest } from '../wire/catalog-api.ts';
+import { type CommandContext, executeCommand, prepareCommand, type ResolvedCommand } from './command.ts';
+import type { CatalogDatabase } from './schema.ts';
+import { type CommandId, type Outcome, outcomeOfError, sessionRecall, sessionRecord } from './sessions.ts';
+import { Tables } from './tables.ts';
+
+/** One command of a batch, as it is replicated. */
+export interface BatchCommand extends CommandId {
+  readonly resolved: ResolvedCommand;
+}
+
+/** Commands that are executed in this order in one transaction: an operation of the catalog's sequence. */
+export type Batch = readonly BatchCommand[];
+
+/** Commands in one batch at the most. */
+export const BATCH_COMMANDS_MAX = 10_000;
+
+/** A batch in bytes: JSON, one array per command. No commands are no bytes. */
+export function encodeBatch(batch: Batch): Uint8Array {
+  assert(batch.length <= BATCH_COMMANDS_MAX, 'A batch is bounded');
+  if (batch.length === 0) return new Uint8Array(0);
+  const rows = batch.map(({ session, number, since, resolved }) => [
+    session,
+    number,
+    since,
+    resolved.atNs,
+    resolved.replicas,
+    resolved.command,
+  ]);
+  return Buffer.from(JSON.stringify(rows));
+}
+
+/** @throws MalformedError where the bytes are not what `encodeBatch` makes */
+export function decodeBatch(bytes: Uint8Array): Batch {
+  if (bytes.length === 0) return [];
+  let rows: unknown;
+  try {
+    rows = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString());
+  } catch (cause) {
+    throw new MalformedError('A batch is not JSON', { cause });
+  }
+  if (!Array.isArray(rows) || rows.length > BATCH_COMMANDS_MAX)
+    throw new MalformedError('A batch is no list');
+  return rows.map(decodeCommand);
+}
+
+function decodeCommand(row: unknown): BatchCommand {
+  if (!Array.isArray(row) || row.length !== 6) throw new MalformedError('A command has not its six fields');
+  const [session, number, since, atNs, replicas, command] = row as unknown[];
+  if (
+    !isCount(session) ||
+    !isCount(number) ||
+    !(since === null || isCount(since)) ||
+    typeof atNs !== 'string' ||
+    !Array.isArray(replicas) ||
+    !replicas.every((replica) => typeof replica === 'string') ||
+    typeof command !== 'object' ||
+    command === null ||
+    !('kind' in command)
+  ) {
+    throw new MalformedError('A field of a command has not its type');
+  }
+  // The primary's HTTP face has held the command against its schema.
+  return { session, number, since, resolved: { command: command as Command, atNs, replicas } };
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+/**
+ * The primary's half: resolves and executes requests one after the other, inside the transaction that
+ * the caller has open, as batch number `seq`.
+ *
+ * @returns the outcomes in the order of the requests, and the batch that makes other replicas equal.
+ *   What needs no execution (a retry, a refusal before execution) is answered and not in the batch.
+ */
+export function executeRequests(
+  db: CatalogDatabase,
+  seq: number,
+  requests: readonly CommandRequest[],
+  context: CommandContext,
+): { readonly batch: Batch; readonly outcomes: readonly Outcome[] } {
+  const tables = Tables.of(db);
+  const batch: BatchCommand[] = [];
+  const outcomes = requests.map((request): Outcome => {
+    const { session, number, command } = request;
+    const id = { session, number, since: request.since ?? null };
+    const recalled = sessionRecall(tables, id);
+    if (recalled !== null) return recalled;
+    let resolved: ResolvedCommand;
+    try {
+      resolved = prepareCommand(db, command, context);
+    } catch (error) {
+      if (error instanceof ServiceError) return outcomeOfError(error);
+      throw error;
+    }
+    batch.push({ ...id, resolved });
+    return executeOnce(db, tables, seq, id, resolved);
+  });
+  return { batch, outcomes };
+}
+
+/**
+ * The other replicas' half: executes what the primary executed, inside the caller's transaction.
+ *
+ * @returns the outcomes, which are those that the primary had
+ */
+export function executeBatch(db: CatalogDatabase, seq: number, batch: Batch): Outcome[] {
+  const tables = Tables.of(db);
+  return batch.map(
+    ({ resolved, ...id }) => sessionRecall(tables, id) ?? executeOnce(db, tables, seq, id, resolved),
+  );
+}
+
+function executeOnce(
+  db: CatalogDatabase,
+  tables: Tables,
+  seq: number,
+  id: CommandId,
+  resolved: ResolvedCommand,
+): Outcome {
+  let outcome: Outcome;
+  try {
+    outcome = { kind: 'done', result: executeCommand(db, resolved) };
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    outcome = outcomeOfError(error);
+  }
+  sessionRecord(tables, id, seq, outcome);
+  return outcome;
+}

@@ -1,0 +1,132 @@
+import { unreachable } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
+import type { ServerId } from '../base/ids.ts';
+import type { Command, CommandResults } from '../wire/catalog-api.ts';
+import { removeXattr, setAttributes, setXattr } from './commands/attributes.ts';
+import { link, makeDirectory, makeNode, removeDirectory, symlink, unlink } from './commands/entries.ts';
+import {
+  collect,
+  createFile,
+  createOrphan,
+  keepOrphan,
+  openForWrite,
+  replace,
+  settle,
+} from './commands/files.ts';
+import { rename } from './commands/rename.ts';
+import { volumeCreate, volumeRemove } from './commands/volumes.ts';
+import type { CatalogDatabase } from './schema.ts';
+import { Tables } from './tables.ts';
+import { placeVolume, volumeOf } from './walk.ts';
+
+export type CommandOf<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
+export type CommandResult = CommandResults[Command['kind']];
+
+/** What the world adds to a command: the time, and where new replicas shall be. */
+export interface CommandContext {
+  readonly nowNs: bigint;
+  /**
+   * Chooses servers for a new file of a volume that wants so many replicas.
+   * A `ServiceError` refuses the command before anybody hears of it.
+   */
+  readonly placement: (volumeReplicas: number) => readonly ServerId[];
+}
+
+/**
+ * A command with everything in it that is not determined by the catalog's state: executing it gives
+ * the same state and the same result on every replica. Survives JSON.
+ */
+export interface ResolvedCommand {
+  readonly command: Command;
+  readonly atNs: string;
+  /** Servers for the file that the command makes, if it makes one. */
+  readonly replicas: readonly string[];
+}
+
+/** Done by the catalog's primary, in the transaction in which it then executes the command. */
+export function prepareCommand(
+  db: CatalogDatabase,
+  command: Command,
+  context: CommandContext,
+): ResolvedCommand {
+  const wanted = replicasWanted(Tables.of(db), command);
+  const replicas = wanted === 0 ? [] : context.placement(wanted);
+  return { command, atNs: context.nowNs.toString(), replicas };
+}
+
+/** @returns how many replicas the command needs servers for; 0 where execution is going to refuse it */
+function replicasWanted(tables: Tables, command: Command): number {
+  try {
+    if (command.kind === 'create-file') return placeVolume(tables, command.place).replicas;
+    if (command.kind === 'create-orphan') return volumeOf(tables, command.volume).replicas;
+    return 0;
+  } catch (error) {
+    // The refusal is said by the execution, so that it has its place in the order of commands.
+    if (error instanceof ServiceError) return 0;
+    throw error;
+  }
+}
+
+/**
+ * Executes a command inside the transaction that the caller has open.
+ *
+ * @throws ServiceError where the command is refused: it has changed nothing then, and the refusal is
+ *   as deterministic as a result. Any other error (a full disk, say) ends the whole transaction.
+ */
+export function executeCommand(db: CatalogDatabase, resolved: ResolvedCommand): CommandResult {
+  const tables = Tables.of(db);
+  tables.begin();
+  try {
+    const result = dispatch(tables, resolved);
+    tables.keep();
+    return result;
+  } catch (error) {
+    if (error instanceof ServiceError) tables.undo();
+    throw error;
+  }
+}
+
+function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand): CommandResult {
+  switch (command.kind) {
+    case 'volume-create':
+      return volumeCreate(tables, command, atNs);
+    case 'volume-remove':
+      return volumeRemove(tables, command);
+    case 'create-file':
+      return createFile(tables, command, atNs, replicas);
+    case 'create-orphan':
+      return createOrphan(tables, command, atNs, replicas);
+    case 'keep-orphan':
+      return keepOrphan(tables, command, atNs);
+    case 'replace':
+      return replace(tables, command, atNs);
+    case 'make-directory':
+      return makeDirectory(tables, command, atNs);
+    case 'make-node':
+      return makeNode(tables, command, atNs);
+    case 'remove-directory':
+      return removeDirectory(tables, command, atNs);
+    case 'unlink':
+      return unlink(tables, command, atNs);
+    case 'rename':
+      return rename(tables, command, atNs);
+    case 'symlink':
+      return symlink(tables, command, atNs);
+    case 'link':
+      return link(tables, command, atNs);
+    case 'set-attributes':
+      return setAttributes(tables, command, atNs);
+    case 'open-for-write':
+      return openForWrite(tables, command);
+    case 'settle':
+      return settle(tables, command);
+    case 'set-xattr':
+      return setXattr(tables, command, atNs);
+    case 'remove-xattr':
+      return removeXattr(tables, command, atNs);
+    case 'collect':
+      return collect(tables, command);
+    default:
+      return unreachable(command);
+  }
+}

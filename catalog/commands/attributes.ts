@@ -1,0 +1,101 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { CommandResults } from '../../wire/catalog-api.ts';
+import { attributesOf, contentsCompare } from '../attributes.ts';
+import type { CommandOf } from '../command.ts';
+import { timeCheck } from '../names.ts';
+import { KIND_DIRECTORY } from '../schema.ts';
+import type { InodeRow, Tables } from '../tables.ts';
+import { inodeOf } from '../walk.ts';
+
+/** Bytes in the value of an extended attribute, as in Linux. */
+export const XATTR_BYTES_MAX = 64 * 1024;
+/** Extended attributes of one inode: their names then fit into what one call can list. */
+export const XATTRS_MAX = 255;
+
+const MODE_SETUID_SETGID = 0o6000;
+
+export function setAttributes(
+  tables: Tables,
+  command: CommandOf<'set-attributes'>,
+  atNs: string,
+): CommandResults['set-attributes'] {
+  const inode = inodeOf(tables, command.inode);
+  const { accessedNs, modifiedNs } = command;
+  const newOwner = command.uid !== undefined || command.gid !== undefined;
+  if (command.mode === undefined && !newOwner && accessedNs === undefined && modifiedNs === undefined) {
+    return { attributes: attributesOf(inode) };
+  }
+  // A program must not run with the rights of an owner who did not ask for it.
+  const kept = newOwner && inode.kind !== KIND_DIRECTORY ? inode.mode & ~MODE_SETUID_SETGID : inode.mode;
+  const mode = command.mode ?? kept;
+  tables.inodeSetAttributes(inode.id, mode, command.uid ?? inode.uid, command.gid ?? inode.gid, atNs);
+  if (accessedNs !== undefined) tables.inodeSetAccessed(inode.id, timeCheck(accessedNs));
+  if (modifiedNs !== undefined) setModified(tables, inode, timeCheck(modifiedNs), command.contents);
+  return { attributes: attributesOf(tables.inodeKnown(inode.id)) };
+}
+
+/** The time is in force until contents newer than those known to the caller or to the catalog arrive. */
+function setModified(
+  tables: Tables,
+  inode: InodeRow,
+  modifiedNs: string,
+  contents: CommandOf<'set-attributes'>['contents'],
+): void {
+  let [epoch, seq] = [inode.modifiedEpoch, inode.modifiedSeq];
+  if (contentsCompare(inode.contentsEpoch, inode.contentsSeq, epoch, seq) > 0) {
+    [epoch, seq] = [inode.contentsEpoch, inode.contentsSeq];
+  }
+  if (contents !== undefined && contentsCompare(contents.epoch, contents.seq, epoch, seq) > 0) {
+    [epoch, seq] = [contents.epoch, contents.seq];
+  }
+  tables.inodeSetModified(inode.id, modifiedNs, epoch, seq);
+}
+
+export function setXattr(
+  tables: Tables,
+  command: CommandOf<'set-xattr'>,
+  atNs: string,
+): CommandResults['set-xattr'] {
+  const inode = inodeOf(tables, command.inode);
+  xattrNameCheck(command.name);
+  const value = Buffer.from(command.value, 'base64');
+  if (value.length > XATTR_BYTES_MAX) {
+    throw new ServiceError('too-large', `An extended attribute holds at most ${XATTR_BYTES_MAX} bytes`);
+  }
+  const there = tables.xattr(inode.id, command.name) !== undefined;
+  if (there && command.mode === 'create') {
+    throw new ServiceError('exists', `Inode ${inode.id} has an attribute "${command.name}" already`);
+  }
+  if (!there && command.mode === 'replace') throw noAttribute(inode.id, command.name);
+  if (!there && tables.xattrCount(inode.id) >= XATTRS_MAX) {
+    throw new ServiceError('too-large', `An inode has at most ${XATTRS_MAX} extended attributes`);
+  }
+  tables.xattrPut(inode.id, command.name, value);
+  tables.inodeSetChanged(inode.id, atNs);
+  return {};
+}
+
+export function removeXattr(
+  tables: Tables,
+  command: CommandOf<'remove-xattr'>,
+  atNs: string,
+): CommandResults['remove-xattr'] {
+  const inode = inodeOf(tables, command.inode);
+  if (tables.xattr(inode.id, command.name) === undefined) throw noAttribute(inode.id, command.name);
+  tables.xattrDelete(inode.id, command.name);
+  tables.inodeSetChanged(inode.id, atNs);
+  return {};
+}
+
+export function noAttribute(inode: number, name: string): ServiceError {
+  return new ServiceError('no-attribute', `Inode ${inode} has no attribute "${name}"`);
+}
+
+function xattrNameCheck(name: string): void {
+  if (name === '' || name.includes('\0') || !name.isWellFormed()) {
+    throw new ServiceError('bad-request', 'The name of an extended attribute is malformed');
+  }
+  if (Buffer.byteLength(name) > 255) {
+    throw new ServiceError('name-too-long', 'The name of an extended attribute is longer than 255 bytes');
+  }
+}

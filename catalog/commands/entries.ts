@@ -1,0 +1,170 @@
+import { assert } from '../../base/assert.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
+import type { CommandResults, NodeKind, Place } from '../../wire/catalog-api.ts';
+import { attributesOf, kindNumber } from '../attributes.ts';
+import type { CommandOf } from '../command.ts';
+import { targetCheck } from '../names.ts';
+import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
+import type { InodeRow, Tables } from '../tables.ts';
+import { inodeOf, type Spot, spotAt } from '../walk.ts';
+
+/** Names of one inode at the most. */
+export const LINKS_MAX = 65_000;
+
+/** The bit that a directory hands down to what is made in it: its group, and to directories the bit itself. */
+const MODE_SETGID = 0o2000;
+
+/** A place that a command is to change. */
+export function spotOf(tables: Tables, place: Place, ifNameless: ErrorCode, follow = false): Spot {
+  const spot = spotAt(tables, place, follow);
+  if (spot === null)
+    throw new ServiceError(ifNameless, 'Cannot change the name of a directory that has none here');
+  return spot;
+}
+
+/** A place that a command is to fill. */
+function freeSpotOf(tables: Tables, place: Place): Spot {
+  const spot = spotOf(tables, place, 'exists');
+  if (spot.inode !== undefined) throw new ServiceError('exists', `There is a "${spot.name}" already`);
+  return spot;
+}
+
+/** A place that something has. */
+export function takenSpotOf(tables: Tables, place: Place, ifNameless: ErrorCode): Spot & { inode: InodeRow } {
+  const { directory, name, inode } = spotOf(tables, place, ifNameless);
+  if (inode === undefined) throw new ServiceError('not-found', `There is no "${name}"`);
+  return { directory, name, inode };
+}
+
+interface Node {
+  readonly kind: NodeKind;
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly target?: string;
+  readonly device?: number;
+  readonly replicas?: readonly string[];
+}
+
+/** Makes an inode and gives it the name. */
+export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string): InodeRow {
+  assert(spot.inode === undefined, 'A new inode gets a name that is free');
+  const { directory } = spot;
+  const isDirectory = node.kind === 'directory';
+  const isFile = node.kind === 'file';
+  const inherits = (directory.mode & MODE_SETGID) !== 0;
+  const target = node.target ?? '';
+  const id = tables.inodeInsert({
+    volume: directory.volume,
+    kind: kindNumber(node.kind),
+    mode: inherits && isDirectory ? node.mode | MODE_SETGID : node.mode,
+    uid: node.uid,
+    gid: inherits ? directory.gid : node.gid,
+    links: isDirectory ? 2 : 1,
+    sizeBytes: Buffer.byteLength(target),
+    atNs,
+    target,
+    device: node.device ?? 0,
+    replicas: (node.replicas ?? []).join(','),
+    view: isFile ? 1 : 0,
+    objectBytes: isFile ? tables.volume(directory.volume).objectBytes : 0,
+    live: isFile ? 1 : 0,
+    parent: isDirectory ? directory.id : null,
+    orphanedNs: null,
+  });
+  tables.entryInsert(directory.id, spot.name, id);
+  tables.directoryTouch(directory.id, isDirectory ? 1 : 0, atNs);
+  return tables.inodeKnown(id);
+}
+
+/**
+ * An inode lost one of its names. A file without names stays until it is collected, because
+ * somebody may still have it open; everything else has no contents that could be open.
+ */
+export function nameLost(tables: Tables, inode: InodeRow, atNs: string): number {
+  if (inode.kind === KIND_DIRECTORY) {
+    tables.inodeDelete(inode);
+    return 0;
+  }
+  const links = inode.links - 1;
+  assert(links >= 0, 'An inode with a name counts a link');
+  if (links === 0 && inode.kind !== KIND_FILE) tables.inodeDelete(inode);
+  else tables.inodeSetLinks(inode.id, links, links === 0 ? atNs : null, atNs);
+  return links;
+}
+
+export function makeDirectory(
+  tables: Tables,
+  command: CommandOf<'make-directory'>,
+  atNs: string,
+): CommandResults['make-directory'] {
+  const { mode, uid, gid } = command;
+  const spot = freeSpotOf(tables, command.place);
+  return { attributes: attributesOf(nodeCreate(tables, spot, { kind: 'directory', mode, uid, gid }, atNs)) };
+}
+
+export function makeNode(
+  tables: Tables,
+  command: CommandOf<'make-node'>,
+  atNs: string,
+): CommandResults['make-node'] {
+  const { type: kind, mode, uid, gid } = command;
+  const device = kind === 'character' || kind === 'block' ? command.device : 0;
+  const spot = freeSpotOf(tables, command.place);
+  return { attributes: attributesOf(nodeCreate(tables, spot, { kind, mode, uid, gid, device }, atNs)) };
+}
+
+export function symlink(
+  tables: Tables,
+  command: CommandOf<'symlink'>,
+  atNs: string,
+): CommandResults['symlink'] {
+  const { target, uid, gid } = command;
+  targetCheck(target);
+  const spot = freeSpotOf(tables, command.place);
+  const node = { kind: 'symlink', mode: 0o777, uid, gid, target } as const;
+  return { attributes: attributesOf(nodeCreate(tables, spot, node, atNs)) };
+}
+
+export function link(tables: Tables, command: CommandOf<'link'>, atNs: string): CommandResults['link'] {
+  const inode = inodeOf(tables, command.inode);
+  if (inode.kind === KIND_DIRECTORY) {
+    throw new ServiceError('is-directory', `Cannot give directory ${inode.id} a second name`);
+  }
+  if (inode.links === 0) {
+    throw new ServiceError('not-found', `Cannot link inode ${inode.id}: its last name is gone`);
+  }
+  const spot = freeSpotOf(tables, command.place);
+  if (spot.directory.volume !== inode.volume) {
+    throw new ServiceError('cross-volume', `Cannot link inode ${inode.id} of volume "${inode.volumeName}"`);
+  }
+  if (inode.links >= LINKS_MAX) {
+    throw new ServiceError('too-many-links', `Inode ${inode.id} has ${LINKS_MAX} names already`);
+  }
+  tables.entryInsert(spot.directory.id, spot.name, inode.id);
+  tables.directoryTouch(spot.directory.id, 0, atNs);
+  tables.inodeSetLinks(inode.id, inode.links + 1, null, atNs);
+  return { attributes: attributesOf(tables.inodeKnown(inode.id)) };
+}
+
+export function removeDirectory(
+  tables: Tables,
+  command: CommandOf<'remove-directory'>,
+  atNs: string,
+): CommandResults['remove-directory'] {
+  const { directory, name, inode } = takenSpotOf(tables, command.place, 'bad-request');
+  if (inode.kind !== KIND_DIRECTORY) throw new ServiceError('not-directory', `"${name}" is no directory`);
+  if (tables.hasChildren(inode.id)) throw new ServiceError('not-empty', `Directory "${name}" is not empty`);
+  tables.entryDelete(directory.id, name);
+  tables.directoryTouch(directory.id, -1, atNs);
+  nameLost(tables, inode, atNs);
+  return {};
+}
+
+export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: string): CommandResults['unlink'] {
+  const { directory, name, inode } = takenSpotOf(tables, command.place, 'is-directory');
+  if (inode.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
+  tables.entryDelete(directory.id, name);
+  tables.directoryTouch(directory.id, 0, atNs);
+  return { inode: inode.id, links: nameLost(tables, inode, atNs) };
+}

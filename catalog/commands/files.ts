@@ -1,0 +1,161 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { CommandResults } from '../../wire/catalog-api.ts';
+import { attributesOf, contentsCompare } from '../attributes.ts';
+import type { CommandOf } from '../command.ts';
+import { timeCheck } from '../names.ts';
+import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
+import type { InodeRow, Tables } from '../tables.ts';
+import { inodeOf, volumeOf } from '../walk.ts';
+import { nameLost, nodeCreate, spotOf } from './entries.ts';
+
+const MODE_SETGID = 0o2000;
+
+/** A path's last symbolic link is followed, as by open(2), unless the file must be new. */
+export function createFile(
+  tables: Tables,
+  command: CommandOf<'create-file'>,
+  atNs: string,
+  replicas: readonly string[],
+): CommandResults['create-file'] {
+  const { mode, uid, gid, exclusive } = command;
+  const spot = spotOf(tables, command.place, exclusive ? 'exists' : 'is-directory', !exclusive);
+  if (spot.inode !== undefined) {
+    if (exclusive) throw new ServiceError('exists', `There is a "${spot.name}" already`);
+    if (spot.inode.kind === KIND_DIRECTORY) {
+      throw new ServiceError('is-directory', `"${spot.name}" is a directory`);
+    }
+    return { attributes: attributesOf(spot.inode), created: false };
+  }
+  const inode = nodeCreate(tables, spot, { kind: 'file', mode, uid, gid, replicas }, atNs);
+  return { attributes: attributesOf(inode), created: true };
+}
+
+export function createOrphan(
+  tables: Tables,
+  command: CommandOf<'create-orphan'>,
+  atNs: string,
+  replicas: readonly string[],
+): CommandResults['create-orphan'] {
+  const volume = volumeOf(tables, command.volume);
+  const id = tables.inodeInsert({
+    volume: volume.id,
+    kind: KIND_FILE,
+    mode: command.mode,
+    uid: command.uid,
+    gid: command.gid,
+    links: 0,
+    sizeBytes: 0,
+    atNs,
+    target: '',
+    device: 0,
+    replicas: replicas.join(','),
+    view: 1,
+    objectBytes: volume.objectBytes,
+    live: 1,
+    parent: null,
+    orphanedNs: atNs,
+  });
+  return { attributes: attributesOf(tables.inodeKnown(id)) };
+}
+
+/** Also for files that lost their last name while somebody has them open. */
+export function keepOrphan(
+  tables: Tables,
+  command: CommandOf<'keep-orphan'>,
+  atNs: string,
+): CommandResults['keep-orphan'] {
+  const inode = inodeOf(tables, command.inode);
+  // One that has got a name meanwhile needs no keeping.
+  if (inode.orphanedNs !== null) tables.inodeSetOrphaned(inode.id, atNs);
+  return {};
+}
+
+export function replace(
+  tables: Tables,
+  command: CommandOf<'replace'>,
+  atNs: string,
+): CommandResults['replace'] {
+  const orphan = inodeOf(tables, command.inode);
+  if (orphan.orphanedNs === null) {
+    throw new ServiceError('bad-request', `Inode ${orphan.id} is no file without a name`);
+  }
+  const { directory, name, inode: old } = spotOf(tables, command.place, 'is-directory', true);
+  if (directory.volume !== orphan.volume) {
+    throw new ServiceError('cross-volume', `File ${orphan.id} is of volume "${orphan.volumeName}"`);
+  }
+  if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
+  assertExpected(command, name, old);
+
+  if (old?.kind === KIND_FILE) {
+    tables.xattrsCopy(old.id, orphan.id);
+    tables.inodeSetAttributes(orphan.id, old.mode, old.uid, old.gid, atNs);
+  } else if ((directory.mode & MODE_SETGID) !== 0) {
+    tables.inodeSetAttributes(orphan.id, orphan.mode, orphan.uid, directory.gid, atNs);
+  }
+  tables.inodeSetLinks(orphan.id, 1, null, atNs);
+  if (old === undefined) {
+    tables.entryInsert(directory.id, name, orphan.id);
+  } else {
+    tables.entrySetInode(directory.id, name, orphan.id);
+    nameLost(tables, old, atNs);
+  }
+  tables.directoryTouch(directory.id, 0, atNs);
+  return { attributes: attributesOf(tables.inodeKnown(orphan.id)), replaced: old?.id ?? null };
+}
+
+function assertExpected({ expect }: CommandOf<'replace'>, name: string, old: InodeRow | undefined): void {
+  if (expect.kind === 'nothing' && old !== undefined) {
+    throw new ServiceError('precondition-failed', `There is a "${name}" already`);
+  }
+  if (expect.kind === 'inode' && old?.id !== expect.inode) {
+    throw new ServiceError('precondition-failed', `"${name}" is no longer inode ${expect.inode}`);
+  }
+}
+
+export function openForWrite(
+  tables: Tables,
+  command: CommandOf<'open-for-write'>,
+): CommandResults['open-for-write'] {
+  const inode = inodeOf(tables, command.inode);
+  if (inode.kind === KIND_DIRECTORY)
+    throw new ServiceError('is-directory', `Inode ${inode.id} is a directory`);
+  if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${inode.id} is no file`);
+  if (inode.live === 0) tables.inodeSetLive(inode.id, 1);
+  return { attributes: attributesOf({ ...inode, live: 1 }) };
+}
+
+/** Files that are gone are passed over: a primary may hear of that later than it settles. */
+export function settle(tables: Tables, command: CommandOf<'settle'>): CommandResults['settle'] {
+  let settled = 0;
+  for (const file of command.files) {
+    const { epoch, seq } = file.contents;
+    const modifiedNs = timeCheck(file.modifiedNs);
+    const inode = tables.inode(file.inode);
+    if (inode === undefined || inode.kind !== KIND_FILE) continue;
+    // Told late by a primary of earlier: the catalog knows better already.
+    if (contentsCompare(epoch, seq, inode.contentsEpoch, inode.contentsSeq) < 0) continue;
+    // A time that somebody set is in force until contents arrive that are newer than those it was set on.
+    const takesTime = contentsCompare(epoch, seq, inode.modifiedEpoch, inode.modifiedSeq) > 0;
+    const changes = contentsCompare(epoch, seq, inode.contentsEpoch, inode.contentsSeq) > 0;
+    const changedNs = changes && BigInt(modifiedNs) > BigInt(inode.changedNs) ? modifiedNs : inode.changedNs;
+    tables.inodeSettle(
+      inode.id,
+      file.sizeBytes,
+      takesTime ? modifiedNs : inode.modifiedNs,
+      changedNs,
+      epoch,
+      seq,
+    );
+    if (file.sizeBytes !== inode.sizeBytes) {
+      tables.volumeCount(inode.volume, 0, file.sizeBytes - inode.sizeBytes);
+    }
+    settled += 1;
+  }
+  return { settled };
+}
+
+export function collect(tables: Tables, command: CommandOf<'collect'>): CommandResults['collect'] {
+  const orphans = tables.orphansBefore(timeCheck(command.beforeNs), command.countMax);
+  for (const orphan of orphans) tables.inodeDelete(orphan);
+  return { inodes: orphans.map((orphan) => orphan.id) };
+}

@@ -1,0 +1,95 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { CommandResults } from '../../wire/catalog-api.ts';
+import type { CommandOf } from '../command.ts';
+import { KIND_DIRECTORY } from '../schema.ts';
+import type { InodeRow, Tables } from '../tables.ts';
+import { isBelow, type Spot } from '../walk.ts';
+import { nameLost, spotOf, takenSpotOf } from './entries.ts';
+
+/** POSIX rename, with the two variants of Linux's renameat2. */
+export function rename(tables: Tables, command: CommandOf<'rename'>, atNs: string): CommandResults['rename'] {
+  const from = takenSpotOf(tables, command.from, 'bad-request');
+  const to = spotOf(tables, command.to, 'bad-request');
+  if (from.directory.volume !== to.directory.volume) {
+    throw new ServiceError('cross-volume', `Cannot rename "${from.name}" to another volume`);
+  }
+  if (command.mode === 'exchange') {
+    if (to.inode === undefined) throw new ServiceError('not-found', `There is no "${to.name}"`);
+    return exchange(tables, from, { ...to, inode: to.inode }, atNs);
+  }
+  if (command.mode === 'no-replace' && to.inode !== undefined) {
+    throw new ServiceError('exists', `There is a "${to.name}" already`);
+  }
+  return move(tables, from, to, atNs);
+}
+
+function move(
+  tables: Tables,
+  from: Spot & { inode: InodeRow },
+  to: Spot,
+  atNs: string,
+): CommandResults['rename'] {
+  const moved = from.inode;
+  const replaced = to.inode;
+  // Two names of one inode: POSIX wants both to stay.
+  if (replaced?.id === moved.id) return { replaced: null };
+  const isDirectory = moved.kind === KIND_DIRECTORY;
+  if (isDirectory) assertOutside(tables, to.directory, moved);
+  if (replaced !== undefined) {
+    const replacesDirectory = replaced.kind === KIND_DIRECTORY;
+    if (isDirectory && !replacesDirectory) {
+      throw new ServiceError('not-directory', `Cannot rename a directory over "${to.name}", which is none`);
+    }
+    if (!isDirectory && replacesDirectory) {
+      throw new ServiceError('is-directory', `Cannot rename a file over "${to.name}", which is a directory`);
+    }
+    if (replacesDirectory && tables.hasChildren(replaced.id)) {
+      throw new ServiceError('not-empty', `Directory "${to.name}" is not empty`);
+    }
+  }
+
+  tables.entryDelete(from.directory.id, from.name);
+  tables.directoryTouch(from.directory.id, isDirectory ? -1 : 0, atNs);
+  if (replaced === undefined) {
+    tables.entryInsert(to.directory.id, to.name, moved.id);
+    tables.directoryTouch(to.directory.id, isDirectory ? 1 : 0, atNs);
+  } else {
+    // A directory that replaces a directory leaves the count of subdirectories as it was.
+    tables.entrySetInode(to.directory.id, to.name, moved.id);
+    tables.directoryTouch(to.directory.id, 0, atNs);
+    nameLost(tables, replaced, atNs);
+  }
+  tables.inodeSetChanged(moved.id, atNs);
+  if (isDirectory) tables.directorySetParent(moved.id, to.directory.id);
+  return { replaced: replaced?.id ?? null };
+}
+
+function exchange(
+  tables: Tables,
+  from: Spot & { inode: InodeRow },
+  to: Spot & { inode: InodeRow },
+  atNs: string,
+): CommandResults['rename'] {
+  const [a, b] = [from.inode, to.inode];
+  if (a.id === b.id) return { replaced: null };
+  const [aIsDirectory, bIsDirectory] = [a.kind === KIND_DIRECTORY, b.kind === KIND_DIRECTORY];
+  if (aIsDirectory) assertOutside(tables, to.directory, a);
+  if (bIsDirectory) assertOutside(tables, from.directory, b);
+  tables.entrySetInode(from.directory.id, from.name, b.id);
+  tables.entrySetInode(to.directory.id, to.name, a.id);
+  const gained = Number(bIsDirectory) - Number(aIsDirectory);
+  tables.directoryTouch(from.directory.id, gained, atNs);
+  tables.directoryTouch(to.directory.id, -gained, atNs);
+  tables.inodeSetChanged(a.id, atNs);
+  tables.inodeSetChanged(b.id, atNs);
+  if (aIsDirectory) tables.directorySetParent(a.id, to.directory.id);
+  if (bIsDirectory) tables.directorySetParent(b.id, from.directory.id);
+  return { replaced: null };
+}
+
+/** A directory that moved below itself would be a ring that no path leads to. */
+function assertOutside(tables: Tables, target: InodeRow, moved: InodeRow): void {
+  if (isBelow(tables, target, moved)) {
+    throw new ServiceError('bad-request', `Cannot move directory ${moved.id} below itself`);
+  }
+}

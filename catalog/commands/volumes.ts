@@ -1,0 +1,56 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { CommandResults } from '../../wire/catalog-api.ts';
+import { volumeInfoOf } from '../attributes.ts';
+import type { CommandOf } from '../command.ts';
+import { KIND_DIRECTORY } from '../schema.ts';
+import type { Tables } from '../tables.ts';
+import { volumeOf } from '../walk.ts';
+
+export function volumeCreate(
+  tables: Tables,
+  command: CommandOf<'volume-create'>,
+  atNs: string,
+): CommandResults['volume-create'] {
+  if (tables.volumeNamed(command.name) !== undefined) {
+    throw new ServiceError('exists', `There is a volume "${command.name}" already`);
+  }
+  const id = tables.volumeInsert(command.name, 0, command.replicas, command.objectBytes);
+  const root = tables.inodeInsert({
+    volume: id,
+    kind: KIND_DIRECTORY,
+    mode: command.mode ?? 0o755,
+    uid: command.uid ?? 0,
+    gid: command.gid ?? 0,
+    links: 2,
+    sizeBytes: 0,
+    atNs,
+    target: '',
+    device: 0,
+    replicas: '',
+    view: 0,
+    objectBytes: 0,
+    live: 0,
+    parent: 'self',
+    orphanedNs: null,
+  });
+  tables.volumeSetRoot(id, root);
+  return { volume: volumeInfoOf(tables.volume(id)) };
+}
+
+/**
+ * A volume without names is empty, even if files that lost theirs still wait to be collected: they
+ * go with it, and the servers find out as they do after `collect`.
+ */
+export function volumeRemove(
+  tables: Tables,
+  command: CommandOf<'volume-remove'>,
+): CommandResults['volume-remove'] {
+  const volume = volumeOf(tables, command.name);
+  if (tables.hasChildren(volume.root)) {
+    throw new ServiceError('not-empty', `Volume "${command.name}" is not empty`);
+  }
+  for (const orphan of tables.orphansOfVolume(volume.id)) tables.inodeDelete(orphan);
+  tables.inodeDelete(tables.inodeKnown(volume.root));
+  tables.volumeDelete(volume.id);
+  return {};
+}

@@ -1,0 +1,62 @@
+import { unreachable } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
+import type { Query, QueryResults } from '../wire/catalog-api.ts';
+import { attributesOf, volumeInfoOf } from './attributes.ts';
+import { noAttribute } from './commands/attributes.ts';
+import { nameCheck } from './names.ts';
+import type { CatalogDatabase } from './schema.ts';
+import { Tables } from './tables.ts';
+import { directoryOf, inodeOf, pathInode, volumeOf } from './walk.ts';
+
+export type QueryOf<Kind extends Query['kind']> = Extract<Query, { kind: Kind }>;
+
+/**
+ * Answers a query from one state of the database: the latest committed one, if the handle is not
+ * that of the open transaction.
+ *
+ * @throws ServiceError with the code that says what is not as the query supposes
+ */
+export function runQuery<Kind extends Query['kind']>(
+  db: CatalogDatabase,
+  query: QueryOf<Kind> & { kind: Kind },
+): QueryResults[Kind];
+export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query['kind']] {
+  const tables = Tables.of(db);
+  switch (query.kind) {
+    case 'resolve':
+      return { attributes: attributesOf(pathInode(tables, query.volume, query.path, query.follow)) };
+    case 'lookup': {
+      nameCheck(query.name);
+      const inode = tables.child(directoryOf(tables, query.parent).id, query.name);
+      if (inode === undefined) throw new ServiceError('not-found', `There is no "${query.name}"`);
+      return { attributes: attributesOf(inode) };
+    }
+    case 'attributes':
+      return { attributes: attributesOf(inodeOf(tables, query.inode)) };
+    case 'list': {
+      const directory = directoryOf(tables, query.inode);
+      // One more than asked for tells whether there are more.
+      const rows = tables.children(directory.id, query.after, query.countMax + 1);
+      const entries = rows
+        .slice(0, query.countMax)
+        .map((row) => ({ name: row.entryName, attributes: attributesOf(row) }));
+      return { entries, more: rows.length > query.countMax };
+    }
+    case 'xattr': {
+      const inode = inodeOf(tables, query.inode);
+      const value = tables.xattr(inode.id, query.name);
+      if (value === undefined) throw noAttribute(inode.id, query.name);
+      return { value: Buffer.from(value).toString('base64') };
+    }
+    case 'xattrs':
+      return { names: tables.xattrNames(inodeOf(tables, query.inode).id) };
+    case 'volume':
+      return { volume: volumeInfoOf(volumeOf(tables, query.name)) };
+    case 'volumes':
+      return { volumes: tables.volumes().map(volumeInfoOf) };
+    case 'existing':
+      return { inodes: query.inodes.filter((inode) => tables.inodeExists(inode)) };
+    default:
+      return unreachable(query);
+  }
+}

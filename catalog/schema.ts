@@ -1,0 +1,128 @@
+import type Database from 'better-sqlite3';
+import { ServiceError } from '../base/errors.ts';
+
+/** The handle that the catalog works on. Whoever gives it also opens and ends the transactions. */
+export type CatalogDatabase = Database.Database;
+
+/** Version of the tables below, kept as the database's `user_version`. */
+export const SCHEMA_VERSION = 1;
+
+/** Kinds of inodes as the tables number them. A number is given once and never reused. */
+export const KIND_FILE = 1;
+export const KIND_DIRECTORY = 2;
+export const KIND_SYMLINK = 3;
+
+/**
+ * All tables are STRICT, so that a value of another type is an error instead of a difference between
+ * two replicas. Times are exact 64-bit integers in nanoseconds; they go in and come out as decimal
+ * text, because a JavaScript number would round them.
+ *
+ * `entries.name` compares bytewise (collation BINARY over UTF-8), the order in which listings page.
+ */
+const TABLES = `
+  CREATE TABLE counters (
+    id             INTEGER PRIMARY KEY CHECK (id = 1),
+    next_inode     INTEGER NOT NULL,
+    next_volume    INTEGER NOT NULL,
+    -- rows in sessions
+    sessions       INTEGER NOT NULL,
+    -- the newest last use of a session that was forgotten
+    forgotten_seq  INTEGER NOT NULL
+  ) STRICT;
+  INSERT INTO counters VALUES (1, 1, 1, 0, 0);
+
+  CREATE TABLE volumes (
+    id            INTEGER PRIMARY KEY,
+    name          TEXT NOT NULL UNIQUE,
+    root          INTEGER NOT NULL,
+    replicas      INTEGER NOT NULL,
+    object_bytes  INTEGER NOT NULL,
+    inodes        INTEGER NOT NULL,
+    used_bytes    INTEGER NOT NULL
+  ) STRICT;
+
+  CREATE TABLE inodes (
+    id              INTEGER PRIMARY KEY,
+    volume          INTEGER NOT NULL,
+    kind            INTEGER NOT NULL,
+    mode            INTEGER NOT NULL,
+    uid             INTEGER NOT NULL,
+    gid             INTEGER NOT NULL,
+    links           INTEGER NOT NULL,
+    size            INTEGER NOT NULL,
+    accessed_ns     INTEGER NOT NULL,
+    modified_ns     INTEGER NOT NULL,
+    changed_ns      INTEGER NOT NULL,
+    -- of a symbolic link
+    target          TEXT NOT NULL,
+    device          INTEGER NOT NULL,
+    -- of a file: ids of servers, separated by commas
+    replicas        TEXT NOT NULL,
+    view            INTEGER NOT NULL,
+    object_bytes    INTEGER NOT NULL,
+    -- the contents that size was settled with
+    contents_epoch  INTEGER NOT NULL,
+    contents_seq    INTEGER NOT NULL,
+    -- the contents that modified_ns was set against, by whoever set it
+    modified_epoch  INTEGER NOT NULL,
+    modified_seq    INTEGER NOT NULL,
+    live            INTEGER NOT NULL,
+    -- of a directory: the directory it is in (the root is in itself); else 0
+    parent          INTEGER NOT NULL,
+    -- of a file without a name: since when, or when it was last asked to be kept
+    orphaned_ns     INTEGER
+  ) STRICT;
+  CREATE INDEX orphans ON inodes (orphaned_ns, id) WHERE orphaned_ns IS NOT NULL;
+
+  CREATE TABLE entries (
+    parent  INTEGER NOT NULL,
+    name    TEXT NOT NULL COLLATE BINARY,
+    inode   INTEGER NOT NULL,
+    PRIMARY KEY (parent, name)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE xattrs (
+    inode  INTEGER NOT NULL,
+    name   TEXT NOT NULL COLLATE BINARY,
+    value  BLOB NOT NULL,
+    PRIMARY KEY (inode, name)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE sessions (
+    id        INTEGER PRIMARY KEY,
+    used_seq  INTEGER NOT NULL,
+    -- the largest request number executed
+    highest   INTEGER NOT NULL
+  ) STRICT;
+
+  CREATE TABLE requests (
+    session  INTEGER NOT NULL,
+    number   INTEGER NOT NULL,
+    outcome  TEXT NOT NULL,
+    PRIMARY KEY (session, number)
+  ) STRICT, WITHOUT ROWID;
+`;
+
+/** Tables of the catalog, each with its columns in the order of the canonical dump. */
+export const TABLE_KEYS = {
+  counters: 'id',
+  volumes: 'id',
+  inodes: 'id',
+  entries: 'parent, name',
+  xattrs: 'inode, name',
+  sessions: 'id',
+  requests: 'session, number',
+} as const;
+
+/**
+ * Makes the tables in a new database, and refuses one that another version of the program wrote.
+ * The caller has no transaction open.
+ */
+export function ensureSchema(db: CatalogDatabase): void {
+  const version = db.pragma('user_version', { simple: true });
+  if (version === SCHEMA_VERSION) return;
+  if (version !== 0) {
+    throw new ServiceError('storage', `Cannot use a catalog of schema version ${version}: this is version 1`);
+  }
+  db.exec(`BEGIN IMMEDIATE; ${TABLES} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+}

@@ -1,0 +1,490 @@
+import type Database from 'better-sqlite3';
+import { assert } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
+import { type CatalogDatabase, KIND_FILE } from './schema.ts';
+
+/** An inode as the tables have it; times are decimal nanoseconds. */
+export interface InodeRow {
+  readonly id: number;
+  readonly volume: number;
+  readonly volumeName: string;
+  readonly kind: number;
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly links: number;
+  readonly sizeBytes: number;
+  readonly accessedNs: string;
+  readonly modifiedNs: string;
+  readonly changedNs: string;
+  readonly target: string;
+  readonly device: number;
+  readonly replicas: string;
+  readonly view: number;
+  readonly objectBytes: number;
+  readonly contentsEpoch: number;
+  readonly contentsSeq: number;
+  readonly modifiedEpoch: number;
+  readonly modifiedSeq: number;
+  readonly live: number;
+  readonly parent: number;
+  /** Null while the inode has a name. */
+  readonly orphanedNs: string | null;
+}
+
+export interface EntryRow extends InodeRow {
+  readonly entryName: string;
+}
+
+export interface VolumeRow {
+  readonly id: number;
+  readonly name: string;
+  readonly root: number;
+  readonly replicas: number;
+  readonly objectBytes: number;
+  readonly inodes: number;
+  readonly usedBytes: number;
+}
+
+export interface NewInode {
+  readonly volume: number;
+  readonly kind: number;
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly links: number;
+  readonly sizeBytes: number;
+  readonly atNs: string;
+  readonly target: string;
+  readonly device: number;
+  readonly replicas: string;
+  readonly view: number;
+  readonly objectBytes: number;
+  readonly live: number;
+  /** Of a directory: the one it is in, or `self` for the root of a volume. Else null. */
+  readonly parent: number | 'self' | null;
+  readonly orphanedNs: string | null;
+}
+
+export interface SessionRow {
+  readonly usedSeq: number;
+  readonly highest: number;
+}
+
+/**
+ * No joins where one row is asked for: SQLite (built with STAT4) compiles a join anew whenever a
+ * bound value changes, which costs thirty times the execution. Subqueries are left alone.
+ */
+const INODE_COLUMNS = `
+  i.id, i.volume, (SELECT v.name FROM volumes v WHERE v.id = i.volume) AS volumeName, i.kind, i.mode, i.uid, i.gid, i.links, i.size AS sizeBytes,
+  CAST(i.accessed_ns AS TEXT) AS accessedNs, CAST(i.modified_ns AS TEXT) AS modifiedNs,
+  CAST(i.changed_ns AS TEXT) AS changedNs, i.target, i.device, i.replicas, i.view,
+  i.object_bytes AS objectBytes, i.contents_epoch AS contentsEpoch, i.contents_seq AS contentsSeq,
+  i.modified_epoch AS modifiedEpoch, i.modified_seq AS modifiedSeq, i.live, i.parent,
+  CAST(i.orphaned_ns AS TEXT) AS orphanedNs`;
+
+const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes`;
+
+/**
+ * The tables as statements that are prepared once for a handle. Straight access, no rules: those
+ * are in the commands. A statement is prepared at its first use, so that a handle for reading
+ * prepares none that writes.
+ */
+export class Tables {
+  readonly #db: CatalogDatabase;
+  readonly #prepared = new Map<string, Database.Statement>();
+
+  private constructor(db: CatalogDatabase) {
+    this.#db = db;
+  }
+
+  static readonly #ofHandle = new WeakMap<CatalogDatabase, Tables>();
+
+  static of(db: CatalogDatabase): Tables {
+    const known = Tables.#ofHandle.get(db);
+    if (known !== undefined) return known;
+    const tables = new Tables(db);
+    Tables.#ofHandle.set(db, tables);
+    return tables;
+  }
+
+  // Savepoints --------------------------------------------------------------------------------
+
+  begin(): void {
+    assert(this.#db.inTransaction, 'A command runs inside the transaction of its batch');
+    this.#run('SAVEPOINT command');
+  }
+
+  keep(): void {
+    this.#run('RELEASE command');
+  }
+
+  undo(): void {
+    this.#run('ROLLBACK TO command');
+    this.#run('RELEASE command');
+  }
+
+  // Volumes -----------------------------------------------------------------------------------
+
+  volume(id: number): VolumeRow {
+    const row = this.#get<VolumeRow>(`SELECT ${VOLUME_COLUMNS} FROM volumes WHERE id = ?`, id);
+    assert(row !== undefined, 'An inode belongs to a volume that exists');
+    return row;
+  }
+
+  volumeNamed(name: string): VolumeRow | undefined {
+    return this.#get<VolumeRow>(`SELECT ${VOLUME_COLUMNS} FROM volumes WHERE name = ?`, name);
+  }
+
+  volumes(): VolumeRow[] {
+    return this.#all<VolumeRow>(`SELECT ${VOLUME_COLUMNS} FROM volumes ORDER BY name`);
+  }
+
+  volumeInsert(name: string, root: number, replicas: number, objectBytes: number): number {
+    const id = this.#counter('UPDATE counters SET next_volume = next_volume + 1 RETURNING next_volume - 1');
+    this.#run(
+      'INSERT INTO volumes (id, name, root, replicas, object_bytes, inodes, used_bytes) VALUES (?, ?, ?, ?, ?, 0, 0)',
+      id,
+      name,
+      root,
+      replicas,
+      objectBytes,
+    );
+    return id;
+  }
+
+  volumeSetRoot(id: number, root: number): void {
+    this.#run('UPDATE volumes SET root = ? WHERE id = ?', root, id);
+  }
+
+  volumeDelete(id: number): void {
+    this.#run('DELETE FROM volumes WHERE id = ?', id);
+  }
+
+  /** The counters that `df` shows are kept up to date with every change, never counted. */
+  volumeCount(id: number, inodes: number, usedBytes: number): void {
+    this.#run(
+      'UPDATE volumes SET inodes = inodes + ?, used_bytes = used_bytes + ? WHERE id = ?',
+      inodes,
+      usedBytes,
+      id,
+    );
+  }
+
+  // Inodes ------------------------------------------------------------------------------------
+
+  inode(id: number): InodeRow | undefined {
+    return this.#get<InodeRow>(`SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.id = ?`, id);
+  }
+
+  /** An inode that one of our own tables or an earlier step names. */
+  inodeKnown(id: number): InodeRow {
+    const row = this.inode(id);
+    assert(row !== undefined, 'An inode that is referred to exists');
+    return row;
+  }
+
+  inodeExists(id: number): boolean {
+    return this.#get('SELECT 1 FROM inodes WHERE id = ?', id) !== undefined;
+  }
+
+  /** @returns the new inode's number, larger than any before, also of inodes that are gone */
+  inodeInsert(inode: NewInode): number {
+    const id = this.#counter('UPDATE counters SET next_inode = next_inode + 1 RETURNING next_inode - 1');
+    if (!Number.isSafeInteger(id)) throw new ServiceError('no-space', 'Cannot number another inode');
+    this.#run(
+      `INSERT INTO inodes VALUES
+         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, ?, ?)`,
+      id,
+      inode.volume,
+      inode.kind,
+      inode.mode,
+      inode.uid,
+      inode.gid,
+      inode.links,
+      inode.sizeBytes,
+      inode.atNs,
+      inode.atNs,
+      inode.atNs,
+      inode.target,
+      inode.device,
+      inode.replicas,
+      inode.view,
+      inode.objectBytes,
+      inode.live,
+      inode.parent === 'self' ? id : (inode.parent ?? 0),
+      inode.orphanedNs,
+    );
+    this.volumeCount(inode.volume, 1, 0);
+    return id;
+  }
+
+  /** Forgets an inode and its extended attributes. Its entries are gone already. */
+  inodeDelete(inode: InodeRow): void {
+    this.#run('DELETE FROM xattrs WHERE inode = ?', inode.id);
+    this.#run('DELETE FROM inodes WHERE id = ?', inode.id);
+    this.volumeCount(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
+  }
+
+  inodeSetLinks(id: number, links: number, orphanedNs: string | null, changedNs: string): void {
+    this.#run(
+      'UPDATE inodes SET links = ?, orphaned_ns = ?, changed_ns = ? WHERE id = ?',
+      links,
+      orphanedNs,
+      changedNs,
+      id,
+    );
+  }
+
+  inodeSetOrphaned(id: number, orphanedNs: string): void {
+    this.#run('UPDATE inodes SET orphaned_ns = ? WHERE id = ?', orphanedNs, id);
+  }
+
+  inodeSetChanged(id: number, changedNs: string): void {
+    this.#run('UPDATE inodes SET changed_ns = ? WHERE id = ?', changedNs, id);
+  }
+
+  /** A directory gained or lost a name, and perhaps a subdirectory. */
+  directoryTouch(id: number, linksDelta: number, atNs: string): void {
+    this.#run(
+      'UPDATE inodes SET links = links + ?, modified_ns = ?, changed_ns = ? WHERE id = ?',
+      linksDelta,
+      atNs,
+      atNs,
+      id,
+    );
+  }
+
+  directorySetParent(id: number, parent: number): void {
+    this.#run('UPDATE inodes SET parent = ? WHERE id = ?', parent, id);
+  }
+
+  inodeSetAttributes(id: number, mode: number, uid: number, gid: number, changedNs: string): void {
+    this.#run(
+      'UPDATE inodes SET mode = ?, uid = ?, gid = ?, changed_ns = ? WHERE id = ?',
+      mode,
+      uid,
+      gid,
+      changedNs,
+      id,
+    );
+  }
+
+  inodeSetAccessed(id: number, accessedNs: string): void {
+    this.#run('UPDATE inodes SET accessed_ns = ? WHERE id = ?', accessedNs, id);
+  }
+
+  inodeSetModified(id: number, modifiedNs: string, epoch: number, seq: number): void {
+    this.#run(
+      'UPDATE inodes SET modified_ns = ?, modified_epoch = ?, modified_seq = ? WHERE id = ?',
+      modifiedNs,
+      epoch,
+      seq,
+      id,
+    );
+  }
+
+  inodeSetLive(id: number, live: number): void {
+    this.#run('UPDATE inodes SET live = ? WHERE id = ?', live, id);
+  }
+
+  /** Contents as their primary told them. `changed_ns` follows, but never goes back. */
+  inodeSettle(
+    id: number,
+    sizeBytes: number,
+    modifiedNs: string,
+    changedNs: string,
+    epoch: number,
+    seq: number,
+  ): void {
+    this.#run(
+      `UPDATE inodes SET size = ?, modified_ns = ?, changed_ns = ?, contents_epoch = ?, contents_seq = ?, live = 0
+       WHERE id = ?`,
+      sizeBytes,
+      modifiedNs,
+      changedNs,
+      epoch,
+      seq,
+      id,
+    );
+  }
+
+  /** Files without a name since before `beforeNs`, the longest nameless first. */
+  orphansBefore(beforeNs: string, countMax: number): InodeRow[] {
+    return this.#all<InodeRow>(
+      `SELECT ${INODE_COLUMNS} FROM inodes i
+       WHERE i.orphaned_ns IS NOT NULL AND i.orphaned_ns < CAST(? AS INTEGER)
+       ORDER BY i.orphaned_ns, i.id LIMIT ?`,
+      beforeNs,
+      countMax,
+    );
+  }
+
+  orphansOfVolume(volume: number): InodeRow[] {
+    return this.#all<InodeRow>(
+      `SELECT ${INODE_COLUMNS} FROM inodes i
+       WHERE i.orphaned_ns IS NOT NULL AND i.volume = ? ORDER BY i.orphaned_ns, i.id`,
+      volume,
+    );
+  }
+
+  // Entries -----------------------------------------------------------------------------------
+
+  /** The inode that `name` stands for in a directory. */
+  child(parent: number, name: string): InodeRow | undefined {
+    return this.#get<InodeRow>(
+      `SELECT ${INODE_COLUMNS} FROM inodes i
+       WHERE i.id = (SELECT e.inode FROM entries e WHERE e.parent = ? AND e.name = ?)`,
+      parent,
+      name,
+    );
+  }
+
+  children(parent: number, after: string, countMax: number): EntryRow[] {
+    return this.#all<EntryRow>(
+      `SELECT e.name AS entryName, ${INODE_COLUMNS}
+       FROM entries e JOIN inodes i ON i.id = e.inode
+       WHERE e.parent = ? AND e.name > ? ORDER BY e.name LIMIT ?`,
+      parent,
+      after,
+      countMax,
+    );
+  }
+
+  hasChildren(parent: number): boolean {
+    return this.#get('SELECT 1 FROM entries WHERE parent = ? LIMIT 1', parent) !== undefined;
+  }
+
+  entryInsert(parent: number, name: string, inode: number): void {
+    this.#run('INSERT INTO entries (parent, name, inode) VALUES (?, ?, ?)', parent, name, inode);
+  }
+
+  entrySetInode(parent: number, name: string, inode: number): void {
+    this.#run('UPDATE entries SET inode = ? WHERE parent = ? AND name = ?', inode, parent, name);
+  }
+
+  entryDelete(parent: number, name: string): void {
+    this.#run('DELETE FROM entries WHERE parent = ? AND name = ?', parent, name);
+  }
+
+  // Extended attributes -----------------------------------------------------------------------
+
+  xattr(inode: number, name: string): Uint8Array | undefined {
+    return this.#get<{ value: Uint8Array }>(
+      'SELECT value FROM xattrs WHERE inode = ? AND name = ?',
+      inode,
+      name,
+    )?.value;
+  }
+
+  xattrNames(inode: number): string[] {
+    return this.#all<{ name: string }>('SELECT name FROM xattrs WHERE inode = ? ORDER BY name', inode).map(
+      (row) => row.name,
+    );
+  }
+
+  xattrCount(inode: number): number {
+    return (
+      this.#get<{ count: number }>('SELECT COUNT(*) AS count FROM xattrs WHERE inode = ?', inode)?.count ?? 0
+    );
+  }
+
+  xattrPut(inode: number, name: string, value: Uint8Array): void {
+    this.#run('INSERT OR REPLACE INTO xattrs (inode, name, value) VALUES (?, ?, ?)', inode, name, value);
+  }
+
+  xattrDelete(inode: number, name: string): void {
+    this.#run('DELETE FROM xattrs WHERE inode = ? AND name = ?', inode, name);
+  }
+
+  /** Gives `to` the extended attributes of `from` instead of its own. */
+  xattrsCopy(from: number, to: number): void {
+    this.#run('DELETE FROM xattrs WHERE inode = ?', to);
+    this.#run('INSERT INTO xattrs SELECT ?, name, value FROM xattrs WHERE inode = ?', to, from);
+  }
+
+  // Sessions ----------------------------------------------------------------------------------
+
+  session(id: number): SessionRow | undefined {
+    return this.#get<SessionRow>('SELECT used_seq AS usedSeq, highest FROM sessions WHERE id = ?', id);
+  }
+
+  /** @returns how many sessions there are now */
+  sessionInsert(id: number, usedSeq: number, highest: number): number {
+    this.#run('INSERT INTO sessions (id, used_seq, highest) VALUES (?, ?, ?)', id, usedSeq, highest);
+    return this.#counter('UPDATE counters SET sessions = sessions + 1 RETURNING sessions');
+  }
+
+  sessionUse(id: number, usedSeq: number, highest: number): void {
+    this.#run('UPDATE sessions SET used_seq = ?, highest = ? WHERE id = ?', usedSeq, highest, id);
+  }
+
+  /** Forgets the sessions that were used last the longest time ago. */
+  sessionsForget(count: number, spared: number): void {
+    const oldest = this.#all<{ id: number; usedSeq: number }>(
+      'SELECT id, used_seq AS usedSeq FROM sessions WHERE id <> ? ORDER BY used_seq, id LIMIT ?',
+      spared,
+      count,
+    );
+    for (const { id, usedSeq } of oldest) {
+      this.#run('DELETE FROM requests WHERE session = ?', id);
+      this.#run('DELETE FROM sessions WHERE id = ?', id);
+      this.#run(
+        'UPDATE counters SET sessions = sessions - 1, forgotten_seq = MAX(forgotten_seq, ?)',
+        usedSeq,
+      );
+    }
+  }
+
+  sessionsForgottenSeq(): number {
+    return this.#counter('SELECT forgotten_seq FROM counters');
+  }
+
+  request(session: number, number: number): string | undefined {
+    return this.#get<{ outcome: string }>(
+      'SELECT outcome FROM requests WHERE session = ? AND number = ?',
+      session,
+      number,
+    )?.outcome;
+  }
+
+  requestInsert(session: number, number: number, outcome: string): void {
+    this.#run('INSERT INTO requests (session, number, outcome) VALUES (?, ?, ?)', session, number, outcome);
+  }
+
+  requestsForget(session: number, through: number): void {
+    this.#run('DELETE FROM requests WHERE session = ? AND number <= ?', session, through);
+  }
+
+  // -------------------------------------------------------------------------------------------
+
+  #statement(sql: string): Database.Statement {
+    let statement = this.#prepared.get(sql);
+    if (statement === undefined) {
+      statement = this.#db.prepare(sql);
+      this.#prepared.set(sql, statement);
+    }
+    return statement;
+  }
+
+  #run(sql: string, ...values: readonly unknown[]): void {
+    this.#statement(sql).run(...values);
+  }
+
+  // The compiler cannot see what a statement returns; the row types above are checked by the tests.
+  #get<Row>(sql: string, ...values: readonly unknown[]): Row | undefined {
+    return this.#statement(sql).get(...values) as Row | undefined;
+  }
+
+  #all<Row>(sql: string, ...values: readonly unknown[]): Row[] {
+    return this.#statement(sql).all(...values) as Row[];
+  }
+
+  #counter(sql: string): number {
+    const row = this.#get<Record<string, number>>(sql);
+    assert(row !== undefined, 'The row of counters exists');
+    const [value] = Object.values(row);
+    assert(value !== undefined, 'A counter has a value');
+    return value;
+  }
+}

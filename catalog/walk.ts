@@ -1,0 +1,117 @@
+import { assert } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
+import type { Place } from '../wire/catalog-api.ts';
+import { nameCheck, pathNames, SYMLINKS_MAX, targetNames } from './names.ts';
+import { KIND_DIRECTORY, KIND_SYMLINK } from './schema.ts';
+import type { InodeRow, Tables, VolumeRow } from './tables.ts';
+
+/** A name in a directory, and what it stands for now. */
+export interface Spot {
+  readonly directory: InodeRow;
+  readonly name: string;
+  readonly inode: InodeRow | undefined;
+}
+
+/** Where a path ends: at a name, or at a directory that was reached without one (the root, or by `..`). */
+type End = Spot | { readonly directory: null; readonly inode: InodeRow };
+
+export function volumeOf(tables: Tables, name: string): VolumeRow {
+  const volume = tables.volumeNamed(name);
+  if (volume === undefined) throw new ServiceError('not-found', `There is no volume "${name}"`);
+  return volume;
+}
+
+export function inodeOf(tables: Tables, id: number): InodeRow {
+  const inode = tables.inode(id);
+  if (inode === undefined) throw new ServiceError('not-found', `There is no inode ${id}`);
+  return inode;
+}
+
+export function directoryOf(tables: Tables, id: number): InodeRow {
+  const inode = inodeOf(tables, id);
+  if (inode.kind !== KIND_DIRECTORY) throw new ServiceError('not-directory', `Inode ${id} is no directory`);
+  return inode;
+}
+
+/**
+ * Walks a path from a volume's root. Symbolic links on the way are followed within the volume: an
+ * absolute target begins at the volume's root, and `..` there leads out of it, which is refused.
+ */
+function walk(tables: Tables, volumeName: string, path: string, followLast: boolean): End {
+  const volume = volumeOf(tables, volumeName);
+  const root = tables.inodeKnown(volume.root);
+  // The names still to go, the next one last.
+  const ahead = pathNames(path).reverse();
+  let end: End = { directory: null, inode: root };
+  let symlinks = 0;
+  for (let name = ahead.pop(); name !== undefined; name = ahead.pop()) {
+    const here: InodeRow | undefined = end.inode;
+    if (here === undefined)
+      throw new ServiceError('not-found', `"${path}" leads through a name that is not there`);
+    if (here.kind !== KIND_DIRECTORY) {
+      throw new ServiceError('not-directory', `"${path}" leads through something that is no directory`);
+    }
+    if (name === '..') {
+      if (here.id === root.id) {
+        throw new ServiceError('bad-request', `A symbolic link on "${path}" leads outside the volume`);
+      }
+      end = { directory: null, inode: tables.inodeKnown(here.parent) };
+      continue;
+    }
+    const inode = tables.child(here.id, name);
+    if (inode?.kind === KIND_SYMLINK && (followLast || ahead.length > 0)) {
+      symlinks += 1;
+      if (symlinks > SYMLINKS_MAX) {
+        throw new ServiceError(
+          'symlink-loop',
+          `"${path}" leads through more than ${SYMLINKS_MAX} symbolic links`,
+        );
+      }
+      ahead.push(...targetNames(inode.target).reverse());
+      end = { directory: null, inode: inode.target.startsWith('/') ? root : here };
+      continue;
+    }
+    end = { directory: here, name, inode };
+  }
+  return end;
+}
+
+/** The inode at a path; a symbolic link at its end is followed only if asked. */
+export function pathInode(tables: Tables, volume: string, path: string, follow: boolean): InodeRow {
+  const { inode } = walk(tables, volume, path, follow);
+  if (inode === undefined) throw new ServiceError('not-found', `There is nothing at "${volume}:${path}"`);
+  return inode;
+}
+
+/**
+ * Where a place is. A symbolic link at the end of a path is followed only if asked; a name in a
+ * directory given by its number never is, because such callers follow links themselves.
+ *
+ * @returns null where the path ends at a directory without naming it, which no command can change
+ */
+export function spotAt(tables: Tables, place: Place, follow: boolean): Spot | null {
+  if ('parent' in place) {
+    nameCheck(place.name);
+    const directory = directoryOf(tables, place.parent);
+    return { directory, name: place.name, inode: tables.child(directory.id, place.name) };
+  }
+  const end = walk(tables, place.volume, place.path, follow);
+  return end.directory === null ? null : end;
+}
+
+/** The volume that a place is on, found without walking. */
+export function placeVolume(tables: Tables, place: Place): VolumeRow {
+  if ('volume' in place) return volumeOf(tables, place.volume);
+  return tables.volume(directoryOf(tables, place.parent).volume);
+}
+
+/** @returns whether `directory` is `ancestor` or lies below it */
+export function isBelow(tables: Tables, directory: InodeRow, ancestor: InodeRow): boolean {
+  let here = directory;
+  while (here.id !== ancestor.id) {
+    if (here.parent === here.id) return false;
+    here = tables.inodeKnown(here.parent);
+    assert(here.kind === KIND_DIRECTORY, 'The parent of a directory is a directory');
+  }
+  return true;
+}
