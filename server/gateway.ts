@@ -123,7 +123,10 @@ export class Gateway {
     this.peers = new PeerHttp(options.services.status.urls);
     const { metrics } = options;
     const forwards = metrics?.counter('leasehold_forwards_total', 'Requests forwarded to another server');
-    const retries = metrics?.counter('leasehold_gateway_retries_total', 'Waits for a primary to be elected or found');
+    const retries = metrics?.counter(
+      'leasehold_gateway_retries_total',
+      'Waits for a primary to be elected or found',
+    );
     this.#countForward = (server) => forwards?.add(1, { to: server });
     this.#countRetry = () => retries?.add();
   }
@@ -163,7 +166,12 @@ export class Gateway {
         // every attempt has certainly not happened and may begin anew under another name.
         this.#names.abandon(name.session);
         if (trail.ambiguous) {
-          throw new ServiceError('unknown', `Whether "${command.kind}" happened is forgotten`, {}, { cause: error });
+          throw new ServiceError(
+            'unknown',
+            `Whether "${command.kind}" happened is forgotten`,
+            {},
+            { cause: error },
+          );
         }
         if (sessions === 2) throw error;
       } finally {
@@ -408,7 +416,8 @@ export class Gateway {
       }
       // A server that looked for a majority and found none has waited for it already.
       const leftMs = deadlineMs - performance.now();
-      if (last === null || last.code === 'no-majority' || leftMs <= 0) throw this.#failure(call, last, silent);
+      if (last === null || last.code === 'no-majority' || leftMs <= 0)
+        throw this.#failure(call, last, silent);
       this.#countRetry();
       await delay(Math.min(leftMs, backoffMs * (0.5 + (this.#random53() % 1024) / 1024)));
       backoffMs = Math.min(BACKOFF_MAX_MS, backoffMs * 2);
@@ -563,7 +572,8 @@ export function headersOfState(state: FileState): Record<string, string> {
 function stateOfHeaders(file: FileId, headers: PeerAnswer['headers']): FileState {
   const text = (name: string) => {
     const value = headers[name];
-    if (typeof value !== 'string') throw new ServiceError('internal', `A peer's answer lacks the header ${name}`);
+    if (typeof value !== 'string')
+      throw new ServiceError('internal', `A peer's answer lacks the header ${name}`);
     return value;
   };
   const [epoch, seq] = text(HEADER_CONTENTS).split('-').map(Number);

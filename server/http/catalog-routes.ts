@@ -25,15 +25,15 @@ const QUERIES: ReadonlyMap<string, Checker> = new Map(
 export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/catalog/commands', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
-    const command = checked<Command>(COMMANDS, body['command'], 'command');
-    const session = integerOf(numberText(body['session']), 'session', 1);
-    const number = integerOf(numberText(body['number']), 'number', 1);
+    const command = checked<Command>(COMMANDS, body.command, 'command');
+    const session = integerOf(numberText(body.session), 'session', 1);
+    const number = integerOf(numberText(body.number), 'number', 1);
     return gateway.command(command, { session, number }, callOptionsOf(request.headers));
   });
 
   app.post('/v1/catalog/queries', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
-    const query = checked<Query>(QUERIES, body['query'], 'query');
+    const query = checked<Query>(QUERIES, body.query, 'query');
     return gateway.query(query, callOptionsOf(request.headers));
   });
 }

@@ -16,10 +16,12 @@ export function httpDate(timeNs: string): string {
 export interface Conditions {
   readonly ifMatch: string | undefined;
   readonly ifNoneMatch: string | undefined;
+  readonly ifRange: string | undefined;
 }
 
 export function conditionsOf(headers: IncomingHttpHeaders): Conditions {
-  return { ifMatch: headers['if-match'], ifNoneMatch: headers['if-none-match'] };
+  const [ifRange] = [headers['if-range']].flat();
+  return { ifMatch: headers['if-match'], ifNoneMatch: headers['if-none-match'], ifRange };
 }
 
 const ENTITY_TAG = /(W\/)?("[\x21\x23-\x7e\x80-\xff]*")/g;

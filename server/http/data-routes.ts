@@ -23,8 +23,8 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/v1/data/:file', async (request, reply) => {
     const file = fileOf(request);
     const query = request.query as Parameters;
-    const offset = integerOf(query['offset'] ?? '0', 'offset');
-    const length = integerOf(query['length'], 'length', 0, WRITE_BYTES_MAX);
+    const offset = integerOf(query.offset ?? '0', 'offset');
+    const length = integerOf(query.length, 'length', 0, WRITE_BYTES_MAX);
     const { bytes, state } = await gateway.read(file, offset, length, callOptionsOf(request.headers));
     setFileHeaders(reply, gateway, file, state);
     reply.headers(headersOfState(state));
@@ -37,9 +37,9 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
     if (bytes.length === 0) throw new ServiceError('bad-request', 'A write without bytes');
     const offset =
-      query['offset'] === 'append'
+      query.offset === 'append'
         ? 'append'
-        : integerOf(query['offset'], 'offset', 0, FILE_BYTES_MAX - bytes.length);
+        : integerOf(query.offset, 'offset', 0, FILE_BYTES_MAX - bytes.length);
     const options = callOptionsOf(request.headers);
     return answer(reply, file, await gateway.write(file, requestIdOf(query), offset, bytes, options));
   });
@@ -47,7 +47,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/data/:file/truncate', async (request, reply) => {
     const file = fileOf(request);
     const query = request.query as Parameters;
-    const size = integerOf(query['size'], 'size', 0, FILE_BYTES_MAX);
+    const size = integerOf(query.size, 'size', 0, FILE_BYTES_MAX);
     const options = callOptionsOf(request.headers);
     return answer(reply, file, await gateway.truncate(file, requestIdOf(query), size, options));
   });
@@ -81,13 +81,13 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
 }
 
 function fileOf(request: FastifyRequest): FileId {
-  return fileIdOf((request.params as Parameters)['file']);
+  return fileIdOf((request.params as Parameters).file);
 }
 
 function requestIdOf(query: Parameters): RequestId {
   return {
-    session: integerOf(query['session'], 'session', 1),
-    number: integerOf(query['number'], 'number', 1),
-    since: integerOf(query['since'], 'since'),
+    session: integerOf(query.session, 'session', 1),
+    number: integerOf(query.number, 'number', 1),
+    since: integerOf(query.since, 'since'),
   };
 }

@@ -1,5 +1,5 @@
-import { nameCheck } from '../../catalog/names.ts';
 import { ServiceError } from '../../base/errors.ts';
+import { nameCheck } from '../../catalog/names.ts';
 
 /** What a URL under `/v1/files/` or `/v1/info/` names. */
 export interface FilePath {
@@ -54,7 +54,8 @@ export function displayPath(path: FilePath): string {
 
 function decodeSegment(segment: string): string {
   const text = decodePercent(segment);
-  if (text.includes('/')) throw new ServiceError('bad-request', 'A name in a path contains an encoded slash (%2F)');
+  if (text.includes('/'))
+    throw new ServiceError('bad-request', 'A name in a path contains an encoded slash (%2F)');
   return text;
 }
 

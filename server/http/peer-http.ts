@@ -59,7 +59,8 @@ export class PeerHttp {
         signal: controller.signal,
       });
       const bytes = await response.body.bytes();
-      if (response.statusCode >= 300) throw errorOfProblem(server, response.statusCode, response.headers, bytes);
+      if (response.statusCode >= 300)
+        throw errorOfProblem(server, response.statusCode, response.headers, bytes);
       return { headers: response.headers, bytes };
     } catch (cause) {
       if (cause instanceof ServiceError) throw cause;
@@ -126,7 +127,7 @@ function errorOfProblem(
   bytes: Uint8Array,
 ): ServiceError {
   const problem = parseObject(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8'));
-  if (problem === null || !isErrorCode(problem['code'])) {
+  if (problem === null || !isErrorCode(problem.code)) {
     return new ServiceError('internal', `Server ${server} answered ${status} without a problem document`);
   }
   const { code, detail, primary, unreachable } = problem;
@@ -136,7 +137,11 @@ function errorOfProblem(
     ...(Array.isArray(unreachable) ? { unreachable: unreachable.map(String) } : {}),
     ...(retryAfterSeconds > 0 ? { retryAfterMs: retryAfterSeconds * 1000 } : {}),
   };
-  return new ServiceError(code, typeof detail === 'string' ? detail : `Server ${server} answered ${code}`, details);
+  return new ServiceError(
+    code,
+    typeof detail === 'string' ? detail : `Server ${server} answered ${code}`,
+    details,
+  );
 }
 
 /** @returns null where `text` is not JSON of an object, for it may come from a program that is not ours */

@@ -56,7 +56,11 @@ export function installProblems(app: FastifyInstance): void {
       return sendProblem(reply, new ServiceError('not-found', `There is nothing at ${where}`));
     }
     reply.header('allow', [...new Set(methods)].sort().join(', '));
-    return sendProblem(reply, new ServiceError('bad-request', `${where} does not take ${request.method}`), 405);
+    return sendProblem(
+      reply,
+      new ServiceError('bad-request', `${where} does not take ${request.method}`),
+      405,
+    );
   });
 
   app.setErrorHandler((error, request, reply) => handleError(error, request, reply));
@@ -68,7 +72,10 @@ export function handleError(error: unknown, request: FastifyRequest, reply: Fast
     if (error.code === 'internal' || error.code === 'storage' || error.code === 'integrity') {
       request.log.error({ err: error, url: request.originalUrl }, 'request failed');
     } else {
-      request.log.debug({ code: error.code, detail: error.message, url: request.originalUrl }, 'request refused');
+      request.log.debug(
+        { code: error.code, detail: error.message, url: request.originalUrl },
+        'request refused',
+      );
     }
     return sendProblem(reply, error);
   }

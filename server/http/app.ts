@@ -1,0 +1,77 @@
+import type { IncomingMessage } from 'node:http';
+import { type FastifyBaseLogger, type FastifyInstance, fastify } from 'fastify';
+import type { Gateway } from '../gateway.ts';
+import type { MetricsRegistry } from '../metrics.ts';
+import { catalogRoutes } from './catalog-routes.ts';
+import { dataRoutes } from './data-routes.ts';
+import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
+import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
+import { handleError, installProblems, refuseConnection } from './problems.ts';
+import { statusRoutes } from './status-routes.ts';
+
+export interface AppOptions {
+  readonly gateway: Gateway;
+  readonly log: FastifyBaseLogger;
+  readonly metrics: MetricsRegistry;
+}
+
+const JSON_BYTES_MAX = 1024 * 1024;
+/** Room for a path of many names, each percent-encoded. */
+const HEADER_BYTES_MAX = 64 * 1024;
+/** Longer than clients and peers keep an idle connection, so that it is them who close it. */
+const KEEP_ALIVE_MS = 75_000;
+const HEADERS_TIMEOUT_MS = 30_000;
+
+/**
+ * The HTTP face of a server, not listening yet: `await app.listen({ host, port })`. The connections
+ * between servers come in on the same port: listen to `upgrade` of `app.server`.
+ */
+export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
+  const { gateway, log, metrics } = options;
+  const app: FastifyInstance = fastify({
+    loggerInstance: log,
+    disableRequestLogging: true,
+    bodyLimit: JSON_BYTES_MAX,
+    // An upload takes as long as it takes; a client that stops sending is noticed by the upload itself.
+    requestTimeout: 0,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    http: { maxHeaderSize: HEADER_BYTES_MAX, headersTimeout: HEADERS_TIMEOUT_MS },
+    // Readers of long files must not hold up the end of the process.
+    forceCloseConnections: true,
+    routerOptions: { maxParamLength: 1024 },
+    rewriteUrl: routingUrl,
+    frameworkErrors: handleError,
+    clientErrorHandler: refuseConnection,
+  });
+  installProblems(app);
+  countRequests(app, metrics);
+  await app.register(async (scope) => catalogRoutes(scope, gateway));
+  await app.register(async (scope) => dataRoutes(scope, gateway));
+  await app.register(async (scope) => fileRoutes(scope, gateway, metrics));
+  await app.register(async (scope) => infoRoutes(scope, gateway));
+  await app.register(async (scope) => statusRoutes(scope, gateway, metrics));
+  return app;
+}
+
+/**
+ * Takes user paths out of the router's sight: it would decode them, cut them at `;`, and refuse what
+ * is too long. The handlers read them from `originalUrl`. A label of the contents is taken away
+ * too, because one that is malformed would be refused before anybody asked what it is good for.
+ */
+function routingUrl(request: IncomingMessage): string {
+  const url = request.url ?? '/';
+  for (const prefix of [FILES_PREFIX, INFO_PREFIX]) {
+    if (!url.startsWith(prefix)) continue;
+    delete request.headers['content-type'];
+    return prefix.slice(0, -1);
+  }
+  return url;
+}
+
+function countRequests(app: FastifyInstance, metrics: MetricsRegistry): void {
+  const requests = metrics.counter('leasehold_http_requests_total', 'Answers over HTTP, by route and status');
+  app.addHook('onResponse', async (request, reply) => {
+    const route = request.routeOptions.url ?? 'none';
+    requests.add(1, { method: request.method, route, status: String(reply.statusCode) });
+  });
+}

@@ -1,0 +1,177 @@
+import { Readable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
+import type { FileState } from '../../wire/http-api.ts';
+import { contentVersionCompare, type Gateway, type ReadResult } from '../gateway.ts';
+import { bufferOf, setFileHeaders } from './answers.ts';
+import { checkIfMatch, conditionsOf, etagOf, httpDate, matchesIfNoneMatch, rangeOf } from './conditions.ts';
+import { sendProblem } from './problems.ts';
+
+const CHUNK_BYTES = 1024 * 1024;
+/** Where many read at once, each gets less memory: all together stay bounded. */
+const CHUNK_BYTES_CROWDED = 256 * 1024;
+const READ_AHEAD_COUNT = 2;
+const CROWD_COUNT = 32;
+const DOWNLOADS_MAX = 512;
+/** How long to look for a file's primary where only the headers want to name it. */
+const LOCATE_MS = 1000;
+/** A file that changes more often than this while its first bytes are read is too restless. */
+const ATTEMPTS_MAX = 5;
+
+/** What an answer says about the contents it carries. */
+interface Facts {
+  readonly sizeBytes: number;
+  readonly modifiedNs: string;
+  readonly contents: ContentVersion;
+}
+
+/** Sends files' contents with flat memory: a few reads ahead of the client's connection, no more. */
+export class Downloads {
+  readonly #gateway: Gateway;
+  #active = 0;
+
+  constructor(gateway: Gateway) {
+    this.#gateway = gateway;
+  }
+
+  get active(): number {
+    return this.#active;
+  }
+
+  /**
+   * Answers `GET` and `HEAD` of a file (RFC 9110: conditions, then range). The first read fixes
+   * version and size of the whole answer.
+   *
+   * @param attributes of a file, merged with what its primary knows
+   */
+  async send(request: FastifyRequest, reply: FastifyReply, attributes: Attributes): Promise<FastifyReply> {
+    const { inode } = attributes;
+    const file = inode as FileId;
+    let facts: Facts = attributes;
+    let read: (ReadResult & { readonly offset: number }) | null = null;
+    for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
+      const etag = etagOf(inode, facts.contents);
+      const conditions = conditionsOf(request.headers);
+      checkIfMatch(conditions, etag, 'the file');
+      reply.header('etag', etag).header('last-modified', httpDate(facts.modifiedNs));
+      reply.header('accept-ranges', 'bytes');
+      const unchanged = matchesIfNoneMatch(conditions, etag);
+      if (unchanged || request.method === 'HEAD' || facts.sizeBytes === 0) {
+        const range = unchanged || request.method === 'HEAD' ? undefined : request.headers.range;
+        await this.#locate(file);
+        setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
+        if (rangeOf(range, conditions.ifRange, etag, facts.sizeBytes).kind === 'unsatisfiable') {
+          return sendUnsatisfiable(reply, facts.sizeBytes);
+        }
+        if (unchanged) return reply.code(304).send();
+        return setBody(reply, facts.sizeBytes).send();
+      }
+      const range = rangeOf(request.headers.range, conditions.ifRange, etag, facts.sizeBytes);
+      if (range.kind === 'unsatisfiable') {
+        setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
+        return sendUnsatisfiable(reply, facts.sizeBytes);
+      }
+      const { start, end } = range.kind === 'part' ? range : { start: 0, end: facts.sizeBytes };
+      if (read === null || read.offset !== start || (read.bytes.length === 0 && end > start)) {
+        const length = Math.min(this.#chunkBytes() - (start % this.#chunkBytes()), end - start);
+        read = { ...(await this.#gateway.read(file, start, length)), offset: start };
+        if (contentVersionCompare(read.state.contents, facts.contents) !== 0) {
+          // Somebody wrote in the meantime. Conditions and range are judged anew, by what was read.
+          facts = read.state;
+          continue;
+        }
+      }
+      setFileHeaders(reply, this.#gateway, file, read.state);
+      setBody(reply, end - start);
+      if (range.kind === 'part') {
+        reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${facts.sizeBytes}`);
+      }
+      const first = bufferOf(read.bytes).subarray(0, end - start);
+      if (first.length === end - start) return reply.send(first);
+      return reply.send(this.#stream(file, first, start, end, read.state));
+    }
+    throw new ServiceError('busy', `Cannot read file ${file}: it is being written all the time`);
+  }
+
+  #stream(file: FileId, first: Buffer, start: number, end: number, state: FileState): Readable {
+    if (this.#active >= DOWNLOADS_MAX) {
+      throw new ServiceError('busy', `Cannot send another file: ${DOWNLOADS_MAX} are being sent`);
+    }
+    this.#active++;
+    const stream = Readable.from(this.#chunks(file, first, start, end, state), { objectMode: false });
+    // Whether it ended, failed, or the client left: a stream is closed once.
+    stream.once('close', () => {
+      this.#active--;
+    });
+    return stream;
+  }
+
+  /**
+   * The bytes from `start` to `end`, all of the version of `state`. If the contents change under way
+   * (a program writes in place, through a mount), the answer breaks off: a client must not take a
+   * mixture for a file. A file that came by upload never changes in place.
+   */
+  async *#chunks(
+    file: FileId,
+    first: Buffer,
+    start: number,
+    end: number,
+    state: FileState,
+  ): AsyncGenerator<Buffer> {
+    const ahead: { readonly length: number; readonly result: Promise<ReadResult> }[] = [];
+    let next = start + first.length;
+    const fill = () => {
+      const count = this.#active > CROWD_COUNT ? 1 : 1 + READ_AHEAD_COUNT;
+      while (next < end && ahead.length < count) {
+        const chunkBytes = this.#chunkBytes();
+        const length = Math.min(chunkBytes - (next % chunkBytes), end - next);
+        const result = this.#gateway.read(file, next, length);
+        // It is awaited below, unless the client leaves first: then nobody cares how it ended.
+        result.catch(() => {});
+        ahead.push({ length, result });
+        next += length;
+      }
+    };
+    fill();
+    yield first;
+    for (let chunk = ahead.shift(); chunk !== undefined; chunk = ahead.shift()) {
+      const { bytes, state: now } = await chunk.result;
+      if (contentVersionCompare(now.contents, state.contents) !== 0 || bytes.length !== chunk.length) {
+        throw new ServiceError('busy', `File ${file} was written while it was being sent`);
+      }
+      fill();
+      yield bufferOf(bytes);
+    }
+  }
+
+  #chunkBytes(): number {
+    return this.#active > CROWD_COUNT ? CHUNK_BYTES_CROWDED : CHUNK_BYTES;
+  }
+
+  /** Every answer about a file names its primary; if none is to be found soon, the answer goes without. */
+  async #locate(file: FileId): Promise<void> {
+    if (this.#gateway.whereabouts(file).primary !== null) return;
+    try {
+      await this.#gateway.state(file, { timeoutMs: LOCATE_MS });
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.remedy === 'give-up') throw error;
+    }
+  }
+}
+
+function setBody(reply: FastifyReply, lengthBytes: number): FastifyReply {
+  return reply.type('application/octet-stream').header('content-length', String(lengthBytes));
+}
+
+function sendUnsatisfiable(reply: FastifyReply, sizeBytes: number): FastifyReply {
+  reply.header('content-range', `bytes */${sizeBytes}`);
+  return sendProblem(
+    reply,
+    new ServiceError(
+      'range-unsatisfiable',
+      `The file has ${sizeBytes} bytes, and the range begins behind them`,
+    ),
+  );
+}

@@ -1,0 +1,85 @@
+import type { FastifyInstance } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import type { FileInfo, FileState } from '../../wire/http-api.ts';
+import { attributesWithState, type Gateway } from '../gateway.ts';
+import type { FileStanding } from '../services.ts';
+import { setFileHeaders } from './answers.ts';
+import { etagOf } from './conditions.ts';
+import { parseFilePath, volumePath } from './path.ts';
+
+export const INFO_PREFIX = '/v1/info/';
+
+type Replica = FileInfo['replicas'][number];
+
+/** `GET /v1/info/{volume}/{path}`: who holds the file. It is opened if nobody has, so that there is a primary to name. */
+export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
+  app.get('/v1/info', async (request, reply): Promise<FileInfo> => {
+    const url = request.originalUrl;
+    if (!url.startsWith(INFO_PREFIX)) {
+      throw new ServiceError('not-found', 'A path under /v1/info/ names a volume');
+    }
+    const path = parseFilePath(url, INFO_PREFIX);
+    const { attributes } = await gateway.queryCatalog({
+      kind: 'resolve',
+      volume: path.volume,
+      path: volumePath(path.names),
+      follow: true,
+    });
+    const file = attributes.inode as FileId;
+    const primary = attributes.kind === 'file' ? await askPrimary(file) : null;
+    const merged = primary === null ? attributes : attributesWithState(attributes, primary.state);
+    if (attributes.kind === 'file') setFileHeaders(reply, gateway, file, primary?.state ?? null);
+    const standing = primary?.standing ?? null;
+    return {
+      file,
+      volume: path.volume,
+      path: volumePath(path.names),
+      attributes: merged,
+      size: merged.sizeBytes,
+      etag: attributes.kind === 'file' ? etagOf(file, merged.contents) : '',
+      view: standing?.view ?? { number: attributes.view, members: attributes.replicas },
+      primary: primary?.state.primary ?? null,
+      epoch: primary?.state.epoch ?? gateway.whereabouts(file).epoch,
+      lease: standing?.lease ?? { holder: null, remainingMs: 0 },
+      replicas:
+        standing === null ? replicasUnknown(attributes) : replicasOf(standing, primary?.state.seq ?? 0),
+    };
+  });
+
+  /** Null where no majority of the file's servers can be reached: who asks wants to know just that. */
+  async function askPrimary(
+    file: FileId,
+  ): Promise<{ readonly standing: FileStanding; readonly state: FileState } | null> {
+    try {
+      return { standing: await gateway.standing(file), state: await gateway.state(file) };
+    } catch (error) {
+      if (error instanceof ServiceError && error.remedy === 'retry') return null;
+      throw error;
+    }
+  }
+
+  function replicasOf(standing: FileStanding, seq: number): readonly Replica[] {
+    return standing.view.members.map((server): Replica => {
+      const status = standing.replicas.find((replica) => replica.server === server);
+      if (status !== undefined) {
+        const { role, state } = status;
+        return { server, role, state, version: status.seq, reachable: state !== 'unreachable' };
+      }
+      return server === standing.primary
+        ? { server, role: 'primary', state: 'current', version: seq, reachable: true }
+        : { server, role: 'backup', state: 'unreachable', version: 0, reachable: false };
+    });
+  }
+
+  function replicasUnknown(attributes: Attributes): readonly Replica[] {
+    const { status } = gateway.services;
+    return attributes.replicas.map((server): Replica => {
+      const connected = [...status.urls.keys()].some((id) => id === server && status.isConnected(id));
+      const reachable = server === status.id || connected;
+      const state = reachable ? 'catching-up' : 'unreachable';
+      return { server, role: 'backup', state, version: 0, reachable };
+    });
+  }
+}

@@ -1,0 +1,76 @@
+import { Readable } from 'node:stream';
+import type { FastifyReply } from 'fastify';
+import type { Attributes, QueryResults } from '../../wire/catalog-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { etagOf } from './conditions.ts';
+
+/** Entries that are asked of the catalog at once, and held in memory. */
+const PAGE_COUNT = 1000;
+
+type Page = QueryResults['list'];
+
+/**
+ * Sends a directory's entries as JSON, page by page. Each page is one state of the directory; a name
+ * that stays through the whole listing is listed once.
+ *
+ * @param after list names behind this one only
+ * @param limit of entries; null for all
+ */
+export async function sendListing(
+  reply: FastifyReply,
+  gateway: Gateway,
+  directory: Attributes,
+  after: string,
+  limit: number | null,
+): Promise<FastifyReply> {
+  const left = limit ?? Number.MAX_SAFE_INTEGER;
+  // The first page is there before the answer begins, so that a failure can still say what it is.
+  const first = await pageOf(gateway, directory, after, left);
+  reply.type('application/json; charset=utf-8');
+  return reply.send(Readable.from(textOf(gateway, directory, first, left), { objectMode: false }));
+}
+
+async function* textOf(
+  gateway: Gateway,
+  directory: Attributes,
+  first: Page,
+  limit: number,
+): AsyncGenerator<string> {
+  let page = first;
+  let left = limit;
+  let separator = '{"entries":[';
+  for (;;) {
+    let text = '';
+    for (const { name, attributes } of page.entries) {
+      text += `${separator}\n${JSON.stringify(entryOf(name, attributes))}`;
+      separator = ',';
+    }
+    left -= page.entries.length;
+    const last = page.entries.at(-1);
+    const done = !page.more || left <= 0 || last === undefined;
+    if (done) {
+      yield `${text}${separator === ',' ? '\n' : separator}],"more":${page.more}}\n`;
+      return;
+    }
+    yield text;
+    page = await pageOf(gateway, directory, last.name, left);
+  }
+}
+
+async function pageOf(gateway: Gateway, directory: Attributes, after: string, left: number): Promise<Page> {
+  const countMax = Math.min(PAGE_COUNT, left);
+  return gateway.query({ kind: 'list', inode: directory.inode, after, countMax });
+}
+
+function entryOf(name: string, attributes: Attributes): Record<string, unknown> {
+  const { inode, kind, sizeBytes, mode, modifiedNs, contents, target } = attributes;
+  return {
+    name,
+    kind,
+    size: sizeBytes,
+    mode,
+    modified: new Date(Number(BigInt(modifiedNs) / 1_000_000n)).toISOString(),
+    ...(kind === 'file' ? { etag: etagOf(inode, contents) } : {}),
+    ...(kind === 'symlink' ? { target } : {}),
+  };
+}

@@ -1,0 +1,121 @@
+import type { FastifyInstance } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
+import type { ClusterStatus, ServerStatus, Verdict } from '../../wire/http-api.ts';
+import type { Gateway } from '../gateway.ts';
+import type { MetricsRegistry } from '../metrics.ts';
+
+/** A server that does not say how it is within this time is reported as unreachable. */
+const PEER_STATUS_MS = 1000;
+
+/** How the cluster and this server are, for people, orchestrators and Prometheus. */
+export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
+  const { catalog, status } = gateway.services;
+
+  app.get('/v1/status/self', () => status.self());
+
+  app.get('/v1/status', async (): Promise<ClusterStatus> => {
+    const servers = await Promise.all([...status.urls].map(([id, url]) => statusOf(id, url)));
+    return judge(servers);
+  });
+
+  app.get('/livez', (_request, reply) => reply.type('text/plain').send('alive\n'));
+
+  app.get('/readyz', async (_request, reply) => {
+    const self = await status.self();
+    if (self.state !== 'serving') {
+      const code = self.state === 'recovering' ? 'recovering' : 'clock-fault';
+      throw new ServiceError(code, reasonOf(self) ?? 'This server does not serve', {
+        retryAfterMs: self.recoveringMs,
+      });
+    }
+    const { primary } = catalog.status();
+    if (primary === null || (primary !== status.id && !status.isConnected(primary))) {
+      throw new ServiceError('no-majority', 'The catalog has no primary that this server can reach');
+    }
+    return reply.type('text/plain').send('ready\n');
+  });
+
+  app.get('/metrics', (_request, reply) =>
+    reply.type('text/plain; version=0.0.4; charset=utf-8').send(metrics.text()),
+  );
+
+  async function statusOf(id: ServerId, url: string): Promise<ServerStatus> {
+    if (id === status.id) return status.self();
+    try {
+      const request = { method: 'GET', path: '/v1/status/self' } as const;
+      const { bytes } = await gateway.peers.exchange(id, request, PEER_STATUS_MS);
+      return JSON.parse(Buffer.from(bytes).toString('utf8')) as ServerStatus;
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      return unreachableStatus(id, url);
+    }
+  }
+
+  function judge(servers: readonly ServerStatus[]): ClusterStatus {
+    const { primary, epoch, seq, members } = catalog.status();
+    const underReplicated = [...new Set(servers.flatMap((server) => server.underReplicated))].sort(
+      (a, b) => a - b,
+    );
+    const reasons = servers.map(reasonOf).filter((reason) => reason !== null);
+    const serving = new Set<string>(servers.filter(({ state }) => state === 'serving').map(({ id }) => id));
+    const catalogServing = members.filter((member) => serving.has(member)).length;
+    const needed = members.length === 0 ? 1 : majority(members.length);
+    const down = catalogServing < needed;
+    if (down) {
+      reasons.push(
+        `${catalogServing} of the catalog's ${members.length} servers serve, and ${needed} are needed`,
+      );
+    } else if (primary === null) {
+      reasons.push('The catalog has no primary at the moment');
+    }
+    if (underReplicated.length > 0) {
+      const files = underReplicated.length === 1 ? '1 file has' : `${underReplicated.length} files have`;
+      reasons.push(`${files} fewer current replicas than there should be`);
+    }
+    const verdict: Verdict = down ? 'down' : reasons.length > 0 ? 'degraded' : 'healthy';
+    return {
+      verdict,
+      reasons,
+      cluster: status.cluster,
+      catalog: { primary, epoch, seq, members },
+      timing: status.timing,
+      servers,
+      underReplicated,
+    };
+  }
+}
+
+/** One sentence about what is wrong with a server; null where nothing is. */
+function reasonOf(server: ServerStatus): string | null {
+  switch (server.state) {
+    case 'serving':
+      return null;
+    case 'recovering':
+      return `Server ${server.id} waits ${(server.recoveringMs / 1000).toFixed(1)} s more for leases from before its restart to end`;
+    case 'clock-fault':
+      return `The clock of server ${server.id} is out of bounds, so it takes part in no lease`;
+    case 'unreachable':
+      return `Server ${server.id} does not answer`;
+  }
+}
+
+function unreachableStatus(id: ServerId, url: string): ServerStatus {
+  return {
+    id,
+    url,
+    reachable: false,
+    state: 'unreachable',
+    recoveringMs: 0,
+    primaries: 0,
+    backups: 0,
+    replicas: 0,
+    underReplicated: [],
+    freeBytes: 0,
+    totalBytes: 0,
+    pid: 0,
+    uptimeMs: 0,
+    clockOffsetsMs: {},
+  };
+}

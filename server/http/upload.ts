@@ -1,0 +1,145 @@
+import type { Readable } from 'node:stream';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
+import type { FileState } from '../../wire/http-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { Permits } from './permits.ts';
+
+/** Size of one write, rounded to whole objects. */
+const CHUNK_BYTES = 1024 * 1024;
+/** Writes of one upload in flight: enough to keep replicas busy while the next bytes arrive. */
+const IN_FLIGHT_MAX = 4;
+/** Writes of all uploads in flight; each holds a chunk in memory. */
+const IN_FLIGHT_ALL_MAX = 32;
+/** Uploads at the same time; each holds a chunk that is being filled. */
+const UPLOADS_MAX = 64;
+/** Well within the time after which the catalog collects a file without a name. */
+const KEEP_ORPHAN_MS = 60_000;
+/** A client that sends nothing for so long has gone. */
+export const UPLOAD_IDLE_MS = 120_000;
+
+/**
+ * Receives bodies into files that have no name yet. Memory is bounded for one upload and for all
+ * together: a client that is faster than the replicas is slowed down by its own connection.
+ */
+export class Uploads {
+  readonly #gateway: Gateway;
+  readonly #permits = new Permits(IN_FLIGHT_ALL_MAX);
+  #active = 0;
+
+  constructor(gateway: Gateway) {
+    this.#gateway = gateway;
+  }
+
+  get active(): number {
+    return this.#active;
+  }
+
+  /**
+   * Stores all of `body` in the file, flushes it and tells the catalog.
+   *
+   * @param file has been made for this upload: empty, without a name, nobody else writes it
+   * @throws ServiceError where the client went away or a write failed; the body is left as it is, and
+   *   the file without a name is collected later
+   */
+  async store(file: Attributes, body: Readable): Promise<FileState> {
+    if (this.#active >= UPLOADS_MAX) {
+      throw new ServiceError('busy', `Cannot take another upload: ${UPLOADS_MAX} are going on`);
+    }
+    this.#active++;
+    const inode = file.inode as FileId;
+    const keeper = setInterval(() => this.#keep(inode), KEEP_ORPHAN_MS);
+    try {
+      const sizeBytes = await this.#write(inode, chunkBytesOf(file.objectBytes), body);
+      if (sizeBytes > 0) await this.#gateway.flush(inode);
+      const state = await this.#gateway.settle(inode);
+      if (state.sizeBytes !== sizeBytes) {
+        throw new ServiceError('internal', `Of ${sizeBytes} bytes ${state.sizeBytes} are stored`);
+      }
+      return state;
+    } finally {
+      clearInterval(keeper);
+      this.#active--;
+    }
+  }
+
+  /** @returns the number of bytes written */
+  async #write(file: FileId, chunkBytes: number, body: Readable): Promise<number> {
+    // Nobody has written the file, so 0 is the end of its sequence as this session begins.
+    const request = { session: this.#gateway.drawSession(), number: 0, since: 0 };
+    const inFlight = new Set<Promise<unknown>>();
+    let offset = 0;
+    let failure: { readonly error: unknown } | null = null;
+    for await (const bytes of chunksOf(body, chunkBytes)) {
+      await this.#permits.acquire();
+      request.number++;
+      const write = this.#gateway
+        .write(file, { ...request }, offset, bytes)
+        .catch((error: unknown) => {
+          failure ??= { error };
+        })
+        .finally(() => {
+          this.#permits.release();
+          inFlight.delete(write);
+        });
+      inFlight.add(write);
+      offset += bytes.length;
+      if (inFlight.size >= IN_FLIGHT_MAX) await Promise.race(inFlight);
+      throwFailure(failure);
+    }
+    await Promise.all(inFlight);
+    throwFailure(failure);
+    return offset;
+  }
+
+  #keep(inode: FileId): void {
+    this.#gateway.command({ kind: 'keep-orphan', inode }).catch((error: unknown) => {
+      // If the catalog is away now, the next turn or the final `replace` meets it again.
+      if (!(error instanceof ServiceError)) throw error;
+    });
+  }
+}
+
+/**
+ * Whole chunks in the order of the body, the last one shorter. The body is not destroyed by who stops
+ * early: its connection still has to carry the answer.
+ *
+ * @throws ServiceError where the body ends before it is complete
+ */
+async function* chunksOf(body: Readable, chunkBytes: number): AsyncGenerator<Buffer> {
+  let parts: Buffer[] = [];
+  let partsBytes = 0;
+  for await (const data of receivedOf(body)) {
+    let rest = data;
+    while (partsBytes + rest.length >= chunkBytes) {
+      const taken = chunkBytes - partsBytes;
+      parts.push(rest.subarray(0, taken));
+      rest = rest.subarray(taken);
+      yield Buffer.concat(parts, chunkBytes);
+      parts = [];
+      partsBytes = 0;
+    }
+    if (rest.length > 0) parts.push(rest);
+    partsBytes += rest.length;
+  }
+  if (partsBytes > 0) yield Buffer.concat(parts, partsBytes);
+}
+
+async function* receivedOf(body: Readable): AsyncGenerator<Buffer> {
+  try {
+    for await (const data of body.iterator({ destroyOnReturn: false })) yield data as Buffer;
+  } catch (cause) {
+    throw new ServiceError('bad-request', 'The body ended before it was complete', {}, { cause });
+  }
+}
+
+function chunkBytesOf(objectBytes: number): number {
+  const objects = Math.max(1, Math.floor(CHUNK_BYTES / objectBytes));
+  return Math.min(WRITE_BYTES_MAX, objects * objectBytes);
+}
+
+function throwFailure(failure: { readonly error: unknown } | null): void {
+  if (failure !== null) throw failure.error;
+}
