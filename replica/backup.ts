@@ -1,0 +1,282 @@
+import { assert } from '../base/assert.ts';
+import type { ServerId } from '../base/ids.ts';
+import { MalformedError } from '../wire/bytes.ts';
+import type { Epoch, Position } from './actions.ts';
+import { epochEqual, epochFormat, positionCompare, positionFormat } from './epoch.ts';
+import type { LocalFlush } from './local-flush.ts';
+import type { ReplicaMessage } from './messages.ts';
+import type { Outbox } from './outbox.ts';
+import { SessionTable } from './sessions.ts';
+import { type Standing, sessionsAfter } from './standing.ts';
+
+/** Messages that only the (would-be) primary of their epoch sends. */
+export type PrimaryMessage = Extract<
+  ReplicaMessage,
+  { readonly kind: 'prepare' | 'install' | 'write' | 'heartbeat' | 'flush' }
+>;
+
+/**
+ * The replica's half of reset and write: promise, install, apply, acknowledge. Every replica runs
+ * it, also a candidate for its own installation; only answers to *other* servers go out.
+ */
+export class Backup {
+  readonly #self: ServerId;
+  readonly #out: Outbox;
+  readonly #standing: Standing;
+  readonly #localFlush: LocalFlush;
+  /** The promised epoch's candidate waits for the promise. */
+  #owesPromise = false;
+  /** It was asked already for the operations from here on: one lost message is asked for once. */
+  #askedSeq = 0;
+  /** What the primary of the installed epoch said is committed. */
+  #heardCommittedSeq = 0;
+  /** The last operation known here to be committed. Per process life; at most `standing.seq`. */
+  #committedSeq = 0;
+
+  constructor(self: ServerId, out: Outbox, standing: Standing, localFlush: LocalFlush) {
+    this.#self = self;
+    this.#out = out;
+    this.#standing = standing;
+    this.#localFlush = localFlush;
+  }
+
+  get committedSeq(): number {
+    return this.#committedSeq;
+  }
+
+  /** @param message of the promised epoch; smaller ones were refused, for larger ones it was raised */
+  message(message: PrimaryMessage): void {
+    const { epoch } = message;
+    assert(epochEqual(epoch, this.#standing.promised), 'Only the promised epoch is listened to');
+    assert(epoch.server !== this.#self, 'Nobody else speaks for this server');
+    switch (message.kind) {
+      case 'prepare':
+        this.#owesPromise = true;
+        return;
+      case 'install':
+        this.#onInstall(epoch, message.base);
+        return;
+      case 'write':
+        this.#onWrite(message);
+        return;
+      case 'heartbeat':
+        this.#onHeartbeat(message);
+        return;
+      case 'flush':
+        if (epochEqual(epoch, this.#standing.installed)) this.#onFlush(epoch, message.seq);
+        return;
+    }
+  }
+
+  /** A larger epoch was promised: what the older one still waits for is no concern any more. */
+  promisedAnew(): void {
+    this.#owesPromise = false;
+  }
+
+  // Reset ------------------------------------------------------------------------------------------
+
+  /** Does what has become possible: gives the promise, takes the base, flushes. */
+  advance(): void {
+    const { promised } = this.#standing;
+    if (this.#owesPromise && this.#standing.settled) {
+      this.#owesPromise = false;
+      this.#out.trace('promised', `${epochFormat(promised)} from ${positionFormat(this.#standing.position)}`);
+      this.#out.send(promised.server, {
+        kind: 'promise',
+        epoch: promised,
+        position: this.#standing.position,
+      });
+    }
+    this.#beginInstall();
+    this.#localFlush.advance();
+  }
+
+  #onInstall(epoch: Epoch, base: Position): void {
+    const standing = this.#standing;
+    if (standing.install !== null) return;
+    if (this.#has(epoch, base)) {
+      this.#out.send(epoch.server, { kind: 'installed', epoch, seq: standing.seq });
+      return;
+    }
+    this.take(epoch, base, epoch.server);
+  }
+
+  /** Begins to take over `base` for the promised epoch, from `from` unless it is here already. */
+  take(epoch: Epoch, base: Position, from: ServerId): void {
+    const standing = this.#standing;
+    assert(epochEqual(epoch, standing.promised), 'Only the promised epoch is installed');
+    standing.install = { epoch, base, from, stage: 'waiting', seq: 0, sessions: SessionTable.EMPTY };
+  }
+
+  #has(epoch: Epoch, base: Position): boolean {
+    return epochEqual(this.#standing.installed, epoch) && this.#standing.seq >= base.seq;
+  }
+
+  /**
+   * Only with the disk at rest is the own position what it will be, so only then can it be compared
+   * with the base; and what is fetched is what differs from contents that change no more.
+   */
+  #beginInstall(): void {
+    const standing = this.#standing;
+    const { install } = standing;
+    if (install === null || install.stage !== 'waiting' || !standing.settled) return;
+    const { epoch, base } = install;
+    if (this.#has(epoch, base)) {
+      // Operations under way filled the gap meanwhile.
+      standing.install = null;
+      this.#out.send(epoch.server, { kind: 'installed', epoch, seq: standing.seq });
+    } else if (positionCompare(standing.position, base) === 0) {
+      // Stamping: the contents stay, but from now on they are of the new epoch. Otherwise the tail
+      // of an older epoch could later win over a newer base that looks shorter.
+      this.#out.trace('stamped', `${epochFormat(epoch)} over ${positionFormat(base)}`);
+      standing.storeInstall(install, base.seq, standing.sessions, false);
+    } else {
+      install.stage = 'fetching';
+      this.#out.push({ kind: 'fetch-state', epoch, from: install.from });
+    }
+  }
+
+  /**
+   * The driver has the state of `install.from` beside the own contents.
+   *
+   * From a primary it may be any state of its epoch: the base and some operations after it. From
+   * the holder of a base it must be the promised one: if it moved, it has followed another
+   * candidate, and this epoch is over.
+   *
+   * @returns whether it is being stored; if not, the fetch was in vain
+   */
+  stateFetched(epoch: Epoch, position: Position, encodedSessions: Uint8Array): boolean {
+    const standing = this.#standing;
+    const { install } = standing;
+    if (install === null || install.stage !== 'fetching' || !epochEqual(install.epoch, epoch)) return true;
+    const sessions = this.#decodeSessions(encodedSessions);
+    const own = epoch.server === this.#self;
+    const fits = own
+      ? positionCompare(position, install.base) === 0
+      : epochEqual(position.epoch, epoch) && position.seq >= install.base.seq;
+    if (sessions === null || !fits) {
+      standing.install = null;
+      this.#out.trace('fetch-failed', `${positionFormat(position)} for ${positionFormat(install.base)}`);
+      return false;
+    }
+    const within = epochEqual(standing.installed, epoch);
+    this.#out.trace(within ? 'caught-up' : 'replaced', `${epochFormat(epoch)} from ${install.from}`);
+    standing.storeInstall(install, position.seq, sessions, true);
+    return true;
+  }
+
+  /** @returns false if the fetch was needed, so that it was in vain */
+  stateFailed(epoch: Epoch, reason: string): boolean {
+    const { install } = this.#standing;
+    if (install === null || install.stage !== 'fetching' || !epochEqual(install.epoch, epoch)) return true;
+    this.#standing.install = null;
+    this.#out.trace('fetch-failed', reason);
+    return false;
+  }
+
+  /** The epoch is installed: tells its primary, unless it is over by now. */
+  installed(epoch: Epoch): void {
+    this.#askedSeq = 0;
+    this.#heardCommittedSeq = 0;
+    // What was committed in an earlier epoch is in every base, so the known commit point stays true.
+    this.#committedSeq = Math.min(this.#committedSeq, this.#standing.seq);
+    if (epoch.server !== this.#self && epochEqual(epoch, this.#standing.promised)) {
+      this.#out.send(epoch.server, { kind: 'installed', epoch, seq: this.#standing.seq });
+    }
+  }
+
+  /** This replica was primary until now, and committed up to `committedSeq`. */
+  ledUntil(committedSeq: number): void {
+    this.#heardCommittedSeq = Math.max(this.#heardCommittedSeq, committedSeq);
+    this.#committedSeq = Math.max(this.#committedSeq, committedSeq);
+    assert(this.#committedSeq <= this.#standing.seq, 'What is committed is here');
+  }
+
+  // Write ------------------------------------------------------------------------------------------
+
+  #onWrite(message: Extract<PrimaryMessage, { kind: 'write' }>): void {
+    const standing = this.#standing;
+    const { epoch, seq, operation } = message;
+    if (!epochEqual(epoch, standing.installed)) {
+      this.#out.send(epoch.server, { kind: 'need-state', epoch, position: standing.position });
+      return;
+    }
+    this.#hearCommitted(message.committedSeq);
+    if (seq <= standing.seq) {
+      this.#out.send(epoch.server, { kind: 'ack', epoch, seq: standing.seq });
+      return;
+    }
+    // Under way: acknowledged when applied. Or contents are being replaced: sent again afterwards.
+    if (seq <= standing.issuedSeq || standing.install !== null) return;
+    if (seq > standing.issuedSeq + 1) {
+      this.#ask(epoch, false);
+      return;
+    }
+    standing.apply(operation, sessionsAfter(standing.sessions, seq, operation));
+  }
+
+  /** An operation has been applied: acknowledges it, unless a larger epoch was promised meanwhile. */
+  applied(): void {
+    const { installed, promised, seq } = this.#standing;
+    this.#moveCommitted();
+    if (installed.server === this.#self || !epochEqual(installed, promised)) return;
+    this.#out.send(installed.server, { kind: 'ack', epoch: installed, seq });
+  }
+
+  #onHeartbeat(message: Extract<PrimaryMessage, { kind: 'heartbeat' }>): void {
+    const standing = this.#standing;
+    const { epoch } = message;
+    if (epochEqual(epoch, standing.installed)) {
+      this.#hearCommitted(message.committedSeq);
+      if (message.sentSeq > standing.issuedSeq && standing.install === null) this.#ask(epoch, true);
+    }
+    this.#out.send(epoch.server, { kind: 'heartbeat-ack', epoch, position: standing.position });
+  }
+
+  /** Asks for what is missing; `again` also where it was asked before, because that was lost. */
+  #ask(epoch: Epoch, again: boolean): void {
+    const fromSeq = this.#standing.issuedSeq + 1;
+    if (this.#askedSeq === fromSeq && !again) return;
+    this.#askedSeq = fromSeq;
+    this.#out.trace('gap', `from operation ${fromSeq}`);
+    this.#out.send(epoch.server, { kind: 'resend', epoch, fromSeq });
+  }
+
+  #hearCommitted(committedSeq: number): void {
+    this.#heardCommittedSeq = Math.max(this.#heardCommittedSeq, committedSeq);
+    this.#moveCommitted();
+  }
+
+  #moveCommitted(): void {
+    const committedSeq = Math.min(this.#heardCommittedSeq, this.#standing.seq);
+    if (committedSeq <= this.#committedSeq) return;
+    this.#committedSeq = committedSeq;
+    this.#out.push({ kind: 'advanced', committedSeq });
+  }
+
+  // Flush ------------------------------------------------------------------------------------------
+
+  #onFlush(epoch: Epoch, seq: number): void {
+    if (this.#localFlush.flushedSeq >= seq) {
+      this.#out.send(epoch.server, { kind: 'flushed', epoch, seq: this.#localFlush.flushedSeq });
+    } else {
+      this.#localFlush.want(seq);
+    }
+  }
+
+  /** More than before survives loss of power: tells the primary. */
+  flushed(): void {
+    const { installed, promised } = this.#standing;
+    if (installed.server === this.#self || !epochEqual(installed, promised)) return;
+    this.#out.send(installed.server, { kind: 'flushed', epoch: installed, seq: this.#localFlush.flushedSeq });
+  }
+
+  #decodeSessions(encoded: Uint8Array): SessionTable | null {
+    try {
+      return SessionTable.decode(encoded);
+    } catch (error) {
+      if (error instanceof MalformedError) return null;
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,99 @@
+import type { Incarnation, ServerId } from '../base/ids.ts';
+import type { ReplicaAction } from './actions.ts';
+import type { ReplicaMessage, ReplicaMessageBody } from './messages.ts';
+
+/**
+ * What may be worth counting, as a closed list: drivers make counters of it, and simulations demand
+ * that they have seen each.
+ */
+export const REPLICA_MARKS = [
+  /** A lease was gained (again): a new epoch is proposed. */
+  'reset-started',
+  /** A majority has promised and the own contents are the base. */
+  'base-own',
+  /** A majority has promised and another replica's contents are the base. */
+  'base-fetched',
+  /** A majority has the base: the primary serves. */
+  'active',
+  /** The own lease ended while this replica was a candidate or primary. */
+  'lease-over',
+  /** A larger epoch made a candidate or primary step down. */
+  'deposed',
+  /** A base could not be fetched, or had moved: the reset begins anew. */
+  'reset-abandoned',
+  /** A promise went out. */
+  'promised',
+  /** A message of an epoch smaller than the promised one was refused. */
+  'refused-old-epoch',
+  /** A new epoch was installed over contents that were the base already. */
+  'stamped',
+  /** Contents were replaced by fetched ones, for a new epoch. */
+  'replaced',
+  /** Contents were replaced within the epoch, because the missing operations are kept no longer. */
+  'caught-up',
+  /** A fetch for another primary failed; its next message begins it again. */
+  'fetch-failed',
+  /** An operation arrived before its predecessor. */
+  'gap',
+  /** Operations were sent again because a replica asked for them. */
+  'resent',
+  /** Operations that a lagging replica lacks were dropped for want of room. */
+  'retained-dropped',
+  /** A retry of a committed request was answered from the session table. */
+  'answered-again',
+  /** A retry of a request under way joined it. */
+  'joined',
+  /** A request was too old to be told from a new one. */
+  'session-expired',
+  /** A client was told that the outcome is not known. */
+  'told-unknown',
+  /** An answer to an epoch that is over, or to a question already settled. */
+  'late-answer',
+  /** A peer came back as another process: what it acknowledged before is asked again. */
+  'peer-restarted',
+  /** A message of another view. */
+  'view-mismatch',
+  /** A message of a server that is no member, or that speaks for another. */
+  'stranger',
+  /** An orderly end of primaryship. */
+  'stopped',
+  /** The own disk refused. */
+  'storage-failed',
+] as const;
+
+export type ReplicaMark = (typeof REPLICA_MARKS)[number];
+
+/** Collects the actions of one step, and says in every message who speaks. */
+export class Outbox {
+  readonly #view: number;
+  readonly #incarnation: Incarnation;
+  #actions: ReplicaAction[] = [];
+
+  constructor(view: number, incarnation: Incarnation) {
+    this.#view = view;
+    this.#incarnation = incarnation;
+  }
+
+  push(action: ReplicaAction): void {
+    this.#actions.push(action);
+  }
+
+  /** The message as it goes out. Sent to several replicas as one object, so that it is encoded once. */
+  message(body: ReplicaMessageBody): ReplicaMessage {
+    return { view: this.#view, incarnation: this.#incarnation, ...body };
+  }
+
+  send(to: ServerId, body: ReplicaMessageBody): void {
+    this.push({ kind: 'send', to, message: this.message(body) });
+  }
+
+  trace(mark: ReplicaMark, detail: string): void {
+    this.push({ kind: 'trace', mark, detail });
+  }
+
+  take(): ReplicaAction[] {
+    const actions = this.#actions;
+    this.#actions = [];
+    return actions;
+  }
+}

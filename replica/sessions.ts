@@ -1,0 +1,173 @@
+import { assert } from '../base/assert.ts';
+import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
+import type { RequestId } from './actions.ts';
+
+/** Results kept per session. A client has at most half as many requests under way at a time. */
+export const SESSION_WINDOW = 128;
+/** Sessions kept per subject; beyond, the one whose last operation is the oldest is forgotten. */
+export const SESSIONS_MAX = 64;
+
+const FORM = 1;
+
+/** What became of a request. */
+interface Outcome {
+  readonly number: number;
+  readonly seq: number;
+  readonly result: Uint8Array;
+}
+
+interface Session {
+  readonly session: number;
+  /** The largest number seen. */
+  readonly numberMax: number;
+  /** In the order of the sequence; all numbers lie in the window below `numberMax`. */
+  readonly outcomes: readonly Outcome[];
+  readonly encoded: Uint8Array;
+}
+
+export type SessionAnswer =
+  /** Never seen, and known never to have been: it may be sequenced. */
+  | { readonly kind: 'fresh' }
+  /** It is the operation at `seq`. */
+  | { readonly kind: 'known'; readonly seq: number; readonly result: Uint8Array }
+  /** Too old to tell whether it was done: refused, never executed. */
+  | { readonly kind: 'expired' };
+
+/**
+ * Results of recent requests, so that a retry at whatever replica is answered, not repeated. A part
+ * of the replicated state: it depends on the sequence of operations alone, byte for byte.
+ *
+ * A value: `with` makes a new table and leaves the old one, so that every operation under way can
+ * carry the table as it is after it. Encoded forms are shared between tables.
+ */
+export class SessionTable {
+  static readonly EMPTY = new SessionTable(new Map(), 0);
+
+  /** By the last operation of each session, oldest first. */
+  readonly #sessions: ReadonlyMap<number, Session>;
+  /** The largest `seq` of all operations of forgotten sessions. */
+  readonly #forgottenSeqMax: number;
+  #encoded: Uint8Array | null = null;
+
+  private constructor(sessions: ReadonlyMap<number, Session>, forgottenSeqMax: number) {
+    this.#sessions = sessions;
+    this.#forgottenSeqMax = forgottenSeqMax;
+  }
+
+  /**
+   * What is known of a request.
+   *
+   * An unknown session is a new one or a forgotten one. A forgotten one has an operation after its
+   * `since` and not after `forgottenSeqMax`; so with `since ≥ forgottenSeqMax` it must be new. This
+   * needs `since` to be a *committed* sequence number: an uncommitted one may be given out again.
+   */
+  find(request: RequestId): SessionAnswer {
+    const session = this.#sessions.get(request.session);
+    if (session === undefined) {
+      return request.since < this.#forgottenSeqMax ? { kind: 'expired' } : { kind: 'fresh' };
+    }
+    if (request.number <= session.numberMax - SESSION_WINDOW) return { kind: 'expired' };
+    const outcome = session.outcomes.find(({ number }) => number === request.number);
+    return outcome === undefined
+      ? { kind: 'fresh' }
+      : { kind: 'known', seq: outcome.seq, result: outcome.result };
+  }
+
+  /** @returns the table after the request became the operation `seq`, with this result */
+  with(request: RequestId, seq: number, result: Uint8Array): SessionTable {
+    assert(seq >= 1, 'Operations are numbered from 1');
+    const sessions = new Map(this.#sessions);
+    const before = sessions.get(request.session);
+    // Deleted and set again, so that it becomes the youngest in the order of the map.
+    sessions.delete(request.session);
+    const numberMax = Math.max(before?.numberMax ?? 0, request.number);
+    const kept = (before?.outcomes ?? []).filter(({ number }) => number > numberMax - SESSION_WINDOW);
+    // A copy: the result may be a view into a frame of megabytes, and the table lives long.
+    const outcomes = [...kept, { number: request.number, seq, result: result.slice() }];
+    const encoded = encodeSession(request.session, numberMax, outcomes);
+    sessions.set(request.session, { session: request.session, numberMax, outcomes, encoded });
+
+    let forgottenSeqMax = this.#forgottenSeqMax;
+    for (const [id, oldest] of sessions) {
+      if (sessions.size <= SESSIONS_MAX) break;
+      sessions.delete(id);
+      forgottenSeqMax = Math.max(forgottenSeqMax, lastSeq(oldest));
+    }
+    return new SessionTable(sessions, forgottenSeqMax);
+  }
+
+  encode(): Uint8Array {
+    if (this.#encoded === null) {
+      let sizeBytes = 16;
+      for (const session of this.#sessions.values()) sizeBytes += session.encoded.length;
+      const writer = new ByteWriter(sizeBytes).uint8(FORM).uint53(this.#forgottenSeqMax);
+      writer.uint8(this.#sessions.size);
+      for (const session of this.#sessions.values()) writer.raw(session.encoded);
+      this.#encoded = writer.finish();
+    }
+    return this.#encoded;
+  }
+
+  /**
+   * @param encoded what `encode` made, or nothing at all for the empty table
+   * @throws MalformedError where it is neither
+   */
+  static decode(encoded: Uint8Array): SessionTable {
+    if (encoded.length === 0) return SessionTable.EMPTY;
+    const reader = new ByteReader(encoded);
+    if (reader.uint8() !== FORM) throw new MalformedError('A session table of an unknown form');
+    const forgottenSeqMax = reader.uint53();
+    const count = reader.uint8();
+    if (count > SESSIONS_MAX) throw new MalformedError(`A table of ${count} sessions`);
+    const sessions = new Map<number, Session>();
+    let youngestSeq = 0;
+    for (let index = 0; index < count; index++) {
+      const session = readSession(reader);
+      if (sessions.has(session.session)) throw new MalformedError('A session is there twice');
+      const seq = lastSeq(session);
+      if (seq <= youngestSeq) throw new MalformedError('Sessions are out of order');
+      youngestSeq = seq;
+      sessions.set(session.session, session);
+    }
+    reader.end();
+    return new SessionTable(sessions, forgottenSeqMax);
+  }
+}
+
+function lastSeq(session: Session): number {
+  const last = session.outcomes.at(-1);
+  assert(last !== undefined, 'A session is known by an operation');
+  return last.seq;
+}
+
+function encodeSession(session: number, numberMax: number, outcomes: readonly Outcome[]): Uint8Array {
+  let sizeBytes = 17;
+  for (const { result } of outcomes) sizeBytes += 13 + result.length;
+  const writer = new ByteWriter(sizeBytes).uint53(session).uint53(numberMax).uint8(outcomes.length);
+  for (const { number, seq, result } of outcomes) {
+    writer
+      .uint8(numberMax - number)
+      .uint53(seq)
+      .bytes(result);
+  }
+  return writer.finish();
+}
+
+function readSession(reader: ByteReader): Session {
+  const session = reader.uint53();
+  const numberMax = reader.uint53();
+  const count = reader.uint8();
+  if (count === 0 || count > SESSION_WINDOW) throw new MalformedError(`A session of ${count} results`);
+  const outcomes: Outcome[] = [];
+  let seqBefore = 0;
+  for (let index = 0; index < count; index++) {
+    const number = numberMax - reader.uint8();
+    const seq = reader.uint53();
+    if (number <= 0 || number <= numberMax - SESSION_WINDOW) throw new MalformedError('A number is too old');
+    if (seq <= seqBefore) throw new MalformedError('Results are out of order');
+    seqBefore = seq;
+    // A copy, for the same reason as in `with`.
+    outcomes.push({ number, seq, result: reader.bytes().slice() });
+  }
+  return { session, numberMax, outcomes, encoded: encodeSession(session, numberMax, outcomes) };
+}

@@ -1,0 +1,125 @@
+import { assert } from '../base/assert.ts';
+import type { ServerId } from '../base/ids.ts';
+import type { Epoch, Operation, Position, ReplicaRecord } from './actions.ts';
+import { epochCompare, epochEqual } from './epoch.ts';
+import type { Outbox } from './outbox.ts';
+import { SessionTable } from './sessions.ts';
+
+/** A new epoch (or, within one, a newer state) on its way into this replica. */
+export interface Install {
+  readonly epoch: Epoch;
+  /** Where the base stands. Who stands there already keeps the contents and only stamps them. */
+  readonly base: Position;
+  /** Whose state is fetched otherwise. */
+  readonly from: ServerId;
+  /** `waiting` for the disk to be at rest, `fetching` beside the own contents, `storing` for good. */
+  stage: 'waiting' | 'fetching' | 'storing';
+  /** What `storing` stores. */
+  seq: number;
+  sessions: SessionTable;
+}
+
+/**
+ * What this replica holds, and what is on its way to its disk. Mirrors the record: a field moves
+ * when the driver reports that the disk has it, except `promised`, which binds at once.
+ */
+export class Standing {
+  readonly #out: Outbox;
+  /** pe: no smaller epoch is listened to from now on. Never decreases. */
+  promised: Epoch;
+  /** The part of `promised` that survives a crash; nothing is answered in an epoch before it is. */
+  stored: Epoch;
+  /** ae ≤ stored: the epoch whose base is here. */
+  installed: Epoch;
+  /** The last operation applied. */
+  seq: number;
+  /** The last operation given to the disk: those between are under way, in order. */
+  issuedSeq: number;
+  /** The session table as of `issuedSeq`. */
+  sessions: SessionTable;
+  install: Install | null = null;
+
+  constructor(out: Outbox, record: ReplicaRecord) {
+    assert(epochCompare(record.installed, record.promised) <= 0, 'Nothing is installed without a promise');
+    this.#out = out;
+    this.promised = record.promised;
+    this.stored = record.promised;
+    this.installed = record.installed;
+    this.seq = record.seq;
+    this.issuedSeq = record.seq;
+    this.sessions = SessionTable.decode(record.sessions);
+  }
+
+  get position(): Position {
+    return { epoch: this.installed, seq: this.seq };
+  }
+
+  /** Nothing that could still move the position is under way. */
+  get atRest(): boolean {
+    return this.seq === this.issuedSeq && this.install?.stage !== 'storing';
+  }
+
+  /** The promise survives a crash, and the position is the true one: both may be told. */
+  get settled(): boolean {
+    return this.atRest && epochEqual(this.stored, this.promised);
+  }
+
+  /** Refuses every smaller epoch from now on. What is fetched for one is dropped. */
+  promise(epoch: Epoch): void {
+    assert(epochCompare(epoch, this.promised) > 0, 'A promise never moves back');
+    this.promised = epoch;
+    if (this.install !== null && this.install.stage !== 'storing') this.install = null;
+    this.#out.push({ kind: 'promise', epoch });
+  }
+
+  promiseStored(epoch: Epoch): void {
+    assert(epochCompare(epoch, this.promised) <= 0, 'Only what was promised is stored');
+    if (epochCompare(epoch, this.stored) > 0) this.stored = epoch;
+  }
+
+  /** Gives the next operation to the disk. */
+  apply(operation: Operation, sessions: SessionTable): void {
+    assert(this.install === null, 'Contents that are about to be replaced do not change');
+    this.issuedSeq++;
+    this.sessions = sessions;
+    this.#out.push({
+      kind: 'apply',
+      epoch: this.installed,
+      seq: this.issuedSeq,
+      operation,
+      sessions: sessions.encode(),
+    });
+  }
+
+  applied(epoch: Epoch, seq: number): void {
+    assert(epochEqual(epoch, this.installed), 'An epoch is installed only once the disk is at rest');
+    assert(seq > this.seq && seq <= this.issuedSeq, 'Operations are applied in order');
+    this.seq = seq;
+  }
+
+  /** Makes the contents, own or fetched, those of the epoch: all or nothing. */
+  storeInstall(install: Install, seq: number, sessions: SessionTable, fetched: boolean): void {
+    assert(this.settled && epochEqual(install.epoch, this.promised), 'Only the promised epoch is installed');
+    install.stage = 'storing';
+    install.seq = seq;
+    install.sessions = sessions;
+    this.#out.push({ kind: 'install', epoch: install.epoch, seq, sessions: sessions.encode(), fetched });
+  }
+
+  installStored(epoch: Epoch, seq: number): void {
+    const { install } = this;
+    assert(install !== null && install.stage === 'storing', 'What is installed was ordered');
+    assert(epochEqual(install.epoch, epoch) && install.seq === seq, 'What is installed is what was ordered');
+    this.install = null;
+    this.installed = epoch;
+    this.seq = seq;
+    this.issuedSeq = seq;
+    this.sessions = install.sessions;
+  }
+}
+
+/** @returns the table after the operation became number `seq` */
+export function sessionsAfter(sessions: SessionTable, seq: number, operation: Operation): SessionTable {
+  const { request, result } = operation;
+  return request === null ? sessions : sessions.with(request, seq, result);
+}
