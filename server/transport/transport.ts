@@ -34,13 +34,57 @@ export interface TransportHandlers {
  * is dropped and counted.
  */
 export interface Transport {
-  /** Queues a message; small ones of one turn of the event loop share a frame. Never throws for a peer that is away. */
+  /**
+   * Queues a message; small ones of one turn of the event loop share a frame. Never throws for a peer that is away.
+   * The payload is not copied: nobody changes it afterwards.
+   */
   send(to: ServerId, channel: MessageChannel, payload: Uint8Array): void;
 
-  /** Asks a peer and waits for its answer; `ServiceError` no-majority/unknown/busy where none comes in time. */
+  /**
+   * Asks a peer and waits for its answer. The payload is not copied: nobody changes it afterwards.
+   *
+   * @param method 1 to 64 of a-z, 0-9 and hyphens
+   * @throws ServiceError certainly without effect: `no-majority` (the peer is away), `busy` (queue or
+   * calls at their limit), `too-large`; perhaps with effect: `unknown` (no answer in time, or the
+   * connection broke); or the error that the peer's handler threw
+   */
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
 
   isConnected(peer: ServerId): boolean;
 
+  /** Counts since the start, over all peers. */
+  stats(): TransportStats;
+
+  /** Ends all connections; calls that wait fail with `unknown`, later ones with `no-majority`. */
   close(): Promise<void>;
 }
+
+export interface TransportStats {
+  readonly messagesSent: number;
+  readonly bytesSent: number;
+  readonly messagesReceived: number;
+  readonly bytesReceived: number;
+  /** Messages and replies that found the peer away, the queue full, or were too large. */
+  readonly messagesDropped: number;
+  /** Connections that ended because of bytes that made no sense. */
+  readonly connectionsMalformed: number;
+  /** Times that a peer came to be connected. */
+  readonly connections: number;
+  readonly callsPending: number;
+}
+
+/** Bounds of what a transport keeps in memory. */
+export interface TransportLimits {
+  /** Bytes queued for one peer; what does not fit is dropped. */
+  readonly queueBytesMax: number;
+  /** Calls to one peer that wait for an answer; one more fails as `busy`. */
+  readonly callsMax: number;
+  /** Calls of one peer that are being answered; one more is answered `busy`. */
+  readonly servingMax: number;
+}
+
+export const TRANSPORT_LIMITS: TransportLimits = {
+  queueBytesMax: 64 * 2 ** 20,
+  callsMax: 256,
+  servingMax: 256,
+};

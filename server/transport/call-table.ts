@@ -1,0 +1,258 @@
+import type { Logger } from 'pino';
+import { AssertionFailure, assert } from '../../base/assert.ts';
+import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+import { type FrameRecord, isMethod } from './frame.ts';
+import type { Pushed } from './outbox.ts';
+import { CHANNEL_CALL, CHANNEL_REPLY, type TransportHandlers } from './transport.ts';
+
+const MESSAGE_CHARS_MAX = 2_000;
+const UNREACHABLE_MAX = 255;
+
+interface PendingCall {
+  readonly to: ServerId;
+  readonly method: string;
+  readonly timer: NodeJS.Timeout;
+  resolve(payload: Uint8Array): void;
+  reject(error: Error): void;
+}
+
+export interface CallLimits {
+  /** Calls to one peer that wait for an answer. */
+  readonly callsMax: number;
+  /** Calls of one peer that are being answered here. */
+  readonly servingMax: number;
+}
+
+/**
+ * Questions and answers over messages that may get lost. Whatever happens to the connection, every
+ * call ends: with the answer, with the error of the other side, or with one that says whether the
+ * question can have had an effect (`no-majority`, `busy`, `too-large`: certainly not; `unknown`: perhaps).
+ */
+export class CallTable {
+  readonly #limits: CallLimits;
+  readonly #serve: TransportHandlers['call'];
+  readonly #log: Logger;
+  readonly #pending = new Map<number, PendingCall>();
+  readonly #callsTo = new Map<ServerId, number>();
+  readonly #servingFor = new Map<ServerId, number>();
+  #nextId = 1;
+  #closed = false;
+
+  constructor(limits: CallLimits, serve: TransportHandlers['call'], log: Logger) {
+    this.#limits = limits;
+    this.#serve = serve;
+    this.#log = log;
+  }
+
+  get pendingCount(): number {
+    return this.#pending.size;
+  }
+
+  /** @param push queues the question, or says that the peer is away */
+  call(
+    to: ServerId,
+    method: string,
+    payload: Uint8Array,
+    timeoutMs: number,
+    push: (record: FrameRecord) => Pushed | 'away',
+  ): Promise<Uint8Array> {
+    assert(isMethod(method), 'A method has a short name in ASCII');
+    assert(timeoutMs > 0, 'A call has time for its answer');
+    const refused = (error: ServiceError): Promise<Uint8Array> => Promise.reject(error);
+    if (this.#closed) return refused(away(to, method, 'this server is ending'));
+    const count = this.#callsTo.get(to) ?? 0;
+    if (count >= this.#limits.callsMax) {
+      return refused(
+        new ServiceError('busy', `Cannot ask ${to} for "${method}": ${count} calls to it wait already`),
+      );
+    }
+    const id = this.#drawId();
+    const pushed = push({ channel: CHANNEL_CALL, id, method, payload });
+    if (pushed === 'away') return refused(away(to, method, 'there is no connection to it'));
+    if (pushed === 'full') {
+      return refused(new ServiceError('busy', `Cannot ask ${to} for "${method}": the queue to it is full`));
+    }
+    if (pushed === 'too-large') {
+      return refused(
+        new ServiceError(
+          'too-large',
+          `Cannot ask ${to} for "${method}": ${payload.length} bytes are too many`,
+        ),
+      );
+    }
+    this.#callsTo.set(to, count + 1);
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#take(id)?.reject(unknown(to, method, `no answer came within ${timeoutMs} ms`));
+      }, timeoutMs);
+      this.#pending.set(id, { to, method, timer, resolve, reject });
+    });
+  }
+
+  /**
+   * A peer asks. The answer goes through `push`, which belongs to the connection to the very process
+   * that asked: a number given by one life of a peer means another call, or none, in its next life.
+   */
+  receiveCall(
+    from: ServerId,
+    id: number,
+    method: string,
+    payload: Uint8Array,
+    push: (record: FrameRecord) => Pushed | 'away',
+  ): void {
+    const serving = this.#servingFor.get(from) ?? 0;
+    if (serving >= this.#limits.servingMax) {
+      const busy = new ServiceError(
+        'busy',
+        `Cannot answer "${method}": ${serving} calls of ${from} are at work`,
+      );
+      push({ channel: CHANNEL_REPLY, id, failed: true, payload: encodeFailure(busy) });
+      return;
+    }
+    this.#servingFor.set(from, serving + 1);
+    this.#answer(from, id, method, payload)
+      .then((reply) => {
+        if (push(reply) !== 'too-large') return;
+        const failure = new ServiceError(
+          'too-large',
+          `Cannot answer "${method}": the answer has too many bytes`,
+        );
+        push({ channel: CHANNEL_REPLY, id, failed: true, payload: encodeFailure(failure) });
+      })
+      .finally(() => this.#countDown(this.#servingFor, from));
+  }
+
+  /** An answer came. One that nobody waits for any more is nothing unusual: its call timed out. */
+  receiveReply(from: ServerId, id: number, failed: boolean, payload: Uint8Array): void {
+    const pending = this.#pending.get(id);
+    if (pending === undefined || pending.to !== from) return;
+    this.#take(id);
+    if (failed) pending.reject(decodeFailure(payload, from));
+    else pending.resolve(payload);
+  }
+
+  /** No answer can come any more from this peer to what was asked so far. */
+  peerLost(peer: ServerId): void {
+    for (const [id, pending] of [...this.#pending]) {
+      if (pending.to !== peer) continue;
+      this.#take(id)?.reject(unknown(peer, pending.method, 'the connection broke before the answer'));
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const [id, pending] of [...this.#pending]) {
+      this.#take(id)?.reject(unknown(pending.to, pending.method, 'this server is ending'));
+    }
+  }
+
+  async #answer(from: ServerId, id: number, method: string, payload: Uint8Array): Promise<FrameRecord> {
+    try {
+      return {
+        channel: CHANNEL_REPLY,
+        id,
+        failed: false,
+        payload: await this.#serve(from, method, payload),
+      };
+    } catch (error) {
+      return {
+        channel: CHANNEL_REPLY,
+        id,
+        failed: true,
+        payload: encodeFailure(this.#failure(error, from, method)),
+      };
+    }
+  }
+
+  #failure(error: unknown, from: ServerId, method: string): ServiceError {
+    if (error instanceof ServiceError) return error;
+    if (error instanceof MalformedError) {
+      this.#log.warn({ peer: from, method, reason: error.message }, 'call refused: it is malformed');
+      return new ServiceError('bad-request', `Cannot answer "${method}": ${error.message}`);
+    }
+    // Our own invariant is broken. Nothing here may swallow that: the process ends through its
+    // handler of uncaught exceptions, as if the assertion had failed outside of a promise.
+    if (error instanceof AssertionFailure) {
+      setImmediate(() => {
+        throw error;
+      });
+    }
+    this.#log.error({ peer: from, method, err: error }, 'call failed unexpectedly');
+    return new ServiceError(
+      'internal',
+      `Cannot answer "${method}": an unexpected failure, logged by the server`,
+    );
+  }
+
+  #drawId(): number {
+    // Numbers wrap around at 2^32; those of calls that still wait are passed over.
+    do {
+      this.#nextId = (this.#nextId + 1) >>> 0;
+    } while (this.#pending.has(this.#nextId));
+    return this.#nextId;
+  }
+
+  #take(id: number): PendingCall | undefined {
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return undefined;
+    this.#pending.delete(id);
+    clearTimeout(pending.timer);
+    this.#countDown(this.#callsTo, pending.to);
+    return pending;
+  }
+
+  #countDown(counts: Map<ServerId, number>, peer: ServerId): void {
+    const count = counts.get(peer) ?? 0;
+    assert(count > 0, 'A call that ends was counted when it began');
+    if (count === 1) counts.delete(peer);
+    else counts.set(peer, count - 1);
+  }
+}
+
+function away(peer: ServerId, method: string, why: string): ServiceError {
+  return new ServiceError('no-majority', `Cannot ask ${peer} for "${method}": ${why}`, {
+    unreachable: [peer],
+  });
+}
+
+function unknown(peer: ServerId, method: string, why: string): ServiceError {
+  return new ServiceError('unknown', `Asked ${peer} for "${method}": ${why}`, { unreachable: [peer] });
+}
+
+/** Code, message and details of an error as bytes. */
+function encodeFailure(error: ServiceError): Uint8Array {
+  const { unreachable = [], primary = '', retryAfterMs } = error.details;
+  const listed = unreachable.slice(0, UNREACHABLE_MAX);
+  const writer = new ByteWriter().text(error.code).text(error.message.slice(0, MESSAGE_CHARS_MAX));
+  writer.uint8(listed.length);
+  for (const server of listed) writer.text(server);
+  return writer
+    .text(primary)
+    .float64(retryAfterMs ?? -1)
+    .finish();
+}
+
+/** @returns the error of the other side, or `unknown` where its bytes make none */
+function decodeFailure(bytes: Uint8Array, from: ServerId): ServiceError {
+  try {
+    const reader = new ByteReader(bytes);
+    const code = reader.text();
+    const message = reader.text();
+    const unreachable: string[] = [];
+    for (let count = reader.uint8(); count > 0; count--) unreachable.push(reader.text());
+    const primary = reader.text();
+    const retryAfterMs = reader.float64();
+    reader.end();
+    const details: ErrorDetails = {
+      ...(unreachable.length > 0 && { unreachable }),
+      ...(primary !== '' && { primary }),
+      ...(retryAfterMs >= 0 && { retryAfterMs }),
+    };
+    return new ServiceError(isErrorCode(code) ? code : 'unknown', message, details);
+  } catch (cause) {
+    if (!(cause instanceof MalformedError)) throw cause;
+    return new ServiceError('unknown', `The answer of ${from} is malformed`, {}, { cause });
+  }
+}

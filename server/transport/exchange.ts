@@ -1,0 +1,110 @@
+import type { Logger } from 'pino';
+import type { ServerId } from '../../base/ids.ts';
+import { CallTable } from './call-table.ts';
+import { decodeFrame, type FrameRecord } from './frame.ts';
+import type { Pushed } from './outbox.ts';
+import {
+  CHANNEL_CALL,
+  CHANNEL_REPLY,
+  type TransportHandlers,
+  type TransportLimits,
+  type TransportStats,
+} from './transport.ts';
+
+/** The way to a peer, as far as there is one. */
+export interface Route {
+  push(record: FrameRecord): Pushed | 'away';
+}
+
+/** What all forms of the transport do alike: hand records in and out, and count them. */
+export class Exchange {
+  readonly traffic = {
+    messagesSent: 0,
+    bytesSent: 0,
+    messagesReceived: 0,
+    bytesReceived: 0,
+    messagesDropped: 0,
+    connectionsMalformed: 0,
+    connections: 0,
+  };
+  readonly #handlers: TransportHandlers;
+  readonly #log: Logger;
+  readonly #calls: CallTable;
+
+  constructor(handlers: TransportHandlers, limits: TransportLimits, log: Logger) {
+    this.#handlers = handlers;
+    this.#log = log;
+    this.#calls = new CallTable(limits, (from, method, payload) => handlers.call(from, method, payload), log);
+  }
+
+  /** @param route undefined where the peer is not known or gone */
+  push(to: ServerId, record: FrameRecord, route: Route | undefined): Pushed | 'away' {
+    const pushed = route?.push(record) ?? 'away';
+    if (pushed === 'queued') {
+      this.traffic.messagesSent += 1;
+      this.traffic.bytesSent += record.payload.length;
+      return pushed;
+    }
+    this.traffic.messagesDropped += 1;
+    if (pushed === 'too-large') {
+      this.#log.error(
+        { peer: to, bytes: record.payload.length },
+        'message dropped: it is larger than a frame',
+      );
+    }
+    return pushed;
+  }
+
+  call(
+    to: ServerId,
+    method: string,
+    payload: Uint8Array,
+    timeoutMs: number,
+    route: Route | undefined,
+  ): Promise<Uint8Array> {
+    return this.#calls.call(to, method, payload, timeoutMs, (record) => this.push(to, record, route));
+  }
+
+  /**
+   * Takes a frame.
+   *
+   * @param answerRoute the way to the process that sent this frame, undefined once there is another
+   * @throws MalformedError where the frame, or a message for its handler, makes no sense
+   */
+  receive(from: ServerId, fragments: readonly Uint8Array[], answerRoute: () => Route | undefined): void {
+    for (const record of decodeFrame(fragments)) {
+      this.traffic.messagesReceived += 1;
+      this.traffic.bytesReceived += record.payload.length;
+      switch (record.channel) {
+        case CHANNEL_CALL:
+          this.#calls.receiveCall(from, record.id, record.method, record.payload, (reply) =>
+            this.push(from, reply, answerRoute()),
+          );
+          break;
+        case CHANNEL_REPLY:
+          this.#calls.receiveReply(from, record.id, record.failed, record.payload);
+          break;
+        default:
+          this.#handlers.message(from, record.channel, record.payload);
+      }
+    }
+  }
+
+  peerConnected(peer: ServerId): void {
+    this.traffic.connections += 1;
+    this.#handlers.connected(peer);
+  }
+
+  peerLost(peer: ServerId): void {
+    this.#calls.peerLost(peer);
+    this.#handlers.disconnected(peer);
+  }
+
+  stats(): TransportStats {
+    return { ...this.traffic, callsPending: this.#calls.pendingCount };
+  }
+
+  close(): void {
+    this.#calls.close();
+  }
+}

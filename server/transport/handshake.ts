@@ -1,0 +1,108 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { isServerId, type ServerId } from '../../base/ids.ts';
+import { WIRE_VERSION } from './frame.ts';
+import type { PeerHello } from './transport.ts';
+
+/** Where servers meet, on the port that HTTP has too. */
+export const PEER_PATH = '/v1/peer';
+
+/** What a server tells about itself in both directions of the handshake. */
+export interface Introduction extends PeerHello {
+  /** Hash of the parameters that all servers of a cluster must share. */
+  readonly paramsHash: string;
+}
+
+/** Why a connection is refused: status and sentence of the HTTP answer. */
+export interface Refusal {
+  readonly status: 400 | 403 | 404 | 409 | 421 | 426 | 503;
+  readonly reason: string;
+}
+
+export type Greeting =
+  | { readonly kind: 'welcome'; readonly hello: PeerHello }
+  | { readonly kind: 'refused'; readonly refusal: Refusal };
+
+/** @returns the headers with which `own` introduces itself; a request also says whom it expects to find */
+export function helloHeaders(own: Introduction, expected: ServerId | null): Record<string, string> {
+  return {
+    'leasehold-wire': String(WIRE_VERSION),
+    'leasehold-cluster': own.cluster,
+    'leasehold-server': own.server,
+    'leasehold-incarnation': String(own.incarnation),
+    'leasehold-params': own.paramsHash,
+    ...(expected !== null && { 'leasehold-peer': expected }),
+  };
+}
+
+/**
+ * Judges how a peer introduced itself, in a request or in the answer to one. The version comes first:
+ * what other headers mean is known only within it.
+ *
+ * @param isPeer tells whether the configuration names this server
+ */
+export function greet(
+  headers: IncomingHttpHeaders,
+  own: Introduction,
+  isPeer: (server: ServerId) => boolean,
+): Greeting {
+  const wire = header(headers, 'leasehold-wire');
+  const cluster = header(headers, 'leasehold-cluster');
+  const server = header(headers, 'leasehold-server');
+  const incarnation = Number(header(headers, 'leasehold-incarnation'));
+  const params = header(headers, 'leasehold-params');
+  const expected = header(headers, 'leasehold-peer');
+
+  if (wire === '') return refused(400, 'It does not introduce itself as a Leasehold server');
+  if (wire !== String(WIRE_VERSION)) {
+    return refused(
+      426,
+      `Wire version ${wire} met ${WIRE_VERSION} of ${own.server}: run the same release on all servers`,
+    );
+  }
+  if (!isServerId(server) || !Number.isSafeInteger(incarnation) || incarnation < 1) {
+    return refused(400, 'Its server id or incarnation is malformed');
+  }
+  if (cluster !== own.cluster) {
+    return refused(
+      403,
+      `${server} belongs to cluster "${cluster}" and ${own.server} to "${own.cluster}": check --cluster and --peer`,
+    );
+  }
+  if (server === own.server) {
+    return refused(
+      409,
+      incarnation === own.incarnation
+        ? `${server} met itself: the address of one of its peers leads back to it`
+        : `Two servers claim to be ${server}: give each server an --id of its own`,
+    );
+  }
+  if (!isPeer(server)) {
+    return refused(
+      403,
+      `Server ${server} is not in the configuration of ${own.server}: add --peer ${server}=HOST:PORT there`,
+    );
+  }
+  if (expected !== '' && expected !== own.server) {
+    return refused(
+      421,
+      `Looking for ${expected}, ${server} met ${own.server}: the address of ${expected} leads to ${own.server}`,
+    );
+  }
+  if (params !== own.paramsHash) {
+    return refused(
+      409,
+      `The parameters of ${server} and ${own.server} differ: --lease, --clock-skew and --catalog-members must be the same on all servers`,
+    );
+  }
+  return { kind: 'welcome', hello: { server, incarnation, cluster } };
+}
+
+function refused(status: Refusal['status'], reason: string): Greeting {
+  return { kind: 'refused', refusal: { status, reason } };
+}
+
+/** @returns the one value of a header, short enough to be printed in a log; empty where there is none */
+function header(headers: IncomingHttpHeaders, name: string): string {
+  const value = headers[name];
+  return typeof value === 'string' ? value.slice(0, 128) : '';
+}

@@ -1,0 +1,175 @@
+import type { Logger } from 'pino';
+import { assert } from '../../base/assert.ts';
+import type { ServerId } from '../../base/ids.ts';
+import { Exchange } from './exchange.ts';
+import { type FrameSink, Outbox } from './outbox.ts';
+import {
+  type MessageChannel,
+  TRANSPORT_LIMITS,
+  type Transport,
+  type TransportHandlers,
+  type TransportLimits,
+  type TransportStats,
+} from './transport.ts';
+
+export interface MemoryTransportOptions {
+  readonly server: ServerId;
+  readonly handlers: TransportHandlers;
+  readonly log: Logger;
+  readonly limits?: Partial<TransportLimits>;
+}
+
+/** One direction between two servers: frames arrive in order, in later turns of the event loop. */
+class Pipe implements FrameSink {
+  readonly #deliver: (fragments: readonly Uint8Array[]) => void;
+  #queuedBytes = 0;
+  #open = true;
+
+  constructor(deliver: (fragments: readonly Uint8Array[]) => void) {
+    this.#deliver = deliver;
+  }
+
+  queuedBytes(): number {
+    return this.#queuedBytes;
+  }
+
+  sendFrame(fragments: readonly Uint8Array[]): void {
+    // Copied as a socket would: sender and receiver never share memory.
+    const copies = fragments.map((fragment) => Uint8Array.from(fragment));
+    const bytes = copies.reduce((sum, copy) => sum + copy.length, 0);
+    this.#queuedBytes += bytes;
+    setImmediate(() => {
+      this.#queuedBytes -= bytes;
+      if (this.#open) this.#deliver(copies);
+    });
+  }
+
+  close(): void {
+    this.#open = false;
+  }
+}
+
+/** Where in-memory transports meet. Connects all members to each other, except for pairs that are cut. */
+export class MemoryNetwork {
+  readonly #members = new Map<ServerId, MemoryTransport>();
+  readonly #cuts = new Set<string>();
+
+  /** Adds a server; a running one of the same id is thrown out, like a process whose successor was started. */
+  join(options: MemoryTransportOptions): MemoryTransport {
+    const member = new MemoryTransport(options, () => this.#leave(member));
+    const before = this.#members.get(options.server);
+    if (before !== undefined) this.#leave(before);
+    this.#members.set(options.server, member);
+    setImmediate(() => {
+      for (const other of this.#members.keys()) this.#connect(options.server, other);
+    });
+    return member;
+  }
+
+  /** Cuts the connection of a pair: what is on its way is lost. */
+  cut(a: ServerId, b: ServerId): void {
+    this.#cuts.add(pairKey(a, b));
+    this.#members.get(a)?.detach(b);
+    this.#members.get(b)?.detach(a);
+  }
+
+  /** Heals all cuts. */
+  heal(): void {
+    this.#cuts.clear();
+    const ids = [...this.#members.keys()];
+    for (const a of ids) {
+      for (const b of ids) if (a < b) this.#connect(a, b);
+    }
+  }
+
+  #leave(member: MemoryTransport): void {
+    if (this.#members.get(member.server) === member) this.#members.delete(member.server);
+    for (const other of this.#members.values()) {
+      if (!member.detach(other.server)) continue;
+      other.detach(member.server);
+    }
+  }
+
+  #connect(a: ServerId, b: ServerId): void {
+    const first = this.#members.get(a);
+    const second = this.#members.get(b);
+    if (a === b || first === undefined || second === undefined) return;
+    if (this.#cuts.has(pairKey(a, b)) || first.isConnected(b)) return;
+    const forth = new Pipe((fragments) => second.receive(a, fragments));
+    const back = new Pipe((fragments) => first.receive(b, fragments));
+    first.attach(b, forth);
+    second.attach(a, back);
+  }
+}
+
+/** The transport without a network, for tests: the same queues, frames and calls as the real one. */
+export class MemoryTransport implements Transport {
+  readonly server: ServerId;
+  readonly #exchange: Exchange;
+  readonly #limits: TransportLimits;
+  readonly #leave: () => void;
+  readonly #routes = new Map<ServerId, { readonly pipe: Pipe; readonly outbox: Outbox }>();
+
+  constructor(options: MemoryTransportOptions, leave: () => void) {
+    this.server = options.server;
+    this.#limits = { ...TRANSPORT_LIMITS, ...options.limits };
+    this.#exchange = new Exchange(options.handlers, this.#limits, options.log);
+    this.#leave = leave;
+  }
+
+  send(to: ServerId, channel: MessageChannel, payload: Uint8Array): void {
+    assert(to !== this.server, 'A server does not send to itself');
+    this.#exchange.push(to, { channel, payload }, this.#routes.get(to)?.outbox);
+  }
+
+  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array> {
+    assert(to !== this.server, 'A server does not call itself');
+    return this.#exchange.call(to, method, payload, timeoutMs, this.#routes.get(to)?.outbox);
+  }
+
+  isConnected(peer: ServerId): boolean {
+    return this.#routes.has(peer);
+  }
+
+  stats(): TransportStats {
+    return this.#exchange.stats();
+  }
+
+  async close(): Promise<void> {
+    this.#exchange.close();
+    for (const { outbox } of this.#routes.values()) outbox.flush();
+    // What was queued before still arrives, as with an orderly end of a real connection.
+    await new Promise((resolve) => setImmediate(resolve));
+    this.#leave();
+  }
+
+  /** For the network: there is a way to the peer now. */
+  attach(peer: ServerId, pipe: Pipe): void {
+    assert(!this.#routes.has(peer), 'One connection to a peer at a time');
+    this.#routes.set(peer, { pipe, outbox: new Outbox(pipe, this.#limits.queueBytesMax) });
+    this.#exchange.peerConnected(peer);
+  }
+
+  /** For the network: the way to the peer is gone. @returns whether there was one */
+  detach(peer: ServerId): boolean {
+    const route = this.#routes.get(peer);
+    if (route === undefined) return false;
+    this.#routes.delete(peer);
+    route.outbox.close();
+    route.pipe.close();
+    this.#exchange.peerLost(peer);
+    return true;
+  }
+
+  /** For the network: a frame arrives. */
+  receive(from: ServerId, fragments: readonly Uint8Array[]): void {
+    const asked = this.#routes.get(from);
+    this.#exchange.receive(from, fragments, () =>
+      this.#routes.get(from) === asked ? asked?.outbox : undefined,
+    );
+  }
+}
+
+function pairKey(a: ServerId, b: ServerId): string {
+  return a < b ? `${a} ${b}` : `${b} ${a}`;
+}

@@ -1,0 +1,154 @@
+import type { Socket } from 'node:net';
+import type { WebSocket } from 'ws';
+import type { FrameSink } from './outbox.ts';
+
+/** Why a connection ended; `malformed` where the other side sent bytes that make no sense. */
+export interface ConnectionEnd {
+  readonly reason: string;
+  readonly malformed: boolean;
+}
+
+export interface ConnectionHandlers {
+  /** The other side has answered since the handshake, so it was alive after it. Called once. */
+  proven(): void;
+  frame(fragments: readonly Uint8Array[]): void;
+  /** Called once, whatever the cause; nothing is called after it. */
+  ended(end: ConnectionEnd): void;
+}
+
+/**
+ * One WebSocket to a peer after its handshake, either dialed or accepted. Frames flow one way only,
+ * from the side that accepted to the side that dialed: a WebSocket client has to mask each byte it
+ * sends, which costs a pass over all data, and a server does not. The other way go pings alone.
+ *
+ * A peer that vanished without a word (power, partition) is noticed by silence: the dialing side
+ * pings at an interval, the other side answers, and a side that hears nothing over several
+ * intervals ends the connection. It counts intervals, not time: after a pause of this process many
+ * seconds are one interval, and what arrived meanwhile is read before the next one ends.
+ */
+export class PeerConnection implements FrameSink {
+  readonly incarnation: number;
+  readonly #ws: WebSocket;
+  readonly #socket: Socket;
+  readonly #dialed: boolean;
+  readonly #handlers: ConnectionHandlers;
+  readonly #silentIntervalsMax: number;
+  readonly #timer: NodeJS.Timeout;
+  #bytesHeard = 0;
+  #silentIntervals = 0;
+  #proven = false;
+  #ended = false;
+
+  constructor(
+    ws: WebSocket,
+    socket: Socket,
+    incarnation: number,
+    dialed: boolean,
+    pingMs: number,
+    silentIntervalsMax: number,
+    handlers: ConnectionHandlers,
+  ) {
+    this.#ws = ws;
+    this.#socket = socket;
+    this.incarnation = incarnation;
+    this.#dialed = dialed;
+    this.#handlers = handlers;
+    this.#silentIntervalsMax = silentIntervalsMax;
+    ws.binaryType = 'fragments';
+    ws.on('message', (data, isBinary) => this.#receive(data, isBinary));
+    ws.on('error', (error) => this.#fail(error));
+    ws.on('close', (code) => this.#finish({ reason: `it was closed (${code})`, malformed: false }));
+    // The first sign of life after the handshake: the dialing side hears a pong, the other a ping.
+    ws.on(dialed ? 'pong' : 'ping', () => this.#prove());
+    this.#timer = setInterval(() => this.#interval(), pingMs);
+    if (dialed) ws.ping();
+  }
+
+  get isOpen(): boolean {
+    return !this.#ended && this.#ws.readyState === this.#ws.OPEN;
+  }
+
+  queuedBytes(): number {
+    return this.#ws.bufferedAmount;
+  }
+
+  sendFrame(fragments: readonly Uint8Array[]): void {
+    if (!this.isOpen) return;
+    const last = fragments.length - 1;
+    for (let index = 0; index <= last; index++) {
+      this.#ws.send(fragments[index] as Uint8Array, { binary: true, fin: index === last, compress: false });
+    }
+  }
+
+  /** Ends the connection in good order, with a WebSocket status code. */
+  close(code: number, end: ConnectionEnd): void {
+    if (this.#ended) return;
+    this.#ws.close(code, end.reason.slice(0, 100));
+    // A peer that does not answer the closing handshake must not keep the socket.
+    const timer = setTimeout(() => this.#ws.terminate(), 500);
+    this.#ws.once('close', () => clearTimeout(timer));
+    this.#finish(end);
+  }
+
+  /** Ends the connection at once. */
+  terminate(reason: string): void {
+    if (this.#ended) return;
+    this.#finish({ reason, malformed: false });
+    this.#ws.terminate();
+  }
+
+  #receive(data: unknown, isBinary: boolean): void {
+    if (this.#ended) return;
+    if (!isBinary || !Array.isArray(data)) {
+      this.close(1003, { reason: 'it sent text where frames are binary', malformed: true });
+      return;
+    }
+    if (!this.#dialed) {
+      this.close(1002, {
+        reason: 'it sent a frame against the direction of the connection',
+        malformed: true,
+      });
+      return;
+    }
+    this.#handlers.frame(data as Uint8Array[]);
+  }
+
+  #prove(): void {
+    if (this.#proven || this.#ended) return;
+    this.#proven = true;
+    this.#handlers.proven();
+  }
+
+  #interval(): void {
+    if (this.#dialed && this.isOpen) this.#ws.ping();
+    // Bytes and not messages: a large frame on a slow line is a sign of life long before its end.
+    const { bytesRead } = this.#socket;
+    if (bytesRead !== this.#bytesHeard) {
+      this.#bytesHeard = bytesRead;
+      this.#silentIntervals = 0;
+      return;
+    }
+    this.#silentIntervals += 1;
+    if (this.#silentIntervals < this.#silentIntervalsMax) return;
+    this.terminate(`nothing was heard for ${this.#silentIntervals} intervals`);
+  }
+
+  #fail(error: Error & { code?: string }): void {
+    // ws names its own refusals WS_ERR_…, and has already answered with the fitting close code.
+    const malformed = error.code?.startsWith('WS_ERR') ?? false;
+    if (malformed) {
+      const timer = setTimeout(() => this.#ws.terminate(), 500);
+      this.#ws.once('close', () => clearTimeout(timer));
+    } else {
+      this.#ws.terminate();
+    }
+    this.#finish({ reason: error.message, malformed });
+  }
+
+  #finish(end: ConnectionEnd): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    clearInterval(this.#timer);
+    this.#handlers.ended(end);
+  }
+}

@@ -1,0 +1,145 @@
+import type { Logger } from 'pino';
+import type { FrameRecord } from './frame.ts';
+import { Outbox, type Pushed } from './outbox.ts';
+import type { ConnectionEnd, PeerConnection } from './peer-connection.ts';
+
+/** Lives of a peer that are remembered as over. A peer that restarts more often than this is forgiven the oldest. */
+const RETIRED_MAX = 1_024;
+
+/** What a link tells the transport. */
+export interface LinkEvents {
+  connected(): void;
+  disconnected(): void;
+}
+
+/**
+ * All that is known of the way to one peer: the connection on which it sends (dialed by this
+ * server), the one on which it is sent to (dialed by the peer), and which life of the peer they
+ * belong to.
+ *
+ * Of two lives of a peer the one whose process was seen alive later is the newer; incarnations are
+ * random and have no order. From then on the older one is retired: its connections end, new ones are
+ * refused, nothing of it is heard again.
+ */
+export class PeerLink {
+  readonly #log: Logger;
+  readonly #events: LinkEvents;
+  readonly #queueBytesMax: number;
+  readonly #retired = new Set<number>();
+  /** Connections whose peer has not been seen alive since the handshake. */
+  readonly #unproven = new Set<PeerConnection>();
+  #incarnation: number | null = null;
+  #incoming: PeerConnection | null = null;
+  #outgoing: { readonly connection: PeerConnection; readonly outbox: Outbox } | null = null;
+  #connected = false;
+  #trouble = '';
+
+  constructor(queueBytesMax: number, log: Logger, events: LinkEvents) {
+    this.#queueBytesMax = queueBytesMax;
+    this.#log = log;
+    this.#events = events;
+  }
+
+  get isConnected(): boolean {
+    return this.#connected;
+  }
+
+  get hasIncoming(): boolean {
+    return this.#incoming !== null;
+  }
+
+  /** Life of the peer that counts now; null before it was first seen. */
+  get incarnation(): number | null {
+    return this.#incarnation;
+  }
+
+  isRetired(incarnation: number): boolean {
+    return this.#retired.has(incarnation);
+  }
+
+  push(record: FrameRecord): Pushed | 'away' {
+    return this.#connected && this.#outgoing !== null ? this.#outgoing.outbox.push(record) : 'away';
+  }
+
+  /** A handshake succeeded. The connection counts when the peer gives a sign of life on it. */
+  begin(connection: PeerConnection): void {
+    this.#unproven.add(connection);
+  }
+
+  /** The peer is alive behind a connection. */
+  prove(connection: PeerConnection, dialed: boolean): void {
+    this.#unproven.delete(connection);
+    if (this.#retired.has(connection.incarnation)) {
+      connection.terminate('a newer process took its place');
+      return;
+    }
+    if (connection.incarnation !== this.#incarnation) this.#adopt(connection.incarnation);
+    if (dialed) {
+      this.#incoming?.terminate('a newer connection replaces it');
+      this.#incoming = connection;
+    } else {
+      this.#outgoing?.connection.terminate('a newer connection replaces it');
+      this.#outgoing = { connection, outbox: new Outbox(connection, this.#queueBytesMax) };
+    }
+    this.#update('');
+  }
+
+  /** A connection is gone, or never came to count. */
+  end(connection: PeerConnection, { reason }: ConnectionEnd): void {
+    this.#unproven.delete(connection);
+    if (connection === this.#incoming) this.#incoming = null;
+    if (connection === this.#outgoing?.connection) {
+      this.#outgoing.outbox.close();
+      this.#outgoing = null;
+    }
+    this.#update(reason);
+  }
+
+  /** Logs why the peer cannot be reached: once, until something else is the matter. */
+  trouble(reason: string): void {
+    if (reason === this.#trouble) return;
+    this.#trouble = reason;
+    this.#log.warn({ reason }, 'peer not reachable');
+  }
+
+  close(): void {
+    this.#outgoing?.outbox.flush();
+    const end = { reason: 'this server is ending', malformed: false };
+    for (const connection of [...this.#unproven]) connection.terminate(end.reason);
+    this.#incoming?.close(1001, end);
+    this.#outgoing?.connection.close(1001, end);
+  }
+
+  #adopt(incarnation: number): void {
+    const before = this.#incarnation;
+    this.#incarnation = incarnation;
+    if (before === null) return;
+    this.#retired.add(before);
+    for (const oldest of this.#retired) {
+      if (this.#retired.size <= RETIRED_MAX) break;
+      this.#retired.delete(oldest);
+    }
+    const reason = 'the peer was started anew';
+    this.#incoming?.terminate(reason);
+    this.#outgoing?.connection.terminate(reason);
+    // A handshake from before this moment may be that of a process which has died since: what it
+    // sent last would look like a sign of a newer life. It has to introduce itself again.
+    for (const connection of [...this.#unproven]) {
+      if (connection.incarnation !== incarnation) connection.terminate(reason);
+    }
+  }
+
+  #update(reason: string): void {
+    const connected = this.#incoming !== null && this.#outgoing !== null;
+    if (connected === this.#connected) return;
+    this.#connected = connected;
+    if (connected) {
+      this.#trouble = '';
+      this.#log.info('peer connected');
+      this.#events.connected();
+    } else {
+      this.#log.warn({ reason }, 'peer disconnected');
+      this.#events.disconnected();
+    }
+  }
+}

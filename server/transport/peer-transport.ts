@@ -1,0 +1,370 @@
+import type { IncomingMessage } from 'node:http';
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Logger } from 'pino';
+import { WebSocket, WebSocketServer } from 'ws';
+import { assert } from '../../base/assert.ts';
+import type { ServerId } from '../../base/ids.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import { Exchange } from './exchange.ts';
+import { FRAME_BYTES_MAX } from './frame.ts';
+import { greet, helloHeaders, type Introduction, PEER_PATH, type Refusal } from './handshake.ts';
+import { PeerConnection } from './peer-connection.ts';
+import { PeerLink } from './peer-link.ts';
+import {
+  type MessageChannel,
+  TRANSPORT_LIMITS,
+  type Transport,
+  type TransportHandlers,
+  type TransportLimits,
+  type TransportStats,
+} from './transport.ts';
+
+/** Nothing but pings comes over an accepted connection. */
+const ACCEPTED_FRAME_BYTES_MAX = 4_096;
+
+/** Strangers whose refusal is remembered, so that it is logged once. */
+const STRANGERS_MAX = 64;
+
+const REFUSAL_BYTES_MAX = 1_024;
+
+export interface PeerTiming {
+  /** How often a connection is probed. */
+  readonly pingMs: number;
+  /** After so many probes without a sound a connection is given up. */
+  readonly silentIntervalsMax: number;
+  /** From dialing to the first sign of life. */
+  readonly connectTimeoutMs: number;
+  /** Shortest and longest pause before dialing again. */
+  readonly retryMinMs: number;
+  readonly retryMaxMs: number;
+}
+
+export const PEER_TIMING: PeerTiming = {
+  pingMs: 500,
+  silentIntervalsMax: 4,
+  connectTimeoutMs: 1_000,
+  retryMinMs: 20,
+  retryMaxMs: 500,
+};
+
+export interface PeerTransportOptions extends Introduction {
+  /** Where the servers of the cluster listen; this server may be among them. */
+  readonly peers: ReadonlyMap<ServerId, { readonly host: string; readonly port: number }>;
+  readonly handlers: TransportHandlers;
+  readonly log: Logger;
+  readonly limits?: Partial<TransportLimits>;
+  readonly timing?: Partial<PeerTiming>;
+}
+
+/** State of dialing one peer. */
+interface Dialer {
+  readonly peer: ServerId;
+  readonly url: string;
+  readonly link: PeerLink;
+  readonly log: Logger;
+  /** Attempts without lasting success. */
+  attempts: number;
+  /** An attempt or its connection is there. */
+  ws: WebSocket | null;
+  retry: NodeJS.Timeout | null;
+}
+
+/**
+ * Messages between servers over WebSockets on the port of the HTTP server. Each server dials each
+ * other one and listens on what it dialed; it sends on what the other side dialed.
+ */
+export class PeerTransport implements Transport {
+  readonly #self: ServerId;
+  readonly #introduction: Introduction;
+  readonly #log: Logger;
+  readonly #limits: TransportLimits;
+  readonly #timing: PeerTiming;
+  readonly #exchange: Exchange;
+  readonly #dialers = new Map<ServerId, Dialer>();
+  readonly #acceptor = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: ACCEPTED_FRAME_BYTES_MAX,
+  });
+  readonly #strangers = new Map<string, string>();
+  readonly #sockets = new Set<WebSocket>();
+  #started = false;
+  #closed = false;
+
+  constructor(options: PeerTransportOptions) {
+    const { server, incarnation, cluster, paramsHash } = options;
+    assert(
+      Number.isSafeInteger(incarnation) && incarnation >= 1,
+      'An incarnation is a positive integer below 2^53',
+    );
+    this.#self = server;
+    this.#introduction = { server, incarnation, cluster, paramsHash };
+    this.#log = options.log;
+    this.#limits = { ...TRANSPORT_LIMITS, ...options.limits };
+    this.#timing = { ...PEER_TIMING, ...options.timing };
+    this.#exchange = new Exchange(options.handlers, this.#limits, options.log);
+    this.#acceptor.on('headers', (headers: string[]) => {
+      for (const [name, value] of Object.entries(helloHeaders(this.#introduction, null))) {
+        headers.push(`${name}: ${value}`);
+      }
+    });
+    for (const [peer, { host, port }] of options.peers) {
+      if (peer === server) continue;
+      const log = options.log.child({ peer });
+      const link = new PeerLink(this.#limits.queueBytesMax, log, {
+        connected: () => {
+          this.#exchange.peerConnected(peer);
+        },
+        disconnected: () => {
+          this.#exchange.peerLost(peer);
+        },
+      });
+      const url = `ws://${host.includes(':') ? `[${host}]` : host}:${port}${PEER_PATH}`;
+      this.#dialers.set(peer, { peer, url, link, log, attempts: 0, ws: null, retry: null });
+    }
+  }
+
+  /** Begins to dial. Before, connections of others are accepted already. */
+  start(): void {
+    assert(!this.#started, 'A transport starts once');
+    this.#started = true;
+    for (const dialer of this.#dialers.values()) this.#dial(dialer);
+  }
+
+  /** To be called for `upgrade` events of the HTTP server; answers those that are none of its own with 404. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    // A connection may break between its request and the answer.
+    socket.on('error', () => socket.destroy());
+    if (request.url !== PEER_PATH) {
+      refuse(socket, 404, `There is nothing to upgrade to at this path`);
+      return;
+    }
+    if (this.#closed) {
+      refuse(socket, 503, `${this.#self} is ending`);
+      return;
+    }
+    const greeting = greet(request.headers, this.#introduction, (server) => this.#dialers.has(server));
+    if (greeting.kind === 'refused') {
+      this.#refuse(request, socket, greeting.refusal);
+      return;
+    }
+    const { server, incarnation } = greeting.hello;
+    const dialer = this.#dialers.get(server);
+    assert(dialer !== undefined, 'Only configured servers are welcome');
+    if (dialer.link.isRetired(incarnation)) {
+      const reason = `A newer process has taken the place of ${server}: this one is not heard any more, restart it`;
+      this.#refuse(request, socket, { status: 409, reason });
+      return;
+    }
+    this.#strangers.delete(strangerKey(request));
+    this.#acceptor.handleUpgrade(request, socket, head, (ws) => {
+      this.#watch(ws);
+      this.#attach(dialer, ws, request.socket, incarnation, false);
+      // The peer is there: it is dialed at once instead of at the end of a pause.
+      if (this.#started && dialer.retry !== null) {
+        clearTimeout(dialer.retry);
+        dialer.retry = null;
+        this.#dial(dialer);
+      }
+    });
+  }
+
+  send(to: ServerId, channel: MessageChannel, payload: Uint8Array): void {
+    assert(to !== this.#self, 'A server does not send to itself');
+    this.#exchange.push(to, { channel, payload }, this.#dialers.get(to)?.link);
+  }
+
+  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array> {
+    assert(to !== this.#self, 'A server does not call itself');
+    return this.#exchange.call(to, method, payload, timeoutMs, this.#dialers.get(to)?.link);
+  }
+
+  isConnected(peer: ServerId): boolean {
+    return this.#dialers.get(peer)?.link.isConnected ?? false;
+  }
+
+  /** Life of the peer that counts now; null before it was first seen. */
+  incarnationOf(peer: ServerId): number | null {
+    return this.#dialers.get(peer)?.link.incarnation ?? null;
+  }
+
+  stats(): TransportStats {
+    return this.#exchange.stats();
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#exchange.close();
+    for (const dialer of this.#dialers.values()) {
+      if (dialer.retry !== null) clearTimeout(dialer.retry);
+      dialer.link.close();
+      if (dialer.ws?.readyState === WebSocket.CONNECTING) dialer.ws.terminate();
+    }
+    await Promise.all(
+      [...this.#sockets].map((ws) => new Promise<void>((resolve) => ws.once('close', () => resolve()))),
+    );
+  }
+
+  #dial(dialer: Dialer): void {
+    assert(dialer.ws === null && dialer.retry === null, 'One attempt at a time');
+    if (this.#closed) return;
+    const ws = new WebSocket(dialer.url, {
+      headers: helloHeaders(this.#introduction, dialer.peer),
+      perMessageDeflate: false,
+      handshakeTimeout: this.#timing.connectTimeoutMs,
+      maxPayload: FRAME_BYTES_MAX,
+    });
+    dialer.ws = ws;
+    this.#watch(ws);
+    let incarnation: number | null = null;
+    let socket: Socket | null = null;
+    const fail = (reason: string): void => {
+      if (dialer.ws !== ws) return;
+      dialer.ws = null;
+      if (this.#closed) return;
+      dialer.link.trouble(reason);
+      this.#redialLater(dialer);
+      ws.terminate();
+    };
+    ws.on('error', (error: Error & { code?: string }) =>
+      fail(error.message || error.code || 'the connection failed'),
+    );
+    ws.on('close', () => fail('the connection was closed during the handshake'));
+    ws.on('unexpected-response', (_request, response) => {
+      readRefusal(response).then(
+        (reason) => fail(reason),
+        (error: Error) => fail(error.message),
+      );
+    });
+    ws.on('upgrade', (response) => {
+      const greeting = greet(response.headers, this.#introduction, (server) => this.#dialers.has(server));
+      if (greeting.kind === 'refused') return fail(greeting.refusal.reason);
+      const { hello } = greeting;
+      if (hello.server !== dialer.peer) return fail(`The address of ${dialer.peer} leads to ${hello.server}`);
+      if (dialer.link.isRetired(hello.incarnation))
+        return fail('It is an older process than the newest one seen');
+      incarnation = hello.incarnation;
+      socket = response.socket;
+    });
+    ws.on('open', () => {
+      if (dialer.ws !== ws) return;
+      assert(incarnation !== null && socket !== null, 'A connection opens after its upgrade');
+      for (const event of ['error', 'close', 'unexpected-response', 'upgrade']) ws.removeAllListeners(event);
+      this.#watch(ws);
+      this.#attach(dialer, ws, socket, incarnation, true);
+    });
+  }
+
+  /** Both kinds of connection, from the handshake to the end. */
+  #attach(dialer: Dialer, ws: WebSocket, socket: Socket, incarnation: number, dialed: boolean): void {
+    const { link, log } = dialer;
+    const { pingMs, silentIntervalsMax, connectTimeoutMs, retryMaxMs } = this.#timing;
+    const unproven = setTimeout(() => connection.terminate('it gave no sign of life'), connectTimeoutMs);
+    let lasted: NodeJS.Timeout | undefined;
+    const connection = new PeerConnection(ws, socket, incarnation, dialed, pingMs, silentIntervalsMax, {
+      proven: () => {
+        clearTimeout(unproven);
+        // Only what lasts ends the back-off: a peer that answers and then sends nonsense is not dialed in a loop.
+        lasted = setTimeout(() => {
+          if (dialed) dialer.attempts = 0;
+        }, retryMaxMs);
+        link.prove(connection, dialed);
+      },
+      frame: (fragments) => this.#receive(dialer, connection, fragments),
+      ended: (end) => {
+        clearTimeout(unproven);
+        clearTimeout(lasted);
+        if (end.malformed) {
+          this.#exchange.traffic.connectionsMalformed += 1;
+          log.warn({ reason: end.reason, dialed }, 'connection closed: the peer sent a malformed frame');
+        }
+        link.end(connection, end);
+        if (!dialed) return;
+        assert(dialer.ws === ws, 'A dialer has one connection');
+        dialer.ws = null;
+        if (!this.#closed) this.#redialLater(dialer);
+      },
+    });
+    link.begin(connection);
+  }
+
+  #receive({ peer, link }: Dialer, connection: PeerConnection, fragments: readonly Uint8Array[]): void {
+    const { incarnation } = connection;
+    // Before its pong a peer does not send, and from an older life nothing is heard.
+    if (incarnation !== link.incarnation) return;
+    try {
+      // Numbers of calls begin anew with each life of a peer; an answer for the dead is dropped.
+      this.#exchange.receive(peer, fragments, () => (link.incarnation === incarnation ? link : undefined));
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      connection.close(1007, { reason: error.message, malformed: true });
+    }
+  }
+
+  #redialLater(dialer: Dialer): void {
+    const { retryMinMs, retryMaxMs } = this.#timing;
+    const pauseMs = Math.min(retryMaxMs, retryMinMs * 2 ** Math.min(dialer.attempts, 16));
+    dialer.attempts += 1;
+    // Jitter, so that servers that lost each other at one moment do not meet in step for ever.
+    dialer.retry = setTimeout(
+      () => {
+        dialer.retry = null;
+        this.#dial(dialer);
+      },
+      pauseMs * (0.5 + Math.random() / 2),
+    );
+  }
+
+  #refuse(request: IncomingMessage, socket: Duplex, { status, reason }: Refusal): void {
+    const key = strangerKey(request);
+    if (this.#strangers.get(key) !== reason) {
+      this.#strangers.delete(key);
+      this.#strangers.set(key, reason);
+      for (const oldest of this.#strangers.keys()) {
+        if (this.#strangers.size <= STRANGERS_MAX) break;
+        this.#strangers.delete(oldest);
+      }
+      this.#log.warn({ address: request.socket.remoteAddress, status, reason }, 'peer refused');
+    }
+    refuse(socket, status, reason);
+  }
+
+  #watch(ws: WebSocket): void {
+    this.#sockets.add(ws);
+    ws.once('close', () => this.#sockets.delete(ws));
+    // An error after the end of a connection tells nothing new; without a listener it would end the process.
+    ws.on('error', () => undefined);
+  }
+}
+
+function strangerKey(request: IncomingMessage): string {
+  const claimed = request.headers['leasehold-server'];
+  return `${request.socket.remoteAddress ?? ''} ${typeof claimed === 'string' ? claimed.slice(0, 64) : ''}`;
+}
+
+/** Answers an upgrade request with an error, as plain text. */
+function refuse(socket: Duplex, status: number, reason: string): void {
+  const body = `${reason}\n`;
+  socket.end(
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n` +
+      'Connection: close\r\nContent-Type: text/plain; charset=utf-8\r\n' +
+      `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    () => socket.destroy(),
+  );
+}
+
+/** @returns the reason that the other side gives for its refusal */
+async function readRefusal(response: IncomingMessage): Promise<string> {
+  let body = '';
+  response.setEncoding('utf8');
+  for await (const chunk of response) {
+    body += chunk;
+    if (body.length > REFUSAL_BYTES_MAX) break;
+  }
+  const reason = body.trim().slice(0, REFUSAL_BYTES_MAX);
+  return `refused with ${response.statusCode}: ${reason === '' ? response.statusMessage : reason}`;
+}

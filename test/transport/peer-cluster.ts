@@ -1,0 +1,116 @@
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, createServer as createNetServer } from 'node:net';
+import { type Logger, pino } from 'pino';
+import type { ServerId } from '../../base/ids.ts';
+import {
+  PeerTransport,
+  type PeerTransportOptions,
+  type PeerTiming,
+} from '../../server/transport/peer-transport.ts';
+import type { TransportHandlers, TransportLimits } from '../../server/transport/transport.ts';
+import type { TransportCluster } from '../conformance/transport.ts';
+
+/** Fast enough for tests, slow enough for a loaded machine. */
+export const TEST_TIMING: PeerTiming = {
+  pingMs: 100,
+  silentIntervalsMax: 10,
+  connectTimeoutMs: 1_000,
+  retryMinMs: 10,
+  retryMaxMs: 100,
+};
+
+/** One line of a log. */
+export interface LogLine {
+  readonly level: number;
+  readonly msg: string;
+  readonly reason?: string;
+  readonly peer?: string;
+}
+
+/** A logger that keeps its lines. */
+export function recordingLog(): { log: Logger; lines: LogLine[] } {
+  const lines: LogLine[] = [];
+  const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(JSON.parse(line)) });
+  return { log, lines };
+}
+
+/** @returns a port that nobody listened on a moment ago */
+export async function freePort(): Promise<number> {
+  const server = createNetServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** One process of a cluster, inside this one: a transport and the HTTP server that it shares. */
+export interface PeerProcess {
+  readonly transport: PeerTransport;
+  readonly http: Server;
+  /** Ends all sockets at once, as the death of a process does. */
+  kill(): Promise<void>;
+}
+
+/** Starts a transport on its port of `options.peers`. */
+export async function startPeer(
+  options: Partial<PeerTransportOptions> & Pick<PeerTransportOptions, 'server' | 'peers' | 'handlers'>,
+): Promise<PeerProcess> {
+  const transport = new PeerTransport({
+    cluster: 'test',
+    incarnation: 1 + Math.floor(Math.random() * 2 ** 52),
+    paramsHash: 'p',
+    log: pino({ level: 'silent' }),
+    timing: TEST_TIMING,
+    ...options,
+  });
+  const http = createServer((_request, response) => response.end('http'));
+  http.on('upgrade', (request, socket, head) => transport.handleUpgrade(request, socket, head));
+  const sockets = new Set<{ destroy(): void }>();
+  http.on('connection', (socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
+  });
+  const address = options.peers.get(options.server);
+  await new Promise<void>((resolve, reject) => {
+    http.on('error', reject);
+    http.listen(address?.port ?? 0, '127.0.0.1', resolve);
+  });
+  transport.start();
+  const kill = async (): Promise<void> => {
+    for (const socket of sockets) socket.destroy();
+    const closed = new Promise((resolve) => http.close(resolve));
+    await transport.close();
+    await closed;
+  };
+  return { transport, http, kill };
+}
+
+/** Up to three servers over real sockets. */
+export class PeerCluster implements TransportCluster {
+  readonly #running = new Map<ServerId, PeerProcess>();
+  #peers: Map<ServerId, { host: string; port: number }> | null = null;
+
+  async start(
+    server: ServerId,
+    handlers: TransportHandlers,
+    limits: Partial<TransportLimits> = {},
+  ): Promise<PeerTransport> {
+    await this.#running.get(server)?.kill();
+    const started = await startPeer({ server, peers: await this.peers(), handlers, limits });
+    this.#running.set(server, started);
+    return started.transport;
+  }
+
+  async peers(): Promise<ReadonlyMap<ServerId, { host: string; port: number }>> {
+    if (this.#peers !== null) return this.#peers;
+    this.#peers = new Map();
+    for (const id of ['s1', 's2', 's3']) {
+      this.#peers.set(id as ServerId, { host: '127.0.0.1', port: await freePort() });
+    }
+    return this.#peers;
+  }
+
+  async stop(): Promise<void> {
+    for (const { kill } of this.#running.values()) await kill();
+  }
+}
