@@ -1,5 +1,5 @@
 import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
-import type { LeaseMessage } from './messages.ts';
+import type { LeaseEnvelope, LeaseMessage } from './messages.ts';
 
 /** Timing that all servers of a cluster must share; a hash of it travels with every frame. In milliseconds. */
 export interface LeaseTiming {
@@ -18,7 +18,8 @@ export interface LeaseConfig extends LeaseTiming {
 export type LeaseEvent =
   /**
    * This server, one of `members`, wants the cell to have a holder and is willing to be it; while it
-   * is the holder it renews. While another server is known to hold it, nothing is sent.
+   * is the holder it renews. While another server is known to hold it, nothing is sent. Repeating the
+   * event is harmless and takes over a changed view or handicap.
    */
   | {
       readonly kind: 'open';
@@ -30,12 +31,58 @@ export type LeaseEvent =
     }
   /** No longer wanted here: a held lease runs out unless `release` follows; no new attempt. */
   | { readonly kind: 'close'; readonly cell: CellId }
-  /** The replica has stopped acting as primary: give the lease back so that others need not wait for its end. */
+  /**
+   * The replica has stopped acting as primary: give the lease back so that others need not wait for
+   * its end. If the cell is still open here, this server lets others go first.
+   */
   | { readonly kind: 'release'; readonly cell: CellId }
-  | { readonly kind: 'message'; readonly from: ServerId; readonly message: LeaseMessage }
-  /** Own clock found out of bounds, or the outlier among the peers: take part in nothing until restarted. */
+  /** A frame of a peer, decoded. `from` is whom the transport authenticated. */
+  | {
+      readonly kind: 'frame';
+      readonly from: ServerId;
+      readonly envelope: LeaseEnvelope;
+      readonly messages: readonly LeaseMessage[];
+    }
+  /** Own clock found out of bounds: take part in nothing until restarted. */
   | { readonly kind: 'clock-fault' }
   | { readonly kind: 'tick' };
+
+/** Everything a core can report to have happened; drivers count them, simulations demand them. */
+export const LEASE_MARKS = [
+  /** The wait after the start is over. */
+  'recovered',
+  /** Messages were dropped unanswered, because this server is still silent after its start. */
+  'kept-silent',
+  /** This server acquired a lease. */
+  'decided',
+  /** This server renewed its lease. */
+  'renewed',
+  /** Another server's lease was found and written back. */
+  'helped',
+  /** Too many refused an attempt of ours. */
+  'overruled',
+  'timed-out',
+  /** An attempt found a lease in its grace period and starts again after it. */
+  'waited-out-grace',
+  /** Own lease ended without renewal. */
+  'expired',
+  'released',
+  'forgotten',
+  'repeated',
+  'refused-old',
+  'refused-future',
+  'refused-still-valid',
+  'wrong-view',
+  /** A peer runs with other timing or another protocol: none of its frames is heard. */
+  'parameters-differ',
+  'older-life',
+  /** A peer's clock is certainly out of bounds: none of its frames is heard. */
+  'clock-out-of-bounds',
+  /** Own clock is wrong: this server is out until restarted. */
+  'clock-fault',
+] as const;
+
+export type LeaseMark = (typeof LEASE_MARKS)[number];
 
 export type LeaseAction =
   | { readonly kind: 'send'; readonly to: ServerId; readonly message: LeaseMessage }
@@ -48,9 +95,11 @@ export type LeaseAction =
       readonly kind: 'learned';
       readonly cell: CellId;
       readonly holder: ServerId;
+      readonly incarnation: Incarnation;
       readonly untilMs: number;
     }
-  | { readonly kind: 'trace'; readonly mark: string; readonly cell: CellId; readonly detail: string };
+  /** `cell` is CATALOG_CELL where the mark is about the server as a whole. */
+  | { readonly kind: 'trace'; readonly mark: LeaseMark; readonly cell: CellId; readonly detail: string };
 
 /** What is known of a cell's lease at one moment. */
 export interface LeaseView {

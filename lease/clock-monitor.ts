@@ -1,0 +1,115 @@
+import type { Incarnation, ServerId } from '../base/ids.ts';
+import type { LeaseEnvelope } from './messages.ts';
+
+/** How far a peer's lease clock is ahead of ours: the truth lies within offset ± error. */
+export interface ClockOffset {
+  readonly offsetMs: number;
+  readonly errorMs: number;
+  /** The peer's clock was certainly out of bounds when last measured. */
+  readonly outOfBounds: boolean;
+}
+
+interface Peer {
+  incarnation: Incarnation;
+  startedMs: number;
+  /** Latest reading of its clock that we heard: sent back as an echo. */
+  clockMs: number;
+  lowMs: number;
+  highMs: number;
+  measuredMs: number;
+  outOfBounds: boolean;
+}
+
+/** What to do with a frame. */
+export type FrameVerdict = 'accept' | 'older-life' | 'clock-out-of-bounds';
+
+/**
+ * Knows the peers by what their frames say of them: which life they are in, and how their clocks
+ * differ from ours.
+ *
+ * A frame sent at peer clock c and received at own clock t2 shows that the peer was at most t2 − c
+ * behind. If the peer had by then heard our clock at t0, it was at most c − t0 ahead. Both are
+ * certain, however long the frame took, so a delay never makes a clock look wrong.
+ */
+export class ClockMonitor {
+  readonly #clockSkewMaxMs: number;
+  readonly #startedMs: number;
+  /** A measurement is replaced by a less precise one only when it is this old. */
+  readonly #freshMs: number;
+  readonly #peers = new Map<ServerId, Peer>();
+
+  constructor(startedMs: number, clockSkewMaxMs: number, freshMs: number) {
+    this.#startedMs = startedMs;
+    this.#clockSkewMaxMs = clockSkewMaxMs;
+    this.#freshMs = freshMs;
+  }
+
+  /** Takes notice of a frame's envelope. */
+  observe(from: ServerId, envelope: LeaseEnvelope, nowMs: number): FrameVerdict {
+    let peer = this.#peers.get(from);
+    if (peer === undefined || peer.incarnation !== envelope.incarnation) {
+      // Frames overtake each other; what an earlier life said counts no more once a later one spoke.
+      if (peer !== undefined && envelope.startedMs < peer.startedMs) return 'older-life';
+      peer = {
+        incarnation: envelope.incarnation,
+        startedMs: envelope.startedMs,
+        clockMs: envelope.clockMs,
+        lowMs: -Infinity,
+        highMs: Infinity,
+        measuredMs: -Infinity,
+        outOfBounds: false,
+      };
+      this.#peers.set(from, peer);
+    }
+    peer.clockMs = Math.max(peer.clockMs, envelope.clockMs);
+    const { echoMs, clockMs } = envelope;
+    const lowMs = clockMs - nowMs;
+    // An echo of our earlier life says nothing about this clock.
+    const highMs = echoMs >= this.#startedMs && echoMs <= nowMs ? clockMs - echoMs : Infinity;
+    return this.#measured(peer, lowMs, highMs, nowMs) ? 'accept' : 'clock-out-of-bounds';
+  }
+
+  /** @returns the peer's clock as last heard, or 0 */
+  echoMs(peer: ServerId): number {
+    return this.#peers.get(peer)?.clockMs ?? 0;
+  }
+
+  /** @returns what is known of the peer's clock, or null if it has not both spoken and listened yet */
+  offset(peer: ServerId): ClockOffset | null {
+    const known = this.#peers.get(peer);
+    if (known === undefined || known.highMs === Infinity) return null;
+    return {
+      offsetMs: (known.lowMs + known.highMs) / 2,
+      errorMs: (known.highMs - known.lowMs) / 2,
+      outOfBounds: known.outOfBounds,
+    };
+  }
+
+  peers(): readonly ServerId[] {
+    return [...this.#peers.keys()];
+  }
+
+  /**
+   * Most of at least two peers are out of bounds, so it is our clock that is. With a single peer
+   * nobody can tell which of the two is wrong; ignoring each other is enough.
+   */
+  isOutlier(): boolean {
+    let violating = 0;
+    for (const peer of this.#peers.values()) if (peer.outOfBounds) violating++;
+    return violating >= 2 && 2 * violating > this.#peers.size;
+  }
+
+  /** @returns whether the peer may be listened to */
+  #measured(peer: Peer, lowMs: number, highMs: number, nowMs: number): boolean {
+    const limitMs = this.#clockSkewMaxMs;
+    if (lowMs > limitMs || highMs < -limitMs) peer.outOfBounds = true;
+    else if (lowMs >= -limitMs && highMs <= limitMs) peer.outOfBounds = false;
+    const stale = nowMs - peer.measuredMs > this.#freshMs;
+    if (stale || highMs - lowMs <= peer.highMs - peer.lowMs) {
+      peer.lowMs = lowMs;
+      peer.highMs = highMs;
+      peer.measuredMs = nowMs;
+    }
+    return !peer.outOfBounds;
+  }
+}

@@ -1,0 +1,46 @@
+import type { Incarnation, ServerId } from '../base/ids.ts';
+import type { Ballot } from './ballot.ts';
+
+/** λ: one life of one server may act as primary until a moment of the lease clock. */
+export interface Lease {
+  readonly holder: ServerId;
+  /** A lease of the same server's earlier life is a stranger's lease: wait for its end. */
+  readonly incarnation: Incarnation;
+  readonly untilMs: number;
+  /** Ballot of the WRITE that set `untilMs`. Stays when others write the lease back. */
+  readonly uid: Ballot;
+  /** Its holder gave it back: it need not be waited for. */
+  readonly released: boolean;
+}
+
+/**
+ * `valid`: its holder may be acting. `grace`: over on this clock, perhaps not on the holder's.
+ * `expired`: over on every clock, or released, or never written.
+ */
+export type LeaseAge = 'valid' | 'grace' | 'expired';
+
+/**
+ * How a lease stands at one reading of the clock. [Flease] §3.4.
+ *
+ * The paper's Alg. 4 reads the clock for validity and again for expiry. A pause between the two turns
+ * a valid lease into an expired one without the grace period, so here one reading serves both.
+ * The boundaries: the holder stops strictly before `untilMs`, others start strictly after
+ * `untilMs + ε`; with anything weaker, two clocks ε apart have an instant in common.
+ */
+export function leaseAge(lease: Lease | null, nowMs: number, clockSkewMaxMs: number): LeaseAge {
+  if (lease === null || lease.released) return 'expired';
+  if (nowMs <= lease.untilMs) return 'valid';
+  if (nowMs <= lease.untilMs + clockSkewMaxMs) return 'grace';
+  return 'expired';
+}
+
+/** Whether two leases belong to the same life of the same server. */
+export function leaseSameHolder(a: Lease, b: Lease): boolean {
+  return a.holder === b.holder && a.incarnation === b.incarnation;
+}
+
+/** For traces: `a until 1234.5`. */
+export function leaseText(lease: Lease | null): string {
+  if (lease === null) return '⊥';
+  return `${lease.holder} until ${lease.untilMs}${lease.released ? ', released' : ''}`;
+}

@@ -1,0 +1,65 @@
+import { assert } from '../base/assert.ts';
+import type { Incarnation, ServerId } from '../base/ids.ts';
+import type { LeaseConfig, LeaseTiming } from './actions.ts';
+
+/** Counts incompatible changes of the protocol; part of the hash below. */
+const PROTOCOL_VERSION = 1;
+
+/** What follows from the configuration. All times in milliseconds of the lease clock. */
+export interface LeaseParameters {
+  readonly self: ServerId;
+  readonly incarnation: Incarnation;
+  /** t_max: length of a lease. */
+  readonly leaseMs: number;
+  /** ε: any two lease clocks differ by at most this. */
+  readonly clockSkewMaxMs: number;
+  /** L: width of a ballot interval. At most the recovery wait less 2ε, so that ballots from after a restart are larger. */
+  readonly intervalMs: number;
+  /** W: silence after every start. */
+  readonly recoveryMs: number;
+  /** An attempt that has not read a majority by then is dropped, because its lease is counted from its start. */
+  readonly attemptMaxMs: number;
+  /** Unanswered READs and WRITEs are repeated with this period. */
+  readonly repeatMs: number;
+  /** A lease is renewed when less than this is left of it. */
+  readonly renewBeforeMs: number;
+  readonly backoffMinMs: number;
+  readonly backoffMaxMs: number;
+  /** Spread of those who compete for a lease that has ended. */
+  readonly jitterMaxMs: number;
+  /** A cell untouched for so long is forgotten: everything that could be said of it is too old to be heard. */
+  readonly forgetMs: number;
+  /** Equal on servers that agree about timing and protocol. */
+  readonly hash: number;
+}
+
+export function leaseParameters(config: LeaseConfig): LeaseParameters {
+  const { leaseMs, clockSkewMaxMs } = config;
+  assert(clockSkewMaxMs > 0, 'Clocks differ');
+  assert(leaseMs >= 10 * clockSkewMaxMs, 'A lease outlasts the clock skew ten times');
+  const attemptMaxMs = leaseMs / 6;
+  return {
+    self: config.self,
+    incarnation: config.incarnation,
+    leaseMs,
+    clockSkewMaxMs,
+    intervalMs: leaseMs - clockSkewMaxMs,
+    recoveryMs: leaseMs + 2 * clockSkewMaxMs,
+    attemptMaxMs,
+    repeatMs: attemptMaxMs / 4,
+    renewBeforeMs: (leaseMs * 2) / 3,
+    backoffMinMs: Math.min(50, leaseMs / 30),
+    backoffMaxMs: leaseMs / 30,
+    jitterMaxMs: Math.min(100, leaseMs / 20),
+    forgetMs: 2 * leaseMs + 2 * clockSkewMaxMs,
+    hash: leaseParametersHash(config),
+  };
+}
+
+/** FNV-1a over what all servers of a cluster must share. */
+export function leaseParametersHash(timing: LeaseTiming): number {
+  const text = `${PROTOCOL_VERSION}/${timing.leaseMs}/${timing.clockSkewMaxMs}`;
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193) >>> 0;
+  return hash;
+}
