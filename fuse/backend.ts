@@ -1,0 +1,144 @@
+/** The little that the mount needs of the cluster; `cluster-backend.ts` is its real form, tests have one in memory. */
+
+/** Epoch and sequence number of the last change of a file's contents. */
+export interface ContentVersion {
+  readonly epoch: number;
+  readonly seq: number;
+}
+
+export type NodeKind = 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'character' | 'block';
+
+/** What is known of an inode. Times are decimal nanoseconds since 1970. */
+export interface Attributes {
+  readonly inode: number;
+  readonly kind: NodeKind;
+  /** Permission bits, without the file type. */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly links: number;
+  readonly sizeBytes: number;
+  readonly accessedNs: string;
+  readonly modifiedNs: string;
+  readonly changedNs: string;
+  /** Target of a symbolic link, else empty. */
+  readonly target: string;
+  /** Device number of a device, else 0. */
+  readonly device: number;
+  /** Servers that hold the file's contents; whoever opens the file asks them first. */
+  readonly replicas: readonly string[];
+  readonly contents: ContentVersion;
+  /** The file's primary, not the catalog, knows size and modification time. */
+  readonly live: boolean;
+}
+
+/** What a file's primary says of its contents. */
+export interface FileState {
+  readonly sizeBytes: number;
+  readonly modifiedNs: string;
+  readonly contents: ContentVersion;
+}
+
+/** The contents of one file. Every change is acknowledged by a majority when its promise resolves. */
+export interface BackendFile {
+  /** @returns the bytes there are: fewer than `length` only at the end of the file */
+  read(offset: number, length: number): Promise<Uint8Array>;
+  /** `bytes` stay untouched until the promise settles, and are the caller's again afterwards. */
+  write(offset: number, bytes: Uint8Array): Promise<FileState>;
+  /** All of `bytes`, at the end of the file wherever that is by then, in one piece. */
+  append(bytes: Uint8Array): Promise<FileState>;
+  truncate(sizeBytes: number): Promise<FileState>;
+  /** What was acknowledged before survives a loss of power. */
+  flush(): Promise<FileState>;
+  /** The catalog is told size and modification time. */
+  settle(): Promise<void>;
+  state(): Promise<FileState>;
+}
+
+/** Whoever makes something; in a directory with the set-group-id bit, the directory's group comes first. */
+export interface Owner {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+export interface AttributeChanges {
+  readonly mode?: number;
+  readonly uid?: number;
+  readonly gid?: number;
+  readonly accessedNs?: string;
+  readonly modifiedNs?: string;
+  /** The contents that `modifiedNs` was set against. */
+  readonly contents?: ContentVersion;
+}
+
+export interface Space {
+  readonly totalBytes: number;
+  readonly freeBytes: number;
+  readonly inodes: number;
+}
+
+export type RenameMode = 'replace' | 'no-replace' | 'exchange';
+export type XattrMode = 'set' | 'create' | 'replace';
+
+/**
+ * One volume of a cluster. Failures are `ServiceError`s. The backend retries what can be retried and gives
+ * up within its own time limit; whoever calls it does not retry.
+ */
+export interface FileSystemBackend {
+  /** @returns the inode of the volume's root */
+  start(): Promise<number>;
+  stop(): Promise<void>;
+  lookup(parent: number, name: string): Promise<Attributes>;
+  attributes(inode: number): Promise<Attributes>;
+  /** Entries with names after `after`, in the bytewise order of their names. */
+  list(
+    inode: number,
+    after: string,
+    countMax: number,
+  ): Promise<{
+    readonly entries: readonly { readonly name: string; readonly attributes: Attributes }[];
+    readonly more: boolean;
+  }>;
+  /** The new file is live; where one exists it is answered, unless `exclusive`. */
+  createFile(
+    parent: number,
+    name: string,
+    mode: number,
+    owner: Owner,
+    exclusive: boolean,
+  ): Promise<{ readonly attributes: Attributes; readonly created: boolean }>;
+  makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;
+  makeNode(
+    parent: number,
+    name: string,
+    type: 'fifo' | 'socket' | 'character' | 'block',
+    device: number,
+    mode: number,
+    owner: Owner,
+  ): Promise<Attributes>;
+  symlink(parent: number, name: string, target: string, owner: Owner): Promise<Attributes>;
+  link(inode: number, parent: number, name: string): Promise<Attributes>;
+  /** @returns the inode and the names that are left of it */
+  unlink(parent: number, name: string): Promise<{ readonly inode: number; readonly links: number }>;
+  removeDirectory(parent: number, name: string): Promise<void>;
+  rename(
+    from: { readonly parent: number; readonly name: string },
+    to: { readonly parent: number; readonly name: string },
+    mode: RenameMode,
+  ): Promise<{ readonly replaced: number | null }>;
+  setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
+  openForWrite(inode: number): Promise<Attributes>;
+  /** A file without a name is still in use: its time to collection starts anew. */
+  keepOrphan(inode: number): Promise<void>;
+  xattr(inode: number, name: string): Promise<Uint8Array>;
+  xattrs(inode: number): Promise<readonly string[]>;
+  setXattr(inode: number, name: string, value: Uint8Array, mode: XattrMode): Promise<void>;
+  removeXattr(inode: number, name: string): Promise<void>;
+  space(): Promise<Space>;
+  openFile(inode: number, replicas: readonly string[]): BackendFile;
+}
+
+/** Order of versions of one file's contents. */
+export function contentVersionCompare(a: ContentVersion, b: ContentVersion): number {
+  return a.epoch - b.epoch || a.seq - b.seq;
+}

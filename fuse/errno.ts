@@ -1,0 +1,63 @@
+import { constants } from 'node:os';
+import type { ErrorCode } from '../base/errors.ts';
+import { ServiceError } from '../base/errors.ts';
+
+export type ErrnoName = keyof typeof constants.errno;
+
+/** What a program under the mount is told for each code of the catalogue. */
+export const ERRNO = {
+  'bad-request': 'EINVAL',
+  'not-found': 'ENOENT',
+  exists: 'EEXIST',
+  'not-directory': 'ENOTDIR',
+  'is-directory': 'EISDIR',
+  'not-empty': 'ENOTEMPTY',
+  'precondition-failed': 'EBUSY',
+  'range-unsatisfiable': 'EINVAL',
+  'name-too-long': 'ENAMETOOLONG',
+  'symlink-loop': 'ELOOP',
+  'cross-volume': 'EXDEV',
+  'too-many-links': 'EMLINK',
+  'no-attribute': 'ENODATA',
+  'too-large': 'EFBIG',
+  'session-expired': 'EIO',
+  'not-primary': 'EIO',
+  // By the time these reach the mount, the client library has retried until its time was up.
+  'no-majority': 'ETIMEDOUT',
+  recovering: 'ETIMEDOUT',
+  busy: 'ETIMEDOUT',
+  unknown: 'EIO',
+  'clock-fault': 'EIO',
+  'no-space': 'ENOSPC',
+  integrity: 'EIO',
+  storage: 'EIO',
+  internal: 'EIO',
+} as const satisfies Record<ErrorCode, ErrnoName>;
+
+/** A refusal of the mount itself, named as the kernel names it. */
+export class ErrnoError extends Error {
+  override readonly name = 'ErrnoError';
+  readonly errno: ErrnoName;
+
+  constructor(errno: ErrnoName, message: string) {
+    super(message);
+    this.errno = errno;
+  }
+}
+
+/** @returns the name of the error number for `error`; EIO for what nobody foresaw */
+export function errnoName(error: unknown): ErrnoName {
+  if (error instanceof ErrnoError) return error.errno;
+  if (error instanceof ServiceError) return ERRNO[error.code];
+  return 'EIO';
+}
+
+/** @returns the negative number that FUSE answers with */
+export function errnoNumber(error: unknown): number {
+  return -constants.errno[errnoName(error)];
+}
+
+/** @returns whether `error` was foreseen, so that it is answered and not logged */
+export function isForeseen(error: unknown): boolean {
+  return error instanceof ErrnoError || error instanceof ServiceError;
+}

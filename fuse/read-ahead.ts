@@ -1,0 +1,117 @@
+/** Reads in sequence are served in blocks of this size, aligned to it. */
+export const BLOCK_BYTES = 1024 * 1024;
+/** Blocks fetched ahead of a reader in sequence. */
+const BLOCKS_AHEAD = 4;
+/** A read of this size or more comes from a kernel that reads ahead itself. */
+const LARGE_READ_BYTES = 128 * 1024;
+/** The kernel's parallel requests arrive out of order by this much at the most. */
+const DISORDER_BYTES_MAX = 8 * BLOCK_BYTES;
+/** How long a block may be served; longer-lived caching is the kernel's, which checks the version. */
+const BLOCK_AGE_MAX_MS = 1000;
+
+/** One reader's place in a file, by which reading in sequence is told from reading at random. */
+export class ReadPosition {
+  #next = 0;
+  #streak = 0;
+
+  /** @returns whether this read, and those before it, go through the file from front to back */
+  advance(offset: number, length: number): boolean {
+    const inOrder = offset === this.#next;
+    const nearby = length >= LARGE_READ_BYTES && Math.abs(offset - this.#next) <= DISORDER_BYTES_MAX;
+    this.#streak = inOrder ? this.#streak + 1 : nearby ? Math.max(this.#streak, 1) : 0;
+    this.#next = inOrder || !nearby ? offset + length : Math.max(this.#next, offset + length);
+    return this.#streak >= 2 || (length >= LARGE_READ_BYTES && this.#streak >= 1);
+  }
+}
+
+/** A file as the read-ahead sees it. A new generation makes all blocks of the one before unreachable. */
+export interface ReadSource {
+  readonly inode: number;
+  generation: number;
+  read(offset: number, length: number): Promise<Uint8Array>;
+  /** The size as last heard of; nothing is fetched ahead beyond it. */
+  sizeBytes(): number;
+}
+
+interface Block {
+  readonly bytes: Promise<Uint8Array>;
+  /** Infinity while it is being fetched. */
+  expiresMs: number;
+}
+
+/** Blocks of all files of the mount, the least recently used given up first. */
+export class ReadAhead {
+  readonly #blocks = new Map<string, Block>();
+  readonly #blocksMax: number;
+
+  constructor(bytesMax: number) {
+    this.#blocksMax = Math.max(1, Math.floor(bytesMax / BLOCK_BYTES));
+  }
+
+  /** @returns the bytes there are, fewer than `length` only at the end of the file */
+  async read(
+    source: ReadSource,
+    position: ReadPosition,
+    offset: number,
+    length: number,
+  ): Promise<Uint8Array> {
+    const inSequence = position.advance(offset, length);
+    const first = Math.floor(offset / BLOCK_BYTES);
+    const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
+    if (!inSequence && !this.#has(source, first)) return source.read(offset, length);
+    const wanted: Promise<Uint8Array>[] = [];
+    for (let index = first; index <= last; index++) wanted.push(this.#block(source, index));
+    if (inSequence) {
+      for (let index = last + 1; index <= last + BLOCKS_AHEAD; index++) {
+        if (index * BLOCK_BYTES >= source.sizeBytes()) break;
+        // Whoever reads it hears of the failure; ahead of the reader it is nobody's.
+        this.#block(source, index).catch(() => undefined);
+      }
+    }
+    const parts: Uint8Array[] = [];
+    let at = offset;
+    for (const [index, bytes] of (await Promise.all(wanted)).entries()) {
+      const base = (first + index) * BLOCK_BYTES;
+      const part = bytes.subarray(at - base, offset + length - base);
+      parts.push(part);
+      at += part.length;
+      if (base + bytes.length < base + BLOCK_BYTES) break;
+    }
+    return parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts);
+  }
+
+  #has(source: ReadSource, index: number): boolean {
+    const block = this.#blocks.get(blockKey(source, index));
+    return block !== undefined && block.expiresMs > performance.now();
+  }
+
+  #block(source: ReadSource, index: number): Promise<Uint8Array> {
+    const key = blockKey(source, index);
+    const present = this.#blocks.get(key);
+    this.#blocks.delete(key);
+    if (present !== undefined && present.expiresMs > performance.now()) {
+      this.#blocks.set(key, present);
+      return present.bytes;
+    }
+    const bytes = source.read(index * BLOCK_BYTES, BLOCK_BYTES);
+    const block: Block = { bytes, expiresMs: Number.POSITIVE_INFINITY };
+    this.#blocks.set(key, block);
+    bytes.then(
+      () => {
+        block.expiresMs = performance.now() + BLOCK_AGE_MAX_MS;
+      },
+      () => {
+        if (this.#blocks.get(key) === block) this.#blocks.delete(key);
+      },
+    );
+    for (const oldest of this.#blocks.keys()) {
+      if (this.#blocks.size <= this.#blocksMax) break;
+      this.#blocks.delete(oldest);
+    }
+    return bytes;
+  }
+}
+
+function blockKey(source: ReadSource, index: number): string {
+  return `${source.inode}/${source.generation}/${index}`;
+}

@@ -1,0 +1,473 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
+import type {
+  AttributeChanges,
+  Attributes,
+  BackendFile,
+  ContentVersion,
+  FileState,
+  FileSystemBackend,
+  NodeKind,
+  Owner,
+  RenameMode,
+  Space,
+  XattrMode,
+} from '../../fuse/backend.ts';
+
+const BLOCK = 1024 * 1024;
+
+interface Inode {
+  readonly inode: number;
+  readonly kind: NodeKind;
+  mode: number;
+  uid: number;
+  gid: number;
+  links: number;
+  accessedNs: bigint;
+  modifiedNs: bigint;
+  changedNs: bigint;
+  readonly target: string;
+  readonly device: number;
+  sizeBytes: number;
+  contents: ContentVersion;
+  live: boolean;
+  readonly blocks: Map<number, Buffer>;
+  readonly children: Map<string, number>;
+  readonly xattrs: Map<string, Uint8Array>;
+}
+
+/** What a test does to the backend, from the outside of its process. */
+export interface Disturbance {
+  /** Calls get no answer until this is taken back. */
+  readonly stalled?: boolean;
+  readonly delayMs?: number;
+  /** Writes of contents fail with this code. */
+  readonly writesFail?: ErrorCode | null;
+}
+
+/** One cluster in memory, with the semantics of the catalog and of the files' primaries. */
+export class MemoryBackend implements FileSystemBackend {
+  readonly #inodes = new Map<number, Inode>();
+  readonly calls: Record<string, number> = {};
+  #last = 1;
+  #seq = 1;
+  #lastNs = 0n;
+  #disturbance: Disturbance = {};
+  #resumed: PromiseWithResolvers<void> | undefined;
+
+  constructor() {
+    this.#make('directory', 0o755, { uid: 0, gid: 0 }, 2);
+  }
+
+  disturb(disturbance: Disturbance): void {
+    this.#disturbance = { ...this.#disturbance, ...disturbance };
+    if (this.#disturbance.stalled) this.#resumed ??= Promise.withResolvers();
+    else {
+      this.#resumed?.resolve();
+      this.#resumed = undefined;
+    }
+  }
+
+  async start(): Promise<number> {
+    await this.#reach('start');
+    return 1;
+  }
+
+  async stop(): Promise<void> {}
+
+  async lookup(parent: number, name: string): Promise<Attributes> {
+    await this.#reach('lookup');
+    return this.#attributes(this.#child(parent, name));
+  }
+
+  async attributes(inode: number): Promise<Attributes> {
+    await this.#reach('attributes');
+    return this.#attributes(this.#get(inode));
+  }
+
+  async list(inode: number, after: string, countMax: number) {
+    await this.#reach('list');
+    const names = [...this.#directory(inode).children.keys()]
+      .sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
+      .filter((name) => after === '' || Buffer.compare(Buffer.from(name), Buffer.from(after)) > 0);
+    const entries = names
+      .slice(0, countMax)
+      .map((name) => ({ name, attributes: this.#attributes(this.#child(inode, name)) }));
+    return { entries, more: names.length > countMax };
+  }
+
+  async createFile(parent: number, name: string, mode: number, owner: Owner, exclusive: boolean) {
+    await this.#reach('createFile');
+    const present = this.#directory(parent).children.get(name);
+    if (present !== undefined) {
+      if (exclusive) throw new ServiceError('exists', `"${name}" is there`);
+      return { attributes: this.#attributes(this.#get(present)), created: false };
+    }
+    const inode = this.#makeAt(parent, name, 'file', mode, owner);
+    inode.live = true;
+    return { attributes: this.#attributes(inode), created: true };
+  }
+
+  async makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes> {
+    await this.#reach('makeDirectory');
+    const inherited = this.#directory(parent).mode & 0o2000;
+    const made = this.#makeAt(parent, name, 'directory', mode | inherited, owner);
+    this.#get(parent).links++;
+    return this.#attributes(made);
+  }
+
+  async makeNode(
+    parent: number,
+    name: string,
+    type: 'fifo' | 'socket' | 'character' | 'block',
+    device: number,
+    mode: number,
+    owner: Owner,
+  ): Promise<Attributes> {
+    await this.#reach('makeNode');
+    return this.#attributes(this.#makeAt(parent, name, type, mode, owner, '', device));
+  }
+
+  async symlink(parent: number, name: string, target: string, owner: Owner): Promise<Attributes> {
+    await this.#reach('symlink');
+    return this.#attributes(this.#makeAt(parent, name, 'symlink', 0o777, owner, target));
+  }
+
+  async link(inode: number, parent: number, name: string): Promise<Attributes> {
+    await this.#reach('link');
+    const target = this.#get(inode);
+    const directory = this.#directory(parent);
+    if (directory.children.has(name)) throw new ServiceError('exists', `"${name}" is there`);
+    directory.children.set(name, inode);
+    target.links++;
+    target.changedNs = this.#touch(directory);
+    return this.#attributes(target);
+  }
+
+  async unlink(parent: number, name: string) {
+    await this.#reach('unlink');
+    const inode = this.#child(parent, name);
+    if (inode.kind === 'directory') throw new ServiceError('is-directory', `"${name}" is a directory`);
+    this.#directory(parent).children.delete(name);
+    inode.links--;
+    inode.changedNs = this.#touch(this.#get(parent));
+    return { inode: inode.inode, links: inode.links };
+  }
+
+  async removeDirectory(parent: number, name: string): Promise<void> {
+    await this.#reach('removeDirectory');
+    const inode = this.#child(parent, name);
+    if (inode.kind !== 'directory') throw new ServiceError('not-directory', `"${name}" is no directory`);
+    if (inode.children.size > 0) throw new ServiceError('not-empty', `"${name}" is not empty`);
+    const directory = this.#get(parent);
+    directory.children.delete(name);
+    directory.links--;
+    this.#inodes.delete(inode.inode);
+    this.#touch(directory);
+  }
+
+  async rename(
+    from: { parent: number; name: string },
+    to: { parent: number; name: string },
+    mode: RenameMode,
+  ): Promise<{ replaced: number | null }> {
+    await this.#reach('rename');
+    const moved = this.#child(from.parent, from.name);
+    const source = this.#directory(from.parent);
+    const target = this.#directory(to.parent);
+    const old = target.children.get(to.name);
+    if (mode === 'exchange') {
+      const other = this.#child(to.parent, to.name);
+      source.children.set(from.name, other.inode);
+      target.children.set(to.name, moved.inode);
+      return { replaced: null };
+    }
+    if (old !== undefined && mode === 'no-replace') throw new ServiceError('exists', `"${to.name}" is there`);
+    if (old === moved.inode) return { replaced: null };
+    const replaced = old === undefined ? null : this.#get(old);
+    if (replaced?.kind === 'directory') {
+      if (moved.kind !== 'directory') throw new ServiceError('is-directory', `"${to.name}" is a directory`);
+      if (replaced.children.size > 0) throw new ServiceError('not-empty', `"${to.name}" is not empty`);
+      target.links--;
+    } else if (replaced !== null && moved.kind === 'directory') {
+      throw new ServiceError('not-directory', `"${to.name}" is no directory`);
+    }
+    source.children.delete(from.name);
+    target.children.set(to.name, moved.inode);
+    if (moved.kind === 'directory') {
+      source.links--;
+      target.links++;
+    }
+    this.#touch(source);
+    moved.changedNs = this.#touch(target);
+    if (replaced !== null) replaced.links--;
+    return { replaced: replaced?.inode ?? null };
+  }
+
+  async setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {
+    await this.#reach('setAttributes');
+    const target = this.#get(inode);
+    target.mode = changes.mode ?? target.mode;
+    target.uid = changes.uid ?? target.uid;
+    target.gid = changes.gid ?? target.gid;
+    if (changes.accessedNs !== undefined) target.accessedNs = BigInt(changes.accessedNs);
+    if (changes.modifiedNs !== undefined) {
+      const { contents } = changes;
+      // Contents newer than the caller knew keep their own time.
+      if (contents === undefined || contents.seq >= target.contents.seq) {
+        target.modifiedNs = BigInt(changes.modifiedNs);
+      }
+    }
+    target.changedNs = this.#nowNs();
+    return this.#attributes(target);
+  }
+
+  async openForWrite(inode: number): Promise<Attributes> {
+    await this.#reach('openForWrite');
+    const target = this.#get(inode);
+    target.live = true;
+    return this.#attributes(target);
+  }
+
+  async keepOrphan(): Promise<void> {
+    await this.#reach('keepOrphan');
+  }
+
+  async xattr(inode: number, name: string): Promise<Uint8Array> {
+    await this.#reach('xattr');
+    const value = this.#get(inode).xattrs.get(name);
+    if (value === undefined) throw new ServiceError('no-attribute', `No attribute ${name}`);
+    return value;
+  }
+
+  async xattrs(inode: number): Promise<readonly string[]> {
+    await this.#reach('xattrs');
+    return [...this.#get(inode).xattrs.keys()];
+  }
+
+  async setXattr(inode: number, name: string, value: Uint8Array, mode: XattrMode): Promise<void> {
+    await this.#reach('setXattr');
+    const { xattrs } = this.#get(inode);
+    if (mode === 'create' && xattrs.has(name)) throw new ServiceError('exists', `Attribute ${name} is there`);
+    if (mode === 'replace' && !xattrs.has(name))
+      throw new ServiceError('no-attribute', `No attribute ${name}`);
+    xattrs.set(name, value);
+  }
+
+  async removeXattr(inode: number, name: string): Promise<void> {
+    await this.#reach('removeXattr');
+    if (!this.#get(inode).xattrs.delete(name)) throw new ServiceError('no-attribute', `No attribute ${name}`);
+  }
+
+  async space(): Promise<Space> {
+    await this.#reach('space');
+    return { totalBytes: 1 << 30, freeBytes: 1 << 29, inodes: this.#inodes.size };
+  }
+
+  openFile(inode: number): BackendFile {
+    return {
+      read: async (offset, length) => {
+        await this.#reach('read');
+        return this.#read(this.#get(inode), offset, length);
+      },
+      write: async (offset, bytes) => {
+        await this.#reachToWrite('write');
+        return this.#write(this.#get(inode), offset, bytes);
+      },
+      append: async (bytes) => {
+        await this.#reachToWrite('append');
+        const target = this.#get(inode);
+        return this.#write(target, target.sizeBytes, bytes);
+      },
+      truncate: async (sizeBytes) => {
+        await this.#reachToWrite('truncate');
+        return this.#truncate(this.#get(inode), sizeBytes);
+      },
+      flush: async () => {
+        await this.#reachToWrite('flush');
+        return stateOf(this.#get(inode));
+      },
+      settle: async () => {
+        await this.#reach('settle');
+        this.#get(inode).live = false;
+      },
+      state: async () => {
+        await this.#reach('state');
+        return stateOf(this.#get(inode));
+      },
+    };
+  }
+
+  /** As another mount would: contents of a file in the root change. */
+  writeFromElsewhere(name: string, text: string): void {
+    const inode = this.#child(1, name);
+    this.#truncate(inode, 0);
+    this.#write(inode, 0, Buffer.from(text));
+  }
+
+  async #reach(call: string): Promise<void> {
+    this.calls[call] = (this.calls[call] ?? 0) + 1;
+    if (this.#disturbance.delayMs) await delay(this.#disturbance.delayMs);
+    await this.#resumed?.promise;
+  }
+
+  async #reachToWrite(call: string): Promise<void> {
+    await this.#reach(call);
+    const { writesFail } = this.#disturbance;
+    if (writesFail) throw new ServiceError(writesFail, 'A write fails by intent');
+  }
+
+  #read(inode: Inode, offset: number, length: number): Uint8Array {
+    const end = Math.min(offset + length, inode.sizeBytes);
+    if (end <= offset) return new Uint8Array(0);
+    const bytes = Buffer.alloc(end - offset);
+    for (let at = offset; at < end; ) {
+      const index = Math.floor(at / BLOCK);
+      const until = Math.min(end, (index + 1) * BLOCK);
+      inode.blocks.get(index)?.copy(bytes, at - offset, at - index * BLOCK, until - index * BLOCK);
+      at = until;
+    }
+    return bytes;
+  }
+
+  #write(inode: Inode, offset: number, bytes: Uint8Array): FileState {
+    for (let done = 0; done < bytes.length; ) {
+      const at = offset + done;
+      const index = Math.floor(at / BLOCK);
+      let block = inode.blocks.get(index);
+      if (block === undefined) {
+        block = Buffer.alloc(BLOCK);
+        inode.blocks.set(index, block);
+      }
+      const length = Math.min(bytes.length - done, (index + 1) * BLOCK - at);
+      block.set(bytes.subarray(done, done + length), at - index * BLOCK);
+      done += length;
+    }
+    inode.sizeBytes = Math.max(inode.sizeBytes, offset + bytes.length);
+    return this.#changed(inode);
+  }
+
+  #truncate(inode: Inode, sizeBytes: number): FileState {
+    if (sizeBytes < inode.sizeBytes) {
+      for (const [index, block] of inode.blocks) {
+        if (index * BLOCK >= sizeBytes) inode.blocks.delete(index);
+        else if ((index + 1) * BLOCK > sizeBytes) block.fill(0, sizeBytes - index * BLOCK);
+      }
+    }
+    inode.sizeBytes = sizeBytes;
+    return this.#changed(inode);
+  }
+
+  #changed(inode: Inode): FileState {
+    inode.contents = { epoch: 1, seq: ++this.#seq };
+    inode.modifiedNs = this.#nowNs();
+    inode.changedNs = inode.modifiedNs;
+    return stateOf(inode);
+  }
+
+  #makeAt(
+    parent: number,
+    name: string,
+    kind: NodeKind,
+    mode: number,
+    owner: Owner,
+    target = '',
+    device = 0,
+  ): Inode {
+    const directory = this.#directory(parent);
+    if (directory.children.has(name)) throw new ServiceError('exists', `"${name}" is there`);
+    const gid = (directory.mode & 0o2000) !== 0 ? directory.gid : owner.gid;
+    const inode = this.#make(
+      kind,
+      mode,
+      { uid: owner.uid, gid },
+      kind === 'directory' ? 2 : 1,
+      target,
+      device,
+    );
+    directory.children.set(name, inode.inode);
+    this.#touch(directory);
+    return inode;
+  }
+
+  #make(kind: NodeKind, mode: number, owner: Owner, links: number, target = '', device = 0): Inode {
+    const atNs = this.#nowNs();
+    const inode: Inode = {
+      inode: this.#inodes.size === 0 ? 1 : ++this.#last,
+      kind,
+      mode,
+      uid: owner.uid,
+      gid: owner.gid,
+      links,
+      accessedNs: atNs,
+      modifiedNs: atNs,
+      changedNs: atNs,
+      target,
+      device,
+      sizeBytes: kind === 'symlink' ? Buffer.byteLength(target) : 0,
+      contents: { epoch: 0, seq: 0 },
+      live: false,
+      blocks: new Map(),
+      children: new Map(),
+      xattrs: new Map(),
+    };
+    this.#inodes.set(inode.inode, inode);
+    return inode;
+  }
+
+  #get(inode: number): Inode {
+    const found = this.#inodes.get(inode);
+    if (found === undefined) throw new ServiceError('not-found', `No inode ${inode}`);
+    return found;
+  }
+
+  #directory(inode: number): Inode {
+    const found = this.#get(inode);
+    if (found.kind !== 'directory') throw new ServiceError('not-directory', `Inode ${inode} is no directory`);
+    return found;
+  }
+
+  #child(parent: number, name: string): Inode {
+    const inode = this.#directory(parent).children.get(name);
+    if (inode === undefined) throw new ServiceError('not-found', `No "${name}"`);
+    return this.#get(inode);
+  }
+
+  #touch(directory: Inode): bigint {
+    directory.modifiedNs = this.#nowNs();
+    directory.changedNs = directory.modifiedNs;
+    return directory.modifiedNs;
+  }
+
+  /** Every change has a later time than the one before. */
+  #nowNs(): bigint {
+    const ns = BigInt(Date.now()) * 1_000_000n;
+    this.#lastNs = ns > this.#lastNs ? ns : this.#lastNs + 1n;
+    return this.#lastNs;
+  }
+
+  #attributes(inode: Inode): Attributes {
+    const { kind, mode, uid, gid, links, target, device, sizeBytes, contents, live } = inode;
+    return {
+      inode: inode.inode,
+      kind,
+      mode,
+      uid,
+      gid,
+      links,
+      target,
+      device,
+      sizeBytes,
+      contents,
+      live,
+      accessedNs: String(inode.accessedNs),
+      modifiedNs: String(inode.modifiedNs),
+      changedNs: String(inode.changedNs),
+      replicas: kind === 'file' ? ['s1'] : [],
+    };
+  }
+}
+
+function stateOf(inode: Inode): FileState {
+  return { sizeBytes: inode.sizeBytes, modifiedNs: String(inode.modifiedNs), contents: inode.contents };
+}

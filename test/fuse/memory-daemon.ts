@@ -1,0 +1,38 @@
+import { mountWithBinding } from '../../fuse/binding.ts';
+import { stderrLog } from '../../fuse/log.ts';
+import { sayReady, unmountOnSignal } from '../../fuse/main.ts';
+import { mountVolume } from '../../fuse/mount.ts';
+import { type Disturbance, MemoryBackend } from './memory-backend.ts';
+
+/** What the test's process sends; each is answered. */
+export type Order =
+  | { readonly kind: 'disturb'; readonly disturbance: Disturbance }
+  | { readonly kind: 'write-from-elsewhere'; readonly name: string; readonly text: string }
+  | { readonly kind: 'report' };
+
+export interface Report {
+  readonly calls: Readonly<Record<string, number>>;
+  readonly residentBytes: number;
+}
+
+/** Argument: directory, time limit in milliseconds. A mount as users have it, over a cluster in memory. */
+const [directory, limitMs] = process.argv.slice(2);
+if (directory === undefined || limitMs === undefined)
+  throw new Error('A directory and a time limit are needed');
+const backend = new MemoryBackend();
+const mounted = await mountVolume(backend, mountWithBinding, {
+  directory,
+  source: 'leasehold:test',
+  limitMs: Number(limitMs),
+  xattrs: true,
+  log: stderrLog('warn'),
+});
+unmountOnSignal(mounted.unmount, (error) => console.error(error));
+process.on('message', (order: Order) => {
+  if (order.kind === 'disturb') backend.disturb(order.disturbance);
+  if (order.kind === 'write-from-elsewhere') backend.writeFromElsewhere(order.name, order.text);
+  process.send?.({ calls: { ...backend.calls }, residentBytes: process.memoryUsage.rss() } satisfies Report);
+});
+sayReady({ ready: true, pid: process.pid });
+await mounted.ended;
+process.exit(process.exitCode ?? 0);
