@@ -6,11 +6,11 @@ import { performance } from 'node:perf_hooks';
  * clocks differed at start, plus drift.
  */
 export class Clock {
-  #baseWallMs = Date.now();
-  #baseMonotonicMs = performance.now();
+  readonly #baseWallMs = Date.now();
+  readonly #baseMonotonicMs = performance.now();
   #lastWallNs = 0n;
 
-  /** Lease clock, in milliseconds since 1970, with fractions. Goes back only at `rebase`. */
+  /** Lease clock, in milliseconds since 1970, with fractions. Never goes back. */
   nowMs(): number {
     return this.#baseWallMs + (performance.now() - this.#baseMonotonicMs);
   }
@@ -18,15 +18,6 @@ export class Clock {
   /** How far the wall clock has moved away from the lease clock since start, in milliseconds. */
   wallDriftMs(): number {
     return Date.now() - this.nowMs();
-  }
-
-  /**
-   * Starts the lease clock anew from the wall clock. Whoever calls this has ended every lease and
-   * begins the silence of a restart: readings from before and after must not meet.
-   */
-  rebase(): void {
-    this.#baseWallMs = Date.now();
-    this.#baseMonotonicMs = performance.now();
   }
 
   /** Wall clock for timestamps that people see, in nanoseconds since 1970; no two readings are equal. */

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { AssertionFailure, assert, unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import type { FileId, ServerId } from '../base/ids.ts';
+import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
 import type { Epoch, Operation, ReplicaAction, ReplicaEvent, Role } from '../replica/actions.ts';
 import { epochCompare } from '../replica/epoch.ts';
 import type { ReplicaMessage } from '../replica/messages.ts';
@@ -17,7 +17,7 @@ const FETCH_TIMEOUT_MS = 10_000;
 /** What a driver needs of the server around it. */
 export interface ReplicaSurroundings {
   readonly self: ServerId;
-  readonly incarnation: number;
+  readonly incarnation: Incarnation;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
@@ -59,6 +59,7 @@ export class ReplicaDriver {
   #closed = false;
   #stepping = false;
   readonly #queued: ReplicaEvent[] = [];
+  readonly #stopWaiters: (() => void)[] = [];
 
   constructor(file: FileId, subject: Subject, around: ReplicaSurroundings) {
     this.file = file;
@@ -67,7 +68,7 @@ export class ReplicaDriver {
     this.#core = new Replica(
       {
         self: around.self,
-        incarnation: around.incarnation as never,
+        incarnation: around.incarnation,
         appliesAtPrimary: subject.appliesAtPrimary,
         heartbeatMs: around.heartbeatMs,
         silentMs: around.silentMs,
@@ -137,9 +138,9 @@ export class ReplicaDriver {
     const ticket = this.#nextTicket++;
     return new Promise((resolve, reject) => {
       this.#tickets.set(ticket, { resolve, reject });
-      const before = this.status().seq;
+      const before = this.#core.inspect().issuedSeq;
       this.step({ kind: 'submit', ticket, operation });
-      if (sequenced !== undefined && this.status().seq > before) sequenced();
+      if (sequenced !== undefined && this.#core.inspect().issuedSeq > before) sequenced();
     });
   }
 
@@ -154,13 +155,8 @@ export class ReplicaDriver {
 
   /** Ends primaryship in good order; resolves when nothing is in flight any more. */
   stop(): Promise<void> {
-    if (this.role === 'backup' || this.role === 'failed') return Promise.resolve();
     return new Promise((resolve) => {
-      const off = this.onRole(() => {
-        if (this.role !== 'backup' && this.role !== 'failed') return;
-        off();
-        resolve();
-      });
+      this.#stopWaiters.push(resolve);
       this.step({ kind: 'stop' });
     });
   }
@@ -197,6 +193,7 @@ export class ReplicaDriver {
     for (const waiter of [...this.#tickets.values(), ...this.#flushes.values()]) waiter.reject(error);
     this.#tickets.clear();
     this.#flushes.clear();
+    for (const resolve of this.#stopWaiters.splice(0)) resolve();
     this.#notify(this.#roleListeners);
   }
 
@@ -271,7 +268,7 @@ export class ReplicaDriver {
         this.#notify(this.#roleListeners);
         return;
       case 'stopped':
-        this.#notify(this.#roleListeners);
+        for (const resolve of this.#stopWaiters.splice(0)) resolve();
         return;
       case 'trace':
         this.#around.log.trace({ file: this.file, mark: action.mark }, action.detail);
