@@ -26,9 +26,12 @@ const BACKOFF_DOUBLINGS_MAX = 4;
 
 /** The role, with what is true only in it. */
 type State =
-  | { readonly kind: 'backup' | 'failed' }
-  | { readonly kind: 'preparing' | 'installing'; readonly reset: Reset }
-  | { readonly kind: 'active' | 'stopping'; readonly order: WriteOrder };
+  | { readonly kind: 'backup' }
+  | { readonly kind: 'failed' }
+  | { readonly kind: 'preparing'; readonly reset: Reset }
+  | { readonly kind: 'installing'; readonly reset: Reset }
+  | { readonly kind: 'active'; readonly order: WriteOrder }
+  | { readonly kind: 'stopping'; readonly order: WriteOrder };
 
 /** What a replica says about itself. */
 export interface ReplicaStatus {
