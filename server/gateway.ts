@@ -85,7 +85,7 @@ const LISTING_PARALLEL = 16;
 const LISTING_MERGE_MS = 1000;
 /** A service keeps its own time-out and explains itself; only one that does not is cut off, this much later. */
 const LOCAL_SLACK_MS = 100;
-/** While a member of the file waits for an election, it asks the other members in every so many rounds. */
+/** While a member of the file waits for an election, it asks all other members in every so many rounds. */
 const ROUNDS_BETWEEN_WALKS = 4;
 
 /** Answers that leave hope for another server, or for the same one a little later. */
@@ -312,7 +312,7 @@ export class Gateway {
     options: CallOptions,
     trail: Trail,
   ): Promise<CommandResults[C['kind']]> {
-    const request = { session: name.session, number: name.number, command };
+    const request = { ...name, command };
     const result = await this.#route<CommandResults[Command['kind']]>(
       {
         cell: CATALOG_CELL,
@@ -397,6 +397,7 @@ export class Gateway {
       const silent = new Set<string>();
       let next: ServerId | null = this.#self;
       let last: ServiceError | null = null;
+      let walks = round % ROUNDS_BETWEEN_WALKS === 0;
       while (next !== null) {
         const asked: ServerId = next;
         tried.add(asked);
@@ -410,9 +411,11 @@ export class Gateway {
           if (error.code === 'unknown' || error.code === 'no-majority') trail.ambiguous = true;
           for (const server of error.details.unreachable ?? []) silent.add(server);
           if (this.#primaries.peek(call.cell)?.server === asked) this.#primaries.delete(call.cell);
+          // A member that is fit hears of the election's outcome by itself; others have to ask around.
+          if (asked === this.#self) walks ||= error.code !== 'not-primary' || !this.#isMember(call.cell);
         }
         if (performance.now() >= deadlineMs) break;
-        next = await this.#nextOf(call, asked, last, tried, round, deadlineMs);
+        next = await this.#nextOf(call, last, tried, walks, deadlineMs);
       }
       // A server that looked for a majority and found none has waited for it already.
       const leftMs = deadlineMs - performance.now();
@@ -432,10 +435,9 @@ export class Gateway {
 
   async #nextOf(
     call: Call<unknown>,
-    asked: ServerId,
     answer: ServiceError,
     tried: ReadonlySet<ServerId>,
-    round: number,
+    walks: boolean,
     deadlineMs: number,
   ): Promise<ServerId | null> {
     const usable = (server: ServerId) => !tried.has(server) && this.services.status.isConnected(server);
@@ -443,9 +445,8 @@ export class Gateway {
     if (named !== undefined && isServerId(named) && usable(named)) return named;
     const hint = this.#primaries.get(call.cell)?.server;
     if (hint !== undefined && usable(hint)) return hint;
+    if (!walks) return null;
     const known = this.#knownMembers(call.cell);
-    const electing = asked === this.#self && answer.code === 'not-primary' && known.includes(asked);
-    if (electing && round % ROUNDS_BETWEEN_WALKS !== 0) return null;
     const members = known.length > 0 ? known : await this.#askMembers(call.cell, deadlineMs);
     // Where nobody is primary yet, whoever is asked first becomes it: files spread over their members.
     for (let step = 0; step < members.length; step++) {
@@ -453,6 +454,10 @@ export class Gateway {
       if (usable(member)) return member;
     }
     return null;
+  }
+
+  #isMember(cell: CellId): boolean {
+    return this.#knownMembers(cell).includes(this.#self);
   }
 
   #knownMembers(cell: CellId): readonly ServerId[] {

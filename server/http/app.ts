@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { type FastifyBaseLogger, type FastifyInstance, fastify } from 'fastify';
+import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } from 'fastify';
 import type { Gateway } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
 import { catalogRoutes } from './catalog-routes.ts';
@@ -30,7 +30,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { gateway, log, metrics } = options;
   const app: FastifyInstance = fastify({
     loggerInstance: log,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_BYTES_MAX,
     // An upload takes as long as it takes; a client that stops sending is noticed by the upload itself.
     requestTimeout: 0,

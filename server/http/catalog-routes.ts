@@ -28,7 +28,8 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     const command = checked<Command>(COMMANDS, body.command, 'command');
     const session = integerOf(numberText(body.session), 'session', 1);
     const number = integerOf(numberText(body.number), 'number', 1);
-    return gateway.command(command, { session, number }, callOptionsOf(request.headers));
+    const since = body.since === undefined ? {} : { since: integerOf(numberText(body.since), 'since') };
+    return gateway.command(command, { session, number, ...since }, callOptionsOf(request.headers));
   });
 
   app.post('/v1/catalog/queries', { bodyLimit: JSON_BYTES_MAX }, async (request) => {

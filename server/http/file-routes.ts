@@ -133,7 +133,11 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     if (path.names.length === 0)
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     const conditions = conditionsOf(request.headers);
-    const [current, parent] = await Promise.all([currentOf(path, conditions), parentOf(path)]);
+    const [current, parent] = await Promise.all([
+      // A link at the end is followed here as it is by the command that gives the name.
+      currentOf(path, conditions, true),
+      parentOf(path),
+    ]);
     if (current?.kind === 'directory') {
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     }
@@ -162,7 +166,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     return reply.code(replaced === null ? 201 : 204).send();
   }
 
-  /** What has the name now, itself and not what it links to; null where nothing has. */
+  /** What has the name now; null where nothing has. With `follow`, what a link leads to. */
   async function currentOf(
     path: FilePath,
     conditions: Conditions | null,

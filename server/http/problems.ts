@@ -34,7 +34,10 @@ export function sendProblem(reply: FastifyReply, error: ServiceError, status?: n
     const seconds = Math.max(1, Math.ceil((error.details.retryAfterMs ?? RETRY_AFTER_MS) / 1000));
     reply.header('retry-after', String(seconds));
   }
-  return reply.code(problem.status).type(PROBLEM_TYPE).send(JSON.stringify(problem));
+  return reply
+    .code(problem.status)
+    .type(PROBLEM_TYPE)
+    .send(Buffer.from(JSON.stringify(problem)));
 }
 
 /** Makes every failure of `app` a problem document, those of routing and parsing included. */

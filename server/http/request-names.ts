@@ -4,11 +4,13 @@ import { assert } from '../../base/assert.ts';
 export interface RequestName {
   readonly session: number;
   readonly number: number;
+  /** The catalog's `seq` when the session began, if the client knows it. */
+  readonly since?: number;
 }
 
 /**
  * Distance between the oldest number still in use and the newest one given out, in one session.
- * Half of what a session table remembers, so that a slow request never falls out of it.
+ * Well within what the catalog's session table remembers, so that a slow request never falls out of it.
  */
 const WINDOW_COUNT = 32;
 

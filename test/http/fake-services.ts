@@ -1,0 +1,377 @@
+import { randomInt } from 'node:crypto';
+import type { AddressInfo } from 'node:net';
+import Database from 'better-sqlite3';
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { executeRequests } from '../../catalog/batch.ts';
+import { runQuery } from '../../catalog/queries.ts';
+import { ensureSchema } from '../../catalog/schema.ts';
+import { outcomeResult } from '../../catalog/sessions.ts';
+import type { RequestId } from '../../replica/actions.ts';
+import { Gateway } from '../../server/gateway.ts';
+import { buildApp } from '../../server/http/app.ts';
+import { MetricsRegistry } from '../../server/metrics.ts';
+import type { CatalogService, FileService, FileStanding, StatusService } from '../../server/services.ts';
+import type { Command, CommandRequest, Query } from '../../wire/catalog-api.ts';
+import type { FileState, ServerStatus, WriteResult } from '../../wire/http-api.ts';
+
+interface FakeFile {
+  bytes: Buffer;
+  seq: number;
+  epoch: number;
+  contents: { epoch: number; seq: number };
+  modifiedNs: string;
+  primary: ServerId | null;
+  readonly results: Map<string, WriteResult>;
+}
+
+/** What a test may do at the entrance of a service: look, wait, or throw. */
+export type Interceptor = (call: {
+  readonly server: ServerId;
+  readonly method: string;
+  readonly file?: FileId;
+  readonly request?: RequestId | CommandRequest;
+}) => void | Promise<void>;
+
+export interface FakeServer {
+  readonly id: ServerId;
+  readonly url: string;
+  readonly app: FastifyInstance;
+  readonly gateway: Gateway;
+  readonly metrics: MetricsRegistry;
+  /** What the next `self()` says besides the defaults. */
+  status: Partial<ServerStatus>;
+}
+
+export interface FakeOptions {
+  readonly servers?: number;
+  readonly replicas?: number;
+  readonly operationTimeoutMs?: number;
+}
+
+/**
+ * Several servers with real sockets and a real catalog, and with replication by magic: one set of
+ * contents for all, and a test that says who is primary of what. It proves what the HTTP face does
+ * with the answers of the services, not the services.
+ */
+export class FakeCluster {
+  readonly servers: FakeServer[] = [];
+  readonly files = new Map<FileId, FakeFile>();
+  /** Servers that nobody reaches; their sockets still accept, as those of a paused process do. */
+  readonly away = new Set<ServerId>();
+  /** Requests that reached a catalog service, whatever came of them; and those that it executed. */
+  readonly seen: CommandRequest[] = [];
+  readonly commands: CommandRequest[] = [];
+  readonly logged: string[] = [];
+  catalogPrimary: ServerId | null;
+  intercept: Interceptor = () => {};
+  readonly #db = new Database(':memory:');
+  readonly #ids: readonly ServerId[];
+  readonly #operationTimeoutMs: number;
+  #seq = 0;
+  #nowNs = 1_700_000_000_000_000_000n;
+  #placed = 0;
+
+  private constructor(options: FakeOptions) {
+    this.#ids = Array.from({ length: options.servers ?? 3 }, (_, index) => `s${index + 1}` as ServerId);
+    this.#operationTimeoutMs = options.operationTimeoutMs ?? 2000;
+    this.catalogPrimary = this.#ids[0] as ServerId;
+    ensureSchema(this.#db);
+    const replicas = options.replicas ?? 3;
+    this.execute({
+      session: 1,
+      number: 1,
+      command: { kind: 'volume-create', name: 'main', replicas, objectBytes: 128 * 1024 },
+    });
+  }
+
+  static async start(options: FakeOptions = {}): Promise<FakeCluster> {
+    const cluster = new FakeCluster(options);
+    // The services ask for the addresses later than they are made: by then everybody listens.
+    const urls = new Map<ServerId, string>();
+    for (const id of cluster.#ids) cluster.servers.push(await cluster.#startServer(id, urls));
+    return cluster;
+  }
+
+  server(index: number): FakeServer {
+    const server = this.servers[index];
+    if (server === undefined) throw new RangeError(`There is no server ${index}`);
+    return server;
+  }
+
+  /** Takes a server away and tells the others, as the transport does. */
+  disconnect(id: ServerId): void {
+    this.away.add(id);
+    for (const { gateway } of this.servers) gateway.peerDisconnected(id);
+  }
+
+  /** Executes in the catalog, whoever is its primary. */
+  execute(request: CommandRequest): ReturnType<typeof outcomeResult> {
+    const run = this.#db.transaction(() =>
+      executeRequests(this.#db, ++this.#seq, [request], {
+        nowNs: this.#tick(),
+        placement: (count) => {
+          const first = this.#placed++;
+          return Array.from(
+            { length: count },
+            (_, step) => this.#ids[(first + step) % this.#ids.length] as ServerId,
+          );
+        },
+      }),
+    );
+    const [outcome] = run().outcomes;
+    if (outcome === undefined) throw new Error('A request has an outcome');
+    return outcomeResult(outcome);
+  }
+
+  /** Writes as a program on a mount does: in place, at once. */
+  overwrite(file: FileId, text: string): void {
+    const contents = this.contentsOf(file);
+    contents.bytes = Buffer.from(text);
+    this.#changed(contents);
+  }
+
+  contentsOf(file: FileId): FakeFile {
+    let found = this.files.get(file);
+    if (found === undefined) {
+      found = {
+        bytes: Buffer.alloc(0),
+        seq: 0,
+        epoch: 0,
+        contents: { epoch: 0, seq: 0 },
+        modifiedNs: this.#tick().toString(),
+        primary: null,
+        results: new Map(),
+      };
+      this.files.set(file, found);
+    }
+    return found;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.servers.map(({ gateway }) => gateway.close()));
+    await Promise.all(this.servers.map(({ app }) => app.close()));
+    this.#db.close();
+  }
+
+  async #startServer(id: ServerId, urls: Map<ServerId, string>): Promise<FakeServer> {
+    const metrics = new MetricsRegistry();
+    const status: { status: Partial<ServerStatus> } = { status: {} };
+    const gateway = new Gateway({
+      services: {
+        catalog: this.#catalogOf(id),
+        files: this.#filesOf(id),
+        status: this.#statusOf(id, urls, status),
+      },
+      random53: () => randomInt(1, 2 ** 48 - 1),
+      metrics,
+    });
+    const app = await buildApp({ gateway, log: this.#log(), metrics });
+    await app.listen({ host: '127.0.0.1', port: 0 });
+    const url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
+    urls.set(id, url);
+    return Object.assign(status, { id, url, app, gateway, metrics });
+  }
+
+  #catalogOf(id: ServerId): CatalogService {
+    const guard = async (method: string, request?: CommandRequest) => {
+      await this.intercept({ server: id, method, ...(request === undefined ? {} : { request }) });
+      if (this.catalogPrimary === id) return;
+      const details = this.catalogPrimary === null ? {} : { primary: this.catalogPrimary };
+      throw new ServiceError('not-primary', 'This server is not the catalog’s primary', details);
+    };
+    return {
+      execute: async (request) => {
+        this.seen.push(request);
+        await guard('execute', request);
+        this.commands.push(request);
+        return this.execute(request);
+      },
+      query: async (query: Query) => {
+        await guard('query');
+        return runQuery(this.#db, query as never) as Awaited<ReturnType<CatalogService['query']>>;
+      },
+      status: () => ({
+        primary: this.catalogPrimary,
+        epoch: 1,
+        seq: this.#seq,
+        members: this.#ids.slice(0, 3),
+      }),
+    };
+  }
+
+  #filesOf(id: ServerId): FileService {
+    const membersOf = (file: FileId): readonly string[] =>
+      runQuery(this.#db, { kind: 'attributes', inode: file }).attributes.replicas;
+    const open = async (method: string, file: FileId, request?: RequestId) => {
+      await this.intercept({ server: id, method, file, ...(request === undefined ? {} : { request }) });
+      const members = membersOf(file);
+      const found = this.contentsOf(file);
+      if (!members.includes(id))
+        throw new ServiceError('not-primary', `Server ${id} has no replica of ${file}`);
+      if (found.primary === null) {
+        found.primary = id;
+        found.epoch++;
+      }
+      if (found.primary !== id) {
+        throw new ServiceError('not-primary', `Server ${id} is a backup of ${file}`, {
+          primary: found.primary,
+        });
+      }
+      return found;
+    };
+    const change = async (
+      method: string,
+      file: FileId,
+      request: RequestId,
+      edit: (found: FakeFile) => number,
+    ): Promise<WriteResult> => {
+      const found = await open(method, file, request);
+      const key = `${request.session}/${request.number}`;
+      const known = found.results.get(key);
+      if (known !== undefined) return known;
+      const offset = edit(found);
+      this.#changed(found);
+      const result = { ...this.#state(file, found), offset };
+      found.results.set(key, result);
+      return result;
+    };
+    return {
+      read: async (file, offset, length) => {
+        const found = await open('read', file);
+        return {
+          bytes: new Uint8Array(found.bytes.subarray(offset, offset + length)),
+          state: this.#state(file, found),
+        };
+      },
+      write: (file, request, offset, bytes) =>
+        change('write', file, request, (found) => {
+          const at = offset === 'append' ? found.bytes.length : offset;
+          const size = Math.max(found.bytes.length, at + bytes.length);
+          const grown = Buffer.alloc(size);
+          found.bytes.copy(grown);
+          grown.set(bytes, at);
+          found.bytes = grown;
+          return at;
+        }),
+      truncate: (file, request, sizeBytes) =>
+        change('truncate', file, request, (found) => {
+          const cut = Buffer.alloc(sizeBytes);
+          found.bytes.copy(cut);
+          found.bytes = cut;
+          return 0;
+        }),
+      flush: async (file) => this.#state(file, await open('flush', file)),
+      settle: async (file) => {
+        const state = this.#state(file, await open('settle', file));
+        const { sizeBytes, modifiedNs, contents } = state;
+        const command: Command = {
+          kind: 'settle',
+          files: [{ inode: file, sizeBytes, modifiedNs, contents: { ...contents } }],
+        };
+        this.execute({ session: randomInt(2, 2 ** 47), number: 1, command });
+        return state;
+      },
+      state: async (file) => this.#state(file, await open('state', file)),
+      standing: (file): FileStanding | null => {
+        const found = this.files.get(file);
+        if (found === undefined) return null;
+        const members = membersOf(file) as readonly ServerId[];
+        if (!members.includes(id)) return null;
+        const { primary, epoch } = found;
+        const isPrimary = primary === id;
+        return {
+          view: { number: 1, members },
+          primary,
+          epoch,
+          role: isPrimary ? 'primary' : 'backup',
+          lease: { holder: primary, remainingMs: primary === null ? 0 : 1234 },
+          replicas: isPrimary
+            ? members.map((server) => ({
+                server,
+                role: server === id ? ('primary' as const) : ('backup' as const),
+                state: this.away.has(server) ? ('unreachable' as const) : ('current' as const),
+                seq: found.seq,
+              }))
+            : [],
+        };
+      },
+    };
+  }
+
+  #statusOf(
+    id: ServerId,
+    urls: ReadonlyMap<ServerId, string>,
+    extra: { readonly status: Partial<ServerStatus> },
+  ): StatusService {
+    return {
+      cluster: 'test',
+      id,
+      urls,
+      timing: { leaseMs: 2000, clockSkewMaxMs: 100 },
+      operationTimeoutMs: this.#operationTimeoutMs,
+      isConnected: (server) => !this.away.has(server) && !this.away.has(id),
+      self: async () => {
+        await this.intercept({ server: id, method: 'self' });
+        return {
+          id,
+          url: urls.get(id) ?? '',
+          reachable: true,
+          state: 'serving' as const,
+          recoveringMs: 0,
+          primaries: [...this.files.values()].filter(({ primary }) => primary === id).length,
+          backups: 0,
+          replicas: this.files.size,
+          underReplicated: [],
+          freeBytes: 1,
+          totalBytes: 2,
+          pid: process.pid,
+          uptimeMs: 1,
+          clockOffsetsMs: {},
+          ...extra.status,
+        };
+      },
+    };
+  }
+
+  #state(file: FileId, found: FakeFile): FileState {
+    return {
+      file,
+      sizeBytes: found.bytes.length,
+      modifiedNs: found.modifiedNs,
+      contents: { ...found.contents },
+      seq: found.seq,
+      primary: found.primary ?? '',
+      epoch: found.epoch,
+    };
+  }
+
+  #changed(found: FakeFile): void {
+    found.seq++;
+    found.contents = { epoch: found.epoch, seq: found.seq };
+    found.modifiedNs = this.#tick().toString();
+  }
+
+  #tick(): bigint {
+    this.#nowNs += 1_000_000_000n;
+    return this.#nowNs;
+  }
+
+  /** Keeps what is logged at `error`, so that a test can say that nothing was. */
+  #log(): FastifyBaseLogger {
+    const quiet = () => {};
+    const log: FastifyBaseLogger = {
+      level: 'error',
+      child: () => log,
+      fatal: (...parts: unknown[]) => this.logged.push(String(parts.at(-1))),
+      error: (...parts: unknown[]) => this.logged.push(String(parts.at(-1))),
+      warn: quiet,
+      info: quiet,
+      debug: quiet,
+      trace: quiet,
+      silent: quiet,
+    } as FastifyBaseLogger;
+    return log;
+  }
+}
