@@ -28,7 +28,7 @@ async function run(argv) {
     await runServer(rest);
   } else if (command === 'mount-daemon') {
     const { runMountDaemon } = await import('../fuse/main.ts');
-    await runMountDaemon(rest);
+    process.exitCode = await runMountDaemon(rest);
   } else {
     const { runCli } = await import('../client/main.ts');
     await runCli(argv);

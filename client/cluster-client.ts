@@ -9,7 +9,7 @@ import type {
 } from '../wire/catalog-api.ts';
 import type { ClusterStatus, FileInfo, ServerStatus } from '../wire/http-api.ts';
 import { type Download, type DownloadOptions, downloadFile } from './download.ts';
-import { type CallOptions, Exchanger, type ExchangeRequest, type Subject } from './exchange.ts';
+import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
 import { FileHandle, lostSession } from './file-handle.ts';
 import { encodePath } from './remote-path.ts';
 import { RequestWindow } from './request-window.ts';
@@ -118,7 +118,10 @@ export class ClusterClient {
     path: string,
     options: CallOptions & { readonly follow?: boolean } = {},
   ): Promise<Attributes> {
-    const answer = await this.query({ kind: 'resolve', volume, path, follow: options.follow ?? true }, options);
+    const answer = await this.query(
+      { kind: 'resolve', volume, path, follow: options.follow ?? true },
+      options,
+    );
     return answer.attributes;
   }
 

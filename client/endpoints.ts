@@ -27,7 +27,10 @@ export class Endpoint {
   constructor(url: string, index: number) {
     const parsed = URL.parse(url);
     if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:')) {
-      throw new ServiceError('bad-request', `Cannot use the server "${url}": its address must be a URL such as http://127.0.0.1:7401`);
+      throw new ServiceError(
+        'bad-request',
+        `Cannot use the server "${url}": its address must be a URL such as http://127.0.0.1:7401`,
+      );
     }
     this.url = parsed.origin;
     this.index = index;
@@ -82,7 +85,8 @@ export class Endpoints {
   #idsAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(urls: readonly string[]) {
-    if (urls.length === 0) throw new ServiceError('bad-request', 'Cannot reach a cluster: no server is named');
+    if (urls.length === 0)
+      throw new ServiceError('bad-request', 'Cannot reach a cluster: no server is named');
     const unique = [...new Set(urls.map((url) => url.replace(/\/+$/, '')))];
     this.all = unique.map((url, index) => new Endpoint(url, index));
   }

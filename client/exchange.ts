@@ -122,7 +122,8 @@ export class Exchanger {
         case 'problem': {
           const { error } = attempt;
           if (error.code === 'unknown') doubtful ||= request.mutation;
-          if (error.remedy !== 'retry' && error.remedy !== 'redirect') return { kind: 'failed', error, doubtful };
+          if (error.remedy !== 'retry' && error.remedy !== 'redirect')
+            return { kind: 'failed', error, doubtful };
           lastError = error;
           const { primary, retryAfterMs } = error.details;
           if (primary !== undefined) subject.primary = primary;
@@ -149,7 +150,8 @@ export class Exchanger {
         case 'cut':
           doubtful ||= request.mutation;
           if (attempt.timedOut) attemptMs *= 2;
-          if (lastError === null || lastError.code !== 'no-majority') lastError = this.#noAnswer(request, attempt.cause);
+          if (lastError === null || lastError.code !== 'no-majority')
+            lastError = this.#noAnswer(request, attempt.cause);
           if (++hops < this.endpoints.all.length) continue;
           pauseMs = backoff.nextDelayMs();
           break;
@@ -166,7 +168,11 @@ export class Exchanger {
     const error = lastError ?? this.#noAnswer(request, new Error('no time was left for an attempt'));
     if (!doubtful || error.code === 'unknown') return { kind: 'failed', error, doubtful };
     const message = `${request.what}: no certain answer within ${Math.round(performance.now() - startMs)} ms, it may have happened (${error.message})`;
-    return { kind: 'failed', error: new ServiceError('unknown', message, error.details, { cause: error }), doubtful };
+    return {
+      kind: 'failed',
+      error: new ServiceError('unknown', message, error.details, { cause: error }),
+      doubtful,
+    };
   }
 
   async #attempt<Value>(
@@ -199,7 +205,10 @@ export class Exchanger {
         return { kind: 'answered', value: await read(response) };
       }
       const text = await response.body.text();
-      return { kind: 'problem', error: problemError(request.what, response.statusCode, response.headers, text) };
+      return {
+        kind: 'problem',
+        error: problemError(request.what, response.statusCode, response.headers, text),
+      };
     } catch (error) {
       signal?.throwIfAborted();
       if (!(error instanceof Error) || error instanceof ServiceError) throw error;
@@ -214,10 +223,17 @@ export class Exchanger {
   #noAnswer(request: ExchangeRequest, cause: Error): ServiceError {
     const unreachable = this.endpoints.deadNames();
     const all = unreachable.length === this.endpoints.all.length;
-    const why = all ? `no server answers at ${this.endpoints.all.map(({ url }) => url).join(', ')}` : causeText(cause);
-    return new ServiceError('no-majority', `${request.what}: ${why}`, unreachable.length > 0 ? { unreachable } : {}, {
-      cause,
-    });
+    const why = all
+      ? `no server answers at ${this.endpoints.all.map(({ url }) => url).join(', ')}`
+      : causeText(cause);
+    return new ServiceError(
+      'no-majority',
+      `${request.what}: ${why}`,
+      unreachable.length > 0 ? { unreachable } : {},
+      {
+        cause,
+      },
+    );
   }
 
   close(): Promise<void> {

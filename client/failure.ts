@@ -26,24 +26,31 @@ export const EXIT_DEGRADED = 7;
 const HINTS: Partial<Record<ErrorCode, string>> = {
   'not-found': '"leasehold volume ls" and "leasehold ls VOLUME:/" show what there is',
   'not-empty': 'remove what is in it first, or use "leasehold rm --recursive"',
-  'no-majority': '"leasehold status" shows which servers answer; start the others, or name the cluster with --servers',
+  'no-majority':
+    '"leasehold status" shows which servers answer; start the others, or name the cluster with --servers',
   recovering: 'it ends by itself after one lease time; try again',
   busy: 'try again in a moment',
   unknown: 'look whether it happened before you try again',
   'session-expired': 'try again',
   'clock-fault': 'set the clocks of the servers (NTP); "leasehold status" shows whose is off',
   'no-space': '"leasehold status" shows how much room each server has',
-  integrity: 'the data is damaged on all replicas that could be asked; start the missing servers, one of them may have it whole',
+  integrity:
+    'the data is damaged on all replicas that could be asked; start the missing servers, one of them may have it whole',
   'cross-volume': 'use "leasehold get" and "leasehold put" to copy between volumes',
 };
 
 /** @returns the exit code for an error, and the lines that tell the user of it */
-export function describeFailure(error: unknown): { readonly exit: number; readonly lines: readonly string[] } {
+export function describeFailure(error: unknown): {
+  readonly exit: number;
+  readonly lines: readonly string[];
+} {
   if (error instanceof CommandFailure) return lines(error.exit, error.message, error.hint);
   if (error instanceof ServiceError) {
     const { unreachable } = error.details;
     const missing =
-      unreachable === undefined || unreachable.length === 0 || unreachable.every((id) => error.message.includes(id))
+      unreachable === undefined ||
+      unreachable.length === 0 ||
+      unreachable.every((id) => error.message.includes(id))
         ? ''
         : ` (not reachable: ${unreachable.join(', ')})`;
     return lines(ERRORS[error.code].exit, error.message + missing, HINTS[error.code] ?? '');

@@ -2,9 +2,9 @@ import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import { WRITE_BYTES_MAX } from '../wire/file-operation.ts';
 import type { FileState, WriteResult } from '../wire/http-api.ts';
-import type { CallOptions, Exchanger, ExchangeRequest, Subject } from './exchange.ts';
-import { readBytes, readJson } from './response.ts';
+import type { CallOptions, ExchangeRequest, Exchanger, Subject } from './exchange.ts';
 import { RequestWindow } from './request-window.ts';
+import { readBytes, readJson } from './response.ts';
 
 const OCTETS = { 'content-type': 'application/octet-stream' } as const;
 
@@ -112,10 +112,7 @@ export class FileHandle {
     return this.#exchanger.perform(this.#subject, request, readJson<FileState>, options);
   }
 
-  async #change(
-    build: (query: string) => ExchangeRequest,
-    options: CallOptions = {},
-  ): Promise<WriteResult> {
+  async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
     // A second session is enough: one that has just begun is not forgotten already.
     for (let attempt = 1; ; attempt++) {
       this.#session ??= this.#beginSession(options);
@@ -124,7 +121,12 @@ export class FileHandle {
       const number = await session.window.acquire();
       try {
         const query = `session=${session.window.session}&number=${number}&since=${session.since}`;
-        const outcome = await this.#exchanger.exchange(this.#subject, build(query), readJson<WriteResult>, options);
+        const outcome = await this.#exchanger.exchange(
+          this.#subject,
+          build(query),
+          readJson<WriteResult>,
+          options,
+        );
         if (outcome.kind === 'answered') return outcome.value;
         if (outcome.error.remedy !== 'reopen') throw outcome.error;
         if (this.#session === beginning) this.#session = null;
@@ -137,7 +139,10 @@ export class FileHandle {
   }
 
   #beginSession(options: CallOptions): Promise<Session> {
-    const beginning = this.state(options).then((state) => ({ window: new RequestWindow(), since: state.seq }));
+    const beginning = this.state(options).then((state) => ({
+      window: new RequestWindow(),
+      since: state.seq,
+    }));
     beginning.catch(() => {
       // Whoever waits for it gets the error; the next change tries anew.
       if (this.#session === beginning) this.#session = null;
@@ -151,7 +156,12 @@ export class FileHandle {
  * the request under a new name could do it twice.
  */
 export function lostSession(error: ServiceError): ServiceError {
-  return new ServiceError('unknown', `${error.message}; whether an earlier attempt succeeded cannot be found out`, error.details, {
-    cause: error,
-  });
+  return new ServiceError(
+    'unknown',
+    `${error.message}; whether an earlier attempt succeeded cannot be found out`,
+    error.details,
+    {
+      cause: error,
+    },
+  );
 }

@@ -49,6 +49,8 @@ function buildProgram(): Command {
     .configureOutput({
       outputError: (text, write) => write(text.replace(/^error: /, 'leasehold: ')),
     })
+    // Options mean what they mean for the command they follow: --servers of "dev" is a count.
+    .enablePositionalOptions()
     .addHelpText('after', EXIT_CODES);
   // Before the name of a command it means the same as after it.
   program.option('--servers <urls>', 'base URLs of the servers, for every command that talks to a cluster');

@@ -22,7 +22,9 @@ export function problemError(
     const said = excerpt === '' ? '' : `: ${excerpt}`;
     // A 503 without a document still says "try again": a proxy in front of a server that restarts.
     const code = status === 503 ? 'busy' : 'internal';
-    return new ServiceError(code, `${what}: the answer was HTTP status ${status}${said}`, { ...retryAfterMs });
+    return new ServiceError(code, `${what}: the answer was HTTP status ${status}${said}`, {
+      ...retryAfterMs,
+    });
   }
   const details: ErrorDetails = {
     ...(Array.isArray(problem.unreachable)

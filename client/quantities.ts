@@ -14,7 +14,14 @@ const SIZE_UNITS: Readonly<Record<string, number>> = {
   TB: 1000 ** 4,
 };
 
-const DURATION_UNITS: Readonly<Record<string, number>> = { '': 1, ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000 };
+const DURATION_UNITS: Readonly<Record<string, number>> = {
+  '': 1,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  min: 60_000,
+  h: 3_600_000,
+};
 
 /** @returns the size in bytes, or null where `text` is none: `4096`, `128KiB`, `1.5 GiB` */
 export function parseSize(text: string): number | null {

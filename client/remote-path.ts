@@ -16,14 +16,17 @@ const VOLUME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
  * @throws ServiceError `bad-request` that says what is wrong with it
  */
 export function parseRemotePath(text: string): RemotePath {
-  const refuse = (why: string) => new ServiceError('bad-request', `Cannot use "${text}" as VOLUME:/path: ${why}`);
+  const refuse = (why: string) =>
+    new ServiceError('bad-request', `Cannot use "${text}" as VOLUME:/path: ${why}`);
   const colon = text.indexOf(':');
   if (colon === -1) throw refuse('a volume and a colon come first, such as main:/notes.txt');
   const volume = text.slice(0, colon);
   const path = text.slice(colon + 1);
   if (volume === '') throw refuse('the name of the volume is missing before the colon');
   if (!isVolumeName(volume)) {
-    throw refuse(`"${volume}" cannot be a volume: 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first`);
+    throw refuse(
+      `"${volume}" cannot be a volume: 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first`,
+    );
   }
   if (!path.startsWith('/')) throw refuse(`the path begins with "/", as in ${volume}:/${path}`);
   if (path.includes('\0')) throw refuse('a path has no NUL character');

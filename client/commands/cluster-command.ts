@@ -9,7 +9,10 @@ export const DEFAULT_SERVERS = 'http://127.0.0.1:7401,http://127.0.0.1:7402,http
 /** Gives a command the options that say where the cluster is. */
 export function addClusterOptions(command: Command): Command {
   return command
-    .option('--servers <urls>', 'base URLs of the servers, with commas between them (default: LEASEHOLD_SERVERS, else ports 7401 to 7403 of this machine)')
+    .option(
+      '--servers <urls>',
+      'base URLs of the servers, with commas between them (default: LEASEHOLD_SERVERS, else ports 7401 to 7403 of this machine)',
+    )
     .option('--timeout <duration>', 'how long to try one operation (default: 30s)', duration);
 }
 
@@ -22,13 +25,15 @@ interface ClusterOptions {
 export function serversOf(command: Command): string[] {
   const { servers } = command.optsWithGlobals<ClusterOptions>();
   const fromEnvironment = process.env.LEASEHOLD_SERVERS;
-  const text = servers ?? (fromEnvironment === undefined || fromEnvironment === '' ? DEFAULT_SERVERS : fromEnvironment);
+  const text =
+    servers ?? (fromEnvironment === undefined || fromEnvironment === '' ? DEFAULT_SERVERS : fromEnvironment);
   const urls = text
     .split(',')
     .map((url) => url.trim())
     .filter((url) => url !== '')
     .map((url) => (/^[a-z]+:\/\//i.test(url) ? url : `http://${url}`));
-  if (urls.length === 0) throw new CommandFailure(EXIT_USAGE, 'Cannot reach a cluster: --servers names no server');
+  if (urls.length === 0)
+    throw new CommandFailure(EXIT_USAGE, 'Cannot reach a cluster: --servers names no server');
   return urls;
 }
 

@@ -10,6 +10,10 @@ export function addServerCommand(program: Command): void {
     .allowUnknownOption()
     .allowExcessArguments()
     .action(() => {
-      throw new CommandFailure(EXIT_USAGE, 'Cannot run a server from here', 'start it with "npx leasehold server …"');
+      throw new CommandFailure(
+        EXIT_USAGE,
+        'Cannot run a server from here',
+        'start it with "npx leasehold server …"',
+      );
     });
 }

@@ -43,7 +43,11 @@ export function addStateCommands(program: Command): void {
 
 type StatusOrDown =
   | ClusterStatus
-  | { readonly verdict: 'down'; readonly reasons: readonly string[]; readonly servers: readonly DownServer[] };
+  | {
+      readonly verdict: 'down';
+      readonly reasons: readonly string[];
+      readonly servers: readonly DownServer[];
+    };
 
 type DownServer = Pick<ServerStatus, 'url' | 'reachable' | 'state'>;
 

@@ -10,7 +10,14 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { Download } from '../download.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_FAILED, EXIT_NOT_FOUND, EXIT_PRECONDITION, EXIT_USAGE, isSystemError } from '../failure.ts';
+import {
+  CommandFailure,
+  EXIT_FAILED,
+  EXIT_NOT_FOUND,
+  EXIT_PRECONDITION,
+  EXIT_USAGE,
+  isSystemError,
+} from '../failure.ts';
 import { Progress, printJson } from '../output.ts';
 import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
 import { addClusterOptions, withClient } from './cluster-command.ts';
@@ -96,14 +103,20 @@ async function openSource(local: string): Promise<{ stream: Readable; stats: Sta
       'mount the volume with "leasehold mount" and copy the directory with "cp -r"',
     );
   }
-  return { stream: createReadStream(local, { highWaterMark: READ_BYTES }), stats: stats.isFile() ? stats : null };
+  return {
+    stream: createReadStream(local, { highWaterMark: READ_BYTES }),
+    stats: stats.isFile() ? stats : null,
+  };
 }
 
 function targetOf(remote: RemotePath, local: string): { volume: string; path: string } {
   const { volume, path, directory } = remote;
   if (!directory) return { volume, path };
   if (local === '-') {
-    throw new CommandFailure(EXIT_USAGE, `Cannot put standard input into ${volume}:${path}: it needs a name there`);
+    throw new CommandFailure(
+      EXIT_USAGE,
+      `Cannot put standard input into ${volume}:${path}: it needs a name there`,
+    );
   }
   return { volume, path: joinPath(path, basename(local)) };
 }
@@ -211,7 +224,10 @@ async function storeWhole(download: Download, path: string): Promise<void> {
   try {
     file = await open(temporary, 'wx', download.attributes.mode & 0o777).catch((error: unknown) => {
       if (isSystemError(error) && error.code === 'ENOENT') {
-        throw new CommandFailure(EXIT_NOT_FOUND, `Cannot write "${path}": there is no directory "${dirname(path)}" here`);
+        throw new CommandFailure(
+          EXIT_NOT_FOUND,
+          `Cannot write "${path}": there is no directory "${dirname(path)}" here`,
+        );
       }
       throw error;
     });
@@ -272,5 +288,9 @@ function refuseSwapped(first: string, second: string, usage: string, remoteFirst
     ? !looksRemote(first) && looksRemote(second)
     : looksRemote(first) && !looksRemote(second);
   if (!swapped) return;
-  throw new CommandFailure(EXIT_USAGE, `Cannot tell which file is here and which in the cluster`, `the order is: leasehold ${usage}`);
+  throw new CommandFailure(
+    EXIT_USAGE,
+    `Cannot tell which file is here and which in the cluster`,
+    `the order is: leasehold ${usage}`,
+  );
 }

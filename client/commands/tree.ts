@@ -47,7 +47,9 @@ export function addTreeCommands(program: Command): void {
     .argument('<path>', 'VOLUME:/path')
     .option('-p, --parents', 'create what is missing on the way too; it is no error if it is there')
     .action(async (path: string, options: { parents?: true }, command: Command) => {
-      await withClient(command, (client, call) => makeDirectory(client, parseRemotePath(path), options, call));
+      await withClient(command, (client, call) =>
+        makeDirectory(client, parseRemotePath(path), options, call),
+      );
     });
 
   addClusterOptions(program.command('mv'))
@@ -126,7 +128,10 @@ export function formatMode({ kind, mode }: Pick<Attributes, 'kind' | 'mode'>): s
 }
 
 function formatTime(nanoseconds: string): string {
-  return new Date(Number(BigInt(nanoseconds) / 1_000_000n)).toISOString().replace('T', ' ').replace(/\..*/, '');
+  return new Date(Number(BigInt(nanoseconds) / 1_000_000n))
+    .toISOString()
+    .replace('T', ' ')
+    .replace(/\..*/, '');
 }
 
 async function show(
@@ -188,7 +193,10 @@ async function move(
   call: CallOptions,
 ): Promise<void> {
   if (from.volume !== to.volume) {
-    throw new ServiceError('cross-volume', `Cannot move from ${from.volume} to ${to.volume}: a move stays within its volume`);
+    throw new ServiceError(
+      'cross-volume',
+      `Cannot move from ${from.volume} to ${to.volume}: a move stays within its volume`,
+    );
   }
   const { volume } = from;
   let path = to.path;
@@ -218,7 +226,11 @@ async function remove(
   call: CallOptions,
 ): Promise<void> {
   if (path === '/') {
-    throw new CommandFailure(EXIT_USAGE, `Cannot remove ${volume}:/: it is the root of the volume`, `"leasehold volume rm ${volume}" removes a volume`);
+    throw new CommandFailure(
+      EXIT_USAGE,
+      `Cannot remove ${volume}:/: it is the root of the volume`,
+      `"leasehold volume rm ${volume}" removes a volume`,
+    );
   }
   const attributes = options.force
     ? await resolveIfThere(client, volume, path, { ...call, follow: false })

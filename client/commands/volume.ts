@@ -64,7 +64,9 @@ export function addVolumeCommands(program: Command): void {
 
 export function volumeName(text: string): string {
   if (!isVolumeName(text)) {
-    throw new InvalidArgumentError('A volume has 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first.');
+    throw new InvalidArgumentError(
+      'A volume has 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first.',
+    );
   }
   return text;
 }

@@ -1,0 +1,94 @@
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import { DevCluster } from '../dev/dev-cluster.ts';
+import { CommandFailure, EXIT_USAGE } from '../failure.ts';
+import { formatTable, printJson, printLine } from '../output.ts';
+import { EndSignal } from '../signals.ts';
+import { duration, wholeNumber } from './cluster-command.ts';
+
+const PORT_MAX = 65_535;
+const SERVERS_MAX = 15;
+
+interface DevOptions {
+  readonly servers: number;
+  readonly port: number;
+  readonly data?: string;
+  readonly mount?: string;
+  readonly lease: number;
+  readonly clockSkew: number;
+  readonly json?: true;
+}
+
+export function addDevCommand(program: Command): void {
+  program
+    .command('dev')
+    .description('run a whole cluster on this machine, with a volume "main", until Ctrl-C')
+    .option('--servers <count>', 'how many servers', wholeNumber(1, SERVERS_MAX), 3)
+    .option(
+      '--port <port>',
+      'port of the first server; the others have the ports after it',
+      wholeNumber(1, PORT_MAX),
+      7401,
+    )
+    .option(
+      '--data <directory>',
+      'where the servers keep their data (default: a temporary one, removed at the end)',
+    )
+    .option('--mount <directory>', 'mount the volume there')
+    .option('--lease <duration>', 'how long a lease lasts', duration, 2_000)
+    .option('--clock-skew <duration>', 'how far clocks may differ', duration, 100)
+    .option('--json', 'print one line of JSON as soon as everything is usable')
+    .action(runDev);
+}
+
+async function runDev(options: DevOptions): Promise<void> {
+  if (options.port + options.servers - 1 > PORT_MAX) {
+    throw new CommandFailure(
+      EXIT_USAGE,
+      `Cannot use ${options.servers} ports from ${options.port} on: ${PORT_MAX} is the last one`,
+    );
+  }
+  using end = new EndSignal();
+  const cluster = await DevCluster.start({
+    ports: Array.from({ length: options.servers }, (_, index) => options.port + index),
+    data: options.data ?? null,
+    leaseMs: options.lease,
+    clockSkewMs: options.clockSkew,
+    onUnexpectedEnd: (server, how) => {
+      const { id, argv } = server.plan;
+      process.stderr.write(
+        `leasehold: Server ${id} ${how}; the others go on. To start it again:\n  npx leasehold server ${argv.join(' ')}\n`,
+      );
+    },
+  });
+  try {
+    if (options.mount !== undefined && !end.signal.aborted) await cluster.mount(resolve(options.mount));
+    if (!end.signal.aborted) print(cluster, options);
+    await end.wait();
+  } finally {
+    await cluster.stop();
+  }
+}
+
+function print(cluster: DevCluster, options: DevOptions): void {
+  const mount = cluster.mounted?.directory ?? null;
+  const servers = cluster.servers.map(({ plan, pid }) => ({
+    id: plan.id,
+    url: plan.url,
+    pid,
+    data: plan.data,
+  }));
+  if (options.json) {
+    printJson({ servers, mount });
+    return;
+  }
+  const rows = servers.map(({ id, url, pid, data }) => [id, url, `${pid}`, data]);
+  for (const line of formatTable([['SERVER', 'URL', 'PID', 'DATA'], ...rows])) printLine(line);
+  printLine('');
+  printLine(
+    `Volume "${DevCluster.VOLUME}" is ready${mount === null ? '' : `, mounted on ${mount}`}. Ctrl-C ends it all.`,
+  );
+  const defaults =
+    cluster.urls.join(',') === 'http://127.0.0.1:7401,http://127.0.0.1:7402,http://127.0.0.1:7403';
+  if (!defaults) printLine(`For other commands: export LEASEHOLD_SERVERS=${cluster.urls.join(',')}`);
+}

@@ -1,0 +1,85 @@
+import { readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { request } from 'undici';
+import { CommandFailure, EXIT_FAILED, isSystemError } from '../failure.ts';
+import { type Damage, damageSum, NO_DAMAGE } from './ledger.ts';
+import type { Load } from './load.ts';
+
+const ANSWER_TIMEOUT_MS = 30_000;
+const MOUNT_STALE_MS = 5_000;
+const RETRY_MS = 200;
+
+export interface Comparison {
+  readonly damage: Damage;
+  /** Bytes that were compared in all. */
+  readonly bytes: number;
+}
+
+/**
+ * Reads every file whole from every server and through the mount: all must be the same bytes, and these must
+ * be what was acknowledged.
+ *
+ * @param mount the mount's directory, or null where there is none
+ */
+export async function compareAll(
+  loads: readonly Load[],
+  volume: string,
+  urls: readonly string[],
+  mount: string | null,
+  say: (text: string) => void,
+): Promise<Comparison> {
+  let damage = NO_DAMAGE;
+  let bytes = 0;
+  for (const load of loads) {
+    const copies: { readonly where: string; readonly contents: Uint8Array }[] = [];
+    for (const url of urls)
+      copies.push({ where: url, contents: await fetchWhole(`${url}/v1/files/${volume}${load.path}`) });
+    const reference = (copies[0] as (typeof copies)[number]).contents;
+    if (mount !== null) {
+      const contents = await readMounted(`${mount}${load.path}`, reference);
+      copies.push({ where: 'the mount', contents });
+    }
+    for (const { where, contents } of copies) {
+      bytes += contents.length;
+      if (Buffer.compare(contents, reference) === 0) continue;
+      say(`corrupt: ${load.path} read from ${where} differs from ${copies[0]?.where}`);
+      damage = damageSum(damage, { ...NO_DAMAGE, corrupt: 1 });
+    }
+    const found = load.compare(reference);
+    if (found.lost + found.duplicated + found.corrupt > 0) {
+      say(`${load.path}: ${found.lost} lost, ${found.duplicated} duplicated, ${found.corrupt} corrupt`);
+    }
+    damage = damageSum(damage, found);
+  }
+  return { damage, bytes };
+}
+
+async function fetchWhole(url: string): Promise<Uint8Array> {
+  const deadlineMs = performance.now() + ANSWER_TIMEOUT_MS;
+  for (;;) {
+    const answer = await request(url, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
+    const contents = await answer.body.bytes();
+    if (answer.statusCode === 200) return contents;
+    if (answer.statusCode !== 503 || performance.now() > deadlineMs) {
+      throw new CommandFailure(
+        EXIT_FAILED,
+        `Cannot read ${url} for the comparison: HTTP status ${answer.statusCode}`,
+      );
+    }
+    await delay(RETRY_MS);
+  }
+}
+
+/** A mount may show what it knew a second ago, so a difference counts only if it stays. */
+async function readMounted(path: string, expected: Uint8Array): Promise<Uint8Array> {
+  const deadlineMs = performance.now() + MOUNT_STALE_MS;
+  for (;;) {
+    try {
+      const contents = await readFile(path);
+      if (Buffer.compare(contents, expected) === 0 || performance.now() > deadlineMs) return contents;
+    } catch (error) {
+      if (!isSystemError(error) || performance.now() > deadlineMs) throw error;
+    }
+    await delay(RETRY_MS);
+  }
+}

@@ -1,0 +1,32 @@
+/** Measures the time between acknowledged writes, on the clock of this process. */
+export class GapMeter {
+  #lastMs = performance.now();
+  #largestMs = 0;
+  readonly #waiting: { left: number; resolve: () => void }[] = [];
+
+  /** A write was acknowledged now. */
+  mark(): void {
+    const nowMs = performance.now();
+    this.#largestMs = Math.max(this.#largestMs, nowMs - this.#lastMs);
+    this.#lastMs = nowMs;
+    for (const waiter of this.#waiting.splice(0)) {
+      if (--waiter.left === 0) waiter.resolve();
+      else this.#waiting.push(waiter);
+    }
+  }
+
+  /** Forgets the gaps so far; one that is open now counts from its beginning. */
+  reset(): void {
+    this.#largestMs = 0;
+  }
+
+  /** @returns the largest gap since the reset, the one that is open now included, in milliseconds */
+  largestMs(): number {
+    return Math.max(this.#largestMs, performance.now() - this.#lastMs);
+  }
+
+  /** Resolves after `count` more marks. */
+  marks(count: number): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push({ left: count, resolve }));
+  }
+}

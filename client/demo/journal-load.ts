@@ -1,0 +1,146 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { request } from 'undici';
+import { ServiceError } from '../../base/errors.ts';
+import { isSystemError } from '../failure.ts';
+import type { FileHandle } from '../file-handle.ts';
+import { GapMeter } from './gap-meter.ts';
+import { type Damage, Ledger } from './ledger.ts';
+import { DamageLog, type Load, repeat } from './load.ts';
+import { readThroughMount } from './mounted-file.ts';
+import { decodeRecord, decodeRecords, encodeRecord, RECORD_BYTES } from './records.ts';
+
+const WRITER = 1;
+const WRITE_PAUSE_MS = 5;
+const READ_PAUSE_MS = 20;
+const READ_TIMEOUT_MS = 30_000;
+/** A mount may answer from what it read up to a second ago; what is wrong for longer is wrong. */
+const MOUNT_STALE_MS = 3_000;
+const MOUNT_RETRY_MS = 100;
+
+/**
+ * Records appended with the data interface, each acknowledged before the next begins. Read back meanwhile
+ * with REST from all servers in turn, and through the mount.
+ */
+export class JournalLoad implements Load {
+  readonly title = 'appends over HTTP';
+  readonly path = '/journal';
+  readonly meter = new GapMeter();
+  readonly #file: FileHandle;
+  readonly #urls: readonly string[];
+  readonly #volume: string;
+  readonly #mounted: string | null;
+  readonly #ledger = new Ledger();
+  readonly #damage: DamageLog;
+  /** Acknowledged records and where they lie. */
+  readonly #places: { readonly number: number; readonly offset: number }[] = [];
+  reads = 0;
+
+  /** @param mounted the file's path under the mount, or null where there is none */
+  constructor(
+    file: FileHandle,
+    volume: string,
+    urls: readonly string[],
+    mounted: string | null,
+    say: (text: string) => void,
+  ) {
+    this.#file = file;
+    this.#volume = volume;
+    this.#urls = urls;
+    this.#mounted = mounted;
+    this.#damage = new DamageLog(say);
+  }
+
+  get seen(): Damage {
+    return this.#damage.sum;
+  }
+
+  get acknowledged(): number {
+    return this.#ledger.acknowledgedCount;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const mounted = this.#mounted;
+    await Promise.all([
+      repeat(signal, WRITE_PAUSE_MS, () => this.#append()),
+      repeat(signal, READ_PAUSE_MS, () => this.#readOverHttp()),
+      mounted === null ? null : repeat(signal, READ_PAUSE_MS, () => this.#readMounted(mounted)),
+    ]);
+  }
+
+  async #append(): Promise<void> {
+    const number = this.#ledger.begin();
+    try {
+      const { offset } = await this.#file.write('append', encodeRecord(WRITER, number));
+      this.#ledger.acknowledge(number);
+      this.#places.push({ number, offset });
+      this.meter.mark();
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      this.#ledger.doubt(number);
+    }
+  }
+
+  async #readOverHttp(): Promise<void> {
+    const place = this.#pick();
+    if (place === null) return;
+    const url = this.#urls[this.reads++ % this.#urls.length];
+    const { number, offset } = place;
+    let bytes: Uint8Array;
+    try {
+      const answer = await request(`${url}/v1/files/${this.#volume}${this.path}`, {
+        headers: { range: `bytes=${offset}-${offset + RECORD_BYTES - 1}` },
+        signal: AbortSignal.timeout(READ_TIMEOUT_MS),
+      });
+      bytes = await answer.body.bytes();
+      if (answer.statusCode === 416 || answer.statusCode === 404) {
+        return this.#damage.add('lost', `record ${number} of ${this.path} is missing at ${url}`);
+      }
+      // A server that cannot answer now says so; that is an outage, not damage.
+      if (answer.statusCode !== 206) return;
+    } catch (error) {
+      // The server that was asked is the one that was killed.
+      if (error instanceof Error && !(error instanceof TypeError)) return;
+      throw error;
+    }
+    this.#judge(bytes, number, url ?? '');
+  }
+
+  async #readMounted(path: string): Promise<void> {
+    const place = this.#pick();
+    if (place === null) return;
+    const { number, offset } = place;
+    const deadlineMs = performance.now() + MOUNT_STALE_MS;
+    for (;;) {
+      const bytes = await readThroughMount(path, offset, RECORD_BYTES).catch((error: unknown) => {
+        // The mount says that it cannot reach a majority now: an outage, not damage.
+        if (isSystemError(error)) return null;
+        throw error;
+      });
+      this.reads++;
+      if (bytes === null || decodeRecord(WRITER, bytes) === number) return;
+      if (performance.now() > deadlineMs) return this.#judge(bytes, number, 'the mount');
+      await delay(MOUNT_RETRY_MS);
+    }
+  }
+
+  #judge(bytes: Uint8Array, number: number, where: string): void {
+    const found = decodeRecord(WRITER, bytes);
+    if (found === number) return;
+    if (bytes.length < RECORD_BYTES || bytes.every((byte) => byte === 0)) {
+      this.#damage.add('lost', `record ${number} of ${this.path} is missing at ${where}`);
+    } else {
+      this.#damage.add(
+        'corrupt',
+        `in place of record ${number} of ${this.path} is ${found ?? 'something else'} at ${where}`,
+      );
+    }
+  }
+
+  #pick(): { readonly number: number; readonly offset: number } | null {
+    return this.#places[Math.floor(Math.random() * this.#places.length)] ?? null;
+  }
+
+  compare(contents: Uint8Array): Damage {
+    return this.#ledger.compare(decodeRecords(WRITER, contents), false);
+  }
+}

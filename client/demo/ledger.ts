@@ -1,0 +1,67 @@
+/** What is wrong with the data, counted in records. */
+export interface Damage {
+  /** Acknowledged and not there, or an older state where a newer one was acknowledged. */
+  readonly lost: number;
+  /** There more than once. */
+  readonly duplicated: number;
+  /** Neither what was written nor nothing. */
+  readonly corrupt: number;
+}
+
+export const NO_DAMAGE: Damage = { lost: 0, duplicated: 0, corrupt: 0 };
+
+export function damageSum(a: Damage, b: Damage): Damage {
+  return {
+    lost: a.lost + b.lost,
+    duplicated: a.duplicated + b.duplicated,
+    corrupt: a.corrupt + b.corrupt,
+  };
+}
+
+/** What a writer was told of its appends, kept outside the servers. */
+export class Ledger {
+  #next = 1;
+  readonly #acknowledged = new Set<number>();
+  /** Answered with a failure that leaves it open whether it happened: 0 or 1 times is right. */
+  readonly #doubtful = new Set<number>();
+
+  /** @returns the number of the next record */
+  begin(): number {
+    return this.#next++;
+  }
+
+  acknowledge(number: number): void {
+    this.#acknowledged.add(number);
+  }
+
+  doubt(number: number): void {
+    this.#doubtful.add(number);
+  }
+
+  get acknowledgedCount(): number {
+    return this.#acknowledged.size;
+  }
+
+  get doubtfulCount(): number {
+    return this.#doubtful.size;
+  }
+
+  /**
+   * @param numbers records found in the file, null for what is none
+   * @param holesAllowed whether a doubtful write may have left a gap where its record would be
+   */
+  compare(numbers: readonly (number | null)[], holesAllowed: boolean): Damage {
+    const counts = new Map<number, number>();
+    let foreign = 0;
+    for (const number of numbers) {
+      if (number === null || !(this.#acknowledged.has(number) || this.#doubtful.has(number))) foreign++;
+      else counts.set(number, (counts.get(number) ?? 0) + 1);
+    }
+    let lost = 0;
+    let duplicated = 0;
+    for (const number of this.#acknowledged) if (!counts.has(number)) lost++;
+    for (const count of counts.values()) duplicated += count - 1;
+    const holes = holesAllowed ? this.#doubtful.size : 0;
+    return { lost, duplicated, corrupt: Math.max(0, foreign - holes) };
+  }
+}

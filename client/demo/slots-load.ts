@@ -1,0 +1,113 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileHandle } from '../file-handle.ts';
+import { GapMeter } from './gap-meter.ts';
+import type { Damage } from './ledger.ts';
+import { DamageLog, type Load, repeat } from './load.ts';
+import { decodeRecord, encodeRecord, RECORD_BYTES } from './records.ts';
+
+const WRITER = 2;
+const SLOTS = 64;
+const WRITE_PAUSE_MS = 5;
+const READ_PAUSE_MS = 10;
+
+interface Slot {
+  /** The newest record that was acknowledged here; 0 for none. */
+  acknowledged: number;
+  /** The newest record that may be here. */
+  tried: number;
+}
+
+/**
+ * Records written over one another in place, in a ring of slots. A read must see the newest that was
+ * acknowledged before it began, or a newer one.
+ */
+export class SlotsLoad implements Load {
+  readonly title = 'overwrites over HTTP';
+  readonly path = '/slots';
+  readonly meter = new GapMeter();
+  readonly #file: FileHandle;
+  readonly #reader: FileHandle;
+  readonly #slots: Slot[] = Array.from({ length: SLOTS }, () => ({ acknowledged: 0, tried: 0 }));
+  readonly #damage: DamageLog;
+  #next = 1;
+  acknowledged = 0;
+  reads = 0;
+
+  /** @param reader another client's handle on the same file */
+  constructor(file: FileHandle, reader: FileHandle, say: (text: string) => void) {
+    this.#file = file;
+    this.#reader = reader;
+    this.#damage = new DamageLog(say);
+  }
+
+  get seen(): Damage {
+    return this.#damage.sum;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([
+      repeat(signal, WRITE_PAUSE_MS, () => this.#overwrite()),
+      repeat(signal, READ_PAUSE_MS, () => this.#read()),
+    ]);
+  }
+
+  async #overwrite(): Promise<void> {
+    const number = this.#next++;
+    const index = number % SLOTS;
+    const slot = this.#slots[index] as Slot;
+    slot.tried = number;
+    try {
+      await this.#file.write(index * RECORD_BYTES, encodeRecord(WRITER, number));
+      slot.acknowledged = number;
+      this.acknowledged++;
+      this.meter.mark();
+    } catch (error) {
+      // It may be carried out later, even after the slot's next record: then the slot is left alone.
+      if (!(error instanceof ServiceError)) throw error;
+      slot.acknowledged = Number.NEGATIVE_INFINITY;
+    }
+  }
+
+  async #read(): Promise<void> {
+    const index = Math.floor(Math.random() * SLOTS);
+    const slot = this.#slots[index] as Slot;
+    const { acknowledged } = slot;
+    try {
+      const { bytes } = await this.#reader.read(index * RECORD_BYTES, RECORD_BYTES);
+      this.reads++;
+      this.#judge(index, bytes, acknowledged, slot.tried);
+    } catch (error) {
+      // No answer in time is an outage, not damage.
+      if (!(error instanceof ServiceError)) throw error;
+    }
+  }
+
+  #judge(index: number, bytes: Uint8Array, acknowledged: number, tried: number): boolean {
+    if (acknowledged <= 0 && bytes.every((byte) => byte === 0)) return true;
+    const found = decodeRecord(WRITER, bytes);
+    if (found === null || found % SLOTS !== index || found > tried) {
+      this.#damage.add('corrupt', `slot ${index} of ${this.path} holds ${found ?? 'something else'}`);
+      return false;
+    }
+    if (found < acknowledged) {
+      this.#damage.add(
+        'lost',
+        `slot ${index} of ${this.path} holds ${found} after ${acknowledged} was acknowledged`,
+      );
+      return false;
+    }
+    return true;
+  }
+
+  compare(contents: Uint8Array): Damage {
+    const log = new DamageLog(() => {});
+    for (const [index, slot] of this.#slots.entries()) {
+      const bytes = contents.subarray(index * RECORD_BYTES, (index + 1) * RECORD_BYTES);
+      const found = decodeRecord(WRITER, bytes);
+      if (slot.acknowledged <= 0 && (found === null || found <= slot.tried)) continue;
+      if (found === null || found > slot.tried) log.add('corrupt', '');
+      else if (found < slot.acknowledged) log.add('lost', '');
+    }
+    return log.sum;
+  }
+}

@@ -1,0 +1,183 @@
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { ServiceError } from '../../base/errors.ts';
+import { ClusterClient } from '../cluster-client.ts';
+import { CommandFailure, EXIT_USAGE, isSystemError, systemReason } from '../failure.ts';
+import { type Mounted, mountVolume, unmountDirectory } from '../mount.ts';
+import { type ServerPlan, ServerProcess } from './server-process.ts';
+
+const HOST = '127.0.0.1';
+const VOLUME_REPLICAS = 3;
+const OBJECT_BYTES = 128 * 1024;
+/** A server may first have to wait until leases that it has forgotten are over, then become ready. */
+const READY_TIMEOUT_MS = 60_000;
+
+export interface DevClusterOptions {
+  /** Ports of the servers; as many servers as ports. */
+  readonly ports: readonly number[];
+  /** Folder for the data of all servers; null for one that is removed at the end. */
+  readonly data: string | null;
+  readonly leaseMs: number;
+  readonly clockSkewMs: number;
+  /** A server ended though nobody here ended it. */
+  readonly onUnexpectedEnd: (server: ServerProcess, how: string) => void;
+}
+
+/** A whole cluster as child processes on this machine, with a volume `main`. */
+export class DevCluster {
+  static readonly VOLUME = 'main';
+  readonly servers: readonly ServerProcess[];
+  readonly client: ClusterClient;
+  readonly options: DevClusterOptions;
+  readonly #folder: string;
+  #mounted: Mounted | null = null;
+
+  private constructor(options: DevClusterOptions, folder: string) {
+    this.options = options;
+    this.#folder = folder;
+    const { leaseMs, clockSkewMs, onUnexpectedEnd } = options;
+    const plans = planServers(options.ports, folder, [
+      ...['--lease', `${leaseMs}ms`],
+      ...['--clock-skew', `${clockSkewMs}ms`],
+    ]);
+    this.servers = plans.map((plan) => new ServerProcess(plan, onUnexpectedEnd));
+    this.client = new ClusterClient({ servers: plans.map(({ url }) => url) });
+  }
+
+  /** Starts the servers; resolves when the volume can be used. Whatever fails, nothing stays behind. */
+  static async start(options: DevClusterOptions): Promise<DevCluster> {
+    for (const port of options.ports) await assertPortFree(port);
+    const folder = await makeFolder(options.data);
+    const cluster = new DevCluster(options, folder);
+    try {
+      await Promise.all(cluster.servers.map((server) => server.start()));
+      await Promise.all(cluster.servers.map((server) => server.ready(READY_TIMEOUT_MS)));
+      await cluster.#createVolume();
+      return cluster;
+    } catch (error) {
+      await cluster.stop();
+      throw error;
+    }
+  }
+
+  get urls(): string[] {
+    return this.servers.map((server) => server.plan.url);
+  }
+
+  get mounted(): Mounted | null {
+    return this.#mounted;
+  }
+
+  async mount(directory: string, options: { readonly operationTimeoutMs?: number } = {}): Promise<Mounted> {
+    await mkdir(directory, { recursive: true }).catch((error: unknown) => {
+      // What is there may be a dead mount, which mounting replaces.
+      if (!isSystemError(error) || !['EEXIST', 'ENOTCONN'].includes(error.code ?? '')) throw error;
+    });
+    const log = join(this.#folder, 'mount.log');
+    this.#mounted = await mountVolume({
+      servers: this.urls,
+      volume: DevCluster.VOLUME,
+      directory,
+      log,
+      ...options,
+    });
+    return this.#mounted;
+  }
+
+  /** First the mount, which still has something to store, then the servers. */
+  async stop(): Promise<void> {
+    const failures: unknown[] = [];
+    if (this.#mounted !== null) {
+      const { directory } = this.#mounted;
+      this.#mounted = null;
+      await unmountDirectory(directory, { force: true }).catch((error: unknown) => failures.push(error));
+    }
+    await this.client.close();
+    await Promise.all(this.servers.map((server) => server.stop()));
+    if (this.options.data === null) await rm(this.#folder, { recursive: true, force: true });
+    if (failures.length > 0) throw failures[0];
+  }
+
+  async #createVolume(): Promise<void> {
+    const replicas = Math.min(VOLUME_REPLICAS, this.servers.length);
+    try {
+      await this.client.command({
+        kind: 'volume-create',
+        name: DevCluster.VOLUME,
+        replicas,
+        objectBytes: OBJECT_BYTES,
+      });
+    } catch (error) {
+      if (!(error instanceof ServiceError && error.code === 'exists')) throw error;
+    }
+  }
+}
+
+function planServers(ports: readonly number[], folder: string, timing: readonly string[]): ServerPlan[] {
+  const addresses = ports.map((port) => `${HOST}:${port}`);
+  const peers = addresses.flatMap((address, index) => ['--peer', `s${index + 1}=${address}`]);
+  return addresses.map((address, index) => {
+    const id = `s${index + 1}`;
+    const data = join(folder, id);
+    return {
+      id,
+      address,
+      url: `http://${address}`,
+      data,
+      log: join(folder, `${id}.log`),
+      argv: ['--id', id, '--listen', address, ...peers, '--data', data, ...timing],
+    };
+  });
+}
+
+async function makeFolder(data: string | null): Promise<string> {
+  if (data === null) return mkdtemp(join(tmpdir(), 'leasehold-'));
+  const folder = resolve(data);
+  try {
+    await mkdir(folder, { recursive: true });
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    throw new CommandFailure(EXIT_USAGE, `Cannot use "${data}" for the data: ${systemReason(error)}`);
+  }
+  return folder;
+}
+
+/** Said here and not by the server, whose log nobody has seen yet. */
+async function assertPortFree(port: number): Promise<void> {
+  const probe = createServer();
+  try {
+    await new Promise<void>((resolve, reject) => {
+      probe.once('error', reject);
+      probe.listen({ host: HOST, port, exclusive: true }, resolve);
+    });
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    const why = error.code === 'EADDRINUSE' ? 'another program uses it' : systemReason(error);
+    throw new CommandFailure(EXIT_USAGE, `Cannot use port ${port}: ${why}`, 'choose others with --port');
+  } finally {
+    await new Promise<void>((resolve) => probe.close(() => resolve()));
+  }
+}
+
+/** @returns ports that are free now, for clusters whose addresses nobody needs to know beforehand */
+export async function findFreePorts(count: number): Promise<number[]> {
+  const probes = Array.from({ length: count }, () => createServer());
+  try {
+    return await Promise.all(
+      probes.map(
+        (probe) =>
+          new Promise<number>((resolve, reject) => {
+            probe.once('error', reject);
+            probe.listen(0, HOST, () => {
+              const address = probe.address();
+              if (typeof address === 'object' && address !== null) resolve(address.port);
+            });
+          }),
+      ),
+    );
+  } finally {
+    await Promise.all(probes.map((probe) => new Promise<void>((resolve) => probe.close(() => resolve()))));
+  }
+}

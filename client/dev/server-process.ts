@@ -1,0 +1,128 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { open } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { CommandFailure, EXIT_FAILED, EXIT_TEMPORARY } from '../failure.ts';
+import { LAUNCHER, logTail } from '../programs.ts';
+import { formatDuration } from '../quantities.ts';
+
+const READY_POLL_MS = 50;
+const READY_ANSWER_MS = 1_000;
+/** A server that was told to stop and has not is killed after this long. */
+const STOP_TIMEOUT_MS = 10_000;
+
+export interface ServerPlan {
+  readonly id: string;
+  readonly url: string;
+  /** Host and port, as --listen and --peer take them. */
+  readonly address: string;
+  readonly data: string;
+  readonly log: string;
+  /** What follows `leasehold server`. */
+  readonly argv: readonly string[];
+}
+
+/** One server as a child process, which may be killed and started again with the same data. */
+export class ServerProcess {
+  readonly plan: ServerPlan;
+  readonly #onUnexpectedEnd: (server: ServerProcess, how: string) => void;
+  #child: ChildProcess | null = null;
+  /** Resolves when the process that runs now has ended. */
+  #ended: Promise<unknown> = Promise.resolve();
+  #how = '';
+  #expected = true;
+
+  /** @param onUnexpectedEnd called when the process ends though nobody here ended it */
+  constructor(plan: ServerPlan, onUnexpectedEnd: (server: ServerProcess, how: string) => void) {
+    this.plan = plan;
+    this.#onUnexpectedEnd = onUnexpectedEnd;
+  }
+
+  get pid(): number | null {
+    return this.#child?.pid ?? null;
+  }
+
+  async start(): Promise<void> {
+    const log = await open(this.plan.log, 'a');
+    try {
+      const child = spawn(process.execPath, [LAUNCHER, 'server', ...this.plan.argv], {
+        // A group of its own: Ctrl-C in a terminal is meant for this process, which stops the servers in order.
+        detached: true,
+        stdio: ['pipe', 'ignore', log.fd],
+        env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1' },
+      });
+      this.#child = child;
+      this.#expected = false;
+      // Its other end is the child's to close; that it does is no news.
+      child.stdin?.on('error', () => {});
+      this.#ended = once(child, 'exit').then(([code, signal]) => {
+        this.#how = signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`;
+        if (this.#child === child) this.#child = null;
+        if (!this.#expected) this.#onUnexpectedEnd(this, this.#how);
+        return code;
+      });
+      await once(child, 'spawn');
+    } finally {
+      await log.close();
+    }
+  }
+
+  /** Resolves when the server can serve. */
+  async ready(timeoutMs: number): Promise<void> {
+    const deadlineMs = performance.now() + timeoutMs;
+    const ended = { gone: false };
+    void this.#ended.then(() => {
+      ended.gone = true;
+    });
+    while (!(await this.#answersReady())) {
+      if (ended.gone) {
+        const code = Number(await this.#ended);
+        const exit = code > 0 && code < 10 ? code : EXIT_FAILED;
+        throw new CommandFailure(
+          exit,
+          `Cannot start server ${this.plan.id}: it ${this.#how}${await logTail(this.plan.log)}`,
+        );
+      }
+      if (performance.now() > deadlineMs) {
+        throw new CommandFailure(
+          EXIT_TEMPORARY,
+          `Cannot start server ${this.plan.id}: it does not serve after ${formatDuration(timeoutMs)}${await logTail(this.plan.log)}`,
+        );
+      }
+      // Another process becomes ready: there is no event for it but its answer.
+      await delay(READY_POLL_MS);
+    }
+  }
+
+  async #answersReady(): Promise<boolean> {
+    try {
+      const answer = await fetch(`${this.plan.url}/readyz`, { signal: AbortSignal.timeout(READY_ANSWER_MS) });
+      await answer.arrayBuffer();
+      return answer.status === 200;
+    } catch (error) {
+      // Not yet listening, or slow to answer: asked again. Anything else would be a mistake of ours.
+      if (error instanceof TypeError || (error instanceof DOMException && error.name === 'TimeoutError'))
+        return false;
+      throw error;
+    }
+  }
+
+  /** kill -9: what it has not stored is lost, what it has acknowledged must not be. */
+  async kill(): Promise<void> {
+    this.#expected = true;
+    this.#child?.kill('SIGKILL');
+    await this.#ended;
+  }
+
+  /** Ends it in order, or by force if that takes too long. */
+  async stop(): Promise<void> {
+    const child = this.#child;
+    if (child === null) return;
+    this.#expected = true;
+    child.kill('SIGTERM');
+    // One that is paused ends only by this, too.
+    const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
+    await this.#ended;
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,33 @@
+import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { isSystemError } from './failure.ts';
+
+/** The program that starts servers and mounts, since a client imports neither. */
+export const LAUNCHER = fileURLToPath(new URL('../bin/leasehold.js', import.meta.url));
+
+const TAIL_LINES = 3;
+
+/** @returns the last lines of a log for use at the end of a message; empty if there are none */
+export async function logTail(path: string): Promise<string> {
+  const text = await readFile(path, 'utf8').catch((error: unknown) => {
+    if (isSystemError(error) && error.code === 'ENOENT') return '';
+    throw error;
+  });
+  const tail = text.trimEnd().split('\n').slice(-TAIL_LINES).map(readableLine).join('\n  ');
+  return tail === '' ? '' : `; its last words:\n  ${tail}`;
+}
+
+/** Logs are JSON, one object a line; people read the message. */
+function readableLine(line: string): string {
+  try {
+    const entry = JSON.parse(line) as {
+      readonly msg?: unknown;
+      readonly err?: { readonly message?: unknown };
+    };
+    const error = entry.err?.message === undefined ? '' : `: ${String(entry.err.message)}`;
+    return typeof entry.msg === 'string' ? entry.msg + error : line;
+  } catch (error) {
+    if (error instanceof SyntaxError) return line;
+    throw error;
+  }
+}

@@ -1,0 +1,29 @@
+/** SIGINT and SIGTERM as an end that is waited for; further ones while it is carried out change nothing. */
+export class EndSignal {
+  readonly #controller = new AbortController();
+  readonly #onSignal = (signal: NodeJS.Signals) => this.#controller.abort(signal);
+
+  constructor() {
+    process.on('SIGINT', this.#onSignal).on('SIGTERM', this.#onSignal);
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Resolves when the end was asked for. Keeps the process alive until then. */
+  wait(): Promise<void> {
+    if (this.signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const keepAlive = setInterval(() => {}, 1 << 30);
+      this.signal.addEventListener('abort', () => {
+        clearInterval(keepAlive);
+        resolve();
+      });
+    });
+  }
+
+  [Symbol.dispose](): void {
+    process.off('SIGINT', this.#onSignal).off('SIGTERM', this.#onSignal);
+  }
+}
