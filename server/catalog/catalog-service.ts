@@ -1,3 +1,4 @@
+import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
@@ -161,7 +162,9 @@ export class LocalCatalogService implements CatalogService {
       return;
     }
     try {
-      await driver.submit({ request: null, result: new Uint8Array(0), body: execution.body });
+      if (execution.body !== null) {
+        await driver.submit({ request: null, result: new Uint8Array(0), body: execution.body });
+      }
     } catch (error) {
       // Whether a coming primary finds the batch at some replica is not known: the same requests will tell.
       subject.abandon();
@@ -170,8 +173,9 @@ export class LocalCatalogService implements CatalogService {
     }
     for (const [place, waiting] of batch.entries()) {
       const outcome = execution.outcomes[place];
-      if (outcome?.ok) waiting.resolve(outcome.result);
-      else waiting.reject(outcome?.error ?? new ServiceError('internal', 'A command has no outcome'));
+      assert(outcome !== undefined, 'Every request has an outcome');
+      if (outcome.kind === 'done') waiting.resolve(outcome.result);
+      else waiting.reject(new ServiceError(outcome.code, outcome.message));
     }
   }
 

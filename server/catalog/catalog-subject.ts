@@ -1,0 +1,165 @@
+import { assert } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { CommandContext } from '../../catalog/command.ts';
+import type { Outcome } from '../../catalog/sessions.ts';
+import type { Epoch, Operation, ReplicaRecord } from '../../replica/actions.ts';
+import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
+import type { CommandRequest, Query, QueryResults } from '../../wire/catalog-api.ts';
+import {
+  type CatalogStore,
+  type CatalogTail,
+  decodeDescription,
+  decodeTail,
+  encodeTail,
+  type StagedCatalog,
+} from '../storage/catalog-store.ts';
+import type { AskSource, FetchedState, Subject } from '../subject.ts';
+
+/** Bytes of the log, or of a copy of the catalog, in one answer. */
+const PIECE_BYTES = 1024 * 1024;
+
+/** A batch that was executed at the primary: its body, if there is anything to replicate, and what to answer. */
+export interface Execution {
+  readonly body: Uint8Array | null;
+  readonly outcomes: readonly Outcome[];
+}
+
+/**
+ * The catalog as the subject of a replica. Its primary executes a batch inside a transaction that
+ * stays open until the others of a majority have the batch; so its own readers see nothing that may
+ * vanish, and a batch without a majority is rolled back.
+ */
+export class CatalogSubject implements Subject {
+  readonly appliesAtPrimary = 'last';
+  readonly #store: CatalogStore;
+  #executed: Uint8Array | null = null;
+  #staged: StagedCatalog | null = null;
+
+  constructor(store: CatalogStore) {
+    this.#store = store;
+  }
+
+  record(): ReplicaRecord {
+    return this.#store.record();
+  }
+
+  query(query: Query): QueryResults[Query['kind']] {
+    return this.#store.query(query);
+  }
+
+  /**
+   * Executes a batch at the primary. If it has a body, the transaction is open until the operation
+   * with this body is applied, or abandoned.
+   */
+  execute(requests: readonly CommandRequest[], context: CommandContext): Execution {
+    assert(!this.#store.inTransaction, 'One batch is executed at a time');
+    this.#store.begin();
+    const execution = this.#store.execute(requests, context);
+    if (execution.body === null) this.#store.rollback();
+    this.#executed = execution.body;
+    return execution;
+  }
+
+  async promise(epoch: Epoch): Promise<void> {
+    this.abandon();
+    await this.#store.promise(epoch);
+  }
+
+  async apply(epoch: Epoch, seq: number, operation: Operation): Promise<void> {
+    if (this.#executed !== null && operation.body === this.#executed) {
+      this.#executed = null;
+      await this.#store.finish(epoch, seq);
+      return;
+    }
+    await this.#store.apply(epoch, seq, operation.body);
+  }
+
+  flush(): Promise<void> {
+    return this.#store.flush();
+  }
+
+  /** The log behind the own last operation where the source has it, else a copy of the whole. */
+  async fetch(ask: AskSource): Promise<FetchedState> {
+    this.abandon();
+    await this.#unstage();
+    this.#staged = (await this.#fetchTail(ask)) ?? (await this.#fetchSnapshot(ask));
+    return { position: this.#staged.position, sessions: new Uint8Array(0) };
+  }
+
+  async install(epoch: Epoch, seq: number, _sessions: Uint8Array, fetched: boolean): Promise<void> {
+    this.abandon();
+    const staged = fetched ? this.#staged : null;
+    assert(!fetched || staged !== null, 'What is installed was fetched before');
+    this.#staged = null;
+    await this.#store.install(epoch, seq, staged);
+  }
+
+  async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
+    switch (method) {
+      case 'tail': {
+        const { last } = decodeDescription(payload);
+        const tail = this.#store.tail(last, PIECE_BYTES);
+        return tail === null ? new Uint8Array(0) : encodeTail(tail);
+      }
+      case 'snapshot': {
+        const { id, bytes } = await this.#store.snapshot();
+        return new ByteWriter(16).uint53(id).uint53(bytes).finish();
+      }
+      case 'snapshot-piece': {
+        const reader = new ByteReader(payload);
+        const id = reader.uint53();
+        const offset = reader.uint53();
+        reader.end();
+        return this.#store.readSnapshot(id, offset, PIECE_BYTES);
+      }
+      case 'snapshot-end':
+        await this.#store.closeSnapshot(new ByteReader(payload).uint53());
+        return new Uint8Array(0);
+      default:
+        throw new ServiceError('bad-request', `The catalog has no state "${method}" to fetch`);
+    }
+  }
+
+  abandon(): void {
+    this.#executed = null;
+    this.#store.rollback();
+  }
+
+  async #fetchTail(ask: AskSource): Promise<StagedCatalog | null> {
+    const pieces: CatalogTail[] = [];
+    let from = this.#store.describe();
+    for (;;) {
+      const answer = await ask('tail', from);
+      if (answer.length === 0) return null;
+      const piece = decodeTail(answer);
+      pieces.push(piece);
+      const last = piece.entries.at(-1);
+      if (!piece.more || last === undefined) return this.#store.stageTail(pieces);
+      from = this.#store.describe(last);
+    }
+  }
+
+  async #fetchSnapshot(ask: AskSource): Promise<StagedCatalog> {
+    const reader = new ByteReader(await ask('snapshot', new Uint8Array(0)));
+    const id = reader.uint53();
+    const bytes = reader.uint53();
+    const staged = await this.#store.stageSnapshot(pieces(ask, id, bytes));
+    await ask('snapshot-end', new ByteWriter(8).uint53(id).finish());
+    return staged;
+  }
+
+  async #unstage(): Promise<void> {
+    const staged = this.#staged;
+    this.#staged = null;
+    if (staged !== null) await this.#store.unstage(staged);
+  }
+}
+
+async function* pieces(ask: AskSource, id: number, bytes: number): AsyncGenerator<Uint8Array> {
+  for (let offset = 0; offset < bytes; ) {
+    const piece = await ask('snapshot-piece', new ByteWriter(16).uint53(id).uint53(offset).finish());
+    if (piece.length === 0) throw new ServiceError('storage', 'A copy of the catalog ended early');
+    yield piece;
+    offset += piece.length;
+  }
+}

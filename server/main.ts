@@ -1,0 +1,73 @@
+import { readFileSync } from 'node:fs';
+import closeWithGrace from 'close-with-grace';
+import { ConfigurationError, readConfig, type ServerConfig, serverHelp } from './config.ts';
+import { createLogger } from './log.ts';
+import { Server } from './server.ts';
+import { FolderError } from './storage/folder-error.ts';
+
+/** Exit code for usage and configuration. */
+const EXIT_USAGE = 2;
+const EXIT_FAILED = 1;
+/** An orderly end that takes longer than this is no longer waited for. */
+const SHUTDOWN_MS_MAX = 10_000;
+
+/**
+ * Runs a server until it is told to end by SIGINT or SIGTERM.
+ *
+ * @param argv what follows `leasehold server`
+ */
+export async function runServer(argv: readonly string[]): Promise<void> {
+  if (argv.includes('--help') || argv.includes('-h')) {
+    process.stdout.write(serverHelp());
+    return;
+  }
+  let config: ServerConfig;
+  try {
+    config = readConfig(argv, process.env, (file) => readFileSync(file, 'utf8'));
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error;
+    refuse(error.message);
+    return;
+  }
+  const log = createLogger(config);
+  const fatal = (error: unknown): void => {
+    log.fatal({ err: error }, 'an invariant is broken: the server ends, and may be started again');
+    process.exit(EXIT_FAILED);
+  };
+  let server: Server;
+  try {
+    server = await Server.start(config, log, fatal);
+  } catch (error) {
+    if (error instanceof FolderError) {
+      refuse(error.message);
+    } else if (isListenError(error)) {
+      const { host, port } = config.listen;
+      const why = error.code === 'EADDRINUSE' ? 'another process has the port' : error.message;
+      refuse(`Cannot listen on ${host}:${port}: ${why}. End that process or choose another --listen`);
+    } else {
+      fatal(error);
+    }
+    return;
+  }
+  log.info({ id: config.id, listen: config.listen, data: config.data }, 'server listens');
+  closeWithGrace({ delay: SHUTDOWN_MS_MAX, logger: false }, async ({ err, signal }) => {
+    if (err !== undefined) {
+      fatal(err);
+      return;
+    }
+    log.info({ signal }, 'server ends: leases are given back');
+    await server.stop();
+  });
+}
+
+function refuse(message: string): void {
+  process.stderr.write(`leasehold: ${message}\n`);
+  // Nothing keeps the process: what was opened is closed again.
+  process.exit(EXIT_USAGE);
+}
+
+function isListenError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && 'syscall' in error && error.syscall === 'listen';
+}
+
+if (import.meta.main) await runServer(process.argv.slice(2));

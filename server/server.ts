@@ -1,0 +1,262 @@
+import { randomBytes } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { FastifyInstance } from 'fastify';
+import type { Logger } from 'pino';
+import { assert } from '../base/assert.ts';
+import { CATALOG_CELL, type Incarnation, type ServerId } from '../base/ids.ts';
+import type { View } from '../replica/actions.ts';
+import type { Command, Query } from '../wire/catalog-api.ts';
+import { AbsentCatalog } from './catalog/absent-catalog.ts';
+import { LocalCatalogService } from './catalog/catalog-service.ts';
+import { CatalogSubject } from './catalog/catalog-subject.ts';
+import { Clock } from './clock.ts';
+import { paramsHash, type ServerConfig } from './config.ts';
+import { LocalFileService } from './file/file-service.ts';
+import { Garbage } from './file/garbage.ts';
+import { IdleFiles } from './file/idle-files.ts';
+import { Gateway } from './gateway.ts';
+import { buildApp } from './http/app.ts';
+import { LeaseDriver } from './lease-driver.ts';
+import { MetricsRegistry } from './metrics.ts';
+import { Placement } from './placement.ts';
+import { ReplicaDriver } from './replica-driver.ts';
+import { ReplicaHost } from './replica-host.ts';
+import { registerServerMetrics } from './server-metrics.ts';
+import type { CatalogService } from './services.ts';
+import { LocalStatusService } from './status-service.ts';
+import { CatalogStore } from './storage/catalog-store.ts';
+import { DataFolder } from './storage/data-folder.ts';
+import { DiskStore } from './storage/disk-store.ts';
+import { PeerTransport } from './transport/peer-transport.ts';
+import { CHANNEL_LEASE } from './transport/transport.ts';
+import { WakeQueue } from './wake-queue.ts';
+
+/** Heartbeats of a primary in one lease. */
+const HEARTBEATS_PER_LEASE = 10;
+const HEARTBEAT_MS_MAX = 500;
+/** A replica that missed this many heartbeats is reported unreachable. */
+const HEARTBEATS_MISSED = 4;
+
+/**
+ * One server: storage, cores, drivers, services and faces, put together. `start` resolves when it
+ * listens; whether it can serve yet, `/readyz` tells.
+ */
+export class Server {
+  readonly #parts: Parts;
+
+  private constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * @param fatal is told of a broken invariant; it ends the process, because restarting is safe
+   * @throws FolderError where the data folder is not to be used, or the error of listening
+   */
+  static async start(config: ServerConfig, log: Logger, fatal: (error: unknown) => void): Promise<Server> {
+    const folder = DataFolder.open(config.data, { cluster: config.cluster, server: config.id });
+    try {
+      return new Server(await compose(config, folder, log, fatal));
+    } catch (error) {
+      folder.close();
+      throw error;
+    }
+  }
+
+  /** Gives all leases back and ends; what cannot be finished is left to the next start. */
+  async stop(): Promise<void> {
+    const { app, gateway, garbage, idle, lease, host, wakes, transport, store, catalogStore, folder } = this.#parts;
+    garbage.close();
+    await idle.releaseAll();
+    const catalog = host.loaded(CATALOG_CELL);
+    if (catalog !== null && catalog.role === 'active') {
+      await catalog.stop();
+      lease.release(CATALOG_CELL);
+    }
+    lease.closeDriver();
+    await app.close();
+    await gateway.close();
+    host.close();
+    wakes.close();
+    await transport.close();
+    await store.close();
+    await catalogStore?.close();
+    folder.close();
+  }
+}
+
+interface Parts {
+  readonly app: FastifyInstance;
+  readonly gateway: Gateway;
+  readonly garbage: Garbage;
+  readonly idle: IdleFiles;
+  readonly lease: LeaseDriver;
+  readonly host: ReplicaHost;
+  readonly wakes: WakeQueue;
+  readonly transport: PeerTransport;
+  readonly store: DiskStore;
+  readonly catalogStore: CatalogStore | null;
+  readonly folder: DataFolder;
+}
+
+async function compose(
+  config: ServerConfig,
+  folder: DataFolder,
+  log: Logger,
+  fatal: (error: unknown) => void,
+): Promise<Parts> {
+  const self = config.id;
+  const servers = [...config.peers.keys()];
+  const others = servers.filter((server) => server !== self);
+  const clock = new Clock();
+  const wakes = new WakeQueue(clock);
+  const metrics = new MetricsRegistry();
+  const incarnation = drawIncarnation();
+  const heartbeatMs = Math.min(HEARTBEAT_MS_MAX, config.leaseMs / HEARTBEATS_PER_LEASE);
+  const store = DiskStore.open(folder);
+  const catalogView: View = { number: 1, members: config.catalogMembers };
+  const catalogStore = config.catalogMembers.includes(self)
+    ? await CatalogStore.open({
+        folder: folder.path,
+        view: catalogView,
+        startCounter: folder.startCounter,
+        powerLossStart: folder.powerLossStart,
+      })
+    : null;
+
+  let transport: PeerTransport | null = null;
+  const connected = (): PeerTransport => {
+    assert(transport !== null, 'Nothing is sent before the transport is there');
+    return transport;
+  };
+  const isConnected = (server: ServerId): boolean => server === self || connected().isConnected(server);
+
+  const host = new ReplicaHost({
+    self,
+    incarnation,
+    clock,
+    wakes,
+    log,
+    store,
+    heartbeatMs,
+    silentMs: heartbeatMs * HEARTBEATS_MISSED,
+    transport: connected,
+    fatal,
+  });
+  const lease = new LeaseDriver({
+    self,
+    peers: others,
+    leaseMs: config.leaseMs,
+    clockSkewMaxMs: config.clockSkewMaxMs,
+    clock,
+    wakes,
+    log,
+    drawIncarnation,
+    transport: connected,
+    changed: (cell, untilMs) => host.leaseChanged(cell, untilMs),
+    fatal,
+  });
+  const status = new LocalStatusService({
+    self,
+    cluster: config.cluster,
+    urls: config.urls,
+    timing: { leaseMs: config.leaseMs, clockSkewMaxMs: config.clockSkewMaxMs },
+    operationTimeoutMs: config.operationTimeoutMs,
+    clock,
+    host,
+    lease,
+    store,
+    isConnected,
+  });
+  const files = new LocalFileService({
+    self,
+    clock,
+    log,
+    store,
+    host,
+    lease,
+    catalog: {
+      attributes: async (file) => (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,
+      command: (command) => gateway.command(command),
+    },
+    operationTimeoutMs: config.operationTimeoutMs,
+    isConnected,
+  });
+  const placement = new Placement(servers, isConnected);
+  const catalog: CatalogService & { isPrimary?(): boolean } =
+    catalogStore === null
+      ? new AbsentCatalog(config.catalogMembers)
+      : makeCatalog(catalogStore);
+  function makeCatalog(opened: CatalogStore): LocalCatalogService {
+    const subject = new CatalogSubject(opened);
+    const driver = host.adopt((around) => new ReplicaDriver(CATALOG_CELL, subject, around));
+    return new LocalCatalogService({
+      self,
+      view: catalogView,
+      clock,
+      lease,
+      driver,
+      subject,
+      operationTimeoutMs: config.operationTimeoutMs,
+      placement: (replicas) => placement.choose(replicas),
+      isConnected,
+    });
+  }
+  const gateway = new Gateway({ services: { catalog, files, status }, random53: drawIncarnation, metrics });
+  const app = await buildApp({ gateway, log, metrics });
+
+  transport = new PeerTransport({
+    server: self,
+    incarnation,
+    cluster: config.cluster,
+    paramsHash: paramsHash(config),
+    peers: config.peers,
+    log,
+    handlers: {
+      message: (from, channel, payload) => {
+        if (channel === CHANNEL_LEASE) lease.receive(from, payload);
+        else host.receive(from, channel, payload);
+      },
+      connected: (peer) => {
+        log.info({ peer }, 'peer connected');
+        host.connected(peer);
+      },
+      disconnected: (peer) => {
+        log.warn({ peer }, 'peer disconnected');
+        gateway.peerDisconnected(peer);
+      },
+      call: (_from, method, payload) => host.serve(method, payload),
+    },
+  });
+  const accept = transport;
+  app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    accept.handleUpgrade(request, socket, head);
+  });
+  registerServerMetrics(metrics, { host, lease, transport });
+
+  const garbage = new Garbage({
+    log,
+    store,
+    host,
+    lease,
+    graceMs: config.gcGraceMs,
+    nowNs: () => clock.wallNs(),
+    isCatalogPrimary: () => catalog.status().primary === self,
+    command: (command: Command) => gateway.command(command),
+    query: (query: Query) => gateway.queryCatalog(query),
+  });
+  const idle = new IdleFiles({ clock, log, host, lease, files, idleMs: config.leaseIdleMs });
+  await app.listen({ host: config.listen.host, port: config.listen.port });
+  transport.start();
+  if (catalogStore !== null) lease.open(CATALOG_CELL, catalogView);
+  return { app, gateway, garbage, idle, lease, host, wakes, transport, store, catalogStore, folder };
+}
+
+/** @returns a random integer from 1 to 2^53 − 1 */
+function drawIncarnation(): Incarnation {
+  for (;;) {
+    const bytes = randomBytes(8);
+    const drawn = bytes.readUInt32LE(0) + (bytes.readUInt32LE(4) & 0x1f_ffff) * 0x1_0000_0000;
+    if (drawn >= 1) return drawn as Incarnation;
+  }
+}
