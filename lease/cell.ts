@@ -180,8 +180,6 @@ export class Cell {
       if (known !== null) this.#pushLearned(known, out);
       this.#attemptAtMs = known === null ? nowMs + handicapMs : this.#afterEndMs(known);
     }
-    const { untilMs } = this.#context.recovery;
-    if (nowMs < untilMs) this.#attemptAtMs = Math.max(this.#attemptAtMs, untilMs + this.#jitterMs());
     this.#attemptIfDue(nowMs, out);
   }
 
@@ -358,7 +356,10 @@ export class Cell {
   #attemptIfDue(nowMs: number, out: LeaseAction[]): void {
     if (!this.#open || this.#attempt !== null || nowMs < this.#attemptAtMs) return;
     const { parameters, ballots, recovery } = this.#context;
-    assert(nowMs >= recovery.untilMs, 'A proposer keeps silent after its start');
+    if (nowMs < recovery.untilMs) {
+      this.#attemptAtMs = recovery.untilMs + this.#jitterMs() + this.#handicapMs;
+      return;
+    }
     // While somebody else is known to hold the lease, a READ would only disturb its renewals.
     const known = this.#own === null ? this.#knownValid(nowMs) : null;
     if (known !== null) {

@@ -202,7 +202,6 @@ export class LeaseHost {
     this.#clockFault = true;
     this.#trace(out, 'clock-fault', detail);
     for (const cell of this.#cells.values()) cell.fault(out);
-    this.#cells.clear();
   }
 
   #isRecovering(nowMs: number): boolean {
