@@ -158,7 +158,8 @@ async function json(url: string): Promise<unknown> {
   return response.json();
 }
 
-async function freePorts(count: number): Promise<number[]> {
+/** @returns ports of 127.0.0.1 that nobody listens on just now */
+export async function freePorts(count: number): Promise<number[]> {
   const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
   await Promise.all(servers.map((server) => once(server, 'listening')));
   const ports = servers.map((server) => (server.address() as { port: number }).port);
