@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import Fuse from 'fuse-native';
 import type { Attributes, NodeKind, Space } from './backend.ts';
 import { withDeadline } from './deadline.ts';
-import { ErrnoError, errnoNumber, isForeseen } from './errno.ts';
+import { ErrnoError, errnoName, errnoNumber, isForeseen } from './errno.ts';
 import type {
   Caller,
   FileSystemCalls,
@@ -56,6 +56,13 @@ class RootFuse extends Fuse {
     return `${parent._fuseOptions.call(this)},allow_other`;
   }
 }
+
+/**
+ * The kernel asks a second time at once when a lookup or a read has failed. Within this time the answer is
+ * the same, so that a program waits for one time limit and not for two.
+ */
+const REPEAT_MS = 250;
+const TIMED_OUT_MAX = 1000;
 
 type Answer<Value> = (error: number, value?: Value) => void;
 
@@ -120,6 +127,8 @@ class Binding {
   /** Version of the contents at the last open of each path: the kernel's pages are by path too. */
   readonly #versions = new Map<string, string>();
 
+  readonly #timedOut = new Map<string, { readonly error: unknown; readonly atMs: number }>();
+
   constructor(calls: FileSystemCalls, options: TransportOptions) {
     this.#calls = calls;
     this.#options = options;
@@ -132,7 +141,13 @@ class Binding {
       return { uid, gid };
     };
     const operations: Fuse.OPERATIONS = {
-      getattr: (path, cb) => this.#answer(cb, () => this.#attributes(path).then(toStats)),
+      getattr: (path, cb) => {
+        this.#answer(
+          cb,
+          () => this.#repeated(`getattr ${path}`, () => this.#attributes(path).then(toStats)),
+          false,
+        );
+      },
       fgetattr: (path, fd, cb) => this.#answer(cb, () => this.#attributesOfHandle(path, fd).then(toStats)),
       readlink: (path, cb) => this.#answer(cb, async () => calls.readLink(await this.#inode(path))),
       mknod: (path, mode, device, cb) => {
@@ -193,16 +208,17 @@ class Binding {
         );
       },
       read: (_path, fd, buffer, length, position, cb) => {
-        this.#answerCount(cb, this.#options.limitMs, async () => {
+        const read = async (): Promise<number> => {
           const bytes = await calls.read(Number(fd), toSafe(position), length);
           buffer.set(bytes);
           return bytes.length;
-        });
+        };
+        this.#answerCount(cb, () => this.#repeated(`read ${fd}`, read));
       },
       write: (_path, fd, buffer, length, position, cb) => {
         const by = caller();
         const bytes = buffer.length === length ? buffer : buffer.subarray(0, length);
-        this.#answerCount(cb, undefined, () => calls.write(Number(fd), toSafe(position), bytes, by));
+        this.#answerCount(cb, () => calls.write(Number(fd), toSafe(position), bytes, by));
       },
       // Waiting for writes under way has limits of its own, which count from the last progress.
       flush: (_path, fd, cb) => this.#answer(cb, () => calls.flush(Number(fd)), false),
@@ -249,9 +265,23 @@ class Binding {
     );
   }
 
-  #answerCount(cb: (result: number) => void, limitMs: number | undefined, call: () => Promise<number>): void {
-    const promise = limitMs === undefined ? call() : withDeadline(call(), limitMs, 'The call');
-    promise.then(cb, (error: unknown) => cb(this.#errno(error)));
+  #answerCount(cb: (result: number) => void, call: () => Promise<number>): void {
+    call().then(cb, (error: unknown) => cb(this.#errno(error)));
+  }
+
+  /** Limited, and with the same answer to the kernel's repetition of a question that took too long. */
+  async #repeated<Value>(key: string, call: () => Promise<Value>): Promise<Value> {
+    const failed = this.#timedOut.get(key);
+    if (failed !== undefined && performance.now() - failed.atMs < REPEAT_MS) throw failed.error;
+    try {
+      return await withDeadline(call(), this.#options.limitMs, 'The call');
+    } catch (error) {
+      if (errnoName(error) === 'ETIMEDOUT') {
+        if (this.#timedOut.size >= TIMED_OUT_MAX) this.#timedOut.clear();
+        this.#timedOut.set(key, { error, atMs: performance.now() });
+      }
+      throw error;
+    }
   }
 
   #errno(error: unknown): number {
@@ -353,7 +383,8 @@ class Binding {
         cb(
           0,
           entries.map(({ name }) => name),
-          [],
+          // The type alone is used; it saves whoever walks a tree a question per entry.
+          entries.map(({ kind }) => ({ mode: FILE_TYPES[kind] })),
           entries.map(({ next }) => next),
         ),
       (error: unknown) => cb(this.#errno(error)),

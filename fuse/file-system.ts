@@ -1,7 +1,14 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../base/errors.ts';
 import { AttributeCache } from './attribute-cache.ts';
-import type { AttributeChanges, Attributes, FileSystemBackend, Space, XattrMode } from './backend.ts';
+import type {
+  AttributeChanges,
+  Attributes,
+  FileSystemBackend,
+  NodeKind,
+  Space,
+  XattrMode,
+} from './backend.ts';
 import { contentVersionCompare } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { ErrnoError } from './errno.ts';
@@ -58,7 +65,7 @@ interface FileHandle {
 
 interface DirectoryHandle {
   readonly inode: number;
-  names: string[];
+  entries: { readonly name: string; readonly kind: NodeKind }[];
   complete: boolean;
 }
 
@@ -236,8 +243,12 @@ export class FileSystem implements FileSystemCalls {
     let attributes = this.#cache.looked(inode) ?? (await this.#ask(inode));
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
-    // The kernel was told attributes from a listing a moment ago, and would cut what it reads at their size.
-    const toldOld = told !== undefined && contentVersionCompare(told.contents, attributes.contents) !== 0;
+    if (told !== undefined && contentVersionCompare(told.contents, attributes.contents) !== 0) {
+      // The kernel was told attributes from a listing a moment ago, and would cut what it reads at their
+      // size. At this answer it looks the name up once more, and opens again.
+      this.#cache.forget(inode);
+      throw new ErrnoError('ESTALE', `Inode ${inode} changed since it was listed`);
+    }
     if (writing) attributes = await this.#live(attributes);
     const file = this.#opened(attributes, writing);
     try {
@@ -252,7 +263,7 @@ export class FileSystem implements FileSystemCalls {
       this.#close(file, writing);
       throw error;
     }
-    return this.#handle(file, flags, toldOld);
+    return this.#handle(file, flags);
   }
 
   async create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Opened> {
@@ -263,7 +274,7 @@ export class FileSystem implements FileSystemCalls {
     );
     if (!created) return this.open(attributes.inode, flags, caller);
     this.#known(parent, name, attributes);
-    return this.#handle(this.#opened(attributes, true), flags, false);
+    return this.#handle(this.#opened(attributes, true), flags);
   }
 
   async read(handle: number, offset: number, length: number): Promise<Uint8Array> {
@@ -329,7 +340,7 @@ export class FileSystem implements FileSystemCalls {
 
   async openDirectory(inode: number): Promise<number> {
     const handle = ++this.#handleLast;
-    this.#directories.set(handle, { inode, names: [], complete: false });
+    this.#directories.set(handle, { inode, entries: [], complete: false });
     return handle;
   }
 
@@ -337,13 +348,13 @@ export class FileSystem implements FileSystemCalls {
     const directory = this.#directories.get(handle);
     if (directory === undefined) throw new ErrnoError('EBADF', `No directory handle ${handle} is open`);
     if (offset === 0) {
-      directory.names = ['.', '..'];
+      directory.entries = ['.', '..'].map((name) => ({ name, kind: 'directory' }));
       directory.complete = false;
     }
-    while (!directory.complete && directory.names.length < offset + PAGE_COUNT)
+    while (!directory.complete && directory.entries.length < offset + PAGE_COUNT)
       await this.#listMore(directory);
-    const names = directory.names.slice(offset, offset + PAGE_COUNT);
-    return { entries: names.map((name, index) => ({ name, next: offset + index + 1 })) };
+    const page = directory.entries.slice(offset, offset + PAGE_COUNT);
+    return { entries: page.map((entry, index) => ({ ...entry, next: offset + index + 1 })) };
   }
 
   async releaseDirectory(handle: number): Promise<void> {
@@ -443,12 +454,12 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async #listMore(directory: DirectoryHandle): Promise<void> {
-    const last = directory.names.at(-1);
-    const after = directory.names.length <= 2 || last === undefined ? '' : last;
+    const last = directory.entries.at(-1);
+    const after = directory.entries.length <= 2 || last === undefined ? '' : last.name;
     const { mark } = this.#cache;
     const { entries, more } = await this.#backend.list(directory.inode, after, LIST_COUNT);
     for (const { name, attributes } of entries) {
-      directory.names.push(name);
+      directory.entries.push({ name, kind: attributes.kind });
       this.#cache.heardEntry(directory.inode, name, attributes, mark, true);
     }
     directory.complete = !more;
@@ -477,7 +488,7 @@ export class FileSystem implements FileSystemCalls {
     return file;
   }
 
-  #handle(file: OpenFile, flags: number, toldOld: boolean): Opened {
+  #handle(file: OpenFile, flags: number): Opened {
     const handle = ++this.#handleLast;
     const appending = (flags & constants.O_APPEND) !== 0;
     this.#handles.set(handle, {
@@ -493,7 +504,7 @@ export class FileSystem implements FileSystemCalls {
       handle,
       // An append lands where the cluster's file ends, which the kernel's cache cannot know. Names of one
       // file may be several inodes to the kernel, each with pages of its own.
-      directIo: appending || toldOld || file.attributes.links > 1,
+      directIo: appending || file.attributes.links > 1,
       // With bytes under way there is no version yet that a later open could find unchanged.
       version: file.writes.dirty ? `${file.inode}:handle-${handle}` : `${file.inode}:${epoch}:${seq}`,
     };
@@ -547,7 +558,6 @@ export class FileSystem implements FileSystemCalls {
     if (writing && --file.writerCount === 0) this.#settle(file);
     if (file.handleCount > 0) return;
     this.#open.delete(file.inode);
-    file.source.generation++;
     this.#orphans.delete(file.inode);
   }
 

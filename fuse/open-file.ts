@@ -1,6 +1,6 @@
 import { type Attributes, type BackendFile, contentVersionCompare, type FileState } from './backend.ts';
 import { withDeadline } from './deadline.ts';
-import type { ReadAhead, ReadPosition, ReadSource } from './read-ahead.ts';
+import { type ReadAhead, type ReadPosition, ReadSource } from './read-ahead.ts';
 import { type DirtyBudget, WriteBehind } from './write-behind.ts';
 
 /** How long a question about a file waits for its writes under way before it is answered from here. */
@@ -29,12 +29,10 @@ export class OpenFile {
     this.attributes = attributes;
     this.#backend = backend;
     this.#limitMs = limitMs;
-    this.source = {
-      inode: attributes.inode,
-      generation: 0,
-      read: (offset, length) => this.#bounded(backend.read(offset, length), 'A read'),
-      sizeBytes: () => this.#sizeBytes(),
-    };
+    this.source = new ReadSource(
+      (offset, length) => this.#bounded(backend.read(offset, length), 'A read'),
+      () => this.#sizeBytes(),
+    );
     this.writes = new WriteBehind({
       write: (offset, bytes) => backend.write(offset, bytes),
       acknowledged: (state) => this.#learn(state),
@@ -57,7 +55,7 @@ export class OpenFile {
   }
 
   async write(offset: number, bytes: Uint8Array): Promise<void> {
-    this.source.generation++;
+    this.source.changed();
     this.#writtenNs = nowNs();
     await this.writes.write(offset, bytes);
   }
@@ -105,7 +103,7 @@ export class OpenFile {
     }
     if (contentVersionCompare(attributes.contents, this.attributes.contents) !== 0) {
       // Somebody changed it, perhaps we: blocks read before may be old.
-      this.source.generation++;
+      this.source.changed();
     }
     this.attributes = attributes;
     const state = this.#state;
@@ -134,7 +132,7 @@ export class OpenFile {
 
   /** Answers of writes in parallel arrive in any order: the newest counts. */
   #learn(state: FileState): void {
-    this.source.generation++;
+    this.source.changed();
     const known = this.#state?.contents ?? this.attributes.contents;
     if (contentVersionCompare(state.contents, known) >= 0) this.#state = pick(state);
   }

@@ -24,13 +24,34 @@ export class ReadPosition {
   }
 }
 
-/** A file as the read-ahead sees it. A new generation makes all blocks of the one before unreachable. */
-export interface ReadSource {
-  readonly inode: number;
-  generation: number;
-  read(offset: number, length: number): Promise<Uint8Array>;
+/** Contents as the read-ahead sees them, until they change. */
+export class ReadSource {
+  /** Reads past the cache. */
+  readonly read: (offset: number, length: number) => Promise<Uint8Array>;
   /** The size as last heard of; nothing is fetched ahead beyond it. */
-  sizeBytes(): number;
+  readonly sizeBytes: () => number;
+  #generation = ReadSource.#next();
+
+  static #last = 0;
+
+  constructor(read: (offset: number, length: number) => Promise<Uint8Array>, sizeBytes: () => number) {
+    this.read = read;
+    this.sizeBytes = sizeBytes;
+  }
+
+  get generation(): number {
+    return this.#generation;
+  }
+
+  /** The contents changed: no block that was fetched, or is being fetched, is served any more. */
+  changed(): void {
+    this.#generation = ReadSource.#next();
+  }
+
+  /** Never the same twice, so that a file opened anew does not find what it was before. */
+  static #next(): number {
+    return ++ReadSource.#last;
+  }
 }
 
 interface Block {
@@ -113,5 +134,5 @@ export class ReadAhead {
 }
 
 function blockKey(source: ReadSource, index: number): string {
-  return `${source.inode}/${source.generation}/${index}`;
+  return `${source.generation}/${index}`;
 }

@@ -1,4 +1,4 @@
-import type { Attributes, Space } from './backend.ts';
+import type { Attributes, NodeKind, Space } from './backend.ts';
 
 /**
  * The calls of the kernel, by inode and not by path, as the FUSE protocol itself has them. `binding.ts`
@@ -33,6 +33,7 @@ export interface AttributeRequest {
 export interface DirectoryPage {
   readonly entries: readonly {
     readonly name: string;
+    readonly kind: NodeKind;
     /** Where a read that goes on after this entry starts. */
     readonly next: number;
   }[];

@@ -298,6 +298,13 @@ export class MemoryBackend implements FileSystemBackend {
     };
   }
 
+  /** Sizes of what is in the root, by name. */
+  sizes(): Record<string, number> {
+    return Object.fromEntries(
+      [...this.#get(1).children].map(([name, inode]) => [name, this.#get(inode).sizeBytes]),
+    );
+  }
+
   /** As another mount would: contents of a file in the root change. */
   writeFromElsewhere(name: string, text: string): void {
     const inode = this.#child(1, name);

@@ -13,6 +13,8 @@ export type Order =
 export interface Report {
   readonly calls: Readonly<Record<string, number>>;
   readonly residentBytes: number;
+  /** Of the files in the root. */
+  readonly sizes: Readonly<Record<string, number>>;
 }
 
 /** Argument: directory, time limit in milliseconds. A mount as users have it, over a cluster in memory. */
@@ -31,8 +33,12 @@ unmountOnSignal(mounted.unmount, (error) => console.error(error));
 process.on('message', (order: Order) => {
   if (order.kind === 'disturb') backend.disturb(order.disturbance);
   if (order.kind === 'write-from-elsewhere') backend.writeFromElsewhere(order.name, order.text);
-  process.send?.({ calls: { ...backend.calls }, residentBytes: process.memoryUsage.rss() } satisfies Report);
+  process.send?.(report());
 });
 sayReady({ ready: true, pid: process.pid });
 await mounted.ended;
-process.exit(process.exitCode ?? 0);
+process.send?.(report(), () => process.exit(process.exitCode ?? 0));
+
+function report(): Report {
+  return { calls: { ...backend.calls }, residentBytes: process.memoryUsage.rss(), sizes: backend.sizes() };
+}

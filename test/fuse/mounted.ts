@@ -1,0 +1,138 @@
+import { type ChildProcess, execFile, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { constants } from 'node:fs';
+import { access, mkdtemp, readFile, rmdir } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import type { TestContext } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { Disturbance } from './memory-backend.ts';
+import type { Order, Report } from './memory-daemon.ts';
+
+const run = promisify(execFile);
+const DAEMON = fileURLToPath(new URL('memory-daemon.ts', import.meta.url));
+
+/** Why no mount can be made here; false where one can. */
+export const noMount: string | false = await findObstacle();
+
+async function findObstacle(): Promise<string | false> {
+  try {
+    await access('/dev/fuse', constants.R_OK | constants.W_OK);
+  } catch {
+    return '/dev/fuse is not there or not to be used';
+  }
+  try {
+    await run('fusermount3', ['--version']);
+  } catch {
+    return 'fusermount3 is not installed (Debian package fuse3)';
+  }
+  return false;
+}
+
+export interface ShellResult {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly code: number;
+}
+
+/** A mount of a volume in memory, in a process of its own. */
+export class TestMount {
+  readonly directory: string;
+  readonly #daemon: ChildProcess;
+
+  constructor(directory: string, daemon: ChildProcess) {
+    this.directory = directory;
+    this.#daemon = daemon;
+  }
+
+  /** The mount goes with the test, whatever happens in it. */
+  static async start(test: TestContext, limitMs = 20_000): Promise<TestMount> {
+    const directory = await mkdtemp(join(tmpdir(), 'leasehold-mount-'));
+    const daemon = fork(DAEMON, [directory, String(limitMs)], {
+      stdio: ['ignore', 'inherit', 'inherit', 'pipe', 'ipc'],
+    });
+    const mount = new TestMount(directory, daemon);
+    test.after(() => mount.#remove());
+    const ready = daemon.stdio[3] as Readable;
+    const [line] = (await once(ready, 'data')) as [Buffer];
+    const said = JSON.parse(line.toString()) as { ready?: boolean };
+    if (said.ready !== true) throw new Error(`The mount does not start: ${line}`);
+    return mount;
+  }
+
+  path(...names: string[]): string {
+    return join(this.directory, ...names);
+  }
+
+  get daemonPid(): number {
+    const { pid } = this.#daemon;
+    if (pid === undefined) throw new Error('The daemon has no pid');
+    return pid;
+  }
+
+  /** Runs a script of the shell in the mount; `code` is its exit code. */
+  async shell(script: string, timeoutMs = 60_000): Promise<ShellResult> {
+    // The shell changes into the mount, not this process: a chdir here would be a synchronous call.
+    const child = execFile('sh', ['-c', `cd "$0" && ${script}`, this.directory], { timeout: timeoutMs });
+    const collect = async (stream: Readable | null): Promise<string> => {
+      let text = '';
+      for await (const chunk of stream ?? []) text += chunk;
+      return text;
+    };
+    const [stdout, stderr, [code]] = await Promise.all([
+      collect(child.stdout),
+      collect(child.stderr),
+      once(child, 'close') as Promise<[number | null]>,
+    ]);
+    return { stdout, stderr, code: code ?? -1 };
+  }
+
+  async disturb(disturbance: Disturbance): Promise<void> {
+    await this.#order({ kind: 'disturb', disturbance });
+  }
+
+  async writeFromElsewhere(name: string, text: string): Promise<void> {
+    await this.#order({ kind: 'write-from-elsewhere', name, text });
+  }
+
+  report(): Promise<Report> {
+    return this.#order({ kind: 'report' });
+  }
+
+  /** What the daemon reports when it ends. */
+  async lastReport(): Promise<Report> {
+    return ((await once(this.#daemon, 'message')) as [Report])[0];
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#daemon.kill(signal);
+  }
+
+  /** @returns the daemon's exit code */
+  async exited(): Promise<number | null> {
+    if (this.#daemon.exitCode === null && this.#daemon.signalCode === null) await once(this.#daemon, 'exit');
+    return this.#daemon.exitCode;
+  }
+
+  async isMounted(): Promise<boolean> {
+    return (await readFile('/proc/self/mountinfo', 'utf8')).includes(` ${this.directory} `);
+  }
+
+  async #order(order: Order): Promise<Report> {
+    const answered = once(this.#daemon, 'message') as Promise<[Report]>;
+    this.#daemon.send(order);
+    return (await answered)[0];
+  }
+
+  async #remove(): Promise<void> {
+    if (this.#daemon.exitCode === null && this.#daemon.signalCode === null) {
+      this.#daemon.kill('SIGKILL');
+      await once(this.#daemon, 'exit');
+    }
+    // The kernel may still have the mount; that there is none any more is as well.
+    await run('fusermount3', ['-uz', this.directory]).catch(() => undefined);
+    await rmdir(this.directory);
+  }
+}
