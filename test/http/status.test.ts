@@ -1,0 +1,237 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import { MetricsRegistry } from '../../server/metrics.ts';
+import type { ClusterStatus, FileInfo, ServerStatus } from '../../wire/http-api.ts';
+import { ask, askJson, problemIn } from './ask.ts';
+import { FakeCluster } from './fake-services.ts';
+
+const S2 = 's2' as ServerId;
+const S3 = 's3' as ServerId;
+
+describe('status over HTTP', () => {
+  let cluster: FakeCluster;
+  let base: string;
+
+  beforeEach(async () => {
+    cluster = await FakeCluster.start({ operationTimeoutMs: 300 });
+    base = cluster.server(0).url;
+  });
+  afterEach(() => cluster.close());
+
+  test('a healthy cluster', async () => {
+    const status = await askJson<ClusterStatus>(base, '/v1/status');
+    assert.equal(status.verdict, 'healthy');
+    assert.deepEqual(status.reasons, []);
+    assert.equal(status.cluster, 'test');
+    assert.deepEqual(status.timing, { leaseMs: 2000, clockSkewMaxMs: 100 });
+    assert.equal(status.catalog.primary, 's1');
+    assert.deepEqual(
+      status.servers.map(({ id, state, reachable }) => [id, state, reachable]),
+      [
+        ['s1', 'serving', true],
+        ['s2', 'serving', true],
+        ['s3', 'serving', true],
+      ],
+    );
+    const self = await askJson<ServerStatus>(cluster.server(2).url, '/v1/status/self');
+    assert.equal(self.id, 's3');
+  });
+
+  const cases: readonly {
+    readonly name: string;
+    readonly arrange: (cluster: FakeCluster) => void | Promise<void>;
+    readonly verdict: ClusterStatus['verdict'];
+    readonly reason: RegExp;
+  }[] = [
+    {
+      name: 'one server is gone',
+      arrange: async ({ servers }) => servers[2]?.app.close(),
+      verdict: 'degraded',
+      reason: /^Server s3 does not answer$/m,
+    },
+    {
+      name: 'one server hangs',
+      arrange: (target) => {
+        target.intercept = ({ server, method }) => {
+          if (server === S3 && method === 'self') return new Promise(() => {});
+          return;
+        };
+      },
+      verdict: 'degraded',
+      reason: /^Server s3 does not answer$/m,
+    },
+    {
+      name: 'one server recovers',
+      arrange: ({ servers }) => {
+        (servers[1] as { status: object }).status = { state: 'recovering', recoveringMs: 4200 };
+      },
+      verdict: 'degraded',
+      reason: /^Server s2 waits 4\.2 s more/m,
+    },
+    {
+      name: 'a clock is wrong',
+      arrange: ({ servers }) => {
+        (servers[1] as { status: object }).status = { state: 'clock-fault' };
+      },
+      verdict: 'degraded',
+      reason: /^The clock of server s2 is out of bounds/m,
+    },
+    {
+      name: 'two servers are gone',
+      arrange: async ({ servers }) => {
+        await servers[1]?.app.close();
+        await servers[2]?.app.close();
+      },
+      verdict: 'down',
+      reason: /^1 of the catalog's 3 servers serve, and 2 are needed$/m,
+    },
+    {
+      name: 'the catalog has no primary',
+      arrange: (target) => {
+        target.catalogPrimary = null;
+      },
+      verdict: 'degraded',
+      reason: /^The catalog has no primary/m,
+    },
+    {
+      name: 'replicas are behind',
+      arrange: ({ servers }) => {
+        (servers[0] as { status: object }).status = { underReplicated: [7, 5] };
+        (servers[1] as { status: object }).status = { underReplicated: [5] };
+      },
+      verdict: 'degraded',
+      reason: /^2 files have fewer current replicas/m,
+    },
+  ];
+  for (const { name, arrange, verdict, reason } of cases) {
+    test(`${name}: ${verdict}`, async () => {
+      await arrange(cluster);
+      const startMs = performance.now();
+      const status = await askJson<ClusterStatus>(base, '/v1/status');
+      assert.ok(performance.now() - startMs < 2000, 'A status is told in bounded time');
+      assert.equal(status.verdict, verdict);
+      assert.match(status.reasons.join('\n'), reason);
+      assert.equal(status.servers.length, 3);
+      if (name === 'replicas are behind') assert.deepEqual(status.underReplicated, [5, 7]);
+    });
+  }
+
+  test('alive is not the same as ready', async () => {
+    assert.equal((await ask(base, 'GET', '/livez')).status, 200);
+    assert.equal((await ask(base, 'GET', '/readyz')).status, 200);
+    cluster.catalogPrimary = S2;
+    assert.equal((await ask(base, 'GET', '/readyz')).status, 200);
+    cluster.disconnect(S2);
+    const cut = await ask(base, 'GET', '/readyz');
+    assert.equal(cut.status, 503);
+    assert.equal(problemIn(cut).code, 'no-majority');
+    cluster.server(0).status = { state: 'recovering', recoveringMs: 3100 };
+    const silent = await ask(base, 'GET', '/readyz');
+    assert.equal(problemIn(silent).code, 'recovering');
+    assert.equal(silent.headers['retry-after'], '4');
+    assert.equal((await ask(base, 'GET', '/livez')).status, 200);
+  });
+
+  test('metrics are counted and told', async () => {
+    await ask(base, 'GET', '/livez');
+    const answer = await ask(base, 'GET', '/metrics');
+    assert.match(answer.headers['content-type'] ?? '', /^text\/plain; version=0\.0\.4/);
+    assert.match(answer.text, /^# TYPE leasehold_http_requests_total counter$/m);
+    assert.match(
+      answer.text,
+      /^leasehold_http_requests_total\{method="GET",route="\/livez",status="200"\} 1$/m,
+    );
+  });
+
+  test('info names the primary, the replicas and what each has', async () => {
+    const stored = await ask(cluster.server(1).url, 'PUT', '/v1/files/main/file', { body: 'contents' });
+    for (const { url, id } of cluster.servers) {
+      const answer = await ask(url, 'GET', '/v1/info/main/file');
+      assert.equal(answer.headers['leasehold-role'], id === 's2' ? 'primary' : 'backup');
+      const info = JSON.parse(answer.text) as FileInfo;
+      assert.equal(info.primary, 's2');
+      assert.equal(info.size, 8);
+      assert.equal(info.etag, stored.headers.etag);
+      assert.equal(info.epoch, 1);
+      assert.deepEqual(info.lease, { holder: 's2', remainingMs: 1234 });
+      assert.deepEqual([...info.view.members].sort(), ['s1', 's2', 's3']);
+      assert.deepEqual(
+        info.replicas
+          .map(({ server, role, state, version, reachable }) => [server, role, state, version, reachable])
+          .sort(),
+        [
+          ['s1', 'backup', 'current', 1, true],
+          ['s2', 'primary', 'current', 1, true],
+          ['s3', 'backup', 'current', 1, true],
+        ],
+      );
+    }
+  });
+
+  test('info opens a file that nobody has open, and says so if it cannot', async () => {
+    await ask(base, 'PUT', '/v1/files/main/file', { body: 'contents' });
+    for (const file of cluster.files.values()) file.primary = null;
+    const opened = await askJson<FileInfo>(cluster.server(2).url, '/v1/info/main/file');
+    assert.equal(opened.primary, 's3');
+    cluster.intercept = ({ method }) => {
+      if (method === 'state') throw new ServiceError('no-majority', 'Alone', { unreachable: ['s2'] });
+    };
+    cluster.away.add(S2);
+    for (const file of cluster.files.values()) file.primary = null;
+    const closed = await askJson<FileInfo>(base, '/v1/info/main/file');
+    assert.equal(closed.primary, null);
+    assert.equal(closed.lease.holder, null);
+    assert.deepEqual(closed.replicas.map(({ server, reachable }) => [server, reachable]).sort(), [
+      ['s1', true],
+      ['s2', false],
+      ['s3', true],
+    ]);
+  });
+
+  test('info of a directory, and of nothing', async () => {
+    const info = await askJson<FileInfo>(base, '/v1/info/main/');
+    assert.equal(info.attributes.kind, 'directory');
+    assert.equal(info.primary, null);
+    assert.deepEqual(info.replicas, []);
+    assert.equal((await ask(base, 'GET', '/v1/info/main/missing')).status, 404);
+    assert.equal((await ask(base, 'GET', '/v1/info/main/../x')).status, 400);
+  });
+});
+
+test('metrics in the text form of Prometheus', () => {
+  const metrics = new MetricsRegistry();
+  const counter = metrics.counter('a_total', 'Things\nwith \\ in it');
+  counter.add();
+  counter.add(2, { kind: 'x"y\\z\n' });
+  counter.add(3, { kind: 'x"y\\z\n' });
+  metrics.gauge('b', 'Level').set(1.5);
+  metrics.observe('gauge', 'c', 'Read when asked', () => [
+    [{ server: 's1' }, 1],
+    [{ server: 's2' }, 2],
+  ]);
+  metrics.observe('counter', 'd_total', 'One number', () => 9);
+  assert.equal(
+    metrics.text(),
+    [
+      '# HELP a_total Things\\nwith \\\\ in it',
+      '# TYPE a_total counter',
+      'a_total 1',
+      'a_total{kind="x\\"y\\\\z\\n"} 5',
+      '# HELP b Level',
+      '# TYPE b gauge',
+      'b 1.5',
+      '# HELP c Read when asked',
+      '# TYPE c gauge',
+      'c{server="s1"} 1',
+      'c{server="s2"} 2',
+      '# HELP d_total One number',
+      '# TYPE d_total counter',
+      'd_total 9',
+      '',
+    ].join('\n'),
+  );
+  assert.throws(() => metrics.gauge('b', 'Again'), /registered twice/);
+  assert.throws(() => metrics.gauge('not-a-name', 'x'), /cannot name a metric/);
+});
