@@ -13,7 +13,7 @@ import type { Outcome } from '../../catalog/sessions.ts';
 import type { Epoch, Position, ReplicaRecord, View } from '../../replica/actions.ts';
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
 import { EPOCH_ZERO, epochCompare, epochEqual } from '../../replica/epoch.ts';
-import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
+import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults } from '../../wire/catalog-api.ts';
 import { errorCode, storageError } from './failures.ts';
 import { diskFileOps } from './file-ops.ts';
@@ -27,8 +27,6 @@ export const LOG_BYTES_MAX = 16 * 1024 * 1024;
 const SNAPSHOTS_MAX = 4;
 /** Pages that one step of a snapshot copies: a few milliseconds of the event loop. */
 const SNAPSHOT_STEP_PAGES = 1000;
-/** An installation lets others run after this long. */
-const INSTALL_SLICE_MS = 10;
 
 /** The last operation of a replica's state, and the epoch that sequenced it: equal ones, equal states. */
 export interface LogPosition {
@@ -93,7 +91,7 @@ interface OpenBatch {
 
 interface Snapshot {
   readonly file: string;
-  readonly fd: number;
+  readonly handle: fs.promises.FileHandle;
 }
 
 interface Handles {
@@ -229,7 +227,8 @@ export class CatalogStore {
 
   /** promised := epoch, which is not below the one before. Synced when it resolves. */
   async promise(epoch: Epoch): Promise<void> {
-    await this.#turn();
+    while (this.#installing !== null) await this.#installing;
+    this.#assertFree();
     assert(epochCompare(epoch, this.#record.promised) >= 0, 'A promise never moves back');
     this.#commit('promise an epoch', { ...this.#record, promised: epoch }, () => {});
     await this.flush();
@@ -239,9 +238,7 @@ export class CatalogStore {
 
   /** Opens the transaction of the next batch. */
   begin(): void {
-    this.#assertUsable();
-    assert(this.#open === null, 'One batch is executed at a time');
-    assert(this.#installing === null, 'A replica that installs is no primary');
+    this.#assertFree();
     try {
       this.#handles.writer.exec('BEGIN IMMEDIATE');
     } catch (error) {
@@ -305,7 +302,8 @@ export class CatalogStore {
 
   /** Executes operation `seq`, which is the next one, in one transaction. Applied when it resolves. */
   async apply(epoch: Epoch, seq: number, body: Uint8Array): Promise<void> {
-    await this.#turn();
+    while (this.#installing !== null) await this.#installing;
+    this.#assertFree();
     this.#assertNext(epoch, seq);
     this.#commit(`apply batch ${seq}`, { ...this.#record, last: { seq, epoch } }, (writer) => {
       executeBatch(writer, seq, decodeBatch(body));
@@ -318,7 +316,8 @@ export class CatalogStore {
    * nothing, whenever the process ends. Synced when it resolves; `promised` never goes back.
    */
   async install(epoch: Epoch, seq: number, staged: StagedCatalog | null): Promise<void> {
-    await this.#turn();
+    while (this.#installing !== null) await this.#installing;
+    this.#assertFree();
     const expected = staged === null ? this.#record.last.seq : staged.position.seq;
     assert(seq === expected, 'The state that is installed is at the position that is told');
     assert(epochCompare(epoch, this.#record.installed) >= 0, 'An installed epoch never moves back');
@@ -333,15 +332,21 @@ export class CatalogStore {
       }
       await this.flush();
     } else {
-      this.#installSnapshot(epoch, seq, staged.file);
+      const oldLogFd = this.#installSnapshot(epoch, seq, staged.file);
+      // Only now is no sync of the old log under way any more.
+      await this.flush();
+      await diskFileOps.close(oldLogFd);
     }
   }
 
   // Giving a state -------------------------------------------------------------------------------
 
-  /** @returns what `decodeDescription` reads */
-  describe(): Uint8Array {
-    const { installed, last } = this.#record;
+  /**
+   * @param last instead of the own last operation: the last one of a log that is being fetched
+   * @returns what `decodeDescription` reads
+   */
+  describe(last: LogPosition = this.#record.last): Uint8Array {
+    const { installed } = this.#record;
     return writeLogPosition(writeEpoch(new ByteWriter(128), installed), last).finish();
   }
 
@@ -390,11 +395,11 @@ export class CatalogStore {
     const file = `${this.#path}.snapshot-${id}`;
     try {
       const record = await this.#copy(file);
-      const fd = await diskFileOps.open(file, fs.constants.O_RDONLY);
-      this.#snapshots.set(id, { file, fd });
+      const handle = await fs.promises.open(file, 'r');
+      this.#snapshots.set(id, { file, handle });
+      const { size } = await handle.stat();
       const [oldest] = this.#snapshots.keys();
       if (this.#snapshots.size > SNAPSHOTS_MAX && oldest !== undefined) await this.closeSnapshot(oldest);
-      const { size } = fs.fstatSync(fd);
       return { id, bytes: size, position: { epoch: record.installed, seq: record.last.seq } };
     } catch (error) {
       await fs.promises.rm(file, { force: true });
@@ -411,9 +416,9 @@ export class CatalogStore {
     try {
       let filled = 0;
       while (filled < length) {
-        const count = await diskFileOps.read(snapshot.fd, bytes.subarray(filled), offset + filled);
-        if (count === 0) break;
-        filled += count;
+        const { bytesRead } = await snapshot.handle.read(bytes, filled, length - filled, offset + filled);
+        if (bytesRead === 0) break;
+        filled += bytesRead;
       }
       return bytes.subarray(0, filled);
     } catch (error) {
@@ -425,7 +430,8 @@ export class CatalogStore {
     const snapshot = this.#snapshots.get(id);
     if (snapshot === undefined) return;
     this.#snapshots.delete(id);
-    await diskFileOps.close(snapshot.fd);
+    // Waits for reads that are under way.
+    await snapshot.handle.close();
     await fs.promises.rm(snapshot.file, { force: true });
   }
 
@@ -437,8 +443,7 @@ export class CatalogStore {
     let seq = this.#record.last.seq;
     for (const entry of entries) {
       seq += 1;
-      if (entry.seq !== seq)
-        throw new ServiceError('storage', `Cannot take a log with a gap before ${entry.seq}`);
+      if (entry.seq !== seq) throw new MalformedError(`A log has a gap before ${entry.seq}`);
     }
     const installed = pieces.at(-1)?.installed;
     assert(installed !== undefined, 'A tail has a piece at least');
@@ -470,12 +475,13 @@ export class CatalogStore {
     if (staged.kind === 'snapshot') await removeDatabase(staged.file);
   }
 
-  /** Rolls back what is open, finishes what is under way and closes. */
+  /** Rolls back what is open, finishes what is under way, syncs and closes. */
   async close(): Promise<void> {
     if (this.#installing !== null) await this.#installing;
     this.rollback();
     for (const id of [...this.#snapshots.keys()]) await this.closeSnapshot(id);
     this.#closeCopies();
+    if (this.#failed === null) await this.flush();
     this.#failed ??= new ServiceError('storage', 'The catalog is closed');
     const { reader, writer, logFd } = this.#handles;
     reader.close();
@@ -485,11 +491,11 @@ export class CatalogStore {
 
   // ----------------------------------------------------------------------------------------------
 
-  /** Waits for an installation to end; then the caller runs alone until its next await. */
-  async #turn(): Promise<void> {
-    assert(this.#open === null, 'The primary has rolled back before anything else changes the catalog');
-    while (this.#installing !== null) await this.#installing;
+  /** Said where the caller then runs without a pause: nobody else is changing the catalog. */
+  #assertFree(): void {
     this.#assertUsable();
+    assert(this.#installing === null, 'One thing at a time changes the catalog');
+    assert(this.#open === null, 'The primary has rolled back before anything else changes the catalog');
   }
 
   #assertUsable(): void {
@@ -552,16 +558,13 @@ export class CatalogStore {
     let next = this.#record.last.seq + 1;
     try {
       writer.exec('BEGIN IMMEDIATE');
-      let sliceMs = performance.now();
       for (const entry of entries) {
         assert(entry.seq === next, 'A tail continues the own state without gaps');
         next += 1;
         executeBatch(writer, entry.seq, decodeBatch(entry.body));
         this.#appendLog(entry);
-        if (performance.now() - sliceMs > INSTALL_SLICE_MS) {
-          await nextTurn();
-          sliceMs = performance.now();
-        }
+        // A long log takes seconds; the server's heartbeats go on meanwhile.
+        await nextTurn();
       }
       assert(record.last.seq === seq, 'A tail ends at the position that is told');
       writeRecord(writer, record);
@@ -580,8 +583,10 @@ export class CatalogStore {
    * The danger is the old database's log: SQLite would play it into the new one. So the old database
    * first gives up its log, synced, and only then does the rename, which is one step, exchange them.
    * A crash before it leaves the old state, whole; after it the new one.
+   *
+   * @returns the descriptor of the old log, which the caller closes
    */
-  #installSnapshot(epoch: Epoch, seq: number, file: string): void {
+  #installSnapshot(epoch: Epoch, seq: number, file: string): number {
     try {
       const incoming = new Database(file, { fileMustExist: true, timeout: 0 });
       try {
@@ -597,8 +602,8 @@ export class CatalogStore {
       throw storageError('Cannot stamp a copy of the catalog', error);
     }
 
+    const { reader, writer, logFd } = this.#handles;
     try {
-      const { reader, writer, logFd } = this.#handles;
       this.#closeCopies();
       reader.close();
       writer.pragma('synchronous = FULL');
@@ -606,7 +611,6 @@ export class CatalogStore {
       const mode = writer.pragma('journal_mode = DELETE', { simple: true });
       assert(mode === 'delete', 'A database that nobody else has open gives up its log');
       writer.close();
-      fs.closeSync(logFd);
       assert(!fs.existsSync(`${this.#path}-wal`), 'The old log is gone before the new database comes');
       flushDirectory(this.#folder);
       fs.renameSync(file, this.#path);
@@ -620,6 +624,7 @@ export class CatalogStore {
       throw this.#fail(storageError('Cannot exchange the catalog', error));
     }
     assert(epochEqual(this.#record.installed, epoch), 'What was installed is what is there');
+    return logFd;
   }
 
   #installedRecord(epoch: Epoch, view: View, { seq, epoch: lastEpoch }: LogPosition): CatalogRecord {

@@ -61,6 +61,13 @@ export interface FileStore {
   /** Ids of all files with a replica here, in ascending order, at most `countMax`, greater than `after`. */
   list(after: FileId, countMax: number): FileId[];
 
+  /**
+   * Whether the machine lost power since the replica's base was installed (or the replica was made).
+   * What it had applied but not synced may be gone then, although it acknowledged it: it does not count
+   * as whole in a majority until an `install`, which ends the suspicion.
+   */
+  isSuspect(file: FileId): boolean;
+
   /** Makes an empty replica (epochs zero, seq 0) unless there is one. Synced by the first promise. */
   create(file: FileId, view: View, objectBytes: number): void;
 
@@ -70,6 +77,8 @@ export interface FileStore {
   /**
    * Applies one operation, which must be the next one: contents, attributes, seq and sessions in one
    * transaction. Applied when it resolves; in memory, `attributes` and `read` show it from that moment on.
+   * The store keeps `sessions`; neither it nor the operation's bytes change before the promise settles.
+   * If it rejects, so do the calls that were made after it for the same file and had not begun.
    */
   apply(
     file: FileId,

@@ -1,0 +1,308 @@
+import fs from 'node:fs';
+import path from 'node:path';
+import { assert } from '../../base/assert.ts';
+import type { FileId } from '../../base/ids.ts';
+import { errorCode } from './failures.ts';
+import { type FileOps, readFully, writeFully } from './file-ops.ts';
+import { SharedFlush } from './shared-flush.ts';
+
+/** Bytes in one call to the system: enough to be cheap, not so many that a thread is gone for long. */
+const RUN_BYTES_MAX = 2 * 1024 * 1024;
+/** Buffers in one call to the system (IOV_MAX is 1024). */
+const RUN_BUFFERS_MAX = 512;
+const CONTAINERS_OPEN_MAX = 256;
+
+/** Bytes for one place of a container. */
+export interface Chunk {
+  readonly position: number;
+  readonly buffers: readonly Uint8Array[];
+  readonly byteCount: number;
+}
+
+/** The file that holds all objects of one replica, while it is open. */
+export class Container {
+  readonly file: FileId;
+  readonly #path: string;
+  readonly #ops: FileOps;
+  readonly #fd: number;
+  readonly #directory: SharedFlush;
+  readonly #flush: SharedFlush;
+  /** Users of the descriptor right now; it is closed only at 0. */
+  references = 0;
+  /** Bytes were written through this descriptor and not synced yet. */
+  #written = false;
+  /** The name, which an earlier process may have made, is known to be synced. */
+  #named = false;
+  #sizeBytes: number;
+
+  constructor(
+    file: FileId,
+    containerPath: string,
+    ops: FileOps,
+    fd: number,
+    sizeBytes: number,
+    directory: SharedFlush,
+  ) {
+    this.file = file;
+    this.#path = containerPath;
+    this.#ops = ops;
+    this.#fd = fd;
+    this.#sizeBytes = sizeBytes;
+    this.#directory = directory;
+    this.#flush = new SharedFlush(() => this.#datasync());
+  }
+
+  get path(): string {
+    return this.#path;
+  }
+
+  get written(): boolean {
+    return this.#written;
+  }
+
+  get sizeBytes(): number {
+    return this.#sizeBytes;
+  }
+
+  /** Writes the chunks, adjacent ones in one call. The buffers are not copied: they stay as they are meanwhile. */
+  async write(chunks: readonly Chunk[]): Promise<void> {
+    this.#written = true;
+    const runs = adjacentRuns(chunks);
+    for (const run of runs) {
+      this.#sizeBytes = Math.max(this.#sizeBytes, run.position + run.byteCount);
+    }
+    await allSettled(runs.map((run) => writeFully(this.#ops, this.#fd, run.buffers, run.position)));
+  }
+
+  /** @returns the number of bytes read into `buffer`; fewer than it holds only at the end of the container */
+  read(buffer: Uint8Array, position: number): Promise<number> {
+    return readFully(this.#ops, this.#fd, buffer, position);
+  }
+
+  /** Everything written before the call, by whatever process, survives loss of power when it resolves. */
+  flush(): Promise<void> {
+    return this.#flush.request();
+  }
+
+  async truncate(sizeBytes: number): Promise<void> {
+    this.#written = true;
+    await this.#ops.truncate(this.#fd, sizeBytes);
+    this.#sizeBytes = sizeBytes;
+  }
+
+  close(): Promise<void> {
+    return this.#ops.close(this.#fd);
+  }
+
+  async #datasync(): Promise<void> {
+    this.#written = false;
+    await this.#ops.datasync(this.#fd);
+    if (!this.#named) {
+      await this.#directory.request();
+      this.#named = true;
+    }
+  }
+}
+
+/** Waits for all of them even if one fails, so that nothing still writes when its failure is dealt with. */
+export async function allSettled(works: readonly Promise<unknown>[]): Promise<void> {
+  if (works.length === 1) {
+    await works[0];
+    return;
+  }
+  for (const outcome of await Promise.allSettled(works)) {
+    if (outcome.status === 'rejected') throw outcome.reason;
+  }
+}
+
+function adjacentRuns(chunks: readonly Chunk[]): Chunk[] {
+  const sorted = chunks.toSorted((a, b) => a.position - b.position);
+  const runs: { position: number; buffers: Uint8Array[]; byteCount: number }[] = [];
+  for (const chunk of sorted) {
+    const last = runs.at(-1);
+    if (
+      last !== undefined &&
+      last.position + last.byteCount === chunk.position &&
+      last.byteCount + chunk.byteCount <= RUN_BYTES_MAX &&
+      last.buffers.length + chunk.buffers.length <= RUN_BUFFERS_MAX
+    ) {
+      last.buffers.push(...chunk.buffers);
+      last.byteCount += chunk.byteCount;
+    } else {
+      runs.push({ position: chunk.position, buffers: [...chunk.buffers], byteCount: chunk.byteCount });
+    }
+  }
+  return runs;
+}
+
+interface Entry {
+  readonly opening: Promise<Container | null>;
+  container: Container | null;
+  closing: boolean;
+}
+
+/** The open containers, the least recently used closed first. A file that was written is synced before. */
+export class Containers {
+  readonly #folder: string;
+  readonly #ops: FileOps;
+  /** By file, in order of last use. */
+  readonly #entries = new Map<FileId, Entry>();
+  readonly #directories = new Map<string, SharedFlush>();
+  readonly #closings = new Set<Promise<void>>();
+  readonly #onFailure: (error: unknown) => void;
+
+  /**
+   * @param folder the directory with the fan-out directories in it
+   * @param onFailure told when the sync before closing a container failed
+   */
+  constructor(folder: string, ops: FileOps, onFailure: (error: unknown) => void) {
+    this.#folder = folder;
+    this.#ops = ops;
+    this.#onFailure = onFailure;
+  }
+
+  /**
+   * Lends the file's container to `work`.
+   * @returns what `work` returns, or null where there is no container and none is to be made
+   */
+  async use<Result>(
+    file: FileId,
+    make: boolean,
+    work: (container: Container) => Promise<Result>,
+  ): Promise<Result | null> {
+    const container = await this.#acquire(file, make);
+    if (container === null) return null;
+    try {
+      return await work(container);
+    } finally {
+      container.references--;
+      this.#evict();
+    }
+  }
+
+  /** Syncs the file's container, if it has one. */
+  async flush(file: FileId): Promise<void> {
+    await this.use(file, false, (container) => container.flush());
+  }
+
+  /** Removes the container from the disk. Nobody uses it at the time. */
+  async unlink(file: FileId): Promise<void> {
+    const entry = this.#entries.get(file);
+    if (entry !== undefined) {
+      const container = await entry.opening;
+      if (container !== null) {
+        assert(container.references === 0, 'A container in use is not removed');
+        if (!entry.closing) {
+          this.#entries.delete(file);
+          await container.close();
+        }
+      }
+    }
+    try {
+      await this.#ops.unlink(this.#pathOf(file));
+    } catch (error) {
+      if (errorCode(error) !== 'ENOENT') throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const [file, entry] of [...this.#entries]) {
+      const container = await entry.opening;
+      if (container !== null && !entry.closing) this.#startClosing(file, entry, container);
+    }
+    await Promise.all([...this.#closings]);
+  }
+
+  async #acquire(file: FileId, make: boolean): Promise<Container | null> {
+    for (;;) {
+      let entry = this.#entries.get(file);
+      if (entry === undefined) {
+        entry = { opening: this.#open(file, make), container: null, closing: false };
+        this.#entries.set(file, entry);
+      }
+      let container: Container | null;
+      try {
+        container = entry.container ?? (await entry.opening);
+      } catch (error) {
+        if (this.#entries.get(file) === entry) this.#entries.delete(file);
+        throw error;
+      }
+      if (this.#entries.get(file) !== entry) continue;
+      if (container === null) {
+        this.#entries.delete(file);
+        if (make) continue;
+        return null;
+      }
+      if (entry.closing) {
+        await Promise.allSettled([...this.#closings]);
+        continue;
+      }
+      entry.container = container;
+      container.references++;
+      this.#entries.delete(file);
+      this.#entries.set(file, entry);
+      return container;
+    }
+  }
+
+  async #open(file: FileId, make: boolean): Promise<Container | null> {
+    const containerPath = this.#pathOf(file);
+    const flags = fs.constants.O_RDWR | (make ? fs.constants.O_CREAT : 0);
+    let fd: number;
+    try {
+      fd = await this.#ops.open(containerPath, flags);
+    } catch (error) {
+      if (!make && errorCode(error) === 'ENOENT') return null;
+      throw error;
+    }
+    const sizeBytes = fs.fstatSync(fd).size;
+    return new Container(file, containerPath, this.#ops, fd, sizeBytes, this.#directoryOf(containerPath));
+  }
+
+  #evict(): void {
+    if (this.#entries.size <= CONTAINERS_OPEN_MAX) return;
+    for (const [file, entry] of this.#entries) {
+      const { container } = entry;
+      if (container !== null && container.references === 0 && !entry.closing) {
+        this.#startClosing(file, entry, container);
+        return;
+      }
+    }
+  }
+
+  /**
+   * Closing a file that has unsynced bytes would let go of the one descriptor that is sure to hear of
+   * their failure: so it is synced first.
+   */
+  #startClosing(file: FileId, entry: Entry, container: Container): void {
+    entry.closing = true;
+    const closing = (async () => {
+      try {
+        if (container.written) await container.flush();
+      } catch (error) {
+        this.#onFailure(error);
+      }
+      await container.close();
+    })().finally(() => {
+      this.#closings.delete(closing);
+      if (this.#entries.get(file) === entry) this.#entries.delete(file);
+    });
+    this.#closings.add(closing);
+    // A failure to close loses nothing that a sync has not reported.
+    closing.catch((error) => this.#onFailure(error));
+  }
+
+  #pathOf(file: FileId): string {
+    return path.join(this.#folder, (file % 256).toString(16).padStart(2, '0'), `${file}.dat`);
+  }
+
+  #directoryOf(containerPath: string): SharedFlush {
+    const directory = path.dirname(containerPath);
+    let flush = this.#directories.get(directory);
+    if (flush === undefined) {
+      flush = new SharedFlush(() => this.#ops.flushDirectory(directory));
+      this.#directories.set(directory, flush);
+    }
+    return flush;
+  }
+}

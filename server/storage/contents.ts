@@ -1,0 +1,135 @@
+import { assert, unreachable } from '../../base/assert.ts';
+import type { Epoch, ReplicaRecord, View } from '../../replica/actions.ts';
+import type { FileOperation } from '../../wire/file-operation.ts';
+import type { FileAttributes } from './store.ts';
+
+/** Everything about a replica but its objects. A value: an operation makes a new one. */
+export interface FileState {
+  readonly record: ReplicaRecord;
+  readonly attributes: FileAttributes;
+  /** Epoch counter and sequence number of the last operation that changed the size. */
+  readonly sizeEpoch: number;
+  readonly sizeSeq: number;
+  /** Start counter of the folder when the base was installed here; see `isSuspect`. */
+  readonly installedStart: number;
+}
+
+/** The part of a write that falls into one object. */
+export interface Piece {
+  readonly index: number;
+  /** Where in the object it begins. */
+  readonly at: number;
+  readonly bytes: Uint8Array;
+}
+
+export const EPOCH_ZERO = { counter: 0, server: '', incarnation: 0 } as unknown as Epoch;
+
+/** An empty replica that has promised nothing. */
+export function fileStateNew(view: View, objectBytes: number, start: number): FileState {
+  assert(Number.isSafeInteger(objectBytes) && objectBytes > 0, 'Objects have a size');
+  return {
+    record: { view, promised: EPOCH_ZERO, installed: EPOCH_ZERO, seq: 0, sessions: new Uint8Array(0) },
+    attributes: {
+      sizeBytes: 0,
+      modifiedNs: 0n,
+      versionEpoch: 0,
+      versionSeq: 0,
+      objectBytes,
+      dead: false,
+    },
+    sizeEpoch: 0,
+    sizeSeq: 0,
+    installedStart: start,
+  };
+}
+
+export function epochEquals(a: Epoch, b: Epoch): boolean {
+  return a.counter === b.counter && a.server === b.server && a.incarnation === b.incarnation;
+}
+
+/** @returns the state after operation `seq` of the installed epoch */
+export function fileStateApply(
+  state: FileState,
+  seq: number,
+  operation: FileOperation,
+  sessions: Uint8Array,
+): FileState {
+  assert(seq === state.record.seq + 1, `Operation ${seq} follows operation ${state.record.seq}`);
+  const record = { ...state.record, seq, sessions };
+  const { attributes } = state;
+  // A dead file still counts operations: they were sequenced before their sender knew.
+  if (attributes.dead) return { ...state, record };
+  const sizeBytes = sizeAfter(attributes.sizeBytes, operation);
+  const versionEpoch = record.installed.counter;
+  const next: FileAttributes = {
+    sizeBytes,
+    modifiedNs: operation.kind === 'delete' ? attributes.modifiedNs : operation.modifiedNs,
+    versionEpoch,
+    versionSeq: seq,
+    objectBytes: attributes.objectBytes,
+    dead: operation.kind === 'delete',
+  };
+  const resized = sizeBytes !== attributes.sizeBytes || operation.kind !== 'write';
+  return {
+    record,
+    attributes: next,
+    sizeEpoch: resized ? versionEpoch : state.sizeEpoch,
+    sizeSeq: resized ? seq : state.sizeSeq,
+    installedStart: state.installedStart,
+  };
+}
+
+/** @returns the state once another's base, or the own contents as a base, are installed */
+export function fileStateInstall(
+  state: FileState,
+  epoch: Epoch,
+  seq: number,
+  sessions: Uint8Array,
+  base: FileAttributes | null,
+  start: number,
+): FileState {
+  if (base !== null) {
+    assert(base.objectBytes === state.attributes.objectBytes, 'All replicas have the same object size');
+  }
+  return {
+    record: { ...state.record, installed: epoch, seq, sessions },
+    attributes: base ?? state.attributes,
+    // A base does not say which operation changed the size last: no later one than the last change.
+    sizeEpoch: base === null ? state.sizeEpoch : base.versionEpoch,
+    sizeSeq: base === null ? state.sizeSeq : base.versionSeq,
+    installedStart: start,
+  };
+}
+
+export function sizeAfter(sizeBytes: number, operation: FileOperation): number {
+  switch (operation.kind) {
+    case 'write':
+      return Math.max(sizeBytes, operation.offset + operation.bytes.length);
+    case 'truncate':
+      return operation.sizeBytes;
+    case 'delete':
+      return 0;
+    default:
+      return unreachable(operation);
+  }
+}
+
+/** Cuts a write at the borders of objects. The pieces are views, not copies. */
+export function* writePieces(offset: number, bytes: Uint8Array, objectBytes: number): Generator<Piece> {
+  assert(bytes.length > 0, 'A write has bytes');
+  let index = Math.floor(offset / objectBytes);
+  let at = offset - index * objectBytes;
+  let from = 0;
+  while (from < bytes.length) {
+    const count = Math.min(objectBytes - at, bytes.length - from);
+    yield { index, at, bytes: bytes.subarray(from, from + count) };
+    from += count;
+    index++;
+    at = 0;
+  }
+}
+
+/** @returns how many bytes of object `index` lie within a file of the size */
+export function bytesWithin(index: number, sizeBytes: number, objectBytes: number): number {
+  return Math.max(0, Math.min(objectBytes, sizeBytes - index * objectBytes));
+}

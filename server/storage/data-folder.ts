@@ -1,0 +1,280 @@
+import { randomUUID } from 'node:crypto';
+import fs from 'node:fs';
+import path from 'node:path';
+import type { ServerId } from '../../base/ids.ts';
+import { errorCode } from './failures.ts';
+import { FolderError } from './folder-error.ts';
+import { FolderLock } from './folder-lock.ts';
+
+/** The form of the folder that this program reads and writes; see FORMAT.md. */
+export const FOLDER_FORMAT = 1;
+
+const META = 'META';
+const BOOT_ID = '/proc/sys/kernel/random/boot_id';
+/** What an interrupted first start may leave behind before there is a META file. */
+const OWN_BEFORE_META = new Set(['META.new', 'lock.db', 'lock.db-journal', 'lock.pid', 'objects']);
+
+export interface FolderOptions {
+  readonly cluster: string;
+  readonly server: ServerId;
+  /** Identity of this boot of the machine; a test says another. `null`: not known. */
+  readonly bootId?: string | null;
+}
+
+interface Meta {
+  readonly format: number;
+  readonly cluster: string;
+  readonly server: string;
+  readonly storageId: string;
+  readonly startCounter: number;
+  readonly bootId: string | null;
+  /** Everything was synced when the last start ended. */
+  readonly clean: boolean;
+  /** Start counter of the first start after the last loss of power; 0 if there was none. */
+  readonly powerLossStart: number;
+}
+
+/**
+ * A server's folder of data: its identity, and the lock that keeps a second process out. Both are in
+ * order once `open` returns; the stores inside are opened by others.
+ */
+export class DataFolder {
+  readonly path: string;
+  /** Drawn when the folder was made: a replica is a server *and* this, so that an emptied disk is noticed. */
+  readonly storageId: string;
+  /**
+   * One more at every start, and on the disk before anybody hears it. A folder that shows a smaller
+   * one than its peers remember was restored from a copy.
+   */
+  readonly startCounter: number;
+  /** The machine went down since the last start without this folder being closed. */
+  readonly lostPower: boolean;
+  /** A replica whose base was installed in an earlier start than this is suspect; see `FileStore.isSuspect`. */
+  readonly powerLossStart: number;
+  readonly #lock: FolderLock;
+  readonly #meta: Meta;
+  #clean = false;
+
+  private constructor(folder: string, lock: FolderLock, meta: Meta, lostPower: boolean) {
+    this.path = folder;
+    this.storageId = meta.storageId;
+    this.startCounter = meta.startCounter;
+    this.powerLossStart = meta.powerLossStart;
+    this.lostPower = lostPower;
+    this.#lock = lock;
+    this.#meta = meta;
+  }
+
+  /**
+   * Opens the folder, making it first where there is none, and holds it until `close` or the end of
+   * the process, however that comes.
+   * @throws FolderError where the folder is not to be used; nothing in it was changed then
+   */
+  static open(folder: string, options: FolderOptions): DataFolder {
+    return explained(folder, () => {
+      makeDirectory(folder);
+      refuseForeign(folder);
+      fs.accessSync(folder, fs.constants.W_OK | fs.constants.X_OK);
+      const lock = FolderLock.acquire(folder);
+      try {
+        const known = readMeta(folder);
+        if (known !== null) refuseOther(folder, known, options);
+        const bootId = options.bootId === undefined ? readBootId() : options.bootId;
+        const startCounter = (known?.startCounter ?? 0) + 1;
+        // Without a boot id a power loss cannot be ruled out.
+        const sameBoot = known !== null && bootId !== null && known.bootId === bootId;
+        const lostPower = known !== null && !known.clean && !sameBoot;
+        const meta: Meta = {
+          format: FOLDER_FORMAT,
+          cluster: options.cluster,
+          server: options.server,
+          storageId: known?.storageId ?? randomUUID(),
+          startCounter,
+          bootId,
+          clean: false,
+          powerLossStart: lostPower ? startCounter : (known?.powerLossStart ?? 0),
+        };
+        if (known === null) makeObjectDirectories(folder);
+        writeMeta(folder, meta);
+        return new DataFolder(folder, lock, meta, lostPower);
+      } catch (error) {
+        lock.release();
+        throw error;
+      }
+    });
+  }
+
+  /** @returns the path of something inside the folder */
+  file(name: string): string {
+    return path.join(this.path, name);
+  }
+
+  /** States that everything in the folder is synced, which `close` then writes down. */
+  markClean(): void {
+    this.#clean = true;
+  }
+
+  /** Lets go of the folder. Whatever was opened inside is closed before. */
+  close(): void {
+    try {
+      if (this.#clean) writeMeta(this.path, { ...this.#meta, clean: true });
+    } finally {
+      this.#lock.release();
+    }
+  }
+}
+
+/** Turns the system's refusals into words for whoever operates the server. */
+function explained<Result>(folder: string, work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    const code = errorCode(error);
+    const reason = error instanceof Error ? error.message : String(error);
+    if (['EACCES', 'EPERM', 'EROFS', 'SQLITE_CANTOPEN', 'SQLITE_READONLY'].includes(code)) {
+      throw new FolderError(
+        'not-writable',
+        `Cannot use ${folder} as data folder: this process may not write there (${reason}). ` +
+          'Give the folder to the user that runs the server, or name another one with --data',
+        { cause: error },
+      );
+    }
+    if (code === 'ENOTDIR' || code === 'EEXIST') {
+      throw new FolderError(
+        'foreign',
+        `Cannot use ${folder} as data folder: it is not a folder (${reason}). Name another one with --data`,
+        { cause: error },
+      );
+    }
+    if (code === 'ENOSPC' || code === 'EDQUOT' || code === 'SQLITE_FULL') {
+      throw new FolderError(
+        'not-writable',
+        `Cannot use ${folder} as data folder: its disk is full (${reason}). Make room and start again`,
+        { cause: error },
+      );
+    }
+    throw error;
+  }
+}
+
+function makeDirectory(folder: string): void {
+  const made = fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
+  if (made !== undefined) flushDirectory(path.dirname(made));
+}
+
+function refuseForeign(folder: string): void {
+  const names = fs.readdirSync(folder);
+  if (names.includes(META)) return;
+  const stranger = names.find((name) => !OWN_BEFORE_META.has(name) && name !== 'lost+found');
+  if (stranger === undefined) return;
+  throw new FolderError(
+    'foreign',
+    `Cannot use ${folder} as data folder: it holds "${stranger}" and was not made by this program. ` +
+      'Name an empty folder, or one that does not exist yet',
+  );
+}
+
+function refuseOther(folder: string, known: Meta, options: FolderOptions): void {
+  if (known.cluster !== options.cluster) {
+    throw new FolderError(
+      'wrong-cluster',
+      `Cannot use ${folder} as data folder: it belongs to cluster "${known.cluster}", ` +
+        `and this server is of cluster "${options.cluster}". Name the right folder, or correct the cluster's name`,
+    );
+  }
+  if (known.server !== options.server) {
+    throw new FolderError(
+      'wrong-server',
+      `Cannot use ${folder} as data folder: it belongs to server "${known.server}", ` +
+        `and this is server "${options.server}". Name the right folder, or correct the server's name`,
+    );
+  }
+}
+
+function readMeta(folder: string): Meta | null {
+  let text: string;
+  try {
+    text = fs.readFileSync(path.join(folder, META), 'utf8');
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return null;
+    throw error;
+  }
+  const damaged = (why: string): FolderError =>
+    new FolderError(
+      'damaged',
+      `Cannot use ${folder} as data folder: its META file ${why}. Move the folder away and start with an empty ` +
+        "one: the server then counts as new, and its files are copied from the other replicas once it has the old one's place",
+    );
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw damaged(`is not JSON (${cause instanceof Error ? cause.message : String(cause)})`);
+  }
+  if (typeof value !== 'object' || value === null) throw damaged('holds no object');
+  const { format, cluster, server, storageId, startCounter, bootId, clean, powerLossStart } = value as Record<
+    string,
+    unknown
+  >;
+  if (!isCount(format) || format === 0) throw damaged('names no format');
+  if (format > FOLDER_FORMAT) {
+    throw new FolderError(
+      'unknown-format',
+      `Cannot use ${folder} as data folder: it has format ${format}, and this program knows formats up to ` +
+        `${FOLDER_FORMAT}. Run the version that wrote it, or a newer one`,
+    );
+  }
+  if (typeof cluster !== 'string' || typeof server !== 'string' || typeof storageId !== 'string') {
+    throw damaged('lacks cluster, server or storageId');
+  }
+  if (!isCount(startCounter) || !isCount(powerLossStart)) throw damaged('lacks a counter');
+  if (bootId !== null && typeof bootId !== 'string') throw damaged('lacks the boot id');
+  return { format, cluster, server, storageId, startCounter, bootId, clean: clean === true, powerLossStart };
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+/** Replaces META as a whole: after a crash there is the old one or the new one. */
+function writeMeta(folder: string, meta: Meta): void {
+  const fresh = path.join(folder, 'META.new');
+  const fd = fs.openSync(fresh, 'w', 0o600);
+  try {
+    fs.writeFileSync(fd, `${JSON.stringify(meta, null, 2)}\n`);
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+  fs.renameSync(fresh, path.join(folder, META));
+  flushDirectory(folder);
+}
+
+/** Containers fan out over 256 directories, all made at once, so that only files appear later. */
+function makeObjectDirectories(folder: string): void {
+  const objects = path.join(folder, 'objects');
+  for (let index = 0; index < 256; index++) {
+    fs.mkdirSync(path.join(objects, index.toString(16).padStart(2, '0')), { recursive: true, mode: 0o700 });
+  }
+  flushDirectory(objects);
+  flushDirectory(folder);
+}
+
+function readBootId(): string | null {
+  try {
+    return fs.readFileSync(BOOT_ID, 'utf8').trim();
+  } catch (error) {
+    // A system without /proc: every unclean stop then counts as a loss of power.
+    if (errorCode(error) === 'ENOENT' || errorCode(error) === 'EACCES') return null;
+    throw error;
+  }
+}
+
+function flushDirectory(directory: string): void {
+  const fd = fs.openSync(directory, 'r');
+  try {
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+}

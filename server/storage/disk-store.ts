@@ -1,0 +1,466 @@
+import fsPromises from 'node:fs/promises';
+import { assert } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Epoch, ReplicaRecord, View } from '../../replica/actions.ts';
+import type { FileOperation } from '../../wire/file-operation.ts';
+import { type Container, Containers } from './container.ts';
+import { fileStateNew } from './contents.ts';
+import type { DataFolder } from './data-folder.ts';
+import { storageError } from './failures.ts';
+import { diskFileOps, type FileOps } from './file-ops.ts';
+import { IndexDatabase, type ObjectRow } from './index-database.ts';
+import { type RecoveryReport, recoverFromPowerLoss } from './power-loss.ts';
+import {
+  checkObject,
+  type ItemRequest,
+  ReplicaFile,
+  readObjectRow,
+  type StoreParts,
+} from './replica-file.ts';
+import type {
+  FetchedObject,
+  FileAttributes,
+  FileDescription,
+  FileStore,
+  ObjectEntry,
+  StoreSpace,
+} from './store.ts';
+
+/** Replicas of which more than what is on the disk is kept in memory. */
+const FILES_LOADED_MAX = 4096;
+/** Idle replicas are looked for among this many of the least recently used. */
+const EVICTION_LOOKS_MAX = 16;
+/** Bytes read in one call to the system. */
+const READ_BYTES_MAX = 4 * 1024 * 1024;
+/** Files synced at a time while the store is closed. */
+const CLOSING_FLUSHES_MAX = 32;
+
+export interface DiskStoreOptions {
+  /** The disk; a test hands in one that fails. */
+  readonly fileOps?: FileOps;
+}
+
+/** Whole objects that lie side by side both on the disk and in the answer. */
+interface ReadRun {
+  readonly rows: ObjectRow[];
+  readonly target: Uint8Array;
+  /** Where in `target` the run begins. */
+  readonly begin: number;
+  byteCount: number;
+}
+
+/**
+ * Replicas in a data folder: an index in SQLite, and one container file per replica in which an object
+ * is overwritten by writing it to a free slot (decision 0001). FORMAT.md describes the bytes and why
+ * a crash at any moment leaves a state that was.
+ */
+export class DiskStore implements FileStore {
+  readonly #folder: DataFolder;
+  readonly #index: IndexDatabase;
+  readonly #containers: Containers;
+  readonly #parts: StoreParts;
+  /** By id, in order of last use. */
+  readonly #files = new Map<FileId, ReplicaFile>();
+  readonly #unborn = new Set<FileId>();
+  readonly #failure: FailureState;
+  #recovery: RecoveryReport = { filesChecked: 0, rolledBack: [] };
+  #closed = false;
+  #allIdle: (() => void) | null = null;
+
+  private constructor(
+    folder: DataFolder,
+    index: IndexDatabase,
+    containers: Containers,
+    failure: FailureState,
+  ) {
+    this.#folder = folder;
+    this.#index = index;
+    this.#containers = containers;
+    this.#failure = failure;
+    this.#parts = {
+      index,
+      containers,
+      start: folder.startCounter,
+      fail: (cause) => failure.set(cause),
+      check: () => failure.check(),
+      idle: (file) => this.#onIdle(file),
+    };
+  }
+
+  /** Opens the store of a folder, and after a loss of power first finds out what is left. */
+  static async open(folder: DataFolder, options: DiskStoreOptions = {}): Promise<DiskStore> {
+    const ops = options.fileOps ?? diskFileOps;
+    const failure = new FailureState();
+    const onFailure = (cause: unknown): void => failure.set(cause);
+    const index = await IndexDatabase.open(folder.path, folder.file('index.db'), ops, onFailure);
+    const containers = new Containers(folder.file('objects'), ops, onFailure);
+    const store = new DiskStore(folder, index, containers, failure);
+    const removed = index.removedFiles();
+    for (const file of removed) await containers.unlink(file);
+    if (removed.length > 0)
+      await index.commit(() => removed.forEach((file) => void index.forgetRemoved(file)));
+    if (folder.lostPower) store.#recovery = await recoverFromPowerLoss(index, containers);
+    return store;
+  }
+
+  /** What this start found out about the last loss of power. */
+  get recovery(): RecoveryReport {
+    return this.#recovery;
+  }
+
+  record(file: FileId): ReplicaRecord | null {
+    return this.#find(file)?.state.record ?? null;
+  }
+
+  isSuspect(file: FileId): boolean {
+    return this.#need(file).state.installedStart < this.#folder.powerLossStart;
+  }
+
+  list(after: FileId, countMax: number): FileId[] {
+    this.#check();
+    const unborn = [...this.#unborn].filter((file) => file > after);
+    const files = new Set([...this.#index.list(after, countMax + this.#removedCount()), ...unborn]);
+    return [...files]
+      .filter((file) => this.#files.get(file)?.removed !== true)
+      .sort((a, b) => a - b)
+      .slice(0, countMax);
+  }
+
+  create(file: FileId, view: View, objectBytes: number): void {
+    this.#check();
+    if (this.#files.get(file)?.removed === true) {
+      throw new ServiceError('busy', `Cannot create file ${file}: an earlier replica is being removed`);
+    }
+    if (this.#find(file) !== null) return;
+    const made = new ReplicaFile(
+      file,
+      fileStateNew(view, objectBytes, this.#folder.startCounter),
+      this.#parts,
+      true,
+    );
+    this.#unborn.add(file);
+    this.#keep(made);
+    made.submitOwn('create');
+  }
+
+  promise(file: FileId, epoch: Epoch): Promise<void> {
+    return this.#submit(file, { kind: 'promise', epoch });
+  }
+
+  apply(
+    file: FileId,
+    epoch: Epoch,
+    seq: number,
+    operation: FileOperation,
+    sessions: Uint8Array,
+  ): Promise<void> {
+    return this.#submit(file, { kind: 'apply', epoch, seq, operation, sessions });
+  }
+
+  flush(file: FileId): Promise<void> {
+    return this.#submit(file, { kind: 'flush' });
+  }
+
+  attributes(file: FileId): FileAttributes {
+    return this.#need(file).state.attributes;
+  }
+
+  readDependsOn(file: FileId, offset: number, length: number): number {
+    const { state, objectBytes } = this.#need(file);
+    const { counter } = state.record.installed;
+    const ofSize = state.sizeEpoch === counter ? state.sizeSeq : 0;
+    const end = Math.min(offset + length, state.attributes.sizeBytes);
+    if (offset >= end) return ofSize;
+    const first = Math.floor(offset / objectBytes);
+    const last = Math.floor((end - 1) / objectBytes);
+    return Math.max(ofSize, this.#index.newestSeq(file, first, last, counter));
+  }
+
+  async read(file: FileId, offset: number, length: number): Promise<Uint8Array> {
+    const replica = this.#need(file);
+    const { objectBytes } = replica;
+    const end = Math.min(offset + length, replica.state.attributes.sizeBytes);
+    if (offset >= end) return new Uint8Array(0);
+    const first = Math.floor(offset / objectBytes);
+    const last = Math.floor((end - 1) / objectBytes);
+    const rows = this.#index.objects(file, first, last);
+    replica.pin(rows);
+    try {
+      return await this.#readRows(replica, rows, offset, end);
+    } catch (cause) {
+      throw storageError(`Cannot read file ${file}`, cause);
+    } finally {
+      replica.unpin(rows);
+    }
+  }
+
+  describe(file: FileId): FileDescription {
+    const { state } = this.#need(file);
+    const objects = this.#index.objects(file, 0, Number.MAX_SAFE_INTEGER).map(entryOf);
+    return { record: state.record, attributes: state.attributes, objects };
+  }
+
+  async readObject(
+    file: FileId,
+    index: number,
+    versionEpoch: number,
+    versionSeq: number,
+  ): Promise<Uint8Array | null> {
+    const replica = this.#need(file);
+    const row = this.#index.object(file, index);
+    if (row === null || row.versionEpoch !== versionEpoch || row.versionSeq !== versionSeq) return null;
+    replica.pin([row]);
+    try {
+      const bytes = await this.#containers.use(file, false, (container) =>
+        readObjectRow(container, file, row, replica.objectBytes),
+      );
+      if (bytes === null) throw containerMissing(file);
+      return bytes;
+    } catch (cause) {
+      throw storageError(`Cannot read object ${index} of file ${file}`, cause);
+    } finally {
+      replica.unpin([row]);
+    }
+  }
+
+  stage(file: FileId, object: FetchedObject): Promise<void> {
+    return this.#submit(file, { kind: 'stage', object });
+  }
+
+  unstage(file: FileId): void {
+    this.#need(file).submitOwn('unstage');
+  }
+
+  install(
+    file: FileId,
+    epoch: Epoch,
+    seq: number,
+    sessions: Uint8Array,
+    base: FileDescription | null,
+  ): Promise<void> {
+    return this.#submit(file, { kind: 'install', epoch, seq, sessions, base });
+  }
+
+  async remove(file: FileId): Promise<void> {
+    const replica = this.#find(file);
+    if (replica === null) return;
+    await replica.submit({ kind: 'remove' });
+    this.#unborn.delete(file);
+    this.#files.delete(file);
+  }
+
+  async space(): Promise<StoreSpace> {
+    this.#check();
+    try {
+      const { bsize, blocks, bavail } = await fsPromises.statfs(this.#folder.path);
+      return { totalBytes: blocks * bsize, freeBytes: bavail * bsize };
+    } catch (cause) {
+      throw storageError(`Cannot tell the space of ${this.#folder.path}`, cause);
+    }
+  }
+
+  /** The folder itself stays open: whoever opened it closes it, after this. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#whenIdle();
+    if (!this.#failure.failed) await this.#makeAllDurable();
+    await this.#containers.close();
+    const healthy = !this.#failure.failed;
+    await this.#index.close(healthy);
+    if (healthy && !this.#failure.failed) this.#folder.markClean();
+  }
+
+  // --- inside ------------------------------------------------------------------------------------------------
+
+  #check(): void {
+    if (this.#closed) throw new ServiceError('storage', 'Cannot use the store: it is closed');
+    this.#failure.check();
+  }
+
+  #find(file: FileId): ReplicaFile | null {
+    this.#check();
+    const loaded = this.#files.get(file);
+    if (loaded !== undefined) {
+      if (loaded.removed) return null;
+      this.#files.delete(file);
+      this.#files.set(file, loaded);
+      return loaded;
+    }
+    const state = this.#index.file(file);
+    if (state === null) return null;
+    const replica = new ReplicaFile(file, state, this.#parts, false);
+    this.#keep(replica);
+    return replica;
+  }
+
+  #need(file: FileId): ReplicaFile {
+    const replica = this.#find(file);
+    if (replica === null) throw new ServiceError('not-found', `This server has no replica of file ${file}`);
+    return replica;
+  }
+
+  async #submit(file: FileId, request: ItemRequest): Promise<void> {
+    await this.#need(file).submit(request);
+  }
+
+  #keep(replica: ReplicaFile): void {
+    this.#files.set(replica.id, replica);
+    if (this.#files.size <= FILES_LOADED_MAX) return;
+    let looks = 0;
+    for (const [file, candidate] of this.#files) {
+      if (looks++ >= EVICTION_LOOKS_MAX) return;
+      if (candidate.evictable && candidate !== replica) {
+        this.#files.delete(file);
+        return;
+      }
+    }
+  }
+
+  #removedCount(): number {
+    let count = 0;
+    for (const { removed } of this.#files.values()) if (removed) count++;
+    return count;
+  }
+
+  #onIdle(replica: ReplicaFile): void {
+    if (!replica.unborn) this.#unborn.delete(replica.id);
+    if (this.#allIdle !== null && this.#isIdle()) this.#allIdle();
+  }
+
+  #isIdle(): boolean {
+    for (const replica of this.#files.values()) if (!replica.idle) return false;
+    return true;
+  }
+
+  async #whenIdle(): Promise<void> {
+    if (this.#isIdle()) return;
+    await new Promise<void>((resolve) => {
+      this.#allIdle = resolve;
+    });
+    this.#allIdle = null;
+  }
+
+  /** Syncs whatever any process may have left unsynced, so that the next start need not look. */
+  async #makeAllDurable(): Promise<void> {
+    try {
+      const files = this.#index.filesWithGenerations();
+      for (let at = 0; at < files.length; at += CLOSING_FLUSHES_MAX) {
+        const some = files.slice(at, at + CLOSING_FLUSHES_MAX);
+        await Promise.all(some.map((file) => this.#containers.flush(file)));
+      }
+      await this.#index.commit(() => {
+        for (const file of files) this.#index.dropGenerations(file, Number.MAX_SAFE_INTEGER);
+      });
+      await this.#index.flush();
+    } catch (cause) {
+      this.#failure.set(cause);
+    }
+  }
+
+  async #readRows(
+    replica: ReplicaFile,
+    rows: readonly ObjectRow[],
+    offset: number,
+    end: number,
+  ): Promise<Uint8Array> {
+    const { objectBytes, id } = replica;
+    const out = Buffer.allocUnsafeSlow(end - offset);
+    const runs: ReadRun[] = [];
+    const partial: ObjectRow[] = [];
+    let filledTo = offset;
+    for (const row of rows) {
+      const begin = row.index * objectBytes;
+      const stop = Math.min(begin + row.length, end);
+      // What no object holds reads as zeros.
+      if (Math.max(begin, offset) > filledTo)
+        out.fill(0, filledTo - offset, Math.max(begin, offset) - offset);
+      filledTo = Math.max(filledTo, stop);
+      if (begin < offset || begin + row.length > end) {
+        if (stop > offset) partial.push(row);
+        continue;
+      }
+      const run = runs.at(-1);
+      const previous = run?.rows.at(-1);
+      if (
+        run !== undefined &&
+        previous?.slot === row.slot - 1 &&
+        previous.index === row.index - 1 &&
+        previous.length === objectBytes &&
+        run.byteCount + row.length <= READ_BYTES_MAX
+      ) {
+        run.rows.push(row);
+        run.byteCount += row.length;
+      } else {
+        runs.push({ rows: [row], target: out, begin: begin - offset, byteCount: row.length });
+      }
+    }
+    if (filledTo < end) out.fill(0, filledTo - offset);
+    if (rows.length === 0) return out;
+    const done = await this.#containers.use(id, false, async (container) => {
+      await Promise.all([
+        ...runs.map((run) => readRun(container, id, run, objectBytes)),
+        ...partial.map(async (row) => {
+          const bytes = await readObjectRow(container, id, row, objectBytes);
+          const begin = row.index * objectBytes;
+          const from = Math.max(begin, offset);
+          out.set(bytes.subarray(from - begin, Math.min(begin + row.length, end) - begin), from - offset);
+        }),
+      ]);
+      return true;
+    });
+    if (done === null) throw containerMissing(id);
+    return out;
+  }
+}
+
+async function readRun(container: Container, file: FileId, run: ReadRun, objectBytes: number): Promise<void> {
+  const bytes = run.target.subarray(run.begin, run.begin + run.byteCount);
+  const first = run.rows[0];
+  assert(first !== undefined, 'A run has objects');
+  const count = await container.read(bytes, first.slot * objectBytes);
+  let at = 0;
+  for (const row of run.rows) {
+    checkObject(
+      file,
+      row,
+      bytes.subarray(at, at + row.length),
+      Math.max(0, Math.min(row.length, count - at)),
+    );
+    at += row.length;
+  }
+}
+
+function containerMissing(file: FileId): ServiceError {
+  return new ServiceError('integrity', `Cannot read file ${file}: its container is missing`);
+}
+
+function entryOf(row: ObjectRow): ObjectEntry {
+  const { index, versionEpoch, versionSeq, length, crc32 } = row;
+  return { index, versionEpoch, versionSeq, length, crc32 };
+}
+
+/** Set once and for good: after a failed sync nobody knows what is on the disk. */
+class FailureState {
+  #error: ServiceError | null = null;
+
+  get failed(): boolean {
+    return this.#error !== null;
+  }
+
+  set(cause: unknown): void {
+    if (this.#error !== null) return;
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    this.#error = new ServiceError(
+      'storage',
+      `Cannot use the store: the disk failed (${reason}); check it and restart the server`,
+      {},
+      { cause },
+    );
+  }
+
+  check(): void {
+    if (this.#error !== null) throw this.#error;
+  }
+}

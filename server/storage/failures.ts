@@ -1,0 +1,22 @@
+import { AssertionFailure } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+
+/** Out of room: the file system, a quota, the largest file the file system knows, or SQLite's word for it. */
+const NO_SPACE = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'SQLITE_FULL']);
+
+/** @returns the `code` of an error of Node or of SQLite, or '' */
+export function errorCode(cause: unknown): string {
+  if (typeof cause !== 'object' || cause === null || !('code' in cause)) return '';
+  return typeof cause.code === 'string' ? cause.code : '';
+}
+
+/**
+ * @param action what was being done, as in `Cannot apply operation 7 of file 12`
+ * @returns the same failure in the words of the catalogue; our own errors pass unchanged
+ */
+export function storageError(action: string, cause: unknown): Error {
+  if (cause instanceof ServiceError || cause instanceof AssertionFailure) return cause;
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  const code = NO_SPACE.has(errorCode(cause)) ? 'no-space' : 'storage';
+  return new ServiceError(code, `${action}: ${reason}`, {}, { cause });
+}

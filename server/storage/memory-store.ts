@@ -1,0 +1,292 @@
+import { crc32 } from 'node:zlib';
+import { assert } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Epoch, ReplicaRecord, View } from '../../replica/actions.ts';
+import type { FileOperation } from '../../wire/file-operation.ts';
+import {
+  bytesWithin,
+  epochEquals,
+  type FileState,
+  fileStateApply,
+  fileStateInstall,
+  fileStateNew,
+  writePieces,
+} from './contents.ts';
+import type {
+  FetchedObject,
+  FileAttributes,
+  FileDescription,
+  FileStore,
+  ObjectEntry,
+  StoreSpace,
+} from './store.ts';
+
+/** An object is never changed, only replaced: so a reader has what it saw, for as long as it likes. */
+interface MemoryObject {
+  readonly entry: ObjectEntry;
+  readonly bytes: Uint8Array;
+}
+
+interface MemoryFile {
+  state: FileState;
+  objects: Map<number, MemoryObject>;
+  readonly staged: Map<number, MemoryObject>;
+  /** Settles when the last call made so far has taken effect. */
+  tail: Promise<void>;
+}
+
+/** A store without a disk, for tests: same face, same order of effects, nothing survives. */
+export class MemoryStore implements FileStore {
+  readonly #files = new Map<FileId, MemoryFile>();
+  #closed = false;
+
+  record(file: FileId): ReplicaRecord | null {
+    return this.#find(file)?.state.record ?? null;
+  }
+
+  isSuspect(file: FileId): boolean {
+    this.#need(file);
+    return false;
+  }
+
+  list(after: FileId, countMax: number): FileId[] {
+    this.#check();
+    return [...this.#files.keys()]
+      .filter((file) => file > after)
+      .sort((a, b) => a - b)
+      .slice(0, countMax);
+  }
+
+  create(file: FileId, view: View, objectBytes: number): void {
+    if (this.#find(file) !== null) return;
+    this.#files.set(file, {
+      state: fileStateNew(view, objectBytes, 1),
+      objects: new Map(),
+      staged: new Map(),
+      tail: Promise.resolve(),
+    });
+  }
+
+  promise(file: FileId, epoch: Epoch): Promise<void> {
+    return this.#change(file, (held) => {
+      held.state = { ...held.state, record: { ...held.state.record, promised: epoch } };
+    });
+  }
+
+  apply(
+    file: FileId,
+    epoch: Epoch,
+    seq: number,
+    operation: FileOperation,
+    sessions: Uint8Array,
+  ): Promise<void> {
+    return this.#change(file, (held) => {
+      assert(epochEquals(epoch, held.state.record.installed), 'Operations belong to the installed epoch');
+      const before = held.state.attributes;
+      held.state = fileStateApply(held.state, seq, operation, sessions);
+      if (before.dead) return;
+      if (operation.kind === 'write') applyWrite(held, seq, operation.offset, operation.bytes);
+      else if (held.state.attributes.sizeBytes < before.sizeBytes || operation.kind === 'delete')
+        cut(held, seq);
+    });
+  }
+
+  flush(file: FileId): Promise<void> {
+    return this.#change(file, () => undefined);
+  }
+
+  attributes(file: FileId): FileAttributes {
+    return this.#need(file).state.attributes;
+  }
+
+  readDependsOn(file: FileId, offset: number, length: number): number {
+    const { state, objects } = this.#need(file);
+    const { counter } = state.record.installed;
+    const { objectBytes, sizeBytes } = state.attributes;
+    let newest = state.sizeEpoch === counter ? state.sizeSeq : 0;
+    const end = Math.min(offset + length, sizeBytes);
+    for (let index = Math.floor(offset / objectBytes); index * objectBytes < end; index++) {
+      const entry = objects.get(index)?.entry;
+      if (entry?.versionEpoch === counter) newest = Math.max(newest, entry.versionSeq);
+    }
+    return newest;
+  }
+
+  async read(file: FileId, offset: number, length: number): Promise<Uint8Array> {
+    const { state, objects } = this.#need(file);
+    const { objectBytes, sizeBytes } = state.attributes;
+    const end = Math.min(offset + length, sizeBytes);
+    if (offset >= end) return new Uint8Array(0);
+    const out = new Uint8Array(end - offset);
+    for (let index = Math.floor(offset / objectBytes); index * objectBytes < end; index++) {
+      const object = objects.get(index);
+      if (object === undefined) continue;
+      const begin = index * objectBytes;
+      const from = Math.max(begin, offset);
+      const to = Math.min(begin + object.entry.length, end);
+      const bytes = checked(file, object);
+      if (from < to) out.set(bytes.subarray(from - begin, to - begin), from - offset);
+    }
+    return out;
+  }
+
+  describe(file: FileId): FileDescription {
+    const { state, objects } = this.#need(file);
+    const entries = [...objects.values()].map(({ entry }) => entry).sort((a, b) => a.index - b.index);
+    return { record: state.record, attributes: state.attributes, objects: entries };
+  }
+
+  async readObject(
+    file: FileId,
+    index: number,
+    versionEpoch: number,
+    versionSeq: number,
+  ): Promise<Uint8Array | null> {
+    const object = this.#need(file).objects.get(index);
+    if (object?.entry.versionEpoch !== versionEpoch || object.entry.versionSeq !== versionSeq) return null;
+    return checked(file, object).slice();
+  }
+
+  stage(file: FileId, object: FetchedObject): Promise<void> {
+    const { entry } = object;
+    const bytes = object.bytes.slice();
+    return this.#change(file, (held) => {
+      const fits = bytes.length === entry.length && bytes.length <= held.state.attributes.objectBytes;
+      if (!fits || crc32(bytes) !== entry.crc32) {
+        const what = `Object ${entry.index} of file ${file}, fetched from another replica,`;
+        throw new ServiceError('integrity', `${what} does not match its checksum`);
+      }
+      held.staged.set(entry.index, { entry, bytes });
+    });
+  }
+
+  unstage(file: FileId): void {
+    void this.#change(file, (held) => held.staged.clear());
+  }
+
+  install(
+    file: FileId,
+    epoch: Epoch,
+    seq: number,
+    sessions: Uint8Array,
+    base: FileDescription | null,
+  ): Promise<void> {
+    return this.#change(file, (held) => {
+      const next = fileStateInstall(held.state, epoch, seq, sessions, base?.attributes ?? null, 1);
+      if (base !== null) {
+        const objects = new Map<number, MemoryObject>();
+        for (const entry of base.objects) objects.set(entry.index, objectOf(held, entry));
+        held.objects = objects;
+      }
+      held.staged.clear();
+      held.state = next;
+    });
+  }
+
+  async remove(file: FileId): Promise<void> {
+    if (this.#find(file) === null) return;
+    await this.#change(file, () => {
+      this.#files.delete(file);
+    });
+  }
+
+  async space(): Promise<StoreSpace> {
+    this.#check();
+    return { totalBytes: 2 ** 40, freeBytes: 2 ** 40 };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.all([...this.#files.values()].map(({ tail }) => tail));
+  }
+
+  /** Flips a bit of an object, as a bad disk does: for tests. */
+  damage(file: FileId, index: number): void {
+    const held = this.#need(file);
+    const object = held.objects.get(index);
+    assert(object !== undefined && object.bytes.length > 0, 'There is an object to damage');
+    const bytes = object.bytes.slice();
+    bytes[0] = (bytes[0] as number) ^ 1;
+    held.objects.set(index, { entry: object.entry, bytes });
+  }
+
+  #check(): void {
+    if (this.#closed) throw new ServiceError('storage', 'Cannot use the store: it is closed');
+  }
+
+  #find(file: FileId): MemoryFile | null {
+    this.#check();
+    return this.#files.get(file) ?? null;
+  }
+
+  #need(file: FileId): MemoryFile {
+    const held = this.#find(file);
+    if (held === null) throw new ServiceError('not-found', `This server has no replica of file ${file}`);
+    return held;
+  }
+
+  /** Effects come after the call returns, one after the other, as those of a disk do. */
+  async #change(file: FileId, effect: (held: MemoryFile) => void): Promise<void> {
+    const held = this.#need(file);
+    const done = held.tail.then(() => {
+      if (this.#files.get(file) !== held) {
+        throw new ServiceError('not-found', `This server has no replica of file ${file}`);
+      }
+      effect(held);
+    });
+    held.tail = done.then(
+      () => undefined,
+      () => undefined,
+    );
+    await done;
+  }
+}
+
+function applyWrite(held: MemoryFile, seq: number, offset: number, bytes: Uint8Array): void {
+  for (const piece of writePieces(offset, bytes, held.state.attributes.objectBytes)) {
+    const before = held.objects.get(piece.index)?.bytes ?? new Uint8Array(0);
+    const after = new Uint8Array(Math.max(before.length, piece.at + piece.bytes.length));
+    after.set(before);
+    after.set(piece.bytes, piece.at);
+    put(held, piece.index, seq, after);
+  }
+}
+
+function cut(held: MemoryFile, seq: number): void {
+  const { sizeBytes, objectBytes } = held.state.attributes;
+  for (const [index, { bytes }] of held.objects) {
+    const kept = bytesWithin(index, sizeBytes, objectBytes);
+    if (kept === 0) held.objects.delete(index);
+    else if (bytes.length > kept) put(held, index, seq, bytes.slice(0, kept));
+  }
+}
+
+function put(held: MemoryFile, index: number, seq: number, bytes: Uint8Array): void {
+  const versionEpoch = held.state.record.installed.counter;
+  const entry = { index, versionEpoch, versionSeq: seq, length: bytes.length, crc32: crc32(bytes) };
+  held.objects.set(index, { entry, bytes });
+}
+
+function objectOf(held: MemoryFile, entry: ObjectEntry): MemoryObject {
+  for (const object of [held.staged.get(entry.index), held.objects.get(entry.index)]) {
+    if (
+      object?.entry.versionEpoch === entry.versionEpoch &&
+      object.entry.versionSeq === entry.versionSeq &&
+      object.entry.crc32 === entry.crc32
+    ) {
+      return object;
+    }
+  }
+  assert(false, `Object ${entry.index} of the base is staged, or here already`);
+}
+
+function checked(file: FileId, object: MemoryObject): Uint8Array {
+  if (crc32(object.bytes) !== object.entry.crc32) {
+    throw new ServiceError(
+      'integrity',
+      `Cannot read object ${object.entry.index} of file ${file}: its bytes do not match their checksum`,
+    );
+  }
+  return object.bytes;
+}

@@ -1,0 +1,93 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Containers } from './container.ts';
+import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import { readObjectRow } from './replica-file.ts';
+
+/** Objects read at a time. */
+const READS_MAX = 16;
+
+/** What a start after a loss of power found. */
+export interface RecoveryReport {
+  /** Files that had operations which were not known to be synced. */
+  readonly filesChecked: number;
+  /** Those of them that were thrown back to an earlier state, because contents of a later one are missing. */
+  readonly rolledBack: readonly FileId[];
+}
+
+/**
+ * After a loss of power the index may refer to contents that never reached the disk: the kernel
+ * writes both back in any order. So every object that was written since the oldest generation is
+ * read, and where one is torn, its file goes back to the newest state in which none is. What was
+ * synced is in all of them; see FORMAT.md, "Loss of power".
+ */
+export async function recoverFromPowerLoss(
+  index: IndexDatabase,
+  containers: Containers,
+): Promise<RecoveryReport> {
+  const files = index.filesWithGenerations();
+  const rolledBack: FileId[] = [];
+  for (const file of files) {
+    if (await recoverFile(index, containers, file)) rolledBack.push(file);
+    await containers.flush(file);
+  }
+  await index.commit(() => {
+    for (const file of files) index.dropGenerations(file, Number.MAX_SAFE_INTEGER);
+  });
+  await index.flush();
+  return { filesChecked: files.length, rolledBack };
+}
+
+async function recoverFile(index: IndexDatabase, containers: Containers, file: FileId): Promise<boolean> {
+  const generations = index.generations(file);
+  const oldest = generations.at(-1);
+  if (oldest === undefined) return false;
+  const { installed, seq } = oldest.state.record;
+  const whole = new Set<string>();
+  let rolledBack = false;
+  for (const generation of generations) {
+    const rows = index.objectsSince(file, installed.counter, seq);
+    const { objectBytes } = oldest.state.attributes;
+    if (await areWhole(containers, file, rows, objectBytes, whole)) break;
+    await index.commit(() => index.rollBack(file, generation));
+    rolledBack = true;
+  }
+  return rolledBack;
+}
+
+async function areWhole(
+  containers: Containers,
+  file: FileId,
+  rows: readonly ObjectRow[],
+  objectBytes: number,
+  whole: Set<string>,
+): Promise<boolean> {
+  for (let at = 0; at < rows.length; at += READS_MAX) {
+    const some = rows.slice(at, at + READS_MAX).filter((row) => !whole.has(rowKey(row)));
+    const outcomes = await Promise.all(some.map((row) => isWhole(containers, file, row, objectBytes)));
+    if (outcomes.includes(false)) return false;
+    for (const row of some) whole.add(rowKey(row));
+  }
+  return true;
+}
+
+async function isWhole(
+  containers: Containers,
+  file: FileId,
+  row: ObjectRow,
+  objectBytes: number,
+): Promise<boolean> {
+  try {
+    const bytes = await containers.use(file, false, (container) =>
+      readObjectRow(container, file, row, objectBytes),
+    );
+    return bytes !== null;
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'integrity') return false;
+    throw error;
+  }
+}
+
+function rowKey(row: ObjectRow): string {
+  return `${row.slot}/${row.length}/${row.crc32}`;
+}

@@ -1,0 +1,831 @@
+import { assert, unreachable } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Epoch } from '../../replica/actions.ts';
+import type { FileOperation } from '../../wire/file-operation.ts';
+import type { Chunk, Container, Containers } from './container.ts';
+import {
+  bytesWithin,
+  epochEquals,
+  type FileState,
+  fileStateApply,
+  fileStateInstall,
+  sizeAfter,
+  writePieces,
+} from './contents.ts';
+import { storageError } from './failures.ts';
+import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import { crc32Of, type DraftOutcome, ObjectDraft } from './object-draft.ts';
+import { SlotMap } from './slot-map.ts';
+import type { FetchedObject, FileDescription, ObjectEntry } from './store.ts';
+
+/** Operations and bytes that go to the disk together. */
+const BATCH_COUNT_MAX = 256;
+const BATCH_BYTES_MAX = 8 * 1024 * 1024;
+/** A file is synced without being asked once this much of it is not: it bounds the work after a loss of power. */
+const UNSYNCED_BYTES_MAX = 1024 * 1024 * 1024;
+/** Rows of the index between two turns of the event loop. */
+const ROWS_PER_TURN = 10_000;
+/** A container is cut once this many bytes at its end are free. */
+const TRIM_BYTES_MIN = 16 * 1024 * 1024;
+
+/** What the files of one store share. */
+export interface StoreParts {
+  readonly index: IndexDatabase;
+  readonly containers: Containers;
+  /** Start counter of the folder. */
+  readonly start: number;
+  /** The disk failed in a way after which nothing that it says is to be believed. */
+  fail(cause: unknown): void;
+  /** @throws ServiceError once `fail` was called */
+  check(): void;
+  /** The file has nothing under way any more. */
+  idle(file: ReplicaFile): void;
+}
+
+interface Waiter {
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+interface ApplyItem extends Waiter {
+  readonly kind: 'apply';
+  readonly epoch: Epoch;
+  readonly seq: number;
+  readonly operation: FileOperation;
+  readonly sessions: Uint8Array;
+}
+
+interface StageItem extends Waiter {
+  readonly kind: 'stage';
+  readonly object: FetchedObject;
+}
+
+interface InstallItem extends Waiter {
+  readonly kind: 'install';
+  readonly epoch: Epoch;
+  readonly seq: number;
+  readonly sessions: Uint8Array;
+  readonly base: FileDescription | null;
+}
+
+const ACTIONS = {
+  apply: 'apply an operation to',
+  stage: 'stage objects of',
+  install: 'install a state of',
+  promise: 'store a promise for',
+  create: 'create',
+  flush: 'sync',
+  unstage: 'forget staged objects of',
+  trim: 'trim',
+  remove: 'remove',
+} as const satisfies Record<Item['kind'], string>;
+
+type Item =
+  | ApplyItem
+  | StageItem
+  | InstallItem
+  | (Waiter & { readonly kind: 'promise'; readonly epoch: Epoch })
+  | (Waiter & { readonly kind: 'create' | 'flush' | 'unstage' | 'trim' | 'remove' });
+
+export type ItemRequest = Item extends infer Kind
+  ? Kind extends Item
+    ? Omit<Kind, keyof Waiter>
+    : never
+  : never;
+
+/**
+ * One replica on the disk. Changes go through a queue and happen one batch after the other, so that
+ * there is a single order; reads go past the queue, on what the last batch committed.
+ */
+export class ReplicaFile {
+  readonly id: FileId;
+  readonly #parts: StoreParts;
+  /** As of the last commit. */
+  state: FileState;
+  /** Removed or about to be: nobody finds it any more. */
+  removed = false;
+  /** Made in memory and not in the index yet. */
+  unborn: boolean;
+  #queue: Item[] = [];
+  #running = false;
+  #flushes = 0;
+
+  /** Null until something is written: built from the index then. */
+  #slots: SlotMap | null = null;
+  /** Slots that a read under way looks at, with the number of reads. */
+  readonly #pins = new Map<number, number>();
+  readonly #freeWhenUnpinned = new Set<number>();
+  #unpinned: (() => void) | null = null;
+  /** Where the last new object went: the next one goes behind it. */
+  #lastPlaced = { index: -2, slot: -2 };
+  readonly #staged = new Map<number, ObjectRow>();
+  /** End of the slots that were in use since the container was last cut. */
+  #placedEnd = 0;
+
+  // Generations: see FORMAT.md, "Loss of power".
+  /** The generation that changes are recorded against. Its state is the one after `#baseSeq`. */
+  #generation: number;
+  #baseSeq: number;
+  /** The index has the generation's state: something was applied since it began. */
+  #generationSaved = false;
+  /** The newest generation whose state is known to be synced; −1 for none since the file was loaded. */
+  #durableGeneration: number;
+  /** The index may have generations older than the durable one. */
+  #olderGenerations: boolean;
+  /** Slots that only older states refer to, with the newest generation that does. */
+  #retired: { readonly slot: number; readonly generation: number }[] = [];
+  /** Slots in use to which a generation also refers with a smaller length. */
+  readonly #heldSlots = new Map<number, number>();
+  #unsyncedBytes = 0;
+
+  constructor(id: FileId, state: FileState, parts: StoreParts, unborn: boolean) {
+    this.id = id;
+    this.state = state;
+    this.#parts = parts;
+    this.unborn = unborn;
+    const newest = unborn ? null : parts.index.newestGeneration(id);
+    this.#generation = newest === null ? 0 : newest + 1;
+    this.#durableGeneration = newest === null ? 0 : -1;
+    this.#olderGenerations = newest !== null;
+    this.#baseSeq = state.record.seq;
+  }
+
+  get objectBytes(): number {
+    return this.state.attributes.objectBytes;
+  }
+
+  /** Nothing refers to this object but the store's table: it may be forgotten and loaded again. */
+  get evictable(): boolean {
+    return this.idle && !this.unborn && !this.removed && this.#staged.size === 0;
+  }
+
+  get idle(): boolean {
+    return !this.#running && this.#queue.length === 0 && this.#flushes === 0 && this.#pins.size === 0;
+  }
+
+  submit(request: ItemRequest): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ ...request, resolve, reject } as Item);
+      if (!this.#running) {
+        this.#running = true;
+        void this.#run();
+      }
+    });
+  }
+
+  /** As `submit`, for work of the store's own. Its failures end the store, or somebody else hears of them. */
+  submitOwn(kind: 'create' | 'flush' | 'trim' | 'unstage'): void {
+    this.submit({ kind }).catch((error) => {
+      if (!(error instanceof ServiceError)) this.#parts.fail(error);
+    });
+  }
+
+  // --- reading ---------------------------------------------------------------------------------------------
+
+  /** Keeps the slots of the rows from being used again until `unpin`. */
+  pin(rows: readonly ObjectRow[]): void {
+    for (const { slot } of rows) this.#pins.set(slot, (this.#pins.get(slot) ?? 0) + 1);
+  }
+
+  unpin(rows: readonly ObjectRow[]): void {
+    for (const { slot } of rows) {
+      const count = this.#pins.get(slot);
+      assert(count !== undefined, 'What is unpinned was pinned');
+      if (count > 1) {
+        this.#pins.set(slot, count - 1);
+        continue;
+      }
+      this.#pins.delete(slot);
+      if (this.#freeWhenUnpinned.delete(slot)) this.#slots?.free(slot);
+    }
+    if (this.#pins.size > 0) return;
+    this.#unpinned?.();
+    this.#unpinned = null;
+    this.#parts.idle(this);
+  }
+
+  // --- the queue ---------------------------------------------------------------------------------------------
+
+  async #run(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const batch = this.#takeBatch();
+      try {
+        this.#parts.check();
+        await this.#perform(batch);
+      } catch (cause) {
+        const first = batch[0] as Item;
+        const error = storageError(`Cannot ${ACTIONS[first.kind]} file ${this.id}`, cause);
+        // What was to follow an operation that did not happen must not happen either.
+        const rest = first.kind === 'stage' || first.kind === 'trim' ? [] : this.#queue.splice(0);
+        for (const item of [...batch, ...rest]) item.reject(error);
+      }
+    }
+    this.#running = false;
+    this.#parts.idle(this);
+  }
+
+  #takeBatch(): Item[] {
+    const first = this.#queue[0] as Item;
+    let count = 1;
+    if (first.kind === 'apply' && !this.#shrinks(first.operation, this.state.attributes.sizeBytes)) {
+      let sizeBytes = sizeAfter(this.state.attributes.sizeBytes, first.operation);
+      let byteCount = operationBytes(first.operation);
+      for (; count < this.#queue.length && count < BATCH_COUNT_MAX; count++) {
+        const item = this.#queue[count] as Item;
+        if (item.kind !== 'apply' || this.#shrinks(item.operation, sizeBytes)) break;
+        byteCount += operationBytes(item.operation);
+        if (byteCount > BATCH_BYTES_MAX) break;
+        sizeBytes = sizeAfter(sizeBytes, item.operation);
+      }
+    } else if (first.kind === 'stage') {
+      let byteCount = first.object.bytes.length;
+      for (; count < this.#queue.length && count < BATCH_COUNT_MAX; count++) {
+        const item = this.#queue[count] as Item;
+        if (item.kind !== 'stage') break;
+        byteCount += item.object.bytes.length;
+        if (byteCount > BATCH_BYTES_MAX) break;
+      }
+    }
+    return this.#queue.splice(0, count);
+  }
+
+  #shrinks(operation: FileOperation, sizeBytes: number): boolean {
+    return operation.kind === 'delete' || (operation.kind === 'truncate' && operation.sizeBytes < sizeBytes);
+  }
+
+  async #perform(batch: readonly Item[]): Promise<void> {
+    const first = batch[0] as Item;
+    if (this.removed) throw new ServiceError('not-found', `This server has no replica of file ${this.id}`);
+    switch (first.kind) {
+      case 'create':
+        await this.#commit(this.state, () => undefined);
+        break;
+      case 'apply':
+        if (this.#shrinks(first.operation, this.state.attributes.sizeBytes))
+          await this.#applyShrinking(first);
+        else await this.#applyBatch(batch as ApplyItem[]);
+        break;
+      case 'promise': {
+        const record = { ...this.state.record, promised: first.epoch };
+        await this.#commit({ ...this.state, record }, () => undefined);
+        // The next batch need not wait for this sync.
+        this.#background(this.#flushIndex(), first);
+        return;
+      }
+      case 'flush':
+        this.#background(this.#makeDurable(), first);
+        return;
+      case 'stage':
+        await this.#stageBatch(batch as StageItem[]);
+        return;
+      case 'unstage':
+        for (const row of this.#staged.values()) this.#freeSlot(row.slot);
+        this.#staged.clear();
+        break;
+      case 'install':
+        await this.#install(first);
+        break;
+      case 'trim':
+        await this.#trim();
+        break;
+      case 'remove':
+        await this.#remove();
+        break;
+      default:
+        unreachable(first);
+    }
+    for (const item of batch) item.resolve();
+  }
+
+  #background(work: Promise<void>, waiter: Waiter): void {
+    this.#flushes++;
+    work
+      .then(waiter.resolve, (cause) => {
+        this.#parts.fail(cause);
+        waiter.reject(storageError(`Cannot sync file ${this.id}`, cause));
+      })
+      .finally(() => {
+        this.#flushes--;
+        this.#parts.idle(this);
+      });
+  }
+
+  // --- operations ----------------------------------------------------------------------------------------------
+
+  async #applyBatch(items: readonly ApplyItem[]): Promise<void> {
+    const drafts = new Map<number, ObjectDraft>();
+    let next = this.state;
+    let byteCount = 0;
+    for (const item of items) {
+      this.#assertInstalled(item);
+      if (item.operation.kind === 'write' && !next.attributes.dead) {
+        const { offset, bytes } = item.operation;
+        byteCount += bytes.length;
+        for (const piece of writePieces(offset, bytes, this.objectBytes)) {
+          let draft = drafts.get(piece.index);
+          if (draft === undefined) {
+            draft = new ObjectDraft(piece.index, this.#parts.index.object(this.id, piece.index));
+            drafts.set(piece.index, draft);
+          }
+          draft.add(piece.at, piece.bytes, item.seq);
+        }
+      }
+      next = fileStateApply(next, item.seq, item.operation, item.sessions);
+    }
+    const ordered = [...drafts.values()].sort((a, b) => a.index - b.index);
+    const rows = await this.#writeDrafts(ordered);
+    try {
+      await this.#commitChange(next, () => {
+        for (const [at, row] of rows.entries()) {
+          const base = ordered[at]?.base ?? null;
+          if (base !== null && this.#inBase(base)) this.#parts.index.putUndo(this.id, this.#generation, base);
+          this.#parts.index.putObject(this.id, row);
+        }
+      });
+    } catch (error) {
+      for (const [at, row] of rows.entries()) {
+        if (row.slot !== ordered[at]?.base?.slot) this.#freeSlot(row.slot);
+      }
+      throw error;
+    }
+    for (const [at, { base }] of ordered.entries()) {
+      if (base === null) continue;
+      if (base.slot !== rows[at]?.slot) this.#dropSlot(base);
+      else if (this.#inBase(base)) this.#heldSlots.set(base.slot, this.#generation);
+    }
+    this.#count(byteCount);
+  }
+
+  /** Brings the drafts to the disk, where nothing refers to them yet. @returns their rows, in the same order */
+  async #writeDrafts(drafts: readonly ObjectDraft[]): Promise<ObjectRow[]> {
+    if (drafts.length === 0) return [];
+    const slots = this.#slots ?? (await this.#loadSlots());
+    const done = await this.#parts.containers.use(this.id, true, async (container) => {
+      const bases = await Promise.all(
+        drafts.map((draft) =>
+          draft.needsBase
+            ? readObjectRow(container, this.id, draft.base as ObjectRow, this.objectBytes)
+            : null,
+        ),
+      );
+      const outcomes = drafts.map((draft, at) => draft.finish(bases[at] ?? null));
+      const placed = this.#place(slots, drafts, outcomes);
+      try {
+        const writing = container.write(
+          outcomes.map((outcome, at) => {
+            const begin = outcome.kind === 'append' ? (drafts[at]?.base?.length ?? 0) : 0;
+            return {
+              position: (placed[at] as number) * this.objectBytes + begin,
+              buffers: outcome.buffers,
+              byteCount: outcome.length - begin,
+            } satisfies Chunk;
+          }),
+        );
+        // The checksums are computed while the thread pool writes.
+        const rows = drafts.map((draft, at) => {
+          const outcome = outcomes[at] as DraftOutcome;
+          const begun = outcome.kind === 'append' ? (draft.base?.crc32 ?? 0) : 0;
+          return {
+            index: draft.index,
+            versionEpoch: this.state.record.installed.counter,
+            versionSeq: draft.seq,
+            length: outcome.length,
+            crc32: crc32Of(outcome.buffers, begun),
+            slot: placed[at] as number,
+          } satisfies ObjectRow;
+        });
+        await writing;
+        return rows;
+      } catch (error) {
+        for (const [at, outcome] of outcomes.entries()) {
+          if (outcome.kind === 'fresh') this.#freeSlot(placed[at] as number);
+        }
+        throw error;
+      }
+    });
+    assert(done !== null, 'The container was made');
+    return done;
+  }
+
+  /** Chooses a slot for every fresh draft, adjacent ones for adjacent objects. Appends stay where they are. */
+  #place(slots: SlotMap, drafts: readonly ObjectDraft[], outcomes: readonly DraftOutcome[]): number[] {
+    const placed: number[] = [];
+    let at = 0;
+    while (at < drafts.length) {
+      const draft = drafts[at] as ObjectDraft;
+      if (outcomes[at]?.kind === 'append') {
+        placed.push((draft.base as ObjectRow).slot);
+        at++;
+        continue;
+      }
+      let count = 1;
+      while (outcomes[at + count]?.kind === 'fresh' && drafts[at + count]?.index === draft.index + count)
+        count++;
+      let near = -1;
+      if (this.#lastPlaced.index === draft.index - 1) near = this.#lastPlaced.slot + 1;
+      else if (draft.base === null && draft.index > 0) {
+        const before = this.#parts.index.object(this.id, draft.index - 1);
+        if (before !== null) near = before.slot + 1;
+      }
+      const first = this.#takeSlots(slots, count, near);
+      for (let slot = first; slot < first + count; slot++) placed.push(slot);
+      this.#lastPlaced = { index: draft.index + count - 1, slot: first + count - 1 };
+      at += count;
+    }
+    return placed;
+  }
+
+  /** A truncate that cuts something off, or a delete. */
+  async #applyShrinking(item: ApplyItem): Promise<void> {
+    this.#assertInstalled(item);
+    const next = fileStateApply(this.state, item.seq, item.operation, item.sessions);
+    if (this.state.attributes.dead) {
+      await this.#commitChange(next, () => undefined);
+      item.resolve();
+      return;
+    }
+    if (this.#slots === null) await this.#loadSlots();
+    const { sizeBytes } = next.attributes;
+    const last = Math.floor(sizeBytes / this.objectBytes);
+    const kept = bytesWithin(last, sizeBytes, this.objectBytes);
+    const tail = kept > 0 ? this.#parts.index.object(this.id, last) : null;
+    let cut: ObjectRow | null = null;
+    // Cut in a slot of its own: the bytes behind would otherwise be overwritten by the next append,
+    // although the synced state may still have them.
+    if (tail !== null && tail.length > kept) cut = await this.#copyHead(tail, kept, item.seq);
+    const firstDropped = kept > 0 ? last + 1 : last;
+    const dropped: ObjectRow[] = [];
+    for await (const rows of this.#walk(firstDropped - 1)) dropped.push(...rows);
+    try {
+      await this.#commitChange(next, () => {
+        const { index } = this.#parts;
+        index.putUndoFrom(
+          this.id,
+          this.#generation,
+          firstDropped,
+          this.state.record.installed.counter,
+          this.#baseSeq,
+        );
+        index.deleteObjectsFrom(this.id, firstDropped);
+        if (cut === null || tail === null) return;
+        if (this.#inBase(tail)) index.putUndo(this.id, this.#generation, tail);
+        index.putObject(this.id, cut);
+      });
+    } catch (error) {
+      if (cut !== null) this.#freeSlot(cut.slot);
+      throw error;
+    }
+    for (const row of dropped) this.#dropSlot(row);
+    if (cut !== null && tail !== null) this.#dropSlot(tail);
+    this.#lastPlaced = { index: -2, slot: -2 };
+    // The room comes back only once the file is synced, and nobody else may ask for that.
+    if (dropped.length > 0) this.submitOwn('flush');
+  }
+
+  async #copyHead(row: ObjectRow, length: number, seq: number): Promise<ObjectRow> {
+    const slots = this.#slots as SlotMap;
+    const copied = await this.#parts.containers.use(this.id, true, async (container) => {
+      const bytes = await readObjectRow(container, this.id, row, this.objectBytes);
+      const head = bytes.subarray(0, length);
+      const slot = this.#takeSlots(slots, 1, -1);
+      try {
+        await container.write([{ position: slot * this.objectBytes, buffers: [head], byteCount: length }]);
+      } catch (error) {
+        this.#freeSlot(slot);
+        throw error;
+      }
+      const versionEpoch = this.state.record.installed.counter;
+      return { index: row.index, versionEpoch, versionSeq: seq, length, crc32: crc32Of([head]), slot };
+    });
+    assert(copied !== null, 'The container was made');
+    return copied;
+  }
+
+  #assertInstalled(item: ApplyItem): void {
+    assert(epochEquals(item.epoch, this.state.record.installed), 'Operations belong to the installed epoch');
+  }
+
+  // --- another replica's state ---------------------------------------------------------------------------------
+
+  async #stageBatch(items: readonly StageItem[]): Promise<void> {
+    const slots = this.#slots ?? (await this.#loadSlots());
+    const good: { item: StageItem; row: ObjectRow }[] = [];
+    const placed: number[] = [];
+    for (const item of items) {
+      const { entry, bytes } = item.object;
+      if (
+        entry.length !== bytes.length ||
+        bytes.length > this.objectBytes ||
+        crc32Of([bytes]) !== entry.crc32
+      ) {
+        const what = `Object ${entry.index} of file ${this.id}, fetched from another replica,`;
+        item.reject(new ServiceError('integrity', `${what} does not match its checksum`));
+        continue;
+      }
+      const near = this.#lastPlaced.index === entry.index - 1 ? this.#lastPlaced.slot + 1 : -1;
+      const slot = this.#takeSlots(slots, 1, near);
+      placed.push(slot);
+      this.#lastPlaced = { index: entry.index, slot };
+      const { index, versionEpoch, versionSeq, length, crc32 } = entry;
+      good.push({ item, row: { index, versionEpoch, versionSeq, length, crc32, slot } });
+    }
+    if (good.length === 0) return;
+    try {
+      await this.#parts.containers.use(this.id, true, (container) =>
+        container.write(
+          good.map(({ item, row }) => ({
+            position: row.slot * this.objectBytes,
+            buffers: [item.object.bytes],
+            byteCount: row.length,
+          })),
+        ),
+      );
+    } catch (cause) {
+      for (const slot of placed) this.#freeSlot(slot);
+      const error = storageError(`Cannot stage objects of file ${this.id}`, cause);
+      for (const { item } of good) item.reject(error);
+      return;
+    }
+    for (const { item, row } of good) {
+      const before = this.#staged.get(row.index);
+      if (before !== undefined) this.#freeSlot(before.slot);
+      this.#staged.set(row.index, row);
+      item.resolve();
+    }
+  }
+
+  async #install(item: InstallItem): Promise<void> {
+    const { epoch, seq, sessions, base } = item;
+    const next = fileStateInstall(
+      this.state,
+      epoch,
+      seq,
+      sessions,
+      base?.attributes ?? null,
+      this.#parts.start,
+    );
+    if (base !== null && this.#slots === null) await this.#loadSlots();
+    const plan = base === null ? null : await this.#planInstall(base.objects);
+    // First the contents, then the transaction: wherever it is found, it is whole, and needs no undo.
+    await this.#syncOrFail(this.#parts.containers.flush(this.id));
+    await this.#commit(next, () => {
+      const { index } = this.#parts;
+      for (const row of plan?.deletes ?? []) index.deleteObject(this.id, row.index);
+      for (const row of plan?.puts ?? []) index.putObject(this.id, row);
+      index.dropGenerations(this.id, Number.MAX_SAFE_INTEGER);
+    });
+    await this.#syncOrFail(this.#parts.index.flush());
+    // Now only the new state refers to slots.
+    this.#generation++;
+    this.#baseSeq = seq;
+    this.#generationSaved = false;
+    this.#unsyncedBytes = 0;
+    this.#durableGeneration = this.#generation;
+    this.#olderGenerations = false;
+    for (const { slot } of [...(plan?.dropped ?? []), ...this.#retired]) this.#freeSlot(slot);
+    this.#retired = [];
+    this.#heldSlots.clear();
+    for (const row of plan?.puts ?? []) this.#staged.delete(row.index);
+    for (const row of this.#staged.values()) this.#freeSlot(row.slot);
+    this.#staged.clear();
+    this.#lastPlaced = { index: -2, slot: -2 };
+    this.#trimIfWorthwhile();
+  }
+
+  async #planInstall(objects: readonly ObjectEntry[]) {
+    const own = new Map<number, ObjectRow>();
+    for await (const rows of this.#walk(-1)) for (const row of rows) own.set(row.index, row);
+    const puts: ObjectRow[] = [];
+    const dropped: ObjectRow[] = [];
+    for (const entry of objects) {
+      const mine = own.get(entry.index);
+      const staged = this.#staged.get(entry.index);
+      own.delete(entry.index);
+      if (staged !== undefined && sameObject(staged, entry)) {
+        puts.push(staged);
+        if (mine !== undefined) dropped.push(mine);
+      } else {
+        assert(
+          mine !== undefined && sameObject(mine, entry),
+          `Object ${entry.index} of the base is staged, or here already`,
+        );
+      }
+    }
+    const deletes = [...own.values()];
+    dropped.push(...deletes);
+    return { puts, deletes, dropped };
+  }
+
+  // --- the end ---------------------------------------------------------------------------------------------------
+
+  async #remove(): Promise<void> {
+    this.removed = true;
+    if (this.#pins.size > 0) {
+      await new Promise<void>((resolve) => {
+        this.#unpinned = resolve;
+      });
+    }
+    try {
+      await this.#parts.index.commit(() => this.#parts.index.deleteFile(this.id));
+    } catch (error) {
+      this.removed = false;
+      throw error;
+    }
+    this.unborn = false;
+    // The name goes once it is certain that nothing will look for it again.
+    await this.#syncOrFail(this.#parts.index.flush());
+    await this.#parts.containers.unlink(this.id);
+    await this.#parts.index.commit(() => this.#parts.index.forgetRemoved(this.id));
+  }
+
+  /** Gives the free end of the container back to the disk. */
+  async #trim(): Promise<void> {
+    const slots = this.#slots;
+    if (slots === null) return;
+    await this.#parts.containers.use(this.id, false, async (container) => {
+      const neededBytes = slots.end * this.objectBytes;
+      if (container.sizeBytes > neededBytes) await container.truncate(neededBytes);
+    });
+  }
+
+  // --- commits and syncs -------------------------------------------------------------------------------------------
+
+  async #commit(next: FileState, change: () => void): Promise<void> {
+    await this.#parts.index.commit(() => {
+      change();
+      this.#parts.index.putFile(this.id, next);
+    });
+    this.unborn = false;
+    this.state = next;
+  }
+
+  /** A commit whose contents are not synced: the state before stays known until they are. */
+  async #commitChange(next: FileState, change: () => void): Promise<void> {
+    const before = this.state;
+    const save = !this.#generationSaved;
+    const forget = save && this.#olderGenerations && this.#durableGeneration >= 0;
+    await this.#commit(next, () => {
+      const { index } = this.#parts;
+      if (forget) index.dropGenerations(this.id, this.#durableGeneration);
+      if (save) index.putGeneration(this.id, this.#generation, before);
+      change();
+    });
+    this.#generationSaved = true;
+    if (forget) this.#olderGenerations = false;
+  }
+
+  /** Everything applied so far survives loss of power when it resolves. */
+  async #makeDurable(): Promise<void> {
+    if (this.#generationSaved) {
+      this.#generation++;
+      this.#baseSeq = this.state.record.seq;
+      this.#generationSaved = false;
+      this.#unsyncedBytes = 0;
+    }
+    const generation = this.#generation;
+    if (generation <= this.#durableGeneration) return;
+    await this.#parts.containers.flush(this.id);
+    await this.#parts.index.flush();
+    this.#generationDurable(generation);
+  }
+
+  #flushIndex(): Promise<void> {
+    return this.#parts.index.flush();
+  }
+
+  async #syncOrFail(work: Promise<void>): Promise<void> {
+    try {
+      await work;
+    } catch (cause) {
+      this.#parts.fail(cause);
+      throw cause;
+    }
+  }
+
+  #generationDurable(generation: number): void {
+    if (generation <= this.#durableGeneration) return;
+    this.#durableGeneration = generation;
+    this.#olderGenerations = true;
+    const stillNeeded = [];
+    for (const retired of this.#retired) {
+      if (retired.generation < generation) this.#freeSlot(retired.slot);
+      else stillNeeded.push(retired);
+    }
+    this.#retired = stillNeeded;
+    for (const [slot, held] of this.#heldSlots) if (held < generation) this.#heldSlots.delete(slot);
+    this.#trimIfWorthwhile();
+  }
+
+  #trimIfWorthwhile(): void {
+    const slots = this.#slots;
+    if (slots === null || slots.end >= this.#placedEnd) return;
+    if (slots.end > 0 && (this.#placedEnd - slots.end) * this.objectBytes < TRIM_BYTES_MIN) return;
+    this.#placedEnd = slots.end;
+    this.submitOwn('trim');
+  }
+
+  #count(byteCount: number): void {
+    this.#unsyncedBytes += byteCount;
+    if (this.#unsyncedBytes < UNSYNCED_BYTES_MAX) return;
+    this.#unsyncedBytes = 0;
+    this.submitOwn('flush');
+  }
+
+  // --- slots ---------------------------------------------------------------------------------------------------------
+
+  /** Whether the state of the present generation has this version of the object. */
+  #inBase(row: ObjectRow): boolean {
+    return row.versionEpoch !== this.state.record.installed.counter || row.versionSeq <= this.#baseSeq;
+  }
+
+  /** The committed state no longer refers to the row's slot; a generation may. */
+  #dropSlot(row: ObjectRow): void {
+    const held = this.#heldSlots.get(row.slot);
+    if (this.#inBase(row)) this.#retired.push({ slot: row.slot, generation: this.#generation });
+    else if (held !== undefined) this.#retired.push({ slot: row.slot, generation: held });
+    else this.#freeSlot(row.slot);
+    this.#heldSlots.delete(row.slot);
+  }
+
+  #takeSlots(slots: SlotMap, count: number, near: number): number {
+    const first = slots.takeRun(count, near);
+    this.#placedEnd = Math.max(this.#placedEnd, slots.end);
+    return first;
+  }
+
+  #freeSlot(slot: number): void {
+    if (this.#pins.has(slot)) this.#freeWhenUnpinned.add(slot);
+    else this.#slots?.free(slot);
+  }
+
+  async #loadSlots(): Promise<SlotMap> {
+    const slots = new SlotMap();
+    for await (const rows of this.#walk(-1)) for (const row of rows) slots.take(row.slot);
+    for (const { slot, generation } of this.#parts.index.undoSlots(this.id)) {
+      if (slots.has(slot)) {
+        this.#heldSlots.set(slot, generation);
+      } else {
+        slots.take(slot);
+        this.#retired.push({ slot, generation });
+      }
+    }
+    this.#slots = slots;
+    this.#placedEnd = slots.end;
+    return slots;
+  }
+
+  /** The objects after `after`, some at a time, with a turn of the event loop in between. */
+  async *#walk(after: number): AsyncGenerator<ObjectRow[]> {
+    let last = after;
+    for (;;) {
+      const rows = this.#parts.index.objectsAfter(this.id, last, ROWS_PER_TURN);
+      if (rows.length > 0) yield rows;
+      if (rows.length < ROWS_PER_TURN) return;
+      last = (rows.at(-1) as ObjectRow).index;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+}
+
+function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
+  return (
+    a.versionEpoch === b.versionEpoch &&
+    a.versionSeq === b.versionSeq &&
+    a.length === b.length &&
+    a.crc32 === b.crc32
+  );
+}
+
+function operationBytes(operation: FileOperation): number {
+  return operation.kind === 'write' ? operation.bytes.length : 0;
+}
+
+/** Reads an object whole, and checks it. */
+export async function readObjectRow(
+  container: Container,
+  file: FileId,
+  row: ObjectRow,
+  objectBytes: number,
+): Promise<Uint8Array> {
+  const bytes = Buffer.allocUnsafeSlow(row.length);
+  const count = await container.read(bytes, row.slot * objectBytes);
+  checkObject(file, row, bytes, count);
+  return bytes;
+}
+
+/** @throws ServiceError `integrity` where the bytes are not those that were written */
+export function checkObject(file: FileId, row: ObjectRow, bytes: Uint8Array, count: number): void {
+  if (count < row.length) {
+    throw new ServiceError(
+      'integrity',
+      `Cannot read object ${row.index} of file ${file}: ${count} of its ${row.length} bytes are on the disk`,
+    );
+  }
+  if (crc32Of([bytes]) !== row.crc32) {
+    throw new ServiceError(
+      'integrity',
+      `Cannot read object ${row.index} of file ${file}: its bytes do not match their checksum`,
+    );
+  }
+}

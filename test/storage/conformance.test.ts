@@ -1,0 +1,10 @@
+import { MemoryStore } from '../../server/storage/memory-store.ts';
+import { storeConformance } from '../conformance/store.ts';
+import { DiskFixture } from './stores.ts';
+
+storeConformance('memory store', async () => {
+  const store = new MemoryStore();
+  return { store, reopen: null, dispose: () => store.close() };
+});
+
+storeConformance('disk store', () => DiskFixture.make());

@@ -1,0 +1,53 @@
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import type { ServerId } from '../../base/ids.ts';
+import { DataFolder, type FolderOptions } from '../../server/storage/data-folder.ts';
+import { DiskStore, type DiskStoreOptions } from '../../server/storage/disk-store.ts';
+import type { StoreFixture } from '../conformance/store.ts';
+
+export const FOLDER: FolderOptions = { cluster: 'test', server: 'a' as ServerId };
+
+export function temporaryFolder(): string {
+  return fs.mkdtempSync(path.join(os.tmpdir(), 'leasehold-store-'));
+}
+
+/** A disk store in a folder of its own, with what a test needs to close it, look at it and open it again. */
+export class DiskFixture implements StoreFixture {
+  readonly path: string;
+  readonly #options: DiskStoreOptions;
+  folder: DataFolder;
+  store: DiskStore;
+
+  private constructor(folderPath: string, folder: DataFolder, store: DiskStore, options: DiskStoreOptions) {
+    this.path = folderPath;
+    this.folder = folder;
+    this.store = store;
+    this.#options = options;
+  }
+
+  static async make(options: DiskStoreOptions = {}, folderPath = temporaryFolder()): Promise<DiskFixture> {
+    const folder = DataFolder.open(folderPath, FOLDER);
+    return new DiskFixture(folderPath, folder, await DiskStore.open(folder, options), options);
+  }
+
+  readonly close = async (): Promise<void> => {
+    await this.store.close();
+    this.folder.close();
+  };
+
+  readonly reopen = async (): Promise<void> => {
+    await this.close();
+    await this.open();
+  };
+
+  async open(folderOptions: FolderOptions = FOLDER): Promise<void> {
+    this.folder = DataFolder.open(this.path, folderOptions);
+    this.store = await DiskStore.open(this.folder, this.#options);
+  }
+
+  async dispose(): Promise<void> {
+    await this.close();
+    fs.rmSync(this.path, { recursive: true, force: true });
+  }
+}
