@@ -113,7 +113,7 @@ async function compose(
   const metrics = new MetricsRegistry();
   const incarnation = drawIncarnation();
   const heartbeatMs = Math.min(HEARTBEAT_MS_MAX, config.leaseMs / HEARTBEATS_PER_LEASE);
-  const store = DiskStore.open(folder);
+  const store = await DiskStore.open(folder);
   const catalogView: View = { number: 1, members: config.catalogMembers };
   const catalogStore = config.catalogMembers.includes(self)
     ? await CatalogStore.open({

@@ -1,4 +1,4 @@
-import { CATALOG_CELL, type ServerId } from '../base/ids.ts';
+import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
 import type { ServerStatus } from '../wire/http-api.ts';
 import type { Clock } from './clock.ts';
 import type { LeaseDriver } from './lease-driver.ts';
@@ -60,7 +60,7 @@ export class LocalStatusService implements StatusService {
       recoveringMs,
       primaries: primaries.length,
       backups: files.length - primaries.length,
-      replicas: store.count(),
+      replicas: store.list(0 as FileId, Number.MAX_SAFE_INTEGER).length,
       underReplicated,
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,

@@ -1,6 +1,13 @@
-import { assert, unreachable } from '../../base/assert.ts';
+import { assert } from '../../base/assert.ts';
 import { ByteReader, MalformedError } from '../../wire/bytes.ts';
-import { CHANNEL_CALL, CHANNEL_LEASE, CHANNEL_REPLICA, CHANNEL_REPLY } from './transport.ts';
+import {
+  CHANNEL_CALL,
+  CHANNEL_LEASE,
+  CHANNEL_REPLICA,
+  CHANNEL_REPLICA_VIEW,
+  CHANNEL_REPLY,
+  type MessageChannel,
+} from './transport.ts';
 
 /** Version of everything that servers say to each other. Servers of different versions refuse each other. */
 export const WIRE_VERSION = 1;
@@ -26,8 +33,7 @@ const METHOD = /^[a-z][a-z0-9-]{0,63}$/;
  * and version belong to the handshake of the connection.
  */
 export type FrameRecord =
-  | { readonly channel: typeof CHANNEL_LEASE; readonly payload: Uint8Array }
-  | { readonly channel: typeof CHANNEL_REPLICA; readonly payload: Uint8Array }
+  | { readonly channel: MessageChannel; readonly payload: Uint8Array }
   | {
       readonly channel: typeof CHANNEL_CALL;
       readonly id: number;
@@ -46,15 +52,12 @@ const HEADER_BYTES = 5;
 /** @returns bytes of a record before its payload */
 function recordHeaderSize(record: FrameRecord): number {
   switch (record.channel) {
-    case CHANNEL_LEASE:
-    case CHANNEL_REPLICA:
-      return HEADER_BYTES;
     case CHANNEL_CALL:
       return HEADER_BYTES + 5 + record.method.length;
     case CHANNEL_REPLY:
       return HEADER_BYTES + 5;
     default:
-      return unreachable(record);
+      return HEADER_BYTES;
   }
 }
 
@@ -73,9 +76,6 @@ function writeHeader(target: Buffer, offset: number, record: FrameRecord): numbe
   let at = target.writeUInt8(record.channel, offset);
   at = target.writeUInt32LE(record.payload.length, at);
   switch (record.channel) {
-    case CHANNEL_LEASE:
-    case CHANNEL_REPLICA:
-      return at;
     case CHANNEL_CALL:
       assert(isMethod(record.method), 'A method has a short name in ASCII');
       at = target.writeUInt32LE(record.id, at);
@@ -85,7 +85,7 @@ function writeHeader(target: Buffer, offset: number, record: FrameRecord): numbe
       at = target.writeUInt32LE(record.id, at);
       return target.writeUInt8(record.failed ? 1 : 0, at);
     default:
-      return unreachable(record);
+      return at;
   }
 }
 
@@ -111,8 +111,7 @@ export function encodeHeader(record: FrameRecord): Buffer {
 }
 
 type Header =
-  | { readonly channel: typeof CHANNEL_LEASE }
-  | { readonly channel: typeof CHANNEL_REPLICA }
+  | { readonly channel: MessageChannel }
   | { readonly channel: typeof CHANNEL_CALL; readonly id: number; readonly method: string }
   | { readonly channel: typeof CHANNEL_REPLY; readonly id: number; readonly failed: boolean };
 
@@ -125,6 +124,7 @@ function readHeader(reader: ByteReader): { header: Header; length: number } {
   switch (channel) {
     case CHANNEL_LEASE:
     case CHANNEL_REPLICA:
+    case CHANNEL_REPLICA_VIEW:
       return { header: { channel }, length };
     case CHANNEL_CALL: {
       const id = reader.uint32();
