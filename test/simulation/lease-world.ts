@@ -463,10 +463,11 @@ function leaseStorm(lease: LeaseWorld): void {
     const cell = world.prng.pick(lease.cells);
     const draw = world.prng.next();
     if (draw < 0.6) lease.open(id, cell, world.prng.pick([0, 0, 50]));
-    else if (draw < 0.75) lease.close(id, cell);
+    else if (draw < 0.7) lease.close(id, cell);
     else if (lease.owns(id, cell)) {
-      if (draw < 0.9) lease.close(id, cell);
+      if (draw < 0.95) lease.close(id, cell);
       lease.release(id, cell);
+      if (draw > 0.8) lease.open(id, cell);
     }
   };
   clients();

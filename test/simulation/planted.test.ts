@@ -38,10 +38,12 @@ function plant(bug: Planted): string {
   for (const folder of COPIED) cpSync(join(ROOT, folder), join(root, folder), { recursive: true });
   writeFileSync(join(root, 'package.json'), '{ "type": "module" }');
   symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'));
-  const path = join(root, bug.file);
-  const parts = readFileSync(path, 'utf8').split(bug.find);
-  assert.equal(parts.length, 2, `"${bug.find}" occurs exactly once in ${bug.file}`);
-  writeFileSync(path, parts.join(bug.replace));
+  for (const { file, find, replace } of [bug, ...(bug.also ?? [])]) {
+    const path = join(root, file);
+    const parts = readFileSync(path, 'utf8').split(find);
+    assert.equal(parts.length, 2, `"${find}" occurs exactly once in ${file}`);
+    writeFileSync(path, parts.join(replace));
+  }
   return root;
 }
 

@@ -6,15 +6,22 @@
 
 export type PlantedLayer = 'lease' | 'replica';
 
-/** One bug. `find` occurs exactly once in `file`; the copy has `replace` there instead. */
-export interface Planted {
-  readonly row: string;
-  readonly layer: PlantedLayer;
+/** A change of one line. `find` occurs exactly once in `file`; the copy has `replace` there instead. */
+export interface Mutation {
   /** Path from the root of the repository. */
   readonly file: string;
   readonly find: string;
   readonly replace: string;
+}
+
+/** One bug. */
+export interface Planted extends Mutation {
+  /** Number in the list of bugs, unique with the layer. */
+  readonly row: string;
+  readonly layer: PlantedLayer;
   readonly what: string;
+  /** Defences that cover the bug and are taken away with it, so that it shows. */
+  readonly also?: readonly Mutation[];
   /** Who must notice: the directed scenario of that name, random seeds 1 to `seeds`, or each of both. */
   readonly caughtBy: { readonly seeds?: number; readonly directed?: string };
 }
@@ -29,8 +36,303 @@ export interface Campaign {
 
 /** The module in this folder that exports the `campaign` of a layer. */
 export const CAMPAIGN_MODULES: Readonly<Record<PlantedLayer, string>> = {
-  lease: 'lease-world.ts',
+  lease: 'lease-campaign.ts',
   replica: 'replica-world.ts',
 };
 
-export const PLANTED_LEASE: readonly Planted[] = [];
+/**
+ * An acceptor refuses to replace a lease that is valid on its own clock. That covers most bugs of the
+ * register as long as clocks are right.
+ */
+const STILL_VALID_OFF: Mutation = {
+  file: 'lease/cell.ts',
+  find: "if (acquires && registerStillValid(this.#register, lease, nowMs)) return 'still-valid';",
+  replace: '',
+};
+
+const WAIT_OFF: Mutation = {
+  file: 'lease/recovery.ts',
+  find: 'untilMs: nowMs + parameters.recoveryMs,',
+  replace: 'untilMs: nowMs,',
+};
+
+const FLOOR_OFF: Mutation = {
+  file: 'lease/recovery.ts',
+  find: "if (k.interval <= floor) return 'old';",
+  replace: '',
+};
+
+const OLD_OFF: Mutation = {
+  file: 'lease/recovery.ts',
+  find: "if ((k.interval + 1) * intervalMs + leaseMs + clockSkewMaxMs < nowMs) return 'old';",
+  replace: '',
+};
+
+const ATTEMPT_LIMIT_OFF: Mutation = {
+  file: 'lease/cell.ts',
+  find: 'if (nowMs - attempt.startedMs > parameters.attemptMaxMs) {',
+  replace: 'if (nowMs < attempt.startedMs) {',
+};
+
+const lease = (
+  row: string,
+  what: string,
+  mutation: Mutation,
+  caughtBy: Planted['caughtBy'],
+  also: readonly Mutation[] = [],
+): Planted => ({ row, layer: 'lease', what, ...mutation, also, caughtBy });
+
+export const PLANTED_LEASE: readonly Planted[] = [
+  lease(
+    '1',
+    'a valid lease of another that was read is reported without writing it back',
+    {
+      file: 'lease/cell.ts',
+      find: '    this.#attempt = writing;',
+      replace:
+        "    if (proposal.reason === 'help') return this.#decide(writing, nowMs, out);\n    this.#attempt = writing;",
+    },
+    { directed: 'found-lease-is-written', seeds: 400 },
+  ),
+  lease(
+    '2',
+    'the own renewal is not written',
+    {
+      file: 'lease/cell.ts',
+      find: '    this.#attempt = writing;',
+      replace:
+        "    if (proposal.reason === 'renew') return this.#decide(writing, nowMs, out);\n    this.#attempt = writing;",
+    },
+    { directed: 'renewal-is-written', seeds: 400 },
+  ),
+  lease('3', 'no wait after a restart', WAIT_OFF, { directed: 'restart-waits', seeds: 400 }),
+  lease(
+    '4',
+    'no wait after an orderly restart',
+    {
+      file: 'lease/recovery.ts',
+      find: 'untilMs: nowMs + parameters.recoveryMs,',
+      replace:
+        "untilMs: nowMs + ((globalThis as Record<string, unknown>)['leaseholdStoppedInOrder'] ? 0 : parameters.recoveryMs),",
+    },
+    { directed: 'orderly-restart-waits' },
+  ),
+  lease(
+    '5',
+    'the wait after a restart is half a lease',
+    {
+      file: 'lease/parameters.ts',
+      find: 'recoveryMs: leaseMs + 2 * clockSkewMaxMs,',
+      replace: 'recoveryMs: leaseMs / 2,',
+    },
+    { directed: 'restart-waits-long-enough', seeds: 400 },
+  ),
+  lease(
+    '5b',
+    'the wait after a restart is one lease, and clocks are slewed',
+    {
+      file: 'lease/parameters.ts',
+      find: 'recoveryMs: leaseMs + 2 * clockSkewMaxMs,',
+      replace: 'recoveryMs: leaseMs,',
+    },
+    { seeds: 400 },
+  ),
+  lease(
+    '6',
+    'the skew of the clocks is ignored',
+    {
+      file: 'lease/lease.ts',
+      find: 'if (nowMs <= lease.untilMs + clockSkewMaxMs)',
+      replace: 'if (nowMs <= lease.untilMs)',
+    },
+    { directed: 'clocks-apart', seeds: 400 },
+  ),
+  lease(
+    '7',
+    'the grace period has the wrong sign',
+    {
+      file: 'lease/lease.ts',
+      find: 'if (nowMs <= lease.untilMs + clockSkewMaxMs)',
+      replace: 'if (nowMs <= lease.untilMs - clockSkewMaxMs)',
+    },
+    { directed: 'clocks-apart', seeds: 400 },
+  ),
+  lease(
+    '8',
+    'one reading of the clock for validity, another for expiry',
+    {
+      file: 'lease/proposer.ts',
+      find: "if (lease === null || age === 'expired') {",
+      replace:
+        "if (lease === null || age === 'expired' || (age === 'grace' && startedMs <= lease.untilMs)) {",
+    },
+    { directed: 'one-reading', seeds: 400 },
+  ),
+  lease(
+    '9',
+    'ballots without time: a counter that begins anew with every start',
+    {
+      file: 'lease/ballot.ts',
+      find: 'return Math.floor(clockMs / parameters.intervalMs);',
+      replace: 'return clockMs > 0 && parameters.intervalMs > 0 ? 1 : 1;',
+    },
+    { directed: 'ballots-outlive-restarts', seeds: 400 },
+    [FLOOR_OFF, OLD_OFF, STILL_VALID_OFF],
+  ),
+  lease(
+    '10',
+    'ballots are compared by server before time',
+    {
+      file: 'lease/ballot.ts',
+      find: '  if (a.interval !== b.interval) return a.interval - b.interval;',
+      replace: '  if (a.server !== b.server) return serverIdCompare(a.server, b.server);',
+    },
+    { directed: 'small-id-succeeds', seeds: 400 },
+  ),
+  lease(
+    '11',
+    'two servers may have the same ballot',
+    {
+      file: 'lease/ballot.ts',
+      find: 'return serverIdCompare(a.server, b.server) || a.incarnation - b.incarnation;',
+      replace: 'return serverIdCompare(a.server, a.server);',
+    },
+    { directed: 'same-instant', seeds: 400 },
+    [STILL_VALID_OFF],
+  ),
+  lease(
+    '12',
+    "another's valid lease is taken for the own one and renewed",
+    {
+      file: 'lease/proposer.ts',
+      find: 'const mine = lease.holder === self && lease.incarnation === incarnation;',
+      replace: 'const mine = lease.holder === self || lease.incarnation !== incarnation;',
+    },
+    { directed: 'not-yours', seeds: 400 },
+  ),
+  lease(
+    '13',
+    'half of the members count as a majority',
+    {
+      file: 'base/quorum.ts',
+      find: 'return Math.floor(count / 2) + 1;',
+      replace: 'return Math.ceil(count / 2);',
+    },
+    { directed: 'halves', seeds: 400 },
+  ),
+  lease(
+    '14a',
+    'an acceptor forgets what it promised to a READ',
+    {
+      file: 'lease/register.ts',
+      find: 'const next = { readBallot: k, writeBallot, lease };',
+      replace: 'const next = { ...register };',
+    },
+    { directed: 'promise-is-kept', seeds: 400 },
+    [STILL_VALID_OFF],
+  ),
+  lease(
+    '14b',
+    'an acceptor refuses no WRITE',
+    {
+      file: 'lease/register.ts',
+      find: "if (ballotCompare(standing, k) > 0) return [register, { kind: 'nack-write', ballot: k, standing }];",
+      replace: '',
+    },
+    { directed: 'late-write', seeds: 400 },
+    [STILL_VALID_OFF],
+  ),
+  lease(
+    '14c',
+    'a reader believes the oldest answer instead of the newest',
+    {
+      file: 'lease/proposer.ts',
+      find: 'const newer = order > 0 ||',
+      replace: 'const newer = attempt.lease === null || order < 0 ||',
+    },
+    { directed: 'newest-wins', seeds: 400 },
+    [STILL_VALID_OFF],
+  ),
+  lease(
+    '15',
+    'the lease is counted from after the READ, however long ago the attempt began',
+    {
+      file: 'lease/proposer.ts',
+      find: 'untilMs: startedMs + leaseMs,',
+      replace: 'untilMs: nowMs + leaseMs,',
+    },
+    { directed: 'late-attempts' },
+    [FLOOR_OFF, ATTEMPT_LIMIT_OFF, STILL_VALID_OFF],
+  ),
+  lease(
+    '17',
+    'an answer that arrives twice counts twice',
+    {
+      file: 'lease/proposer.ts',
+      find: 'if ((tally.answered & bit) !== 0) return null;',
+      replace: '',
+    },
+    { directed: 'counted-once', seeds: 400 },
+  ),
+  lease(
+    '18',
+    'the holder does not look at the clock when it acts',
+    {
+      file: 'lease/cell.ts',
+      find: 'return this.#own !== null && nowMs < this.#own.untilMs;',
+      replace: 'return this.#own !== null && nowMs < Infinity;',
+    },
+    { directed: 'pause-past-end', seeds: 400 },
+  ),
+  lease(
+    '21b',
+    'a RELEASE is matched by its holder only',
+    {
+      file: 'lease/register.ts',
+      find: 'if (ballotCompare(lease.uid, uid) > 0) return register;',
+      replace: '',
+    },
+    { directed: 'late-release', seeds: 400 },
+  ),
+  lease(
+    '22',
+    'a clock far in the future is believed',
+    {
+      file: 'lease/recovery.ts',
+      find: "if (k.interval > ballotInterval(nowMs + clockSkewMaxMs, parameters)) return 'future';",
+      replace: '',
+    },
+    { directed: 'far-future' },
+    [
+      {
+        file: 'lease/cell.ts',
+        find: 'return lease.untilMs > nowMs + leaseMs + clockSkewMaxMs;',
+        replace: 'return lease.untilMs > nowMs + leaseMs + clockSkewMaxMs + Infinity;',
+      },
+      {
+        file: 'lease/clock-monitor.ts',
+        find: 'if (lowMs > limitMs || highMs < -limitMs) peer.outOfBounds = true;',
+        replace: 'if (lowMs > Infinity) peer.outOfBounds = true;',
+      },
+      {
+        file: 'lease/invariants.ts',
+        find: 'register.lease.untilMs <= nowMs + leaseMs + clockSkewMaxMs,',
+        replace: 'register.lease.untilMs <= nowMs + leaseMs + clockSkewMaxMs + Infinity,',
+      },
+    ],
+  ),
+  lease(
+    '23',
+    'a server that started anew takes the lease of its earlier life for its own',
+    {
+      file: 'lease/proposer.ts',
+      find: 'const mine = lease.holder === self && lease.incarnation === incarnation;',
+      replace: 'const mine = lease.holder === self && incarnation > 0;',
+    },
+    { directed: 'own-ghost', seeds: 400 },
+    [WAIT_OFF],
+  ),
+  lease('2.7', 'a forgotten cell accepts what is older than its memory', OLD_OFF, {
+    directed: 'forgotten-cell',
+  }),
+];
