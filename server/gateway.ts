@@ -392,6 +392,8 @@ export class Gateway {
     // Durations are taken from the monotonic clock alone: the lease clock may be set anew at any time.
     const deadlineMs = performance.now() + (options.timeoutMs ?? this.services.status.operationTimeoutMs);
     let backoffMs = BACKOFF_FIRST_MS;
+    // The last answer that came with a reason; an attempt that the deadline cut short has none to tell.
+    let said: ServiceError | null = null;
     for (let round = 1; ; round++) {
       const tried = new Set<ServerId>();
       const silent = new Set<string>();
@@ -401,6 +403,7 @@ export class Gateway {
       while (next !== null) {
         const asked: ServerId = next;
         tried.add(asked);
+        const beganMs = performance.now();
         try {
           const result = await this.#attempt(call, asked, deadlineMs);
           this.#learn(call.cell, asked, result);
@@ -409,7 +412,10 @@ export class Gateway {
           if (!(error instanceof ServiceError) || !ELSEWHERE.has(error.code)) throw error;
           last = error;
           if (error.code === 'unknown' || error.code === 'no-majority') trail.ambiguous = true;
-          for (const server of error.details.unreachable ?? []) silent.add(server);
+          if (error.code !== 'unknown') said = error;
+          // A server that was asked just before the deadline had no time to answer: it is not missing.
+          const hadTime = performance.now() < deadlineMs || performance.now() - beganMs > BACKOFF_MAX_MS;
+          if (hadTime) for (const server of error.details.unreachable ?? []) silent.add(server);
           if (this.#primaries.peek(call.cell)?.server === asked) this.#primaries.delete(call.cell);
           // A member that is fit hears of the election's outcome by itself; others have to ask around.
           if (asked === this.#self) walks ||= error.code !== 'not-primary' || !this.#isMember(call.cell);
@@ -420,7 +426,7 @@ export class Gateway {
       // A server that looked for a majority and found none has waited for it already.
       const leftMs = deadlineMs - performance.now();
       if (last === null || last.code === 'no-majority' || leftMs <= 0)
-        throw this.#failure(call, last, silent);
+        throw this.#failure(call, said ?? last, silent);
       this.#countRetry();
       await delay(Math.min(leftMs, backoffMs * (0.5 + (this.#random53() % 1024) / 1024)));
       backoffMs = Math.min(BACKOFF_MAX_MS, backoffMs * 2);
