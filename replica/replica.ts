@@ -288,7 +288,8 @@ export class Replica {
   }
 
   #onStop(): void {
-    this.#stopAsked = true;
+    // Without a lease there is nothing to end; the next lease is a new beginning.
+    this.#stopAsked = this.#leaseUntilMs !== 0;
     const state = this.#state;
     if (state.kind === 'active') {
       this.#become({ kind: 'stopping', order: state.order });

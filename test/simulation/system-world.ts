@@ -22,7 +22,7 @@ import type {
   View,
 } from '../../replica/actions.ts';
 import { decodeReplicaMessage, encodeReplicaMessage } from '../../replica/codec.ts';
-import { EPOCH_ZERO, epochEqual, epochFormat } from '../../replica/epoch.ts';
+import { EPOCH_ZERO, epochEqual, epochFormat, positionFormat } from '../../replica/epoch.ts';
 import { assertStep } from '../../replica/invariants.ts';
 import { messageView, type ReplicaMessage } from '../../replica/messages.ts';
 import { Replica } from '../../replica/replica.ts';
@@ -58,9 +58,48 @@ const FETCH_TIMEOUT_MS = 150;
 
 export type SystemMessage =
   | { readonly kind: 'lease'; readonly envelope: LeaseEnvelope; readonly messages: readonly LeaseMessage[] }
-  | { readonly kind: 'replica'; readonly message: ReplicaMessage; readonly frame: Uint8Array }
+  | { readonly kind: 'replica'; readonly frame: Frame }
   | { readonly kind: 'fetch'; readonly id: number }
-  | { readonly kind: 'state'; readonly id: number; readonly position: Position; readonly disk: Disk };
+  | { readonly kind: 'state'; readonly id: number; readonly snapshot: Snapshot };
+
+/** A replica's message as bytes, as it crosses the network; printed as what it says. */
+export class Frame {
+  readonly message: ReplicaMessage;
+  readonly bytes: Uint8Array;
+
+  constructor(message: ReplicaMessage) {
+    this.message = message;
+    this.bytes = encodeReplicaMessage(FILE, message);
+  }
+
+  toJSON(): string {
+    const { message } = this;
+    const rest: string[] = [];
+    if ('position' in message) rest.push(positionFormat(message.position));
+    if ('base' in message) rest.push(positionFormat(message.base));
+    if ('seq' in message) rest.push(`seq ${message.seq}`);
+    if ('committedSeq' in message) rest.push(`committed ${message.committedSeq}`);
+    if ('promised' in message) rest.push(`promised ${epochFormat(message.promised)}`);
+    return `${message.kind} ${epochFormat(message.epoch)} ${rest.join(' ')}`;
+  }
+}
+
+/** A replica's whole state at one moment. */
+export class Snapshot {
+  readonly disk: Disk;
+
+  constructor(disk: Disk) {
+    this.disk = { record: disk.record, contents: contentsCopy(disk.contents) };
+  }
+
+  get position(): Position {
+    return { epoch: this.disk.record.installed, seq: this.disk.record.seq };
+  }
+
+  toJSON(): string {
+    return positionFormat(this.position);
+  }
+}
 
 /** What a client wants. The primary resolves it: the place of an append, the bytes of a truncate. */
 export type Wish =
@@ -428,7 +467,7 @@ export class ServerProcess implements Process<SystemMessage> {
         this.#lease({ kind: 'frame', from, envelope: message.envelope, messages: message.messages });
         return;
       case 'replica': {
-        const decoded = decodeReplicaMessage(message.frame).message;
+        const decoded = decodeReplicaMessage(message.frame.bytes).message;
         if (this.replica === null) this.#start(messageView(decoded));
         this.step({ kind: 'message', from, message: decoded });
         return;
@@ -436,13 +475,10 @@ export class ServerProcess implements Process<SystemMessage> {
       case 'fetch': {
         const disk = this.#system.disks.get(this.#id);
         if (disk === undefined) return;
-        const { installed: epoch, seq } = disk.record;
-        const copy = { record: disk.record, contents: contentsCopy(disk.contents) };
         this.#system.world.send(this.#id, from, {
           kind: 'state',
           id: message.id,
-          position: { epoch, seq },
-          disk: copy,
+          snapshot: new Snapshot(disk),
         });
         return;
       }
@@ -450,10 +486,10 @@ export class ServerProcess implements Process<SystemMessage> {
         const epoch = this.#fetchEpoch;
         if (message.id !== this.#fetches || epoch === null) return;
         this.#fetchEpoch = null;
-        this.#staged = message.disk;
+        const { position, disk } = message.snapshot;
+        this.#staged = disk;
         this.#system.counts.fetches++;
-        const { sessions } = message.disk.record;
-        this.step({ kind: 'state-fetched', epoch, position: message.position, sessions });
+        this.step({ kind: 'state-fetched', epoch, position, sessions: disk.record.sessions });
         return;
       }
     }
@@ -542,8 +578,7 @@ export class ServerProcess implements Process<SystemMessage> {
     const { world } = this.#system;
     switch (action.kind) {
       case 'send': {
-        const frame = encodeReplicaMessage(FILE, action.message);
-        world.send(this.#id, action.to, { kind: 'replica', message: action.message, frame });
+        world.send(this.#id, action.to, { kind: 'replica', frame: new Frame(action.message) });
         return;
       }
       case 'promise':
