@@ -288,7 +288,7 @@ export class Tables {
     this.#run('UPDATE inodes SET live = ? WHERE id = ?', live, id);
   }
 
-  /** Contents as their primary told them. `changed_ns` follows, but never goes back. */
+  /** Contents as their primary told them. */
   inodeSettle(
     id: number,
     sizeBytes: number,
@@ -296,15 +296,17 @@ export class Tables {
     changedNs: string,
     epoch: number,
     seq: number,
+    live: number,
   ): void {
     this.#run(
-      `UPDATE inodes SET size = ?, modified_ns = ?, changed_ns = ?, contents_epoch = ?, contents_seq = ?, live = 0
+      `UPDATE inodes SET size = ?, modified_ns = ?, changed_ns = ?, contents_epoch = ?, contents_seq = ?, live = ?
        WHERE id = ?`,
       sizeBytes,
       modifiedNs,
       changedNs,
       epoch,
       seq,
+      live,
       id,
     );
   }

@@ -136,6 +136,8 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
     if (contentsCompare(epoch, seq, inode.contentsEpoch, inode.contentsSeq) < 0) continue;
     // A time that somebody set is in force until contents arrive that are newer than those it was set on.
     const takesTime = contentsCompare(epoch, seq, inode.modifiedEpoch, inode.modifiedSeq) > 0;
+    // Whoever set that time saw contents that are still to come, so the primary still knows better.
+    const live = contentsCompare(epoch, seq, inode.modifiedEpoch, inode.modifiedSeq) < 0 ? inode.live : 0;
     const changes = contentsCompare(epoch, seq, inode.contentsEpoch, inode.contentsSeq) > 0;
     const changedNs = changes && BigInt(modifiedNs) > BigInt(inode.changedNs) ? modifiedNs : inode.changedNs;
     tables.inodeSettle(
@@ -145,6 +147,7 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
       changedNs,
       epoch,
       seq,
+      live,
     );
     if (file.sizeBytes !== inode.sizeBytes) {
       tables.volumeCount(inode.volume, 0, file.sizeBytes - inode.sizeBytes);

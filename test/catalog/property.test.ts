@@ -1,0 +1,378 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import Database from 'better-sqlite3';
+import fc from 'fast-check';
+import { decodeBatch, encodeBatch, executeBatch, executeRequests } from '../../catalog/batch.ts';
+import { dumpCatalog } from '../../catalog/dump.ts';
+import { runQuery } from '../../catalog/queries.ts';
+import { type CatalogDatabase, ensureSchema } from '../../catalog/schema.ts';
+import type { Command, CommandRequest, Place } from '../../wire/catalog-api.ts';
+import { SERVERS } from './fixture.ts';
+
+const NAMES = ['a', 'b', 'c'];
+const RUNS = 150;
+
+const name = fc.constantFrom(...NAMES);
+const names = fc.array(name, { minLength: 1, maxLength: 3 });
+const path = names.map((each) => `/${each.join('/')}`);
+const place: fc.Arbitrary<Place> = fc.oneof(
+  { weight: 6, arbitrary: path.map((each): Place => ({ volume: 'main', path: each })) },
+  { weight: 1, arbitrary: fc.record({ parent: fc.integer({ min: 1, max: 12 }), name }) },
+  { weight: 1, arbitrary: fc.constant<Place>({ volume: 'second', path: '/a' }) },
+);
+const inode = fc.integer({ min: 1, max: 15 });
+const mode = fc.constantFrom(0o644, 0o755, 0o2775, 0o6755);
+const owner = { uid: fc.constant(1), gid: fc.constantFrom(1, 2) };
+const contents = fc.record({ epoch: fc.integer({ min: 0, max: 2 }), seq: fc.integer({ min: 0, max: 4 }) });
+const timeNs = fc.bigInt(-(1n << 63n), (1n << 63n) - 1n).map(String);
+
+const treeCommand: fc.Arbitrary<Command> = fc.oneof(
+  fc.record({ kind: fc.constant('make-directory' as const), place, mode, ...owner }),
+  fc.record({
+    kind: fc.constant('create-file' as const),
+    place,
+    mode,
+    ...owner,
+    exclusive: fc.boolean(),
+  }),
+  fc.record({ kind: fc.constant('remove-directory' as const), place }),
+  fc.record({ kind: fc.constant('unlink' as const), place }),
+  fc.record({
+    kind: fc.constant('rename' as const),
+    from: place,
+    to: place,
+    mode: fc.constantFrom('replace' as const, 'no-replace' as const, 'exchange' as const),
+  }),
+  fc.record({ kind: fc.constant('link' as const), inode, place }),
+);
+
+const otherCommand: fc.Arbitrary<Command> = fc.oneof(
+  fc.record({
+    kind: fc.constant('make-node' as const),
+    place,
+    type: fc.constantFrom('fifo' as const, 'block' as const),
+    device: fc.integer({ min: 0, max: 2 ** 40 }),
+    mode,
+    ...owner,
+  }),
+  fc.record({
+    kind: fc.constant('symlink' as const),
+    place,
+    target: fc.oneof(path, fc.constantFrom('..', '../b', 'a', '.')),
+    ...owner,
+  }),
+  fc.record({ kind: fc.constant('create-orphan' as const), volume: fc.constant('main'), mode, ...owner }),
+  fc.record({ kind: fc.constant('keep-orphan' as const), inode }),
+  fc.record({
+    kind: fc.constant('replace' as const),
+    place,
+    inode,
+    expect: fc.oneof(
+      fc.record({ kind: fc.constant('anything' as const) }),
+      fc.record({ kind: fc.constant('nothing' as const) }),
+      fc.record({ kind: fc.constant('inode' as const), inode }),
+    ),
+  }),
+  fc.record(
+    {
+      kind: fc.constant('set-attributes' as const),
+      inode,
+      mode,
+      ...owner,
+      accessedNs: timeNs,
+      modifiedNs: timeNs,
+      contents,
+    },
+    { requiredKeys: ['kind', 'inode'] },
+  ),
+  fc.record({ kind: fc.constant('open-for-write' as const), inode }),
+  fc.record({
+    kind: fc.constant('settle' as const),
+    files: fc.array(
+      fc.record({
+        inode,
+        sizeBytes: fc.nat(2 ** 31 - 1).map((size) => size * 1000),
+        modifiedNs: timeNs,
+        contents,
+      }),
+      { maxLength: 3 },
+    ),
+  }),
+  fc.record({
+    kind: fc.constant('set-xattr' as const),
+    inode,
+    name: fc.constantFrom('user.a', 'user.b'),
+    value: fc.uint8Array({ maxLength: 9 }).map((bytes) => Buffer.from(bytes).toString('base64')),
+    mode: fc.constantFrom('set' as const, 'create' as const, 'replace' as const),
+  }),
+  fc.record({ kind: fc.constant('remove-xattr' as const), inode, name: fc.constantFrom('user.a', 'user.b') }),
+  fc.record({
+    kind: fc.constant('collect' as const),
+    beforeNs: fc.constantFrom('0', '10', '9000000000000000000'),
+    countMax: fc.integer({ min: 1, max: 3 }),
+  }),
+  fc.record({ kind: fc.constant('volume-remove' as const), name: fc.constantFrom('second', 'main') }),
+  fc.constant<Command>({ kind: 'volume-create', name: 'second', replicas: 2, objectBytes: 4096 }),
+);
+
+/** Requests of few sessions with numbers that repeat: many are retries. */
+const requests = fc.array(
+  fc.record({
+    session: fc.integer({ min: 1, max: 2 }),
+    number: fc.integer({ min: 1, max: 100 }),
+    command: fc.oneof({ weight: 2, arbitrary: treeCommand }, { weight: 1, arbitrary: otherCommand }),
+  }),
+  { minLength: 1, maxLength: 5 },
+);
+
+function openCatalog(): CatalogDatabase {
+  const db = new Database(':memory:');
+  ensureSchema(db);
+  return db;
+}
+
+const VOLUME: CommandRequest = {
+  session: 99,
+  number: 1,
+  command: { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096 },
+};
+
+/** As the primary does it, with what the world adds depending on nothing that replicas share. */
+function runPrimary(db: CatalogDatabase, seq: number, batch: readonly CommandRequest[]) {
+  db.exec('BEGIN');
+  const nowNs = 1_000_000_000_000n + BigInt(seq);
+  const placement = (count: number) =>
+    Array.from({ length: count }, (_, index) => SERVERS[(seq + index) % 5] ?? 's1');
+  const done = executeRequests(db, seq, batch, {
+    nowNs,
+    placement: (count) => placement(count) as typeof SERVERS,
+  });
+  db.exec('COMMIT');
+  return done;
+}
+
+/** What holds in every catalog between two batches. */
+function assertSound(db: CatalogDatabase): void {
+  const none = (what: string, sql: string): void => assert.deepEqual(db.prepare(sql).all(), [], what);
+  none(
+    'Every name stands for an inode, and is in a directory of the same volume',
+    `SELECT * FROM entries e LEFT JOIN inodes i ON i.id = e.inode LEFT JOIN inodes p ON p.id = e.parent
+     WHERE i.id IS NULL OR p.id IS NULL OR p.kind <> 2 OR p.volume <> i.volume`,
+  );
+  none(
+    'What is no directory counts its names',
+    `SELECT * FROM inodes i WHERE kind <> 2 AND links <> (SELECT COUNT(*) FROM entries WHERE inode = i.id)`,
+  );
+  none(
+    'A directory counts its subdirectories',
+    `SELECT * FROM inodes p WHERE kind = 2 AND links <> 2 +
+       (SELECT COUNT(*) FROM entries e JOIN inodes i ON i.id = e.inode WHERE e.parent = p.id AND i.kind = 2)`,
+  );
+  none(
+    'A directory has one name, in its parent; a root has none',
+    `SELECT * FROM inodes d WHERE kind = 2 AND
+       (SELECT COUNT(*) FROM entries WHERE inode = d.id) + (SELECT COUNT(*) FROM volumes WHERE root = d.id) <> 1
+     UNION ALL SELECT d.* FROM inodes d JOIN entries e ON e.inode = d.id WHERE kind = 2 AND d.parent <> e.parent`,
+  );
+  none(
+    'Exactly what has no name is an orphan',
+    'SELECT * FROM inodes WHERE (links = 0) <> (orphaned_ns IS NOT NULL)',
+  );
+  none(
+    'A volume counts its inodes and their bytes',
+    `SELECT * FROM volumes v WHERE inodes <> (SELECT COUNT(*) FROM inodes WHERE volume = v.id)
+       OR used_bytes <> (SELECT COALESCE(SUM(size), 0) FROM inodes WHERE volume = v.id AND kind = 1)`,
+  );
+  none('Attributes belong to inodes', 'SELECT * FROM xattrs WHERE inode NOT IN (SELECT id FROM inodes)');
+}
+
+test('the same batches make the same catalogs, and sound ones', () => {
+  let executed = 0;
+  let refused = 0;
+  fc.assert(
+    fc.property(fc.array(requests, { minLength: 1, maxLength: 30 }), (batches) => {
+      const [primary, backup] = [openCatalog(), openCatalog()];
+      for (const [index, batch] of [[VOLUME], ...batches].entries()) {
+        const { batch: resolved, outcomes } = runPrimary(primary, index + 1, batch);
+        for (const outcome of outcomes) outcome.kind === 'done' ? executed++ : refused++;
+        backup.exec('BEGIN');
+        const theirs = executeBatch(backup, index + 1, decodeBatch(encodeBatch(resolved)));
+        backup.exec('COMMIT');
+        assert.equal(theirs.length, resolved.length);
+        // A second time everything is remembered: nothing is executed, the answers are the same.
+        const before = [...dumpCatalog(primary)];
+        const again = runPrimary(primary, index + 1, batch);
+        assert.deepEqual(again.batch, []);
+        assert.deepEqual(again.outcomes, outcomes);
+        assert.deepEqual([...dumpCatalog(primary)], before);
+      }
+      assert.deepEqual([...dumpCatalog(backup)], [...dumpCatalog(primary)]);
+      assertSound(primary);
+    }),
+    { numRuns: RUNS },
+  );
+  assert(
+    executed > 2 * RUNS && refused > 2 * RUNS,
+    `Something happened: ${executed} done, ${refused} refused`,
+  );
+});
+
+// A model of directories ------------------------------------------------------------------------
+
+interface ModelNode {
+  readonly id: number;
+  readonly children: Map<string, ModelNode> | null;
+}
+
+class ModelError extends Error {}
+
+/** Directories, files and names in plain maps. */
+class Model {
+  readonly root: ModelNode = { id: 1, children: new Map() };
+  readonly files = new Map<number, ModelNode>();
+  #nextId = 2;
+
+  run(command: Command): void {
+    switch (command.kind) {
+      case 'make-directory': {
+        const [children, last] = this.#spot(command.place);
+        if (children.has(last)) throw new ModelError();
+        children.set(last, { id: this.#nextId++, children: new Map() });
+        return;
+      }
+      case 'create-file': {
+        const [children, last] = this.#spot(command.place);
+        const there = children.get(last);
+        if (there !== undefined && (command.exclusive || there.children !== null)) throw new ModelError();
+        if (there !== undefined) return;
+        const file = { id: this.#nextId++, children: null };
+        this.files.set(file.id, file);
+        children.set(last, file);
+        return;
+      }
+      case 'remove-directory': {
+        const [children, last] = this.#spot(command.place);
+        if (children.get(last)?.children?.size !== 0) throw new ModelError();
+        children.delete(last);
+        return;
+      }
+      case 'unlink': {
+        const [children, last] = this.#spot(command.place);
+        if (children.get(last)?.children !== null) throw new ModelError();
+        children.delete(last);
+        return;
+      }
+      case 'link': {
+        const file = this.files.get(command.inode);
+        const [children, last] = this.#spot(command.place);
+        if (file === undefined || this.#names(this.root, file) === 0 || children.has(last))
+          throw new ModelError();
+        children.set(last, file);
+        return;
+      }
+      case 'rename':
+        this.#rename(command);
+        return;
+      default:
+        assert.fail('Not modelled');
+    }
+  }
+
+  #rename(command: Extract<Command, { kind: 'rename' }>): void {
+    const [fromChildren, fromName] = this.#spot(command.from);
+    const [toChildren, toName] = this.#spot(command.to);
+    const moved = fromChildren.get(fromName);
+    const target = toChildren.get(toName);
+    if (moved === undefined) throw new ModelError();
+    if (command.mode === 'no-replace' && target !== undefined) throw new ModelError();
+    if (command.mode === 'exchange' && target === undefined) throw new ModelError();
+    if (moved === target) return;
+    if (this.#holds(moved, toChildren)) throw new ModelError();
+    if (command.mode === 'exchange' && target !== undefined) {
+      if (this.#holds(target, fromChildren)) throw new ModelError();
+      fromChildren.set(fromName, target);
+    } else {
+      if (target !== undefined && (moved.children === null) !== (target.children === null))
+        throw new ModelError();
+      if (target?.children != null && target.children.size > 0) throw new ModelError();
+      fromChildren.delete(fromName);
+    }
+    toChildren.set(toName, moved);
+  }
+
+  #spot(place: Place): [Map<string, ModelNode>, string] {
+    if (!('path' in place) || place.volume !== 'main') throw new ModelError();
+    const parts = place.path.split('/').slice(1);
+    const last = parts.pop() as string;
+    let here = this.root;
+    for (const part of parts) {
+      const next = here.children?.get(part);
+      if (next === undefined) throw new ModelError();
+      here = next;
+    }
+    if (here.children === null) throw new ModelError();
+    return [here.children, last];
+  }
+
+  #holds(node: ModelNode, children: Map<string, ModelNode>): boolean {
+    if (node.children === null) return false;
+    return (
+      node.children === children || [...node.children.values()].some((child) => this.#holds(child, children))
+    );
+  }
+
+  #names(node: ModelNode, file: ModelNode): number {
+    if (node.children === null) return 0;
+    let count = 0;
+    for (const child of node.children.values()) count += child === file ? 1 : this.#names(child, file);
+    return count;
+  }
+
+  /** Lines `path id kind`, in the order of a depth-first walk. */
+  *tree(node = this.root, at = ''): Generator<string> {
+    for (const [key, child] of [...(node.children ?? [])].sort(([a], [b]) => (a < b ? -1 : 1))) {
+      yield `${at}/${key} ${child.id} ${child.children === null ? 'file' : 'directory'}`;
+      yield* this.tree(child, `${at}/${key}`);
+    }
+  }
+}
+
+function* tree(db: CatalogDatabase, inode: number, at = ''): Generator<string> {
+  for (const entry of runQuery(db, { kind: 'list', inode, after: '', countMax: 100 }).entries) {
+    const { attributes } = entry;
+    yield `${at}/${entry.name} ${attributes.inode} ${attributes.kind}`;
+    if (attributes.kind === 'directory') yield* tree(db, attributes.inode, `${at}/${entry.name}`);
+  }
+}
+
+test('directories behave as a model of plain maps does', () => {
+  const modelled = treeCommand.filter(
+    (command) =>
+      !('place' in command && 'parent' in command.place) &&
+      !(command.kind === 'rename' && ('parent' in command.from || 'parent' in command.to)),
+  );
+  const done = new Set<string>();
+  fc.assert(
+    fc.property(fc.array(modelled, { minLength: 20, maxLength: 60 }), (commands) => {
+      const db = openCatalog();
+      const model = new Model();
+      runPrimary(db, 1, [VOLUME]);
+      for (const [index, command] of commands.entries()) {
+        const { outcomes } = runPrimary(db, index + 2, [{ session: 5, number: index + 1, command }]);
+        let expected = 'done';
+        try {
+          model.run(command);
+          done.add(command.kind === 'rename' ? `rename-${command.mode}` : command.kind);
+        } catch (error) {
+          if (!(error instanceof ModelError)) throw error;
+          expected = 'refused';
+        }
+        assert.equal(outcomes[0]?.kind, expected, JSON.stringify(command));
+      }
+      assert.deepEqual([...tree(db, 1)], [...model.tree()]);
+      assertSound(db);
+    }),
+    { numRuns: RUNS },
+  );
+  assert.equal(done.size, 8, `Everything modelled happened: ${[...done].join(' ')}`);
+});
