@@ -3,9 +3,9 @@ import { type AddressInfo, createServer as createNetServer } from 'node:net';
 import { type Logger, pino } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import {
+  type PeerTiming,
   PeerTransport,
   type PeerTransportOptions,
-  type PeerTiming,
 } from '../../server/transport/peer-transport.ts';
 import type { TransportHandlers, TransportLimits } from '../../server/transport/transport.ts';
 import type { TransportCluster } from '../conformance/transport.ts';

@@ -1,4 +1,426 @@
-import { transportConformance } from '../conformance/transport.ts';
-import { PeerCluster } from './peer-cluster.ts';
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect, createServer, type Socket } from 'node:net';
+import { test } from 'node:test';
+import { WebSocket } from 'ws';
+import type { ServerId } from '../../base/ids.ts';
+import type { PeerTransportOptions } from '../../server/transport/peer-transport.ts';
+import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
+import { Recorder, transportConformance } from '../conformance/transport.ts';
+import {
+  freePort,
+  type LogLine,
+  PeerCluster,
+  type PeerProcess,
+  recordingLog,
+  startPeer,
+} from './peer-cluster.ts';
+
+const A = 's1' as ServerId;
+const B = 's2' as ServerId;
+const NOTHING = new Uint8Array(0);
 
 transportConformance('sockets', () => new PeerCluster());
+
+type Addresses = Map<ServerId, { host: string; port: number }>;
+
+async function twoAddresses(): Promise<Addresses> {
+  return new Map([
+    [A, { host: '127.0.0.1', port: await freePort() }],
+    [B, { host: '127.0.0.1', port: await freePort() }],
+  ]);
+}
+
+/** Polls what has no event of its own: the other side's log. */
+async function eventually(condition: () => boolean, claim: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const limit = setTimeout(() => reject(new Error(`${claim}: not within 5 s`)), 5_000);
+  const poll = setInterval(() => {
+    if (condition()) resolve();
+  }, 5);
+  await promise.finally(() => {
+    clearTimeout(limit);
+    clearInterval(poll);
+  });
+}
+
+function count(lines: readonly LogLine[], msg: string): number {
+  return lines.filter((line) => line.msg === msg).length;
+}
+
+const HELLO = {
+  'leasehold-wire': '1',
+  'leasehold-cluster': 'test',
+  'leasehold-server': 's2',
+  'leasehold-incarnation': '77',
+  'leasehold-params': 'p',
+  'leasehold-peer': 's1',
+};
+
+/** Dials `s1` as somebody else would and tells how it was refused, or `welcome`. */
+async function knock(port: number, headers: Record<string, string>, path = '/v1/peer'): Promise<string> {
+  const ws = new WebSocket(`ws://127.0.0.1:${port}${path}`, { headers });
+  const { promise, resolve } = Promise.withResolvers<string>();
+  ws.on('error', () => undefined);
+  ws.on('open', () => resolve('welcome'));
+  ws.on('unexpected-response', async (_request, response) => {
+    let body = '';
+    for await (const chunk of response) body += chunk;
+    resolve(`${response.statusCode} ${body.trim()}`);
+  });
+  const answer = await promise;
+  ws.terminate();
+  return answer;
+}
+
+/** Runs `s1` alone and gives its log. */
+async function alone(
+  body: (peer: PeerProcess, port: number, lines: LogLine[], heard: Recorder) => Promise<void>,
+): Promise<void> {
+  const peers = await twoAddresses();
+  const { log, lines } = recordingLog();
+  const heard = new Recorder();
+  const peer = await startPeer({ server: A, peers, handlers: heard, log });
+  try {
+    await body(peer, peers.get(A)?.port ?? 0, lines, heard);
+  } finally {
+    await peer.kill();
+  }
+}
+
+test('who does not belong is refused with status and reason, and logged once', {
+  timeout: 20_000,
+}, async () => {
+  await alone(async (_peer, port, lines) => {
+    const cases: [Record<string, string>, RegExp][] = [
+      [{ 'leasehold-cluster': 'other' }, /^403 s2 belongs to cluster "other" and s1 to "test"/],
+      [{ 'leasehold-wire': '2' }, /^426 Wire version 2 met 1 of s1/],
+      [{ 'leasehold-wire': '' }, /^400 /],
+      [
+        { 'leasehold-server': 's7' },
+        /^403 Server s7 is not in the configuration of s1: add --peer s7=HOST:PORT/,
+      ],
+      [{ 'leasehold-server': 's1' }, /^409 Two servers claim to be s1/],
+      [{ 'leasehold-server': '../x' }, /^400 Its server id or incarnation is malformed/],
+      [{ 'leasehold-incarnation': '-1' }, /^400 /],
+      [{ 'leasehold-incarnation': '9007199254740993' }, /^400 /],
+      [{ 'leasehold-peer': 's3' }, /^421 Looking for s3, s2 met s1/],
+      [{ 'leasehold-params': 'q' }, /^409 The parameters of s2 and s1 differ: --lease/],
+    ];
+    for (const [change, expected] of cases) {
+      const before = count(lines, 'peer refused');
+      assert.match(await knock(port, { ...HELLO, ...change }), expected);
+      assert.match(await knock(port, { ...HELLO, ...change }), expected);
+      assert.ok(count(lines, 'peer refused') - before <= 1, 'A repeated refusal is logged once');
+    }
+    // The two malformed incarnations in a row are one and the same refusal.
+    assert.equal(count(lines, 'peer refused'), cases.length - 1);
+    assert.match(await knock(port, HELLO, '/v1/other'), /^404 /);
+    assert.equal(await knock(port, HELLO), 'welcome');
+    const response = await fetch(`http://127.0.0.1:${port}/`);
+    assert.equal(await response.text(), 'http', 'HTTP shares the port');
+  });
+});
+
+for (const [what, change, reason] of [
+  [
+    'another cluster',
+    { cluster: 'other' },
+    /refused with 403: s1 belongs to cluster "test" and s2 to "other"/,
+  ],
+  ['other parameters', { paramsHash: 'q' }, /refused with 409: The parameters of s1 and s2 differ/],
+] as const satisfies [string, Partial<PeerTransportOptions>, RegExp][]) {
+  test(`both sides say why they do not meet: ${what}`, { timeout: 20_000 }, async () => {
+    const peers = await twoAddresses();
+    const [ours, theirs] = [recordingLog(), recordingLog()];
+    const a = await startPeer({ server: A, peers, handlers: new Recorder(), log: ours.log });
+    const b = await startPeer({ server: B, peers, handlers: new Recorder(), log: theirs.log, ...change });
+    try {
+      const refused = (lines: LogLine[]): LogLine[] => lines.filter((line) => reason.test(line.reason ?? ''));
+      await eventually(() => refused(ours.lines).length > 0, 's1 says why');
+      await eventually(() => count(ours.lines, 'peer refused') > 0, 's1 refuses');
+      await eventually(() => count(theirs.lines, 'peer refused') > 0, 's2 refuses');
+      // Retries go on, many by now; each reason was logged once.
+      assert.equal(refused(ours.lines).length, 1);
+      assert.equal(a.transport.isConnected(B), false);
+    } finally {
+      await a.kill();
+      await b.kill();
+    }
+  });
+}
+
+test('an address that leads to another server is told apart', { timeout: 20_000 }, async () => {
+  const peers = await twoAddresses();
+  const wrong: Addresses = new Map([
+    ...peers,
+    ['s3' as ServerId, peers.get(A) as { host: string; port: number }],
+  ]);
+  const { log, lines } = recordingLog();
+  const a = await startPeer({ server: A, peers: wrong, handlers: new Recorder() });
+  const b = await startPeer({ server: B, peers: wrong, handlers: new Recorder(), log });
+  try {
+    await eventually(
+      () => lines.some(({ peer, reason }) => peer === 's3' && reason?.includes('leads to s1') === true),
+      's2 says that the address of s3 leads to s1',
+    );
+  } finally {
+    await a.kill();
+    await b.kill();
+  }
+});
+
+/** Poses as `s2` towards `s1`: welcomes whoever dials and gives the raw socket behind the handshake. */
+async function impostor(
+  port: number,
+  body: (socket: Socket) => void,
+): Promise<{ connections: () => number; close: () => Promise<void> }> {
+  let connections = 0;
+  const sockets = new Set<Socket>();
+  const { createHash } = await import('node:crypto');
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => socket.destroy());
+    socket.on('close', () => sockets.delete(socket));
+    socket.once('data', (request) => {
+      connections += 1;
+      const key = /sec-websocket-key: (.*)\r\n/i.exec(request.toString('latin1'))?.[1] ?? '';
+      const accept = createHash('sha1').update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64');
+      const hello = Object.entries(HELLO).filter(([name]) => name !== 'leasehold-peer');
+      socket.write(
+        'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n' +
+          `Sec-WebSocket-Accept: ${accept}\r\n${hello.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`,
+      );
+      // An empty pong, as a sign of life.
+      socket.write(Uint8Array.of(0x8a, 0x00));
+      body(socket);
+    });
+  });
+  server.listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  const close = async (): Promise<void> => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+    await once(server, 'close');
+  };
+  return { connections: () => connections, close };
+}
+
+function frame(...payload: number[]): Uint8Array {
+  return Uint8Array.of(0x82, payload.length, ...payload);
+}
+
+for (const [what, bytes, reason] of [
+  ['a channel that does not exist', frame(9, 0, 0, 0, 0), /There is no channel 9/],
+  ['a record longer than its frame', frame(1, 10, 0, 0, 0, 1, 2), /10 bytes are needed where 2 are left/],
+  ['half a record header', frame(1, 10), /4 bytes are needed where 1 are left/],
+  ['a record that claims 4 GiB', frame(1, 255, 255, 255, 255), /claims 4294967295 bytes/],
+  ['a call without a method', frame(3, 0, 0, 0, 0, 1, 0, 0, 0, 0), /no proper method name/],
+  ['a reply with an impossible outcome', frame(4, 0, 0, 0, 0, 1, 0, 0, 0, 7), /the outcome 7/],
+  // A frame header with a 64-bit length of 4 GiB.
+  [
+    'a frame that claims 4 GiB',
+    Uint8Array.of(0x82, 127, 0, 0, 0, 1, 0, 0, 0, 0),
+    /Max payload size exceeded/,
+  ],
+  ['a reserved opcode', Uint8Array.of(0x83, 0), /invalid opcode/],
+  ['noise', Buffer.from('GET / HTTP/1.1\r\n\r\n'), /.+/],
+  ['text', Uint8Array.of(0x81, 2, 0x68, 0x69), /text where frames are binary/],
+] as const) {
+  test(`a malformed frame costs its connection, not the server: ${what}`, { timeout: 20_000 }, async () => {
+    const peers = await twoAddresses();
+    const { log, lines } = recordingLog();
+    const heard = new Recorder();
+    const a = await startPeer({ server: A, peers, handlers: heard, log });
+    const fake = await impostor(peers.get(B)?.port ?? 0, (socket) => socket.write(bytes));
+    try {
+      await eventually(
+        () => count(lines, 'connection closed: the peer sent a malformed frame') > 0,
+        'it is logged',
+      );
+      const line = lines.find(({ msg }) => msg.startsWith('connection closed'));
+      assert.match(line?.reason ?? '', reason);
+      assert.ok(a.transport.stats().connectionsMalformed > 0);
+      assert.equal(heard.heard.length, 0);
+      await eventually(() => fake.connections() > 1, 'the server lives on and dials again');
+    } finally {
+      await fake.close();
+      await a.kill();
+    }
+  });
+}
+
+test('a frame cut off in the middle is nothing but a lost connection', { timeout: 20_000 }, async () => {
+  const peers = await twoAddresses();
+  const heard = new Recorder();
+  const a = await startPeer({ server: A, peers, handlers: heard });
+  const fake = await impostor(peers.get(B)?.port ?? 0, (socket) => {
+    socket.end(Uint8Array.of(0x82, 100, 1, 2, 3));
+  });
+  try {
+    await eventually(() => fake.connections() > 1, 'the server lives on and dials again');
+    assert.equal(heard.heard.length, 0);
+    assert.equal(a.transport.stats().connectionsMalformed, 0);
+  } finally {
+    await fake.close();
+    await a.kill();
+  }
+});
+
+test('frames against the direction of a connection are refused', { timeout: 20_000 }, async () => {
+  await alone(async (_peer, port, lines, heard) => {
+    const ws = new WebSocket(`ws://127.0.0.1:${port}/v1/peer`, { headers: HELLO });
+    await once(ws, 'open');
+    ws.send(Uint8Array.of(CHANNEL_LEASE, 0, 0, 0, 0));
+    const [code] = await once(ws, 'close');
+    assert.equal(code, 1002);
+    const large = new WebSocket(`ws://127.0.0.1:${port}/v1/peer`, { headers: HELLO });
+    await once(large, 'open');
+    large.on('error', () => undefined);
+    large.send(new Uint8Array(100_000));
+    const [tooBig] = await once(large, 'close');
+    assert.equal(tooBig, 1009);
+    assert.equal(heard.heard.length, 0);
+    assert.equal(count(lines, 'connection closed: the peer sent a malformed frame'), 2);
+  });
+});
+
+test('noise on the port hurts nobody', { timeout: 20_000 }, async () => {
+  await alone(async (_peer, port) => {
+    const socket = connect(port, '127.0.0.1');
+    await once(socket, 'connect');
+    socket.on('error', () => undefined);
+    socket.resume();
+    socket.end(Buffer.alloc(5_000, 0xfe));
+    await once(socket, 'close');
+    assert.equal(await knock(port, HELLO), 'welcome');
+  });
+});
+
+test('a handler that finds a message malformed costs the connection', { timeout: 20_000 }, async () => {
+  const peers = await twoAddresses();
+  const { MalformedError } = await import('../../wire/bytes.ts');
+  const { log, lines } = recordingLog();
+  const heard = new Recorder();
+  heard.onMessage = ({ payload }) => {
+    if (payload.length === 1) throw new MalformedError('A ballot without a server');
+  };
+  const a = await startPeer({ server: A, peers, handlers: heard, log });
+  const b = await startPeer({ server: B, peers, handlers: new Recorder() });
+  try {
+    await heard.until(() => a.transport.isConnected(B) && b.transport.isConnected(A), 'connected');
+    b.transport.send(A, CHANNEL_LEASE, new Uint8Array(1));
+    await eventually(
+      () => lines.some(({ reason }) => reason === 'A ballot without a server'),
+      'it is logged',
+    );
+    await heard.until(() => heard.changes.join() === '+s2,-s2,+s2', 'connected again');
+  } finally {
+    await a.kill();
+    await b.kill();
+  }
+});
+
+test('a newer process takes over; the older one is not heard any more', { timeout: 20_000 }, async () => {
+  const peers = await twoAddresses();
+  const theirs = recordingLog();
+  const [heard, older, newer] = [new Recorder(), new Recorder(), new Recorder()];
+  const a = await startPeer({ server: A, peers, handlers: heard });
+  const first = await startPeer({ server: B, peers, handlers: older, incarnation: 1_000, log: theirs.log });
+  await heard.until(() => a.transport.isConnected(B), 'the older one is connected');
+  assert.equal(a.transport.incarnationOf(B), 1_000);
+  await older.until(() => first.transport.isConnected(A), 'and sees it');
+
+  // The successor cannot have the same port while the older one lives: a proxy's address changes hands.
+  const moved: Addresses = new Map([...peers, [B, { host: '127.0.0.1', port: await freePort() }]]);
+  first.http.close();
+  const second = await startPeer({ server: B, peers: moved, handlers: newer, incarnation: 10 });
+  const forward = createServer((socket) => {
+    const onward = connect(moved.get(B)?.port ?? 0, '127.0.0.1');
+    for (const side of [socket, onward]) side.on('error', () => side.destroy());
+    socket.pipe(onward).pipe(socket);
+  });
+  await eventually(() => !first.http.listening, 'the port is free');
+  forward.listen(peers.get(B)?.port, '127.0.0.1');
+  try {
+    await newer.until(() => second.transport.isConnected(A), 'the newer one is connected');
+    await heard.until(() => a.transport.isConnected(B), 's1 has the newer one');
+    assert.equal(a.transport.incarnationOf(B), 10);
+    assert.deepEqual(heard.changes, ['+s2', '-s2', '+s2']);
+    await eventually(
+      () => theirs.lines.some(({ reason }) => /A newer process has taken the place of s2/.test(reason ?? '')),
+      'the older one is told',
+    );
+    first.transport.send(A, CHANNEL_LEASE, Uint8Array.of(1));
+    second.transport.send(A, CHANNEL_LEASE, Uint8Array.of(2));
+    await heard.until(() => heard.heard.length === 1, 'the newer one is heard');
+    assert.deepEqual([...(heard.heard[0]?.payload ?? [])], [2]);
+  } finally {
+    await first.kill();
+    await second.kill();
+    forward.close();
+    await a.kill();
+  }
+});
+
+test('a peer that falls silent without a word is noticed, and found again', { timeout: 30_000 }, async () => {
+  const peers = await twoAddresses();
+  const proxies: { hole: (on: boolean) => void; close: () => void; port: number }[] = [];
+  const proxied = async (target: number): Promise<number> => {
+    const sockets = new Set<Socket>();
+    let silent = false;
+    const server = createServer((socket) => {
+      const onward = connect(target, '127.0.0.1');
+      for (const [from, to] of [
+        [socket, onward],
+        [onward, socket],
+      ] as const) {
+        sockets.add(from);
+        from.on('error', () => from.destroy());
+        // A hole swallows bytes and closings alike, and answers nothing.
+        from.on('data', (bytes) => void (silent || to.write(bytes)));
+        from.on('close', () => void (silent || to.destroy()));
+      }
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    const port = typeof address === 'object' ? (address?.port ?? 0) : 0;
+    proxies.push({
+      port,
+      hole: (on) => {
+        silent = on;
+      },
+      close: () => {
+        for (const socket of sockets) socket.destroy();
+        server.close();
+      },
+    });
+    return port;
+  };
+  const portOf = (id: ServerId): number => peers.get(id)?.port ?? 0;
+  const viaB: Addresses = new Map([...peers, [B, { host: '127.0.0.1', port: await proxied(portOf(B)) }]]);
+  const viaA: Addresses = new Map([...peers, [A, { host: '127.0.0.1', port: await proxied(portOf(A)) }]]);
+  const [heardA, heardB] = [new Recorder(), new Recorder()];
+  const timing = { pingMs: 50, silentIntervalsMax: 4, connectTimeoutMs: 200, retryMinMs: 10, retryMaxMs: 50 };
+  const a = await startPeer({ server: A, peers: viaB, handlers: heardA, timing });
+  const b = await startPeer({ server: B, peers: viaA, handlers: heardB, timing });
+  try {
+    await heardA.until(() => a.transport.isConnected(B), 's1 reaches s2');
+    await heardB.until(() => b.transport.isConnected(A), 's2 reaches s1');
+    for (const { hole } of proxies) hole(true);
+    const startMs = performance.now();
+    await heardA.until(() => !a.transport.isConnected(B), 's1 notices');
+    await heardB.until(() => !b.transport.isConnected(A), 's2 notices');
+    assert.ok(performance.now() - startMs < 2_000, 'Silence is noticed soon');
+    await assert.rejects(a.transport.call(B, 'state', NOTHING, 1_000), { code: 'no-majority' });
+    for (const { hole } of proxies) hole(false);
+    await heardA.until(() => a.transport.isConnected(B), 's1 reaches s2 again');
+    await heardB.until(() => b.transport.isConnected(A), 's2 reaches s1 again');
+    await a.transport.call(B, 'state', NOTHING, 1_000);
+  } finally {
+    await a.kill();
+    await b.kill();
+    for (const { close } of proxies) close();
+  }
+});
