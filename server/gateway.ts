@@ -193,6 +193,21 @@ export class Gateway {
     return this.#catalogQuery(query, options);
   }
 
+  /** All commands answered so far survive power loss of every server when it resolves. */
+  async flushCatalog(options: CallOptions = {}): Promise<void> {
+    await this.#route(
+      {
+        cell: CATALOG_CELL,
+        action: 'flush the catalog',
+        local: () => this.services.catalog.flush(),
+        remote: async (server, timeoutMs) => {
+          await this.#ask(server, { method: 'POST', path: '/v1/catalog/flush' }, timeoutMs);
+        },
+      },
+      options,
+    );
+  }
+
   /** Bytes from `offset` on, fewer than `length` at the end of the file; all of one state. */
   async read(file: FileId, offset: number, length: number, options: CallOptions = {}): Promise<ReadResult> {
     return this.#route(

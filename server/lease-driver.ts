@@ -197,9 +197,15 @@ export class LeaseDriver {
   #mark(mark: LeaseMark, cell: CellId, detail: string): void {
     this.#marks.set(mark, (this.#marks.get(mark) ?? 0) + 1);
     if (mark === 'clock-fault') {
-      this.#parts.log.error({ detail }, 'the lease clock is out of bounds: this server takes part in no lease');
+      this.#parts.log.error(
+        { detail },
+        'the lease clock is out of bounds: this server takes part in no lease',
+      );
     } else if (mark === 'parameters-differ') {
-      this.#parts.log.error({ peer: detail }, 'a peer has another --lease or --clock-skew: its messages are refused');
+      this.#parts.log.error(
+        { peer: detail },
+        'a peer has another --lease or --clock-skew: its messages are refused',
+      );
     } else if (mark === 'recovered') {
       this.#parts.log.info('leases from before the start have ended: this server takes part again');
     } else {

@@ -110,10 +110,14 @@ export class ReplicaDriver {
    */
   async committed(epoch: Epoch, dependsOnSeq: number): Promise<void> {
     for (;;) {
-      const gate = epochCompare(this.status().epoch, epoch) === 0 ? this.readGate(dependsOnSeq) : 'not-primary';
+      const gate =
+        epochCompare(this.status().epoch, epoch) === 0 ? this.readGate(dependsOnSeq) : 'not-primary';
       if (gate === 'serve') return;
       if (gate === 'not-primary') {
-        throw new ServiceError('not-primary', `Cannot read file ${this.file}: this server is not its primary`);
+        throw new ServiceError(
+          'not-primary',
+          `Cannot read file ${this.file}: this server is not its primary`,
+        );
       }
       await new Promise<void>((resolve) => {
         const done = (): void => {
@@ -248,12 +252,16 @@ export class ReplicaDriver {
       case 'refused': {
         const code = action.reason;
         const error = new ServiceError(code, `Cannot change file ${this.file}: ${REFUSALS[code]}`);
-        (this.#settle(this.#tickets, action.ticket) ?? this.#settle(this.#flushes, action.ticket))?.reject(error);
+        (this.#settle(this.#tickets, action.ticket) ?? this.#settle(this.#flushes, action.ticket))?.reject(
+          error,
+        );
         return;
       }
       case 'unknown': {
         const error = new ServiceError('unknown', `The primary of file ${this.file} changed meanwhile`);
-        (this.#settle(this.#tickets, action.ticket) ?? this.#settle(this.#flushes, action.ticket))?.reject(error);
+        (this.#settle(this.#tickets, action.ticket) ?? this.#settle(this.#flushes, action.ticket))?.reject(
+          error,
+        );
         return;
       }
       case 'flushed':
@@ -264,7 +272,10 @@ export class ReplicaDriver {
         return;
       case 'role-changed':
         if (action.role === 'backup' || action.role === 'failed') this.subject.abandon();
-        this.#around.log.debug({ file: this.file, role: action.role, epoch: action.epoch.counter }, 'role changed');
+        this.#around.log.debug(
+          { file: this.file, role: action.role, epoch: action.epoch.counter },
+          'role changed',
+        );
         this.#notify(this.#roleListeners);
         return;
       case 'stopped':
@@ -309,7 +320,12 @@ export class ReplicaDriver {
     assert(from !== this.#around.self, 'A replica does not fetch from itself');
     try {
       const fetched = await this.subject.fetch((method, payload) =>
-        this.#around.call(from, STATE_CALL, encodeStateRequest(this.file, epoch, method, payload), FETCH_TIMEOUT_MS),
+        this.#around.call(
+          from,
+          STATE_CALL,
+          encodeStateRequest(this.file, epoch, method, payload),
+          FETCH_TIMEOUT_MS,
+        ),
       );
       this.step({ kind: 'state-fetched', epoch, ...fetched });
     } catch (error) {

@@ -65,7 +65,8 @@ export class Server {
 
   /** Gives all leases back and ends; what cannot be finished is left to the next start. */
   async stop(): Promise<void> {
-    const { app, gateway, garbage, idle, lease, host, wakes, transport, store, catalogStore, folder } = this.#parts;
+    const { app, gateway, garbage, idle, lease, host, wakes, transport, store, catalogStore, folder } =
+      this.#parts;
     garbage.close();
     await idle.releaseAll();
     const catalog = host.loaded(CATALOG_CELL);
@@ -176,17 +177,17 @@ async function compose(
     host,
     lease,
     catalog: {
-      attributes: async (file) => (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,
+      attributes: async (file) =>
+        (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,
       command: (command) => gateway.command(command),
+      flush: () => gateway.flushCatalog(),
     },
     operationTimeoutMs: config.operationTimeoutMs,
     isConnected,
   });
   const placement = new Placement(servers, isConnected);
   const catalog: CatalogService & { isPrimary?(): boolean } =
-    catalogStore === null
-      ? new AbsentCatalog(config.catalogMembers)
-      : makeCatalog(catalogStore);
+    catalogStore === null ? new AbsentCatalog(config.catalogMembers) : makeCatalog(catalogStore);
   function makeCatalog(opened: CatalogStore): LocalCatalogService {
     const subject = new CatalogSubject(opened);
     const driver = host.adopt((around) => new ReplicaDriver(CATALOG_CELL, subject, around));

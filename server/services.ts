@@ -15,6 +15,8 @@ export interface CatalogService {
   execute(request: CommandRequest): Promise<CommandResults[Command['kind']]>;
   /** Answers from committed state, as the catalog's primary. Live files' attributes are as the catalog has them. */
   query(query: Query): Promise<QueryResults[Query['kind']]>;
+  /** All commands answered so far survive power loss of every server when it resolves. As the catalog's primary. */
+  flush(): Promise<void>;
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] };
 }
 
@@ -39,12 +41,7 @@ export interface FileService {
     length: number,
   ): Promise<{ readonly bytes: Uint8Array; readonly state: FileState }>;
   /** Bytes at an offset, or behind the last one. At most `WRITE_BYTES_MAX`. Acknowledged by a majority when it resolves. */
-  write(
-    file: FileId,
-    request: RequestId,
-    offset: number | 'append',
-    bytes: Uint8Array,
-  ): Promise<WriteResult>;
+  write(file: FileId, request: RequestId, offset: number | 'append', bytes: Uint8Array): Promise<WriteResult>;
   truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult>;
   /** All acknowledged operations survive power loss of every server when it resolves. */
   flush(file: FileId): Promise<FileState>;

@@ -14,7 +14,12 @@ export interface StateRequest {
   readonly payload: Uint8Array;
 }
 
-export function encodeStateRequest(file: FileId, epoch: Epoch, method: string, payload: Uint8Array): Uint8Array {
+export function encodeStateRequest(
+  file: FileId,
+  epoch: Epoch,
+  method: string,
+  payload: Uint8Array,
+): Uint8Array {
   const writer = new ByteWriter(64 + payload.length).uint53(file);
   return writeEpoch(writer, epoch).text(method).bytes(payload).finish();
 }

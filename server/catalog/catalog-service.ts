@@ -4,6 +4,7 @@ import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { View } from '../../replica/actions.ts';
 import type { Command, CommandRequest, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
+import { bounded } from '../bounded.ts';
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
@@ -55,31 +56,26 @@ export class LocalCatalogService implements CatalogService {
   async execute(request: CommandRequest): Promise<CommandResult> {
     await this.#primary();
     if (this.#queue.length >= QUEUE_MAX) {
-      throw new ServiceError('busy', `${QUEUE_MAX} commands wait for the catalog already`, { retryAfterMs: 100 });
-    }
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(
-        () => reject(this.#noMajority('The catalog got no majority in time')),
-        this.#parts.operationTimeoutMs,
-      );
-      this.#queue.push({
-        request,
-        resolve: (result) => {
-          clearTimeout(timer);
-          resolve(result);
-        },
-        reject: (error) => {
-          clearTimeout(timer);
-          reject(error);
-        },
+      throw new ServiceError('busy', `${QUEUE_MAX} commands wait for the catalog already`, {
+        retryAfterMs: 100,
       });
-      void this.#pump();
-    });
+    }
+    return this.#bounded(
+      new Promise((resolve, reject) => {
+        this.#queue.push({ request, resolve, reject });
+        void this.#pump();
+      }),
+    );
   }
 
   async query(query: Query): Promise<QueryResults[Query['kind']]> {
     await this.#primary();
     return this.#parts.subject.query(query);
+  }
+
+  async flush(): Promise<void> {
+    await this.#primary();
+    await this.#bounded(this.#parts.driver.flush());
   }
 
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] } {
@@ -183,8 +179,17 @@ export class LocalCatalogService implements CatalogService {
     const holder = this.#parts.lease.view(CATALOG_CELL).holder;
     const details = holder === null || holder === this.#parts.self ? {} : { primary: holder };
     for (const waiting of this.#queue.splice(0)) {
-      waiting.reject(new ServiceError('not-primary', 'This server is no longer the primary of the catalog', details));
+      waiting.reject(
+        new ServiceError('not-primary', 'This server is no longer the primary of the catalog', details),
+      );
     }
+  }
+
+  /** Nobody waits longer than the operation time-out, whatever the other servers do. */
+  #bounded<Value>(work: Promise<Value>): Promise<Value> {
+    return bounded(work, this.#parts.operationTimeoutMs, () =>
+      this.#noMajority('The catalog got no majority in time'),
+    );
   }
 
   #unreachable(): ServerId[] {

@@ -12,6 +12,14 @@ import { encodeWriteOutcome } from './write-outcome.ts';
 /** Bytes of operations in flight for one file; more wait their turn. */
 const IN_FLIGHT_BYTES_MAX = 32 * 1024 * 1024;
 
+/** What a file's primary needs of the catalog. */
+export interface FileInCatalog {
+  /** Makes the catalog ask this file's primary for its size from now on. */
+  markLive(): Promise<void>;
+  /** All commands answered so far survive power loss when it resolves. */
+  flush(): Promise<void>;
+}
+
 /**
  * What a primary keeps in memory about a file for as long as its epoch lasts: the state after the
  * newest operation sequenced (perhaps not committed yet), against which the next one is resolved,
@@ -22,7 +30,8 @@ export class FilePrimary {
   readonly #file: FileId;
   readonly #driver: ReplicaDriver;
   readonly #clock: Clock;
-  readonly #markLive: () => Promise<void>;
+  readonly #catalog: FileInCatalog;
+  #nameFlushed: Promise<void> | null = null;
   #sizeBytes: number;
   #modifiedNs: bigint;
   #inFlightBytes = 0;
@@ -33,14 +42,11 @@ export class FilePrimary {
   /** The catalog may know less than this primary: there is something to settle before the lease is given back. */
   unsettled = true;
 
-  /**
-   * @param markLive makes the catalog ask this file's primary for its size from now on
-   */
-  constructor(driver: ReplicaDriver, store: FileStore, clock: Clock, markLive: () => Promise<void>) {
+  constructor(driver: ReplicaDriver, store: FileStore, clock: Clock, catalog: FileInCatalog) {
     this.#file = driver.file;
     this.#driver = driver;
     this.#clock = clock;
-    this.#markLive = markLive;
+    this.#catalog = catalog;
     this.epoch = driver.status().epoch;
     const attributes = store.attributes(this.#file);
     this.#sizeBytes = attributes.sizeBytes;
@@ -89,6 +95,15 @@ export class FilePrimary {
     return work;
   }
 
+  /** The file's entry in the catalog, made before this epoch or early in it, survives power loss. */
+  nameFlushed(): Promise<void> {
+    this.#nameFlushed ??= this.#catalog.flush().catch((error: unknown) => {
+      this.#nameFlushed = null;
+      throw error;
+    });
+    return this.#nameFlushed;
+  }
+
   async #submit(
     request: RequestId,
     body: Uint8Array,
@@ -102,7 +117,7 @@ export class FilePrimary {
     });
     this.#inFlight.add(committed);
     try {
-      this.#live ??= this.#settling.then(this.#markLive);
+      this.#live ??= this.#settling.then(() => this.#catalog.markLive());
       const live = this.#live;
       const [answer] = await Promise.all([
         committed,

@@ -2,11 +2,12 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import { epochCompare } from '../../replica/epoch.ts';
 import type { RequestId, View } from '../../replica/actions.ts';
+import { epochCompare } from '../../replica/epoch.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState, WriteResult } from '../../wire/http-api.ts';
+import { bounded } from '../bounded.ts';
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
@@ -25,6 +26,8 @@ export interface CatalogAccess {
   /** As the catalog has them, not merged with what primaries know. */
   attributes(file: FileId): Promise<Attributes>;
   command(command: Command): Promise<unknown>;
+  /** All commands answered so far survive power loss when it resolves. */
+  flush(): Promise<void>;
 }
 
 export interface FileServiceParts {
@@ -70,7 +73,10 @@ export class LocalFileService implements FileService {
     bytes: Uint8Array,
   ): Promise<WriteResult> {
     if (bytes.length > WRITE_BYTES_MAX) {
-      throw new ServiceError('too-large', `A write carries at most ${WRITE_BYTES_MAX} bytes, not ${bytes.length}`);
+      throw new ServiceError(
+        'too-large',
+        `A write carries at most ${WRITE_BYTES_MAX} bytes, not ${bytes.length}`,
+      );
     }
     if (offset !== 'append' && offset + bytes.length > FILE_BYTES_MAX) {
       throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
@@ -85,14 +91,17 @@ export class LocalFileService implements FileService {
   }
 
   async truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult> {
-    if (sizeBytes > FILE_BYTES_MAX) throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
+    if (sizeBytes > FILE_BYTES_MAX)
+      throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
     const primary = this.#primaryOf(await this.#activate(file));
     return this.#changed(file, primary, await this.#bounded(file, primary.truncate(request, sizeBytes)));
   }
 
   async flush(file: FileId): Promise<FileState> {
     const driver = await this.#activate(file);
-    await this.#bounded(file, driver.flush());
+    const primary = this.#primaryOf(driver);
+    // Contents without a name would be lost all the same: the first time, the catalog is flushed too.
+    await this.#bounded(file, Promise.all([driver.flush(), primary.nameFlushed()]));
     return this.state(file);
   }
 
@@ -166,7 +175,8 @@ export class LocalFileService implements FileService {
     const { host, store, catalog, self } = this.#parts;
     if (store.record(file) !== null) return host.load(file);
     const attributes = await catalog.attributes(file);
-    if (attributes.kind !== 'file') throw new ServiceError('bad-request', `Inode ${file} is a ${attributes.kind}`);
+    if (attributes.kind !== 'file')
+      throw new ServiceError('bad-request', `Inode ${file} is a ${attributes.kind}`);
     const view = { number: attributes.view, members: attributes.replicas as ServerId[] };
     if (!view.members.includes(self)) {
       throw new ServiceError('not-primary', `This server holds no replica of file ${file}`);
@@ -186,7 +196,8 @@ export class LocalFileService implements FileService {
           primary: held.holder,
         });
       }
-      if (driver.role === 'failed') throw new ServiceError('storage', `The replica of file ${file} has failed here`);
+      if (driver.role === 'failed')
+        throw new ServiceError('storage', `The replica of file ${file} has failed here`);
       lease.assertUsable();
       const nowMs = clock.nowMs();
       const unreachable = this.#unreachable(view);
@@ -218,7 +229,10 @@ export class LocalFileService implements FileService {
   #primaryOf(driver: ReplicaDriver): FilePrimary {
     const known = this.#primaries.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.status().epoch) === 0) return known;
-    const primary = new FilePrimary(driver, this.#parts.store, this.#parts.clock, () => this.#markLive(driver.file));
+    const primary = new FilePrimary(driver, this.#parts.store, this.#parts.clock, {
+      markLive: () => this.#markLive(driver.file),
+      flush: () => this.#parts.catalog.flush(),
+    });
     this.#primaries.set(driver, primary);
     return primary;
   }
@@ -256,12 +270,9 @@ export class LocalFileService implements FileService {
 
   /** Nobody waits longer than the operation time-out, whatever the other servers do. */
   #bounded<Value>(file: FileId, work: Promise<Value>): Promise<Value> {
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        const view = this.#parts.store.record(file)?.view;
-        reject(this.#noMajority(file, view === undefined ? [] : this.#unreachable(view)));
-      }, this.#parts.operationTimeoutMs);
-      work.then(resolve, reject).finally(() => clearTimeout(timer));
+    return bounded(work, this.#parts.operationTimeoutMs, () => {
+      const view = this.#parts.store.record(file)?.view;
+      return this.#noMajority(file, view === undefined ? [] : this.#unreachable(view));
     });
   }
 

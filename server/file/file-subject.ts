@@ -63,7 +63,10 @@ export class FileSubject implements Subject {
         for (const [place, entry] of wanted.entries()) {
           const bytes = contents[place] ?? null;
           if (bytes === null) {
-            throw new ServiceError('precondition-failed', `Object ${entry.index} of file ${this.#file} moved on`);
+            throw new ServiceError(
+              'precondition-failed',
+              `Object ${entry.index} of file ${this.#file} moved on`,
+            );
           }
           await this.#store.stage(this.#file, { entry, bytes });
         }

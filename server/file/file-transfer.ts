@@ -47,7 +47,8 @@ export function decodeDescription(bytes: Uint8Array): FileDescription {
     dead: reader.uint8() === 1,
   };
   const count = reader.uint32();
-  if (count * ENTRY_BYTES !== reader.remaining) throw new MalformedError(`${count} object entries do not fit`);
+  if (count * ENTRY_BYTES !== reader.remaining)
+    throw new MalformedError(`${count} object entries do not fit`);
   const objects = Array.from({ length: count }, () => readEntry(reader));
   reader.end();
   return { record, attributes, objects };

@@ -67,7 +67,9 @@ export class Garbage {
       const last = page.at(-1);
       if (last === undefined) return;
       after = last;
-      const answer = (await this.#parts.query({ kind: 'existing', inodes: page })) as { inodes: readonly number[] };
+      const answer = (await this.#parts.query({ kind: 'existing', inodes: page })) as {
+        inodes: readonly number[];
+      };
       const existing = new Set(answer.inodes);
       for (const file of page) {
         if (existing.has(file)) continue;

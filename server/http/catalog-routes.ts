@@ -21,7 +21,7 @@ const QUERIES: ReadonlyMap<string, Checker> = new Map(
   Query.anyOf.map((schema) => [schema.properties.kind.const, Compile(schema)]),
 );
 
-/** `POST /v1/catalog/commands` and `POST /v1/catalog/queries`. */
+/** `POST /v1/catalog/commands`, `/queries` and `/flush`. */
 export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/catalog/commands', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
@@ -36,6 +36,11 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     const body = objectOf(request.body, 'The body');
     const query = checked<Query>(QUERIES, body.query, 'query');
     return gateway.query(query, callOptionsOf(request.headers));
+  });
+
+  app.post('/v1/catalog/flush', async (request, reply) => {
+    await gateway.flushCatalog(callOptionsOf(request.headers));
+    return reply.code(204).send();
   });
 }
 

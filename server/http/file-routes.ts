@@ -160,6 +160,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
       inode,
       expect: expectationOf(conditions, current),
     });
+    await gateway.flushCatalog();
     setFileHeaders(reply, gateway, inode as FileId, state);
     reply.header('etag', etagOf(inode, state.contents));
     reply.header('last-modified', httpDate(attributes.modifiedNs));

@@ -182,6 +182,9 @@ export class FakeCluster {
       throw new ServiceError('not-primary', 'This server is not the catalog’s primary', details);
     };
     return {
+      flush: async () => {
+        await guard('flush-catalog');
+      },
       execute: async (request) => {
         this.seen.push(request);
         await guard('execute', request);
