@@ -1,0 +1,449 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { after, test } from 'node:test';
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import { outcomeResult } from '../../catalog/sessions.ts';
+import type { Epoch } from '../../replica/actions.ts';
+import { EPOCH_ZERO } from '../../replica/epoch.ts';
+import {
+  CatalogStore,
+  type CatalogTail,
+  decodeDescription,
+  decodeTail,
+  encodeTail,
+  LOG_BATCHES_MAX,
+  type StagedCatalog,
+} from '../../server/storage/catalog-store.ts';
+import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
+import { SERVERS } from './fixture.ts';
+
+const VIEW = { number: 1, members: SERVERS.slice(0, 3) };
+const base = fs.mkdtempSync(path.join(os.tmpdir(), 'leasehold-catalog-'));
+after(() => fs.rmSync(base, { recursive: true, force: true }));
+let folders = 0;
+
+function newFolder(): string {
+  folders += 1;
+  const folder = path.join(base, `f${folders}`);
+  fs.mkdirSync(folder);
+  return folder;
+}
+
+function epoch(counter: number, server = 's1'): Epoch {
+  return { counter, server: server as ServerId, incarnation: 7 as Incarnation };
+}
+
+const open = (folder = newFolder()): Promise<CatalogStore> => CatalogStore.open({ folder, view: VIEW });
+
+const VOLUME: Command = { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096 };
+const directory = (name: string): Command => ({
+  kind: 'make-directory',
+  place: { volume: 'main', path: name },
+  mode: 0o755,
+  uid: 0,
+  gid: 0,
+});
+const names = (store: CatalogStore): string[] => {
+  const { attributes } = store.query({ kind: 'resolve', volume: 'main', path: '/', follow: false });
+  const page = store.query({ kind: 'list', inode: attributes.inode, after: '', countMax: 10_000 });
+  return page.entries.map((entry) => entry.name);
+};
+const dump = (store: CatalogStore): string[] => [...store.dump()];
+
+let session = 0;
+function request(command: Command): CommandRequest {
+  session += 1;
+  return { session, number: 1, command };
+}
+
+/** Executes commands as one batch, up to where others would have to have it. */
+function execute(store: CatalogStore, ...commands: Command[]): Uint8Array {
+  store.begin();
+  const { body, outcomes } = store.execute(commands.map(request), {
+    nowNs: 1_700_000_000_000_000_000n,
+    placement: (count) => SERVERS.slice(0, count),
+  });
+  for (const outcome of outcomes) outcomeResult(outcome);
+  assert(body !== null);
+  return body;
+}
+
+/** A batch at a primary, and then at backups. @returns its sequence number */
+async function replicate(
+  stores: readonly CatalogStore[],
+  at: Epoch,
+  ...commands: Command[]
+): Promise<number> {
+  const [primary, ...backups] = stores;
+  assert(primary !== undefined);
+  const body = execute(primary, ...commands);
+  const seq = primary.record().seq + 1;
+  for (const backup of backups) await backup.apply(at, seq, body);
+  await primary.finish(at, seq);
+  return seq;
+}
+
+/** Promises and installs an epoch, keeping what is there. */
+async function enter(store: CatalogStore, at: Epoch, staged: StagedCatalog | null = null): Promise<void> {
+  await store.promise(at);
+  await store.install(at, staged?.position.seq ?? store.record().seq, staged);
+}
+
+/** Fetches what `store` lacks of `from`'s log, in small pieces, through their bytes. */
+function fetchTail(store: CatalogStore, from: CatalogStore, bytesMax = 200): CatalogTail[] | null {
+  const pieces: CatalogTail[] = [];
+  let { last } = decodeDescription(store.describe());
+  for (;;) {
+    const piece = from.tail(last, bytesMax);
+    if (piece === null) return null;
+    pieces.push(decodeTail(encodeTail(piece)));
+    last = piece.entries.at(-1) ?? last;
+    if (!piece.more) return pieces;
+  }
+}
+
+async function* fetchSnapshot(from: CatalogStore, chunkBytes = 5000): AsyncGenerator<Uint8Array> {
+  const { id, bytes } = await from.snapshot();
+  for (let offset = 0; offset < bytes; offset += chunkBytes) {
+    yield await from.readSnapshot(id, offset, chunkBytes);
+  }
+  await from.closeSnapshot(id);
+}
+
+test('a batch is seen when it is committed, and not at all when it is rolled back', async () => {
+  const store = await open();
+  await enter(store, epoch(1));
+  await replicate([store], epoch(1), VOLUME);
+  execute(store, directory('a'));
+  assert.equal(store.inTransaction, true);
+  assert.deepEqual(names(store), []);
+  await store.finish(epoch(1), 2);
+  assert.deepEqual(names(store), ['a']);
+  const before = dump(store);
+  execute(store, directory('b'));
+  store.rollback();
+  store.rollback();
+  assert.equal(store.inTransaction, false);
+  assert.deepEqual(dump(store), before);
+  assert.equal(store.record().seq, 2);
+  await replicate([store], epoch(1), directory('c'));
+  assert.deepEqual(names(store), ['a', 'c']);
+  await store.close();
+});
+
+test('what needs no execution has no body', async () => {
+  const store = await open();
+  await enter(store, epoch(1));
+  await replicate([store], epoch(1), VOLUME);
+  const retry = { session, number: 1, command: VOLUME };
+  store.begin();
+  const { body, outcomes } = store.execute([retry], { nowNs: 0n, placement: () => [] });
+  assert.equal(body, null);
+  assert.equal(outcomes[0]?.kind, 'done');
+  store.rollback();
+  await store.close();
+});
+
+test('backups that apply the batches are equal, and stay so over a restart', async () => {
+  const folder = newFolder();
+  const [primary, backup] = [await open(), await open(folder)];
+  for (const store of [primary, backup]) await enter(store, epoch(1));
+  await replicate([primary, backup], epoch(1), VOLUME, directory('a'));
+  await replicate([primary, backup], epoch(1), directory('a/b'));
+  await backup.apply(epoch(1), 3, new Uint8Array(0));
+  await backup.flush();
+  await backup.close();
+  const again = await open(folder);
+  assert.deepEqual(dump(again), dump(primary));
+  const { promised, installed, seq, view, sessions } = again.record();
+  assert.deepEqual([promised, installed, seq, view], [epoch(1), epoch(1), 3, VIEW]);
+  assert.equal(sessions.length, 0);
+  await primary.close();
+  await again.close();
+});
+
+test('mistakes of ours end in assertions', async () => {
+  const store = await open();
+  assert.deepEqual(store.record().promised, EPOCH_ZERO);
+  await enter(store, epoch(3));
+  const failure = { name: 'AssertionFailure' };
+  await assert.rejects(store.promise(epoch(2)), failure);
+  await assert.rejects(store.apply(epoch(3), 2, new Uint8Array(0)), failure);
+  await assert.rejects(store.apply(epoch(2), 1, new Uint8Array(0)), failure);
+  await assert.rejects(store.install(epoch(2), 0, null), failure);
+  execute(store, VOLUME);
+  assert.throws(() => store.begin(), failure);
+  await assert.rejects(store.promise(epoch(4)), failure, 'First roll back');
+  await assert.rejects(store.apply(epoch(3), 1, new Uint8Array(0)), failure);
+  await store.flush();
+  store.rollback();
+  await assert.rejects(store.apply(epoch(3), 1, Buffer.from('[1]')), {
+    name: 'ServiceError',
+    code: 'storage',
+  });
+  await store.promise(epoch(4));
+  await store.close();
+  assert.throws(() => store.begin(), { name: 'ServiceError' });
+});
+
+test('a replica that was away takes the end of the log', async () => {
+  const [primary, backup] = [await open(), await open()];
+  for (const store of [primary, backup]) await enter(store, epoch(1));
+  await replicate([primary, backup], epoch(1), VOLUME);
+  for (let index = 0; index < 20; index++) await replicate([primary], epoch(1), directory(`d${index}`));
+  await enter(primary, epoch(2));
+  await replicate([primary], epoch(2), directory('e'));
+
+  const pieces = fetchTail(backup, primary);
+  assert(pieces !== null && pieces.length > 5, 'It comes in pieces');
+  const staged = backup.stageTail(pieces);
+  assert.deepEqual(staged.position, { epoch: epoch(2), seq: 22 });
+  await backup.promise(epoch(3, 's2'));
+  const installed = backup.install(epoch(3, 's2'), 22, staged);
+  // Who comes meanwhile waits for its turn.
+  await backup.promise(epoch(9, 's3'));
+  await installed;
+  assert.deepEqual(dump(backup), dump(primary));
+  assert.deepEqual([backup.record().installed, backup.record().promised], [epoch(3, 's2'), epoch(9, 's3')]);
+  // The last operation is still that of epoch 2, so the two have the same state.
+  assert.deepEqual(fetchTail(backup, primary), [{ installed: epoch(2), entries: [], more: false }]);
+  assert.deepEqual(fetchTail(primary, backup), [{ installed: epoch(3, 's2'), entries: [], more: false }]);
+  await primary.close();
+  await backup.close();
+});
+
+test('who has an operation that the others do not have takes no tail, but a snapshot', async () => {
+  const [primary, other] = [await open(), await open()];
+  for (const store of [primary, other]) await enter(store, epoch(1));
+  await replicate([primary, other], epoch(1), VOLUME);
+  await replicate([other], epoch(1), directory('uncommitted'));
+  await enter(primary, epoch(2));
+  await replicate([primary], epoch(2), directory('a'));
+  assert.equal(fetchTail(other, primary), null, 'Same seq, another epoch');
+  await replicate([other], epoch(1), directory('uncommitted-too'));
+  assert.equal(fetchTail(other, primary), null, 'Ahead');
+  const staged = await other.stageSnapshot(fetchSnapshot(primary));
+  await enter(other, epoch(3), staged);
+  assert.deepEqual(dump(other), dump(primary));
+  await replicate([other], epoch(3), directory('b'));
+  await primary.close();
+  await other.close();
+});
+
+test('the log is bounded, and an empty replica takes a snapshot then', async () => {
+  const folder = newFolder();
+  const [primary, empty] = [await open(), await open(folder)];
+  await enter(primary, epoch(1));
+  await replicate([primary], epoch(1), VOLUME);
+  assert.equal(fetchTail(empty, primary)?.length, 1);
+  for (let index = 0; index < LOG_BATCHES_MAX; index++)
+    await replicate([primary], epoch(1), directory(`d${index}`));
+  assert.equal(fetchTail(empty, primary), null);
+
+  await empty.promise(epoch(5));
+  const staged = await empty.stageSnapshot(fetchSnapshot(primary, 100_000));
+  assert.deepEqual(staged.position, { epoch: epoch(1), seq: LOG_BATCHES_MAX + 1 });
+  const flushes = [empty.flush(), empty.flush()];
+  await empty.install(epoch(4), staged.position.seq, staged);
+  await Promise.all(flushes);
+  assert.deepEqual(empty.record().promised, epoch(5), 'A promise stays');
+  assert.deepEqual(empty.record().installed, epoch(4));
+  assert.deepEqual(dump(empty), dump(primary));
+  // It goes on as if it had been there all the time, and can itself give a tail.
+  await replicate([empty], epoch(4), directory('next'));
+  assert.equal(fetchTail(primary, empty)?.flatMap((piece) => piece.entries).length, 1);
+  await empty.close();
+  assert.deepEqual(fs.readdirSync(folder), ['catalog.db']);
+  const again = await open(folder);
+  assert.equal(names(again).length, LOG_BATCHES_MAX + 1);
+  await again.close();
+  await primary.close();
+});
+
+test('a snapshot shows one moment, while batches go on', async () => {
+  const [primary, backup] = [await open(), await open()];
+  await enter(primary, epoch(1));
+  await replicate([primary], epoch(1), VOLUME);
+  const many = (from: number) => Array.from({ length: 2000 }, (_, index) => directory(`d${from + index}`));
+  for (let from = 0; from < 20_000; from += 2000) await replicate([primary], epoch(1), ...many(from));
+  const before = dump(primary);
+  const { seq } = primary.record();
+  // An open batch is not in it, and neither are those that come while it is copied.
+  const body = execute(primary, directory('open'));
+  const copying = primary.snapshot();
+  await primary.finish(epoch(1), seq + 1);
+  assert(body.length > 0);
+  let during = 0;
+  let copied = false;
+  const done = copying.finally(() => {
+    copied = true;
+  });
+  while (!copied) {
+    await replicate([primary], epoch(1), directory(`during${during++}`));
+    await new Promise(setImmediate);
+  }
+  const { id, bytes, position } = await done;
+  assert.deepEqual(position, { epoch: epoch(1), seq });
+  async function* chunks(): AsyncGenerator<Uint8Array> {
+    yield await primary.readSnapshot(id, 0, bytes + 1000);
+  }
+  const staged = await backup.stageSnapshot(chunks());
+  await enter(backup, epoch(2), staged);
+  assert.deepEqual(dump(backup), before);
+  assert(during > 0);
+  await primary.closeSnapshot(id);
+  await assert.rejects(primary.readSnapshot(id, 0, 1), { code: 'not-found' });
+
+  // A replica that installs while it gives its state gives up the copy.
+  await primary.promise(epoch(3));
+  const theirs = await primary.stageSnapshot(fetchSnapshot(backup, 1_000_000));
+  const givenUp = assert.rejects(primary.snapshot(), { name: 'ServiceError', code: 'storage' });
+  await primary.install(epoch(3), theirs.position.seq, theirs);
+  await givenUp;
+  assert.deepEqual(dump(primary), before);
+  await primary.close();
+  await backup.close();
+});
+
+test('a damaged snapshot is refused and leaves nothing', async () => {
+  const folder = newFolder();
+  const [primary, backup] = [await open(), await open(folder)];
+  await enter(primary, epoch(1));
+  await replicate(
+    [primary],
+    epoch(1),
+    VOLUME,
+    ...Array.from({ length: 500 }, (_, index) => directory(`d${index}`)),
+  );
+  async function* damaged(): AsyncGenerator<Uint8Array> {
+    for await (const chunk of fetchSnapshot(primary, 4096)) {
+      if (chunk.length > 0 && chunk[0] === 13) chunk.fill(0xff, 0, 100);
+      yield chunk;
+    }
+  }
+  async function* cut(): AsyncGenerator<Uint8Array> {
+    let left = 8;
+    for await (const chunk of fetchSnapshot(primary, 4096)) if (left-- > 0) yield chunk;
+  }
+  async function* broken(): AsyncGenerator<Uint8Array> {
+    yield Buffer.alloc(10_000, 7);
+    throw new Error('The connection broke');
+  }
+  for (const chunks of [damaged(), cut(), broken()]) {
+    await assert.rejects(backup.stageSnapshot(chunks), { name: 'ServiceError', code: 'storage' });
+  }
+  const staged = await backup.stageSnapshot(fetchSnapshot(primary));
+  await backup.unstage(staged);
+  assert.deepEqual(fs.readdirSync(folder).sort(), ['catalog.db', 'catalog.db-shm', 'catalog.db-wal']);
+  await primary.close();
+  await backup.close();
+});
+
+test('leftovers of an interrupted transfer are removed; a damaged catalog is refused', async () => {
+  const folder = newFolder();
+  for (const name of [
+    'catalog.db.incoming-3',
+    'catalog.db.incoming-3-wal',
+    'catalog.db.snapshot-1',
+    'other',
+  ]) {
+    fs.writeFileSync(path.join(folder, name), 'x');
+  }
+  const store = await open(folder);
+  await store.close();
+  assert.deepEqual(fs.readdirSync(folder).sort(), ['catalog.db', 'other']);
+  fs.writeFileSync(path.join(folder, 'catalog.db'), Buffer.alloc(9000, 5));
+  await assert.rejects(open(folder), { name: 'FolderError' });
+});
+
+test('a base installed before a loss of power is suspect until the next one', async () => {
+  const folder = newFolder();
+  const start = (startCounter: number, powerLossStart: number) =>
+    CatalogStore.open({ folder, view: VIEW, startCounter, powerLossStart });
+  let store = await start(1, 0);
+  assert.equal(store.isSuspect(), false);
+  await store.close();
+  store = await start(2, 2);
+  assert.equal(store.isSuspect(), true);
+  await enter(store, epoch(1));
+  assert.equal(store.isSuspect(), false);
+  await store.close();
+});
+
+// Death of the process ----------------------------------------------------------------------------
+
+const CHILD = path.join(import.meta.dirname, 'catalog-store-child.ts');
+
+function start(...args: string[]): ChildProcess {
+  return spawn(process.execPath, [CHILD, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+}
+
+test('what was applied survives kill -9, batch by batch', async () => {
+  for (const role of ['primary', 'backup']) {
+    const folder = newFolder();
+    const child = start('write', folder, role);
+    assert(child.stdout !== null);
+    const exited = once(child, 'exit');
+    let acknowledged = 0;
+    for await (const line of createInterface({ input: child.stdout })) {
+      acknowledged = Number(line);
+      if (acknowledged >= 300) child.kill('SIGKILL');
+    }
+    assert.deepEqual(await exited, [null, 'SIGKILL']);
+    const store = await open(folder);
+    const { seq } = store.record();
+    assert(seq >= acknowledged, `${role}: ${acknowledged} acknowledged, ${seq} there`);
+    // Every batch makes two directories: no batch is there in half.
+    assert.equal(names(store).length, 2 * (seq - 1));
+    await store.close();
+  }
+});
+
+test('an installation that kill -9 interrupts has happened or has not', async () => {
+  const source = newFolder();
+  const primary = await open(source);
+  await enter(primary, epoch(1));
+  await replicate([primary], epoch(1), VOLUME);
+  for (let index = 0; index < 50; index++) await replicate([primary], epoch(1), directory(`new${index}`));
+  const theirs = dump(primary);
+  await primary.close();
+
+  const seen = new Set<string>();
+  for (const way of ['tail', 'snapshot']) {
+    for (let step = 1; step <= 12; step++) {
+      const folder = newFolder();
+      const old = await open(folder);
+      await enter(old, epoch(1));
+      const sourceStore = await open(source);
+      const pieces = fetchTail(old, sourceStore, 1)?.slice(0, 1);
+      assert(pieces !== undefined);
+      await old.install(epoch(1), 1, old.stageTail(pieces));
+      await sourceStore.close();
+      const before = dump(old);
+      await old.close();
+
+      const child = start('install', folder, source, way, String(step));
+      const [code, signal] = (await once(child, 'exit')) as [number | null, string | null];
+      const store = await open(folder);
+      const state = dump(store);
+      const { seq, installed, promised } = store.record();
+      const isOld = seq === 1;
+      assert.deepEqual(state, isOld ? before : theirs, `${way}, step ${step}`);
+      assert.deepEqual(installed, isOld ? epoch(1) : epoch(2));
+      assert.deepEqual(promised, epoch(2), 'The promise came before');
+      // It works: the state takes the next batch.
+      await enter(store, epoch(3));
+      await replicate([store], epoch(3), directory('after'));
+      await store.close();
+      seen.add(`${way} ${signal === null ? `exit ${code}` : 'killed'} ${isOld ? 'old' : 'new'}`);
+    }
+  }
+  for (const wanted of ['tail killed old', 'snapshot killed old', 'snapshot killed new', 'tail exit 0 new']) {
+    assert(seen.has(wanted), `${wanted} happened: ${[...seen].join(', ')}`);
+  }
+});
