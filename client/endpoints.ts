@@ -121,6 +121,11 @@ export class Endpoints {
     this.#preferred = endpoint.index;
   }
 
+  /** @returns whether no server accepts a connection, as far as was seen */
+  allDead(): boolean {
+    return this.all.every((endpoint) => endpoint.dead);
+  }
+
   /** Names of the servers that accept no connections, for error messages. */
   deadNames(): string[] {
     return this.all.filter((endpoint) => endpoint.dead).map((endpoint) => endpoint.id ?? endpoint.url);

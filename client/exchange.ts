@@ -20,6 +20,8 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
   /** Instead of the client's own `operationTimeoutMs`. */
   readonly timeoutMs?: number;
+  /** If no server accepts a connection, fail at once instead of waiting for one to come back. */
+  readonly failFast?: boolean;
 }
 
 export interface ExchangeRequest {
@@ -102,7 +104,8 @@ export class Exchanger {
     const backoff = new Backoff();
     let attemptMs = ATTEMPT_FIRST_MS;
     let last: Endpoint | null = null;
-    let lastError: ServiceError | null = null;
+    let lastProblem: ServiceError | null = null;
+    let lastCause: Error | null = null;
     let doubtful = false;
     // Moves to another server without a pause in between; bounded, so that a loop of hints ends.
     let hops = 0;
@@ -124,7 +127,7 @@ export class Exchanger {
           if (error.code === 'unknown') doubtful ||= request.mutation;
           if (error.remedy !== 'retry' && error.remedy !== 'redirect')
             return { kind: 'failed', error, doubtful };
-          lastError = error;
+          lastProblem = error;
           const { primary, retryAfterMs } = error.details;
           if (primary !== undefined) subject.primary = primary;
           if (error.remedy === 'redirect' && primary !== undefined && hops < this.endpoints.all.length) {
@@ -143,15 +146,17 @@ export class Exchanger {
         }
         case 'unreached':
           endpoint.markDead(performance.now());
-          lastError ??= this.#noAnswer(request, attempt.cause);
+          lastCause = attempt.cause;
           if (++hops < this.endpoints.all.length) continue;
+          if (options.failFast && this.endpoints.allDead()) {
+            return { kind: 'failed', error: this.#noAnswer(request, attempt.cause), doubtful };
+          }
           pauseMs = backoff.nextDelayMs();
           break;
         case 'cut':
           doubtful ||= request.mutation;
           if (attempt.timedOut) attemptMs *= 2;
-          if (lastError === null || lastError.code !== 'no-majority')
-            lastError = this.#noAnswer(request, attempt.cause);
+          lastCause = attempt.cause;
           if (++hops < this.endpoints.all.length) continue;
           pauseMs = backoff.nextDelayMs();
           break;
@@ -165,7 +170,11 @@ export class Exchanger {
         },
       );
     }
-    const error = lastError ?? this.#noAnswer(request, new Error('no time was left for an attempt'));
+    // What a server said says more than a connection that broke, unless none of them is left.
+    const error =
+      lastProblem !== null && !this.endpoints.allDead()
+        ? lastProblem
+        : this.#noAnswer(request, lastCause ?? new Error('no time was left for an attempt'));
     if (!doubtful || error.code === 'unknown') return { kind: 'failed', error, doubtful };
     const message = `${request.what}: no certain answer within ${Math.round(performance.now() - startMs)} ms, it may have happened (${error.message})`;
     return {
@@ -222,8 +231,7 @@ export class Exchanger {
 
   #noAnswer(request: ExchangeRequest, cause: Error): ServiceError {
     const unreachable = this.endpoints.deadNames();
-    const all = unreachable.length === this.endpoints.all.length;
-    const why = all
+    const why = this.endpoints.allDead()
       ? `no server answers at ${this.endpoints.all.map(({ url }) => url).join(', ')}`
       : causeText(cause);
     return new ServiceError(

@@ -6,6 +6,7 @@ import { isSystemError } from './failure.ts';
 export const LAUNCHER = fileURLToPath(new URL('../bin/leasehold.js', import.meta.url));
 
 const TAIL_LINES = 3;
+const CAUSE_LINES = 30;
 
 /** @returns the last lines of a log for use at the end of a message; empty if there are none */
 export async function logTail(path: string): Promise<string> {
@@ -13,7 +14,10 @@ export async function logTail(path: string): Promise<string> {
     if (isSystemError(error) && error.code === 'ENOENT') return '';
     throw error;
   });
-  const tail = text.trimEnd().split('\n').slice(-TAIL_LINES).map(readableLine).join('\n  ');
+  const lines = text.trimEnd().split('\n').slice(-CAUSE_LINES);
+  // A refusal or the head of a stack says it; else the newest lines must do.
+  const cause = lines.findLast((line) => /^(leasehold: |[A-Za-z]*Error\b.*:)/.test(line));
+  const tail = (cause === undefined ? lines.slice(-TAIL_LINES) : [cause]).map(readableLine).join('\n  ');
   return tail === '' ? '' : `; its last words:\n  ${tail}`;
 }
 

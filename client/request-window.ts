@@ -11,20 +11,23 @@ export class RequestWindow {
   readonly session = drawSession();
   #next = 1;
   readonly #inUse = new Set<number>();
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiting: ((number: number) => void)[] = [];
 
-  /** @returns the next number, as soon as the window has room */
-  async acquire(): Promise<number> {
-    while (!this.#hasRoom()) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    const number = this.#next++;
-    this.#inUse.add(number);
-    return number;
+  /** @returns the next number, as soon as the window has room; first come, first served */
+  acquire(): Promise<number> {
+    if (this.#waiting.length === 0 && this.#hasRoom()) return Promise.resolve(this.#take());
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   release(number: number): void {
     this.#inUse.delete(number);
-    if (this.#waiting.length === 0 || !this.#hasRoom()) return;
-    for (const resume of this.#waiting.splice(0)) resume();
+    while (this.#waiting.length > 0 && this.#hasRoom()) this.#waiting.shift()?.(this.#take());
+  }
+
+  #take(): number {
+    const number = this.#next++;
+    this.#inUse.add(number);
+    return number;
   }
 
   #hasRoom(): boolean {

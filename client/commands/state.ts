@@ -32,7 +32,11 @@ export function addStateCommands(program: Command): void {
     .action(async (options: { json?: true }, command: Command) => {
       await withClient(command, async (client, call) => {
         const { timeout } = command.optsWithGlobals<{ timeout?: number }>();
-        const status = await statusOrDown(client, { timeoutMs: timeout ?? STATUS_TIMEOUT_MS, ...call });
+        const status = await statusOrDown(client, {
+          timeoutMs: timeout ?? STATUS_TIMEOUT_MS,
+          failFast: true,
+          ...call,
+        });
         if (options.json) printJson(status);
         else printStatus(status);
         if (status.verdict === 'degraded') process.exitCode = EXIT_DEGRADED;

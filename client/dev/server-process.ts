@@ -30,9 +30,10 @@ export class ServerProcess {
   /** Resolves when the process that runs now has ended. */
   #ended: Promise<unknown> = Promise.resolve();
   #how = '';
-  #expected = true;
+  /** Its end would be news: it has served, and nobody here has ended it. */
+  #watched = false;
 
-  /** @param onUnexpectedEnd called when the process ends though nobody here ended it */
+  /** @param onUnexpectedEnd called when the process ends after it was ready, though nobody here ended it */
   constructor(plan: ServerPlan, onUnexpectedEnd: (server: ServerProcess, how: string) => void) {
     this.plan = plan;
     this.#onUnexpectedEnd = onUnexpectedEnd;
@@ -52,13 +53,13 @@ export class ServerProcess {
         env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1' },
       });
       this.#child = child;
-      this.#expected = false;
+      this.#watched = false;
       // Its other end is the child's to close; that it does is no news.
       child.stdin?.on('error', () => {});
       this.#ended = once(child, 'exit').then(([code, signal]) => {
         this.#how = signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`;
         if (this.#child === child) this.#child = null;
-        if (!this.#expected) this.#onUnexpectedEnd(this, this.#how);
+        if (this.#watched) this.#onUnexpectedEnd(this, this.#how);
         return code;
       });
       await once(child, 'spawn');
@@ -92,6 +93,7 @@ export class ServerProcess {
       // Another process becomes ready: there is no event for it but its answer.
       await delay(READY_POLL_MS);
     }
+    this.#watched = true;
   }
 
   async #answersReady(): Promise<boolean> {
@@ -109,7 +111,7 @@ export class ServerProcess {
 
   /** kill -9: what it has not stored is lost, what it has acknowledged must not be. */
   async kill(): Promise<void> {
-    this.#expected = true;
+    this.#watched = false;
     this.#child?.kill('SIGKILL');
     await this.#ended;
   }
@@ -118,7 +120,7 @@ export class ServerProcess {
   async stop(): Promise<void> {
     const child = this.#child;
     if (child === null) return;
-    this.#expected = true;
+    this.#watched = false;
     child.kill('SIGTERM');
     // One that is paused ends only by this, too.
     const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);

@@ -1,0 +1,252 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { FakeCluster } from './fake-cluster.ts';
+import { runCli } from './run-cli.ts';
+
+describe('the command line', { concurrency: 2 }, () => {
+  let cluster: FakeCluster;
+  let folder: string;
+  const run = (...argv: string[]) => runCli(argv, { env: { LEASEHOLD_SERVERS: cluster.urls.join(',') } });
+
+  before(async () => {
+    cluster = await FakeCluster.start();
+    folder = await mkdtemp(join(tmpdir(), 'leasehold-cli-'));
+    const made = await run('volume', 'create', 'main', '--object-size', '64KiB', '--json');
+    assert.equal(made.code, 0, made.stderr);
+    assert.equal(JSON.parse(made.stdout).objectBytes, 65_536);
+  });
+
+  after(async () => {
+    await cluster.stop();
+    await rm(folder, { recursive: true });
+  });
+
+  test('a file goes in and comes out, byte for byte', async () => {
+    const local = join(folder, 'a file #1 %ü');
+    const contents = Buffer.alloc(300_000, 'x\0y');
+    await writeFile(local, contents, { mode: 0o600 });
+    const stored = await run('put', local, 'main:/', '--json');
+    assert.equal(stored.code, 0, stored.stderr);
+    assert.equal(JSON.parse(stored.stdout).size, 300_000);
+    const copy = join(folder, 'copy');
+    const fetched = await run('get', 'main:/a file #1 %ü', copy, '--json');
+    assert.equal(fetched.code, 0, fetched.stderr);
+    assert.equal(JSON.parse(fetched.stdout).etag, JSON.parse(stored.stdout).etag);
+    assert.ok((await readFile(copy)).equals(contents));
+    assert.equal((await stat(copy)).mode & 0o777, 0o600);
+    const clash = await run('put', local, 'main:/a file #1 %ü', '--no-replace');
+    assert.equal(clash.code, 4, clash.stderr);
+  });
+
+  test('standard input and standard output', async () => {
+    const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
+    const stored = await runCli(['put', '-', 'main:/stream'], { env, input: 'hello\n' });
+    assert.equal(stored.code, 0, stored.stderr);
+    assert.equal(stored.stdout, '');
+    assert.equal((await run('get', 'main:/stream', '-')).stdout, 'hello\n');
+    const empty = await runCli(['put', '-', 'main:/empty'], { env });
+    assert.equal(empty.code, 0, empty.stderr);
+    assert.equal((await run('get', 'main:/empty', '-')).stdout, '');
+    assert.equal((await runCli(['put', '-', 'main:/'], { env })).code, 2);
+  });
+
+  test('directories: mkdir, ls, stat, mv, rm', async () => {
+    assert.equal((await run('mkdir', 'main:/d/e')).code, 3, 'The parent is missing');
+    assert.equal((await run('mkdir', '--parents', 'main:/d/e')).code, 0);
+    assert.equal((await run('mkdir', '--parents', 'main:/d/e')).code, 0);
+    assert.equal((await run('mkdir', 'main:/d/e')).code, 4, 'It exists');
+    const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
+    assert.equal((await runCli(['put', '-', 'main:/d/f'], { env, input: '123' })).code, 0);
+    assert.equal((await run('ls', 'main:/d')).stdout, 'e/\nf\n');
+    assert.match(
+      (await run('ls', '-l', 'main:/d')).stdout,
+      /^-rw-r--r-- +1 +0 +0 +3 +2023-11-14 22:13:20 +f$/m,
+    );
+    const listed = JSON.parse((await run('ls', '--json', 'main:/d')).stdout);
+    assert.deepEqual(
+      listed.entries.map(({ name, kind }: { name: string; kind: string }) => [name, kind]),
+      [
+        ['e', 'directory'],
+        ['f', 'file'],
+      ],
+    );
+    assert.equal((await run('mv', 'main:/d/f', 'main:/d/e')).code, 0);
+    const shown = JSON.parse((await run('stat', 'main:/d/e/f', '--json')).stdout);
+    assert.equal(shown.sizeBytes, 3);
+    assert.match(shown.etag, /^"[0-9a-f]+-[0-9a-f]+-[0-9a-f]+"$/);
+    const refused = await run('rm', 'main:/d');
+    assert.equal(refused.code, 4);
+    assert.match(refused.stderr, /it is a directory\n {2}use --recursive/);
+    assert.equal((await run('rm', '--recursive', 'main:/d')).code, 0);
+    assert.equal((await run('ls', 'main:/d')).code, 3);
+    assert.equal((await run('rm', 'main:/d')).code, 3);
+    assert.equal((await run('rm', '--force', 'main:/d')).code, 0);
+    assert.equal((await run('rm', '-r', 'main:/')).code, 2);
+  });
+
+  test('what cannot be put or got is refused with a reason and a way out', async () => {
+    const directory = await run('put', folder, 'main:/x');
+    assert.equal(directory.code, 2);
+    assert.match(directory.stderr, /^leasehold: Cannot put ".*": it is a directory.*\n {2}mount the volume/);
+    assert.equal((await run('put', join(folder, 'missing'), 'main:/x')).code, 3);
+    const swapped = await run('put', 'main:/x', join(folder, 'y'));
+    assert.equal(swapped.code, 2);
+    assert.match(swapped.stderr, /the order is: leasehold put LOCAL VOLUME:\/path/);
+    const before = (await readdir(folder)).length;
+    assert.equal((await run('get', 'main:/missing', join(folder, 'y'))).code, 3);
+    assert.equal((await readdir(folder)).length, before, 'Nothing is left of a get that failed');
+    assert.equal((await run('get', 'main:/', join(folder, 'y'))).code, 4);
+    assert.equal((await run('ls', 'nowhere:/')).code, 3);
+    const parent = await runCli(['put', '-', 'main:/no/where'], {
+      env: { LEASEHOLD_SERVERS: cluster.urls.join(',') },
+    });
+    assert.equal(parent.code, 3);
+    assert.match(parent.stderr, /leasehold mkdir --parents main:\/no/);
+  });
+
+  test('info and status, and their exit codes', async () => {
+    const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
+    await runCli(['put', '-', 'main:/known'], { env, input: 'x' });
+    const info = JSON.parse((await run('info', 'main:/known', '--json')).stdout);
+    assert.equal(info.primary, 's1');
+    assert.match((await run('info', 'main:/known')).stdout, /lease +s1, 1\.5 s left/);
+    assert.equal((await run('status')).code, 0);
+    cluster.verdict = 'degraded';
+    const degraded = await run('status', '--json');
+    assert.equal(degraded.code, 7);
+    assert.equal(JSON.parse(degraded.stdout).verdict, 'degraded');
+    cluster.verdict = 'down';
+    assert.equal((await run('status')).code, 5);
+    cluster.verdict = 'healthy';
+    const nobody = await runCli(['status', '--json', '--servers', 'http://127.0.0.1:1']);
+    assert.equal(nobody.code, 5);
+    assert.equal(JSON.parse(nobody.stdout).verdict, 'down');
+    const temporary = await runCli(['ls', 'main:/', '--servers', '127.0.0.1:1', '--timeout', '300ms']);
+    assert.equal(temporary.code, 5);
+    assert.match(temporary.stderr, /no server answers at http:\/\/127\.0\.0\.1:1\n {2}"leasehold status"/);
+  });
+
+  test('--servers works before and after the command, and passes over the dead', async () => {
+    const servers = ['http://127.0.0.1:1', ...cluster.urls].join(',');
+    assert.equal((await runCli(['volume', 'ls', '--servers', servers])).code, 0);
+    assert.match((await runCli(['--servers', servers, 'volume', 'ls'])).stdout, /main +3 +64\.0 KiB/);
+  });
+
+  test('volumes', async () => {
+    assert.equal((await run('volume', 'create', 'main')).code, 4);
+    assert.equal((await run('volume', 'rm', 'other')).code, 3);
+    assert.equal((await run('volume', 'create', 'other', '--replicas', '1')).code, 0);
+    assert.equal((await run('volume', 'rm', 'other')).code, 0);
+    const { volumes } = JSON.parse((await run('volume', 'ls', '--json')).stdout);
+    assert.equal(volumes.length, 1);
+  });
+
+  test('mount and umount refuse what they cannot do', { skip: process.platform !== 'linux' }, async () => {
+    assert.equal((await run('mount', 'nowhere', folder)).code, 3);
+    const nothing = await run('umount', folder);
+    assert.equal(nothing.code, 4);
+    assert.match(nothing.stderr, /nothing is mounted there/);
+  });
+});
+
+const USAGE_ERRORS: readonly (readonly [argv: readonly string[], said: RegExp])[] = [
+  [[], /Usage: leasehold/],
+  [['lss'], /unknown command 'lss'\n\(Did you mean ls\?\)\n {2}"leasehold --help"/],
+  [
+    ['ls', '--jsno', 'main:/'],
+    /unknown option '--jsno'\n\(Did you mean --json\?\)\n {2}"leasehold ls --help"/,
+  ],
+  [['volume', 'create'], /missing required argument 'name'/],
+  [['volume', 'create', 'Main'], /'Main' is invalid/],
+  [['volume', 'create', 'a', '--replicas', '0'], /whole number from 1 to 15/],
+  [['volume', 'create', 'a', '--object-size', '1'], /from 4KiB to 4MiB/],
+  [['ls', 'main'], /such as main:\/notes\.txt/],
+  [['ls', 'main:/../x'], /lead out of the volume/],
+  [['ls', 'main:/', 'more'], /too many arguments/],
+  [['ls', 'main:/', '--servers', ','], /--servers names no server/],
+  [['ls', 'main:/', '--servers', 'ftp://x'], /must be a URL/],
+  [['ls', 'main:/', '--timeout', 'soon'], /written like 5s or 250ms/],
+  [['dev', '--port', '65535'], /65535 is the last one/],
+  [['demo', '--kills', '-1'], /whole number/],
+];
+
+describe('wrong usage ends with exit code 2 and says what is wrong', { concurrency: 2 }, () => {
+  for (const [argv, said] of USAGE_ERRORS) {
+    test(`leasehold ${argv.join(' ')}`, async () => {
+      const { code, stdout, stderr } = await runCli(argv);
+      assert.equal(code, 2);
+      assert.match(stderr, said);
+      assert.equal(stdout, '');
+    });
+  }
+});
+
+describe('every command explains itself', { concurrency: 2 }, () => {
+  const words = 'dev volume put get ls stat mkdir mv rm info status mount umount demo'.split(' ');
+  const commands = [
+    [],
+    ...words.map((word) => [word]),
+    ['volume', 'create'],
+    ['volume', 'ls'],
+    ['volume', 'rm'],
+  ];
+  for (const argv of commands) {
+    test(`leasehold ${[...argv, '--help'].join(' ')}`, async () => {
+      const { code, stdout, stderr } = await runCli([...argv, '--help']);
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, new RegExp(`^Usage: leasehold ${argv.join(' ')}`));
+    });
+  }
+});
+
+test('dev names the port that is in use', async () => {
+  const blocker = createServer();
+  await new Promise<void>((resolve) => blocker.listen(0, '127.0.0.1', resolve));
+  const address = blocker.address();
+  assert.ok(typeof address === 'object' && address !== null);
+  try {
+    const { code, stderr } = await runCli(['dev', '--port', `${address.port}`, '--servers', '1']);
+    assert.equal(code, 2);
+    assert.match(stderr, new RegExp(`Cannot use port ${address.port}: another program uses it`));
+  } finally {
+    blocker.close();
+  }
+});
+
+test('a get that is stopped leaves nothing behind and ends by the signal', async () => {
+  await using cluster = await FakeCluster.start();
+  const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
+  const folder = await mkdtemp(join(tmpdir(), 'leasehold-cli-'));
+  try {
+    assert.equal((await runCli(['volume', 'create', 'main'], { env })).code, 0);
+    assert.equal((await runCli(['put', '-', 'main:/f'], { env, input: 'x'.repeat(100) })).code, 0);
+    let hanging = () => {};
+    const hangs = new Promise<void>((resolve) => {
+      hanging = resolve;
+    });
+    for (const server of cluster.servers) {
+      server.intercept = ({ method, path }) => {
+        if (method !== 'GET' || !/^\/v1\/data\/\d+$/.test(path)) return null;
+        hanging();
+        return { kind: 'hang' };
+      };
+    }
+    const launcher = new URL('../../bin/leasehold.js', import.meta.url).pathname;
+    const child = spawn(process.execPath, [launcher, 'get', 'main:/f', join(folder, 'f')], {
+      env: { ...process.env, ...env },
+    });
+    const ended = new Promise((resolve) => child.on('exit', (_code, signal) => resolve(signal)));
+    await hangs;
+    assert.equal((await readdir(folder)).length, 1, 'The file is there under another name');
+    child.kill('SIGTERM');
+    assert.equal(await ended, 'SIGTERM');
+    assert.deepEqual(await readdir(folder), []);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});

@@ -1,0 +1,363 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:net';
+import { test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import { FakeCluster, type Reaction } from './fake-cluster.ts';
+
+async function withCluster(
+  action: (cluster: FakeCluster, client: ClusterClient) => Promise<void>,
+  operationTimeoutMs = 5_000,
+): Promise<void> {
+  await using cluster = await FakeCluster.start();
+  await using client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs });
+  await action(cluster, client);
+}
+
+/** Reacts to the first request about which `reactions` has something to say, then properly. */
+function once(...reactions: Reaction[]): () => Reaction | null {
+  return () => reactions.shift() ?? null;
+}
+
+function code(expected: string): (error: unknown) => boolean {
+  return (error) => {
+    assert.ok(error instanceof ServiceError, `A ServiceError is expected, not ${String(error)}`);
+    assert.equal(error.code, expected);
+    return true;
+  };
+}
+
+test('reads, writes and appends', () =>
+  withCluster(async (cluster, client) => {
+    const file = client.openFile(cluster.addFile('hello'), { replicas: ['s1', 's2', 's3'] });
+    assert.equal((await file.write('append', Buffer.from(' world'))).offset, 5);
+    await file.write(0, Buffer.from('J'));
+    await file.truncate(7);
+    assert.equal(Buffer.from((await file.read(0, 100)).bytes).toString(), 'Jello w');
+    assert.equal((await file.state()).sizeBytes, 7);
+    assert.equal(file.primary, 's1');
+  }));
+
+test('a server that is not there is passed over at once, and asked no more', () =>
+  withCluster(async (cluster, client) => {
+    await cluster.server(0).stop();
+    const file = client.openFile(cluster.addFile('x'));
+    const startMs = performance.now();
+    for (let i = 0; i < 20; i++) await file.read(0, 1);
+    assert.ok(performance.now() - startMs < 500, 'A refused connection costs no pause');
+  }));
+
+test('a server that comes back is used again', () =>
+  withCluster(async (cluster, client) => {
+    cluster.primary = 's2';
+    const file = client.openFile(cluster.addFile('x'), { replicas: ['s2'] });
+    await cluster.server(1).stop();
+    await file.read(0, 1);
+    await cluster.server(1).listen();
+    const deadlineMs = performance.now() + 4_000;
+    while (cluster.server(1).asked === 0 && performance.now() < deadlineMs) await file.read(0, 1);
+    assert.ok(cluster.server(1).asked > 0, 'A probe finds that it is back, and it is the primary');
+  }));
+
+test('a server that dies in the middle of an append: the retry has the same name and is not done twice', () =>
+  withCluster(async (cluster, client) => {
+    const id = cluster.addFile('');
+    const file = client.openFile(id);
+    await file.write('append', Buffer.from('a'));
+    const server = cluster.servers.find(({ asked }) => asked > 0);
+    assert.ok(server);
+    server.intercept = (request) => (request.method === 'PUT' ? { kind: 'execute-and-cut' } : null);
+    const { offset } = await file.write('append', Buffer.from('b'));
+    assert.equal(offset, 1);
+    assert.equal(cluster.contents(id), 'ab');
+    assert.equal(cluster.executed, 2);
+    const puts = cluster.servers.flatMap(({ seen }) => seen).filter(({ method }) => method === 'PUT');
+    assert.equal(puts.length, 3);
+    assert.equal(new Set(puts.map(({ search }) => search.get('number'))).size, 2);
+    assert.equal(new Set(puts.map(({ search }) => search.get('session'))).size, 1);
+  }));
+
+test('a catalog command whose answer is lost is executed once', () =>
+  withCluster(async (cluster, client) => {
+    cluster.server(0).intercept = once({ kind: 'execute-and-cut' });
+    const volume = { kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 } as const;
+    assert.equal((await client.command(volume)).volume.name, 'v');
+    assert.equal(cluster.executed, 1);
+  }));
+
+test('a 421 that names the primary is followed without a pause', () =>
+  withCluster(async (cluster, client) => {
+    cluster.primary = 's3';
+    const file = client.openFile(cluster.addFile('x'));
+    await file.read(0, 1);
+    // By now the client knows who is who; the first read's answer named s3.
+    await client.openFile(cluster.addFile('y'), { replicas: ['s2'] }).read(0, 1);
+    const moved: Reaction = { kind: 'problem', code: 'not-primary', extra: { primary: 's1' } };
+    cluster.primary = 's1';
+    cluster.server(2).intercept = () => moved;
+    cluster.server(1).intercept = () => moved;
+    const startMs = performance.now();
+    await file.read(0, 1);
+    assert.ok(performance.now() - startMs < 200);
+    assert.equal(file.primary, 's1');
+  }));
+
+test('the primary that answers name is asked first', () =>
+  withCluster(async (cluster, client) => {
+    cluster.primary = 's3';
+    const file = client.openFile(cluster.addFile('x'));
+    const deadlineMs = performance.now() + 2_000;
+    // Who is who is learned in the background.
+    while (cluster.server(2).asked === 0 && performance.now() < deadlineMs) await file.read(0, 1);
+    const asked = cluster.server(0).asked;
+    for (let i = 0; i < 10; i++) await file.read(0, 1);
+    assert.equal(cluster.server(0).asked, asked);
+    assert.ok(cluster.server(2).asked >= 10);
+  }));
+
+test('503 is tried again, elsewhere, until it works', () =>
+  withCluster(async (cluster, client) => {
+    const file = client.openFile(cluster.addFile('x'));
+    let refusals = 0;
+    for (const server of cluster.servers) {
+      server.intercept = () => {
+        if (refusals >= 7) return null;
+        refusals++;
+        return { kind: 'problem', code: 'no-majority', headers: { 'retry-after': '1' } };
+      };
+    }
+    assert.equal(Buffer.from((await file.read(0, 1)).bytes).toString(), 'x');
+    assert.equal(refusals, 7);
+    assert.ok(
+      cluster.servers.every(({ asked }) => asked >= 2),
+      'All servers had their turn',
+    );
+  }));
+
+test('a server that is recovering is left alone while another one serves', () =>
+  withCluster(async (cluster, client) => {
+    cluster.server(0).intercept = () => ({
+      kind: 'problem',
+      code: 'recovering',
+      headers: { 'retry-after': '3' },
+    });
+    const file = client.openFile(cluster.addFile('x'));
+    const startMs = performance.now();
+    for (let i = 0; i < 10; i++) await file.read(0, 1);
+    assert.ok(performance.now() - startMs < 500);
+    assert.equal(cluster.server(0).asked, 1);
+  }));
+
+test('Retry-After of a busy server is obeyed, up to a second', () =>
+  withCluster(async (cluster, client) => {
+    const busy = once({ kind: 'problem', code: 'busy', headers: { 'retry-after': '30' } });
+    cluster.server(0).intercept = busy;
+    const startMs = performance.now();
+    await client.openFile(cluster.addFile('x')).read(0, 1);
+    const tookMs = performance.now() - startMs;
+    assert.ok(tookMs >= 900 && tookMs < 2_500, `It took ${tookMs} ms`);
+  }));
+
+test('no majority until the deadline: the error names the missing servers, in time', () =>
+  withCluster(async (cluster, client) => {
+    for (const server of cluster.servers) {
+      server.intercept = () => ({
+        kind: 'problem',
+        code: 'no-majority',
+        extra: { unreachable: ['s2', 's3'] },
+      });
+    }
+    const startMs = performance.now();
+    await assert.rejects(client.openFile(cluster.addFile('x')).read(0, 1), (error) => {
+      code('no-majority')(error);
+      assert.deepEqual((error as ServiceError).details.unreachable, ['s2', 's3']);
+      return true;
+    });
+    const tookMs = performance.now() - startMs;
+    assert.ok(tookMs > 300 && tookMs < 1_000, `It took ${tookMs} ms`);
+  }, 600));
+
+test('no server at all is said with their addresses', async () => {
+  await using cluster = await FakeCluster.start(2);
+  await using client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: 300 });
+  await cluster.stop();
+  await assert.rejects(client.query({ kind: 'volumes' }), (error) => {
+    code('no-majority')(error);
+    assert.match((error as Error).message, /no server answers at http:\/\/127\.0\.0\.1:\d+, http/);
+    return true;
+  });
+  const startMs = performance.now();
+  await assert.rejects(client.status({ timeoutMs: 10_000, failFast: true }), code('no-majority'));
+  assert.ok(performance.now() - startMs < 500, 'With failFast nobody waits');
+});
+
+test('a write that may have happened ends as unknown, a read does not', () =>
+  withCluster(async (cluster, client) => {
+    const file = client.openFile(cluster.addFile('x'));
+    await file.write(0, Buffer.from('y'));
+    for (const server of cluster.servers) server.intercept = () => ({ kind: 'cut' });
+    await assert.rejects(file.write(0, Buffer.from('z')), code('unknown'));
+    await assert.rejects(file.read(0, 1), code('no-majority'));
+  }, 400));
+
+test('a server that hangs does not hold an operation beyond its time', () =>
+  withCluster(async (cluster, client) => {
+    for (const server of cluster.servers) server.intercept = () => ({ kind: 'hang' });
+    const startMs = performance.now();
+    await assert.rejects(client.openFile(cluster.addFile('x')).read(0, 1), ServiceError);
+    assert.ok(performance.now() - startMs < 1_000);
+  }, 400));
+
+test('a signal ends a call with its reason', () =>
+  withCluster(async (cluster, client) => {
+    for (const server of cluster.servers) server.intercept = () => ({ kind: 'hang' });
+    const controller = new AbortController();
+    const reading = client.openFile(cluster.addFile('x')).read(0, 1, { signal: controller.signal });
+    const reason = new Error('enough');
+    setImmediate(() => controller.abort(reason));
+    await assert.rejects(reading, reason);
+  }));
+
+test('an expired session is begun anew where nothing is in doubt', () =>
+  withCluster(async (cluster, client) => {
+    const id = cluster.addFile('');
+    const file = client.openFile(id);
+    await file.write('append', Buffer.from('a'));
+    const expired = once({ kind: 'problem', code: 'session-expired' });
+    for (const server of cluster.servers) server.intercept = (r) => (r.method === 'PUT' ? expired() : null);
+    await file.write('append', Buffer.from('b'));
+    assert.equal(cluster.contents(id), 'ab');
+    const sessions = cluster.servers.flatMap(({ seen }) => seen).map(({ search }) => search.get('session'));
+    assert.equal(new Set(sessions.filter((session) => session !== null)).size, 2);
+  }));
+
+test('an expired session after an attempt without an answer is an error', () =>
+  withCluster(async (cluster, client) => {
+    const id = cluster.addFile('');
+    const file = client.openFile(id);
+    await file.write('append', Buffer.from('a'));
+    const reactions = once({ kind: 'execute-and-cut' }, { kind: 'problem', code: 'session-expired' });
+    for (const server of cluster.servers) server.intercept = (r) => (r.method === 'PUT' ? reactions() : null);
+    await assert.rejects(file.write('append', Buffer.from('b')), code('unknown'));
+    assert.equal(cluster.contents(id), 'ab', 'It was done once and not again under another name');
+  }));
+
+test('an error that is final is not tried again', () =>
+  withCluster(async (cluster, client) => {
+    await assert.rejects(client.resolve('nowhere', '/'), code('not-found'));
+    assert.equal(
+      cluster.servers.reduce((sum, { asked }) => sum + asked, 0),
+      1,
+    );
+  }));
+
+test('an answer that is no problem document is quoted', () =>
+  withCluster(async (cluster, client) => {
+    cluster.server(0).intercept = () => ({ kind: 'answer', status: 404, text: '<h1>Another program</h1>' });
+    await assert.rejects(client.status(), /HTTP status 404: <h1>Another program/);
+  }));
+
+test('a server that accepts connections and breaks them is passed over', async () => {
+  const breaker = createServer((socket) => socket.destroy());
+  await new Promise<void>((resolve) => breaker.listen(0, '127.0.0.1', resolve));
+  const address = breaker.address();
+  assert.ok(typeof address === 'object' && address !== null);
+  try {
+    await using cluster = await FakeCluster.start(1);
+    await using client = new ClusterClient({
+      servers: [`http://127.0.0.1:${address.port}`, ...cluster.urls],
+    });
+    assert.equal((await client.status()).verdict, 'healthy');
+  } finally {
+    breaker.close();
+  }
+});
+
+test('many writes of one session run in parallel, within the window', () =>
+  withCluster(async (cluster, client) => {
+    const id = cluster.addFile('');
+    const file = client.openFile(id);
+    const writes = Array.from({ length: 200 }, (_, index) =>
+      file.write(index, Buffer.from([65 + (index % 26)])),
+    );
+    await Promise.all(writes);
+    assert.equal(cluster.contents(id).length, 200);
+    assert.equal(cluster.executed, 200);
+  }));
+
+test('uploads and downloads, with a server that dies on the way', () =>
+  withCluster(async (cluster, client) => {
+    await client.command({ kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 });
+    const contents = Buffer.alloc(5_500_000, 'leasehold ');
+    let bytes = 0;
+    const stored = await client.upload('v', '/big', slices(contents), {
+      onProgress: (count) => {
+        bytes = count;
+        if (count > 2_000_000) void cluster.server(0).stop();
+      },
+    });
+    assert.equal(stored.sizeBytes, contents.length);
+    assert.equal(bytes, contents.length);
+    const download = await client.download('v', '/big');
+    assert.equal(download.etag, stored.etag);
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of download.chunks) chunks.push(chunk);
+    assert.ok(Buffer.concat(chunks).equals(contents));
+  }));
+
+async function* slices(bytes: Buffer): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += 70_001) yield bytes.subarray(at, at + 70_001);
+}
+
+test('a download of a file that changes meanwhile is refused at its end', () =>
+  withCluster(async (_cluster, client) => {
+    await client.command({ kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 });
+    const { attributes } = await client.upload('v', '/f', slices(Buffer.from('before')));
+    const download = await client.download('v', '/f');
+    await client.openFile(attributes.inode).write(0, Buffer.from('B'));
+    await assert.rejects(async () => {
+      for await (const chunk of download.chunks) assert.ok(chunk.length > 0);
+    }, code('precondition-failed'));
+  }));
+
+test('an upload whose source fails leaves nothing at the path', () =>
+  withCluster(async (_cluster, client) => {
+    await client.command({ kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 });
+    async function* broken(): AsyncGenerator<Uint8Array> {
+      yield Buffer.alloc(2_000_000);
+      throw new Error('the disk broke');
+    }
+    await assert.rejects(client.upload('v', '/f', broken()), /the disk broke/);
+    await assert.rejects(client.resolve('v', '/f'), code('not-found'));
+  }));
+
+test('a directory is listed in pages', () =>
+  withCluster(async (_cluster, client) => {
+    const { volume } = await client.command({
+      kind: 'volume-create',
+      name: 'v',
+      replicas: 3,
+      objectBytes: 4096,
+    });
+    const names = Array.from({ length: 2_500 }, (_, index) => `d${String(index).padStart(5, '0')}`);
+    await Promise.all(
+      names.map((name) =>
+        client.command({
+          kind: 'make-directory',
+          place: { parent: volume.root, name },
+          mode: 0o755,
+          uid: 0,
+          gid: 0,
+        }),
+      ),
+    );
+    const listed: string[] = [];
+    for await (const entry of client.list(volume.root)) listed.push(entry.name);
+    assert.deepEqual(listed, names);
+  }));
+
+test('addresses that are none are refused', () => {
+  assert.throws(() => new ClusterClient({ servers: [] }), code('bad-request'));
+  assert.throws(() => new ClusterClient({ servers: ['ftp://x'] }), code('bad-request'));
+  assert.throws(() => new ClusterClient({ servers: ['http://'] }), code('bad-request'));
+});

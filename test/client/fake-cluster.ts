@@ -1,0 +1,458 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
+import type { Attributes, Command, CommandRequest, Query, VolumeInfo } from '../../wire/catalog-api.ts';
+import type { FileInfo, FileState, WriteResult } from '../../wire/http-api.ts';
+
+/** What a fake server does with a request instead of answering it properly. */
+export type Reaction =
+  | {
+      readonly kind: 'problem';
+      readonly code: ErrorCode;
+      readonly headers?: Record<string, string>;
+      readonly extra?: object;
+    }
+  | { readonly kind: 'answer'; readonly status: number; readonly text: string }
+  /** The connection breaks; nothing has been done. */
+  | { readonly kind: 'cut' }
+  /** It is done, but the answer is lost with the connection. */
+  | { readonly kind: 'execute-and-cut' }
+  | { readonly kind: 'hang' };
+
+export interface SeenRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly search: URLSearchParams;
+  readonly body: Buffer;
+}
+
+interface FakeInode {
+  attributes: Attributes;
+  contents: Buffer;
+  seq: number;
+}
+
+/**
+ * The servers' side of the HTTP contract in one process: real sockets, one state behind all of them, no
+ * replication. Enough of the catalog for the command line; enough of the data for exactly-once checks.
+ */
+export class FakeCluster {
+  readonly servers: FakeServer[] = [];
+  readonly #volumes = new Map<string, VolumeInfo>();
+  readonly #inodes = new Map<number, FakeInode>();
+  readonly #children = new Map<number, Map<string, number>>();
+  readonly #answers = new Map<string, unknown>();
+  #nextInode = 1;
+  /** Changes that were really carried out. */
+  executed = 0;
+  verdict: 'healthy' | 'degraded' | 'down' = 'healthy';
+  /** Id that answers name as the primary. */
+  primary = 's1';
+
+  static async start(count = 3): Promise<FakeCluster> {
+    const cluster = new FakeCluster();
+    for (let index = 1; index <= count; index++)
+      cluster.servers.push(await FakeServer.start(cluster, `s${index}`));
+    return cluster;
+  }
+
+  get urls(): string[] {
+    return this.servers.map((server) => server.url);
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.servers.map((server) => server.stop()));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  server(index: number): FakeServer {
+    return this.servers[index] as FakeServer;
+  }
+
+  /** A file with these contents, without a name. @returns its number */
+  addFile(contents: string): number {
+    const inode = this.#create('file', 'v', 0o644);
+    inode.contents = Buffer.from(contents);
+    return inode.attributes.inode;
+  }
+
+  contents(file: number): string {
+    return this.#inode(file).contents.toString();
+  }
+
+  handle(request: SeenRequest): unknown {
+    const { method, path, search, body } = request;
+    if (path === '/livez' || path === '/readyz') return {};
+    if (path === '/v1/status') return this.#status();
+    if (path === '/v1/catalog/commands') return this.#once(JSON.parse(body.toString()) as CommandRequest);
+    if (path === '/v1/catalog/queries')
+      return this.#query((JSON.parse(body.toString()) as { query: Query }).query);
+    const info = /^\/v1\/info\/([^/]+)(\/.*)$/.exec(path);
+    if (info !== null) return this.#info(info[1] as string, decodeURIComponent(info[2] as string));
+    const data = /^\/v1\/data\/(\d+)(?:\/(\w+))?$/.exec(path);
+    if (data === null) throw new ServiceError('not-found', `no route ${method} ${path}`);
+    return this.#data(method, Number(data[1]), data[2], search, body);
+  }
+
+  #data(
+    method: string,
+    file: number,
+    action: string | undefined,
+    search: URLSearchParams,
+    body: Buffer,
+  ): unknown {
+    const inode = this.#inode(file);
+    if (method === 'GET' && action === undefined) {
+      const offset = Number(search.get('offset'));
+      return inode.contents.subarray(offset, offset + Number(search.get('length')));
+    }
+    if (action === 'state' || action === 'flush' || action === 'settle') return this.#state(inode);
+    const key = `${search.get('session')}/${search.get('number')}`;
+    return this.#remember(key, () => {
+      const at = search.get('offset');
+      const offset = at === 'append' ? inode.contents.length : Number(at ?? 0);
+      if (action === 'truncate') {
+        const next = Buffer.alloc(Number(search.get('size')));
+        inode.contents.copy(next);
+        inode.contents = next;
+      } else {
+        const next = Buffer.alloc(Math.max(inode.contents.length, offset + body.length));
+        inode.contents.copy(next);
+        body.copy(next, offset);
+        inode.contents = next;
+      }
+      inode.seq++;
+      return { ...this.#state(inode), offset } satisfies WriteResult;
+    });
+  }
+
+  #remember(key: string, execute: () => unknown): unknown {
+    if (!this.#answers.has(key)) {
+      this.executed++;
+      this.#answers.set(key, execute());
+    }
+    return this.#answers.get(key);
+  }
+
+  #once({ session, number, command }: CommandRequest): unknown {
+    return this.#remember(`${session}/${number}`, () => this.#command(command));
+  }
+
+  #command(command: Command): unknown {
+    switch (command.kind) {
+      case 'volume-create': {
+        if (this.#volumes.has(command.name)) throw new ServiceError('exists', 'the volume exists');
+        const root = this.#create('directory', command.name, 0o755).attributes.inode;
+        const { name, replicas, objectBytes } = command;
+        const volume = { name, root, replicas, objectBytes, inodes: 1, usedBytes: 0 };
+        this.#volumes.set(name, volume);
+        return { volume };
+      }
+      case 'volume-remove':
+        this.#volume(command.name);
+        this.#volumes.delete(command.name);
+        return {};
+      case 'create-orphan':
+        this.#volume(command.volume);
+        return { attributes: this.#create('file', command.volume, command.mode).attributes };
+      case 'keep-orphan':
+        return {};
+      case 'replace': {
+        const { directory, name } = this.#spot(command.place);
+        const old = directory.get(name);
+        if (command.expect.kind === 'nothing' && old !== undefined) {
+          throw new ServiceError('precondition-failed', 'there is something');
+        }
+        directory.set(name, command.inode);
+        const inode = this.#inode(command.inode);
+        const contents = { epoch: 1, seq: inode.seq };
+        inode.attributes = { ...inode.attributes, sizeBytes: inode.contents.length, contents };
+        return { attributes: inode.attributes, replaced: old ?? null };
+      }
+      case 'make-directory': {
+        const { directory, name, volume } = this.#spot(command.place);
+        if (directory.has(name)) throw new ServiceError('exists', 'the name is taken');
+        const { attributes } = this.#create('directory', volume, command.mode);
+        directory.set(name, attributes.inode);
+        return { attributes };
+      }
+      case 'unlink':
+      case 'remove-directory': {
+        const { directory, name } = this.#spot(command.place);
+        const inode = directory.get(name);
+        if (inode === undefined) throw new ServiceError('not-found', 'nothing is there');
+        if ((this.#children.get(inode)?.size ?? 0) > 0)
+          throw new ServiceError('not-empty', 'it is not empty');
+        directory.delete(name);
+        return { inode, links: 0 };
+      }
+      case 'rename': {
+        const from = this.#spot(command.from);
+        const to = this.#spot(command.to);
+        const inode = from.directory.get(from.name);
+        if (inode === undefined) throw new ServiceError('not-found', 'nothing is there');
+        const replaced = to.directory.get(to.name) ?? null;
+        if (replaced !== null && command.mode === 'no-replace')
+          throw new ServiceError('exists', 'it is taken');
+        from.directory.delete(from.name);
+        to.directory.set(to.name, inode);
+        return { replaced };
+      }
+      default:
+        throw new ServiceError('bad-request', `the fake has no ${command.kind}`);
+    }
+  }
+
+  #query(query: Query): unknown {
+    switch (query.kind) {
+      case 'volumes':
+        return { volumes: [...this.#volumes.values()] };
+      case 'volume':
+        return { volume: this.#volume(query.name) };
+      case 'resolve':
+        return { attributes: this.#resolve(query.volume, query.path) };
+      case 'list': {
+        const children = [...(this.#children.get(query.inode) ?? [])].sort();
+        const rest = children.filter(([name]) => name > query.after);
+        const entries = rest.slice(0, query.countMax).map(([name, inode]) => ({
+          name,
+          attributes: this.#inode(inode).attributes,
+        }));
+        return { entries, more: entries.length < rest.length };
+      }
+      default:
+        throw new ServiceError('bad-request', `the fake has no ${query.kind}`);
+    }
+  }
+
+  #resolve(volume: string, path: string): Attributes {
+    let at = this.#volume(volume).root;
+    for (const name of path.split('/').filter((segment) => segment !== '')) {
+      const next = this.#children.get(at)?.get(name);
+      if (next === undefined) throw new ServiceError('not-found', `there is no ${path}`);
+      at = next;
+    }
+    return this.#inode(at).attributes;
+  }
+
+  #spot(place: { parent: number; name: string } | { volume: string; path: string }) {
+    if ('parent' in place) {
+      const directory = this.#children.get(place.parent);
+      if (directory === undefined) throw new ServiceError('not-directory', 'no directory');
+      return { directory, name: place.name, volume: this.#inode(place.parent).attributes.volume };
+    }
+    const segments = place.path.split('/').filter((segment) => segment !== '');
+    const name = segments.pop() ?? '';
+    const parent = this.#resolve(place.volume, segments.join('/'));
+    const directory = this.#children.get(parent.inode);
+    if (directory === undefined) throw new ServiceError('not-directory', 'no directory');
+    return { directory, name, volume: place.volume };
+  }
+
+  #volume(name: string): VolumeInfo {
+    const volume = this.#volumes.get(name);
+    if (volume === undefined) throw new ServiceError('not-found', `There is no volume "${name}"`);
+    return volume;
+  }
+
+  #inode(number: number): FakeInode {
+    const inode = this.#inodes.get(number);
+    if (inode === undefined) throw new ServiceError('not-found', `There is no inode ${number}`);
+    return inode;
+  }
+
+  #create(kind: Attributes['kind'], volume: string, mode: number): FakeInode {
+    const inode = this.#nextInode++;
+    const attributes: Attributes = {
+      inode,
+      volume,
+      kind,
+      mode,
+      uid: 0,
+      gid: 0,
+      links: 1,
+      sizeBytes: 0,
+      accessedNs: '0',
+      modifiedNs: '1700000000000000000',
+      changedNs: '1700000000000000000',
+      target: '',
+      device: 0,
+      replicas: kind === 'file' ? ['s1', 's2', 's3'] : [],
+      view: 1,
+      objectBytes: 131_072,
+      contents: { epoch: 0, seq: 0 },
+      live: false,
+    };
+    const created = { attributes, contents: Buffer.alloc(0), seq: 0 };
+    this.#inodes.set(inode, created);
+    if (kind === 'directory') this.#children.set(inode, new Map());
+    return created;
+  }
+
+  #state(inode: FakeInode): FileState {
+    return {
+      file: inode.attributes.inode,
+      sizeBytes: inode.contents.length,
+      modifiedNs: '1700000000000000000',
+      contents: { epoch: 1, seq: inode.seq },
+      seq: inode.seq,
+      primary: this.primary,
+      epoch: 1,
+    };
+  }
+
+  #info(volume: string, path: string): FileInfo {
+    const attributes = this.#resolve(volume, path);
+    return {
+      file: attributes.inode,
+      volume,
+      path,
+      attributes,
+      size: attributes.sizeBytes,
+      etag: '"1-1-1"',
+      view: { number: 1, members: ['s1', 's2', 's3'] },
+      primary: this.primary,
+      epoch: 1,
+      lease: { holder: this.primary, remainingMs: 1500 },
+      replicas: [{ server: 's1', role: 'primary', state: 'current', version: 1, reachable: true }],
+    };
+  }
+
+  #status(): unknown {
+    return {
+      verdict: this.verdict,
+      reasons: this.verdict === 'healthy' ? [] : ['s3 is unreachable'],
+      cluster: 'fake',
+      catalog: { primary: 's1', epoch: 1, seq: 1, members: ['s1', 's2', 's3'] },
+      timing: { leaseMs: 2000, clockSkewMaxMs: 100 },
+      servers: this.servers.map((server) => server.selfStatus()),
+      underReplicated: [],
+    };
+  }
+}
+
+export class FakeServer {
+  readonly id: string;
+  readonly #cluster: FakeCluster;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  #port = 0;
+  readonly seen: SeenRequest[] = [];
+  /** Called with every request but those for health and names; null means: answer properly. */
+  intercept: (request: SeenRequest) => Reaction | null = () => null;
+
+  private constructor(cluster: FakeCluster, id: string) {
+    this.#cluster = cluster;
+    this.id = id;
+    this.#server = createServer((request, response) => {
+      this.#serve(request, response).catch((error: unknown) => {
+        // A client that was killed, or this server's own end, in the middle of a request.
+        if (!request.destroyed || request.complete) throw error;
+      });
+    });
+    this.#server.on('connection', (socket) => {
+      this.#sockets.add(socket);
+      socket.on('close', () => this.#sockets.delete(socket));
+    });
+  }
+
+  static async start(cluster: FakeCluster, id: string): Promise<FakeServer> {
+    const server = new FakeServer(cluster, id);
+    await server.listen();
+    return server;
+  }
+
+  async listen(): Promise<void> {
+    await new Promise<void>((resolve) => this.#server.listen(this.#port, '127.0.0.1', resolve));
+    this.#port = (this.#server.address() as AddressInfo).port;
+  }
+
+  /** As if its process were killed: connections break, and new ones are refused. */
+  async stop(): Promise<void> {
+    if (!this.#server.listening) return;
+    const closed = new Promise((resolve) => this.#server.close(resolve));
+    for (const socket of this.#sockets) socket.destroy();
+    await closed;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#port}`;
+  }
+
+  /** Requests about files and the catalog, without those for health and names. */
+  get asked(): number {
+    return this.seen.length;
+  }
+
+  selfStatus() {
+    const { id, url } = this;
+    const common = {
+      reachable: true,
+      state: 'serving',
+      recoveringMs: 0,
+      primaries: 1,
+      backups: 2,
+      replicas: 3,
+    };
+    const room = { freeBytes: 1e9, totalBytes: 2e9, pid: 1, uptimeMs: 1000 };
+    return { id, url, ...common, ...room, underReplicated: [], clockOffsetsMs: {} };
+  }
+
+  async #serve(message: IncomingMessage, response: ServerResponse): Promise<void> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of message) chunks.push(chunk as Buffer);
+    const url = new URL(message.url ?? '/', this.url);
+    const request = {
+      method: message.method ?? '',
+      path: url.pathname,
+      search: url.searchParams,
+      body: Buffer.concat(chunks),
+    };
+    if (request.path === '/v1/status/self') return void response.end(JSON.stringify(this.selfStatus()));
+    const reaction = request.path === '/livez' ? null : this.#react(request);
+    if (reaction !== null) return this.#misbehave(reaction, request, response);
+    try {
+      const answer = this.#cluster.handle(request);
+      response.setHeader('leasehold-primary', this.#cluster.primary);
+      if (Buffer.isBuffer(answer)) response.setHeader('content-type', 'application/octet-stream').end(answer);
+      else response.setHeader('content-type', 'application/json').end(JSON.stringify(answer));
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      this.#problem(response, error.code, error.message);
+    }
+  }
+
+  #react(request: SeenRequest): Reaction | null {
+    this.seen.push(request);
+    return this.intercept(request);
+  }
+
+  #misbehave(reaction: Reaction, request: SeenRequest, response: ServerResponse): void {
+    switch (reaction.kind) {
+      case 'problem':
+        this.#problem(response, reaction.code, `fake ${reaction.code}`, reaction.headers, reaction.extra);
+        break;
+      case 'answer':
+        response.writeHead(reaction.status).end(reaction.text);
+        break;
+      case 'execute-and-cut':
+        this.#cluster.handle(request);
+        response.socket?.destroy();
+        break;
+      case 'cut':
+        response.socket?.destroy();
+        break;
+      case 'hang':
+        break;
+    }
+  }
+
+  #problem(response: ServerResponse, code: ErrorCode, detail: string, headers = {}, extra = {}): void {
+    const { status, title } = ERRORS[code];
+    response.writeHead(status, { 'content-type': 'application/problem+json', ...headers });
+    response.end(JSON.stringify({ type: 'about:blank', title, status, detail, code, ...extra }));
+  }
+}
