@@ -39,7 +39,9 @@ export interface FileState {
   readonly contents: ContentVersion;
 }
 
-/** The contents of one file. Every change is acknowledged by a majority when its promise resolves. */
+/**
+ * The contents of one file. A file that is written is live from its first write on, without a word from
+ * here (decision 0005), until it is settled. Every change is acknowledged by a majority when its promise resolves. */
 export interface BackendFile {
   /** @returns the bytes there are: fewer than `length` only at the end of the file */
   read(offset: number, length: number): Promise<Uint8Array>;
@@ -99,7 +101,7 @@ export interface FileSystemBackend {
     readonly entries: readonly { readonly name: string; readonly attributes: Attributes }[];
     readonly more: boolean;
   }>;
-  /** The new file is live; where one exists it is answered, unless `exclusive`. */
+  /** Where a file has the name it is answered, unless `exclusive`. */
   createFile(
     parent: number,
     name: string,
@@ -127,7 +129,6 @@ export interface FileSystemBackend {
     mode: RenameMode,
   ): Promise<{ readonly replaced: number | null }>;
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
-  openForWrite(inode: number): Promise<Attributes>;
   /** A file without a name is still in use: its time to collection starts anew. */
   keepOrphan(inode: number): Promise<void>;
   xattr(inode: number, name: string): Promise<Uint8Array>;

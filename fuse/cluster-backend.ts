@@ -42,9 +42,6 @@ export function clusterBackend(client: ClusterClient, volume: string): FileSyste
     async setAttributes(inode, changes: AttributeChanges) {
       return (await client.command({ kind: 'set-attributes', inode, ...changes })).attributes;
     },
-    async openForWrite(inode) {
-      return (await client.command({ kind: 'open-for-write', inode })).attributes;
-    },
     async keepOrphan(inode) {
       await client.command({ kind: 'keep-orphan', inode });
     },

@@ -82,7 +82,7 @@ export class FileSystem implements FileSystemCalls {
   readonly #handles = new Map<number, FileHandle>();
   readonly #directories = new Map<number, DirectoryHandle>();
   /** Files closed after writing that the catalog is being told of. */
-  readonly #settling = new Map<number, Promise<void>>();
+  readonly #settling = new Set<Promise<void>>();
   readonly #settleQueue: (() => void)[] = [];
   #settleCount = 0;
   /** Files without a name that are open here, and would be collected if nobody said so. */
@@ -176,7 +176,9 @@ export class FileSystem implements FileSystemCalls {
         this.#backend.createFile(parent, name, mode & 0o7777, caller, true),
       );
       this.#known(parent, name, attributes);
-      this.#close(this.#opened(attributes, true), true);
+      const file = this.#opened(attributes, true);
+      file.unsettled = true;
+      this.#close(file, true);
       return;
     }
     const attributes = await this.#changeEntry(parent, name, () =>
@@ -240,7 +242,7 @@ export class FileSystem implements FileSystemCalls {
   async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
     const writing = (flags & (constants.O_WRONLY | constants.O_RDWR)) !== 0;
     const told = this.#cache.attributes(inode);
-    let attributes = this.#cache.looked(inode) ?? (await this.#ask(inode));
+    const attributes = this.#cache.looked(inode) ?? (await this.#ask(inode));
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
     if (told !== undefined && contentVersionCompare(told.contents, attributes.contents) !== 0) {
@@ -249,7 +251,6 @@ export class FileSystem implements FileSystemCalls {
       this.#cache.forget(inode);
       throw new ErrnoError('ESTALE', `Inode ${inode} changed since it was listed`);
     }
-    if (writing) attributes = await this.#live(attributes);
     const file = this.#opened(attributes, writing);
     try {
       // Bytes under way are another handle's: an open does not wait for them, a read does.
@@ -274,7 +275,9 @@ export class FileSystem implements FileSystemCalls {
     );
     if (!created) return this.open(attributes.inode, flags, caller);
     this.#known(parent, name, attributes);
-    return this.#handle(this.#opened(attributes, true), flags);
+    const file = this.#opened(attributes, true);
+    file.unsettled = true;
+    return this.#handle(file, flags);
   }
 
   async read(handle: number, offset: number, length: number): Promise<Uint8Array> {
@@ -418,12 +421,10 @@ export class FileSystem implements FileSystemCalls {
       if (error !== undefined)
         this.#log('error', 'writes were lost', { file: file.inode, error: String(error) });
       // From here on nobody writes, although handles may be open.
-      if (file.writerCount > 0) {
-        file.writerCount = 0;
-        this.#settle(file);
-      }
+      file.writerCount = 0;
+      if (file.unsettled) this.#settle(file);
     }
-    while (this.#settling.size > 0) await Promise.all(this.#settling.values());
+    while (this.#settling.size > 0) await Promise.all(this.#settling);
   }
 
   async #ask(inode: number): Promise<Attributes> {
@@ -463,17 +464,6 @@ export class FileSystem implements FileSystemCalls {
       this.#cache.heardEntry(directory.inode, name, attributes, mark, true);
     }
     directory.complete = !more;
-  }
-
-  /** A file to be written is live: its primary, not the catalog, answers for its size. */
-  async #live(attributes: Attributes): Promise<Attributes> {
-    const settling = this.#settling.get(attributes.inode);
-    if (settling === undefined && attributes.live) return attributes;
-    await settling;
-    const { mark } = this.#cache;
-    const live = await this.#backend.openForWrite(attributes.inode);
-    this.#cache.heard(live, mark);
-    return live;
   }
 
   #opened(attributes: Attributes, writing: boolean): OpenFile {
@@ -540,11 +530,8 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async #withWriter<Result>(inode: number, use: (file: OpenFile) => Promise<Result>): Promise<Result> {
-    const present = this.#open.get(inode);
     const attributes =
-      present !== undefined && present.writerCount > 0
-        ? present.attributes
-        : await this.#live(this.#cache.looked(inode) ?? (await this.#ask(inode)));
+      this.#open.get(inode)?.attributes ?? this.#cache.looked(inode) ?? (await this.#ask(inode));
     const file = this.#opened(attributes, true);
     try {
       return await use(file);
@@ -555,7 +542,8 @@ export class FileSystem implements FileSystemCalls {
 
   #close(file: OpenFile, writing: boolean): void {
     file.handleCount--;
-    if (writing && --file.writerCount === 0) this.#settle(file);
+    if (writing) file.writerCount--;
+    if (file.writerCount === 0 && file.unsettled && !this.#orphans.has(file.inode)) this.#settle(file);
     if (file.handleCount > 0) return;
     this.#open.delete(file.inode);
     this.#orphans.delete(file.inode);
@@ -563,19 +551,20 @@ export class FileSystem implements FileSystemCalls {
 
   /** The catalog is told of a closed file in the background: who asks meanwhile is answered by its primary. */
   #settle(file: OpenFile): void {
+    file.unsettled = false;
     const settled = this.#settleTurn()
-      .then(() => (file.writerCount === 0 ? file.settle() : undefined))
+      .then(() => file.settle())
       .catch((error: unknown) => {
         const gone = error instanceof ServiceError && error.code === 'not-found';
-        if (!gone)
-          this.#log('warn', 'a closed file is not settled', { file: file.inode, error: String(error) });
+        const facts = { file: file.inode, error: String(error) };
+        if (!gone) this.#log('warn', 'a closed file is not settled', facts);
       })
       .finally(() => {
         this.#settleCount--;
         this.#settleQueue.shift()?.();
-        if (this.#settling.get(file.inode) === settled) this.#settling.delete(file.inode);
+        this.#settling.delete(settled);
       });
-    this.#settling.set(file.inode, settled);
+    this.#settling.add(settled);
   }
 
   async #settleTurn(): Promise<void> {

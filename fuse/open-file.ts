@@ -16,6 +16,8 @@ export class OpenFile {
   /** Handles in all, and those among them that write. */
   handleCount = 0;
   writerCount = 0;
+  /** Created or changed here, and the catalog was not told of the outcome yet. */
+  unsettled = false;
   /** As last heard of; permission bits for clearing set-user-id, and the version of what was read. */
   attributes: Attributes;
   /** The newest state that the primary told of, if it is newer than `attributes`. */
@@ -35,7 +37,7 @@ export class OpenFile {
     );
     this.writes = new WriteBehind({
       write: (offset, bytes) => backend.write(offset, bytes),
-      acknowledged: (state) => this.#learn(state),
+      acknowledged: (state) => this.#changed(state),
       budget,
       limitMs,
     });
@@ -64,7 +66,7 @@ export class OpenFile {
   append(bytes: Uint8Array): Promise<void> {
     const appended = this.#appended.then(async () => {
       await this.writes.drain();
-      this.#learn(await this.#bounded(this.#backend.append(bytes), 'An append'));
+      this.#changed(await this.#bounded(this.#backend.append(bytes), 'An append'));
     });
     this.#appended = appended.catch(() => undefined);
     return appended;
@@ -72,7 +74,7 @@ export class OpenFile {
 
   async truncate(sizeBytes: number): Promise<void> {
     await this.writes.drain();
-    this.#learn(await this.#bounded(this.#backend.truncate(sizeBytes), 'A truncate'));
+    this.#changed(await this.#bounded(this.#backend.truncate(sizeBytes), 'A truncate'));
   }
 
   async persist(): Promise<void> {
@@ -128,6 +130,11 @@ export class OpenFile {
 
   #sizeBytes(): number {
     return this.#state?.sizeBytes ?? this.attributes.sizeBytes;
+  }
+
+  #changed(state: FileState): void {
+    this.unsettled = true;
+    this.#learn(state);
   }
 
   /** Answers of writes in parallel arrive in any order: the newest counts. */

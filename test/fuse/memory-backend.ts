@@ -222,13 +222,6 @@ export class MemoryBackend implements FileSystemBackend {
     return this.#attributes(target);
   }
 
-  async openForWrite(inode: number): Promise<Attributes> {
-    await this.#reach('openForWrite');
-    const target = this.#get(inode);
-    target.live = true;
-    return this.#attributes(target);
-  }
-
   async keepOrphan(): Promise<void> {
     await this.#reach('keepOrphan');
   }
@@ -369,6 +362,7 @@ export class MemoryBackend implements FileSystemBackend {
     inode.contents = { epoch: 1, seq: ++this.#seq };
     inode.modifiedNs = this.#nowNs();
     inode.changedNs = inode.modifiedNs;
+    inode.live = true;
     return stateOf(inode);
   }
 

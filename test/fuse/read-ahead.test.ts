@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { BLOCK_BYTES, ReadAhead, ReadPosition, ReadSource } from '../../fuse/read-ahead.ts';
+
+function setUp(sizeBytes: number) {
+  const contents = Buffer.alloc(sizeBytes);
+  for (let at = 0; at < sizeBytes; at += 4096) contents.writeUInt32LE(at / 4096, at);
+  const reads: [number, number][] = [];
+  const source = new ReadSource(
+    async (offset, length) => {
+      reads.push([offset, length]);
+      return contents.subarray(offset, offset + length);
+    },
+    () => sizeBytes,
+  );
+  return {
+    contents,
+    reads,
+    source,
+    readAhead: new ReadAhead(32 * BLOCK_BYTES),
+    position: new ReadPosition(),
+  };
+}
+
+test('a reader in sequence is served in blocks, each fetched once', async () => {
+  const { contents, reads, source, readAhead, position } = setUp(5 * BLOCK_BYTES + 1000);
+  const parts: Uint8Array[] = [];
+  for (let offset = 0; ; offset += 100_000) {
+    const part = await readAhead.read(source, position, offset, 100_000);
+    parts.push(part);
+    if (part.length < 100_000) break;
+  }
+  assert.ok(Buffer.concat(parts).equals(contents));
+  const blocks = reads.filter(([, length]) => length === BLOCK_BYTES).map(([offset]) => offset / BLOCK_BYTES);
+  assert.deepEqual(blocks.sort(), [0, 1, 2, 3, 4, 5]);
+});
+
+test('requests of a kernel that reads ahead may come in any order', async () => {
+  const { contents, reads, source, readAhead, position } = setUp(8 * BLOCK_BYTES);
+  const offsets = [0, 2, 1, 3, 5, 4, 7, 6].map((index) => (index * BLOCK_BYTES) / 2);
+  for (const offset of offsets) {
+    const part = await readAhead.read(source, position, offset, BLOCK_BYTES / 2);
+    assert.ok(contents.subarray(offset, offset + BLOCK_BYTES / 2).equals(part));
+  }
+  assert.ok(reads.length <= 9, `${reads.length} reads`);
+});
+
+test('small reads at random fetch what was asked for and no more', async () => {
+  const { reads, source, readAhead, position } = setUp(64 * BLOCK_BYTES);
+  for (const offset of [5, 40, 3, 22, 61, 9].map((index) => index * BLOCK_BYTES)) {
+    await readAhead.read(source, position, offset, 4096);
+  }
+  assert.ok(reads.every(([, length]) => length === 4096));
+});
+
+test('contents that changed are fetched anew', async () => {
+  const { contents, source, readAhead, position } = setUp(2 * BLOCK_BYTES);
+  const read = async (offset: number): Promise<Uint8Array> =>
+    Uint8Array.from(await readAhead.read(source, position, offset, 200_000));
+  await read(0);
+  await read(200_000);
+  contents.fill(7);
+  source.changed();
+  assert.equal((await read(400_000))[0], 7);
+});
+
+test('a fetch that fails is not kept', async () => {
+  const { readAhead, position } = setUp(0);
+  let calls = 0;
+  const source = new ReadSource(
+    async (offset, length) => {
+      calls++;
+      if (calls <= 2) throw new Error('by intent');
+      return Buffer.alloc(Math.min(length, 500_000 - offset));
+    },
+    () => 500_000,
+  );
+  await assert.rejects(readAhead.read(source, position, 0, 200_000), /by intent/);
+  await assert.rejects(readAhead.read(source, position, 200_000, 200_000), /by intent/);
+  assert.equal((await readAhead.read(source, position, 400_000, 200_000)).length, 100_000);
+});
