@@ -1,0 +1,164 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, test } from 'node:test';
+import type { ServerId } from '../../base/ids.ts';
+import { DataFolder } from '../../server/storage/data-folder.ts';
+import { FolderError, type FolderErrorCode } from '../../server/storage/folder-error.ts';
+import { FOLDER, temporaryFolder } from './stores.ts';
+
+describe('data folder', () => {
+  let parent: string;
+  let folder: string;
+
+  beforeEach(() => {
+    parent = temporaryFolder();
+    folder = path.join(parent, 'data');
+  });
+  afterEach(() => fs.rmSync(parent, { recursive: true, force: true }));
+
+  const refused = (code: FolderErrorCode, wanted: RegExp) => (error: unknown) => {
+    assert.ok(error instanceof FolderError, String(error));
+    assert.equal(error.code, code);
+    assert.match(error.message, wanted);
+    assert.match(error.message, /Cannot use .+: .+\. \w/s, 'what, why, and what next');
+    return true;
+  };
+
+  test('is made on first use and keeps its identity', () => {
+    const first = DataFolder.open(folder, FOLDER);
+    assert.equal(first.startCounter, 1);
+    assert.equal(first.lostPower, false);
+    first.close();
+    const second = DataFolder.open(folder, FOLDER);
+    assert.equal(second.startCounter, 2);
+    assert.equal(second.storageId, first.storageId);
+    assert.equal(second.lostPower, false, 'the same boot');
+    second.close();
+  });
+
+  test('notices a loss of power, once', () => {
+    DataFolder.open(folder, { ...FOLDER, bootId: 'one' }).close();
+    const after = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
+    assert.equal(after.lostPower, true);
+    assert.equal(after.powerLossStart, 2);
+    after.close();
+    const again = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
+    assert.equal(again.lostPower, false);
+    assert.equal(again.powerLossStart, 2, 'what the loss left behind is remembered');
+    again.markClean();
+    again.close();
+    const clean = DataFolder.open(folder, { ...FOLDER, bootId: 'three' });
+    assert.equal(clean.lostPower, false, 'a folder closed in order loses nothing');
+    clean.close();
+  });
+
+  test('a boot that cannot be told counts as another one', () => {
+    DataFolder.open(folder, { ...FOLDER, bootId: null }).close();
+    const after = DataFolder.open(folder, { ...FOLDER, bootId: null });
+    assert.equal(after.lostPower, true);
+    after.close();
+  });
+
+  test('is held by one user at a time', () => {
+    const held = DataFolder.open(folder, FOLDER);
+    assert.throws(
+      () => DataFolder.open(folder, FOLDER),
+      refused('locked', new RegExp(`process ${process.pid}`)),
+    );
+    assert.equal(held.startCounter, 1);
+    held.close();
+    const next = DataFolder.open(folder, FOLDER);
+    assert.equal(next.startCounter, 2, 'the refused start was none');
+    next.close();
+  });
+
+  test('the lock goes with its process, even by kill -9', async () => {
+    const script = `
+      import { DataFolder } from ${JSON.stringify(path.resolve('server/storage/data-folder.ts'))};
+      DataFolder.open(${JSON.stringify(folder)}, ${JSON.stringify(FOLDER)});
+      console.log('open');
+      setInterval(() => {}, 1000);`;
+    const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    await once(child.stdout, 'data');
+    assert.throws(
+      () => DataFolder.open(folder, FOLDER),
+      refused('locked', new RegExp(`process ${child.pid}`)),
+    );
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    const next = DataFolder.open(folder, FOLDER);
+    assert.equal(next.startCounter, 2);
+    next.close();
+  });
+
+  test('refuses the folder of another cluster or server', () => {
+    DataFolder.open(folder, FOLDER).close();
+    assert.throws(
+      () => DataFolder.open(folder, { ...FOLDER, cluster: 'b' }),
+      refused('wrong-cluster', /"test"/),
+    );
+    assert.throws(
+      () => DataFolder.open(folder, { ...FOLDER, server: 'z' as ServerId }),
+      refused('wrong-server', /"a"/),
+    );
+  });
+
+  test('refuses a folder with other things in it, and leaves them alone', () => {
+    fs.mkdirSync(folder);
+    fs.writeFileSync(path.join(folder, 'thesis.tex'), 'x');
+    assert.throws(() => DataFolder.open(folder, FOLDER), refused('foreign', /thesis\.tex/));
+    assert.deepEqual(fs.readdirSync(folder), ['thesis.tex']);
+  });
+
+  test('refuses a path that is not a folder', () => {
+    fs.writeFileSync(folder, 'x');
+    assert.throws(() => DataFolder.open(folder, FOLDER), refused('foreign', /not a folder/));
+    assert.throws(
+      () => DataFolder.open(path.join(folder, 'inner'), FOLDER),
+      refused('foreign', /not a folder/),
+    );
+  });
+
+  test('refuses a newer format and a damaged META file', () => {
+    DataFolder.open(folder, FOLDER).close();
+    const meta = path.join(folder, 'META');
+    const text = fs.readFileSync(meta, 'utf8');
+    fs.writeFileSync(meta, text.replace('"format": 1', '"format": 9'));
+    assert.throws(() => DataFolder.open(folder, FOLDER), refused('unknown-format', /format 9/));
+    fs.writeFileSync(meta, text.slice(0, 30));
+    assert.throws(() => DataFolder.open(folder, FOLDER), refused('damaged', /META/));
+    fs.writeFileSync(meta, text.replace('"startCounter"', '"other"'));
+    assert.throws(() => DataFolder.open(folder, FOLDER), refused('damaged', /counter/));
+  });
+
+  test('finishes a first start that was interrupted', () => {
+    fs.mkdirSync(path.join(folder, 'objects', '00'), { recursive: true });
+    fs.writeFileSync(path.join(folder, 'META.new'), '{');
+    const made = DataFolder.open(folder, FOLDER);
+    assert.equal(made.startCounter, 1);
+    assert.equal(fs.readdirSync(path.join(folder, 'objects')).length, 256);
+    made.close();
+  });
+
+  test('refuses a folder that it may not write to', async (t) => {
+    if (process.getuid?.() !== 0) {
+      fs.mkdirSync(folder, { mode: 0o500 });
+      assert.throws(() => DataFolder.open(folder, FOLDER), refused('not-writable', /may not write/));
+      return;
+    }
+    // Root may write anywhere but to a read-only file system.
+    const { mounted } = await import('./mounts.ts');
+    const tmpfs = mounted(folder, ['-t', 'tmpfs', '-o', 'ro', 'tmpfs']);
+    if (tmpfs === null) return t.skip('mount is not allowed here');
+    try {
+      assert.throws(() => DataFolder.open(folder, FOLDER), refused('not-writable', /may not write/));
+    } finally {
+      tmpfs.unmount();
+    }
+  });
+});
