@@ -1,0 +1,81 @@
+/**
+ * Tests as conversations in a file: commands, a line of dashes, the expected answer, a blank line.
+ *
+ *     # Why this matters.
+ *     read 1000@a
+ *     ----
+ *     ack-read lease=⊥ written=⊥
+ *
+ * `REWRITE=1` writes the answers instead of comparing them; commit them once every changed line is explained.
+ */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { test } from 'node:test';
+
+/** Answers the commands of one block, each a line split at spaces. Throwing fails the block. */
+export type Handler = (commands: readonly string[][]) => string;
+
+interface Block {
+  /** Comments and blank lines before the commands, as they stand. */
+  readonly preface: readonly string[];
+  readonly commands: readonly string[];
+  readonly answer: string;
+  readonly line: number;
+}
+
+const DASHES = '----';
+
+/**
+ * Declares a test for each file of `folder` that ends in `.txt`.
+ *
+ * @param start makes a handler with fresh state; called once per file
+ */
+export function playConversations(folder: string, start: (name: string) => Handler): void {
+  for (const file of readdirSync(folder).sort()) {
+    if (!file.endsWith('.txt')) continue;
+    const path = join(folder, file);
+    test(basename(file, '.txt'), () => playFile(path, start(basename(file, '.txt'))));
+  }
+}
+
+function playFile(path: string, handler: Handler): void {
+  const { blocks, rest } = blocksRead(readFileSync(path, 'utf8'));
+  assert.ok(blocks.length > 0, `${path} has a block`);
+  const rewrite = process.env['REWRITE'] !== undefined;
+  let text = '';
+  for (const block of blocks) {
+    const commands = block.commands.map((line) => line.trim().split(/\s+/));
+    const answer = handler(commands).trimEnd();
+    if (!rewrite) assert.equal(answer, block.answer, `${path}:${block.line}`);
+    text += [...block.preface, ...block.commands, DASHES, answer].join('\n');
+    text += '\n\n';
+  }
+  if (rewrite) writeFileSync(path, `${text.trimEnd()}\n${rest.map((line) => `\n${line}`).join('')}`);
+}
+
+function blocksRead(text: string): { blocks: Block[]; rest: string[] } {
+  const lines = text.split('\n');
+  const blocks: Block[] = [];
+  let preface: string[] = [];
+  let at = 0;
+  while (at < lines.length) {
+    const line = lines[at] as string;
+    if (line.trim() === '' || line.startsWith('#')) {
+      // Blank lines between blocks are written by the player.
+      if (line.startsWith('#') || preface.length > 0) preface.push(line);
+      at++;
+      continue;
+    }
+    const start = at;
+    while (at < lines.length && lines[at] !== DASHES) at++;
+    assert.ok(at < lines.length, `The block in line ${start + 1} has a line of dashes`);
+    const commands = lines.slice(start, at).filter((command) => !command.startsWith('#'));
+    const dashes = at;
+    while (at < lines.length && lines[at]?.trim() !== '') at++;
+    const answer = lines.slice(dashes + 1, at).join('\n');
+    blocks.push({ preface, commands, answer, line: start + 1 });
+    preface = [];
+  }
+  return { blocks, rest: preface.filter((line) => line !== '') };
+}
