@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Settler } from '../../server/file/settler.ts';
+import type { FileState } from '../../wire/http-api.ts';
+
+function state(file: number): FileState {
+  return {
+    file,
+    sizeBytes: file,
+    modifiedNs: '1',
+    contents: { epoch: 1, seq: 1 },
+    seq: 1,
+    primary: 's1',
+    epoch: 1,
+  };
+}
+
+test('what comes while a command is under way shares the next one', async () => {
+  const commands: number[][] = [];
+  let release: () => void = () => undefined;
+  const settler = new Settler((files) => {
+    commands.push(files.map((file) => file.inode));
+    return new Promise<void>((resolve) => {
+      release = resolve;
+    });
+  });
+  const first = settler.settle(state(1));
+  const others = [settler.settle(state(2)), settler.settle(state(3))];
+  release();
+  await first;
+  release();
+  await Promise.all(others);
+  assert.deepEqual(commands, [[1], [2, 3]]);
+});
+
+test('a failed command fails those it was about, and no others', async () => {
+  let count = 0;
+  const settler = new Settler(async () => {
+    count++;
+    if (count === 1) throw new Error('no majority');
+  });
+  const first = settler.settle(state(1));
+  const second = settler.settle(state(2));
+  await assert.rejects(first, /no majority/);
+  await second;
+  assert.equal(count, 2);
+});
