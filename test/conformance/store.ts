@@ -41,7 +41,7 @@ export async function begin(store: FileStore, file: FileId, objectBytes: number,
 }
 
 /** What every store must do, whatever it is made of. */
-export function storeConformance(name: string, make: () => Promise<StoreFixture>): void {
+export function storeConformance(name: string, make: () => Promise<StoreFixture>, fuzzRuns = 40): void {
   describe(name, () => {
     let fixture: StoreFixture | null = null;
     let store: FileStore;
@@ -437,7 +437,7 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
           assert.deepEqual(Buffer.from(await readAll()), model);
           assert.equal(store.attributes(file).sizeBytes, model.length);
         }),
-        { numRuns: Number(process.env.RUNS ?? 60) },
+        { numRuns: Number(process.env.RUNS ?? fuzzRuns) },
       );
     });
   });
