@@ -1,0 +1,140 @@
+/** The options of a server, in the order of its help. What a value must look like, `config.ts` says. */
+export const OPTIONS = [
+  {
+    name: 'id',
+    value: 'ID',
+    example: 's1',
+    fallback: null,
+    help: 'Id of this server, unique in the cluster',
+  },
+  {
+    name: 'peer',
+    value: 'ID=HOST:PORT',
+    example: 's1=127.0.0.1:7401',
+    fallback: null,
+    help: 'Where a server of the cluster is to be found; once for each, this one included',
+  },
+  {
+    name: 'listen',
+    value: 'HOST:PORT',
+    example: '127.0.0.1:7401',
+    fallback: 'the own address among the peers',
+    help: 'Where this server accepts connections, for example 0.0.0.0:7401',
+  },
+  {
+    name: 'data',
+    value: 'DIR',
+    example: '/var/lib/leasehold',
+    fallback: null,
+    help: 'Data folder of this server; made if it is missing',
+  },
+  {
+    name: 'cluster',
+    value: 'NAME',
+    example: 'default',
+    fallback: 'default',
+    help: 'Name of the cluster; servers and data folders of other clusters are refused',
+  },
+  {
+    name: 'lease',
+    value: 'TIME',
+    example: '5s',
+    fallback: '5s',
+    help: 'Length of a lease, at least 10 times the clock skew; the same on all servers. A dead primary is replaced after about this time',
+  },
+  {
+    name: 'clock-skew',
+    value: 'TIME',
+    example: '250ms',
+    fallback: '250ms',
+    help: "Most that two servers' clocks may differ by; the same on all servers",
+  },
+  {
+    name: 'catalog-members',
+    value: 'ID,ID,...',
+    example: 's1,s2,s3',
+    fallback: 'all servers, or the first five',
+    help: 'Servers that hold the catalog; the same on all servers',
+  },
+  {
+    name: 'op-timeout',
+    value: 'TIME',
+    example: '15s',
+    fallback: '15s, or two leases if that is longer',
+    help: 'How long one request may take before it fails',
+  },
+  {
+    name: 'lease-idle',
+    value: 'TIME',
+    example: '60s',
+    fallback: '60s',
+    help: 'How long a file that nobody uses keeps its primary',
+  },
+  {
+    name: 'gc-grace',
+    value: 'TIME',
+    example: '1h',
+    fallback: '1h',
+    help: 'How long replicas of files that the catalog no longer knows are kept',
+  },
+  {
+    name: 'log-level',
+    value: 'LEVEL',
+    example: 'info',
+    fallback: 'info',
+    help: 'trace, debug, info, warn, error, fatal or silent; the log goes to standard error as JSON',
+  },
+  {
+    name: 'insecure-network',
+    value: null,
+    example: 'true',
+    fallback: null,
+    help: 'Allow addresses outside of this machine. There is no TLS in this version: only for a network that you trust wholly',
+  },
+  {
+    name: 'config',
+    value: 'FILE.toml',
+    example: 'leasehold.toml',
+    fallback: null,
+    help: 'File with any of these options, written as TOML',
+  },
+] as const;
+
+export type OptionName = (typeof OPTIONS)[number]['name'];
+
+/** Where the value of an option was found: how messages call the place, and the texts given there. */
+export interface OptionSource {
+  readonly label: string;
+  readonly texts: readonly string[];
+}
+
+/** @returns name of the environment variable of an option */
+export function optionEnv(name: OptionName): string {
+  return name === 'peer' ? 'LEASEHOLD_PEERS' : `LEASEHOLD_${name.toUpperCase().replaceAll('-', '_')}`;
+}
+
+/** @returns `: did you mean …?` with the nearest of `names`, or nothing where none is near */
+export function suggestion(given: string, names: readonly string[], prefix: string, distanceMax = 3): string {
+  const near = names
+    .map((name) => ({ name, distance: editDistance(given, name) }))
+    // A short word is near to every other short word; half of it must be right.
+    .filter(({ name, distance }) => distance <= Math.min(distanceMax, name.length / 2))
+    .toSorted((a, b) => a.distance - b.distance)[0];
+  const [longer] = names.filter((name) => given.length >= 3 && name.startsWith(given));
+  const found = near?.name ?? longer;
+  return found === undefined ? '' : `: did you mean ${prefix}${found}?`;
+}
+
+/** Levenshtein distance: single-character insertions, deletions and substitutions from `a` to `b`. */
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const substituted = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(substituted, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}

@@ -1,0 +1,480 @@
+import { createHash } from 'node:crypto';
+import { parse as parseToml, TomlError } from 'smol-toml';
+import { DURATION_FORM, durationFormat, durationParse } from '../base/duration.ts';
+import { isServerId, type ServerId, serverIdCompare } from '../base/ids.ts';
+import { OPTIONS, type OptionName, type OptionSource, optionEnv, suggestion } from './config-options.ts';
+
+/** Catalogs of more servers than this agree more slowly and are hardly safer. */
+const CATALOG_MEMBERS_MAX = 5;
+
+/** Lease over clock skew: below, too much of each lease is lost to the uncertainty of clocks. */
+const LEASE_PER_SKEW_MIN = 10;
+
+const LEASE_MS_MIN = 100;
+const LEASE_MS_MAX = 600_000;
+const OPERATION_TIMEOUT_MS_DEFAULT = 15_000;
+
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** What a server is told at its start. All relations between the values hold. */
+export interface ServerConfig {
+  readonly id: ServerId;
+  readonly cluster: string;
+  /** Where this server accepts connections. */
+  readonly listen: Address;
+  /** Where each server of the cluster is to be found by the others, this one included. */
+  readonly peers: ReadonlyMap<ServerId, Address>;
+  /** Base URLs of the same servers. */
+  readonly urls: ReadonlyMap<ServerId, string>;
+  /** The data folder, as it was given. */
+  readonly data: string;
+  /** t_max: length of a lease. */
+  readonly leaseMs: number;
+  /** ε: most that two servers' lease clocks differ by. */
+  readonly clockSkewMaxMs: number;
+  /** Servers that hold the catalog, in the order of their ids. */
+  readonly catalogMembers: readonly ServerId[];
+  readonly operationTimeoutMs: number;
+  readonly gcGraceMs: number;
+  readonly leaseIdleMs: number;
+  readonly logLevel: LogLevel;
+  readonly insecureNetwork: boolean;
+}
+
+/** The configuration cannot be used. The message names option, value, why, and what to do; exit code 2. */
+export class ConfigurationError extends Error {
+  override readonly name = 'ConfigurationError';
+}
+
+/**
+ * Reads the configuration: a flag wins over the environment, the environment over the file, the
+ * file over the default. Pure, but for what `readFile` does.
+ *
+ * @param argv what follows `leasehold server`
+ * @param readFile gives the text of the configuration file, or throws
+ * @throws ConfigurationError
+ */
+export function readConfig(
+  argv: readonly string[],
+  env: Readonly<Record<string, string | undefined>>,
+  readFile: (path: string) => string,
+): ServerConfig {
+  const flags = readFlags(argv);
+  const variables = readEnvironment(env);
+  const path = flags.get('config') ?? variables.get('config');
+  const file = path === undefined ? new Map<OptionName, OptionSource>() : readToml(path, readFile);
+  return assemble((name) => flags.get(name) ?? variables.get(name) ?? file.get(name));
+}
+
+/**
+ * Hash of everything that all servers must share for the protocols to be safe: the timing of leases,
+ * and who is in the catalog, since two opinions on that would be two majorities.
+ */
+export function paramsHash(
+  config: Pick<ServerConfig, 'leaseMs' | 'clockSkewMaxMs' | 'catalogMembers'>,
+): string {
+  const shared = JSON.stringify([config.leaseMs, config.clockSkewMaxMs, config.catalogMembers]);
+  return createHash('sha256').update(shared).digest('hex').slice(0, 16);
+}
+
+/** @returns `host:port`, with brackets around an IPv6 address */
+export function addressFormat({ host, port }: Address): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** @returns the text of `leasehold server --help` */
+export function serverHelp(): string {
+  const lines = OPTIONS.map(({ name, value, help, fallback }) => {
+    const left = `--${name}${value === null ? '' : ` ${value}`}`;
+    const text = fallback === null ? help : `${help} (default: ${fallback})`;
+    return wrap(text, 50).map((line, index) => `  ${(index === 0 ? left : '').padEnd(27)} ${line}`);
+  });
+  return `Usage: leasehold server --id ID --peer ID=HOST:PORT ... --data DIR [options]
+
+Runs one server of a cluster. All servers are equal; each is told its own id and
+where all of them are, itself included.
+
+${lines.flat().join('\n')}
+  -h, --help                  Show this text
+
+Durations are ${DURATION_FORM}.
+Each option can also be given in the environment, --clock-skew as LEASEHOLD_CLOCK_SKEW,
+all --peer together as LEASEHOLD_PEERS=s1=HOST:PORT,s2=HOST:PORT, or in a TOML file under
+its name, peers as a table. A flag wins over the environment, and that over the file.
+
+Three servers on one machine, this is the first:
+  leasehold server --id s1 --data /var/lib/leasehold/s1 \\
+    --peer s1=127.0.0.1:7401 --peer s2=127.0.0.1:7402 --peer s3=127.0.0.1:7403
+`;
+}
+
+/** @returns the table of options in `docs/configuration.md` */
+export function configurationTable(): string {
+  const rows = OPTIONS.map((option) => {
+    const { name, value, help, fallback } = option;
+    const flag = `\`--${name}${value === null ? '' : ` ${value}`}\``;
+    const key = name === 'config' ? '–' : name === 'peer' ? '`[peers]`' : `\`${name}\``;
+    return `| ${flag} | \`${optionEnv(option.name)}\` | ${key} | ${fallback ?? '–'} | ${help} |`;
+  });
+  return [
+    '| flag | environment | file | default | meaning |',
+    '| --- | --- | --- | --- | --- |',
+    ...rows,
+  ].join('\n');
+}
+
+function readFlags(argv: readonly string[]): Map<OptionName, OptionSource> {
+  const found = new Map<OptionName, OptionSource>();
+  const rest = [...argv];
+  for (let argument = rest.shift(); argument !== undefined; argument = rest.shift()) {
+    const match = /^--([^=]+)(?:=(.*))?$/s.exec(argument);
+    if (match === null) {
+      throw new ConfigurationError(`Cannot use argument "${argument}": options begin with --, see --help`);
+    }
+    const [, given = '', inline] = match;
+    const option = OPTIONS.find(({ name }) => name === given);
+    if (option === undefined) {
+      const names = OPTIONS.map(({ name }) => name);
+      throw new ConfigurationError(`Unknown option --${given}${suggestion(given, names, '--')}; see --help`);
+    }
+    const { name } = option;
+    const label = `--${name}`;
+    const before = found.get(name);
+    if (before !== undefined && name !== 'peer') {
+      throw new ConfigurationError(`Option ${label} is given twice: give it once`);
+    }
+    let text = inline ?? 'true';
+    if (option.value !== null && inline === undefined) {
+      const next = rest.shift();
+      if (next === undefined || next.startsWith('--')) {
+        throw new ConfigurationError(`Option ${label} has no value: write ${label} ${option.value}`);
+      }
+      text = next;
+    }
+    found.set(name, { label, texts: [...(before?.texts ?? []), text] });
+  }
+  return found;
+}
+
+function readEnvironment(env: Readonly<Record<string, string | undefined>>): Map<OptionName, OptionSource> {
+  const found = new Map<OptionName, OptionSource>();
+  const names = new Map(OPTIONS.map(({ name }) => [optionEnv(name), name]));
+  for (const [label, text] of Object.entries(env)) {
+    if (text === undefined || !label.startsWith('LEASEHOLD_')) continue;
+    const name = names.get(label);
+    if (name === undefined) {
+      // The client and others have variables of their own, but a slip of the pen is not one of them.
+      const hint = suggestion(label, [...names.keys()], '', 2);
+      if (hint !== '') throw new ConfigurationError(`Unknown environment variable ${label}${hint}`);
+      continue;
+    }
+    // Set but empty is how compose files and service managers leave a variable out.
+    if (text === '') continue;
+    const texts = name === 'peer' ? text.split(',').map((part) => part.trim()) : [text];
+    found.set(name, { label, texts: texts.filter((part) => part !== '') });
+  }
+  return found;
+}
+
+function readToml(path: OptionSource, readFile: (path: string) => string): Map<OptionName, OptionSource> {
+  const [name = ''] = path.texts;
+  let text: string;
+  try {
+    text = readFile(name);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new ConfigurationError(`Cannot read configuration file "${name}" (${path.label}): ${why}`, {
+      cause,
+    });
+  }
+  let table: Record<string, unknown>;
+  try {
+    table = parseToml(text);
+  } catch (cause) {
+    if (!(cause instanceof TomlError)) throw cause;
+    const [why = ''] = cause.message.split('\n');
+    throw new ConfigurationError(`Cannot read "${name}", line ${cause.line}: ${why}`, { cause });
+  }
+  const found = new Map<OptionName, OptionSource>();
+  for (const [key, value] of Object.entries(table)) {
+    const label = `"${key}" in ${name}`;
+    if (key === 'peers') {
+      found.set('peer', { label, texts: peersOfTable(value, label) });
+      continue;
+    }
+    const option = OPTIONS.find((candidate) => candidate.name === key && key !== 'peer' && key !== 'config');
+    if (option === undefined) {
+      const keys = OPTIONS.map((candidate) => (candidate.name === 'peer' ? 'peers' : candidate.name));
+      const known = keys.filter((candidate) => candidate !== 'config');
+      throw new ConfigurationError(`Unknown key "${key}" in ${name}${suggestion(key, known, '')}`);
+    }
+    const isList = option.name === 'catalog-members' && Array.isArray(value);
+    const plain = isList ? value.join(',') : value;
+    if (typeof plain !== (option.value === null ? 'boolean' : 'string')) {
+      const form =
+        option.value === null ? 'true or false' : `text in quotes, such as ${key} = "${option.example}"`;
+      throw new ConfigurationError(`Cannot use ${label}: it must be ${form}`);
+    }
+    found.set(option.name, { label, texts: [String(plain)] });
+  }
+  return found;
+}
+
+function peersOfTable(value: unknown, label: string): string[] {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new ConfigurationError(
+      `Cannot use ${label}: it must be a table, such as [peers] s1 = "127.0.0.1:7401"`,
+    );
+  }
+  return Object.entries(value).map(([id, address]) => `${id}=${String(address)}`);
+}
+
+/** Turns texts into values and holds them against each other. */
+function assemble(source: (name: OptionName) => OptionSource | undefined): ServerConfig {
+  const text = (name: OptionName): { label: string; value: string } | null => {
+    const found = source(name);
+    return found === undefined ? null : { label: found.label, value: found.texts.at(-1) ?? '' };
+  };
+  const duration = (name: OptionName, fallbackMs: number): number => {
+    const found = text(name);
+    if (found === null) return fallbackMs;
+    const durationMs = durationParse(found.value);
+    if (durationMs === null || durationMs === 0) {
+      throw new ConfigurationError(
+        `Cannot use ${found.label} "${found.value}": it is no duration; write ${DURATION_FORM}`,
+      );
+    }
+    return durationMs;
+  };
+
+  const id = readId(text('id'));
+  const insecureNetwork = readBoolean(text('insecure-network'));
+  const peers = readPeers(source('peer'), id);
+  const own = peers.get(id) as Address;
+  const listen = readListen(text('listen'), own, id);
+  refuseOpenNetwork(insecureNetwork, listen, peers);
+
+  const leaseMs = duration('lease', 5_000);
+  const clockSkewMaxMs = duration('clock-skew', 250);
+  if (leaseMs < LEASE_MS_MIN || leaseMs > LEASE_MS_MAX) {
+    throw new ConfigurationError(
+      `Cannot use --lease ${durationFormat(leaseMs)}: it must lie between ${durationFormat(LEASE_MS_MIN)} and ${durationFormat(LEASE_MS_MAX)}`,
+    );
+  }
+  if (leaseMs < LEASE_PER_SKEW_MIN * clockSkewMaxMs) {
+    throw new ConfigurationError(
+      `Cannot use --lease ${durationFormat(leaseMs)} with --clock-skew ${durationFormat(clockSkewMaxMs)}: ` +
+        `a lease must be at least ${LEASE_PER_SKEW_MIN} times the clock skew; give a lease of ` +
+        `${durationFormat(LEASE_PER_SKEW_MIN * clockSkewMaxMs)} or more`,
+    );
+  }
+  const operationTimeoutMs = duration('op-timeout', Math.max(OPERATION_TIMEOUT_MS_DEFAULT, 2 * leaseMs));
+  if (operationTimeoutMs < leaseMs + 2 * clockSkewMaxMs) {
+    throw new ConfigurationError(
+      `Cannot use --op-timeout ${durationFormat(operationTimeoutMs)}: it is shorter than a failover, which takes ` +
+        `up to the lease and twice the clock skew; give ${durationFormat(leaseMs + 2 * clockSkewMaxMs)} or more`,
+    );
+  }
+  const data = text('data');
+  if (data === null || data.value === '') {
+    throw new ConfigurationError(
+      'No data folder is given: write --data DIR, a folder that belongs to this server alone',
+    );
+  }
+  return {
+    id,
+    cluster: readCluster(text('cluster')),
+    listen,
+    peers,
+    urls: new Map([...peers].map(([server, address]) => [server, `http://${addressFormat(address)}`])),
+    data: data.value,
+    leaseMs,
+    clockSkewMaxMs,
+    catalogMembers: readCatalogMembers(text('catalog-members'), peers),
+    operationTimeoutMs,
+    gcGraceMs: duration('gc-grace', 3_600_000),
+    leaseIdleMs: duration('lease-idle', 60_000),
+    logLevel: readLogLevel(text('log-level')),
+    insecureNetwork,
+  };
+}
+
+type Given = { readonly label: string; readonly value: string } | null;
+
+function readId(given: Given): ServerId {
+  if (given === null) {
+    throw new ConfigurationError(
+      'No server id is given: write --id ID, with an id that one of the --peer options has',
+    );
+  }
+  const { value } = given;
+  if (!isServerId(value)) {
+    throw new ConfigurationError(
+      `Cannot use ${given.label} "${value}": an id has 1 to 32 characters of a-z, 0-9 and inner hyphens, such as s1`,
+    );
+  }
+  return value;
+}
+
+function readBoolean(given: Given): boolean {
+  switch (given?.value) {
+    case undefined:
+    case 'false':
+    case '0':
+    case 'no':
+      return false;
+    case 'true':
+    case '1':
+    case 'yes':
+      return true;
+    default:
+      throw new ConfigurationError(`Cannot use ${given?.label} "${given?.value}": write true or false`);
+  }
+}
+
+/** Host and port; null where `text` has no such form. */
+function addressParse(text: string): Address | null {
+  const match = /^(?:\[([0-9A-Fa-f:.%a-z]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})$/.exec(text);
+  if (match === null) return null;
+  const [, six, name, digits] = match;
+  const port = Number(digits);
+  if (port < 1 || port > 65_535) return null;
+  return { host: six ?? name ?? '', port };
+}
+
+function readPeers(source: OptionSource | undefined, id: ServerId): Map<ServerId, Address> {
+  if (source === undefined || source.texts.length === 0) {
+    throw new ConfigurationError(
+      'No servers are given: write --peer ID=HOST:PORT once for each server of the cluster, this one included',
+    );
+  }
+  const { label } = source;
+  const peers = new Map<ServerId, Address>();
+  const taken = new Map<string, ServerId>();
+  for (const text of source.texts) {
+    const [peer = '', at = ''] = text.split(/=(.*)/s);
+    const address = addressParse(at);
+    if (!isServerId(peer) || address === null) {
+      throw new ConfigurationError(
+        `Cannot use ${label} "${text}": write ID=HOST:PORT, such as s1=127.0.0.1:7401`,
+      );
+    }
+    if (isWildcard(address.host)) {
+      throw new ConfigurationError(
+        `Cannot use ${label} "${text}": nobody can be found at ${address.host}; write the address that others use, and --listen ${at}`,
+      );
+    }
+    if (peers.has(peer)) {
+      throw new ConfigurationError(`Cannot use ${label} "${text}": server ${peer} is given twice`);
+    }
+    const other = taken.get(addressFormat(address));
+    if (other !== undefined) {
+      throw new ConfigurationError(`Cannot use ${label} "${text}": server ${other} has the same address`);
+    }
+    peers.set(peer, address);
+    taken.set(addressFormat(address), peer);
+  }
+  if (!peers.has(id)) {
+    throw new ConfigurationError(
+      `Server ${id} is not among the servers ${[...peers.keys()].join(', ')}: add --peer ${id}=HOST:PORT, or correct --id`,
+    );
+  }
+  // In one order everywhere, whatever order the options had.
+  return new Map([...peers].toSorted(([a], [b]) => serverIdCompare(a, b)));
+}
+
+function readListen(given: Given, own: Address, id: ServerId): Address {
+  if (given === null) return own;
+  const listen = addressParse(given.value);
+  if (listen === null) {
+    throw new ConfigurationError(
+      `Cannot use ${given.label} "${given.value}": write HOST:PORT, such as 127.0.0.1:7401, with a port from 1 to 65535`,
+    );
+  }
+  // A forwarder may stand between another host's address and this one, but not within one host.
+  const sameHost = listen.host === own.host || (isLoopback(listen.host) && isLoopback(own.host));
+  if (sameHost && addressFormat(listen) !== addressFormat(own)) {
+    throw new ConfigurationError(
+      `Cannot use ${given.label} "${given.value}": the others look for ${id} at ${addressFormat(own)}; make --listen and --peer ${id}=… agree`,
+    );
+  }
+  return listen;
+}
+
+function readCluster(given: Given): string {
+  const value = given?.value ?? 'default';
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(value)) {
+    throw new ConfigurationError(
+      `Cannot use ${given?.label} "${value}": a name has 1 to 64 letters, digits, dots, hyphens and underscores`,
+    );
+  }
+  return value;
+}
+
+function readCatalogMembers(given: Given, peers: ReadonlyMap<ServerId, Address>): ServerId[] {
+  if (given === null) return [...peers.keys()].slice(0, CATALOG_MEMBERS_MAX);
+  const members = new Set<ServerId>();
+  for (const text of given.value.split(',').map((part) => part.trim())) {
+    if (!isServerId(text) || !peers.has(text)) {
+      throw new ConfigurationError(
+        `Cannot use ${given.label} "${given.value}": "${text}" is none of the servers ${[...peers.keys()].join(', ')}`,
+      );
+    }
+    if (members.has(text)) {
+      throw new ConfigurationError(`Cannot use ${given.label} "${given.value}": ${text} is named twice`);
+    }
+    members.add(text);
+  }
+  return [...members].toSorted(serverIdCompare);
+}
+
+function readLogLevel(given: Given): LogLevel {
+  const value = given?.value ?? 'info';
+  const level = LOG_LEVELS.find((candidate) => candidate === value);
+  if (level === undefined) {
+    throw new ConfigurationError(
+      `Cannot use ${given?.label} "${value}": the levels are ${LOG_LEVELS.join(', ')}`,
+    );
+  }
+  return level;
+}
+
+/** Whoever reaches a port of this version may do everything: leaving the own machine takes a word. */
+function refuseOpenNetwork(allowed: boolean, listen: Address, peers: ReadonlyMap<ServerId, Address>): void {
+  if (allowed) return;
+  const open = [listen, ...peers.values()].find(({ host }) => !isLoopback(host));
+  if (open === undefined) return;
+  throw new ConfigurationError(
+    `Cannot use address ${addressFormat(open)}: it leaves this machine, and this version has neither TLS nor ` +
+      'passwords. Use loopback addresses, or give --insecure-network on a network that you trust wholly, such as ' +
+      'a private container network or a tunnel',
+  );
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host);
+}
+
+function isWildcard(host: string): boolean {
+  return host === '0.0.0.0' || /^[0:]+$/.test(host);
+}
+
+function wrap(text: string, width: number): string[] {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(' ')) {
+    if (line !== '' && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = word;
+    } else {
+      line = line === '' ? word : `${line} ${word}`;
+    }
+  }
+  return [...lines, line];
+}
