@@ -27,8 +27,8 @@ export const OPERATION_BYTES_MAX = 8 * 1024 * 1024;
 /** Bytes of a result at the most. Large batches (catalog) return a result per command. */
 export const RESULT_BYTES_MAX = 1024 * 1024;
 
-/** Space for the fixed fields of any message, so that a large one is not copied while it is written. */
-const FIXED_BYTES = 1024;
+/** Space for the fixed fields of most messages, so that a large one is not copied while it is written. */
+const FIXED_BYTES = 256;
 
 /** A message with the file it is about. */
 export interface ReplicaFrame {

@@ -317,13 +317,13 @@ export class WriteOrder {
     if (committedSeq <= this.#committedSeq) return;
     const from = this.#committedSeq + 1;
     this.#committedSeq = committedSeq;
+    this.#out.push({ kind: 'advanced', committedSeq });
     for (let seq = from; seq <= committedSeq; seq++) {
       const sequenced = this.#operation(seq);
       const { result } = sequenced.operation;
       for (const ticket of sequenced.tickets) this.#out.push({ kind: 'committed', ticket, seq, result });
       sequenced.tickets = [];
     }
-    this.#out.push({ kind: 'advanced', committedSeq });
     this.#drop(null);
   }
 

@@ -118,10 +118,3 @@ export function textApply(text: string, operation: FileOperation): string {
       return '';
   }
 }
-
-/** FNV-1a, to compare states of replicas. */
-export function digest(bytes: Uint8Array, hash = 0x811c9dc5): number {
-  let result = hash;
-  for (const byte of bytes) result = Math.imul(result ^ byte, 0x01000193) >>> 0;
-  return result;
-}

@@ -5,6 +5,7 @@
  * simulated world; a file in memory as the subject; clients that retry. Observers compare what all
  * servers did after every step.
  */
+import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
 import type { CellId, FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
@@ -42,7 +43,6 @@ import {
   contentsRegister,
   contentsText,
   type Disk,
-  digest,
   type Logged,
   OBJECT_BYTES,
   REGISTERS,
@@ -115,6 +115,11 @@ export type Answer =
   /** Certainly nothing happened through this attempt. */
   | { readonly kind: 'refused'; readonly hint: ServerId | null };
 
+/** Where the answer to a client of a script will be. */
+export interface Handle {
+  answer: Answer | null;
+}
+
 export interface SystemOptions {
   readonly seed: number;
   readonly servers: number;
@@ -170,6 +175,8 @@ export class SystemWorld {
   readonly #failed = new Set<string>();
   readonly #digests = new Map<string, number>();
   readonly #epochs = new Set<string>();
+  /** Directed runs: changes without an answer, with the time of their call. */
+  readonly #unanswered = new Map<string, number>();
   #tickets = 0;
 
   constructor(options: SystemOptions) {
@@ -285,10 +292,8 @@ export class SystemWorld {
     if (disk.contents.log.length !== seq) throw new Violation(`${server} stores ${seq} out of order`);
     const key = `${epochFormat(installed)}.${installed.incarnation}/${seq}`;
     const last = disk.contents.log.at(-1)?.request ?? '';
-    let hash = digest(disk.contents.buffer.subarray(0, disk.contents.size), disk.contents.size);
-    hash = digest(sessions, hash);
-    for (let index = 0; index < last.length; index++)
-      hash = Math.imul(hash ^ last.charCodeAt(index), 0x01000193) >>> 0;
+    let hash = crc32(disk.contents.buffer.subarray(0, disk.contents.size), disk.contents.size);
+    hash = crc32(sessions, crc32(last, hash));
     const before = this.#digests.get(key);
     if (before === undefined) this.#digests.set(key, hash);
     else if (before !== hash) throw new Violation(`${server} differs from another replica at ${key}`);
@@ -325,6 +330,7 @@ export class SystemWorld {
 
   /** Judges the histories. @throws Violation */
   judge(): void {
+    for (const [request, callMs] of this.#unanswered) this.recordChange(request, callMs, Infinity, null);
     for (const request of this.#failed) {
       if (this.sequence.includes(request))
         throw new Violation(`${request} failed for its client, and stands`);
@@ -368,26 +374,39 @@ export class SystemWorld {
   }
 
   /** A client's change, straight to one server. @returns where its answer will be */
-  change(server: ServerId, session: number, number: number, wish: Wish): { answer: Answer | null } {
-    const request = { session, number, since: 0 };
+  change(server: ServerId, session: number, wish: Wish): Handle {
+    const request = { session, number: 1, since: 0 };
     const key = requestKey(request, wish);
     const callMs = this.world.nowMs;
-    const handle: { answer: Answer | null } = { answer: null };
+    const handle: Handle = { answer: null };
+    this.#unanswered.set(key, callMs);
     this.world.call(server, () => {
       this.process(server).change(request, wish, (answer) => {
         handle.answer = answer;
+        if (answer.kind === 'unknown') return;
+        this.#unanswered.delete(key);
         if (answer.kind === 'done') this.recordChange(key, callMs, this.world.nowMs, answer.seq);
-        if (answer.kind === 'refused') this.recordFailed(key);
-        if (answer.kind === 'unknown') this.recordChange(key, callMs, Infinity, null);
+        else this.recordFailed(key);
+      });
+    });
+    return handle;
+  }
+
+  /** The same request again, of which the history knows already. */
+  retry(server: ServerId, session: number, wish: Wish): Handle {
+    const handle: Handle = { answer: null };
+    this.world.call(server, () => {
+      this.process(server).change({ session, number: 1, since: 0 }, wish, (answer) => {
+        handle.answer = answer;
       });
     });
     return handle;
   }
 
   /** A client's read, straight to one server. */
-  read(server: ServerId, object: number | null = null): { answer: Answer | null } {
+  read(server: ServerId, object: number | null = null): Handle {
     const callMs = this.world.nowMs;
-    const handle: { answer: Answer | null } = { answer: null };
+    const handle: Handle = { answer: null };
     this.world.call(server, () => {
       this.process(server).read(object, (answer) => {
         handle.answer = answer;

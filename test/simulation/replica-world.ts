@@ -1,0 +1,351 @@
+/**
+ * Goal: the schedules that random runs are too unlikely to find, and a name for each.
+ * Method: servers whose leases, network and disks a script controls. A script says what happens;
+ * the observers of `SystemWorld` say what is wrong. Each passes on the code as it is and fails on
+ * the code with the bug that it is written for (`planted-replica.ts`).
+ */
+import type { ServerId } from '../../base/ids.ts';
+import type { ReplicaMessage } from '../../replica/messages.ts';
+import type { Campaign } from './planted.ts';
+import { runSystem } from './system-run.ts';
+import { type Handle, type SystemOptions, SystemWorld, Violation, type Wish } from './system-world.ts';
+
+const A = 'a' as ServerId;
+const B = 'b' as ServerId;
+const C = 'c' as ServerId;
+const D = 'd' as ServerId;
+
+/** Longer than any script. */
+const LONG_MS = 60_000;
+/** Enough for a reset or a write, and less than a heartbeat. */
+const SHORT_MS = 40;
+/** Enough for several heartbeats. */
+const HEARTBEATS_MS = 350;
+
+const X: Wish = { kind: 'write', object: 0, value: 'xxxxxxxx' };
+const Y: Wish = { kind: 'write', object: 0, value: 'yyyyyyyy' };
+const Z: Wish = { kind: 'write', object: 0, value: 'zzzzzzzz' };
+
+/** A system under a script's control. */
+class Script {
+  readonly system: SystemWorld;
+  /** Servers that no message reaches or leaves. */
+  readonly isolated = new Set<ServerId>();
+  /** Single messages: what happens to them; null for nothing special. */
+  rule: (from: ServerId, to: ServerId, message: ReplicaMessage | null) => 'hold' | 'drop' | null = () => null;
+  #session = 0;
+
+  constructor(options: Partial<SystemOptions>) {
+    this.system = new SystemWorld({ seed: 1, servers: 3, leases: 'scripted', ...options });
+    this.system.world.intercept = ({ from, to, message }) => {
+      if (this.isolated.has(from) || this.isolated.has(to)) return 'drop';
+      return this.rule(from, to, message.kind === 'replica' ? message.frame.message : null) ?? 'pass';
+    };
+  }
+
+  run(durationMs = SHORT_MS): void {
+    this.system.world.runFor(durationMs);
+  }
+
+  /** Gives a lease and waits until its holder is the primary. */
+  lead(server: ServerId, durationMs = LONG_MS): void {
+    this.system.grant(server, durationMs);
+    this.system.world.runFor(500, () => this.role(server) === 'active');
+    this.run(5);
+    this.expect(this.role(server) === 'active', `${server} becomes primary`);
+  }
+
+  role(server: ServerId): string | undefined {
+    return this.system.process(server).replica?.status(0).role;
+  }
+
+  /** A change by a client of its own, and time for it to commit. */
+  write(server: ServerId, wish: Wish): Handle {
+    const handle = this.system.change(server, ++this.#session, wish);
+    this.run();
+    return handle;
+  }
+
+  /** A read, and time for it. */
+  read(server: ServerId, object: number | null = 0): Handle {
+    const handle = this.system.read(server, object);
+    this.run();
+    return handle;
+  }
+
+  restart(server: ServerId): void {
+    this.system.world.crash(server);
+    this.system.world.restart(server);
+  }
+
+  /** What the script relies on; a planted bug may also show here. */
+  expect(holds: boolean, claim: string): void {
+    if (!holds) throw new Violation(`Expected: ${claim}`);
+  }
+}
+
+function directed(options: Partial<SystemOptions>, script: (script: Script) => void): () => string | null {
+  return () => {
+    try {
+      const playing = new Script(options);
+      script(playing);
+      playing.system.judge();
+      return null;
+    } catch (error) {
+      if (error instanceof Error) return error.message;
+      throw error;
+    }
+  };
+}
+
+const scenarios: Record<string, () => string | null> = {
+  /** a is deposed and primary again; an acknowledgement of its first epoch comes late. */
+  'late acknowledgement': directed({ servers: 5 }, (s) => {
+    s.lead(A);
+    s.expect(s.write(A, Z).answer?.kind === 'done', 'the first write commits');
+    s.rule = (from, to, message) => {
+      if (from === A && to !== B && message?.kind === 'write') return 'drop';
+      return from === B && message?.kind === 'ack' ? 'hold' : null;
+    };
+    s.write(A, X);
+    s.system.revoke(A);
+    s.isolated.add(A).add(B);
+    s.lead(C);
+    s.isolated.clear();
+    s.rule = () => null;
+    s.run(HEARTBEATS_MS);
+    s.system.revoke(C);
+    s.lead(A);
+    s.run(HEARTBEATS_MS);
+    s.rule = (from, to, message) => (from === A && to !== D && message?.kind === 'write' ? 'drop' : null);
+    s.write(A, Y);
+    s.expect(s.system.world.deliver() > 0, 'an acknowledgement was held back');
+    s.system.world.crash(A);
+    s.system.world.crash(D);
+    s.lead(B);
+    s.write(B, { ...Z, value: 'another!' });
+    s.read(B);
+  }),
+
+  /** b promises, and dies before the promise is on its disk. */
+  'forgotten promise': directed({}, (s) => {
+    s.system.leasesExclude = false;
+    s.system.diskDelayMs = (server, kind) => (server === B && kind === 'promise' ? 20 : 0.2);
+    s.lead(A);
+    s.rule = (from, to, message) => {
+      if ((from === A && to === C) || (from === C && to === A)) return 'drop';
+      if (from === A && message?.kind === 'write') return 'hold';
+      return from === C && message?.kind === 'install' ? 'drop' : null;
+    };
+    const write = s.system.change(A, 91, X);
+    s.system.grant(C, LONG_MS);
+    s.run(10);
+    s.restart(B);
+    s.system.world.deliver();
+    s.run(10);
+    s.rule = (from, to) => ((from === A && to === C) || (from === C && to === A) ? 'drop' : null);
+    s.run(HEARTBEATS_MS);
+    s.expect(s.role(C) === 'active', 'c becomes primary in the end');
+    s.write(C, Y);
+    s.read(C);
+    s.expect(write.answer?.kind !== 'refused', 'what was sequenced is not refused');
+  }),
+
+  /** a goes on in its old epoch after b has begun another. */
+  'old epoch': directed({}, (s) => {
+    s.system.leasesExclude = false;
+    s.lead(A);
+    s.isolated.add(A);
+    s.lead(B);
+    s.write(B, Y);
+    s.isolated.clear();
+    s.write(A, X);
+    s.run(HEARTBEATS_MS);
+  }),
+
+  /** The new primary missed the last write. */
+  'lagging candidate': directed({}, (s) => {
+    s.lead(A);
+    s.isolated.add(C);
+    s.expect(s.write(A, X).answer?.kind === 'done', 'two of three commit');
+    s.isolated.clear();
+    s.system.world.crash(A);
+    s.lead(C);
+    s.read(C);
+  }),
+
+  /** A long tail that nobody else has, against a shorter one of a later epoch. */
+  'long tail': directed({}, (s) => {
+    s.lead(B);
+    s.isolated.add(B);
+    for (const value of ['tail 111', 'tail 222', 'tail 333']) s.write(B, { ...X, value });
+    s.system.revoke(B);
+    s.lead(A);
+    s.write(A, Y);
+    s.system.world.crash(A);
+    s.isolated.clear();
+    s.lead(B);
+    s.read(B);
+  }),
+
+  /** Raft's figure 8: only the stamp tells the newer base from an old tail of the same length. */
+  'old tail': directed({}, (s) => {
+    s.lead(A);
+    s.isolated.add(A);
+    s.write(A, X);
+    s.system.revoke(A);
+    s.lead(B);
+    s.expect(s.write(B, Y).answer?.kind === 'done', 'two of three commit');
+    for (const server of [A, B, C]) s.restart(server);
+    s.isolated.clear();
+    s.lead(A);
+    s.read(A);
+  }),
+
+  /** A primary that has its base, and is the only one. */
+  'base of a minority': directed({}, (s) => {
+    s.lead(A);
+    s.isolated.add(A);
+    s.write(A, X);
+    s.system.revoke(A);
+    s.isolated.clear();
+    s.rule = (from, _to, message) => (from === A && message?.kind === 'install' ? 'drop' : null);
+    s.system.grant(A, LONG_MS);
+    s.run();
+    s.read(A);
+    s.system.world.crash(A);
+    s.lead(C);
+    s.read(C);
+  }),
+
+  /** One write is lost, the next arrives. */
+  'lost write': directed({}, (s) => {
+    s.lead(A);
+    s.isolated.add(C);
+    let lost = false;
+    s.rule = (from, to, message) => {
+      if (lost || from !== A || to !== B || message?.kind !== 'write') return null;
+      lost = true;
+      return 'drop';
+    };
+    s.system.change(A, 91, X);
+    s.write(A, { kind: 'write', object: 1, value: 'other!!!' });
+    s.run(HEARTBEATS_MS);
+    s.system.world.crash(A);
+    s.isolated.clear();
+    s.lead(B);
+    s.read(B);
+  }),
+
+  /** Two and two servers, each half with a lease. */
+  'two halves': directed({ servers: 4 }, (s) => {
+    s.system.leasesExclude = false;
+    s.rule = (from, to) => ((from === A || from === B) !== (to === A || to === B) ? 'drop' : null);
+    s.system.grant(A, LONG_MS);
+    s.system.grant(C, LONG_MS);
+    s.run();
+    s.write(A, X);
+    s.write(C, Y);
+    s.expect(s.role(A) !== 'active' && s.role(C) !== 'active', 'no half is a majority');
+  }),
+
+  /** A primary alone. */
+  'lonely primary': directed({}, (s) => {
+    s.lead(A);
+    s.isolated.add(A);
+    s.write(A, X);
+    s.read(A);
+    s.system.world.crash(A);
+    s.lead(B);
+    s.read(B);
+  }),
+
+  /** b acknowledges, and dies before the operation is on its disk. */
+  'early acknowledgement': directed({}, (s) => {
+    s.lead(A);
+    s.isolated.add(C);
+    s.system.diskDelayMs = (server, kind) => (server === B && kind === 'apply' ? 1_000 : 0.2);
+    s.write(A, X);
+    s.system.world.crash(A);
+    s.restart(B);
+    s.isolated.clear();
+    s.lead(C);
+    s.read(C);
+  }),
+
+  /** The answer is lost; the client asks the next primary, after somebody else wrote. */
+  'retry elsewhere': directed({}, (s) => {
+    s.lead(A);
+    s.expect(s.write(A, X).answer?.kind === 'done', 'the first write commits');
+    s.system.world.crash(A);
+    s.lead(B);
+    s.write(B, Y);
+    const again = s.system.retry(B, 1, X);
+    s.run();
+    s.expect(again.answer?.kind === 'done' && again.answer.seq === 1, 'it is answered, not repeated');
+    s.read(B);
+  }),
+
+  /** Applied everywhere and acknowledged nowhere when the lease ends. */
+  'outcome unknown': directed({}, (s) => {
+    s.lead(A);
+    s.rule = (_from, _to, message) => (message?.kind === 'ack' ? 'drop' : null);
+    s.write(A, X);
+    s.system.revoke(A);
+    s.rule = () => null;
+    s.lead(C);
+    s.read(C);
+  }),
+
+  /** a's lease ended, another was primary, and a has the lease again without having heard of it. */
+  'lease lost and found': directed({}, (s) => {
+    s.lead(A, 100);
+    s.isolated.add(A);
+    s.run(150);
+    s.lead(B);
+    s.write(B, Y);
+    s.system.revoke(B);
+    s.system.grant(A, LONG_MS);
+    s.read(A);
+  }),
+
+  /** Two leases at once; a hears of b's epoch from c. */
+  'refused primary': directed({}, (s) => {
+    s.system.leasesExclude = false;
+    s.lead(A);
+    s.rule = (from, to) => ((from === A && to === B) || (from === B && to === A) ? 'drop' : null);
+    s.lead(B);
+    s.write(B, Y);
+    s.run(100);
+    s.read(A);
+  }),
+
+  /** A file cut in the middle of an object, and made longer again. */
+  'cut and extended': directed({}, (s) => {
+    s.lead(A);
+    s.write(A, { kind: 'append', value: 'appended' });
+    s.write(A, { kind: 'truncate', recordsBytes: 4 });
+    s.write(A, { kind: 'truncate', recordsBytes: 16 });
+    s.read(A, null);
+    s.run(HEARTBEATS_MS);
+    s.expect(s.system.hasConverged(), 'all replicas hold the same');
+  }),
+
+  /** a sleeps past the end of its lease, and a read is what wakes it. */
+  'read after sleep': directed({}, (s) => {
+    s.lead(A, 200);
+    s.write(A, X);
+    s.isolated.add(A);
+    s.system.world.pause(A, 1_000);
+    s.run(200);
+    s.lead(B);
+    s.write(B, Y);
+    s.read(A);
+    s.run(1_000);
+  }),
+};
+
+export const campaign: Campaign = {
+  scenarios,
+  runSeed: (seed) => runSystem(seed).violation,
+};
