@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, type OutputConfiguration } from 'commander';
 import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
 import { addMountCommands } from './commands/mount.ts';
@@ -29,24 +29,28 @@ export async function runCli(argv: readonly string[]): Promise<void> {
   try {
     await buildProgram().parseAsync([...argv], { from: 'user' });
   } catch (error) {
-    if (error instanceof CommanderError) {
-      // Commander has said it already. Help that was asked for is a success, help for want of a command is not.
-      process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
-      return;
-    }
-    const { exit, lines } = describeFailure(error);
+    const { exit, lines } = endOf(error);
     for (const line of lines) process.stderr.write(`${line}\n`);
     process.exitCode = exit;
   }
 }
 
-function buildProgram(): Command {
+/** @returns the exit code after `error`, and what is left to say of it */
+export function endOf(error: unknown): { readonly exit: number; readonly lines: readonly string[] } {
+  if (!(error instanceof CommanderError)) return describeFailure(error);
+  // Commander has said it already. Help that was asked for is a success, help for want of a command is not.
+  return { exit: error.exitCode === 0 ? 0 : EXIT_USAGE, lines: [] };
+}
+
+/** @param output where help and errors of usage go; default the process's own */
+export function buildProgram(output: OutputConfiguration = {}): Command {
   const program = new Command('leasehold');
   program
     .description('A replicated file system whose servers elect a primary for every file among themselves')
     .version(version())
     .exitOverride()
     .configureOutput({
+      ...output,
       outputError: (text, write) => write(text.replace(/^error: /, 'leasehold: ')),
     })
     // Options mean what they mean for the command they follow: --servers of "dev" is a count.

@@ -5,6 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { buildProgram, endOf } from '../../client/main.ts';
 import { FakeCluster } from './fake-cluster.ts';
 import { runCli } from './run-cli.ts';
 
@@ -175,18 +176,46 @@ const USAGE_ERRORS: readonly (readonly [argv: readonly string[], said: RegExp])[
   [['demo', '--kills', '-1'], /whole number/],
 ];
 
-describe('wrong usage ends with exit code 2 and says what is wrong', { concurrency: 2 }, () => {
+/** Runs a command in this process, as far as its usage errors go. */
+async function runHere(argv: readonly string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  let stdout = '';
+  let stderr = '';
+  const program = buildProgram({
+    writeOut: (text) => {
+      stdout += text;
+    },
+    writeErr: (text) => {
+      stderr += text;
+    },
+  });
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+    return { code: 0, stdout, stderr };
+  } catch (error) {
+    const { exit, lines } = endOf(error);
+    return { code: exit, stdout, stderr: stderr + lines.map((line) => `${line}\n`).join('') };
+  }
+}
+
+describe('wrong usage ends with exit code 2 and says what is wrong', () => {
   for (const [argv, said] of USAGE_ERRORS) {
     test(`leasehold ${argv.join(' ')}`, async () => {
-      const { code, stdout, stderr } = await runCli(argv);
+      const { code, stdout, stderr } = await runHere(argv);
       assert.equal(code, 2);
       assert.match(stderr, said);
       assert.equal(stdout, '');
     });
   }
+
+  test('as a program, too', async () => {
+    const { code, stdout, stderr } = await runCli(['status', '--jsno']);
+    assert.equal(code, 2);
+    assert.match(stderr, /^leasehold: unknown option '--jsno'\n\(Did you mean --json\?\)/);
+    assert.equal(stdout, '');
+  });
 });
 
-describe('every command explains itself', { concurrency: 2 }, () => {
+describe('every command explains itself', () => {
   const words = 'dev volume put get ls stat mkdir mv rm info status mount umount demo'.split(' ');
   const commands = [
     [],
@@ -197,11 +226,17 @@ describe('every command explains itself', { concurrency: 2 }, () => {
   ];
   for (const argv of commands) {
     test(`leasehold ${[...argv, '--help'].join(' ')}`, async () => {
-      const { code, stdout, stderr } = await runCli([...argv, '--help']);
-      assert.equal(code, 0, stderr);
+      const { code, stdout } = await runHere([...argv, '--help']);
+      assert.equal(code, 0);
       assert.match(stdout, new RegExp(`^Usage: leasehold ${argv.join(' ')}`));
     });
   }
+
+  test('as a program, too', async () => {
+    const { code, stdout } = await runCli(['--help']);
+    assert.equal(code, 0);
+    assert.match(stdout, /Exit codes: 0 ok/);
+  });
 });
 
 test('dev names the port that is in use', async () => {
