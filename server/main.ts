@@ -1,13 +1,12 @@
 import { readFileSync } from 'node:fs';
 import closeWithGrace from 'close-with-grace';
 import { ConfigurationError, readConfig, type ServerConfig, serverHelp } from './config.ts';
-import { createLogger } from './log.ts';
+import { createLogger, endOnFatal } from './log.ts';
 import { Server } from './server.ts';
 import { FolderError } from './storage/folder-error.ts';
 
 /** Exit code for usage and configuration. */
 const EXIT_USAGE = 2;
-const EXIT_FAILED = 1;
 /** An orderly end that takes longer than this is no longer waited for. */
 const SHUTDOWN_MS_MAX = 10_000;
 
@@ -30,10 +29,7 @@ export async function runServer(argv: readonly string[]): Promise<void> {
     return;
   }
   const log = createLogger(config);
-  const fatal = (error: unknown): void => {
-    log.fatal({ err: error }, 'an invariant is broken: the server ends, and may be started again');
-    process.exit(EXIT_FAILED);
-  };
+  const fatal = endOnFatal(log);
   let server: Server;
   try {
     server = await Server.start(config, log, fatal);
