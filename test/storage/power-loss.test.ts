@@ -77,6 +77,52 @@ describe('loss of power', () => {
     });
   }
 
+  test('a synced version that was appended to in its slot, then replaced, is still there', async () => {
+    const file = fileId(1);
+    const e1 = epoch(1);
+    for (let seed = 1; seed <= 4; seed++) {
+      const parent = temporaryFolder();
+      const disk = new LossyDisk();
+      const folderPath = path.join(parent, 'data');
+      const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
+      const store = await DiskStore.open(folder, { fileOps: disk });
+      let seq = 0;
+      const write = (offset: number, bytes: Uint8Array) =>
+        store.apply(file, e1, ++seq, { kind: 'write', offset, bytes, modifiedNs: 1n }, new Uint8Array(0));
+      try {
+        await begin(store, file, OBJECT_BYTES);
+        await write(0, pattern(10, 1));
+        await store.flush(file);
+        await write(10, pattern(10, 2));
+        for (let turn = 3; turn < 6; turn++) await write(0, pattern(OBJECT_BYTES, turn));
+        // Another file's promise syncs the index, but not these contents.
+        await begin(store, fileId(2), OBJECT_BYTES);
+        const copy = path.join(parent, 'copy');
+        disk.copyAfterLoss(folderPath, copy, new Prng(seed));
+        const after = DataFolder.open(copy, { ...FOLDER, bootId: 'two' });
+        const left = await DiskStore.open(after);
+        const at = left.record(file)?.seq;
+        const wanted = at === 1 ? pattern(10, 1) : pattern(OBJECT_BYTES, 5);
+        assert.deepEqual(
+          Buffer.from(await left.read(file, 0, 100)),
+          Buffer.from(wanted),
+          `SEED=${seed}, at ${at}`,
+        );
+        assert.equal(left.isSuspect(file), true);
+        await left.promise(file, epoch(2));
+        assert.equal(left.isSuspect(file), true, 'a promise does not make it whole');
+        await left.install(file, epoch(2), at ?? 0, new Uint8Array(0), null);
+        assert.equal(left.isSuspect(file), false);
+        await left.close();
+        after.close();
+      } finally {
+        await store.close();
+        folder.close();
+        fs.rmSync(parent, { recursive: true, force: true });
+      }
+    }
+  });
+
   test('the seeds went where it hurts', { skip: given !== undefined }, () => {
     for (const mark of ['rolled-back', 'tail-kept', 'checked', 'killed']) assert.ok(reached.has(mark), mark);
   });
