@@ -1,0 +1,428 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { bytesSizeFormat, bytesSizeParse, bytesSizeRound } from '../../base/bytes-size.ts';
+import { durationFormat, durationParse } from '../../base/duration.ts';
+import {
+  ConfigurationError,
+  configurationTable,
+  paramsHash,
+  readConfig,
+  type ServerConfig,
+  serverHelp,
+} from '../../server/config.ts';
+import { OPTIONS, optionEnv } from '../../server/config-options.ts';
+
+const PEERS = ['--peer', 's1=127.0.0.1:7401', '--peer', 's2=127.0.0.1:7402', '--peer', 's3=127.0.0.1:7403'];
+const GOOD = ['--id', 's1', '--data', '/d', ...PEERS];
+
+type Env = Record<string, string>;
+
+function read(argv: readonly string[], env: Env = {}, files: Env = {}): ServerConfig {
+  return readConfig(argv, env, (path) => {
+    const text = files[path];
+    if (text === undefined) throw new Error(`ENOENT: no such file or directory, open '${path}'`);
+    return text;
+  });
+}
+
+function refusal(argv: readonly string[], env: Env = {}, files: Env = {}): string {
+  try {
+    read(argv, env, files);
+  } catch (error) {
+    assert.ok(error instanceof ConfigurationError, String(error));
+    return error.message;
+  }
+  assert.fail(`Accepted: ${argv.join(' ')}`);
+}
+
+test('the least that is needed; everything else has a default', () => {
+  const config = read(GOOD);
+  assert.deepEqual(config, {
+    id: 's1',
+    cluster: 'default',
+    listen: { host: '127.0.0.1', port: 7401 },
+    peers: new Map([
+      ['s1', { host: '127.0.0.1', port: 7401 }],
+      ['s2', { host: '127.0.0.1', port: 7402 }],
+      ['s3', { host: '127.0.0.1', port: 7403 }],
+    ]),
+    urls: new Map([
+      ['s1', 'http://127.0.0.1:7401'],
+      ['s2', 'http://127.0.0.1:7402'],
+      ['s3', 'http://127.0.0.1:7403'],
+    ]),
+    data: '/d',
+    leaseMs: 5_000,
+    clockSkewMaxMs: 250,
+    catalogMembers: ['s1', 's2', 's3'],
+    operationTimeoutMs: 15_000,
+    gcGraceMs: 3_600_000,
+    leaseIdleMs: 60_000,
+    logLevel: 'info',
+    insecureNetwork: false,
+  });
+});
+
+test('a flag wins over the environment, that over the file, that over the default', () => {
+  const files = { 'c.toml': 'lease = "20s"\nclock-skew = "1s"\ncluster = "from-file"\nlog-level = "warn"' };
+  const env = { LEASEHOLD_LEASE: '30s', LEASEHOLD_CLUSTER: 'from-env', LEASEHOLD_CONFIG: 'c.toml' };
+  const config = read([...GOOD, '--lease=40s'], env, files);
+  assert.equal(config.leaseMs, 40_000);
+  assert.equal(config.cluster, 'from-env');
+  assert.equal(config.logLevel, 'warn');
+  assert.equal(config.clockSkewMaxMs, 1_000);
+  assert.equal(config.operationTimeoutMs, 80_000, 'The default follows a long lease');
+  assert.equal(
+    read(GOOD, { ...env, LEASEHOLD_LEASE: '' }, files).leaseMs,
+    20_000,
+    'Empty is as good as unset',
+  );
+});
+
+test('everything in the environment', () => {
+  const config = read([], {
+    LEASEHOLD_ID: 's2',
+    LEASEHOLD_PEERS: 's2=s2:7402, s1=s1:7401,s3=[fd00::3]:7403',
+    LEASEHOLD_LISTEN: '0.0.0.0:7402',
+    LEASEHOLD_DATA: '/data',
+    LEASEHOLD_INSECURE_NETWORK: '1',
+    LEASEHOLD_CATALOG_MEMBERS: 's3,s1',
+    LEASEHOLD_OP_TIMEOUT: '1m',
+    LEASEHOLD_GC_GRACE: '1d',
+    LEASEHOLD_LEASE_IDLE: '1.5h',
+    LEASEHOLD_LOG_LEVEL: 'debug',
+    // Another program's.
+    LEASEHOLD_SERVERS: 'http://127.0.0.1:7401',
+    PATH: '/bin',
+  });
+  assert.deepEqual([...config.peers.keys()], ['s1', 's2', 's3'], 'In the order of ids on every server');
+  assert.equal(config.urls.get('s3' as never), 'http://[fd00::3]:7403');
+  assert.deepEqual(config.listen, { host: '0.0.0.0', port: 7402 });
+  assert.deepEqual(config.catalogMembers, ['s1', 's3']);
+  assert.equal(config.operationTimeoutMs, 60_000);
+  assert.equal(config.gcGraceMs, 86_400_000);
+  assert.equal(config.leaseIdleMs, 5_400_000);
+  assert.equal(config.logLevel, 'debug');
+  assert.equal(config.insecureNetwork, true);
+});
+
+test('everything in a file', () => {
+  const file = `
+    id = "s1"
+    data = "/data"
+    insecure-network = true
+    catalog-members = ["s1", "s2"]
+    [peers]
+    s1 = "10.0.0.1:7401"
+    s2 = "10.0.0.2:7401"
+  `;
+  const config = read(['--config', 'leasehold.toml'], {}, { 'leasehold.toml': file });
+  assert.equal(config.id, 's1');
+  assert.deepEqual(config.listen, { host: '10.0.0.1', port: 7401 });
+  assert.deepEqual(config.catalogMembers, ['s1', 's2']);
+});
+
+test('peers of a flag replace those of the environment, all together', () => {
+  const config = read(GOOD, { LEASEHOLD_PEERS: 's1=127.0.0.1:1,s9=127.0.0.1:9' });
+  assert.deepEqual([...config.peers.keys()], ['s1', 's2', 's3']);
+});
+
+/** Each refusal names option, value, why, and what to do. */
+const REFUSALS: [string, readonly string[], Env, string][] = [
+  [
+    'no id',
+    [...PEERS, '--data', 'd'],
+    {},
+    'No server id is given: write --id ID, with an id that one of the --peer options has',
+  ],
+  [
+    'no data',
+    ['--id', 's1', ...PEERS],
+    {},
+    'No data folder is given: write --data DIR, a folder that belongs to this server alone',
+  ],
+  [
+    'no peers',
+    ['--id', 's1', '--data', 'd'],
+    {},
+    'No servers are given: write --peer ID=HOST:PORT once for each server of the cluster, this one included',
+  ],
+  [
+    'a bad id',
+    [...GOOD.slice(2), '--id', 'S_1'],
+    {},
+    'Cannot use --id "S_1": an id has 1 to 32 characters of a-z, 0-9 and inner hyphens, such as s1',
+  ],
+  [
+    'a stranger',
+    [...GOOD.slice(2), '--id', 's4'],
+    {},
+    'Server s4 is not among the servers s1, s2, s3: add --peer s4=HOST:PORT, or correct --id',
+  ],
+  [
+    'a slip in a flag',
+    [...GOOD, '--leas', '5s'],
+    {},
+    'Unknown option --leas: did you mean --lease?; see --help',
+  ],
+  [
+    'a slip in a flag, transposed',
+    [...GOOD, '--dtaa', 'x'],
+    {},
+    'Unknown option --dtaa: did you mean --data?; see --help',
+  ],
+  ['a strange flag', [...GOOD, '--frobnicate'], {}, 'Unknown option --frobnicate; see --help'],
+  ['an argument', [...GOOD, 'start'], {}, 'Cannot use argument "start": options begin with --, see --help'],
+  ['a flag without value', [...GOOD, '--lease'], {}, 'Option --lease has no value: write --lease TIME'],
+  ['a flag before a flag', ['--id', ...GOOD], {}, 'Option --id has no value: write --id ID'],
+  ['a flag twice', [...GOOD, '--id', 's2'], {}, 'Option --id is given twice: give it once'],
+  [
+    'a slip in the environment',
+    GOOD,
+    { LEASEHOLD_LAESE: '5s' },
+    'Unknown environment variable LEASEHOLD_LAESE: did you mean LEASEHOLD_LEASE?',
+  ],
+  [
+    'no duration',
+    [...GOOD, '--lease', '5'],
+    {},
+    'Cannot use --lease "5": it is no duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
+  ],
+  [
+    'no duration in the environment',
+    GOOD,
+    { LEASEHOLD_CLOCK_SKEW: 'often' },
+    'Cannot use LEASEHOLD_CLOCK_SKEW "often": it is no duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
+  ],
+  [
+    'no skew',
+    [...GOOD, '--clock-skew', '0s'],
+    {},
+    'Cannot use --clock-skew "0s": it is no duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
+  ],
+  [
+    'a lease too short for the skew',
+    [...GOOD, '--lease', '1s'],
+    {},
+    'Cannot use --lease 1s with --clock-skew 250ms: a lease must be at least 10 times the clock skew; give a lease of 2500ms or more',
+  ],
+  [
+    'a lease far too short',
+    [...GOOD, '--lease', '50ms', '--clock-skew', '1ms'],
+    {},
+    'Cannot use --lease 50ms: it must lie between 100ms and 10m',
+  ],
+  [
+    'too little time for operations',
+    [...GOOD, '--op-timeout', '1s'],
+    {},
+    'Cannot use --op-timeout 1s: it is shorter than a failover, which takes up to the lease and twice the clock skew; give 5500ms or more',
+  ],
+  [
+    'a peer without a port',
+    [...GOOD, '--peer', 's4=host'],
+    {},
+    'Cannot use --peer "s4=host": write ID=HOST:PORT, such as s1=127.0.0.1:7401',
+  ],
+  [
+    'a peer without an id',
+    [...GOOD, '--peer', '127.0.0.1:7404'],
+    {},
+    'Cannot use --peer "127.0.0.1:7404": write ID=HOST:PORT, such as s1=127.0.0.1:7401',
+  ],
+  [
+    'a port out of range',
+    [...GOOD, '--peer', 's4=h:70000'],
+    {},
+    'Cannot use --peer "s4=h:70000": write ID=HOST:PORT, such as s1=127.0.0.1:7401',
+  ],
+  [
+    'a peer nowhere',
+    [...GOOD, '--peer', 's4=0.0.0.0:7404'],
+    {},
+    'Cannot use --peer "s4=0.0.0.0:7404": nobody can be found at 0.0.0.0; write the address that others use, and --listen 0.0.0.0:7404',
+  ],
+  [
+    'an id twice',
+    [...GOOD, '--peer', 's3=127.0.0.1:7404'],
+    {},
+    'Cannot use --peer "s3=127.0.0.1:7404": server s3 is given twice',
+  ],
+  [
+    'an address twice',
+    [...GOOD, '--peer', 's4=127.0.0.1:7403'],
+    {},
+    'Cannot use --peer "s4=127.0.0.1:7403": server s3 has the same address',
+  ],
+  [
+    'a bad listen address',
+    [...GOOD, '--listen', '7401'],
+    {},
+    'Cannot use --listen "7401": write HOST:PORT, such as 127.0.0.1:7401, with a port from 1 to 65535',
+  ],
+  [
+    'an address that others do not look at',
+    [...GOOD, '--listen', '127.0.0.1:7409'],
+    {},
+    'Cannot use --listen "127.0.0.1:7409": the others look for s1 at 127.0.0.1:7401; make --listen and --peer s1=… agree',
+  ],
+  [
+    'an open network',
+    ['--id', 's1', '--data', 'd', '--peer', 's1=10.1.2.3:7401'],
+    {},
+    'Cannot use address 10.1.2.3:7401: it leaves this machine, and this version has neither TLS nor passwords. Use loopback addresses, or give --insecure-network on a network that you trust wholly, such as a private container network or a tunnel',
+  ],
+  [
+    'a stranger in the catalog',
+    [...GOOD, '--catalog-members', 's1,s7'],
+    {},
+    'Cannot use --catalog-members "s1,s7": "s7" is none of the servers s1, s2, s3',
+  ],
+  [
+    'a member twice',
+    [...GOOD, '--catalog-members', 's1,s1'],
+    {},
+    'Cannot use --catalog-members "s1,s1": s1 is named twice',
+  ],
+  [
+    'a bad cluster name',
+    [...GOOD, '--cluster', 'a b'],
+    {},
+    'Cannot use --cluster "a b": a name has 1 to 64 letters, digits, dots, hyphens and underscores',
+  ],
+  [
+    'a bad level',
+    [...GOOD, '--log-level', 'loud'],
+    {},
+    'Cannot use --log-level "loud": the levels are trace, debug, info, warn, error, fatal, silent',
+  ],
+  [
+    'a bad switch',
+    [...GOOD, '--insecure-network=maybe'],
+    {},
+    'Cannot use --insecure-network "maybe": write true or false',
+  ],
+  [
+    'a missing file',
+    [...GOOD, '--config', 'no.toml'],
+    {},
+    `Cannot read configuration file "no.toml" (--config): ENOENT: no such file or directory, open 'no.toml'`,
+  ],
+];
+
+for (const [what, argv, env, message] of REFUSALS) {
+  test(`refused: ${what}`, () => assert.equal(refusal(argv, env), message));
+}
+
+for (const [text, message] of [
+  ['leese = "5s"', 'Unknown key "leese" in c.toml: did you mean lease?'],
+  ['peer = "s1"', 'Unknown key "peer" in c.toml: did you mean peers?'],
+  ['config = "d.toml"', 'Unknown key "config" in c.toml'],
+  ['lease = 5', 'Cannot use "lease" in c.toml: it must be text in quotes, such as lease = "5s"'],
+  [
+    'lease = "5"',
+    'Cannot use "lease" in c.toml "5": it is no duration; write a number with a unit ms, s, m, h or d, such as 5s or 250ms',
+  ],
+  ['insecure-network = "yes"', 'Cannot use "insecure-network" in c.toml: it must be true or false'],
+  [
+    'peers = ["s1"]',
+    'Cannot use "peers" in c.toml: it must be a table, such as [peers] s1 = "127.0.0.1:7401"',
+  ],
+] as const) {
+  test(`refused in a file: ${text}`, () => {
+    assert.equal(refusal([...GOOD, '--config', 'c.toml'], {}, { 'c.toml': text }), message);
+  });
+}
+
+test('a file that is no TOML is refused with its line', () => {
+  assert.match(
+    refusal(['--config', 'c.toml'], {}, { 'c.toml': 'id = "s1"\nlease = 5s' }),
+    /^Cannot read "c.toml", line 2: /,
+  );
+});
+
+test('what all servers must share is in the hash, and nothing else', () => {
+  const hash = (...argv: string[]): string => paramsHash(read([...GOOD, ...argv]));
+  assert.equal(hash('--op-timeout', '1m', '--log-level', 'debug'), hash());
+  assert.equal(
+    paramsHash(
+      read([
+        '--id',
+        's2',
+        '--data',
+        '/e',
+        ...PEERS.toReversed().flatMap((text) => (text === '--peer' ? [] : ['--peer', text])),
+      ]),
+    ),
+    hash(),
+  );
+  assert.notEqual(hash('--lease', '6s'), hash());
+  assert.notEqual(hash('--clock-skew', '200ms'), hash());
+  assert.notEqual(hash('--catalog-members', 's1,s2'), hash());
+});
+
+test('help and page tell of every option', () => {
+  const help = serverHelp();
+  const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
+  for (const { name } of OPTIONS) {
+    assert.ok(help.includes(`--${name}`), `--help tells of --${name}`);
+    assert.ok(page.includes(optionEnv(name)), `The page tells of ${optionEnv(name)}`);
+  }
+  for (const line of help.split('\n')) assert.ok(line.length <= 90, `Fits a terminal: ${line}`);
+  assert.ok(
+    page.includes(configurationTable()),
+    'docs/configuration.md holds the table of configurationTable()',
+  );
+});
+
+test('the examples on the page are accepted', () => {
+  const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
+  const [, toml = ''] = /```toml\n(.*?)```/s.exec(page) ?? [];
+  const fromFile = read(['--config', 'page.toml'], {}, { 'page.toml': toml });
+  const [, shell = ''] = /```sh\n(LEASEHOLD_.*?)```/s.exec(page) ?? [];
+  const env = Object.fromEntries(
+    [...shell.matchAll(/^(LEASEHOLD_\w+)=(\S+)$/gm)].map(([, name, value]) => [name, value]),
+  );
+  const fromEnv = read([], env);
+  assert.deepEqual(fromEnv, fromFile, 'Both examples say the same');
+});
+
+test('durations are read as they are written', () => {
+  for (const [text, durationMs] of [
+    ['250ms', 250],
+    ['5s', 5_000],
+    ['1.5m', 90_000],
+    ['0.1s', 100],
+    ['2h', 7_200_000],
+    ['1d', 86_400_000],
+    ['0s', 0],
+  ] as const) {
+    assert.equal(durationParse(text), durationMs);
+    assert.equal(durationParse(durationFormat(durationMs)), durationMs);
+  }
+  for (const text of ['', '5', 's', '-5s', '5 s', '1e3ms', '0.5ms', '5S', '1m30s', '.5s']) {
+    assert.equal(durationParse(text), null, text);
+  }
+  assert.equal(durationFormat(2_500), '2500ms');
+  assert.equal(durationFormat(90_000), '90s');
+});
+
+test('sizes are read as they are written', () => {
+  for (const [text, bytes] of [
+    ['4096', 4_096],
+    ['128KiB', 131_072],
+    ['1.5GiB', 1_610_612_736],
+    ['10MB', 10_000_000],
+    ['7B', 7],
+    ['0', 0],
+  ] as const) {
+    assert.equal(bytesSizeParse(text), bytes);
+    assert.equal(bytesSizeParse(bytesSizeFormat(bytes)), bytes);
+  }
+  for (const text of ['', 'KiB', '-1', '1 KiB', '1K', '0.3B', '1kb'])
+    assert.equal(bytesSizeParse(text), null, text);
+  assert.equal(bytesSizeFormat(131_072), '128KiB');
+  assert.equal(bytesSizeRound(1_503_238_553), '1.4 GiB');
+  assert.equal(bytesSizeRound(12), '12 B');
+});
