@@ -15,7 +15,7 @@ import {
 } from './system-world.ts';
 import type { Faults } from './world.ts';
 
-const RUN_MS = 12_000;
+const RUN_MS = 9_000;
 const CLIENTS = 4;
 /** A client gives up a request after so long; then it stays open in the history. */
 const PATIENCE_MS = 4_000;
