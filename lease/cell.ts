@@ -2,7 +2,14 @@ import { assert, unreachable } from '../base/assert.ts';
 import type { CellId, ServerId } from '../base/ids.ts';
 import type { Prng } from '../base/prng.ts';
 import type { LeaseAction, LeaseMark, LeaseView } from './actions.ts';
-import { type Ballot, type BallotSequence, ballotCompare, ballotMax, ballotText } from './ballot.ts';
+import {
+  BALLOT_ZERO,
+  type Ballot,
+  type BallotSequence,
+  ballotCompare,
+  ballotMax,
+  ballotText,
+} from './ballot.ts';
 import { type Lease, leaseAge, leaseText } from './lease.ts';
 import type {
   AckReadMessage,
@@ -94,6 +101,8 @@ export class Cell {
   /** The newest lease of another that was decided, as far as this server heard. A hint. */
   #known: Lease | null = null;
   #attempt: Attempt | null = null;
+  /** Ballot of the latest attempt, also of one that was given up: its WRITE may still be under way. */
+  #lastBallot: Ballot = BALLOT_ZERO;
   /** No attempt before this. */
   #attemptAtMs = Infinity;
   #backoffMs = 0;
@@ -198,7 +207,6 @@ export class Cell {
   release(nowMs: number, out: LeaseAction[]): void {
     this.#expire(nowMs, out);
     const own = this.#own;
-    const attempt = this.#attempt;
     this.#attempt = null;
     this.#attemptAtMs = nowMs + this.#context.parameters.renewBeforeMs;
     this.#touchedMs = nowMs;
@@ -206,7 +214,7 @@ export class Cell {
     this.#own = null;
     out.push({ kind: 'lost', cell: this.id });
     this.#trace(out, 'released', '');
-    const uid = attempt === null ? own.uid : ballotMax(own.uid, attempt.ballot);
+    const uid = ballotMax(own.uid, this.#lastBallot);
     this.#register = registerRelease(this.#register, uid);
     this.#releasing = { uid, atMs: nowMs, left: RELEASES_MAX };
     this.#repeatRelease(nowMs, out);
@@ -369,6 +377,7 @@ export class Cell {
     ballots.overtake(registerStanding(this.#register));
     const attempt = attemptStart(ballots.next(nowMs), nowMs, parameters);
     this.#attempt = attempt;
+    this.#lastBallot = attempt.ballot;
     this.#sendAttempt(attempt, nowMs, out);
   }
 

@@ -18,6 +18,8 @@ interface Peer {
   highMs: number;
   measuredMs: number;
   outOfBounds: boolean;
+  /** When its clock was last seen to be out of bounds. */
+  violatedMs: number;
 }
 
 /** What to do with a frame. */
@@ -58,6 +60,7 @@ export class ClockMonitor {
         highMs: Infinity,
         measuredMs: -Infinity,
         outOfBounds: false,
+        violatedMs: -Infinity,
       };
       this.#peers.set(from, peer);
     }
@@ -102,8 +105,10 @@ export class ClockMonitor {
   /** @returns whether the peer may be listened to */
   #measured(peer: Peer, lowMs: number, highMs: number, nowMs: number): boolean {
     const limitMs = this.#clockSkewMaxMs;
-    if (lowMs > limitMs || highMs < -limitMs) peer.outOfBounds = true;
-    else if (lowMs >= -limitMs && highMs <= limitMs) peer.outOfBounds = false;
+    if (lowMs > limitMs || highMs < -limitMs) peer.violatedMs = nowMs;
+    else if (lowMs >= -limitMs && highMs <= limitMs) peer.violatedMs = -Infinity;
+    // A frame that was slow proves nothing, so the suspicion outlasts the frame that raised it.
+    peer.outOfBounds = nowMs - peer.violatedMs <= this.#freshMs;
     const stale = nowMs - peer.measuredMs > this.#freshMs;
     if (stale || highMs - lowMs <= peer.highMs - peer.lowMs) {
       peer.lowMs = lowMs;

@@ -37,6 +37,14 @@ const LEASE_RELEASED = 2;
 /** The lease was set by the ballot beside it: not written twice, and one object after decoding. */
 const LEASE_UID_BESIDE = 4;
 
+/** Both buffers are sized for the worst case, so that they are allocated once and never moved. */
+const HEADER_BYTES_MAX = 64;
+const LIFE_BYTES_MAX = 2 + 32 + 8;
+const INTEGER_BYTES_MAX = 8;
+const BALLOT_BYTES_MAX = 3 * INTEGER_BYTES_MAX;
+const LEASE_BYTES_MAX = 1 + INTEGER_BYTES_MAX + 8 + BALLOT_BYTES_MAX;
+const MESSAGE_BYTES_MAX = 2 + 2 * INTEGER_BYTES_MAX + 2 * BALLOT_BYTES_MAX + LEASE_BYTES_MAX;
+
 export interface LeaseFrame {
   readonly envelope: LeaseEnvelope;
   readonly messages: readonly LeaseMessage[];
@@ -45,9 +53,9 @@ export interface LeaseFrame {
 /** Packs messages for one peer. `decodeLeaseFrame` gives the same back. */
 export function encodeLeaseFrame(envelope: LeaseEnvelope, messages: readonly LeaseMessage[]): Uint8Array {
   const lives = new LifeTable();
-  const body = new ByteWriter(32 * messages.length + 16);
+  const body = new ByteWriter(MESSAGE_BYTES_MAX * messages.length);
   for (const message of messages) messageWrite(body, lives, message);
-  const frame = new ByteWriter(body.length + 128);
+  const frame = new ByteWriter(HEADER_BYTES_MAX + LIFE_BYTES_MAX * lives.entries.length + body.length);
   frame
     .uint8(FRAME_VERSION)
     .uint53(envelope.incarnation)

@@ -42,7 +42,7 @@ export function playConversations(folder: string, start: (name: string) => Handl
 function playFile(path: string, handler: Handler): void {
   const { blocks, rest } = blocksRead(readFileSync(path, 'utf8'));
   assert.ok(blocks.length > 0, `${path} has a block`);
-  const rewrite = process.env['REWRITE'] !== undefined;
+  const rewrite = process.env.REWRITE !== undefined;
   let text = '';
   for (const block of blocks) {
     const commands = block.commands.map((line) => line.trim().split(/\s+/));

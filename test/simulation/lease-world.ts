@@ -40,6 +40,8 @@ export interface LeaseWorldOptions {
   readonly verbose?: boolean;
   /** Every frame goes through the codec. */
   readonly encoded?: boolean;
+  /** As long as `news` is false every LEARN is lost: servers know what they ask for, no more. */
+  readonly news?: boolean;
   /** Clocks are out of bounds, so exclusion is not owed; everything else is. */
   readonly clocksBroken?: boolean;
 }
@@ -89,11 +91,13 @@ export class LeaseWorld {
   readonly #wanted = new Set<string>();
   readonly #lastHolder = new Map<CellId, string>();
   readonly #encoded: boolean;
+  #news: boolean;
   readonly #clocksBroken: boolean;
 
   constructor(options: LeaseWorldOptions) {
     this.cells = Array.from({ length: options.cells ?? 1 }, (_, i) => (i + 1) as CellId);
     this.#encoded = options.encoded ?? false;
+    this.#news = options.news ?? true;
     this.#clocksBroken = options.clocksBroken ?? false;
     this.world = new World<LeaseFrame>({
       seed: options.seed,
@@ -138,13 +142,9 @@ export class LeaseWorld {
     return this.#of(server).host;
   }
 
-  /** Clock faults last until a restart. */
-  restartFaulty(): void {
-    for (const id of this.world.ids) {
-      if (this.#of(id).host?.clockFault !== true) continue;
-      this.world.crash(id);
-      this.world.restart(id);
-    }
+  /** From now on LEARNs arrive like other messages. */
+  startNews(): void {
+    this.#news = true;
   }
 
   // Hosts ----------------------------------------------------------------------------------------
@@ -218,6 +218,7 @@ export class LeaseWorld {
       switch (action.kind) {
         case 'send':
           this.#watchSend(server, watched, action.message, nowMs);
+          if (!this.#news && action.message.kind === 'learn') break;
           if (outgoing.has(action.to)) outgoing.get(action.to)?.push(action.message);
           else outgoing.set(action.to, [action.message]);
           break;
@@ -439,6 +440,7 @@ function leaseWorldDraw(seed: number, verbose: boolean): LeaseWorld {
     cells: shape.pick([1, 1, 2]),
     faults: faultsDraw(shape, clocksBroken),
     encoded: seed % 8 === 1,
+    news: seed % 3 !== 0,
     clocksBroken,
     verbose,
   });
@@ -479,17 +481,19 @@ function leaseStorm(lease: LeaseWorld): void {
 function leasePeace(lease: LeaseWorld): void {
   const { world } = lease;
   world.heal();
+  lease.startNews();
   if (lease.host(world.ids[0] as ServerId) === null) throw new Error('All servers are up');
   for (const id of world.ids) for (const cell of lease.cells) lease.open(id, cell);
   const clocksBroken = world.faults.offsetMaxMs > CLOCK_SKEW_MAX_MS / 2;
   if (clocksBroken) {
-    // Clocks out of bounds owe nothing but restraint; once repaired, everything.
-    world.faults = { ...world.faults, offsetMaxMs: 0 };
+    // Clocks out of bounds owe nothing but restraint; once repaired, everything. What was said by the
+    // old clocks must have arrived first: it would convict the new ones.
     for (const id of world.ids) {
       world.crash(id);
       world.setClock(id, 0);
-      world.restart(id);
     }
+    world.runFor(3 * LEASE_MS);
+    world.start();
   }
   const boundMs = RECOVERY_MS + 2 * (LEASE_MS + CLOCK_SKEW_MAX_MS) + LEASE_MS;
   const allHeld = () => lease.cells.every((cell) => lease.holders(cell).length === 1);

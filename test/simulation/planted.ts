@@ -74,6 +74,12 @@ const ATTEMPT_LIMIT_OFF: Mutation = {
   replace: 'if (nowMs < attempt.startedMs) {',
 };
 
+const DEADLINE_OFF: Mutation = {
+  file: 'lease/proposer.ts',
+  find: "return attempt.startedMs + (attempt.phase === 'reading' ? 1 : 2) * parameters.attemptMaxMs;",
+  replace: 'return attempt.startedMs + parameters.leaseMs * 10;',
+};
+
 const lease = (
   row: string,
   what: string,
@@ -262,7 +268,7 @@ export const PLANTED_LEASE: readonly Planted[] = [
       replace: 'untilMs: nowMs + leaseMs,',
     },
     { directed: 'late-attempts' },
-    [FLOOR_OFF, ATTEMPT_LIMIT_OFF, STILL_VALID_OFF],
+    [FLOOR_OFF, ATTEMPT_LIMIT_OFF, DEADLINE_OFF, STILL_VALID_OFF],
   ),
   lease(
     '17',
@@ -311,8 +317,8 @@ export const PLANTED_LEASE: readonly Planted[] = [
       },
       {
         file: 'lease/clock-monitor.ts',
-        find: 'if (lowMs > limitMs || highMs < -limitMs) peer.outOfBounds = true;',
-        replace: 'if (lowMs > Infinity) peer.outOfBounds = true;',
+        find: 'if (lowMs > limitMs || highMs < -limitMs) peer.violatedMs = nowMs;',
+        replace: 'if (lowMs > Infinity) peer.violatedMs = nowMs;',
       },
       {
         file: 'lease/invariants.ts',

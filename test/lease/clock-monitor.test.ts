@@ -1,0 +1,76 @@
+/**
+ * Goal: a clock is called wrong only if it is, and its offset is bounded by what was measured.
+ * Method: two clocks a fixed offset apart exchange frames with any delays.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import { ClockMonitor } from '../../lease/clock-monitor.ts';
+import type { LeaseEnvelope } from '../../lease/messages.ts';
+
+const PEER = 'b' as ServerId;
+const SKEW_MS = 100;
+
+function envelope(clockMs: number, echoMs: number, life = 1): LeaseEnvelope {
+  return { incarnation: life as Incarnation, startedMs: life, parametersHash: 0, clockMs, echoMs };
+}
+
+test('no delay makes a clock within bounds look wrong, and the offset is inside the error', () => {
+  const delay = fc.double({ min: 0, max: 5000, noNaN: true });
+  const offset = fc.double({ min: -SKEW_MS, max: SKEW_MS, noNaN: true });
+  fc.assert(
+    fc.property(offset, fc.array(fc.tuple(delay, delay, delay), { minLength: 1 }), (offsetMs, trips) => {
+      const monitor = new ClockMonitor(1, SKEW_MS, 1000);
+      let nowMs = 1000;
+      for (const [thereMs, heldMs, backMs] of trips) {
+        const sentMs = nowMs;
+        nowMs += thereMs + heldMs + backMs;
+        const clockMs = sentMs + thereMs + heldMs + offsetMs;
+        assert.equal(monitor.observe(PEER, envelope(clockMs, sentMs), nowMs), 'accept');
+        const measured = monitor.offset(PEER);
+        assert.ok(measured !== null);
+        const awayMs = Math.abs(measured.offsetMs - offsetMs);
+        assert.ok(awayMs <= measured.errorMs + 1e-6, 'The truth lies inside the error');
+      }
+    }),
+  );
+});
+
+test('a clock that is out of bounds is found by one quick exchange, ahead or behind', () => {
+  for (const offsetMs of [SKEW_MS + 5, -SKEW_MS - 5]) {
+    const monitor = new ClockMonitor(1, SKEW_MS, 1000);
+    assert.equal(monitor.observe(PEER, envelope(1001 + offsetMs, 1000), 1002), 'clock-out-of-bounds');
+    assert.equal(monitor.offset(PEER)?.outOfBounds, true);
+  }
+});
+
+test('a peer that is behind cannot be told from a slow network without an echo', () => {
+  const monitor = new ClockMonitor(1, SKEW_MS, 1000);
+  assert.equal(monitor.observe(PEER, envelope(500, 0), 1000), 'accept');
+  assert.equal(monitor.offset(PEER), null);
+});
+
+test('an echo of the life before this one is not used', () => {
+  const monitor = new ClockMonitor(900, SKEW_MS, 1000);
+  assert.equal(monitor.observe(PEER, envelope(500, 800), 1000), 'accept');
+  assert.equal(monitor.offset(PEER), null);
+});
+
+test('lives follow each other, and an earlier one is not heard again', () => {
+  const monitor = new ClockMonitor(1, SKEW_MS, 1000);
+  assert.equal(monitor.observe(PEER, envelope(1000, 0, 3), 1000), 'accept');
+  assert.equal(monitor.observe(PEER, envelope(1001, 0, 7), 1001), 'accept');
+  assert.equal(monitor.observe(PEER, envelope(1002, 0, 3), 1002), 'older-life');
+  assert.equal(monitor.echoMs(PEER), 1001);
+});
+
+test('most of at least two peers make an outlier', () => {
+  const monitor = new ClockMonitor(1, SKEW_MS, 1000);
+  monitor.observe('b' as ServerId, envelope(2000, 0), 1000);
+  assert.equal(monitor.isOutlier(), false);
+  monitor.observe('c' as ServerId, envelope(1000, 0), 1000);
+  assert.equal(monitor.isOutlier(), false);
+  monitor.observe('c' as ServerId, envelope(2000, 0), 1001);
+  assert.equal(monitor.isOutlier(), true);
+});

@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
+import { BALLOT_ZERO, type Ballot } from '../../lease/ballot.ts';
+import { decodeLeaseFrame, encodeLeaseFrame } from '../../lease/codec.ts';
+import type { Lease } from '../../lease/lease.ts';
+import type { LeaseEnvelope, LeaseMessage } from '../../lease/messages.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+
+/** Records as the decoder makes them: plain objects. */
+function record<T>(fields: { [K in keyof T]: fc.Arbitrary<T[K]> }): fc.Arbitrary<T> {
+  return fc.record(fields, { noNullPrototype: true }) as fc.Arbitrary<T>;
+}
+
+const natural = fc.oneof(fc.nat(300), fc.maxSafeNat());
+const clock = fc.double({ noNaN: true, noDefaultInfinity: true });
+const server = fc.constantFrom('a', 'b', 'osd-17', 'x'.repeat(32)) as fc.Arbitrary<ServerId>;
+const incarnation = natural as fc.Arbitrary<Incarnation>;
+const cell = natural as fc.Arbitrary<CellId>;
+
+const ballot: fc.Arbitrary<Ballot> = record({
+  interval: natural,
+  round: natural.map((round) => Math.max(1, round)),
+  server,
+  incarnation,
+});
+const standing = fc.oneof(fc.constant(BALLOT_ZERO), ballot);
+const lease: fc.Arbitrary<Lease> = record({
+  holder: server,
+  incarnation,
+  untilMs: clock,
+  uid: ballot,
+  released: fc.boolean(),
+});
+
+function message(kind: LeaseMessage['kind']): fc.Arbitrary<LeaseMessage> {
+  const base = { cell, view: natural };
+  switch (kind) {
+    case 'read':
+    case 'ack-write':
+    case 'wrong-view':
+      return record({ kind: fc.constant(kind), ...base, ballot });
+    case 'write':
+      return record({ kind: fc.constant(kind), ...base, ballot, lease, acquires: fc.boolean() });
+    case 'ack-read':
+      return record({ kind: fc.constant(kind), ...base, ballot, written: standing, lease }).map((ack) =>
+        ack.written === BALLOT_ZERO ? { ...ack, lease: null } : ack,
+      );
+    case 'nack-read':
+    case 'nack-write':
+      return record({ kind: fc.constant(kind), ...base, ballot, standing });
+    case 'refused-read':
+    case 'refused-write': {
+      const reason = fc.constantFrom('old' as const, 'future' as const, 'still-valid' as const);
+      return record({ kind: fc.constant(kind), ...base, ballot, reason });
+    }
+    case 'learn':
+      return record({ kind: fc.constant(kind), ...base, ballot, lease, shared: fc.boolean() }).map(
+        ({ shared, ...learn }) =>
+          shared ? { ...learn, lease: { ...learn.lease, uid: learn.ballot } } : learn,
+      );
+    case 'release':
+      return record({ kind: fc.constant(kind), ...base, uid: ballot });
+  }
+}
+
+const KINDS: readonly LeaseMessage['kind'][] = [
+  'read',
+  'write',
+  'ack-read',
+  'ack-write',
+  'nack-read',
+  'nack-write',
+  'refused-read',
+  'refused-write',
+  'wrong-view',
+  'learn',
+  'release',
+];
+const messages = fc.array(fc.oneof(...KINDS.map(message)), { maxLength: 20 });
+const envelope: fc.Arbitrary<LeaseEnvelope> = record({
+  incarnation,
+  startedMs: clock,
+  parametersHash: fc.nat(0xffff_ffff),
+  clockMs: clock,
+  echoMs: clock,
+});
+
+test('what is encoded is decoded', () => {
+  fc.assert(
+    fc.property(envelope, messages, (sent, list) => {
+      assert.deepEqual(decodeLeaseFrame(encodeLeaseFrame(sent, list)), { envelope: sent, messages: list });
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test('bytes of no frame are refused, and nothing else happens', () => {
+  const tryDecode = (bytes: Uint8Array) => {
+    try {
+      decodeLeaseFrame(bytes);
+    } catch (error) {
+      assert.ok(error instanceof MalformedError, String(error));
+    }
+  };
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => tryDecode(bytes)),
+    { numRuns: 500 },
+  );
+  fc.assert(
+    fc.property(
+      envelope,
+      messages,
+      fc.array(fc.tuple(fc.nat(), fc.nat(255)), { minLength: 1, maxLength: 4 }),
+      (sent, list, changes) => {
+        const bytes = encodeLeaseFrame(sent, list).slice();
+        for (const [at, value] of changes) bytes[at % bytes.length] = value;
+        tryDecode(bytes);
+      },
+    ),
+    { numRuns: 1000 },
+  );
+});
+
+test('a frame that is cut short or continued is refused', () => {
+  fc.assert(
+    fc.property(envelope, messages, fc.nat(), (sent, list, cut) => {
+      const bytes = encodeLeaseFrame(sent, list);
+      assert.throws(() => decodeLeaseFrame(bytes.subarray(0, cut % bytes.length)), MalformedError);
+      const longer = new Uint8Array(bytes.length + 1);
+      longer.set(bytes);
+      assert.throws(() => decodeLeaseFrame(longer), MalformedError);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('a READ of today takes at most 16 bytes, whatever travels with it', () => {
+  const sent: LeaseEnvelope = {
+    incarnation: (2 ** 52) as Incarnation,
+    startedMs: 1.7e12,
+    parametersHash: 1,
+    clockMs: 1.7e12,
+    echoMs: 1.7e12,
+  };
+  const reads = Array.from({ length: 1000 }, (_, i): LeaseMessage => {
+    const k = { interval: 5.8e8, round: 100_000 + i, server: 'a' as ServerId, incarnation: sent.incarnation };
+    return { kind: 'read', cell: (1_000_000 + i) as CellId, view: 1, ballot: k };
+  });
+  const bytes = encodeLeaseFrame(sent, reads);
+  assert.ok(bytes.length / 1000 <= 16, `${bytes.length / 1000} bytes per READ`);
+});

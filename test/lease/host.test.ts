@@ -1,0 +1,216 @@
+/**
+ * One server, `a`, of a, b and c, as conversations. Leases last 1000 ms, clocks differ by at most
+ * 100 ms, so ballot intervals are 900 ms and the silence after the start is 1200 ms. The server starts
+ * at 9000.
+ *
+ *     10300 open 5 view=1 members=abc handicap=0       events, at a reading of the lease clock
+ *     10302 b ack-read 11.1@a written=⊥ lease=⊥         a message of peer b
+ *     10400 tick | owns | view | wake                   the timer; questions
+ *
+ * `parameters=`, `life=` and `clock=` change what the frame's envelope says.
+ */
+import { fileURLToPath } from 'node:url';
+import { type CellId, type Incarnation, isServerId, type ServerId } from '../../base/ids.ts';
+import type { LeaseAction } from '../../lease/actions.ts';
+import { BALLOT_ZERO, type Ballot } from '../../lease/ballot.ts';
+import { LeaseHost } from '../../lease/host.ts';
+import { assertCellStep } from '../../lease/invariants.ts';
+import type { Lease } from '../../lease/lease.ts';
+import type { LeaseEnvelope, LeaseMessage } from '../../lease/messages.ts';
+import { leaseParameters } from '../../lease/parameters.ts';
+import { type Handler, playConversations } from '../data-driven.ts';
+
+const SELF = 'a' as ServerId;
+const START_MS = 9000;
+const CONFIG = { leaseMs: 1000, clockSkewMaxMs: 100, self: SELF, incarnation: 1 as Incarnation };
+const PARAMETERS = leaseParameters(CONFIG);
+
+/** `11.1@a`, or `11.1@a'` for the life before the present one. */
+function ballotParse(text: string): Ballot {
+  if (text === '⊥') return BALLOT_ZERO;
+  const match = /^(\d+)\.(\d+)@([a-z]+)('?)$/.exec(text);
+  if (match === null) throw new Error(`Not a ballot: ${text}`);
+  const [, interval, round, server, earlier] = match;
+  return {
+    interval: Number(interval),
+    round: Number(round),
+    server: server as ServerId,
+    incarnation: (earlier === "'" ? 9 : 1) as Incarnation,
+  };
+}
+
+function ballotPrint(k: Ballot): string {
+  if (k.round === 0) return '⊥';
+  return `${k.interval}.${k.round}@${k.server}${k.incarnation === 9 ? "'" : ''}`;
+}
+
+/** `b/12000/11.3@b`, with `/released` behind it if so. */
+function leaseParse(text: string): Lease | null {
+  if (text === '⊥') return null;
+  const [holder = '', until, uidText = '', released] = text.split('/');
+  const uid = ballotParse(uidText);
+  return {
+    holder: holder as ServerId,
+    incarnation: uid.incarnation,
+    untilMs: Number(until),
+    uid,
+    released: released === 'released',
+  };
+}
+
+function leasePrint(lease: Lease | null): string {
+  if (lease === null) return '⊥';
+  const { holder, untilMs, uid, released } = lease;
+  return `${holder}/${untilMs}/${ballotPrint(uid)}${released ? '/released' : ''}`;
+}
+
+function messagePrint(message: LeaseMessage): string {
+  const view = message.view === 1 ? '' : ` view=${message.view}`;
+  switch (message.kind) {
+    case 'read':
+    case 'ack-write':
+    case 'wrong-view':
+      return `${message.kind} ${ballotPrint(message.ballot)}${view}`;
+    case 'write':
+      return `write ${ballotPrint(message.ballot)} lease=${leasePrint(message.lease)}${message.acquires ? ' acquires' : ''}${view}`;
+    case 'ack-read':
+      return `ack-read ${ballotPrint(message.ballot)} written=${ballotPrint(message.written)} lease=${leasePrint(message.lease)}${view}`;
+    case 'nack-read':
+    case 'nack-write':
+      return `${message.kind} ${ballotPrint(message.ballot)} standing=${ballotPrint(message.standing)}${view}`;
+    case 'refused-read':
+    case 'refused-write':
+      return `${message.kind} ${ballotPrint(message.ballot)} ${message.reason}${view}`;
+    case 'learn':
+      return `learn ${ballotPrint(message.ballot)} lease=${leasePrint(message.lease)}${view}`;
+    case 'release':
+      return `release ${ballotPrint(message.uid)}${view}`;
+  }
+}
+
+function actionPrint(action: LeaseAction): string {
+  switch (action.kind) {
+    case 'send':
+      return `send ${action.to} ${messagePrint(action.message)}`;
+    case 'held':
+      return `held until ${action.untilMs}`;
+    case 'lost':
+      return 'lost';
+    case 'learned':
+      return `learned ${action.holder} until ${action.untilMs}`;
+    case 'trace':
+      return `# ${action.mark}`;
+  }
+}
+
+/** The same message to several peers takes one line. */
+function actionsPrint(actions: readonly LeaseAction[]): string {
+  const lines: string[] = [];
+  for (const line of actions.map(actionPrint)) {
+    const last = lines.at(-1);
+    const [, to, what] = /^send (\S+) (.*)$/.exec(line) ?? [];
+    if (last !== undefined && what !== undefined && last.endsWith(` ${what}`) && last.startsWith('send ')) {
+      lines[lines.length - 1] = last.replace(/^send (\S+)/, `send $1,${to}`);
+    } else lines.push(line);
+  }
+  return lines.length === 0 ? 'ok' : lines.join('\n');
+}
+
+function options(words: readonly string[]): Map<string, string> {
+  return new Map(words.map((word) => word.split('=') as [string, string]));
+}
+
+function messageParse(cell: CellId, words: readonly string[]): LeaseMessage {
+  const [kind, ballotText = '', ...rest] = words;
+  const given = options(rest);
+  const ballot = ballotParse(ballotText);
+  const view = Number(given.get('view') ?? 1);
+  const lease = leaseParse(given.get('lease') ?? '⊥');
+  switch (kind) {
+    case 'read':
+    case 'ack-write':
+    case 'wrong-view':
+      return { kind, cell, view, ballot };
+    case 'ack-read':
+      return { kind, cell, view, ballot, lease, written: ballotParse(given.get('written') ?? '⊥') };
+    case 'nack-read':
+    case 'nack-write':
+      return { kind, cell, view, ballot, standing: ballotParse(given.get('standing') ?? '') };
+    case 'refused-read':
+    case 'refused-write':
+      return { kind, cell, view, ballot, reason: 'still-valid' };
+    case 'release':
+      return { kind, cell, view, uid: ballot };
+    case 'write':
+    case 'learn':
+      if (lease === null) throw new Error(`${kind} needs a lease`);
+      if (kind === 'learn') return { kind, cell, view, ballot, lease };
+      return { kind, cell, view, ballot, lease, acquires: given.has('acquires') };
+    default:
+      throw new Error(`Unknown message ${kind}`);
+  }
+}
+
+function start(): Handler {
+  const host = new LeaseHost(CONFIG, START_MS);
+  const cell = 5 as CellId;
+
+  const event = (nowMs: number, verb: string, words: readonly string[]): LeaseAction[] => {
+    const given = options(words);
+    switch (verb) {
+      case 'open': {
+        const members = [...(given.get('members') ?? 'abc')] as ServerId[];
+        const view = Number(given.get('view') ?? 1);
+        return host.step(
+          { kind: 'open', cell, view, members, handicapMs: Number(given.get('handicap') ?? 0) },
+          nowMs,
+        );
+      }
+      case 'close':
+      case 'release':
+        return host.step({ kind: verb, cell }, nowMs);
+      case 'tick':
+      case 'clock-fault':
+        return host.step({ kind: verb }, nowMs);
+      default: {
+        if (!isServerId(verb)) throw new Error(`Unknown command ${verb}`);
+        const envelope: LeaseEnvelope = {
+          incarnation: Number(given.get('life') ?? 1) as Incarnation,
+          startedMs: START_MS + Number(given.get('life') ?? 1),
+          parametersHash: PARAMETERS.hash + Number(given.get('parameters') ?? 0),
+          clockMs: nowMs + Number(given.get('clock') ?? 0),
+          echoMs: 0,
+        };
+        return host.step(
+          { kind: 'frame', from: verb, envelope, messages: [messageParse(cell, words)] },
+          nowMs,
+        );
+      }
+    }
+  };
+
+  const play = ([time, verb = '', ...words]: readonly string[]): string => {
+    const nowMs = Number(time);
+    switch (verb) {
+      case 'owns':
+        return `${host.owns(cell, nowMs)}`;
+      case 'view': {
+        const { holder, own, remainingMs } = host.view(cell, nowMs);
+        return `holder=${holder ?? '⊥'} own=${own} remaining=${remainingMs}`;
+      }
+      case 'wake':
+        return `${host.nextWakeMs()?.toFixed(1) ?? 'never'}`;
+      case 'cells':
+        return `${host.cellCount}`;
+      default: {
+        const before = host.inspect(cell);
+        const actions = event(nowMs, verb, words);
+        assertCellStep(before, host.inspect(cell), nowMs, PARAMETERS);
+        return actionsPrint(actions);
+      }
+    }
+  };
+  return (commands) => commands.map(play).join('\n');
+}
+
+playConversations(fileURLToPath(new URL('../testdata/lease/host', import.meta.url)), start);

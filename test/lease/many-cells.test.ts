@@ -1,0 +1,67 @@
+/**
+ * Goal: what a server does at a moment depends on what is due, not on how many cells it has.
+ * Method: ten thousand cells of a lone server, all held; count the messages and the ticks.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { LeaseAction } from '../../lease/actions.ts';
+import { LeaseHost } from '../../lease/host.ts';
+
+const SELF = 'a' as ServerId;
+const CELLS = 10_000;
+const LEASE_MS = 3000;
+
+function held(actions: readonly LeaseAction[]): number {
+  return actions.filter((action) => action.kind === 'held').length;
+}
+
+test('ten thousand cells renew three times a lease each, spread over time', () => {
+  const host = new LeaseHost(
+    { self: SELF, incarnation: 7 as Incarnation, leaseMs: LEASE_MS, clockSkewMaxMs: 100 },
+    0,
+  );
+  let nowMs = LEASE_MS + 200;
+  for (let cell = 1; cell <= CELLS; cell++) {
+    nowMs += 0.05;
+    const event = { kind: 'open', cell: cell as CellId, view: 1, members: [SELF], handicapMs: 0 } as const;
+    assert.equal(held(host.step(event, nowMs)), 1);
+  }
+  const endMs = nowMs + 3 * LEASE_MS;
+  let renewals = 0;
+  let ticks = 0;
+  let most = 0;
+  while (nowMs < endMs) {
+    const wakeMs = host.nextWakeMs();
+    assert.ok(wakeMs !== null && wakeMs > nowMs, 'Held leases are renewed, and a tick leaves nothing due');
+    nowMs = Math.max(wakeMs, nowMs + 1);
+    ticks++;
+    const now = held(host.step({ kind: 'tick' }, nowMs));
+    most = Math.max(most, now);
+    renewals += now;
+  }
+  const perCell = renewals / CELLS;
+  assert.ok(perCell > 8 && perCell < 11, `${perCell} renewals of each cell in three leases`);
+  assert.ok(ticks < 10_000 && most < CELLS / 20, `${most} renewals at once in ${ticks} ticks`);
+  for (let cell = 1; cell <= CELLS; cell++) assert.ok(host.owns(cell as CellId, nowMs));
+});
+
+test('cells that nobody needs are forgotten', () => {
+  const host = new LeaseHost(
+    { self: SELF, incarnation: 7 as Incarnation, leaseMs: LEASE_MS, clockSkewMaxMs: 100 },
+    0,
+  );
+  let nowMs = LEASE_MS + 200;
+  for (let cell = 1; cell <= 1000; cell++) {
+    host.step({ kind: 'open', cell: cell as CellId, view: 1, members: [SELF], handicapMs: 0 }, nowMs);
+    host.step({ kind: 'close', cell: cell as CellId }, nowMs);
+    host.step({ kind: 'release', cell: cell as CellId }, nowMs);
+  }
+  assert.equal(host.cellCount, 1000);
+  for (let wakeMs = host.nextWakeMs(); wakeMs !== null; wakeMs = host.nextWakeMs()) {
+    nowMs = Math.max(nowMs, wakeMs);
+    host.step({ kind: 'tick' }, nowMs);
+  }
+  assert.equal(host.cellCount, 0);
+  assert.ok(nowMs < 4 * LEASE_MS, 'Soon');
+});
