@@ -1,0 +1,220 @@
+import assert from 'node:assert/strict';
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { test } from 'node:test';
+import { constructorParameters, readSource } from './source.ts';
+
+/**
+ * The design in one table: who imports whom. A new folder or dependency starts with a line here.
+ * `types` are packages of which only types are imported: the value is given from outside.
+ */
+interface Layer {
+  readonly folders: readonly string[];
+  readonly node: boolean;
+  readonly packages: readonly string[];
+  readonly types?: readonly string[];
+}
+
+const LAYERS: Readonly<Record<string, Layer>> = {
+  base: { folders: [], node: false, packages: [] },
+  wire: { folders: ['base'], node: false, packages: ['typebox'] },
+  lease: { folders: ['base', 'wire'], node: false, packages: [] },
+  replica: { folders: ['base', 'wire'], node: false, packages: [] },
+  catalog: { folders: ['base', 'wire'], node: false, packages: [], types: ['better-sqlite3'] },
+  server: {
+    folders: ['base', 'wire', 'lease', 'replica', 'catalog'],
+    node: true,
+    packages: [
+      '@fastify/type-provider-typebox',
+      'better-sqlite3',
+      'close-with-grace',
+      'fastify',
+      'lru-cache',
+      'pino',
+      'smol-toml',
+      'typebox',
+      'undici',
+      'ws',
+    ],
+  },
+  client: { folders: ['base', 'wire'], node: true, packages: ['commander', 'lru-cache', 'undici'] },
+  fuse: { folders: ['base', 'client'], node: true, packages: ['fuse-native'] },
+};
+
+/** What proves and measures may import everything. */
+const FREE = ['test', 'bench'];
+
+/** Everything that a core does comes from its events: no clock, no dice, no timer, no process. */
+const CORES = ['base', 'wire', 'lease', 'replica', 'catalog'];
+
+const WORLD = [
+  'Math.random',
+  'Date',
+  'performance',
+  'setTimeout',
+  'setInterval',
+  'setImmediate',
+  'queueMicrotask',
+  'process',
+  'crypto',
+  'fetch',
+  'console',
+  'globalThis',
+];
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const FILES = [...Object.keys(LAYERS), ...FREE].flatMap((folder) =>
+  globSync(`${folder}/**/*.ts`, { cwd: ROOT, exclude: ['**/node_modules/**'] }).map((path) => ({
+    folder,
+    path,
+    ...readSource(readFileSync(join(ROOT, path), 'utf8')),
+  })),
+);
+
+/** `smol-toml` of `smol-toml/parse`, `@fastify/x` of `@fastify/x/y`. */
+function packageOf(specifier: string): string {
+  return specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
+}
+
+/** @returns what is wrong with the imports of a file */
+function importFaults(
+  path: string,
+  folder: string,
+  imports: ReturnType<typeof readSource>['imports'],
+): string[] {
+  const layer = LAYERS[folder];
+  return imports.flatMap(({ specifier, typeOnly }) => {
+    if (specifier.startsWith('.')) {
+      if (!/\.(?:ts|js)$/.test(specifier)) return [`${specifier}: a local import ends in .ts`];
+      const [target = ''] = relative(ROOT, resolve(ROOT, dirname(path), specifier)).split('/');
+      if (layer === undefined || target === folder || layer.folders.includes(target)) return [];
+      return [`${specifier}: ${folder}/ does not import ${target}/`];
+    }
+    if (layer === undefined) return [];
+    if (specifier.startsWith('node:')) return layer.node ? [] : [`${specifier}: ${folder}/ is free of Node`];
+    const name = packageOf(specifier);
+    if (layer.packages.includes(name) || (typeOnly && layer.types?.includes(name))) return [];
+    return [`${specifier}: ${folder}/ does not import this package`];
+  });
+}
+
+/** @returns uses of the world in the code of a core */
+function worldFaults(code: string): string[] {
+  return WORLD.filter((name) =>
+    new RegExp(`(?<![\\w$.#])${name.replace('.', '\\s*\\.\\s*')}\\b(?!\\s*\\??:)`).test(code),
+  );
+}
+
+/** @returns what Node cannot erase, or what the house does not want */
+function styleFaults({ code, codeAndComments }: { code: string; codeAndComments: string }): string[] {
+  const faults: string[] = [];
+  const forbid = (fault: string, found: boolean): void => {
+    if (found) faults.push(fault);
+  };
+  forbid('an enum', /^\s*(?:export\s+)?(?:declare\s+)?(?:const\s+)?enum\s+\w/m.test(code));
+  forbid('a namespace', /^\s*(?:export\s+)?(?:declare\s+)?(?:namespace|module)\s+\w+\s*\{/m.test(code));
+  forbid('a default export', /\bexport\s+default\b|\bas\s+default\b/.test(code));
+  forbid('the type any', /(?<![\w$.#])any\b(?!\s*[(:])/.test(code));
+  forbid('an empty catch', /\bcatch\s*(?:\([^)]*\)\s*)?\{\s*\}/.test(codeAndComments));
+  const parameterProperty = /(?:^|,)\s*(?:public|private|protected|readonly|override)\s+\w+\s*[?:]/;
+  forbid(
+    'a parameter property',
+    constructorParameters(code).some((text) => parameterProperty.test(text)),
+  );
+  return faults;
+}
+
+test('there is something to check', () => {
+  assert.ok(FILES.length > 20);
+  for (const folder of ['base', 'lease', 'replica', 'server']) {
+    assert.ok(
+      FILES.some((file) => file.folder === folder && file.imports.length > 0),
+      `${folder}/ has files with imports`,
+    );
+  }
+});
+
+test('each folder imports what the table allows', () => {
+  const faults = FILES.flatMap(({ path, folder, imports }) =>
+    importFaults(path, folder, imports).map((fault) => `${path}: ${fault}`),
+  );
+  assert.deepEqual(faults, []);
+});
+
+test('every local import leads to a file', () => {
+  const missing = FILES.flatMap(({ path, imports }) =>
+    imports
+      .filter(({ specifier }) => specifier.startsWith('.'))
+      .filter(({ specifier }) => !existsSync(resolve(ROOT, dirname(path), specifier)))
+      .map(({ specifier }) => `${path}: ${specifier}`),
+  );
+  assert.deepEqual(missing, []);
+});
+
+test('the lease driver cannot write: it does not import storage', () => {
+  const driver = FILES.find(({ path }) => path === 'server/lease-driver.ts');
+  const storage = driver?.imports.filter(({ specifier }) => specifier.includes('storage'));
+  assert.deepEqual(storage, []);
+});
+
+test('cores have no clock, no dice, no timers, no process', () => {
+  const faults = FILES.filter(({ folder }) => CORES.includes(folder)).flatMap(({ path, code }) =>
+    worldFaults(code).map((name) => `${path}: ${name}`),
+  );
+  assert.deepEqual(faults, []);
+});
+
+test('Node can run every file by erasing its types; nothing is exported as default, typed any, or swallowed', () => {
+  const faults = FILES.flatMap(({ path, ...source }) =>
+    styleFaults(source).map((fault) => `${path}: ${fault}`),
+  );
+  assert.deepEqual(faults, []);
+});
+
+test('the rules find what they forbid', () => {
+  const source = readSource(
+    [
+      "import { a } from '../server/config.ts';",
+      "import type { Database } from 'better-sqlite3';",
+      "import { b } from 'better-sqlite3/deep';",
+      "export * from 'node:fs';",
+      "const later = import('../fuse/mount.ts');",
+      "// import { c } from '../client/comment.ts'; performance.now()",
+      'const text = "import x from \'ws\'; performance.now(), any";',
+      'const hole = `$' + '{Date.now()} setTimeout`;',
+      'const pattern = /any\'"performance/.source;',
+    ].join('\n'),
+  );
+  assert.deepEqual(importFaults('catalog/x.ts', 'catalog', source.imports), [
+    '../server/config.ts: catalog/ does not import server/',
+    'better-sqlite3/deep: catalog/ does not import this package',
+    'node:fs: catalog/ is free of Node',
+    '../fuse/mount.ts: catalog/ does not import fuse/',
+  ]);
+  assert.deepEqual(worldFaults(source.code), ['Date'], 'In the hole of a template, and nowhere else');
+  assert.deepEqual(styleFaults(source), []);
+  assert.deepEqual(worldFaults('this.Date = x.process; const o = { process: 1 };'), []);
+  assert.deepEqual(worldFaults('Math . random(); process.exit(); performance.now()'), [
+    'Math.random',
+    'performance',
+    'process',
+  ]);
+  for (const [code, fault] of [
+    ['export enum A { B }', 'an enum'],
+    ['const enum A { B }', 'an enum'],
+    ['namespace N { }', 'a namespace'],
+    ['export default 1;', 'a default export'],
+    ['export { a as default };', 'a default export'],
+    ['const x: any = 1;', 'the type any'],
+    ['f(x as any[]);', 'the type any'],
+    ['try { f(); } catch {}', 'an empty catch'],
+    ['try { f(); } catch (error) {\n}', 'an empty catch'],
+    ['class A { constructor(a: () => void, private readonly b: string) {} }', 'a parameter property'],
+  ] as const) {
+    assert.deepEqual(styleFaults(readSource(code)), [fault], code);
+  }
+  assert.deepEqual(
+    styleFaults(readSource('class A { constructor(a: readonly string[]) { Promise.any(a); } }')),
+    [],
+  );
+});
