@@ -116,7 +116,7 @@ function styleFaults({ code, codeAndComments }: { code: string; codeAndComments:
   forbid('a default export', /\bexport\s+default\b|\bas\s+default\b/.test(code));
   forbid('the type any', /(?<![\w$.#])any\b(?!\s*[(:])/.test(code));
   forbid('an empty catch', /\bcatch\s*(?:\([^)]*\)\s*)?\{\s*\}/.test(codeAndComments));
-  const parameterProperty = /(?:^|,)\s*(?:public|private|protected|readonly|override)\s+\w+\s*[?:]/;
+  const parameterProperty = /(?:^|,)\s*(?:(?:public|private|protected|readonly|override)\s+)+\w+\s*[?:]/;
   forbid(
     'a parameter property',
     constructorParameters(code).some((text) => parameterProperty.test(text)),
