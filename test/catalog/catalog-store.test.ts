@@ -225,12 +225,15 @@ test('who has an operation that the others do not have takes no tail, but a snap
   await enter(primary, epoch(2));
   await replicate([primary], epoch(2), directory('a'));
   assert.equal(fetchTail(other, primary), null, 'Same seq, another epoch');
-  await replicate([other], epoch(1), directory('uncommitted-too'));
+  await replicate([primary], epoch(2), directory('b'));
+  assert.equal(fetchTail(other, primary), null, 'Behind, and with an operation that was never in this log');
+  await replicate([other], epoch(1), directory('uncommitted-2'), directory('uncommitted-3'));
+  await replicate([other], epoch(1), directory('uncommitted-4'));
   assert.equal(fetchTail(other, primary), null, 'Ahead');
   const staged = await other.stageSnapshot(fetchSnapshot(primary));
   await enter(other, epoch(3), staged);
   assert.deepEqual(dump(other), dump(primary));
-  await replicate([other], epoch(3), directory('b'));
+  await replicate([other], epoch(3), directory('c'));
   await primary.close();
   await other.close();
 });
