@@ -17,6 +17,8 @@ class FaultyDisk implements FileOps {
   fault: { readonly call: keyof FileOps; readonly suffix: string; readonly code: string } | null = null;
   /** Writes and reads stop short after this many bytes. */
   shortBytes = Number.POSITIVE_INFINITY;
+  /** Reads wait for this before they look. */
+  readGate: Promise<void> | null = null;
   readonly #paths = new Map<number, string>();
 
   async open(path: string, flags: number): Promise<number> {
@@ -39,6 +41,7 @@ class FaultyDisk implements FileOps {
 
   async read(fd: number, buffer: Uint8Array, position: number): Promise<number> {
     this.#strike('read', this.#paths.get(fd));
+    await this.readGate;
     return diskFileOps.read(fd, buffer.subarray(0, Math.min(buffer.length, this.shortBytes)), position);
   }
 
@@ -191,6 +194,25 @@ describe('disk store with a failing disk', () => {
     await fixture.open();
     await assert.rejects(fixture.store.read(file, 0, 10), withCode('integrity', /missing/));
     await assert.rejects(fixture.store.readObject(file, 0, 1, 1), withCode('integrity', /missing/));
+  });
+
+  test('a slow read sees what it pinned, while its slots are overwritten and given up', async () => {
+    await write(1, 0, pattern(4 * OBJECT_BYTES, 1));
+    const gate = Promise.withResolvers<void>();
+    disk.readGate = gate.promise;
+    const read = fixture.store.read(file, 0, 4 * OBJECT_BYTES);
+    const object = fixture.store.readObject(file, 1, 1, 1);
+    for (let seq = 2; seq < 8; seq++) await write(seq, 0, pattern(4 * OBJECT_BYTES, seq));
+    await fixture.store.flush(file);
+    for (let seq = 8; seq < 14; seq++) await write(seq, 0, pattern(4 * OBJECT_BYTES, seq));
+    disk.readGate = null;
+    gate.resolve();
+    assert.deepEqual(Buffer.from(await read), Buffer.from(pattern(4 * OBJECT_BYTES, 1)));
+    assert.deepEqual(
+      Buffer.from((await object) ?? []),
+      Buffer.from(pattern(4 * OBJECT_BYTES, 1).subarray(OBJECT_BYTES, 2 * OBJECT_BYTES)),
+    );
+    await write(14, 0, pattern(9, 3));
   });
 
   test('a damaged object is repaired by staging the same version', async () => {

@@ -26,8 +26,12 @@ export class DiskFixture implements StoreFixture {
     this.#options = options;
   }
 
-  static async make(options: DiskStoreOptions = {}, folderPath = temporaryFolder()): Promise<DiskFixture> {
-    const folder = DataFolder.open(folderPath, FOLDER);
+  static async make(
+    options: DiskStoreOptions = {},
+    folderPath = temporaryFolder(),
+    folderOptions = FOLDER,
+  ): Promise<DiskFixture> {
+    const folder = DataFolder.open(folderPath, folderOptions);
     return new DiskFixture(folderPath, folder, await DiskStore.open(folder, options), options);
   }
 
