@@ -80,7 +80,7 @@ export interface CellState {
 
 /**
  * One cell on one server: its acceptor (a register), its proposer (at most one attempt), and what is
- * known of its holder. Takes events and the time, appends actions. [Flease] §3.
+ * known of its holder. Takes events and the time, appends actions. [Flease]
  */
 export class Cell {
   readonly id: CellId;

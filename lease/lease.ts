@@ -20,7 +20,7 @@ export interface Lease {
 export type LeaseAge = 'valid' | 'grace' | 'expired';
 
 /**
- * How a lease stands at one reading of the clock. [Flease] §3.4.
+ * How a lease stands at one reading of the clock.
  *
  * The paper's Alg. 4 reads the clock for validity and again for expiry. A pause between the two turns
  * a valid lease into an expired one without the grace period, so here one reading serves both.

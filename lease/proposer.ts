@@ -116,7 +116,7 @@ export function readingMerge(
 }
 
 /**
- * A majority has answered: what to write. [Flease] Alg. 4, lines 3 to 9, with one reading of the clock.
+ * A majority has answered: what to write. [Flease] Alg. 4, lines 3 to 7, with one reading of the clock.
  *
  * A valid lease is always written back, the own one too: it may sit on a minority only, and then the
  * next majority would not see it.
