@@ -123,6 +123,53 @@ describe('loss of power', () => {
     }
   });
 
+  test('a process after kill -9 spares what the one before it had synced', async () => {
+    const file = fileId(1);
+    const write = (store: DiskStore, seq: number) =>
+      store.apply(
+        file,
+        epoch(1),
+        seq,
+        { kind: 'write', offset: 0, bytes: pattern(OBJECT_BYTES, seq), modifiedNs: 1n },
+        new Uint8Array(0),
+      );
+    const parent = temporaryFolder();
+    const first = path.join(parent, 'first');
+    const second = path.join(parent, 'second');
+    try {
+      const disk = new LossyDisk();
+      const folder = DataFolder.open(first, { ...FOLDER, bootId: 'one' });
+      const store = await DiskStore.open(folder, { fileOps: disk });
+      await begin(store, file, OBJECT_BYTES);
+      await write(store, 1);
+      await store.flush(file);
+      await write(store, 2);
+      const nextDisk = disk.copyAfterKill(first, second);
+      await store.close();
+      folder.close();
+
+      const nextFolder = DataFolder.open(second, { ...FOLDER, bootId: 'one' });
+      const next = await DiskStore.open(nextFolder, { fileOps: nextDisk });
+      for (let seq = 3; seq < 7; seq++) await write(next, seq);
+      await begin(next, fileId(2), OBJECT_BYTES);
+      for (let seed = 1; seed <= 5; seed++) {
+        const copy = path.join(parent, `copy-${seed}`);
+        nextDisk.copyAfterLoss(second, copy, new Prng(seed));
+        const after = DataFolder.open(copy, { ...FOLDER, bootId: 'two' });
+        const left = await DiskStore.open(after);
+        const at = left.record(file)?.seq ?? 0;
+        const contents = Buffer.from(await left.read(file, 0, 100));
+        assert.deepEqual(contents, Buffer.from(pattern(OBJECT_BYTES, at)), `SEED=${seed}, at ${at}`);
+        await left.close();
+        after.close();
+      }
+      await next.close();
+      nextFolder.close();
+    } finally {
+      fs.rmSync(parent, { recursive: true, force: true });
+    }
+  });
+
   test('the seeds went where it hurts', { skip: given !== undefined }, () => {
     for (const mark of ['rolled-back', 'tail-kept', 'checked', 'killed']) assert.ok(reached.has(mark), mark);
   });
