@@ -28,7 +28,7 @@ import { xattrIsLocal } from './transport.ts';
 import { DirtyBudget } from './write-behind.ts';
 
 const DIRTY_BYTES_MAX = 64 * 1024 * 1024;
-const READ_AHEAD_BYTES_MAX = 32 * 1024 * 1024;
+const READ_AHEAD_BYTES_MAX = 12 * 1024 * 1024;
 const NAME_BYTES_MAX = 255;
 const XATTR_VALUE_BYTES_MAX = 64 * 1024;
 /** Entries asked for in one listing, and answered to one call of the kernel (whose buffer holds about that). */

@@ -1,7 +1,7 @@
 /** Reads in sequence are served in blocks of this size, aligned to it. */
 export const BLOCK_BYTES = 1024 * 1024;
 /** Blocks fetched ahead of a reader in sequence. */
-const BLOCKS_AHEAD = 4;
+const BLOCKS_AHEAD = 2;
 /** A read of this size or more comes from a kernel that reads ahead itself. */
 const LARGE_READ_BYTES = 128 * 1024;
 /** The kernel's parallel requests arrive out of order by this much at the most. */

@@ -8,7 +8,7 @@ export const CHUNK_BYTES_MAX = 1024 * 1024;
 /** Chunks of one file that travel at the same time. */
 const IN_FLIGHT_MAX = 4;
 /** Dirty bytes of one file, so that one slow file leaves room for the others. */
-const FILE_DIRTY_BYTES_MAX = 16 * 1024 * 1024;
+const FILE_DIRTY_BYTES_MAX = 8 * 1024 * 1024;
 /** A chunk that is not full waits this long for its neighbour. */
 const PARTIAL_CHUNK_DELAY_MS = 10;
 

@@ -152,10 +152,10 @@ test('a writer waits for room, and is told when there is none in time', async ()
 
 test('a writer whose room came from chunks that were given up is told of the failure', async () => {
   const { sent, writes, budget } = setUp();
-  for (let index = 0; index < 16; index++) {
+  for (let index = 0; index < 8; index++) {
     await writes.write(index * CHUNK_BYTES_MAX, Buffer.alloc(CHUNK_BYTES_MAX));
   }
-  const waiting = writes.write(16 * CHUNK_BYTES_MAX, Buffer.alloc(1));
+  const waiting = writes.write(8 * CHUNK_BYTES_MAX, Buffer.alloc(1));
   sent[0]?.reject(new ServiceError('no-majority', 'by intent'));
   await assert.rejects(waiting, { code: 'no-majority' });
   for (const chunk of sent.slice(1)) chunk.resolve();
