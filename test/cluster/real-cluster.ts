@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createWriteStream, mkdtempSync, rmSync } from 'node:fs';
+import { createWriteStream, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,19 +17,26 @@ export interface RealClusterOptions {
   readonly flags?: readonly string[];
 }
 
-/** Real server processes on loopback, each with a data folder of its own, for tests and measurements. */
+/**
+ * Real server processes on loopback, each with a data folder of its own, for tests and measurements.
+ * They end with the process that started them, whatever ends it; `KEEP=1` leaves their folders behind.
+ */
 export class RealCluster {
   readonly folder: string;
   readonly ids: readonly string[];
   readonly #ports: ReadonlyMap<string, number>;
   readonly #flags: readonly string[];
   readonly #processes = new Map<string, ChildProcess>();
+  readonly #onExit = (): void => {
+    for (const child of this.#processes.values()) child.kill('SIGKILL');
+  };
 
   private constructor(folder: string, ports: ReadonlyMap<string, number>, flags: readonly string[]) {
     this.folder = folder;
     this.ids = [...ports.keys()];
     this.#ports = ports;
     this.#flags = flags;
+    process.on('exit', this.#onExit);
   }
 
   /** Starts all servers and waits until each is ready. */
@@ -40,17 +47,28 @@ export class RealCluster {
     const folder = mkdtempSync(join(tmpdir(), 'leasehold-cluster-'));
     const timing = ['--lease', options.lease ?? '2s', '--clock-skew', options.clockSkew ?? '100ms'];
     const cluster = new RealCluster(folder, ports, [...timing, ...(options.flags ?? [])]);
-    for (const id of ids) cluster.spawn(id);
-    await cluster.ready();
-    return cluster;
+    try {
+      for (const id of ids) cluster.spawn(id);
+      await cluster.ready();
+      return cluster;
+    } catch (error) {
+      await cluster.stop();
+      throw error;
+    }
   }
 
   url(id: string): string {
-    return `http://127.0.0.1:${this.#ports.get(id)}`;
+    return `http://127.0.0.1:${this.port(id)}`;
   }
 
   get urls(): string[] {
     return this.ids.map((id) => this.url(id));
+  }
+
+  port(id: string): number {
+    const port = this.#ports.get(id);
+    if (port === undefined) throw new Error(`There is no server ${id}`);
+    return port;
   }
 
   data(id: string): string {
@@ -64,20 +82,41 @@ export class RealCluster {
   }
 
   spawn(id: string, environment: NodeJS.ProcessEnv = {}): ChildProcess {
-    const peers = [...this.#ports].flatMap(([peer, port]) => ['--peer', `${peer}=127.0.0.1:${port}`]);
-    const child = spawn(
-      process.execPath,
-      [
-        LAUNCHER,
-        'server',
-        ...['--id', id, '--listen', `127.0.0.1:${this.#ports.get(id)}`, ...peers],
-        ...['--data', this.data(id), ...this.#flags],
-      ],
-      { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, ...environment } },
-    );
-    child.stderr?.pipe(createWriteStream(join(this.folder, `${id}.log`), { flags: 'a' }));
+    const child = spawn(process.execPath, [LAUNCHER, 'server', ...this.flags(id)], {
+      // The launcher ends its server where its standard input ends: no orphans, even after a kill -9 of the test.
+      stdio: ['pipe', 'ignore', 'pipe'],
+      env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1', ...environment },
+    });
+    child.stdin?.on('error', () => undefined);
+    child.stderr?.pipe(createWriteStream(this.logFile(id), { flags: 'a' }));
     this.#processes.set(id, child);
     return child;
+  }
+
+  /** What `leasehold server` is given to run this server. */
+  flags(id: string): string[] {
+    const peers = [...this.#ports].flatMap(([peer, port]) => ['--peer', `${peer}=127.0.0.1:${port}`]);
+    const address = ['--id', id, '--listen', `127.0.0.1:${this.port(id)}`];
+    return [...address, ...peers, '--data', this.data(id), ...this.#flags];
+  }
+
+  logFile(id: string): string {
+    return join(this.folder, `${id}.log`);
+  }
+
+  log(id: string): string {
+    return readFileSync(this.logFile(id), 'utf8');
+  }
+
+  isRunning(id: string): boolean {
+    const child = this.#processes.get(id);
+    return child !== undefined && child.exitCode === null && child.signalCode === null;
+  }
+
+  /** Starts a server that was killed, and waits until it can serve. */
+  async restart(id: string): Promise<void> {
+    this.spawn(id);
+    await this.ready([id]);
   }
 
   /** Waits until the named servers (all by default) say that they can serve. */
@@ -88,7 +127,7 @@ export class RealCluster {
   /** Ends a server by a signal and waits until it is gone. */
   async kill(id: string, signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     const child = this.#processes.get(id);
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    if (child === undefined || !this.isRunning(id)) return;
     const gone = once(child, 'exit');
     child.kill(signal);
     await gone;
@@ -108,7 +147,12 @@ export class RealCluster {
   }
 
   async createVolume(name: string): Promise<void> {
-    const command = { kind: 'volume-create', name, replicas: Math.min(3, this.ids.length), objectBytes: 131_072 };
+    const command = {
+      kind: 'volume-create',
+      name,
+      replicas: Math.min(3, this.ids.length),
+      objectBytes: 131_072,
+    };
     const response = await fetch(`${this.urls[0]}/v1/catalog/commands`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
@@ -117,16 +161,41 @@ export class RealCluster {
     if (!response.ok) throw new Error(`Volume ${name} was not made: ${await response.text()}`);
   }
 
-  async stop(): Promise<void> {
-    await Promise.all(
-      this.ids.map(async (id) => {
-        const child = this.#processes.get(id);
-        if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-        child.kill('SIGCONT');
-        await this.kill(id);
-      }),
+  /** @returns the primary of a file; waits until there is one that runs */
+  async primaryOf(path: string): Promise<string> {
+    let primary: string | null = null;
+    await until(`${path} has a primary`, async () => {
+      const asked = this.ids.find((id) => this.isRunning(id));
+      if (asked === undefined) throw new Error('No server runs');
+      ({ primary } = await this.info(asked, path));
+      return primary !== null && this.isRunning(primary);
+    });
+    if (primary === null) throw new Error('unreachable');
+    return primary;
+  }
+
+  /** Waits until all replicas of the file hold all that was acknowledged. */
+  async current(path: string, limitMs?: number): Promise<FileInfo> {
+    let info: FileInfo | null = null;
+    await until(
+      `all replicas of ${path} are current`,
+      async () => {
+        info = await this.info(this.ids[0] as string, path);
+        const states = info.replicas.map(({ state }) => state);
+        return states.length === Math.min(3, this.ids.length) && states.every((state) => state === 'current');
+      },
+      limitMs,
     );
-    rmSync(this.folder, { recursive: true, force: true });
+    if (info === null) throw new Error('unreachable');
+    return info;
+  }
+
+  async stop(): Promise<void> {
+    process.off('exit', this.#onExit);
+    // SIGKILL also ends what is stopped.
+    await Promise.all(this.ids.map((id) => this.kill(id)));
+    if (process.env.KEEP === '1') process.stderr.write(`The cluster's folder stays: ${this.folder}\n`);
+    else rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
   }
 }
 
@@ -165,4 +234,11 @@ export async function freePorts(count: number): Promise<number[]> {
   const ports = servers.map((server) => (server.address() as { port: number }).port);
   await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
   return ports;
+}
+
+/** @returns the most memory that a process has held at once, in MiB, as the kernel counted */
+export function memoryPeakMiB(pid: number): number {
+  const line = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  if (line === null) throw new Error(`Process ${pid} has no memory`);
+  return Number(line[1]) / 1024;
 }
