@@ -43,7 +43,11 @@ export interface RequestId {
   readonly session: number;
   /** 1, 2, 3 … within the session; may arrive out of order within the window. */
   readonly number: number;
-  /** The file's `seq` when the session began. A table that forgot younger sessions refuses the request. */
+  /**
+   * A sequence number of the file that was *committed* when the session began (0 is always right).
+   * A table that forgot a session with a later operation refuses the request, if it does not know
+   * this session. An uncommitted number may be given out again, and a late retry then taken for new.
+   */
   readonly since: number;
 }
 
@@ -56,20 +60,35 @@ export interface Operation {
   readonly body: Uint8Array;
 }
 
+/**
+ * What a driver tells the core. What is stored (`promised`, `applied`, `installed`) is told in the
+ * order it was asked for, never before it has the stated durability, and never within the step that
+ * asked for it. `applied` counts for all operations up to `seq`.
+ */
 export type ReplicaEvent =
-  /** Own lease: this server may act as primary until `untilMs` (lease clock). 0 when it may not. */
+  /**
+   * Own lease: this server may act as primary until `untilMs` (lease clock). 0 when it may not. The
+   * same event with a later end renews; the core itself notices an end that passed.
+   */
   | { readonly kind: 'lease'; readonly untilMs: number }
   | { readonly kind: 'message'; readonly from: ServerId; readonly message: ReplicaMessage }
   /** The transport reached `peer` again: what was lost meanwhile is to be sent again now. */
   | { readonly kind: 'connected'; readonly peer: ServerId }
   /** A client's operation; answered by `committed`, `refused` or `unknown` with the same ticket. */
   | { readonly kind: 'submit'; readonly ticket: number; readonly operation: Operation }
-  /** Make everything committed so far survive power loss of a majority; answered by `flushed` or `unknown`. */
+  /**
+   * Make everything committed so far survive power loss of a majority; answered by `flushed`,
+   * `unknown`, or `refused` where this server is not the primary.
+   */
   | { readonly kind: 'flush'; readonly ticket: number }
-  /** Orderly end of primaryship: finish what is in flight, then `stopped`. */
+  /**
+   * Orderly end of primaryship: finish what is in flight, then `stopped`; at once where there is
+   * none. While the present lease lasts no new reset begins, so the driver gives it back after `stopped`.
+   */
   | { readonly kind: 'stop' }
   | { readonly kind: 'promised'; readonly epoch: Epoch }
   | { readonly kind: 'applied'; readonly epoch: Epoch; readonly seq: number }
+  /** `epoch` of the order; `position` and `sessions` of the other's record, read with the contents at one instant. */
   | {
       readonly kind: 'state-fetched';
       readonly epoch: Epoch;
@@ -78,7 +97,7 @@ export type ReplicaEvent =
     }
   | { readonly kind: 'state-failed'; readonly epoch: Epoch; readonly reason: string }
   | { readonly kind: 'installed'; readonly epoch: Epoch; readonly seq: number }
-  /** All operations up to `seq` survive power loss here. */
+  /** All operations up to `seq`, at least those applied when it was ordered, survive power loss here. */
   | { readonly kind: 'flush-done'; readonly seq: number }
   /** The disk refused: this replica acknowledges nothing more and is primary no longer. */
   | { readonly kind: 'storage-failed'; readonly reason: string }
@@ -98,7 +117,11 @@ export type ReplicaAction =
       readonly operation: Operation;
       readonly sessions: Uint8Array;
     }
-  /** Fetch, beside the own contents, what differs in `from`'s state; then `state-fetched` or `state-failed`. */
+  /**
+   * Fetch, beside the own contents, what differs in `from`'s state; then `state-fetched` or
+   * `state-failed`, in bounded time. A later order replaces this one: what was fetched for it is
+   * dropped. No `apply` is ordered between this and its `install`.
+   */
   | { readonly kind: 'fetch-state'; readonly epoch: Epoch; readonly from: ServerId }
   /**
    * In one synced transaction: contents := the fetched ones (if `fetched`), installed := epoch,

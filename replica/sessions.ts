@@ -82,8 +82,9 @@ export class SessionTable {
     sessions.delete(request.session);
     const numberMax = Math.max(before?.numberMax ?? 0, request.number);
     const kept = (before?.outcomes ?? []).filter(({ number }) => number > numberMax - SESSION_WINDOW);
-    // A copy: the result may be a view into a frame of megabytes, and the table lives long.
-    const outcomes = [...kept, { number: request.number, seq, result: result.slice() }];
+    // A copy: the result may be a view into a frame of megabytes, and the table lives long. (Not
+    // `slice`, which copies nothing where the view is a Buffer.)
+    const outcomes = [...kept, { number: request.number, seq, result: new Uint8Array(result) }];
     const encoded = encodeSession(request.session, numberMax, outcomes);
     sessions.set(request.session, { session: request.session, numberMax, outcomes, encoded });
 
@@ -167,7 +168,7 @@ function readSession(reader: ByteReader): Session {
     if (seq <= seqBefore) throw new MalformedError('Results are out of order');
     seqBefore = seq;
     // A copy, for the same reason as in `with`.
-    outcomes.push({ number, seq, result: reader.bytes().slice() });
+    outcomes.push({ number, seq, result: new Uint8Array(reader.bytes()) });
   }
   return { session, numberMax, outcomes, encoded: encodeSession(session, numberMax, outcomes) };
 }

@@ -1,0 +1,87 @@
+/**
+ * Goal: a request is done once, however often and wherever it is repeated, and a request that is too
+ * old to be told from a new one is refused.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Prng } from '../../base/prng.ts';
+import { SESSION_WINDOW, SESSIONS_MAX, SessionTable } from '../../replica/sessions.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+
+const request = (session: number, number: number, since = 0) => ({ session, number, since });
+const result = (text: string) => Buffer.from(text);
+
+test('a request is known after it was sequenced, and only then', () => {
+  const before = SessionTable.EMPTY;
+  const after = before.with(request(7, 3), 1, result('three'));
+  assert.deepEqual(before.find(request(7, 3)), { kind: 'fresh' });
+  const found = after.find(request(7, 3));
+  assert.ok(found.kind === 'known');
+  assert.equal(found.seq, 1);
+  assert.equal(Buffer.from(found.result).toString(), 'three');
+  // Smaller numbers of the window may still arrive: a session has many requests under way.
+  assert.deepEqual(after.find(request(7, 1)), { kind: 'fresh' });
+  assert.deepEqual(after.find(request(8, 3)), { kind: 'fresh' });
+});
+
+test('numbers behind the window are refused', () => {
+  const table = SessionTable.EMPTY.with(request(7, 1), 1, result('')).with(
+    request(7, SESSION_WINDOW + 1),
+    2,
+    result(''),
+  );
+  assert.deepEqual(table.find(request(7, 1)), { kind: 'expired' });
+  assert.deepEqual(table.find(request(7, 2)), { kind: 'fresh' });
+});
+
+test('of too many sessions the one that was silent longest is forgotten, and its requests refused', () => {
+  let table = SessionTable.EMPTY;
+  for (let session = 1; session <= SESSIONS_MAX; session++) {
+    table = table.with(request(session, 1), session, result(''));
+  }
+  // Session 1 speaks again, so session 2 is the oldest now.
+  table = table.with(request(1, 2), 100, result(''));
+  table = table.with(request(999, 1, 100), 101, result(''));
+  assert.equal(table.find(request(1, 1)).kind, 'known');
+  assert.deepEqual(table.find(request(2, 1, 1)), { kind: 'expired' });
+  // A session that began after everything that was forgotten must be new.
+  assert.deepEqual(table.find(request(1000, 1, 2)), { kind: 'fresh' });
+  assert.deepEqual(table.find(request(1000, 1, 1)), { kind: 'expired' });
+});
+
+test('the result is kept, not the frame it was a view of', () => {
+  const frame = Buffer.alloc(1024 * 1024, 'x');
+  const table = SessionTable.EMPTY.with(request(1, 1), 1, frame.subarray(10, 12));
+  frame.fill('y');
+  const found = table.find(request(1, 1));
+  assert.ok(found.kind === 'known' && found.result.buffer.byteLength < 1024);
+  assert.equal(Buffer.from(found.result).toString(), 'xx');
+});
+
+test('equal sequences give equal bytes, also after decoding in between', () => {
+  for (let seed = 1; seed <= 30; seed++) {
+    const prng = new Prng(seed);
+    let straight = SessionTable.EMPTY;
+    let decoded = SessionTable.EMPTY;
+    const numbers = new Map<number, number>();
+    for (let seq = 1; seq <= 400; seq++) {
+      const session = prng.integer(1, 80);
+      const number = (numbers.get(session) ?? 0) + prng.integer(1, 40);
+      numbers.set(session, number);
+      const since = prng.integer(0, seq);
+      straight = straight.with({ session, number, since }, seq, result(`r${seq}`));
+      decoded = decoded.with({ session, number, since }, seq, result(`r${seq}`));
+      if (prng.chance(0.1)) decoded = SessionTable.decode(decoded.encode());
+    }
+    assert.deepEqual(straight.encode(), decoded.encode());
+  }
+});
+
+test('bytes that are no table are refused', () => {
+  const good = SessionTable.EMPTY.with(request(1, 1), 1, result('x')).encode();
+  assert.doesNotThrow(() => SessionTable.decode(good));
+  assert.doesNotThrow(() => SessionTable.decode(new Uint8Array()));
+  for (let length = 1; length < good.length; length++) {
+    assert.throws(() => SessionTable.decode(good.subarray(0, length)), MalformedError);
+  }
+});
