@@ -22,17 +22,20 @@ export class ByteWriter {
   }
 
   uint8(value: number): this {
-    this.#view.setUint8(this.#reserve(1), value);
+    const at = this.#reserve(1);
+    this.#view.setUint8(at, value);
     return this;
   }
 
   uint16(value: number): this {
-    this.#view.setUint16(this.#reserve(2), value, true);
+    const at = this.#reserve(2);
+    this.#view.setUint16(at, value, true);
     return this;
   }
 
   uint32(value: number): this {
-    this.#view.setUint32(this.#reserve(4), value, true);
+    const at = this.#reserve(4);
+    this.#view.setUint32(at, value, true);
     return this;
   }
 
@@ -45,7 +48,8 @@ export class ByteWriter {
   }
 
   float64(value: number): this {
-    this.#view.setFloat64(this.#reserve(8), value, true);
+    const at = this.#reserve(8);
+    this.#view.setFloat64(at, value, true);
     return this;
   }
 
@@ -63,7 +67,8 @@ export class ByteWriter {
 
   /** Bytes as they are. */
   raw(value: Uint8Array): this {
-    this.#bytes.set(value, this.#reserve(value.length));
+    const at = this.#reserve(value.length);
+    this.#bytes.set(value, at);
     return this;
   }
 

@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+import {
+  decodeFileOperation,
+  encodeFileOperation,
+  type FileOperation,
+  WRITE_BYTES_MAX,
+} from '../../wire/file-operation.ts';
+
+type Field =
+  | { kind: 'uint8' | 'uint16' | 'uint32' | 'uint53' | 'float64'; value: number }
+  | { kind: 'text'; value: string }
+  | { kind: 'bytes'; value: Uint8Array };
+
+const field: fc.Arbitrary<Field> = fc.oneof(
+  fc.nat({ max: 0xff }).map((value): Field => ({ kind: 'uint8', value })),
+  fc.nat({ max: 0xffff }).map((value): Field => ({ kind: 'uint16', value })),
+  fc.nat({ max: 0xffff_ffff }).map((value): Field => ({ kind: 'uint32', value })),
+  fc.nat({ max: Number.MAX_SAFE_INTEGER }).map((value): Field => ({ kind: 'uint53', value })),
+  fc.double({ noNaN: true, noDefaultInfinity: true }).map((value): Field => ({ kind: 'float64', value })),
+  fc.string({ unit: 'grapheme' }).map((value): Field => ({ kind: 'text', value })),
+  fc.uint8Array().map((value): Field => ({ kind: 'bytes', value })),
+);
+
+test('fields arrive as they were written, from whatever capacity the buffer grew', () => {
+  fc.assert(
+    fc.property(fc.array(field), fc.integer({ min: 1, max: 8 }), (fields, capacityBytes) => {
+      const writer = new ByteWriter(capacityBytes);
+      for (const { kind, value } of fields) writer[kind](value as never);
+      const reader = new ByteReader(writer.finish());
+      for (const { kind, value } of fields) assert.deepEqual(reader[kind](), value);
+      reader.end();
+    }),
+  );
+});
+
+test('bytes that run out, lie about a length, or are left over are refused', () => {
+  assert.throws(() => new ByteReader(Uint8Array.of(1)).uint16(), MalformedError);
+  assert.throws(() => new ByteReader(Uint8Array.of(0xff, 0xff, 0xff, 0xff, 1)).bytes(), MalformedError);
+  assert.throws(() => new ByteReader(Uint8Array.of(2, 0, 0xc3, 0x28)).text(), MalformedError);
+  assert.throws(() => new ByteReader(new Uint8Array(8).fill(0xff)).uint53(), MalformedError);
+  assert.throws(() => new ByteReader(new Uint8Array(8).fill(0xff)).float64(), MalformedError);
+  assert.throws(() => new ByteReader(Uint8Array.of(1)).end(), MalformedError);
+});
+
+test('file operations arrive as they were sent', () => {
+  const modifiedNs = fc.bigInt({ min: 0n, max: 4_000_000_000n * 1_000_000_000n });
+  const operation: fc.Arbitrary<FileOperation> = fc.oneof(
+    fc
+      .tuple(fc.nat(), fc.uint8Array({ minLength: 1 }), modifiedNs)
+      .map(([offset, bytes, at]): FileOperation => ({ kind: 'write', offset, bytes, modifiedNs: at })),
+    fc
+      .tuple(fc.nat(), modifiedNs)
+      .map(([sizeBytes, at]): FileOperation => ({ kind: 'truncate', sizeBytes, modifiedNs: at })),
+    fc.constant<FileOperation>({ kind: 'delete' }),
+  );
+  fc.assert(
+    fc.property(operation, (sent) => {
+      assert.deepEqual(decodeFileOperation(encodeFileOperation(sent)), sent);
+    }),
+  );
+});
+
+test('file operations out of bounds, and bytes that are none, are refused', () => {
+  const empty = { kind: 'write', offset: 0, bytes: new Uint8Array(0), modifiedNs: 0n } as const;
+  assert.throws(() => decodeFileOperation(encodeFileOperation(empty)), MalformedError);
+  const large = { ...empty, bytes: new Uint8Array(WRITE_BYTES_MAX + 1) };
+  assert.throws(() => decodeFileOperation(encodeFileOperation(large)), MalformedError);
+  const far = { ...empty, offset: Number.MAX_SAFE_INTEGER, bytes: Uint8Array.of(1) };
+  assert.throws(() => decodeFileOperation(encodeFileOperation(far)), MalformedError);
+  fc.assert(
+    fc.property(fc.uint8Array(), (bytes) => {
+      try {
+        decodeFileOperation(bytes);
+      } catch (error) {
+        assert.ok(error instanceof MalformedError, String(error));
+      }
+    }),
+  );
+});
