@@ -155,7 +155,8 @@ export class Exchanger {
           break;
         case 'cut':
           doubtful ||= request.mutation;
-          if (attempt.timedOut) attemptMs *= 2;
+          // Longer than any server's own limit, so that the next one can say itself why it cannot answer.
+          if (attempt.timedOut) attemptMs *= 4;
           lastCause = attempt.cause;
           if (++hops < this.endpoints.all.length) continue;
           pauseMs = backoff.nextDelayMs();

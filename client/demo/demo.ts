@@ -82,13 +82,15 @@ export async function runDemo(options: DemoOptions): Promise<DemoResult> {
   let ok = false;
   try {
     const demo = await Demo.start(folder, options);
+    let result: DemoResult;
     try {
-      const result = await demo.run();
-      ok = result.ok;
-      return result;
+      result = await demo.run();
     } finally {
       await demo.stop();
     }
+    // Only now: a mount that could not be removed still shows the files of the volume in that folder.
+    ok = result.ok;
+    return result;
   } finally {
     // What a failure left is kept, since it may show why.
     if (options.directory === null && ok) await rm(folder, { recursive: true, force: true });

@@ -6,6 +6,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../cluster-client.ts';
 import { CommandFailure, EXIT_USAGE, isSystemError, systemReason } from '../failure.ts';
 import { type Mounted, mountVolume, unmountDirectory } from '../mount.ts';
+import { mountAt } from '../mount-table.ts';
 import { type ServerPlan, ServerProcess } from './server-process.ts';
 
 const HOST = '127.0.0.1';
@@ -92,7 +93,12 @@ export class DevCluster {
     if (this.#mounted !== null) {
       const { directory } = this.#mounted;
       this.#mounted = null;
-      await unmountDirectory(directory, { force: true }).catch((error: unknown) => failures.push(error));
+      try {
+        // The user may have unmounted it already.
+        if ((await mountAt(directory)) !== null) await unmountDirectory(directory, { force: true });
+      } catch (error) {
+        failures.push(error);
+      }
     }
     await this.client.close();
     await Promise.all(this.servers.map((server) => server.stop()));

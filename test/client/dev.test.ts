@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { access, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { findFreePorts } from '../../client/dev/dev-cluster.ts';
+import { mountObstacle } from '../../client/mount.ts';
+import { mountAt, processes } from '../../client/mount-table.ts';
+import { runCli } from './run-cli.ts';
+
+const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
+
+interface FirstLine {
+  readonly servers: readonly {
+    readonly id: string;
+    readonly url: string;
+    readonly pid: number;
+    readonly data: string;
+  }[];
+  readonly mount: string | null;
+}
+
+const obstacle = await mountObstacle();
+const skip = obstacle === null ? false : `no mount here: ${obstacle}`;
+
+/** Goal: `leasehold dev`, `mount` and `umount` with real servers, as a user meets them. */
+describe('a whole cluster on this machine', () => {
+  let folder: string;
+  let dev: ChildProcess;
+  let first: FirstLine;
+  let env: Record<string, string>;
+  const said: string[] = [];
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'leasehold-dev-'));
+    const [port] = await consecutivePorts(3);
+    const mount = obstacle === null ? ['--mount', join(folder, 'mnt')] : [];
+    const argv = [
+      'dev',
+      '--json',
+      '--port',
+      `${port}`,
+      '--data',
+      join(folder, 'data'),
+      '--lease',
+      '1s',
+      ...mount,
+    ];
+    dev = spawn(process.execPath, [LAUNCHER, ...argv, '--clock-skew', '50ms'], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    dev.stderr?.setEncoding('utf8').on('data', (text: string) => said.push(text));
+    assert.ok(dev.stdout !== null);
+    const lines = createInterface({ input: dev.stdout });
+    const line = await Promise.race([once(lines, 'line'), once(dev, 'exit').then(() => null)]);
+    assert.ok(line !== null, `dev ended: ${said.join('')}`);
+    first = JSON.parse(String(line[0])) as FirstLine;
+    env = { LEASEHOLD_SERVERS: first.servers.map(({ url }) => url).join(',') };
+  });
+
+  after(async () => {
+    if (dev.exitCode === null) dev.kill('SIGKILL');
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  test('its first line names the servers, and they serve', async () => {
+    assert.deepEqual(
+      first.servers.map(({ id }) => id),
+      ['s1', 's2', 's3'],
+    );
+    for (const { url, pid, data } of first.servers) {
+      assert.equal((await fetch(`${url}/readyz`)).status, 200);
+      process.kill(pid, 0);
+      await access(data);
+    }
+    const { volumes } = JSON.parse((await runCli(['volume', 'ls', '--json'], { env })).stdout);
+    assert.equal(volumes[0].name, 'main');
+    assert.equal(volumes[0].replicas, 3);
+    assert.equal((await runCli(['status'], { env })).code, 0);
+  });
+
+  test('what is put is read through the mount, and the other way round', { skip }, async () => {
+    assert.ok(first.mount !== null);
+    assert.equal((await runCli(['put', '-', 'main:/put'], { env, input: 'over HTTP' })).code, 0);
+    assert.equal(await readFile(join(first.mount, 'put'), 'utf8'), 'over HTTP');
+    await writeFile(join(first.mount, 'written'), 'through the mount');
+    assert.equal((await runCli(['get', 'main:/written', '-'], { env })).stdout, 'through the mount');
+  });
+
+  test('a mount that lives is not mounted over, one that died is healed', { skip }, async () => {
+    assert.ok(first.mount !== null);
+    const mount = first.mount;
+    const twice = await runCli(['mount', 'main', mount], { env });
+    assert.equal(twice.code, 4);
+    assert.match(twice.stderr, /is mounted there already/);
+    const daemon = (await processes()).find(
+      ({ argv }) => argv.includes('mount-daemon') && argv.at(-1) === mount,
+    );
+    assert.ok(daemon !== undefined);
+    process.kill(daemon.pid, 'SIGKILL');
+    const healed = await runCli(['mount', 'main', mount, '--json', '--log', join(folder, 'healed.log')], {
+      env,
+    });
+    assert.equal(healed.code, 0, healed.stderr);
+    assert.equal(await readFile(join(mount, 'put'), 'utf8'), 'over HTTP');
+    const { pid } = JSON.parse(healed.stdout);
+    const busy = spawn('sleep', ['60'], { cwd: mount });
+    try {
+      await once(busy, 'spawn');
+      const refused = await runCli(['umount', mount]);
+      assert.equal(refused.code, 4);
+      assert.match(refused.stderr, new RegExp(`in use by .*sleep \\(${busy.pid}\\)`));
+    } finally {
+      busy.kill();
+      await once(busy, 'exit');
+    }
+    assert.equal((await runCli(['umount', mount])).code, 0);
+    assert.throws(() => process.kill(pid, 0), { code: 'ESRCH' });
+    assert.equal(await mountAt(mount), null);
+    assert.equal(
+      (await runCli(['mount', 'main', mount, '--log', join(folder, 'again.log')], { env })).code,
+      0,
+    );
+  });
+
+  test('a primary that is killed is replaced, and dev says that it is gone', async () => {
+    assert.equal((await runCli(['put', '-', 'main:/kept'], { env, input: 'before' })).code, 0);
+    const info = JSON.parse((await runCli(['info', 'main:/kept', '--json'], { env })).stdout);
+    const primary = first.servers.find(({ id }) => id === info.primary);
+    assert.ok(primary !== undefined);
+    process.kill(primary.pid, 'SIGKILL');
+    assert.equal((await runCli(['get', 'main:/kept', '-'], { env })).stdout, 'before');
+    assert.equal((await runCli(['put', '-', 'main:/kept'], { env, input: 'after' })).code, 0);
+    assert.equal((await runCli(['get', 'main:/kept', '-'], { env })).stdout, 'after');
+    const status = await runCli(['status', '--json'], { env });
+    assert.equal(status.code, 7, status.stdout);
+    assert.match(said.join(''), new RegExp(`Server ${primary.id} was ended by SIGKILL`));
+  });
+
+  test('SIGTERM ends servers and mount, and exits with 0', async () => {
+    dev.kill('SIGTERM');
+    const [code, signal] = await once(dev, 'exit');
+    assert.equal(code, 0, `${signal ?? ''} ${said.join('')}`);
+    for (const { pid } of first.servers) assert.throws(() => process.kill(pid, 0), { code: 'ESRCH' });
+    if (first.mount !== null) assert.equal(await mountAt(first.mount), null);
+    await access(join(folder, 'data', 's1'));
+  });
+});
+
+test('the demo kills a primary and finds every byte', async () => {
+  const { code, stdout, stderr } = await runCli([
+    ...['demo', '--auto', '--kills', '1', '--json'],
+    ...['--lease', '1s', '--clock-skew', '50ms'],
+  ]);
+  assert.equal(code, 0, stderr);
+  const result = JSON.parse(stdout);
+  assert.deepEqual([result.lost, result.duplicated, result.corrupt], [0, 0, 0]);
+  assert.equal(result.rounds.length, 1);
+  const [round] = result.rounds;
+  assert.ok(round.writeGapMs > 0 && round.writeGapMs <= round.boundMs && round.boundMs === result.boundMs);
+  assert.ok(result.acknowledgedWrites > 50, 'A demo in which nothing happens proves nothing');
+  assert.ok(result.comparedBytes > 10_000);
+});
+
+/** @returns `count` ports in a row that are free now */
+async function consecutivePorts(count: number): Promise<number[]> {
+  for (let attempt = 0; attempt < 20; attempt++) {
+    const [port] = (await findFreePorts(1)) as [number];
+    const ports = Array.from({ length: count }, (_, index) => port + index);
+    if (port + count < 65_536 && (await Promise.all(ports.map(isFree))).every(Boolean)) return ports;
+  }
+  throw new Error('There are no free ports in a row');
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const probe = createServer();
+  const free = await new Promise<boolean>((resolve) => {
+    probe.once('error', () => resolve(false));
+    probe.listen(port, '127.0.0.1', () => resolve(true));
+  });
+  await new Promise<void>((resolve) => probe.close(() => resolve()));
+  return free;
+}
