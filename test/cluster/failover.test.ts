@@ -120,8 +120,8 @@ async function contentsEverywhereBut(away: string, path: string): Promise<Buffer
   return one.bytes;
 }
 
-test('an upload over REST survives the kill of the server that is primary of its file', async () => {
-  // The upload goes to a server that stays; which one is the new file's primary is seen when it runs.
+test('an upload of the client survives the kill of the server that is primary of its file', async () => {
+  // Which server is primary of the nameless file is seen from what it is primary of when the upload runs.
   const body = Buffer.alloc(24 * 1024 * 1024);
   for (let at = 0; at < body.length; at += 4) body.writeUInt32LE(at, at);
   const [target] = cluster.ids as [string];
