@@ -254,6 +254,13 @@ export function transportConformance(name: string, create: () => TransportCluste
       assert.deepEqual(error.details, { primary: 's3', unreachable: ['s1', 's2'], retryAfterMs: 12.5 });
       return true;
     });
+    const long = 'ä'.repeat(100_000);
+    heardB.serve = () => Promise.reject(new ServiceError('storage', long));
+    await assert.rejects(a.call(B, 'state', new Uint8Array(0), 5_000), (error) => {
+      assert.ok(error instanceof ServiceError && error.code === 'storage');
+      assert.ok(error.message.length > 100 && long.startsWith(error.message), 'A long message is cut');
+      return true;
+    });
     heardB.serve = () => Promise.reject(new MalformedError('A number is not finite'));
     await assert.rejects(a.call(B, 'state', new Uint8Array(0), 5_000), hasCode('bad-request'));
     heardB.serve = () => Promise.reject(new TypeError('secret'));
