@@ -17,7 +17,9 @@ export async function measureLeases(batches: readonly number[], runs: number): P
   const ids = ['s1', 's2', 's3'];
   const ports = await freePorts(ids.length);
   const peers = ids.map((id, place) => `${id}=${ports[place]}`);
-  const servers = ids.map((id) => fork(PROGRAM, [id, ...peers], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] }));
+  const servers = ids.map((id) =>
+    fork(PROGRAM, [id, ...peers], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] }),
+  );
   try {
     await Promise.all(servers.map((server) => next(server, 'ready')));
     let first = 1;

@@ -40,8 +40,8 @@ export class FileSubject implements Subject {
     return this.#store.promise(this.#file, epoch);
   }
 
-  apply(epoch: Epoch, seq: number, operation: Operation, sessions: Uint8Array): Promise<void> {
-    return this.#store.apply(this.#file, epoch, seq, decodeFileOperation(operation.body), sessions);
+  async apply(epoch: Epoch, seq: number, operation: Operation, sessions: Uint8Array): Promise<void> {
+    await this.#store.apply(this.#file, epoch, seq, decodeFileOperation(operation.body), sessions);
   }
 
   flush(): Promise<void> {
