@@ -24,6 +24,8 @@ const SERVERS = 3;
 const MARKS_AFTER_KILL = 5;
 const STEP_TIMEOUT_MS = 60_000;
 const POLL_MS = 100;
+/** A wait that takes longer is explained to people. */
+const PATIENCE_MS = 5_000;
 
 export interface DemoOptions {
   readonly kills: number;
@@ -254,15 +256,26 @@ class Demo {
 
   /** All replicas of all files under load are current, and the cluster says of itself that it is healthy. */
   async #caughtUp(): Promise<void> {
+    let sayAtMs = performance.now() + PATIENCE_MS;
     await eventually('all replicas to be current', async () => {
-      for (const { path } of this.#probed) {
-        const { replicas } = await this.#cluster.client.info(DevCluster.VOLUME, path);
-        if (replicas.length < SERVERS) return null;
-        if (!replicas.every(({ state, reachable }) => state === 'current' && reachable)) return null;
+      const missing = await this.#missing();
+      if (missing !== null && performance.now() >= sayAtMs) {
+        sayAtMs = performance.now() + PATIENCE_MS;
+        this.#options.say(`  not yet current: ${missing}`);
       }
-      const { verdict } = await this.#cluster.client.status();
-      return verdict === 'healthy' ? verdict : null;
+      return missing === null ? true : null;
     });
+  }
+
+  /** @returns what is not as it was before the kill, or null */
+  async #missing(): Promise<string | null> {
+    for (const { path } of this.#probed) {
+      const { replicas } = await this.#cluster.client.info(DevCluster.VOLUME, path);
+      const current = replicas.filter(({ state, reachable }) => state === 'current' && reachable);
+      if (current.length < SERVERS) return `${current.length} of ${SERVERS} replicas of ${path}`;
+    }
+    const { verdict, reasons } = await this.#cluster.client.status();
+    return verdict === 'healthy' ? null : reasons.join('; ');
   }
 
   async stop(): Promise<void> {
