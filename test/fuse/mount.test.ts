@@ -358,7 +358,7 @@ test('a cluster that does not answer is an error within the limit, never a hang'
     if (errno === undefined) await call;
     else await assert.rejects(call, code(errno), what);
     const tookMs = Math.round(performance.now() - startMs);
-    assert.ok(tookMs < (limits + 0.5) * limitMs, `${what} took ${tookMs} ms`);
+    assert.ok(tookMs < (limits + 0.9) * limitMs, `${what} took ${tookMs} ms`);
   };
   await within('stat', 1, stat(mount.path('f')), 'ETIMEDOUT');
   await within('open', 1, readFile(mount.path('f')), 'ETIMEDOUT');
