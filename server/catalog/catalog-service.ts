@@ -17,6 +17,8 @@ const BATCH_MAX = 256;
 const QUEUE_MAX = 4_096;
 /** Without a majority in reach for this long, nobody is kept waiting for one. */
 const NO_MAJORITY_PATIENCE_MS = 1_500;
+/** Nobody looked for a majority for this long: what was seen before says nothing about the time between. */
+const ALONE_FORGOTTEN_MS = 1_000;
 
 type CommandResult = CommandResults[Command['kind']];
 
@@ -44,7 +46,8 @@ export class LocalCatalogService implements CatalogService {
   readonly #parts: CatalogServiceParts;
   #queue: Waiting[] = [];
   #executing = false;
-  #aloneSinceMs: number | null = null;
+  /** Since when, and when last, somebody who waits here saw no majority; kept, so that not each of them waits anew. */
+  #alone: { readonly sinceMs: number; readonly seenMs: number } | null = null;
 
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
@@ -105,13 +108,24 @@ export class LocalCatalogService implements CatalogService {
         });
       }
       const nowMs = clock.nowMs();
-      const { members } = this.#parts.view;
-      if (members.length - this.#unreachable().length >= majority(members.length)) this.#aloneSinceMs = null;
-      else this.#aloneSinceMs ??= nowMs;
-      const alone = this.#aloneSinceMs !== null && nowMs - this.#aloneSinceMs > NO_MAJORITY_PATIENCE_MS;
-      if (alone || nowMs > deadlineMs) throw this.#noMajority('The catalog has no majority of its servers');
+      if (this.#aloneMs(nowMs) > NO_MAJORITY_PATIENCE_MS || nowMs > deadlineMs) {
+        throw this.#noMajority('The catalog has no majority of its servers');
+      }
       await this.#change(driver);
     }
+  }
+
+  /** @returns for how long no majority has been connected, as far as somebody looked */
+  #aloneMs(nowMs: number): number {
+    const { members } = this.#parts.view;
+    if (members.length - this.#unreachable().length >= majority(members.length)) {
+      this.#alone = null;
+      return 0;
+    }
+    const before = this.#alone;
+    const continued = before !== null && nowMs - before.seenMs <= ALONE_FORGOTTEN_MS;
+    this.#alone = { sinceMs: continued ? before.sinceMs : nowMs, seenMs: nowMs };
+    return nowMs - this.#alone.sinceMs;
   }
 
   #change(driver: ReplicaDriver): Promise<void> {
