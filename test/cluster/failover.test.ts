@@ -56,7 +56,9 @@ test(`${KILLS} primaries in a row are killed under writers: no acknowledged writ
       await cluster.kill(primary);
       await progress();
       const gapMs = Math.max(...writers.map((writer) => writer.gapMs));
-      t.diagnostic(`kill ${round}: ${primary}, longest time without an acknowledged write ${Math.round(gapMs)} ms`);
+      t.diagnostic(
+        `kill ${round}: ${primary}, longest time without an acknowledged write ${Math.round(gapMs)} ms`,
+      );
       assert.ok(gapMs < LEASE_MS + CLOCK_SKEW_MS + SLACK_MS, `No write for ${gapMs} ms`);
       cluster.spawn(primary);
       await cluster.ready([primary]);
@@ -70,8 +72,14 @@ test(`${KILLS} primaries in a row are killed under writers: no acknowledged writ
   assert.equal(versions.size, 1, `All replicas are as far as the primary: ${JSON.stringify(info.replicas)}`);
   const contents = await contentsEverywhere('journal');
   for (const writer of writers) {
-    t.diagnostic(`writer ${writer.writer}: ${writer.acknowledged} acknowledged, ${writer.doubtful.size} in doubt`);
-    assert.deepEqual(writer.missing(contents), [], `Acknowledged records of writer ${writer.writer} are missing`);
+    t.diagnostic(
+      `writer ${writer.writer}: ${writer.acknowledged} acknowledged, ${writer.doubtful.size} in doubt`,
+    );
+    assert.deepEqual(
+      writer.missing(contents),
+      [],
+      `Acknowledged records of writer ${writer.writer} are missing`,
+    );
   }
   const most = Math.max(...writers.map(({ writer, acknowledged }) => (acknowledged - 1) * 3 + writer + 1));
   assert.equal(contents.length, most * RECORD_BYTES, 'The file ends with the last record');
@@ -110,9 +118,7 @@ test('appends across a kill are each there once, in the order of their acknowled
 
 async function contentsEverywhereBut(away: string, path: string): Promise<Buffer> {
   const here = cluster.ids.filter((id) => id !== away);
-  const answers = await Promise.all(
-    here.map((id) => ask(cluster.url(id), 'GET', `/v1/files/main/${path}`)),
-  );
+  const answers = await Promise.all(here.map((id) => ask(cluster.url(id), 'GET', `/v1/files/main/${path}`)));
   const [one, two] = answers;
   assert.ok(one !== undefined && two !== undefined);
   assert.deepEqual([one.status, two.status], [200, 200]);

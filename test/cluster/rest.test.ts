@@ -65,7 +65,9 @@ test('part of a file, and conditions, are the same through every server', async 
   const body = randomBytes(400_000);
   const etag = await put(first, 'ranges', body);
   for (const url of cluster.urls) {
-    const part = await ask(url, 'GET', '/v1/files/main/ranges', { headers: { range: 'bytes=131000-262200' } });
+    const part = await ask(url, 'GET', '/v1/files/main/ranges', {
+      headers: { range: 'bytes=131000-262200' },
+    });
     assert.equal(part.status, 206);
     assert.equal(part.headers['content-range'], 'bytes 131000-262200/400000');
     assert.ok(part.bytes.equals(body.subarray(131_000, 262_201)));
@@ -80,7 +82,10 @@ test('part of a file, and conditions, are the same through every server', async 
   }
   const replaced = await put(second, 'ranges', 'new', { 'if-match': etag });
   assert.notEqual(replaced, etag);
-  const stale = await ask(third, 'PUT', '/v1/files/main/ranges', { body: 'y', headers: { 'if-match': etag } });
+  const stale = await ask(third, 'PUT', '/v1/files/main/ranges', {
+    body: 'y',
+    headers: { 'if-match': etag },
+  });
   assert.equal(stale.status, 412);
   await everywhere('ranges', Buffer.from('new'), replaced);
 });
@@ -164,7 +169,9 @@ test('with two of three servers gone, writes and reads are refused in time and n
     const answer = await ask(url, 'PUT', '/v1/files/main/again', { body: 'again' });
     return answer.status === 201 || answer.status === 204;
   });
-  t.diagnostic(`written again ${Math.round(performance.now() - backMs)} ms after the start of the second server`);
+  t.diagnostic(
+    `written again ${Math.round(performance.now() - backMs)} ms after the start of the second server`,
+  );
   for (const id of [survivor, back]) {
     await until(`${id} serves the file again`, async () => {
       const answer = await ask(cluster.url(id), 'GET', '/v1/files/main/survivor');

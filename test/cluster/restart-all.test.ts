@@ -123,7 +123,10 @@ test('all servers are killed in the middle of writes and started again: what was
     }
     await cluster.ready();
     t.diagnostic(`ready ${Math.round(performance.now() - killedMs)} ms after the kill`);
-    assert.ok(performance.now() - killedMs > LEASE_MS, 'No lease is given before all forgotten ones are over');
+    assert.ok(
+      performance.now() - killedMs > LEASE_MS,
+      'No lease is given before all forgotten ones are over',
+    );
     await progress('after the restart');
   } finally {
     await Promise.all([...writers, names].map((writer) => writer.stop()));
@@ -144,8 +147,16 @@ test('all servers are killed in the middle of writes and started again: what was
     assert.equal(answer.status, 200);
     const listed = (JSON.parse(answer.text) as { entries: { name: string }[] }).entries;
     const found = new Set(listed.map((entry) => `/names/${entry.name}`));
-    assert.deepEqual([...names.there].filter((name) => !found.has(name)), [], `Names are missing on ${id}`);
-    assert.deepEqual([...names.gone].filter((name) => found.has(name)), [], `Removed names are back on ${id}`);
+    assert.deepEqual(
+      [...names.there].filter((name) => !found.has(name)),
+      [],
+      `Names are missing on ${id}`,
+    );
+    assert.deepEqual(
+      [...names.gone].filter((name) => found.has(name)),
+      [],
+      `Removed names are back on ${id}`,
+    );
   }
   t.diagnostic(`${names.commands} commands of the catalog acknowledged`);
   assert.equal((await cluster.status('s2')).verdict, 'healthy');
