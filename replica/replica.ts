@@ -315,8 +315,10 @@ export class Replica {
     this.#backup.installed(epoch);
     const state = this.#state;
     if (state.kind !== 'installing' || !epochEqual(state.reset.epoch, epoch)) return;
-    state.reset.install(this.#config.self, seq);
-    for (const member of this.#others) this.#ask(state.reset, member);
+    const { reset } = state;
+    reset.install(this.#config.self, seq);
+    // Who needs only the stamp was asked when the base was chosen.
+    for (const member of this.#others) if (!reset.needsOnlyStamp(member)) this.#ask(reset, member);
   }
 
   // Messages ---------------------------------------------------------------------------------------
@@ -533,6 +535,7 @@ export class Replica {
     );
     this.#become({ kind: 'installing', reset });
     this.#backup.take(reset.epoch, base.position, base.holder);
+    for (const member of this.#others) this.#ask(reset, member);
   }
 
   /** Step 5: a majority has the base, so from now on no later epoch can miss it. */
@@ -577,8 +580,11 @@ export class Replica {
     const { members } = this.#view;
     if (base === null) {
       if (!reset.hasPromised(member)) this.#out.send(member, { kind: 'prepare', epoch, members });
-    } else if (reset.hasInstalled(this.#config.self) && !reset.hasInstalled(member)) {
-      // Only once it is here: who does not stand at the base fetches it from here.
+    } else if (
+      (reset.hasInstalled(this.#config.self) || reset.needsOnlyStamp(member)) &&
+      !reset.hasInstalled(member)
+    ) {
+      // Whoever needs more than the stamp fetches it from here, once it is installed here.
       this.#out.send(member, { kind: 'install', epoch, members, base: base.position });
     }
   }

@@ -60,6 +60,17 @@ export class Reset {
     return this.#promises.has(member);
   }
 
+  /**
+   * Whether the member needs only the stamp: the base is here, and the member promised from exactly
+   * there. Where the base is still to be fetched, nobody is stamped before, or it would move under the fetch.
+   */
+  needsOnlyStamp(member: ServerId): boolean {
+    const base = this.#base;
+    const position = this.#promises.get(member);
+    if (base === null || base.holder !== this.#self || position === undefined) return false;
+    return positionCompare(position, base.position) === 0;
+  }
+
   hasInstalled(member: ServerId): boolean {
     return this.#installed.has(member);
   }

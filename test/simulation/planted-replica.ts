@@ -118,7 +118,16 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     find: "this.#out.push({ kind: 'unknown', ticket });",
     replace: "this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' });",
     what: 'a client is told failure where nothing is known',
-    caughtBy: { directed: 'outcome unknown', seeds: 100 },
+    caughtBy: { directed: 'outcome unknown', seeds: 400 },
+  },
+  {
+    row: 'early-stamp',
+    layer: 'replica',
+    file: 'replica/reset.ts',
+    find: 'if (base === null || base.holder !== this.#self || position === undefined) return false;',
+    replace: 'if (base === null || position === undefined) return false;',
+    what: 'replicas are stamped while the base is still fetched from one of them, and so moves under the fetch',
+    caughtBy: { directed: 'base stands still' },
   },
   {
     row: '41',

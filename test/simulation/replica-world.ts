@@ -176,6 +176,26 @@ const scenarios: Record<string, () => string | null> = {
     s.read(C);
   }),
 
+  /** c leads from b's state: while it fetches that, b must stand still, or the fetch is of another state. */
+  'base stands still': directed({}, (s) => {
+    s.lead(A);
+    s.isolated.add(C);
+    s.write(A, X);
+    s.isolated.clear();
+    s.system.world.crash(A);
+    let fetched = false;
+    s.rule = (from, _to, message) => {
+      fetched ||= s.system.process(C).replica?.inspect().installed.counter === 2;
+      s.expect(
+        fetched || from !== C || message?.kind !== 'install',
+        'nobody is stamped before the base is there',
+      );
+      return null;
+    };
+    s.lead(C);
+    s.read(C);
+  }),
+
   /** A long tail that nobody else has, against a shorter one of a later epoch. */
   'long tail': directed({}, (s) => {
     s.lead(B);
