@@ -567,15 +567,18 @@ export class ReplicaFile {
     );
     if (base !== null && this.#slots === null) await this.#loadSlots();
     const plan = base === null ? null : await this.#planInstall(base.objects);
+    // A new file has nothing to lose: where the stamp is gone after a loss of power, so is all that
+    // was written under it and not synced, and whoever syncs that syncs the stamp along.
+    const isNew = base === null && seq === 0;
     // First the contents, then the transaction: wherever it is found, it is whole, and needs no undo.
-    await this.#syncOrFail(this.#parts.containers.flush(this.id));
+    if (!isNew) await this.#syncOrFail(this.#parts.containers.flush(this.id));
     await this.#commit(next, () => {
       const { index } = this.#parts;
       for (const row of plan?.deletes ?? []) index.deleteObject(this.id, row.index);
       for (const row of plan?.puts ?? []) index.putObject(this.id, row);
       index.dropGenerations(this.id, Number.MAX_SAFE_INTEGER);
     });
-    await this.#syncOrFail(this.#parts.index.flush());
+    if (!isNew) await this.#syncOrFail(this.#parts.index.flush());
     // Now only the new state refers to slots.
     this.#generation++;
     this.#baseSeq = seq;
