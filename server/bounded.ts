@@ -9,3 +9,9 @@ export function bounded<Value>(work: Promise<Value>, limitMs: number, expired: (
     work.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }
+
+/** Waits for `work` to end, in whatever way, but no longer than `limitMs`. @returns whether it succeeded in time */
+export function within(work: Promise<unknown>, limitMs: number): Promise<boolean> {
+  const succeeded = work.then(() => true);
+  return bounded(succeeded, limitMs, () => new Error('too late')).catch(() => false);
+}

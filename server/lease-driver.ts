@@ -50,6 +50,7 @@ export class LeaseDriver {
   #flushing = false;
   #wakeAtMs = Infinity;
   #faultedWallMs: number | null = null;
+  #retired = false;
 
   constructor(parts: LeaseDriverParts) {
     this.#parts = parts;
@@ -86,8 +87,14 @@ export class LeaseDriver {
     return this.#host.clockFault;
   }
 
-  /** @throws ServiceError `clock-fault` or `recovering` while this server takes part in no lease */
+  /** The server is about to end: it wants no lease any more. */
+  retire(): void {
+    this.#retired = true;
+  }
+
+  /** @throws ServiceError `not-primary`, `clock-fault` or `recovering` while this server takes part in no lease */
   assertUsable(): void {
+    if (this.#retired) throw new ServiceError('not-primary', `Server ${this.#parts.self} is about to end`);
     if (this.#host.clockFault) {
       throw new ServiceError('clock-fault', `The clock of server ${this.#parts.self} is out of bounds`, {
         retryAfterMs: CLOCK_CHECK_MS,

@@ -44,6 +44,7 @@ export class ReplicaHost {
   readonly #parts: ReplicaHostParts;
   readonly #around: ReplicaSurroundings;
   readonly #drivers = new Map<FileId, ReplicaDriver>();
+  #encoded: { readonly message: ReplicaMessage; readonly frame: Uint8Array } | null = null;
 
   constructor(parts: ReplicaHostParts) {
     this.#parts = parts;
@@ -162,7 +163,7 @@ export class ReplicaHost {
   }
 
   #send(to: ServerId, file: FileId, message: ReplicaMessage): void {
-    const frame = encodeReplicaMessage(file, message);
+    const frame = this.#frameOf(file, message);
     if (messageView(message) === null || file === CATALOG_CELL) {
       this.#parts.transport().send(to, CHANNEL_REPLICA, frame);
       return;
@@ -170,5 +171,13 @@ export class ReplicaHost {
     const { objectBytes } = this.#parts.store.attributes(file);
     const payload = new ByteWriter(4 + frame.length).uint32(objectBytes).raw(frame).finish();
     this.#parts.transport().send(to, CHANNEL_REPLICA_VIEW, payload);
+  }
+
+  /** An operation goes to every backup as the same message: it is put into bytes once. */
+  #frameOf(file: FileId, message: ReplicaMessage): Uint8Array {
+    if (this.#encoded?.message !== message) {
+      this.#encoded = { message, frame: encodeReplicaMessage(file, message) };
+    }
+    return this.#encoded.frame;
   }
 }

@@ -7,6 +7,7 @@ import { assert } from '../base/assert.ts';
 import { CATALOG_CELL, type Incarnation, type ServerId } from '../base/ids.ts';
 import type { View } from '../replica/actions.ts';
 import type { Command, Query } from '../wire/catalog-api.ts';
+import { within } from './bounded.ts';
 import { AbsentCatalog } from './catalog/absent-catalog.ts';
 import { LocalCatalogService } from './catalog/catalog-service.ts';
 import { CatalogSubject } from './catalog/catalog-subject.ts';
@@ -37,6 +38,8 @@ const HEARTBEATS_PER_LEASE = 10;
 const HEARTBEAT_MS_MAX = 500;
 /** A replica that missed this many heartbeats is reported unreachable. */
 const HEARTBEATS_MISSED = 4;
+/** An orderly end waits this long for files, and for the catalog, to be given back; their leases end anyway. */
+const RELEASE_MS_MAX = 2_000;
 
 /**
  * One server: storage, cores, drivers, services and faces, put together. `start` resolves when it
@@ -68,18 +71,21 @@ export class Server {
     const { app, gateway, garbage, idle, lease, host, wakes, transport, store, catalogStore, folder } =
       this.#parts;
     garbage.close();
-    await idle.releaseAll();
+    lease.retire();
+    await idle.releaseAll(RELEASE_MS_MAX);
     const catalog = host.loaded(CATALOG_CELL);
     if (catalog !== null && catalog.role === 'active') {
-      await catalog.stop();
+      await within(catalog.stop(), RELEASE_MS_MAX);
       lease.release(CATALOG_CELL);
     }
     lease.closeDriver();
-    await app.close();
+    // The HTTP server waits for the peers' connections, which are the transport's to end.
+    const ending = app.close();
     await gateway.close();
+    await transport.close();
+    await ending;
     host.close();
     wakes.close();
-    await transport.close();
     await store.close();
     await catalogStore?.close();
     folder.close();
@@ -218,14 +224,8 @@ async function compose(
         if (channel === CHANNEL_LEASE) lease.receive(from, payload);
         else host.receive(from, channel, payload);
       },
-      connected: (peer) => {
-        log.info({ peer }, 'peer connected');
-        host.connected(peer);
-      },
-      disconnected: (peer) => {
-        log.warn({ peer }, 'peer disconnected');
-        gateway.peerDisconnected(peer);
-      },
+      connected: (peer) => host.connected(peer),
+      disconnected: (peer) => gateway.peerDisconnected(peer),
       call: (_from, method, payload) => host.serve(method, payload),
     },
   });

@@ -56,14 +56,14 @@ export class LocalFileService implements FileService {
   async read(file: FileId, offset: number, length: number): Promise<{ bytes: Uint8Array; state: FileState }> {
     const driver = await this.#activate(file);
     const { store } = this.#parts;
-    const { epoch, seq } = driver.status();
+    const { epoch, committedSeq } = driver.status();
     // One uninterrupted step decides what is read; it may be answered once all of it is committed.
     const dependsOnSeq = store.readDependsOn(file, offset, length);
     const attributes = store.attributes(file);
     const reading = store.read(file, offset, length);
     const [bytes] = await Promise.all([reading, this.#bounded(file, driver.committed(epoch, dependsOnSeq))]);
     await driver.committed(epoch, dependsOnSeq);
-    return { bytes, state: this.#stateOf(file, attributes, seq, epoch.counter) };
+    return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch.counter) };
   }
 
   async write(
@@ -107,11 +107,11 @@ export class LocalFileService implements FileService {
 
   async state(file: FileId): Promise<FileState> {
     const driver = await this.#activate(file);
-    const { epoch, seq } = driver.status();
+    const { epoch, committedSeq } = driver.status();
     const attributes = this.#parts.store.attributes(file);
     const dependsOnSeq = attributes.versionEpoch === epoch.counter ? attributes.versionSeq : 0;
     await this.#bounded(file, driver.committed(epoch, dependsOnSeq));
-    return this.#stateOf(file, attributes, seq, epoch.counter);
+    return this.#stateOf(file, attributes, committedSeq, epoch.counter);
   }
 
   async settle(file: FileId): Promise<FileState> {
@@ -256,6 +256,7 @@ export class LocalFileService implements FileService {
     };
   }
 
+  /** @param seq a committed operation: a number that is not may be given out again after a reset */
   #stateOf(file: FileId, attributes: FileAttributes, seq: number, epoch: number): FileState {
     return {
       file,

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import { CATALOG_CELL } from '../../base/ids.ts';
+import { within } from '../bounded.ts';
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
@@ -30,11 +31,14 @@ export class IdleFiles {
     this.#timer = setInterval(() => this.#sweep(), PERIOD_MS);
   }
 
-  /** Orderly end of this server: every lease is given back, so that others need not wait for its end. */
-  async releaseAll(): Promise<void> {
+  /**
+   * Orderly end of this server: every lease is given back, so that others need not wait for its end.
+   * What takes longer than `limitMs` is left to the leases' ends.
+   */
+  async releaseAll(limitMs: number): Promise<void> {
     clearInterval(this.#timer);
     const drivers = this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
-    await Promise.all(drivers.map((driver) => this.#leave(driver)));
+    await within(Promise.all(drivers.map((driver) => this.#leave(driver))), limitMs);
   }
 
   #sweep(): void {
