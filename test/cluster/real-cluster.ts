@@ -8,13 +8,15 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { ClusterStatus, FileInfo } from '../../wire/http-api.ts';
 
-const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
+export const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
 
 export interface RealClusterOptions {
   readonly servers?: number;
   readonly lease?: string;
   readonly clockSkew?: string;
   readonly flags?: readonly string[];
+  /** Servers that are not started, although the others know of them. */
+  readonly absent?: readonly string[];
 }
 
 /**
@@ -48,8 +50,9 @@ export class RealCluster {
     const timing = ['--lease', options.lease ?? '2s', '--clock-skew', options.clockSkew ?? '100ms'];
     const cluster = new RealCluster(folder, ports, [...timing, ...(options.flags ?? [])]);
     try {
-      for (const id of ids) cluster.spawn(id);
-      await cluster.ready();
+      const present = ids.filter((id) => options.absent?.includes(id) !== true);
+      for (const id of present) cluster.spawn(id);
+      await cluster.ready(present);
       return cluster;
     } catch (error) {
       await cluster.stop();
