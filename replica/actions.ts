@@ -164,6 +164,11 @@ export interface ReplicaConfig {
   readonly appliesAtPrimary: 'first' | 'last';
   /** Period of the primary's heartbeats and of repeated messages, in milliseconds. */
   readonly heartbeatMs: number;
+  /**
+   * Period of heartbeats while every replica has everything and nothing is under way. They still go
+   * out: a primary that never spoke would never learn that it was replaced.
+   */
+  readonly quietHeartbeatMs: number;
   /** A silent replica is reported unreachable after this long, in milliseconds. */
   readonly silentMs: number;
   /** Operations kept for replicas that lag, in bytes; further back they fetch the state instead. */

@@ -142,6 +142,20 @@ export class Replica {
     return dependsOnSeq <= state.order.committedSeq ? 'serve' : 'wait';
   }
 
+  get role(): Role {
+    return this.#state.kind;
+  }
+
+  /** The epoch whose base is installed here; of an active primary its own. */
+  get epoch(): Epoch {
+    return this.#standing.installed;
+  }
+
+  /** The last operation that was given to the storage here. */
+  get issuedSeq(): number {
+    return this.#standing.issuedSeq;
+  }
+
   status(nowMs: number): ReplicaStatus {
     const state = this.#state;
     return {
@@ -565,11 +579,17 @@ export class Replica {
   /** Repeats what may have been lost; also tells others that there is a primary, and hears if not. */
   #keepTime(nowMs: number): void {
     const state = this.#state;
-    if (state.kind === 'backup' || state.kind === 'failed' || nowMs < this.#heartbeatAtMs) return;
-    this.#heartbeatAtMs = nowMs + this.#config.heartbeatMs;
-    if (state.kind === 'active' || state.kind === 'stopping') {
-      state.order.heartbeat(nowMs);
-    } else {
+    if (state.kind === 'backup' || state.kind === 'failed') return;
+    const order = state.kind === 'active' || state.kind === 'stopping' ? state.order : null;
+    const periodMs = order?.isQuiet ? this.#config.quietHeartbeatMs : this.#config.heartbeatMs;
+    if (nowMs < this.#heartbeatAtMs) {
+      // What ends the quiet brings the next heartbeat near again.
+      this.#heartbeatAtMs = Math.min(this.#heartbeatAtMs, nowMs + periodMs);
+      return;
+    }
+    this.#heartbeatAtMs = nowMs + periodMs;
+    if (order !== null) order.heartbeat(nowMs);
+    else if (state.kind === 'preparing' || state.kind === 'installing') {
       for (const member of this.#others) this.#ask(state.reset, member);
     }
   }

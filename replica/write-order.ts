@@ -128,6 +128,14 @@ export class WriteOrder {
     return this.#committedSeq === this.#lastSeq && this.#flushes.length === 0;
   }
 
+  /** Nothing is under way, and every member has all there is: there is nothing to say but that one is here. */
+  get isQuiet(): boolean {
+    if (!this.isIdle) return false;
+    for (const peer of this.#peers.values())
+      if (!peer.installed || peer.ackedSeq < this.#lastSeq) return false;
+    return true;
+  }
+
   // From clients -----------------------------------------------------------------------------------
 
   submit(ticket: number, operation: Operation): void {

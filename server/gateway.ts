@@ -309,6 +309,11 @@ export class Gateway {
     );
   }
 
+  /** The catalog's primary as far as is known here; asks nobody. */
+  catalogPrimary(): ServerId | null {
+    return this.services.catalog.status().primary ?? this.#primaries.peek(CATALOG_CELL)?.server ?? null;
+  }
+
   /** What is known here about the file's primary; asks nobody. */
   whereabouts(file: FileId): Whereabouts {
     const standing = this.services.files.standing(file);

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { AssertionFailure, assert, unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
-import type { Epoch, Operation, ReplicaAction, ReplicaEvent, Role } from '../replica/actions.ts';
+import type { Epoch, Operation, PeerStatus, ReplicaAction, ReplicaEvent, Role } from '../replica/actions.ts';
 import { epochCompare } from '../replica/epoch.ts';
 import type { ReplicaMessage } from '../replica/messages.ts';
 import { Replica } from '../replica/replica.ts';
@@ -22,6 +22,7 @@ export interface ReplicaSurroundings {
   readonly wakes: WakeQueue;
   readonly log: Logger;
   readonly heartbeatMs: number;
+  readonly quietHeartbeatMs: number;
   readonly silentMs: number;
   readonly retainedBytesMax: number;
   send(to: ServerId, file: FileId, message: ReplicaMessage): void;
@@ -71,6 +72,7 @@ export class ReplicaDriver {
         incarnation: around.incarnation,
         appliesAtPrimary: subject.appliesAtPrimary,
         heartbeatMs: around.heartbeatMs,
+        quietHeartbeatMs: around.quietHeartbeatMs,
         silentMs: around.silentMs,
         retainedBytesMax: around.retainedBytesMax,
       },
@@ -89,7 +91,18 @@ export class ReplicaDriver {
   }
 
   get role(): Role {
-    return this.status().role;
+    return this.#core.role;
+  }
+
+  get epoch(): Epoch {
+    return this.#core.epoch;
+  }
+
+  /** The replicas as this server, if it is the primary, sees them now; who is not connected is unreachable at once. */
+  peers(isConnected: (server: ServerId) => boolean): PeerStatus[] {
+    return this.status().peers.map((peer) =>
+      isConnected(peer.server) ? peer : { ...peer, state: 'unreachable' },
+    );
   }
 
   /** May this server answer a read that depends on operation `dependsOnSeq`? Evaluated at use. */
@@ -110,8 +123,7 @@ export class ReplicaDriver {
    */
   async committed(epoch: Epoch, dependsOnSeq: number): Promise<void> {
     for (;;) {
-      const gate =
-        epochCompare(this.status().epoch, epoch) === 0 ? this.readGate(dependsOnSeq) : 'not-primary';
+      const gate = epochCompare(this.epoch, epoch) === 0 ? this.readGate(dependsOnSeq) : 'not-primary';
       if (gate === 'serve') return;
       if (gate === 'not-primary') {
         throw new ServiceError(
@@ -142,9 +154,9 @@ export class ReplicaDriver {
     const ticket = this.#nextTicket++;
     return new Promise((resolve, reject) => {
       this.#tickets.set(ticket, { resolve, reject });
-      const before = this.#core.inspect().issuedSeq;
+      const before = this.#core.issuedSeq;
       this.step({ kind: 'submit', ticket, operation });
-      if (sequenced !== undefined && this.#core.inspect().issuedSeq > before) sequenced();
+      if (sequenced !== undefined && this.#core.issuedSeq > before) sequenced();
     });
   }
 

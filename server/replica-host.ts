@@ -29,6 +29,7 @@ export interface ReplicaHostParts {
   readonly log: Logger;
   readonly store: FileStore;
   readonly heartbeatMs: number;
+  readonly quietHeartbeatMs: number;
   readonly silentMs: number;
   /** The transport, which is made after its handlers, of which this host is one. */
   transport(): Transport;
@@ -48,7 +49,7 @@ export class ReplicaHost {
 
   constructor(parts: ReplicaHostParts) {
     this.#parts = parts;
-    const { self, incarnation, clock, wakes, log, heartbeatMs, silentMs } = parts;
+    const { self, incarnation, clock, wakes, log, heartbeatMs, quietHeartbeatMs, silentMs } = parts;
     this.#around = {
       self,
       incarnation,
@@ -56,6 +57,7 @@ export class ReplicaHost {
       wakes,
       log,
       heartbeatMs,
+      quietHeartbeatMs,
       silentMs,
       retainedBytesMax: RETAINED_BYTES_MAX,
       send: (to, file, message) => this.#send(to, file, message),
@@ -163,6 +165,8 @@ export class ReplicaHost {
   }
 
   #send(to: ServerId, file: FileId, message: ReplicaMessage): void {
+    // Heartbeats find out when it is back; nothing is put into bytes for nobody.
+    if (!this.#parts.transport().isConnected(to)) return;
     const frame = this.#frameOf(file, message);
     if (messageView(message) === null || file === CATALOG_CELL) {
       this.#parts.transport().send(to, CHANNEL_REPLICA, frame);

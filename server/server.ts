@@ -36,6 +36,8 @@ import { WakeQueue } from './wake-queue.ts';
 /** Heartbeats of a primary in one lease. */
 const HEARTBEATS_PER_LEASE = 10;
 const HEARTBEAT_MS_MAX = 500;
+/** The same for a file on which nothing is under way. */
+const QUIET_HEARTBEATS_PER_LEASE = 1;
 /** A replica that missed this many heartbeats is reported unreachable. */
 const HEARTBEATS_MISSED = 4;
 /** An orderly end waits this long for files, and for the catalog, to be given back; their leases end anyway. */
@@ -120,6 +122,7 @@ async function compose(
   const metrics = new MetricsRegistry();
   const incarnation = drawIncarnation();
   const heartbeatMs = Math.min(HEARTBEAT_MS_MAX, config.leaseMs / HEARTBEATS_PER_LEASE);
+  const quietHeartbeatMs = config.leaseMs / QUIET_HEARTBEATS_PER_LEASE;
   const store = await DiskStore.open(folder);
   const catalogView: View = { number: 1, members: config.catalogMembers };
   const catalogStore = config.catalogMembers.includes(self)
@@ -146,7 +149,8 @@ async function compose(
     log,
     store,
     heartbeatMs,
-    silentMs: heartbeatMs * HEARTBEATS_MISSED,
+    quietHeartbeatMs,
+    silentMs: quietHeartbeatMs + heartbeatMs * HEARTBEATS_MISSED,
     transport: connected,
     fatal,
   });

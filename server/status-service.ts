@@ -50,7 +50,9 @@ export class LocalStatusService implements StatusService {
     const files = host.all().filter((driver) => driver.file !== CATALOG_CELL);
     const primaries = files.filter((driver) => driver.readGate(0) === 'serve');
     const underReplicated = primaries
-      .filter((driver) => driver.status().peers.some((peer) => peer.state !== 'current'))
+      .filter((driver) =>
+        driver.peers((server) => this.isConnected(server)).some((peer) => peer.state !== 'current'),
+      )
       .map((driver) => driver.file);
     return {
       id: this.id,

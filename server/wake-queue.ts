@@ -8,6 +8,8 @@ interface Entry {
 
 /** Node's timers hold at most this many milliseconds. */
 const TIMEOUT_MS_MAX = 2 ** 31 - 1;
+/** Wake-ups come up to this much late, in milliseconds. */
+const GRID_MS = 10;
 
 /**
  * One timer for many sleepers: a binary heap of wake-ups by lease clock. A sleeper that changed its
@@ -40,7 +42,9 @@ export class WakeQueue {
     const first = this.#heap[0];
     if (first === undefined || (this.#timer !== null && this.#timerAtMs <= first.atMs)) return;
     if (this.#timer !== null) clearTimeout(this.#timer);
-    const delayMs = Math.min(TIMEOUT_MS_MAX, Math.max(0, Math.ceil(first.atMs - this.#clock.nowMs())));
+    // On a grid, so that what is due about the same time is done in one turn and shares its frames.
+    const dueMs = Math.ceil(first.atMs / GRID_MS) * GRID_MS;
+    const delayMs = Math.min(TIMEOUT_MS_MAX, Math.max(0, Math.ceil(dueMs - this.#clock.nowMs())));
     this.#timerAtMs = first.atMs;
     this.#timer = setTimeout(() => this.#fire(), delayMs);
   }

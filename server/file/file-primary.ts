@@ -47,7 +47,7 @@ export class FilePrimary {
     this.#driver = driver;
     this.#clock = clock;
     this.#catalog = catalog;
-    this.epoch = driver.status().epoch;
+    this.epoch = driver.epoch;
     const attributes = store.attributes(this.#file);
     this.#sizeBytes = attributes.sizeBytes;
     this.#modifiedNs = attributes.modifiedNs;
@@ -144,7 +144,7 @@ export class FilePrimary {
       await new Promise<void>((resolve) => this.#room.push(resolve));
     }
     this.#inFlightBytes += bytes;
-    if (epochCompare(this.#driver.status().epoch, this.epoch) === 0) return;
+    if (epochCompare(this.#driver.epoch, this.epoch) === 0) return;
     this.#giveRoom(bytes);
     throw new ServiceError('not-primary', `The primary of file ${this.#file} changed meanwhile`);
   }

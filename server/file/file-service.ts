@@ -139,16 +139,15 @@ export class LocalFileService implements FileService {
     const view = driver?.subject.record().view ?? store.record(file)?.view ?? null;
     if (view === null) return null;
     const held = lease.view(file);
-    const status = driver?.status();
     const primary = held.own ? self : held.holder;
     const serving = driver !== null && driver.readGate(0) === 'serve';
     return {
       view,
       primary,
-      epoch: status?.epoch.counter ?? store.record(file)?.promised.counter ?? 0,
+      epoch: driver?.epoch.counter ?? store.record(file)?.promised.counter ?? 0,
       role: serving ? 'primary' : view.members.includes(self) ? 'backup' : 'none',
       lease: { holder: primary, remainingMs: Math.max(0, held.remainingMs) },
-      replicas: serving ? (status?.peers ?? []) : [],
+      replicas: serving ? driver.peers(this.#parts.isConnected) : [],
     };
   }
 
@@ -228,7 +227,7 @@ export class LocalFileService implements FileService {
 
   #primaryOf(driver: ReplicaDriver): FilePrimary {
     const known = this.#primaries.get(driver);
-    if (known !== undefined && epochCompare(known.epoch, driver.status().epoch) === 0) return known;
+    if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
     const primary = new FilePrimary(driver, this.#parts.store, this.#parts.clock, {
       markLive: () => this.#markLive(driver.file),
       flush: () => this.#parts.catalog.flush(),

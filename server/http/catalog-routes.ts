@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import { Compile } from 'typebox/compile';
 import { ServiceError } from '../../base/errors.ts';
 import { Command, Query } from '../../wire/catalog-api.ts';
+import { HEADER_PRIMARY } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { callOptionsOf, integerOf } from './input.ts';
 
@@ -23,6 +24,12 @@ const QUERIES: ReadonlyMap<string, Checker> = new Map(
 
 /** `POST /v1/catalog/commands`, `/queries` and `/flush`. */
 export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
+  // Whoever knows the catalog's primary asks it next time and saves a hop.
+  app.addHook('onSend', async (_request, reply) => {
+    const primary = gateway.catalogPrimary();
+    if (primary !== null) reply.header(HEADER_PRIMARY, primary);
+  });
+
   app.post('/v1/catalog/commands', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
     const command = checked<Command>(COMMANDS, body.command, 'command');

@@ -61,6 +61,7 @@ class Spoken {
         incarnation: incarnation(self as ServerId),
         appliesAtPrimary: options.get('applies') === 'last' ? 'last' : 'first',
         heartbeatMs: 100,
+        quietHeartbeatMs: 100,
         silentMs: 500,
         retainedBytesMax: number(options.get('retained') ?? '100000'),
       },

@@ -464,6 +464,7 @@ export class ServerProcess implements Process<SystemMessage> {
       incarnation,
       appliesAtPrimary: options.appliesAtPrimary,
       heartbeatMs: options.leaseMs / 10,
+      quietHeartbeatMs: options.leaseMs / 4,
       silentMs: options.leaseMs / 2,
       retainedBytesMax: options.retainedBytesMax,
     };
