@@ -24,6 +24,8 @@ export class FileSubject implements Subject {
   readonly #file: FileId;
   readonly #store: FileStore;
   #fetched: FileDescription | null = null;
+  /** Number of the present fetch. One that is not the present one any more stages nothing: it would mix two states. */
+  #fetch = 0;
 
   constructor(file: FileId, store: FileStore) {
     this.#file = file;
@@ -49,9 +51,11 @@ export class FileSubject implements Subject {
   }
 
   async fetch(ask: AskSource): Promise<FetchedState> {
+    const turn = ++this.#fetch;
     this.#store.unstage(this.#file);
     this.#fetched = null;
     const description = decodeDescription(await ask('describe', new Uint8Array(0)));
+    this.#assertPresent(turn);
     const missing = this.#missing(description.objects);
     const perCall = Math.max(1, Math.floor(FETCH_BYTES / description.attributes.objectBytes));
     let next = 0;
@@ -61,6 +65,7 @@ export class FileSubject implements Subject {
         next += wanted.length;
         const contents = decodeObjects(await ask('objects', encodeWanted(wanted)), wanted.length);
         for (const [place, entry] of wanted.entries()) {
+          this.#assertPresent(turn);
           const bytes = contents[place] ?? null;
           if (bytes === null) {
             throw new ServiceError(
@@ -72,7 +77,14 @@ export class FileSubject implements Subject {
         }
       }
     };
-    await Promise.all(Array.from({ length: FETCHES_MAX }, fetchSome));
+    try {
+      await Promise.all(Array.from({ length: FETCHES_MAX }, fetchSome));
+    } catch (error) {
+      // The calls beside the one that failed go no further.
+      if (turn === this.#fetch) this.#fetch++;
+      throw error;
+    }
+    this.#assertPresent(turn);
     this.#fetched = description;
     const { installed: epoch, seq, sessions } = description.record;
     return { position: { epoch, seq }, sessions };
@@ -102,15 +114,27 @@ export class FileSubject implements Subject {
     }
   }
 
+  /** A file's primary keeps nothing open between operations; only a fetch may be under way. */
   abandon(): void {
-    // A file's primary keeps nothing open between operations.
+    this.#fetch++;
   }
 
+  #assertPresent(turn: number): void {
+    if (turn === this.#fetch) return;
+    throw new ServiceError('precondition-failed', `A later fetch of file ${this.#file} replaced this one`);
+  }
+
+  /** Length and checksum are compared too: versions name the epoch's counter, which two servers may both have chosen. */
   #missing(objects: readonly ObjectEntry[]): ObjectEntry[] {
     const own = new Map(this.#store.describe(this.#file).objects.map((entry) => [entry.index, entry]));
     return objects.filter((entry) => {
       const mine = own.get(entry.index);
-      return mine?.versionEpoch !== entry.versionEpoch || mine.versionSeq !== entry.versionSeq;
+      return (
+        mine?.versionEpoch !== entry.versionEpoch ||
+        mine.versionSeq !== entry.versionSeq ||
+        mine.length !== entry.length ||
+        mine.crc32 !== entry.crc32
+      );
     });
   }
 }
