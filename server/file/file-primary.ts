@@ -14,6 +14,8 @@ const IN_FLIGHT_BYTES_MAX = 32 * 1024 * 1024;
 
 /** What a file's primary needs of the catalog. */
 export interface FileInCatalog {
+  /** The catalog certainly asks this file's primary for its size already. */
+  readonly isLive: boolean;
   /** Makes the catalog ask this file's primary for its size from now on. */
   markLive(): Promise<void>;
   /** All commands answered so far survive power loss when it resolves. */
@@ -47,6 +49,7 @@ export class FilePrimary {
     this.#driver = driver;
     this.#clock = clock;
     this.#catalog = catalog;
+    if (catalog.isLive) this.#live = Promise.resolve();
     this.epoch = driver.epoch;
     const attributes = store.attributes(this.#file);
     this.#sizeBytes = attributes.sizeBytes;

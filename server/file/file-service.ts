@@ -46,6 +46,8 @@ export interface FileServiceParts {
 export class LocalFileService implements FileService {
   readonly #parts: FileServiceParts;
   readonly #primaries = new WeakMap<ReplicaDriver, FilePrimary>();
+  /** Replicas that were new here when the catalog called their file live. */
+  readonly #seenLive = new WeakSet<ReplicaDriver>();
   readonly #settler: Settler;
 
   constructor(parts: FileServiceParts) {
@@ -180,7 +182,9 @@ export class LocalFileService implements FileService {
     if (!view.members.includes(self)) {
       throw new ServiceError('not-primary', `This server holds no replica of file ${file}`);
     }
-    return host.create(file, view, attributes.objectBytes);
+    const driver = host.create(file, view, attributes.objectBytes);
+    if (attributes.live) this.#seenLive.add(driver);
+    return driver;
   }
 
   async #elect(file: FileId, driver: ReplicaDriver, view: View): Promise<void> {
@@ -231,6 +235,8 @@ export class LocalFileService implements FileService {
     const primary = new FilePrimary(driver, this.#parts.store, this.#parts.clock, {
       markLive: () => this.#markLive(driver.file),
       flush: () => this.#parts.catalog.flush(),
+      // Only a primary ends the mark, and before the first epoch there was none.
+      isLive: driver.epoch.counter === 1 && this.#seenLive.has(driver),
     });
     this.#primaries.set(driver, primary);
     return primary;
