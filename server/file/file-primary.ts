@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, RequestId } from '../../replica/actions.ts';
 import { epochCompare } from '../../replica/epoch.ts';
-import { encodeFileOperation } from '../../wire/file-operation.ts';
+import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { Clock } from '../clock.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { FileStore } from '../storage/store.ts';
@@ -60,6 +60,13 @@ export class FilePrimary {
     await this.#takeRoom(bytes.length);
     // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
     const at = offset === 'append' ? this.#sizeBytes : offset;
+    if (at > FILE_BYTES_MAX - bytes.length) {
+      this.#giveRoom(bytes.length);
+      throw new ServiceError(
+        'too-large',
+        `Cannot append to file ${this.#file}: it ends at ${FILE_BYTES_MAX} bytes`,
+      );
+    }
     const sizeBytes = Math.max(this.#sizeBytes, at + bytes.length);
     const modifiedNs = this.#nextModifiedNs();
     const body = encodeFileOperation({ kind: 'write', offset: at, bytes, modifiedNs });

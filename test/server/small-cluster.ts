@@ -1,0 +1,143 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { pino } from 'pino';
+import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { View } from '../../replica/actions.ts';
+import { Clock } from '../../server/clock.ts';
+import { type CatalogAccess, LocalFileService } from '../../server/file/file-service.ts';
+import { IdleFiles } from '../../server/file/idle-files.ts';
+import { LeaseDriver } from '../../server/lease-driver.ts';
+import { ReplicaHost } from '../../server/replica-host.ts';
+import { MemoryStore } from '../../server/storage/memory-store.ts';
+import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
+import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
+import { WakeQueue } from '../../server/wake-queue.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+
+export const FILE = 7 as FileId;
+export const OBJECT_BYTES = 128 * 1024;
+const LEASE_MS = 500;
+const CLOCK_SKEW_MAX_MS = 20;
+
+export interface SmallServer {
+  readonly id: ServerId;
+  readonly store: MemoryStore;
+  readonly host: ReplicaHost;
+  readonly lease: LeaseDriver;
+  readonly files: LocalFileService;
+  readonly idle: IdleFiles;
+  readonly transport: MemoryTransport;
+}
+
+/** Servers in one process without disk, network and HTTP: hosts, leases and the file service, as in a real one. */
+export class SmallCluster {
+  readonly servers: SmallServer[] = [];
+  /** What would have ended a process. */
+  readonly fatal: unknown[] = [];
+  readonly network = new MemoryNetwork();
+  readonly view: View;
+  readonly #closers: (() => void)[] = [];
+
+  constructor(ids: readonly string[], catalog: Partial<CatalogAccess> = {}, idleMs = 60_000) {
+    this.view = { number: 1, members: ids as ServerId[] };
+    for (const id of this.view.members) this.servers.push(this.#server(id, catalog, idleMs));
+  }
+
+  /** Resolves when the silence after the start is over everywhere. */
+  async ready(): Promise<void> {
+    while (this.servers.some(({ lease }) => lease.recoveringMs() > 0)) await delay(10);
+  }
+
+  close(): void {
+    for (const close of this.#closers) close();
+  }
+
+  #server(id: ServerId, catalog: Partial<CatalogAccess>, idleMs: number): SmallServer {
+    const clock = new Clock();
+    const wakes = new WakeQueue(clock);
+    const log = pino({ level: 'silent' });
+    const store = new MemoryStore();
+    const incarnation = (this.servers.length + 1) as Incarnation;
+    const fatal = (error: unknown) => void this.fatal.push(error);
+    const made: { transport?: MemoryTransport } = {};
+    const transport = (): MemoryTransport => made.transport as MemoryTransport;
+    const host = new ReplicaHost({
+      self: id,
+      incarnation,
+      clock,
+      wakes,
+      log,
+      store,
+      heartbeatMs: 20,
+      quietHeartbeatMs: 40,
+      silentMs: 200,
+      transport,
+      fatal,
+    });
+    const lease = new LeaseDriver({
+      self: id,
+      peers: this.view.members.filter((member) => member !== id),
+      leaseMs: LEASE_MS,
+      clockSkewMaxMs: CLOCK_SKEW_MAX_MS,
+      clock,
+      wakes,
+      log,
+      drawIncarnation: () => incarnation,
+      transport,
+      changed: (cell, untilMs) => host.leaseChanged(cell, untilMs),
+      fatal,
+    });
+    const files = new LocalFileService({
+      self: id,
+      clock,
+      log,
+      store,
+      host,
+      lease,
+      catalog: {
+        attributes: async () => attributesOf(this.view),
+        command: async () => ({}),
+        flush: async () => undefined,
+        ...catalog,
+      },
+      operationTimeoutMs: 3_000,
+      isConnected: (server) => server === id || transport().isConnected(server),
+    });
+    const idle = new IdleFiles({ clock, log, host, lease, files, idleMs });
+    made.transport = this.network.join({
+      server: id,
+      log,
+      handlers: {
+        message: (from, channel, payload) => {
+          if (channel === CHANNEL_LEASE) lease.receive(from, payload);
+          else host.receive(from, channel, payload);
+        },
+        connected: (peer) => host.connected(peer),
+        disconnected: () => undefined,
+        call: (_from, method, payload) => host.serve(method, payload),
+      },
+    });
+    this.#closers.push(() => {
+      void idle.releaseAll(0);
+      lease.closeDriver();
+      host.close();
+      wakes.close();
+      void transport().close();
+    });
+    return { id, store, host, lease, files, idle, transport: transport() };
+  }
+}
+
+function attributesOf(view: View): Attributes {
+  return {
+    inode: FILE,
+    kind: 'file',
+    live: true,
+    view: view.number,
+    replicas: view.members,
+    objectBytes: OBJECT_BYTES,
+  } as unknown as Attributes;
+}
+
+export function requestOf(number: number) {
+  return { session: 1, number, since: 0 };
+}
