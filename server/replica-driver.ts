@@ -58,6 +58,8 @@ export class ReplicaDriver {
   #nextTicket = 1;
   #wakeAtMs = Infinity;
   #closed = false;
+  /** Orders of the core that are being carried out: what they leave on the disk, a new core would not know. */
+  #ordersUnderWay = 0;
   #stepping = false;
   readonly #queued: ReplicaEvent[] = [];
   readonly #stopWaiters: (() => void)[] = [];
@@ -107,6 +109,7 @@ export class ReplicaDriver {
 
   /** May this server answer a read that depends on operation `dependsOnSeq`? Evaluated at use. */
   readGate(dependsOnSeq: number): ReturnType<Replica['readGate']> {
+    if (this.#closed) return 'not-primary';
     return this.#core.readGate(dependsOnSeq, this.#around.clock.nowMs());
   }
 
@@ -151,6 +154,7 @@ export class ReplicaDriver {
    * @throws ServiceError `not-primary`, `session-expired` (both: certainly not done) or `unknown`
    */
   submit(operation: Operation, sequenced?: () => void): Promise<Committed> {
+    if (this.#closed) return Promise.reject(this.#closedError());
     const ticket = this.#nextTicket++;
     return new Promise((resolve, reject) => {
       this.#tickets.set(ticket, { resolve, reject });
@@ -162,6 +166,7 @@ export class ReplicaDriver {
 
   /** @throws ServiceError `unknown` where the epoch ends first */
   flush(): Promise<void> {
+    if (this.#closed) return Promise.reject(this.#closedError());
     const ticket = this.#nextTicket++;
     return new Promise((resolve, reject) => {
       this.#flushes.set(ticket, { resolve, reject });
@@ -171,6 +176,7 @@ export class ReplicaDriver {
 
   /** Ends primaryship in good order; resolves when nothing is in flight any more. */
   stop(): Promise<void> {
+    if (this.#closed) return Promise.resolve();
     return new Promise((resolve) => {
       this.#stopWaiters.push(resolve);
       this.step({ kind: 'stop' });
@@ -213,8 +219,14 @@ export class ReplicaDriver {
     this.#notify(this.#roleListeners);
   }
 
+  /** Nobody waits here, and nothing is under way to the disk: another driver may take the replica over. */
   get idle(): boolean {
-    return this.#tickets.size === 0 && this.#flushes.size === 0;
+    return this.#tickets.size === 0 && this.#flushes.size === 0 && this.#ordersUnderWay === 0;
+  }
+
+  /** Closed: whoever finds this out asks the host for the replica again. */
+  get closed(): boolean {
+    return this.#closed;
   }
 
   /** Answers a peer that fetches this replica's state for `epoch`. */
@@ -312,10 +324,21 @@ export class ReplicaDriver {
   }
 
   #durably(work: Promise<void>, done: ReplicaEvent): void {
+    this.#ordersUnderWay++;
     work.then(
-      () => this.step(done),
-      (error: unknown) => this.#storageFailed(error),
+      () => {
+        this.#ordersUnderWay--;
+        this.step(done);
+      },
+      (error: unknown) => {
+        this.#ordersUnderWay--;
+        this.#storageFailed(error);
+      },
     );
+  }
+
+  #closedError(): ServiceError {
+    return new ServiceError('not-primary', `File ${this.file} was closed on this server`);
   }
 
   #storageFailed(error: unknown): void {
@@ -330,6 +353,7 @@ export class ReplicaDriver {
 
   async #fetch(epoch: Epoch, from: ServerId): Promise<void> {
     assert(from !== this.#around.self, 'A replica does not fetch from itself');
+    this.#ordersUnderWay++;
     try {
       const fetched = await this.subject.fetch((method, payload) =>
         this.#around.call(
@@ -345,6 +369,8 @@ export class ReplicaDriver {
       const reason = error instanceof Error ? error.message : String(error);
       this.#around.log.info({ file: this.file, from, reason }, 'state transfer begins again');
       this.step({ kind: 'state-failed', epoch, reason });
+    } finally {
+      this.#ordersUnderWay--;
     }
   }
 

@@ -45,6 +45,8 @@ export class ReplicaHost {
   readonly #parts: ReplicaHostParts;
   readonly #around: ReplicaSurroundings;
   readonly #drivers = new Map<FileId, ReplicaDriver>();
+  /** Being removed from the store: nobody takes them into use. */
+  readonly #leaving = new Set<FileId>();
   #encoded: { readonly message: ReplicaMessage; readonly frame: Uint8Array } | null = null;
 
   constructor(parts: ReplicaHostParts) {
@@ -86,6 +88,7 @@ export class ReplicaHost {
   load(file: FileId): ReplicaDriver {
     const loaded = this.#drivers.get(file);
     if (loaded !== undefined) return loaded;
+    this.#assertStaying(file);
     const driver = new ReplicaDriver(file, new FileSubject(file, this.#parts.store), this.#around);
     driver.usedAtMs = this.#parts.clock.nowMs();
     this.#drivers.set(file, driver);
@@ -94,6 +97,7 @@ export class ReplicaHost {
 
   /** @returns the replica, made empty if there is none yet */
   create(file: FileId, view: View, objectBytes: number): ReplicaDriver {
+    this.#assertStaying(file);
     if (this.#parts.store.record(file) === null) this.#parts.store.create(file, view, objectBytes);
     return this.load(file);
   }
@@ -101,6 +105,18 @@ export class ReplicaHost {
   unload(driver: ReplicaDriver): void {
     if (this.#drivers.get(driver.file) === driver) this.#drivers.delete(driver.file);
     driver.close();
+  }
+
+  /** Removes a replica and its contents for good. */
+  async remove(file: FileId): Promise<void> {
+    this.#leaving.add(file);
+    try {
+      const driver = this.#drivers.get(file);
+      if (driver !== undefined) this.unload(driver);
+      await this.#parts.store.remove(file);
+    } finally {
+      this.#leaving.delete(file);
+    }
   }
 
   /** Own lease: this server may act as primary of `file` until `untilMs`; 0 when no longer. */
@@ -112,7 +128,7 @@ export class ReplicaHost {
     for (const driver of this.all()) driver.step({ kind: 'connected', peer });
   }
 
-  /** A frame of a peer. Malformed ones are logged and dropped. */
+  /** A frame of a peer. Malformed ones are logged and dropped, and those for which the store has no room. */
   receive(from: ServerId, channel: MessageChannel, payload: Uint8Array): void {
     try {
       if (channel === CHANNEL_REPLICA_VIEW) {
@@ -123,8 +139,14 @@ export class ReplicaHost {
         this.#deliver(from, payload, null);
       }
     } catch (error) {
-      if (!(error instanceof MalformedError)) throw error;
-      this.#parts.log.warn({ from, reason: error.message }, 'a malformed replica message was dropped');
+      if (error instanceof MalformedError) {
+        this.#parts.log.warn({ from, reason: error.message }, 'a malformed replica message was dropped');
+      } else if (error instanceof ServiceError) {
+        // The sender repeats what matters; the store's failures are told where its work is waited for.
+        this.#parts.log.info({ from, reason: error.message }, 'a replica message was dropped');
+      } else {
+        throw error;
+      }
     }
   }
 
@@ -157,11 +179,16 @@ export class ReplicaHost {
 
   /** A replica not in use is taken into use; one that does not exist is made where the view names this server. */
   #admit(file: FileId, message: ReplicaMessage, objectBytes: number | null): ReplicaDriver | null {
-    if (file === CATALOG_CELL) return null;
+    if (file === CATALOG_CELL || this.#leaving.has(file)) return null;
     if (this.#parts.store.record(file) !== null) return this.load(file);
     const view = messageView(message);
     if (view === null || objectBytes === null || !view.members.includes(this.#parts.self)) return null;
     return this.create(file, view, objectBytes);
+  }
+
+  #assertStaying(file: FileId): void {
+    if (this.#leaving.has(file))
+      throw new ServiceError('not-found', `The replica of file ${file} is being removed`);
   }
 
   #send(to: ServerId, file: FileId, message: ReplicaMessage): void {

@@ -123,6 +123,10 @@ export class LocalFileService implements FileService {
       file,
       primary.settle(async () => {
         state = await this.state(file);
+        // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
+        if (state.epoch !== primary.epoch.counter) {
+          throw new ServiceError('not-primary', `The primary of file ${file} changed meanwhile`);
+        }
         await this.#settler.settle(state);
       }),
     );
@@ -192,6 +196,7 @@ export class LocalFileService implements FileService {
     const deadlineMs = clock.nowMs() + operationTimeoutMs;
     let aloneSinceMs: number | null = null;
     while (driver.readGate(0) !== 'serve') {
+      if (driver.closed) throw new ServiceError('not-primary', `File ${file} was closed on this server`);
       const held = lease.view(file);
       if (!held.own && held.holder !== null && held.remainingMs > 0 && this.#parts.isConnected(held.holder)) {
         lease.close(file);

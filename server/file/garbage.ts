@@ -73,10 +73,8 @@ export class Garbage {
       const existing = new Set(answer.inodes);
       for (const file of page) {
         if (existing.has(file)) continue;
-        const driver = host.loaded(file);
-        if (driver !== null) host.unload(driver);
         lease.close(file);
-        await store.remove(file);
+        await host.remove(file);
         log.debug({ file }, 'removed the replica of a deleted file');
       }
     }

@@ -62,7 +62,8 @@ export class IdleFiles {
         lease.release(driver.file);
       }
       lease.close(driver.file);
-      host.unload(driver);
+      // What is still under way to the disk would surprise the next core: the next sweep looks again.
+      if (driver.idle) host.unload(driver);
     } catch (error) {
       // The file stays open here; the next sweep tries again, and until then its lease is renewed.
       log.info({ file: driver.file, err: error }, 'an unused file could not be given back yet');

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import { encodeReplicaMessage } from '../../replica/codec.ts';
+import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
+import { ByteWriter } from '../../wire/bytes.ts';
+import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+function heartbeatOf(cluster: SmallCluster, from: string): Uint8Array {
+  const server = from as ServerId;
+  const incarnation = 99 as Incarnation;
+  const epoch = { counter: 3, server, incarnation };
+  const { members, number } = cluster.view;
+  const body = { kind: 'heartbeat', epoch, members, committedSeq: 0, sentSeq: 0 } as const;
+  const frame = encodeReplicaMessage(FILE, { view: number, incarnation, ...body });
+  return new ByteWriter(4 + frame.length).uint32(OBJECT_BYTES).raw(frame).finish();
+}
+
+/** Holds back a method of the server's store until the returned function is called. */
+function holdBack(server: SmallServer, method: 'promise' | 'remove' | 'apply'): () => void {
+  const { store } = server;
+  const gate = Promise.withResolvers<void>();
+  const real = store[method].bind(store) as (...given: unknown[]) => Promise<void>;
+  Object.assign(store, { [method]: async (...given: unknown[]) => gate.promise.then(() => real(...given)) });
+  return gate.resolve;
+}
+
+test('a replica that is being removed is not taken into use by a message that comes meanwhile', async (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c']);
+  t.after(() => cluster.close());
+  const [a] = cluster.servers as [SmallServer];
+  a.host.create(FILE, cluster.view, OBJECT_BYTES);
+  const letGo = holdBack(a, 'remove');
+  const removing = a.host.remove(FILE);
+  a.host.receive('b' as ServerId, CHANNEL_REPLICA_VIEW, heartbeatOf(cluster, 'b'));
+  assert.equal(a.host.loaded(FILE), null);
+  letGo();
+  await removing;
+  assert.equal(a.store.record(FILE), null);
+});
+
+test('a message for which the store has no room does not end the process', async (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c']);
+  t.after(() => cluster.close());
+  const [a] = cluster.servers as [SmallServer];
+  Object.assign(a.store, {
+    create: () => {
+      throw new ServiceError('no-space', 'The disk is full');
+    },
+  });
+  a.host.receive('b' as ServerId, CHANNEL_REPLICA_VIEW, heartbeatOf(cluster, 'b'));
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('a driver with work under way to the disk is not idle', async (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c']);
+  t.after(() => cluster.close());
+  const [a] = cluster.servers as [SmallServer];
+  const driver = a.host.create(FILE, cluster.view, OBJECT_BYTES);
+  assert.ok(driver.idle);
+  const letGo = holdBack(a, 'promise');
+  a.host.receive('b' as ServerId, CHANNEL_REPLICA_VIEW, heartbeatOf(cluster, 'b'));
+  assert.ok(!driver.idle);
+  letGo();
+  while (!driver.idle) await turn();
+});
+
+test('whoever waits for a file that is just being given back is told to ask again at once', async (t) => {
+  const cluster = new SmallCluster(['a']);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const letGo = holdBack(a, 'apply');
+  const writing = a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2));
+  for (let turns = 0; turns < 5; turns++) await turn();
+  const driver = a.host.loaded(FILE);
+  assert.ok(driver !== null);
+  const stopping = driver.stop();
+  const reading = a.files.read(FILE, 0, 1);
+  reading.catch(() => undefined);
+  letGo();
+  await Promise.all([writing, stopping]);
+  a.lease.release(FILE);
+  a.lease.close(FILE);
+  a.host.unload(driver);
+  await assert.rejects(reading, (error: ServiceError) => error.code === 'not-primary');
+  const { bytes } = await a.files.read(FILE, 0, 1);
+  assert.deepEqual(bytes, Uint8Array.of(2));
+  assert.deepEqual(cluster.fatal, []);
+});
