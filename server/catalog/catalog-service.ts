@@ -13,6 +13,11 @@ import type { CatalogSubject, Execution } from './catalog-subject.ts';
 
 /** Commands in one batch, which is one operation and one transaction. */
 const BATCH_MAX = 256;
+/**
+ * Characters of the JSON of one batch's commands. Whatever UTF-8 makes of them, at most three bytes of each, fits one
+ * message between servers; a batch that did not would never reach a backup, and hold up all commands after it.
+ */
+const BATCH_CHARS_MAX = 2 * 1024 * 1024;
 /** Commands that wait for a batch; more are refused with `busy`. */
 const QUEUE_MAX = 4_096;
 /** Without a majority in reach for this long, nobody is kept waiting for one. */
@@ -24,6 +29,7 @@ type CommandResult = CommandResults[Command['kind']];
 
 interface Waiting {
   readonly request: CommandRequest;
+  readonly chars: number;
   resolve(result: CommandResult): void;
   reject(error: unknown): void;
 }
@@ -65,7 +71,8 @@ export class LocalCatalogService implements CatalogService {
     }
     return this.#bounded(
       new Promise((resolve, reject) => {
-        this.#queue.push({ request, resolve, reject });
+        const chars = JSON.stringify(request.command).length;
+        this.#queue.push({ request, chars, resolve, reject });
         void this.#pump();
       }),
     );
@@ -152,11 +159,23 @@ export class LocalCatalogService implements CatalogService {
           this.#refuseQueued();
           return;
         }
-        await this.#executeBatch(this.#queue.splice(0, BATCH_MAX));
+        await this.#executeBatch(this.#takeBatch());
       }
     } finally {
       this.#executing = false;
     }
+  }
+
+  /** At least one command, and no more than fit one operation. */
+  #takeBatch(): Waiting[] {
+    let count = 0;
+    let chars = 0;
+    for (const waiting of this.#queue) {
+      chars += waiting.chars;
+      if (count > 0 && (count === BATCH_MAX || chars > BATCH_CHARS_MAX)) break;
+      count++;
+    }
+    return this.#queue.splice(0, count);
   }
 
   async #executeBatch(batch: readonly Waiting[]): Promise<void> {
