@@ -34,6 +34,8 @@ export class CatalogSubject implements Subject {
   readonly #store: CatalogStore;
   #executed: Uint8Array | null = null;
   #staged: StagedCatalog | null = null;
+  /** Number of the present fetch: what an earlier one brings is not kept. */
+  #fetch = 0;
 
   constructor(store: CatalogStore) {
     this.#store = store;
@@ -80,18 +82,25 @@ export class CatalogSubject implements Subject {
 
   /** The log behind the own last operation where the source has it, else a copy of the whole. */
   async fetch(ask: AskSource): Promise<FetchedState> {
+    const turn = ++this.#fetch;
     this.abandon();
     await this.#unstage();
-    this.#staged = (await this.#fetchTail(ask)) ?? (await this.#fetchSnapshot(ask));
-    return { position: this.#staged.position, sessions: new Uint8Array(0) };
+    const staged = (await this.#fetchTail(ask)) ?? (await this.#fetchSnapshot(ask));
+    if (turn !== this.#fetch) {
+      await this.#store.unstage(staged);
+      throw new ServiceError('precondition-failed', 'A later fetch of the catalog replaced this one');
+    }
+    this.#staged = staged;
+    return { position: staged.position, sessions: new Uint8Array(0) };
   }
 
   async install(epoch: Epoch, seq: number, _sessions: Uint8Array, fetched: boolean): Promise<void> {
     this.abandon();
-    const staged = fetched ? this.#staged : null;
+    const staged = this.#staged;
     assert(!fetched || staged !== null, 'What is installed was fetched before');
     this.#staged = null;
-    await this.#store.install(epoch, seq, staged);
+    await this.#store.install(epoch, seq, fetched ? staged : null);
+    if (!fetched && staged !== null) await this.#store.unstage(staged);
   }
 
   async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ServiceError } from '../../base/errors.ts';
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import type { Epoch } from '../../replica/actions.ts';
+import { CatalogSubject } from '../../server/catalog/catalog-subject.ts';
+import type { CatalogStore, CatalogTail, StagedCatalog } from '../../server/storage/catalog-store.ts';
+import { encodeTail } from '../../server/storage/catalog-store.ts';
+
+const EPOCH: Epoch = { counter: 1, server: 'a' as ServerId, incarnation: 1 as Incarnation };
+
+test('of two fetches only the later one is installed', async () => {
+  const installed: (StagedCatalog | null)[] = [];
+  const forgotten: StagedCatalog[] = [];
+  const store = {
+    rollback: () => undefined,
+    describe: () => new Uint8Array(0),
+    stageTail: (pieces: readonly CatalogTail[]) => {
+      const entries = pieces.flatMap((piece) => piece.entries);
+      return { kind: 'tail', position: { epoch: EPOCH, seq: entries.length }, entries };
+    },
+    unstage: async (staged: StagedCatalog) => void forgotten.push(staged),
+    install: async (_epoch: Epoch, _seq: number, staged: StagedCatalog | null) => void installed.push(staged),
+  } as unknown as CatalogStore;
+  const tailOf = (count: number): Uint8Array => {
+    const entries = Array.from({ length: count }, (_, at) => ({
+      seq: at + 1,
+      epoch: EPOCH,
+      body: new Uint8Array(1),
+    }));
+    return encodeTail({ installed: EPOCH, entries, more: false });
+  };
+  const subject = new CatalogSubject(store);
+  const late = Promise.withResolvers<Uint8Array>();
+  const earlier = subject.fetch(() => late.promise);
+  const { position } = await subject.fetch(async () => tailOf(2));
+  late.resolve(tailOf(1));
+  await assert.rejects(earlier, (error: ServiceError) => error.code === 'precondition-failed');
+  await subject.install(EPOCH, position.seq, new Uint8Array(0), true);
+  assert.deepEqual(
+    installed.map((staged) => staged?.position.seq),
+    [2],
+  );
+  assert.equal(forgotten.length, 1);
+});
