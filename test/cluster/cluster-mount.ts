@@ -1,0 +1,117 @@
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmdirSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { LAUNCHER, type RealCluster } from './real-cluster.ts';
+
+export interface RunResult {
+  /** Exit code; null where a signal or the time limit ended it. */
+  readonly code: number | null;
+  readonly text: string;
+  readonly tookMs: number;
+}
+
+export interface RunOptions {
+  readonly cwd?: string;
+  readonly timeoutMs?: number;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+/** Runs a program to its end, in a process of its own: a mount that hangs must not hang the test. */
+export async function run(
+  program: string,
+  argv: readonly string[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  const beganMs = performance.now();
+  const child = spawn(program, [...argv], {
+    cwd: options.cwd ?? '/',
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...options.env },
+  });
+  let text = '';
+  const collect = (chunk: Buffer) => {
+    if (text.length < 100_000) text += chunk.toString();
+  };
+  child.stdout.on('data', collect);
+  child.stderr.on('data', collect);
+  const ended = once(child, 'exit') as Promise<[number | null]>;
+  const abort = new AbortController();
+  const limit = delay(options.timeoutMs ?? 60_000, 'late' as const, { signal: abort.signal });
+  limit.catch(() => undefined);
+  const outcome = await Promise.race([ended, limit]);
+  abort.abort();
+  const tookMs = performance.now() - beganMs;
+  if (outcome !== 'late') return { code: outcome[0], text, tookMs };
+  // Not waited for: a process in an uninterruptible call of the mount would keep the test.
+  child.kill('SIGKILL');
+  return { code: null, text: `${text}\n(killed after ${Math.round(tookMs)} ms)`, tookMs };
+}
+
+export async function runOk(
+  program: string,
+  argv: readonly string[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  const result = await run(program, argv, options);
+  if (result.code !== 0) {
+    throw new Error(`${program} ${argv.join(' ')}: exit code ${result.code}\n${result.text.slice(-4_000)}`);
+  }
+  return result;
+}
+
+/** A volume of a real cluster, mounted as its users would. */
+export class ClusterMount {
+  readonly directory: string;
+  readonly pid: number;
+  readonly log: string;
+
+  private constructor(directory: string, pid: number, log: string) {
+    this.directory = directory;
+    this.pid = pid;
+    this.log = log;
+  }
+
+  static async start(cluster: RealCluster, volume: string, ...flags: string[]): Promise<ClusterMount> {
+    const directory = mkdtempSync(join(tmpdir(), 'leasehold-volume-'));
+    const log = join(cluster.folder, `${basename(directory)}.log`);
+    const argv = ['mount', volume, directory, '--servers', cluster.urls.join(','), '--log', log, '--json'];
+    try {
+      const { text } = await runOk(process.execPath, [LAUNCHER, ...argv, ...flags]);
+      const { pid } = JSON.parse(text) as { pid: number };
+      return new ClusterMount(directory, pid, log);
+    } catch (error) {
+      await detach(directory);
+      throw error;
+    }
+  }
+
+  path(...names: string[]): string {
+    return join(this.directory, ...names);
+  }
+
+  /** Unmounts in order. */
+  async unmount(): Promise<RunResult> {
+    return runOk(process.execPath, [LAUNCHER, 'umount', this.directory]);
+  }
+
+  /** Removes whatever is left, whether it works or not. */
+  async stop(): Promise<void> {
+    try {
+      process.kill(this.pid, 'SIGKILL');
+    } catch (error) {
+      if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
+    }
+    await detach(this.directory);
+  }
+}
+
+async function detach(directory: string): Promise<void> {
+  await new Promise<void>((resolve) => {
+    // That nothing is mounted there any more is as well.
+    execFile('fusermount3', ['-uz', directory], { timeout: 10_000 }, () => resolve());
+  });
+  rmdirSync(directory);
+}

@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { mountObstacle } from '../../client/mount.ts';
+import { ask } from '../http/ask.ts';
+import { ClusterMount, run, runOk } from './cluster-mount.ts';
+import { RealCluster } from './real-cluster.ts';
+
+const PROJECT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+const FILES = process.env.LONG === '1' ? 1_000 : 300;
+
+const obstacle = await mountObstacle();
+const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
+
+if (skip === false) await define();
+else test('programs on a mount of a real cluster', { skip }, () => undefined);
+
+async function define(): Promise<void> {
+  const cluster = await RealCluster.start();
+  after(() => cluster.stop());
+  await cluster.createVolume('main');
+  const mount = await ClusterMount.start(cluster, 'main');
+  after(() => mount.stop());
+  const local = join(cluster.folder, 'local');
+  mkdirSync(local);
+  /** Nothing of the machine's own settings. */
+  const env = {
+    HOME: local,
+    GIT_CONFIG_NOSYSTEM: '1',
+    GIT_CONFIG_GLOBAL: '/dev/null',
+    npm_config_cache: join(local, 'npm'),
+  };
+  // All of this before the first test is told of: the runner must know them all before it ends any.
+  const [noGit, noTar, noNpm] = await Promise.all(['git', 'tar', 'npm'].map(isMissing));
+
+  const repository = join(local, 'repository');
+  for (let number = 0; number < FILES; number++) {
+    const folder = join(repository, `d${number % 17}`, `e${number % 5}`);
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, `f${number}.txt`), `${number}\n`.repeat(1 + ((number * 37) % 900)));
+  }
+  writeFileSync(join(repository, 'run.sh'), '#!/bin/sh\necho runs\n', { mode: 0o755 });
+
+  test(`git clone of ${FILES} files, and git fsck`, { skip: noGit ?? false }, async (t) => {
+    const git = (cwd: string, ...argv: string[]) =>
+      runOk('git', ['-c', 'user.name=Test', '-c', 'user.email=test@example.org', ...argv], { cwd, env });
+    await git(repository, 'init', '--quiet', '--initial-branch=main');
+    await git(repository, 'add', '.');
+    await git(repository, 'commit', '--quiet', '--message=All of it');
+    const clone = mount.path('clone');
+    const { tookMs } = await git('/', 'clone', '--quiet', `file://${repository}`, clone);
+    t.diagnostic(`git clone took ${(tookMs / 1000).toFixed(1)} s`);
+    await git(clone, 'fsck', '--full', '--strict');
+    assert.equal((await git(clone, 'status', '--porcelain')).text, '');
+    await runOk('diff', ['--recursive', '--exclude=.git', repository, clone]);
+    assert.equal((await runOk(join(clone, 'run.sh'), [])).text, 'runs\n');
+    writeFileSync(join(local, 'message'), 'From the mount\n');
+    await runOk('sh', ['-c', 'echo more >> "$0"/run.sh && mv "$0"/d1 "$0"/moved', clone]);
+    await git(clone, 'add', '--all');
+    await git(clone, 'commit', '--quiet', '--file', join(local, 'message'));
+    await git(clone, 'gc', '--quiet');
+    await git(clone, 'fsck', '--full');
+    assert.equal((await git(clone, 'log', '--format=%s')).text, 'From the mount\nAll of it\n');
+  });
+
+  test('tar there and back keeps contents, modes, times and links', {
+    skip: noTar ?? false,
+  }, async () => {
+    await runOk('sh', [
+      '-c',
+      'cd "$0" && ln -s d1/e1 link && ln run.sh hard && chmod 640 d2/e2/f2.txt && touch -d "2001-02-03 04:05:06.789012345" run.sh',
+      repository,
+    ]);
+    await runOk('sh', [
+      '-c',
+      'tar -C "$0" --exclude=.git --format=posix -cf - . | (mkdir "$1" && tar -C "$1" -xpf -)',
+      repository,
+      mount.path('tar'),
+    ]);
+    const back = join(local, 'back');
+    await runOk('sh', [
+      '-c',
+      'tar -C "$0" --format=posix -cf - . | (mkdir "$1" && tar -C "$1" -xpf -)',
+      mount.path('tar'),
+      back,
+    ]);
+    await runOk('diff', ['--recursive', '--no-dereference', '--exclude=.git', repository, back]);
+    const list = (folder: string) =>
+      runOk('sh', [
+        '-c',
+        'cd "$0" && find . -path ./.git -prune -o ! -type d -printf "%P %y %m %n %T@ %s %l\\n" | sort',
+        folder,
+      ]);
+    const wanted = (await list(repository)).text;
+    const found = (await list(mount.path('tar'))).text;
+    assert.deepEqual([linesOnlyIn(wanted, found), linesOnlyIn(found, wanted)], [[], []]);
+    // The names of one file show inode numbers of their own on a mount, so tar takes them for several files.
+    const unlinked = (text: string) => text.replaceAll(/ (\d+) 2 (\d)/g, ' $1 1 $2');
+    const returned = (await list(back)).text;
+    assert.deepEqual(
+      [linesOnlyIn(unlinked(wanted), returned), linesOnlyIn(returned, unlinked(wanted))],
+      [[], []],
+    );
+    assert.match(wanted, /run\.sh f 755 2 981173106\.789012345/);
+  });
+
+  test('npm ci of a package with a dependency from a file', { skip: noNpm ?? false }, async (t) => {
+    const project = mount.path('project');
+    const manifest = {
+      name: 'app',
+      version: '1.0.0',
+      private: true,
+      dependencies: { dep: 'file:dep-1.2.3.tgz' },
+    };
+    const dependency = join(local, 'dep');
+    mkdirSync(dependency);
+    writeFileSync(
+      join(dependency, 'package.json'),
+      JSON.stringify({ name: 'dep', version: '1.2.3', main: 'index.js' }),
+    );
+    writeFileSync(join(dependency, 'index.js'), 'module.exports = "from the dependency";\n');
+    const app = join(local, 'app');
+    mkdirSync(app);
+    writeFileSync(join(app, 'package.json'), JSON.stringify(manifest));
+    const npm = (cwd: string, ...argv: string[]) =>
+      runOk('npm', [...argv, '--offline', '--no-audit', '--no-fund', '--no-update-notifier'], { cwd, env });
+    await npm(dependency, 'pack', '--pack-destination', app);
+    await npm(app, 'install', '--package-lock-only');
+    await runOk('cp', ['-r', app, project]);
+    const { tookMs } = await npm(project, 'ci');
+    t.diagnostic(`npm ci took ${(tookMs / 1000).toFixed(1)} s`);
+    const { text } = await runOk(process.execPath, ['--print', 'require("dep")'], { cwd: project });
+    assert.equal(text, 'from the dependency\n');
+  });
+
+  test('SQLite with a rollback journal, also when its process is killed in a transaction', async (t) => {
+    const database = mount.path('data.db');
+    const sqlite = (script: string) =>
+      run(process.execPath, ['--input-type=module', '--eval', SQLITE_BEGIN + script, database], {
+        cwd: PROJECT,
+      });
+    const filled = await sqlite(`
+      db.exec('CREATE TABLE t (id INTEGER PRIMARY KEY, text TEXT); CREATE INDEX i ON t (text)');
+      const insert = db.prepare('INSERT INTO t (text) VALUES (?)');
+      for (let batch = 0; batch < 20; batch++) {
+        db.transaction(() => { for (let n = 0; n < 50; n++) insert.run('row ' + batch + '/' + n + ' '.repeat(200)); })();
+      }
+      try {
+        db.transaction(() => { insert.run('never'); throw new Error('rolled back'); })();
+      } catch (error) { if (error.message !== 'rolled back') throw error; }
+    `);
+    assert.equal(filled.code, 0, filled.text);
+    t.diagnostic(`21 transactions took ${(filled.tookMs / 1000).toFixed(1)} s`);
+    // A cache of a few pages spills, so that the file is changed before the transaction ends.
+    const killed = await sqlite(`
+      db.pragma('cache_size = 40');
+      db.exec('BEGIN');
+      db.exec("UPDATE t SET text = 'spoiled ' || text");
+      process.kill(process.pid, 'SIGKILL');
+    `);
+    assert.equal(killed.code, null, killed.text);
+    t.diagnostic(`a transaction that was cut short took ${(killed.tookMs / 1000).toFixed(1)} s`);
+    const journal = await runOk('stat', ['--format=%s', `${database}-journal`]);
+    assert.ok(Number(journal.text) > 0, 'The killed process has left its journal');
+    const checked = await sqlite(`
+      const [{ n }] = db.prepare("SELECT count(*) AS n FROM t WHERE text LIKE 'row %'").all();
+      console.log(JSON.stringify([n, db.pragma('integrity_check', { simple: true }), db.pragma('journal_mode', { simple: true })]));
+    `);
+    t.diagnostic(`rolling it back took ${(checked.tookMs / 1000).toFixed(1)} s`);
+    assert.equal(checked.text.trim(), '[1000,"ok","delete"]');
+    const through = await ask(cluster.url('s2'), 'GET', '/v1/files/main/data.db');
+    const copy = join(local, 'copy.db');
+    writeFileSync(copy, through.bytes);
+    await runOk('cmp', [copy, database]);
+    assert.ok(readFileSync(copy).subarray(0, 15).equals(Buffer.from('SQLite format 3')));
+  });
+}
+
+async function isMissing(program: string): Promise<string | false> {
+  const { code } = await run('sh', ['-c', `command -v ${program}`]);
+  return code === 0 ? false : `There is no ${program} here`;
+}
+
+function linesOnlyIn(text: string, other: string): string[] {
+  const others = new Set(other.split('\n'));
+  return text.split('\n').filter((line) => !others.has(line));
+}
+
+const SQLITE_BEGIN = `
+  import Database from 'better-sqlite3';
+  const db = new Database(process.argv[1]);
+  db.pragma('journal_mode = DELETE');
+  db.pragma('synchronous = FULL');
+`;

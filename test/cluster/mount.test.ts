@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { createReadStream, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { mountObstacle } from '../../client/mount.ts';
+import { ClusterMount, run, runOk } from './cluster-mount.ts';
+import { memoryPeakMiB, RealCluster, until } from './real-cluster.ts';
+
+const LEASE_MS = 2_000;
+/** How long a call on the impatient mount waits for the cluster. */
+const MOUNT_TIMEOUT_MS = 4_000;
+const SLACK_MS = 6_000;
+const FILE_MIB = process.env.LONG === '1' ? 1024 : 256;
+const MEMORY_MIB_MAX = 400;
+
+const obstacle = await mountObstacle();
+const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
+
+if (skip === false) await define();
+else test('a mount of a real cluster', { skip }, () => undefined);
+
+async function define(): Promise<void> {
+  const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms` });
+  after(() => cluster.stop());
+  await cluster.createVolume('main');
+  const mount = await ClusterMount.start(cluster, 'main');
+  after(() => mount.stop());
+
+  test(`${FILE_MIB} MiB are copied in while their primary is killed, and are all there`, async (t) => {
+    const source = join(cluster.folder, 'source');
+    t.after(() => rmSync(source, { force: true }));
+    await runOk('sh', ['-c', `head -c ${FILE_MIB}M /dev/urandom > "$0"`, source]);
+    const copying = run('cp', [source, mount.path('big')], { timeoutMs: 300_000 });
+    await until(
+      'a quarter is written',
+      async () => (await cluster.info('s1', 'main/big')).size > FILE_MIB << 18,
+    );
+    const primary = await cluster.primaryOf('main/big');
+    const peaks = new Map(cluster.ids.map((id) => [id, memoryPeakMiB(cluster.pid(id))]));
+    await cluster.kill(primary);
+    const atKill = (await cluster.info(cluster.ids.find((id) => id !== primary) as string, 'main/big')).size;
+    assert.ok(atKill < FILE_MIB << 20, 'The primary was killed in the middle of the copy');
+    cluster.spawn(primary);
+    const copied = await copying;
+    assert.equal(copied.code, 0, copied.text);
+    t.diagnostic(
+      `cp took ${(copied.tookMs / 1000).toFixed(1)} s (${Math.round(FILE_MIB / (copied.tookMs / 1000))} MiB/s); ` +
+        `${primary} was killed after ${atKill >> 20} MiB`,
+    );
+    await cluster.ready();
+    const wanted = await hashOf(createReadStream(source));
+    for (const id of cluster.ids) {
+      const { body } = await fetch(`${cluster.url(id)}/v1/files/main/big`);
+      assert.ok(body !== null);
+      assert.equal(await hashOf(body), wanted, `What ${id} gives is what was copied`);
+    }
+    await runOk('cmp', [source, mount.path('big')]);
+    await cluster.current('main/big', 60_000);
+
+    for (const id of cluster.ids) {
+      const mib = Math.max(peaks.get(id) ?? 0, memoryPeakMiB(cluster.pid(id)));
+      t.diagnostic(`${id} has held ${Math.round(mib)} MiB at the most`);
+      assert.ok(mib < MEMORY_MIB_MAX, `${id} held ${mib} MiB`);
+    }
+    const mib = memoryPeakMiB(mount.pid);
+    t.diagnostic(`the mount has held ${Math.round(mib)} MiB at the most`);
+    assert.ok(mib < MEMORY_MIB_MAX, `The mount held ${mib} MiB`);
+  });
+
+  test('without a majority calls on the mount fail in time, and work again when one is back', async (t) => {
+    await runOk('sh', ['-c', 'mkdir "$0" && echo one > "$0/a" && echo two > "$0/b"', mount.path('dir')]);
+    const impatient = await ClusterMount.start(cluster, 'main', '--op-timeout', `${MOUNT_TIMEOUT_MS}ms`);
+    t.after(() => impatient.stop());
+    const [survivor, ...gone] = ['s2', 's1', 's3'] as [string, ...string[]];
+    for (const id of gone) await cluster.kill(id);
+    // Several calls in a row may each wait; none waits for ever.
+    const commands: [string, string[], boolean][] = [
+      ['ls', ['-l', impatient.path('dir')], true],
+      ['ls', [impatient.path('never-seen')], true],
+      ['cat', [impatient.path('dir', 'a')], true],
+      ['cat', [impatient.path('big')], true],
+      ['df', [impatient.directory], false],
+      ['stat', ['-f', impatient.directory], false],
+      ['sh', ['-c', 'echo three > "$0"', impatient.path('dir', 'c')], true],
+      ['rm', [impatient.path('dir', 'b')], true],
+    ];
+    const limitMs = 2 * MOUNT_TIMEOUT_MS + SLACK_MS;
+    await Promise.all(
+      commands.map(async ([program, argv, fails]) => {
+        const { code, text, tookMs } = await run(program, argv, { timeoutMs: 60_000 });
+        const [said] = text.trim().split('\n').slice(-1);
+        t.diagnostic(
+          `${program} ${argv.join(' ')}: exit code ${code} after ${Math.round(tookMs)} ms: ${said}`,
+        );
+        assert.ok(code !== null && tookMs < limitMs, `${program} took ${tookMs} ms`);
+        if (fails && program !== 'cat') assert.notEqual(code, 0, `${program} ${argv} cannot have worked`);
+        if (!fails) assert.equal(code, 0, text);
+      }),
+    );
+
+    const [back, late] = gone as [string, string];
+    cluster.spawn(back);
+    const backMs = performance.now();
+    await until('the mount can be written', async () => {
+      const { code } = await run('sh', ['-c', 'echo again > "$0"', impatient.path('dir', 'again')]);
+      return code === 0;
+    });
+    t.diagnostic(`written ${Math.round(performance.now() - backMs)} ms after the second server was started`);
+    assert.equal(
+      (await runOk('cat', [impatient.path('dir', 'a'), impatient.path('dir', 'again')])).text,
+      'one\nagain\n',
+    );
+    assert.match((await runOk('ls', [impatient.path('dir')])).text, /^a\nagain\n/);
+    await cluster.restart(late);
+    await until('all is well', async () => (await cluster.status(survivor)).verdict === 'healthy');
+    const { text } = await runOk('sh', ['-c', 'cat "$0"/*', impatient.path('dir')]);
+    assert.match(text, /^one\nagain\n/);
+  });
+
+  test('after an unmount nothing is left running, and what was written is there', async () => {
+    await runOk('sh', ['-c', 'echo last > "$0"', mount.path('last')]);
+    await mount.unmount();
+    assert.throws(() => process.kill(mount.pid, 0), { code: 'ESRCH' });
+    const table = await runOk('cat', ['/proc/self/mounts']);
+    assert.ok(!table.text.includes(mount.directory), 'It is not mounted');
+    const answer = await fetch(`${cluster.url('s3')}/v1/files/main/last`);
+    assert.equal(await answer.text(), 'last\n');
+  });
+}
+
+async function hashOf(source: AsyncIterable<Uint8Array>): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of source) hash.update(chunk);
+  return hash.digest('hex');
+}
