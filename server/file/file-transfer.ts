@@ -2,12 +2,77 @@ import { isServerId, type ServerId } from '../../base/ids.ts';
 import type { ReplicaRecord } from '../../replica/actions.ts';
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
-import type { FileAttributes, FileDescription, ObjectEntry } from '../storage/store.ts';
+import type { FetchedObject, FileAttributes, FileDescription, ObjectEntry } from '../storage/store.ts';
 
 /** Bytes of one object entry in a description. */
 const ENTRY_BYTES = 32;
 /** Objects in one answer at the most. */
 const WANTED_MAX = 1024;
+
+/** Up to where contents are known already: a version as objects have it. */
+export interface Known {
+  readonly epoch: number;
+  readonly seq: number;
+}
+
+/** The answer to `describe`: the beginning of the description, and newest objects with their bytes as of that instant. */
+export interface Described {
+  /** By this number the rest of the description is asked for. */
+  readonly id: number;
+  /** Bytes of the whole description. */
+  readonly totalBytes: number;
+  readonly piece: Uint8Array;
+  readonly objects: readonly FetchedObject[];
+}
+
+export function encodeKnown({ epoch, seq }: Known): Uint8Array {
+  return new ByteWriter(16).uint53(epoch).uint53(seq).finish();
+}
+
+/** @throws MalformedError */
+export function decodeKnown(bytes: Uint8Array): Known {
+  const reader = new ByteReader(bytes);
+  const known = { epoch: reader.uint53(), seq: reader.uint53() };
+  reader.end();
+  return known;
+}
+
+export function encodeDescribed({ id, totalBytes, piece, objects }: Described): Uint8Array {
+  const size = objects.reduce((sum, { bytes }) => sum + ENTRY_BYTES + 4 + bytes.length, 32 + piece.length);
+  const writer = new ByteWriter(size).uint53(id).uint53(totalBytes).bytes(piece).uint32(objects.length);
+  for (const { entry, bytes } of objects) {
+    writeEntry(writer, entry);
+    writer.bytes(bytes);
+  }
+  return writer.finish();
+}
+
+/** @throws MalformedError */
+export function decodeDescribed(bytes: Uint8Array): Described {
+  const reader = new ByteReader(bytes);
+  const id = reader.uint53();
+  const totalBytes = reader.uint53();
+  const piece = reader.bytes();
+  const objects: FetchedObject[] = [];
+  for (let left = reader.uint32(); left > 0; left--) {
+    objects.push({ entry: readEntry(reader), bytes: reader.bytes() });
+  }
+  reader.end();
+  return { id, totalBytes, piece, objects };
+}
+
+/** Which part of a description is asked for. */
+export function encodePiece(id: number, offset: number): Uint8Array {
+  return new ByteWriter(16).uint53(id).uint53(offset).finish();
+}
+
+/** @throws MalformedError */
+export function decodePiece(bytes: Uint8Array): { readonly id: number; readonly offset: number } {
+  const reader = new ByteReader(bytes);
+  const asked = { id: reader.uint53(), offset: reader.uint53() };
+  reader.end();
+  return asked;
+}
 
 /** A file's state at one instant, without the contents of its objects. */
 export function encodeDescription(description: FileDescription): Uint8Array {

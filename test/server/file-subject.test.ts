@@ -6,6 +6,7 @@ import type { Epoch, View } from '../../replica/actions.ts';
 import { FileSubject } from '../../server/file/file-subject.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { AskSource } from '../../server/subject.ts';
+import { PAYLOAD_BYTES_MAX } from '../../server/transport/frame.ts';
 import { encodeFileOperation } from '../../wire/file-operation.ts';
 
 const FILE = 7 as FileId;
@@ -16,10 +17,10 @@ function epochOf(counter: number, server: string): Epoch {
   return { counter, server: server as ServerId, incarnation: 1 as Incarnation };
 }
 
-/** A replica with one byte in each of `count` objects, all of one value. */
-async function replicaOf(epoch: Epoch, count: number, value: number) {
+/** A replica with `count` objects, all bytes of one value. */
+async function replicaOf(epoch: Epoch, count: number, value: number, objectBytes = OBJECT_BYTES) {
   const store = new MemoryStore();
-  store.create(FILE, VIEW, OBJECT_BYTES);
+  store.create(FILE, VIEW, objectBytes);
   const subject = new FileSubject(FILE, store);
   await subject.promise(epoch);
   await subject.install(epoch, 0, new Uint8Array(0), false);
@@ -28,15 +29,19 @@ async function replicaOf(epoch: Epoch, count: number, value: number) {
 }
 
 async function write(subject: FileSubject, epoch: Epoch, seq: number, index: number, value: number) {
-  const bytes = Uint8Array.of(value);
-  const body = encodeFileOperation({ kind: 'write', offset: index * OBJECT_BYTES, bytes, modifiedNs: 1n });
+  const bytes = new Uint8Array(OBJECT_BYTES).fill(value);
+  await apply(subject, epoch, seq, index * OBJECT_BYTES, bytes);
+}
+
+async function apply(subject: FileSubject, epoch: Epoch, seq: number, offset: number, bytes: Uint8Array) {
+  const body = encodeFileOperation({ kind: 'write', offset, bytes, modifiedNs: 1n });
   await subject.apply(epoch, seq, { request: null, result: new Uint8Array(0), body }, new Uint8Array(0));
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 test('a fetch that failed asks and stages no more', async () => {
-  const source = await replicaOf(epochOf(1, 'a'), 40, 1);
+  const source = await replicaOf(epochOf(1, 'a'), 20, 1);
   const target = await replicaOf(epochOf(1, 'b'), 0, 0);
   let asked = 0;
   const ask: AskSource = async (method, payload) => {
@@ -52,7 +57,7 @@ test('a fetch that failed asks and stages no more', async () => {
 
 test('of two fetches the later one is installed, whatever arrives of the earlier one meanwhile', async () => {
   const first = epochOf(1, 'a');
-  const source = await replicaOf(first, 3, 1);
+  const source = await replicaOf(first, 8, 1);
   const target = await replicaOf(epochOf(0, 'b'), 0, 0);
   const held: (() => void)[] = [];
   // The earlier fetch has its answers read at the source, and gets them late.
@@ -63,8 +68,8 @@ test('of two fetches the later one is installed, whatever arrives of the earlier
   };
   const earlier = target.subject.fetch(slow);
   earlier.catch(() => undefined);
-  while (held.length < 3) await turn();
-  await write(source.subject, first, 4, 0, 2);
+  while (held.length < 4) await turn();
+  await write(source.subject, first, 9, 0, 2);
   let released = false;
   const late: AskSource = async (method, payload) => {
     const answer = await source.subject.serve(method, payload);
@@ -91,4 +96,42 @@ test('equal versions of two epochs with the same counter are told apart by their
   await a.subject.promise(next);
   await a.subject.install(next, fetched.position.seq, fetched.sessions, true);
   assert.deepEqual(await a.store.read(FILE, OBJECT_BYTES, 1), Uint8Array.of(9));
+});
+
+test('a replica catches up with a primary that goes on', async () => {
+  const epoch = epochOf(1, 'a');
+  const source = await replicaOf(epoch, 20, 1);
+  const target = await replicaOf(epochOf(1, 'b'), 0, 0);
+  let seq = 20;
+  let state = source.store.describe(FILE);
+  // Whenever something is asked, the last object and one of the others have moved on before the answer.
+  const ask: AskSource = async (method, payload) => {
+    await apply(source.subject, epoch, ++seq, 19 * OBJECT_BYTES, Uint8Array.of(seq));
+    await apply(source.subject, epoch, ++seq, (seq % 19) * OBJECT_BYTES, Uint8Array.of(seq));
+    if (method === 'describe') state = source.store.describe(FILE);
+    return source.subject.serve(method, payload);
+  };
+  const { position, sessions } = await target.subject.fetch(ask);
+  await target.subject.promise(epoch);
+  await target.subject.install(epoch, position.seq, sessions, true);
+  assert.equal(position.seq, state.record.seq);
+  assert.deepEqual(target.store.describe(FILE).objects, state.objects);
+});
+
+test('a description longer than a message arrives in pieces', async () => {
+  const epoch = epochOf(1, 'a');
+  const { store } = await replicaOf(epoch, 0, 0);
+  const { record, attributes } = store.describe(FILE);
+  const entry = { versionEpoch: 1, versionSeq: 1, length: 1, crc32: 1 };
+  const objects = Array.from({ length: 300_000 }, (_, index) => ({ index, ...entry }));
+  Object.assign(store, { describe: () => ({ record, attributes, objects }) });
+  const [source, target] = [new FileSubject(FILE, store), new FileSubject(FILE, store)];
+  let longest = 0;
+  const fetched = await target.fetch(async (method, payload) => {
+    const answer = await source.serve(method, payload);
+    longest = Math.max(longest, answer.length);
+    return answer;
+  });
+  assert.deepEqual(fetched.position, { epoch, seq: 0 });
+  assert.ok(longest < PAYLOAD_BYTES_MAX, `${longest} bytes`);
 });

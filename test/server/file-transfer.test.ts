@@ -3,8 +3,11 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import {
+  decodeDescribed,
   decodeDescription,
+  decodeKnown,
   decodeObjects,
+  decodePiece,
   decodeWanted,
   encodeDescription,
   encodeObjects,
@@ -92,7 +95,14 @@ test('wanted objects, their contents, requests and outcomes arrive as they were 
 test('bytes that are something else are refused, not believed', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
-      for (const decode of [decodeDescription, decodeWanted, decodeStateRequest]) {
+      for (const decode of [
+        decodeDescribed,
+        decodeDescription,
+        decodeKnown,
+        decodePiece,
+        decodeStateRequest,
+        decodeWanted,
+      ]) {
         try {
           decode(bytes);
         } catch (error) {
