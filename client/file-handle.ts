@@ -33,6 +33,7 @@ export class FileHandle {
   readonly #subject: Subject;
   readonly #path: string;
   #session: Promise<Session> | null = null;
+  #hadSession = false;
 
   /** @param replicas ids of the servers that hold the file, if known; the first is asked first */
   constructor(exchanger: Exchanger, file: number, replicas: readonly string[] = []) {
@@ -138,7 +139,15 @@ export class FileHandle {
     }
   }
 
+  /**
+   * The first session claims to be as old as the file. That is refused only where the file has
+   * forgotten sessions already; then the next one asks how far the file is, which is a round trip more.
+   */
   #beginSession(options: CallOptions): Promise<Session> {
+    if (!this.#hadSession) {
+      this.#hadSession = true;
+      return Promise.resolve({ window: new RequestWindow(), since: 0 });
+    }
     const beginning = this.state(options).then((state) => ({
       window: new RequestWindow(),
       since: state.seq,

@@ -67,7 +67,7 @@ export const OPTIONS = [
     name: 'lease-idle',
     value: 'TIME',
     example: '60s',
-    fallback: '60s',
+    fallback: 'three leases',
     help: 'How long a file that nobody uses keeps its primary',
   },
   {

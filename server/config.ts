@@ -12,6 +12,8 @@ const LEASE_PER_SKEW_MIN = 10;
 
 const LEASE_MS_MIN = 100;
 const LEASE_MS_MAX = 600_000;
+/** A file that nobody uses keeps its primary for so many leases: renewing costs messages, electing anew a few milliseconds. */
+const LEASE_IDLE_LEASES = 3;
 const OPERATION_TIMEOUT_MS_DEFAULT = 15_000;
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
@@ -299,7 +301,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     catalogMembers: readCatalogMembers(text('catalog-members'), peers),
     operationTimeoutMs,
     gcGraceMs: duration('gc-grace', 3_600_000),
-    leaseIdleMs: duration('lease-idle', 60_000),
+    leaseIdleMs: duration('lease-idle', LEASE_IDLE_LEASES * leaseMs),
     logLevel: readLogLevel(text('log-level')),
     insecureNetwork,
   };

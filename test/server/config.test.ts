@@ -58,7 +58,7 @@ test('the least that is needed; everything else has a default', () => {
     catalogMembers: ['s1', 's2', 's3'],
     operationTimeoutMs: 15_000,
     gcGraceMs: 3_600_000,
-    leaseIdleMs: 60_000,
+    leaseIdleMs: 15_000,
     logLevel: 'info',
     insecureNetwork: false,
   });
