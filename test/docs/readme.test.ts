@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
+
+/** Markdown documents of the project, by path from its root. */
+function documents(): string[] {
+  const found = readdirSync(ROOT, { recursive: true, encoding: 'utf8' });
+  return found.filter(
+    (path) => path.endsWith('.md') && !path.includes('node_modules') && !path.startsWith('.'),
+  );
+}
+
+test('every link between documents leads to a file', () => {
+  const dead: string[] = [];
+  for (const path of documents()) {
+    const text = readFileSync(join(ROOT, path), 'utf8');
+    for (const [, target] of text.matchAll(/\]\(([^)#\s]+)[^)]*\)/g)) {
+      if (target === undefined || /^[a-z]+:/.test(target)) continue;
+      if (!existsSync(join(ROOT, dirname(path), target))) dead.push(`${path}: ${target}`);
+    }
+  }
+  assert.deepEqual(dead, []);
+});
+
+test('the README names only scripts and commands that there are', () => {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    scripts: Record<string, string>;
+  };
+  const commands = [...README.matchAll(/npm run ([a-z:-]+)/g)].map(([, name]) => name ?? '');
+  assert.ok(commands.includes('demo') && commands.includes('ok'), 'the two lines of a fresh clone');
+  for (const name of commands) assert.ok(Object.hasOwn(scripts, name), `npm run ${name}`);
+  const help = execFileSync(process.execPath, [join(ROOT, 'bin/leasehold.js'), '--help'], {
+    encoding: 'utf8',
+  });
+  const known = new Set([...help.matchAll(/^ {2}([a-z]+)\b/gm)].map(([, name]) => name));
+  for (const [, name] of README.matchAll(/npx leasehold ([a-z]+)/g))
+    assert.ok(known.has(name), `leasehold ${name}`);
+});
+
+test('the continuous check runs what the README says, on a machine that has nothing yet', () => {
+  const script = readFileSync(join(ROOT, '.ci/run'), 'utf8');
+  for (const step of ['install -y', 'fuse3', 'npm ci', 'npm run ok']) {
+    assert.ok(README.includes(step) && script.includes(step), step);
+  }
+});
