@@ -501,7 +501,7 @@ export class Replica {
   #advance(nowMs: number): void {
     const state = this.#state;
     if (state.kind === 'backup' && this.#mayBegin(nowMs)) this.#beginReset(nowMs);
-    if (this.#state.kind === 'preparing') this.#advancePreparing(this.#state.reset);
+    if (this.#state.kind === 'preparing') this.#advancePreparing(this.#state.reset, nowMs);
     this.#backup.advance();
     this.#advanceInstalling(nowMs);
     this.#advanceOrder();
@@ -538,11 +538,19 @@ export class Replica {
   }
 
   /** Steps 2 and 3: a majority has promised; the replica that stands furthest has the base. */
-  #advancePreparing(reset: Reset): void {
+  #advancePreparing(reset: Reset, nowMs: number): void {
     const { self } = this.#config;
     if (this.#standing.settled) reset.promise(self, this.#standing.position);
     const base = reset.choose();
     if (base === null) return;
+    const { counter } = base.position.epoch;
+    if (counter >= reset.epoch.counter) {
+      // A server that was cut off counts from what it knew. Its epoch is larger by the server's name
+      // alone, and versions of contents, which tell the counter only, would name two different ones.
+      this.#refusedCounter = Math.max(this.#refusedCounter, counter);
+      this.#abandonReset(reset.epoch, nowMs);
+      return;
+    }
     this.#out.trace(
       base.holder === self ? 'base-own' : 'base-fetched',
       `${base.holder}/${base.position.seq}`,

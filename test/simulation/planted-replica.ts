@@ -130,6 +130,15 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     caughtBy: { directed: 'base stands still' },
   },
   {
+    row: 'same-counter',
+    layer: 'replica',
+    file: 'replica/replica.ts',
+    find: 'if (counter >= reset.epoch.counter) {',
+    replace: 'if (counter > reset.epoch.counter) {',
+    what: 'two epochs with the same counter, told apart by server only, lead one after the other',
+    caughtBy: { directed: 'one epoch a number' },
+  },
+  {
     row: '41',
     layer: 'replica',
     file: 'replica/replica.ts',

@@ -196,6 +196,19 @@ const scenarios: Record<string, () => string | null> = {
     s.read(C);
   }),
 
+  /** c heard nothing of a's epoch, and would count up to the same number. */
+  'one epoch a number': directed({}, (s) => {
+    s.isolated.add(C);
+    s.lead(A);
+    s.write(A, X);
+    s.system.revoke(A);
+    s.isolated.clear();
+    s.isolated.add(A);
+    s.lead(C);
+    s.expect(s.system.process(C).replica?.epoch.counter === 2, 'no two primaries have the same number');
+    s.read(C);
+  }),
+
   /** A long tail that nobody else has, against a shorter one of a later epoch. */
   'long tail': directed({}, (s) => {
     s.lead(B);
