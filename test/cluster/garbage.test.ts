@@ -233,12 +233,14 @@ test('a peer that is dialed and sends nonsense is cut off and named in the log, 
     await serves(what);
   }
 
+  const over = Promise.withResolvers<void>();
   speak = (ws, socket) => {
+    socket.once('close', () => over.resolve());
     ws.send(record(0, noise.length, noise));
     socket.end(Buffer.from('827e1000ffff', 'hex'));
   };
   for (const socket of sockets) socket.destroy();
-  await until('a frame that ends early is over', async () => sockets.size > 0, 5_000);
+  await over.promise;
   await serves('a frame that ends early');
   const { verdict } = await cluster.status('s1');
   assert.equal(verdict, 'degraded', 'Nobody takes the place of the third server');
