@@ -67,6 +67,9 @@ const TABLES = `
     modified_epoch  INTEGER NOT NULL,
     modified_seq    INTEGER NOT NULL,
     live            INTEGER NOT NULL,
+    -- the latest mark by a primary that the file is live: what was settled under an earlier one is void
+    mark_epoch      INTEGER NOT NULL,
+    mark_turn       INTEGER NOT NULL,
     -- of a directory: the directory it is in (the root is in itself); else 0
     parent          INTEGER NOT NULL,
     -- of a file without a name: since when, or when it was last asked to be kept

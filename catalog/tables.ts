@@ -27,6 +27,8 @@ export interface InodeRow {
   readonly modifiedEpoch: number;
   readonly modifiedSeq: number;
   readonly live: number;
+  readonly markEpoch: number;
+  readonly markTurn: number;
   readonly parent: number;
   /** Null while the inode has a name. */
   readonly orphanedNs: string | null;
@@ -80,7 +82,8 @@ const INODE_COLUMNS = `
   CAST(i.accessed_ns AS TEXT) AS accessedNs, CAST(i.modified_ns AS TEXT) AS modifiedNs,
   CAST(i.changed_ns AS TEXT) AS changedNs, i.target, i.device, i.replicas, i.view,
   i.object_bytes AS objectBytes, i.contents_epoch AS contentsEpoch, i.contents_seq AS contentsSeq,
-  i.modified_epoch AS modifiedEpoch, i.modified_seq AS modifiedSeq, i.live, i.parent,
+  i.modified_epoch AS modifiedEpoch, i.modified_seq AS modifiedSeq, i.live,
+  i.mark_epoch AS markEpoch, i.mark_turn AS markTurn, i.parent,
   CAST(i.orphaned_ns AS TEXT) AS orphanedNs`;
 
 const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes`;
@@ -194,7 +197,7 @@ export class Tables {
     if (!Number.isSafeInteger(id)) throw new ServiceError('no-space', 'Cannot number another inode');
     this.#run(
       `INSERT INTO inodes VALUES
-         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, ?, ?)`,
+         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?)`,
       id,
       inode.volume,
       inode.kind,
@@ -284,8 +287,8 @@ export class Tables {
     );
   }
 
-  inodeSetLive(id: number, live: number): void {
-    this.#run('UPDATE inodes SET live = ? WHERE id = ?', live, id);
+  inodeMarkLive(id: number, epoch: number, turn: number): void {
+    this.#run('UPDATE inodes SET live = 1, mark_epoch = ?, mark_turn = ? WHERE id = ?', epoch, turn, id);
   }
 
   /** Contents as their primary told them. */

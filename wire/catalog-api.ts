@@ -26,6 +26,13 @@ export const ContentVersion = Type.Object({
 });
 export type ContentVersion = Static<typeof ContentVersion>;
 
+/** A primary's mark that a file is live: its epoch's counter, and how often it has marked the file in it. */
+export const LiveMark = Type.Object({
+  epoch: Type.Integer({ minimum: 0 }),
+  turn: Type.Integer({ minimum: 0 }),
+});
+export type LiveMark = Static<typeof LiveMark>;
+
 export const Command = Type.Union([
   Type.Object({
     kind: Type.Literal('volume-create'),
@@ -116,7 +123,7 @@ export const Command = Type.Union([
     contents: Type.Optional(ContentVersion),
   }),
   /** From now on the file's primary knows size and modification time, not the catalog. */
-  Type.Object({ kind: Type.Literal('open-for-write'), inode: Inode }),
+  Type.Object({ kind: Type.Literal('open-for-write'), inode: Inode, mark: Type.Optional(LiveMark) }),
   /** What the files' primaries know, told to the catalog; the newest version of each wins, `live` ends with it. */
   Type.Object({
     kind: Type.Literal('settle'),
@@ -126,6 +133,8 @@ export const Command = Type.Union([
         sizeBytes: Type.Integer({ minimum: 0 }),
         modifiedNs: Nanoseconds,
         contents: ContentVersion,
+        /** Under which mark this was true; void if the file was marked anew since. */
+        mark: Type.Optional(LiveMark),
       }),
       { maxItems: 1000 },
     ),

@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandResults } from '../../wire/catalog-api.ts';
+import type { CommandResults, LiveMark } from '../../wire/catalog-api.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
 import { timeCheck } from '../names.ts';
@@ -120,7 +120,11 @@ export function openForWrite(
   if (inode.kind === KIND_DIRECTORY)
     throw new ServiceError('is-directory', `Inode ${inode.id} is a directory`);
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${inode.id} is no file`);
-  if (inode.live === 0) tables.inodeSetLive(inode.id, 1);
+  const standing = { epoch: inode.markEpoch, turn: inode.markTurn };
+  const mark = command.mark ?? standing;
+  // A primary of earlier, told late, does not take the place of a later one's mark.
+  const next = markCompare(mark, standing) >= 0 ? mark : standing;
+  tables.inodeMarkLive(inode.id, next.epoch, next.turn);
   return { attributes: attributesOf({ ...inode, live: 1 }) };
 }
 
@@ -132,6 +136,13 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
     const modifiedNs = timeCheck(file.modifiedNs);
     const inode = tables.inode(file.inode);
     if (inode === undefined || inode.kind !== KIND_FILE) continue;
+    // Sent before the file was marked anew, arrived after: it must not end that mark.
+    if (
+      file.mark !== undefined &&
+      markCompare(file.mark, { epoch: inode.markEpoch, turn: inode.markTurn }) < 0
+    ) {
+      continue;
+    }
     // Told late by a primary of earlier: the catalog knows better already.
     if (contentsCompare(epoch, seq, inode.contentsEpoch, inode.contentsSeq) < 0) continue;
     // A time that somebody set is in force until contents arrive that are newer than those it was set on.
@@ -161,4 +172,9 @@ export function collect(tables: Tables, command: CommandOf<'collect'>): CommandR
   const orphans = tables.orphansBefore(timeCheck(command.beforeNs), command.countMax);
   for (const orphan of orphans) tables.inodeDelete(orphan);
   return { inodes: orphans.map((orphan) => orphan.id) };
+}
+
+/** Order of the marks that primaries set on a live file. */
+function markCompare(a: LiveMark, b: LiveMark): number {
+  return a.epoch - b.epoch || a.turn - b.turn;
 }

@@ -3,6 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, RequestId } from '../../replica/actions.ts';
 import { epochCompare } from '../../replica/epoch.ts';
+import type { LiveMark } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { Clock } from '../clock.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
@@ -17,7 +18,7 @@ export interface FileInCatalog {
   /** The catalog certainly asks this file's primary for its size already. */
   readonly isLive: boolean;
   /** Makes the catalog ask this file's primary for its size from now on. */
-  markLive(): Promise<void>;
+  markLive(mark: LiveMark): Promise<void>;
   /** All commands answered so far survive power loss when it resolves. */
   flush(): Promise<void>;
 }
@@ -37,9 +38,11 @@ export class FilePrimary {
   #sizeBytes: number;
   #modifiedNs: bigint;
   #inFlightBytes = 0;
-  #inFlight = new Set<Promise<unknown>>();
+  readonly #inFlight = new Set<Promise<void>>();
   readonly #room: (() => void)[] = [];
   #live: Promise<void> | null = null;
+  /** How often the file was marked live in this epoch. */
+  #turn = 0;
   #settling: Promise<void> = Promise.resolve();
   /** The catalog may know less than this primary: there is something to settle before the lease is given back. */
   unsettled = true;
@@ -57,41 +60,48 @@ export class FilePrimary {
   }
 
   async write(request: RequestId, offset: number | 'append', bytes: Uint8Array): Promise<Committed> {
-    await this.#takeRoom(bytes.length);
-    // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
-    const at = offset === 'append' ? this.#sizeBytes : offset;
-    if (at > FILE_BYTES_MAX - bytes.length) {
-      this.#giveRoom(bytes.length);
-      throw new ServiceError(
-        'too-large',
-        `Cannot append to file ${this.#file}: it ends at ${FILE_BYTES_MAX} bytes`,
-      );
+    const done = await this.#admit(bytes.length);
+    try {
+      // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
+      const at = offset === 'append' ? this.#sizeBytes : offset;
+      if (at > FILE_BYTES_MAX - bytes.length) {
+        throw new ServiceError(
+          'too-large',
+          `Cannot append to file ${this.#file}: it ends at ${FILE_BYTES_MAX} bytes`,
+        );
+      }
+      const sizeBytes = Math.max(this.#sizeBytes, at + bytes.length);
+      const modifiedNs = this.#nextModifiedNs();
+      const body = encodeFileOperation({ kind: 'write', offset: at, bytes, modifiedNs });
+      return await this.#submit(request, body, { offset: at, sizeBytes, modifiedNs });
+    } finally {
+      done();
     }
-    const sizeBytes = Math.max(this.#sizeBytes, at + bytes.length);
-    const modifiedNs = this.#nextModifiedNs();
-    const body = encodeFileOperation({ kind: 'write', offset: at, bytes, modifiedNs });
-    return this.#submit(request, body, { offset: at, sizeBytes, modifiedNs }, bytes.length);
   }
 
   async truncate(request: RequestId, sizeBytes: number): Promise<Committed> {
-    await this.#takeRoom(0);
-    const modifiedNs = this.#nextModifiedNs();
-    const body = encodeFileOperation({ kind: 'truncate', sizeBytes, modifiedNs });
-    return this.#submit(request, body, { offset: sizeBytes, sizeBytes, modifiedNs }, 0);
+    const done = await this.#admit(0);
+    try {
+      const modifiedNs = this.#nextModifiedNs();
+      const body = encodeFileOperation({ kind: 'truncate', sizeBytes, modifiedNs });
+      return await this.#submit(request, body, { offset: sizeBytes, sizeBytes, modifiedNs });
+    } finally {
+      done();
+    }
   }
 
   /**
-   * Runs `settle` while no write is between its place in the order and its acknowledgement; writes
-   * that come meanwhile are acknowledged only once the catalog asks this primary again.
+   * Runs `settle` while no change is under way; changes that come meanwhile wait until the catalog
+   * asks this primary again. `mark` is what the settled state is bound to: if it arrives after the
+   * file was marked anew, the catalog does not listen.
    */
-  settle(settle: () => Promise<void>): Promise<void> {
-    const before = [...this.#inFlight];
+  settle(settle: (mark: LiveMark) => Promise<void>): Promise<void> {
     this.#live = null;
     const work = this.#settling.then(async () => {
-      await Promise.allSettled(before);
+      await Promise.all(this.#inFlight);
       this.unsettled = false;
       try {
-        await settle();
+        await settle({ epoch: this.epoch.counter, turn: this.#turn });
       } catch (error) {
         this.unsettled = true;
         throw error;
@@ -114,33 +124,59 @@ export class FilePrimary {
     return this.#nameFlushed;
   }
 
-  async #submit(
+  /**
+   * Waits until a change may take its place in the order: there is room, and the catalog asks this
+   * primary for the size, so that nobody who sees the change is told the size before it.
+   *
+   * @returns what to call when the change is over
+   */
+  async #admit(bytes: number): Promise<() => void> {
+    await this.#takeRoom(bytes);
+    try {
+      for (;;) {
+        this.#live ??= this.#settling.then(() => {
+          this.#turn++;
+          return this.#catalog.markLive({ epoch: this.epoch.counter, turn: this.#turn });
+        });
+        const live = this.#live;
+        await live.catch((error: unknown) => {
+          if (this.#live === live) this.#live = null;
+          throw error;
+        });
+        if (this.#live === live) break;
+      }
+    } catch (error) {
+      this.#giveRoom(bytes);
+      throw error;
+    }
+    // No await since the mark was looked at: whoever settles from now on waits for this change.
+    let over = (): void => undefined;
+    const change = new Promise<void>((resolve) => {
+      over = resolve;
+    });
+    this.#inFlight.add(change);
+    return () => {
+      this.#inFlight.delete(change);
+      this.#giveRoom(bytes);
+      over();
+    };
+  }
+
+  #submit(
     request: RequestId,
     body: Uint8Array,
     outcome: { offset: number; sizeBytes: number; modifiedNs: bigint },
-    roomBytes: number,
   ): Promise<Committed> {
-    const committed = this.#driver.submit({ request, result: encodeWriteOutcome(outcome), body }, () => {
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
+    return this.#driver.submit({ request, result: encodeWriteOutcome(outcome), body }, () => {
       this.#sizeBytes = outcome.sizeBytes;
       this.#modifiedNs = outcome.modifiedNs;
       this.unsettled = true;
     });
-    this.#inFlight.add(committed);
-    try {
-      this.#live ??= this.#settling.then(() => this.#catalog.markLive());
-      const live = this.#live;
-      const [answer] = await Promise.all([
-        committed,
-        live.catch((error: unknown) => {
-          if (this.#live === live) this.#live = null;
-          throw error;
-        }),
-      ]);
-      return answer;
-    } finally {
-      this.#inFlight.delete(committed);
-      this.#giveRoom(roomBytes);
-    }
+  }
+
+  #deposed(): ServiceError {
+    return new ServiceError('not-primary', `The primary of file ${this.#file} changed meanwhile`);
   }
 
   /** Strictly later than every change before, so that whoever compares times sees each change. */
@@ -154,9 +190,6 @@ export class FilePrimary {
       await new Promise<void>((resolve) => this.#room.push(resolve));
     }
     this.#inFlightBytes += bytes;
-    if (epochCompare(this.#driver.epoch, this.epoch) === 0) return;
-    this.#giveRoom(bytes);
-    throw new ServiceError('not-primary', `The primary of file ${this.#file} changed meanwhile`);
   }
 
   #giveRoom(bytes: number): void {

@@ -121,13 +121,13 @@ export class LocalFileService implements FileService {
     let state: FileState | null = null;
     await this.#bounded(
       file,
-      primary.settle(async () => {
+      primary.settle(async (mark) => {
         state = await this.state(file);
         // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
         if (state.epoch !== primary.epoch.counter) {
           throw new ServiceError('not-primary', `The primary of file ${file} changed meanwhile`);
         }
-        await this.#settler.settle(state);
+        await this.#settler.settle(state, mark);
       }),
     );
     return state ?? this.state(file);
@@ -238,18 +238,15 @@ export class LocalFileService implements FileService {
     const known = this.#primaries.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
     const primary = new FilePrimary(driver, this.#parts.store, this.#parts.clock, {
-      markLive: () => this.#markLive(driver.file),
+      markLive: async (mark) => {
+        await this.#parts.catalog.command({ kind: 'open-for-write', inode: driver.file, mark });
+      },
       flush: () => this.#parts.catalog.flush(),
       // Only a primary ends the mark, and before the first epoch there was none.
       isLive: driver.epoch.counter === 1 && this.#seenLive.has(driver),
     });
     this.#primaries.set(driver, primary);
     return primary;
-  }
-
-  async #markLive(file: FileId): Promise<void> {
-    const { live } = await this.#parts.catalog.attributes(file);
-    if (!live) await this.#parts.catalog.command({ kind: 'open-for-write', inode: file });
   }
 
   #changed(file: FileId, primary: FilePrimary, committed: Committed): WriteResult {

@@ -38,25 +38,28 @@ export class IdleFiles {
   async releaseAll(limitMs: number): Promise<void> {
     clearInterval(this.#timer);
     const drivers = this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
-    await within(Promise.all(drivers.map((driver) => this.#leave(driver))), limitMs);
+    await within(Promise.all(drivers.map((driver) => this.#leave(driver, 'ending'))), limitMs);
   }
 
   #sweep(): void {
     const idleSinceMs = this.#parts.clock.nowMs() - this.#parts.idleMs;
     for (const driver of this.#parts.host.all()) {
       if (driver.file === CATALOG_CELL || driver.usedAtMs > idleSinceMs || !driver.idle) continue;
-      void this.#leave(driver);
+      void this.#leave(driver, 'idle');
     }
   }
 
-  async #leave(driver: ReplicaDriver): Promise<void> {
+  async #leave(driver: ReplicaDriver, why: 'idle' | 'ending'): Promise<void> {
     const { host, lease, files, log } = this.#parts;
     if (this.#leaving.has(driver)) return;
     this.#leaving.add(driver);
     try {
       if (driver.role === 'active') {
         const usedAtMs = driver.usedAtMs;
-        await files.settleBeforeRelease(driver);
+        const settling = files.settleBeforeRelease(driver);
+        // A file that was not settled stays live: its next primary is asked, and settles it.
+        if (why === 'ending') await Promise.allSettled([settling]);
+        else await settling;
         driver.usedAtMs = Math.min(driver.usedAtMs, usedAtMs);
         await driver.stop();
         lease.release(driver.file);

@@ -1,3 +1,4 @@
+import type { LiveMark } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
 
 /** One entry of the catalog's `settle` command. */
@@ -6,6 +7,7 @@ interface SettledFile {
   readonly sizeBytes: number;
   readonly modifiedNs: string;
   readonly contents: { readonly epoch: number; readonly seq: number };
+  readonly mark: LiveMark;
 }
 
 /** Files in one command at the most. */
@@ -28,10 +30,10 @@ export class Settler {
   }
 
   /** Resolves once the catalog has it; rejects with the command's error. */
-  settle(state: FileState): Promise<void> {
+  settle(state: FileState, mark: LiveMark): Promise<void> {
     const { file: inode, sizeBytes, modifiedNs, contents } = state;
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ file: { inode, sizeBytes, modifiedNs, contents }, resolve, reject });
+      this.#waiting.push({ file: { inode, sizeBytes, modifiedNs, contents, mark }, resolve, reject });
       void this.#pump();
     });
   }

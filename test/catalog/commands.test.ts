@@ -395,6 +395,26 @@ test('set-attributes changes what is given, and a new owner ends setuid', () => 
   catalog.refuse('not-found', { ...set, inode: 99 });
 });
 
+test('settle: what was sent before the file was marked anew ends no mark', () => {
+  const catalog = new Catalog();
+  const { inode } = catalog.file('/a');
+  const settle = (seq: number, epoch: number, turn: number): number =>
+    catalog.run({
+      kind: 'settle',
+      files: [{ inode, sizeBytes: seq, modifiedNs: '7', contents: { epoch: 1, seq }, mark: { epoch, turn } }],
+    }).settled;
+
+  assert.equal(settle(5, 1, 0), 1, 'of the primary that the file was made live with');
+  catalog.run({ kind: 'open-for-write', inode, mark: { epoch: 2, turn: 1 } });
+  assert.equal(settle(6, 1, 3), 0, 'of an earlier primary');
+  assert.equal(settle(6, 2, 0), 0, 'of the same primary, before it marked the file');
+  assert.deepEqual([catalog.inode(inode).live, catalog.inode(inode).sizeBytes], [true, 5]);
+  catalog.run({ kind: 'open-for-write', inode, mark: { epoch: 1, turn: 9 } });
+  assert.equal(settle(6, 1, 9), 0, 'an earlier primary cannot take the mark back');
+  assert.equal(settle(7, 2, 1), 1);
+  assert.deepEqual([catalog.inode(inode).live, catalog.inode(inode).sizeBytes], [false, 7]);
+});
+
 test('settle: the newest contents win, and a time that was set holds until newer ones come', () => {
   const catalog = new Catalog();
   const { inode } = catalog.file('/a');

@@ -23,6 +23,7 @@ const place: fc.Arbitrary<Place> = fc.oneof(
 const inode = fc.integer({ min: 1, max: 15 });
 const mode = fc.constantFrom(0o644, 0o755, 0o2775, 0o6755);
 const owner = { uid: fc.constant(1), gid: fc.constantFrom(1, 2) };
+const mark = fc.record({ epoch: fc.nat({ max: 3 }), turn: fc.nat({ max: 3 }) });
 const contents = fc.record({ epoch: fc.integer({ min: 0, max: 2 }), seq: fc.integer({ min: 0, max: 4 }) });
 const timeNs = fc.bigInt(-(1n << 63n), (1n << 63n) - 1n).map(String);
 
@@ -85,16 +86,23 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
     },
     { requiredKeys: ['kind', 'inode'] },
   ),
-  fc.record({ kind: fc.constant('open-for-write' as const), inode }),
+  fc.record(
+    { kind: fc.constant('open-for-write' as const), inode, mark },
+    { requiredKeys: ['kind', 'inode'] },
+  ),
   fc.record({
     kind: fc.constant('settle' as const),
     files: fc.array(
-      fc.record({
-        inode,
-        sizeBytes: fc.nat(2 ** 31 - 1).map((size) => size * 1000),
-        modifiedNs: timeNs,
-        contents,
-      }),
+      fc.record(
+        {
+          inode,
+          sizeBytes: fc.nat(2 ** 31 - 1).map((size) => size * 1000),
+          modifiedNs: timeNs,
+          contents,
+          mark,
+        },
+        { requiredKeys: ['inode', 'sizeBytes', 'modifiedNs', 'contents'] },
+      ),
       { maxLength: 3 },
     ),
   }),

@@ -3,6 +3,8 @@ import { test } from 'node:test';
 import { Settler } from '../../server/file/settler.ts';
 import type { FileState } from '../../wire/http-api.ts';
 
+const MARK = { epoch: 1, turn: 0 };
+
 function state(file: number): FileState {
   return {
     file,
@@ -24,8 +26,8 @@ test('what comes while a command is under way shares the next one', async () => 
       release = resolve;
     });
   });
-  const first = settler.settle(state(1));
-  const others = [settler.settle(state(2)), settler.settle(state(3))];
+  const first = settler.settle(state(1), MARK);
+  const others = [settler.settle(state(2), MARK), settler.settle(state(3), MARK)];
   release();
   await first;
   release();
@@ -39,8 +41,8 @@ test('a failed command fails those it was about, and no others', async () => {
     count++;
     if (count === 1) throw new Error('no majority');
   });
-  const first = settler.settle(state(1));
-  const second = settler.settle(state(2));
+  const first = settler.settle(state(1), MARK);
+  const second = settler.settle(state(2), MARK);
   await assert.rejects(first, /no majority/);
   await second;
   assert.equal(count, 2);
