@@ -1,23 +1,33 @@
 import { performance } from 'node:perf_hooks';
 
+/** Two readings that are this close together, in milliseconds, count as one. */
+const TOGETHER_MS = 0.5;
+const READINGS_MAX = 5;
+
+/** Both clocks at one moment. */
+interface Reading {
+  readonly wallMs: number;
+  readonly monotonicMs: number;
+}
+
 /**
  * The one reader of time in the server. The lease clock is the wall clock at process start plus
  * elapsed monotonic time: it never steps, and two servers' lease clocks differ by what their wall
  * clocks differed at start, plus drift.
  */
 export class Clock {
-  readonly #baseWallMs = Date.now();
-  readonly #baseMonotonicMs = performance.now();
+  readonly #base = readTogether();
   #lastWallNs = 0n;
 
   /** Lease clock, in milliseconds since 1970, with fractions. Never goes back. */
   nowMs(): number {
-    return this.#baseWallMs + (performance.now() - this.#baseMonotonicMs);
+    return this.#base.wallMs + (performance.now() - this.#base.monotonicMs);
   }
 
   /** How far the wall clock has moved away from the lease clock since start, in milliseconds. */
   wallDriftMs(): number {
-    return Date.now() - this.nowMs();
+    const { wallMs, monotonicMs } = readTogether();
+    return wallMs - (this.#base.wallMs + (monotonicMs - this.#base.monotonicMs));
   }
 
   /** Wall clock for timestamps that people see, in nanoseconds since 1970; no two readings are equal. */
@@ -26,4 +36,20 @@ export class Clock {
     this.#lastWallNs = nowNs > this.#lastWallNs ? nowNs : this.#lastWallNs + 1n;
     return this.#lastWallNs;
   }
+}
+
+/** The process may be interrupted between reading one clock and the other: then it looks again. */
+function readTogether(): Reading {
+  let best: Reading = { wallMs: 0, monotonicMs: 0 };
+  let bestSpanMs = Infinity;
+  for (let reading = 0; reading < READINGS_MAX && bestSpanMs > TOGETHER_MS; reading++) {
+    const beforeMs = performance.now();
+    const wallMs = Date.now();
+    const spanMs = performance.now() - beforeMs;
+    if (spanMs < bestSpanMs) {
+      bestSpanMs = spanMs;
+      best = { wallMs, monotonicMs: beforeMs + spanMs / 2 };
+    }
+  }
+  return best;
 }

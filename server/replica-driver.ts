@@ -21,6 +21,8 @@ export interface ReplicaSurroundings {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
+  /** The lease clock can be trusted at this very moment. */
+  isClockSound(): boolean;
   readonly heartbeatMs: number;
   readonly quietHeartbeatMs: number;
   readonly silentMs: number;
@@ -110,6 +112,7 @@ export class ReplicaDriver {
   /** May this server answer a read that depends on operation `dependsOnSeq`? Evaluated at use. */
   readGate(dependsOnSeq: number): ReturnType<Replica['readGate']> {
     if (this.#closed) return 'not-primary';
+    if (!this.#around.isClockSound()) return 'not-primary';
     return this.#core.readGate(dependsOnSeq, this.#around.clock.nowMs());
   }
 

@@ -31,6 +31,8 @@ export interface ReplicaHostParts {
   readonly heartbeatMs: number;
   readonly quietHeartbeatMs: number;
   readonly silentMs: number;
+  /** The lease clock can be trusted at this very moment. */
+  isClockSound(): boolean;
   /** The transport, which is made after its handlers, of which this host is one. */
   transport(): Transport;
   fatal(error: unknown): void;
@@ -64,6 +66,7 @@ export class ReplicaHost {
       retainedBytesMax: RETAINED_BYTES_MAX,
       send: (to, file, message) => this.#send(to, file, message),
       call: (to, method, payload, timeoutMs) => parts.transport().call(to, method, payload, timeoutMs),
+      isClockSound: parts.isClockSound,
       fatal: parts.fatal,
     };
   }

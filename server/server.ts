@@ -78,6 +78,7 @@ export class Server {
     const catalog = host.loaded(CATALOG_CELL);
     if (catalog !== null && catalog.role === 'active') {
       await within(catalog.stop(), RELEASE_MS_MAX);
+      lease.close(CATALOG_CELL);
       lease.release(CATALOG_CELL);
     }
     lease.closeDriver();
@@ -152,9 +153,10 @@ async function compose(
     quietHeartbeatMs,
     silentMs: quietHeartbeatMs + heartbeatMs * HEARTBEATS_MISSED,
     transport: connected,
+    isClockSound: () => lease.isClockSound(),
     fatal,
   });
-  const lease = new LeaseDriver({
+  const lease: LeaseDriver = new LeaseDriver({
     self,
     peers: others,
     leaseMs: config.leaseMs,
