@@ -71,6 +71,7 @@ export class SmallCluster {
       quietHeartbeatMs: 40,
       silentMs: 200,
       transport,
+      isClockSound: () => true,
       fatal,
     });
     const lease = new LeaseDriver({
@@ -83,6 +84,7 @@ export class SmallCluster {
       log,
       drawIncarnation: () => incarnation,
       transport,
+      isClockSound: () => true,
       changed: (cell, untilMs) => host.leaseChanged(cell, untilMs),
       fatal,
     });
