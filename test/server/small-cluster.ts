@@ -84,7 +84,6 @@ export class SmallCluster {
       log,
       drawIncarnation: () => incarnation,
       transport,
-      isClockSound: () => true,
       changed: (cell, untilMs) => host.leaseChanged(cell, untilMs),
       fatal,
     });
