@@ -155,6 +155,7 @@ export class LocalCatalogService implements CatalogService {
     this.#executing = true;
     try {
       while (this.#queue.length > 0) {
+        await this.#parts.subject.ready();
         if (!this.#isPrimary()) {
           this.#refuseQueued();
           return;

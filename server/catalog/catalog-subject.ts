@@ -49,6 +49,11 @@ export class CatalogSubject implements Subject {
     return this.#store.query(query);
   }
 
+  /** Resolves when a batch may be executed, which is to be in the same turn. */
+  ready(): Promise<void> {
+    return this.#store.ready();
+  }
+
   /**
    * Executes a batch at the primary. If it has a body, the transaction is open until the operation
    * with this body is applied, or abandoned.

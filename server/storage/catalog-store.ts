@@ -27,6 +27,9 @@ export const LOG_BYTES_MAX = 16 * 1024 * 1024;
 const SNAPSHOTS_MAX = 4;
 /** Pages that one step of a snapshot copies: a few milliseconds of the event loop. */
 const SNAPSHOT_STEP_PAGES = 1000;
+/** The log is copied back into the database when it has grown to this, which is looked at every so many commits. */
+const LOG_FILE_BYTES_MAX = 16 * 1024 * 1024;
+const LOG_LOOK_COMMITS = 64;
 
 /** The last operation of a replica's state, and the epoch that sequenced it: equal ones, equal states. */
 export interface LogPosition {
@@ -99,6 +102,8 @@ interface Handles {
   /** Sees what is committed, also while the writer has a transaction open. */
   readonly reader: Database.Database;
   readonly logFd: number;
+  /** Closed after SQLite's own: closing any descriptor drops the locks that the process has on the file. */
+  readonly databaseFd: number;
 }
 
 /**
@@ -142,6 +147,7 @@ export class CatalogStore {
   #installing: Promise<void> | null = null;
   #failed: Error | null = null;
   #fileNumber = 0;
+  #commitsUntilLook = LOG_LOOK_COMMITS;
 
   private constructor(options: CatalogStoreOptions, file: string, handles: Handles) {
     this.#folder = options.folder;
@@ -236,6 +242,11 @@ export class CatalogStore {
 
   // The primary's way ----------------------------------------------------------------------------
 
+  /** Resolves when a batch may begin, which is to be in the same turn: something else may be next. */
+  async ready(): Promise<void> {
+    while (this.#installing !== null) await this.#installing;
+  }
+
   /** Opens the transaction of the next batch. */
   begin(): void {
     this.#assertFree();
@@ -289,6 +300,7 @@ export class CatalogStore {
       this.#undo();
       throw storageError(`Cannot commit batch ${seq}`, error);
     }
+    this.#lookAtLog();
   }
 
   /** Undoes what was executed. Nothing happens where no transaction is open. */
@@ -332,10 +344,11 @@ export class CatalogStore {
       }
       await this.flush();
     } else {
-      const oldLogFd = this.#installSnapshot(epoch, seq, staged.file);
+      const old = this.#installSnapshot(epoch, seq, staged.file);
       // Only now is no sync of the old log under way any more.
       await this.flush();
-      await diskFileOps.close(oldLogFd);
+      await diskFileOps.close(old.logFd);
+      await diskFileOps.close(old.databaseFd);
     }
   }
 
@@ -483,10 +496,11 @@ export class CatalogStore {
     this.#closeCopies();
     if (this.#failed === null) await this.flush();
     this.#failed ??= new ServiceError('storage', 'The catalog is closed');
-    const { reader, writer, logFd } = this.#handles;
+    const { reader, writer, logFd, databaseFd } = this.#handles;
     reader.close();
     writer.close();
     await diskFileOps.close(logFd);
+    await diskFileOps.close(databaseFd);
   }
 
   // ----------------------------------------------------------------------------------------------
@@ -520,6 +534,42 @@ export class CatalogStore {
       this.#undo();
       throw storageError(`Cannot ${action}`, error);
     }
+    this.#lookAtLog();
+  }
+
+  #lookAtLog(): void {
+    this.#commitsUntilLook -= 1;
+    if (this.#commitsUntilLook > 0 || this.#installing !== null) return;
+    this.#commitsUntilLook = LOG_LOOK_COMMITS;
+    if (fs.fstatSync(this.#handles.logFd).size < LOG_FILE_BYTES_MAX) return;
+    this.#installing = this.#copyLogBack()
+      .catch((error: unknown) => {
+        // With a full disk the log stays as it is, and grows until commits are refused as well.
+        if (errorCode(error) !== 'SQLITE_FULL') this.#fail(storageError('Cannot copy the log back', error));
+      })
+      .finally(() => {
+        this.#installing = null;
+      });
+  }
+
+  /**
+   * Copies the log back into the database and empties it. SQLite would do that by itself, with its
+   * syncs in the way of the event loop: on a busy disk they take seconds, and leases end meanwhile.
+   * Here they run in the thread pool, and nothing commits until they are over: SQLite would begin the
+   * log anew once all of it is copied, while the copies are not synced.
+   */
+  async #copyLogBack(): Promise<void> {
+    const { writer, databaseFd } = this.#handles;
+    await this.#flush.request();
+    writer.pragma('synchronous = OFF');
+    try {
+      writer.pragma('wal_checkpoint(PASSIVE)');
+    } finally {
+      writer.pragma('synchronous = NORMAL');
+    }
+    await diskFileOps.datasync(databaseFd);
+    writer.pragma('wal_checkpoint(TRUNCATE)');
+    await this.#flush.request();
   }
 
   #undo(): void {
@@ -584,9 +634,9 @@ export class CatalogStore {
    * first gives up its log, synced, and only then does the rename, which is one step, exchange them.
    * A crash before it leaves the old state, whole; after it the new one.
    *
-   * @returns the descriptor of the old log, which the caller closes
+   * @returns the handles of the old database, of which the caller closes the descriptors
    */
-  #installSnapshot(epoch: Epoch, seq: number, file: string): number {
+  #installSnapshot(epoch: Epoch, seq: number, file: string): Handles {
     try {
       const incoming = new Database(file, { fileMustExist: true, timeout: 0 });
       try {
@@ -602,7 +652,8 @@ export class CatalogStore {
       throw storageError('Cannot stamp a copy of the catalog', error);
     }
 
-    const { reader, writer, logFd } = this.#handles;
+    const old = this.#handles;
+    const { reader, writer } = old;
     try {
       this.#closeCopies();
       reader.close();
@@ -624,7 +675,7 @@ export class CatalogStore {
       throw this.#fail(storageError('Cannot exchange the catalog', error));
     }
     assert(epochEqual(this.#record.installed, epoch), 'What was installed is what is there');
-    return logFd;
+    return old;
   }
 
   #installedRecord(epoch: Epoch, view: View, { seq, epoch: lastEpoch }: LogPosition): CatalogRecord {
@@ -708,12 +759,18 @@ function openHandles(file: string, prepare: (writer: Database.Database) => void)
   try {
     writer.pragma('journal_mode = WAL');
     writer.pragma('synchronous = NORMAL');
+    writer.pragma('wal_autocheckpoint = 0');
     writer.pragma('cache_size = -32768');
     prepare(writer);
     // Reading makes the log's file, if there is none yet.
     readRecord(writer);
     const reader = new Database(file, { readonly: true, fileMustExist: true, timeout: 0 });
-    return { writer, reader, logFd: fs.openSync(`${file}-wal`, 'r+') };
+    return {
+      writer,
+      reader,
+      logFd: fs.openSync(`${file}-wal`, 'r+'),
+      databaseFd: fs.openSync(file, 'r+'),
+    };
   } catch (error) {
     writer.close();
     throw error;

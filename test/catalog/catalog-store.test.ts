@@ -81,6 +81,7 @@ async function replicate(
 ): Promise<number> {
   const [primary, ...backups] = stores;
   assert(primary !== undefined);
+  await primary.ready();
   const body = execute(primary, ...commands);
   const seq = primary.record().seq + 1;
   for (const backup of backups) await backup.apply(at, seq, body);
@@ -164,6 +165,35 @@ test('backups that apply the batches are equal, and stay so over a restart', asy
   assert.deepEqual([promised, installed, seq, view], [epoch(1), epoch(1), 3, VIEW]);
   assert.equal(sessions.length, 0);
   await primary.close();
+  await again.close();
+});
+
+test('the log on the disk is copied back when it has grown, while batches wait and readers read', async () => {
+  const folders = [newFolder(), newFolder()];
+  const stores = await Promise.all(folders.map((folder) => open(folder)));
+  const [primary, backup] = stores as [CatalogStore, CatalogStore];
+  for (const store of stores) await enter(store, epoch(1));
+  await replicate(stores, epoch(1), VOLUME, directory('a'));
+  const logBytes = (folder: string): number => fs.statSync(path.join(folder, 'catalog.db-wal')).size;
+  const value = Buffer.alloc(60_000, 7).toString('base64');
+  const inode = primary.query({ kind: 'resolve', volume: 'main', path: '/a', follow: false }).attributes
+    .inode;
+  const peaks = [0, 0];
+  for (let turn = 0; turn < 500; turn++) {
+    const name = `user.${turn % 50}`;
+    await replicate(stores, epoch(1), { kind: 'set-xattr', inode, name, value, mode: 'set' });
+    assert.equal(primary.query({ kind: 'xattr', inode, name }).value, value);
+    for (const [place, folder] of folders.entries())
+      peaks[place] = Math.max(peaks[place] ?? 0, logBytes(folder));
+  }
+  // Without copying back, the log would hold each of the five hundred values.
+  for (const peak of peaks) assert.ok(peak > 16 * 2 ** 20 && peak < 32 * 2 ** 20, `a log of ${peak} bytes`);
+  assert.deepEqual(dump(backup), dump(primary));
+  await primary.close();
+  await backup.close();
+  const again = await open(folders[1]);
+  assert.equal(again.record().seq, 501);
+  assert.equal(again.query({ kind: 'xattrs', inode }).names.length, 50);
   await again.close();
 });
 
