@@ -26,6 +26,7 @@ test('a batch fits one message, however large its commands are', async () => {
       },
     },
     subject: {
+      ready: () => Promise.resolve(),
       execute: (requests: readonly CommandRequest[]) => ({
         body: Buffer.from(JSON.stringify(requests)),
         outcomes: requests.map(() => ({ kind: 'done', result: {} })),
