@@ -1,12 +1,9 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
-import { majority } from '../../base/quorum.ts';
 import type { View } from '../../replica/actions.ts';
 import type { Command, CommandRequest, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
-import { bounded } from '../bounded.ts';
-import type { Clock } from '../clock.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
+import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { CatalogService } from '../services.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
@@ -20,11 +17,6 @@ const BATCH_MAX = 256;
 const BATCH_CHARS_MAX = 2 * 1024 * 1024;
 /** Commands that wait for a batch; more are refused with `busy`. */
 const QUEUE_MAX = 4_096;
-/** Without a majority in reach for this long, nobody is kept waiting for one. */
-const NO_MAJORITY_PATIENCE_MS = 1_500;
-/** Nobody looked for a majority for this long: what was seen before says nothing about the time between. */
-const ALONE_FORGOTTEN_MS = 1_000;
-
 type CommandResult = CommandResults[Command['kind']];
 
 interface Waiting {
@@ -34,29 +26,25 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-export interface CatalogServiceParts {
-  readonly self: ServerId;
+export interface CatalogServiceParts extends PrimaryWaiterParts {
   readonly view: View;
-  readonly clock: Clock;
-  readonly lease: LeaseDriver;
   readonly driver: ReplicaDriver;
   readonly subject: CatalogSubject;
-  readonly operationTimeoutMs: number;
   /** Which servers hold a new file of a volume with that many replicas. */
   placement(replicas: number): ServerId[];
-  isConnected(server: ServerId): boolean;
 }
 
 /** The namespace as this server, one of the catalog's members, can serve it. */
 export class LocalCatalogService implements CatalogService {
   readonly #parts: CatalogServiceParts;
+  readonly #waiter: PrimaryWaiter;
   #queue: Waiting[] = [];
   #executing = false;
   /** Since when, and when last, somebody who waits here saw no majority; kept, so that not each of them waits anew. */
-  #alone: { readonly sinceMs: number; readonly seenMs: number } | null = null;
 
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
+    this.#waiter = new PrimaryWaiter(parts);
     parts.driver.onRole(() => {
       if (!this.#isPrimary()) this.#refuseQueued();
     });
@@ -103,50 +91,8 @@ export class LocalCatalogService implements CatalogService {
   }
 
   /** Resolves where this server is the catalog's primary; waits for a coming election, within bounds. */
-  async #primary(): Promise<void> {
-    const { lease, clock, driver } = this.#parts;
-    const deadlineMs = clock.nowMs() + this.#parts.operationTimeoutMs;
-    while (!this.#isPrimary()) {
-      lease.assertUsable();
-      const held = lease.view(CATALOG_CELL);
-      if (!held.own && held.holder !== null && held.remainingMs > 0 && this.#parts.isConnected(held.holder)) {
-        throw new ServiceError('not-primary', `Server ${held.holder} is the primary of the catalog`, {
-          primary: held.holder,
-        });
-      }
-      const nowMs = clock.nowMs();
-      if (this.#aloneMs(nowMs) > NO_MAJORITY_PATIENCE_MS || nowMs > deadlineMs) {
-        throw this.#noMajority('The catalog has no majority of its servers');
-      }
-      await this.#change(driver);
-    }
-  }
-
-  /** @returns for how long no majority has been connected, as far as somebody looked */
-  #aloneMs(nowMs: number): number {
-    const { members } = this.#parts.view;
-    if (members.length - this.#unreachable().length >= majority(members.length)) {
-      this.#alone = null;
-      return 0;
-    }
-    const before = this.#alone;
-    const continued = before !== null && nowMs - before.seenMs <= ALONE_FORGOTTEN_MS;
-    this.#alone = { sinceMs: continued ? before.sinceMs : nowMs, seenMs: nowMs };
-    return nowMs - this.#alone.sinceMs;
-  }
-
-  #change(driver: ReplicaDriver): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        offRole();
-        offLease();
-        resolve();
-      };
-      const timer = setTimeout(done, 100);
-      const offRole = driver.onRole(done);
-      const offLease = this.#parts.lease.onChange(CATALOG_CELL, done);
-    });
+  #primary(): Promise<void> {
+    return this.#waiter.primary(this.#parts.driver, this.#parts.view, 'the catalog', false);
   }
 
   /** One batch at a time: while one is replicated, the next one gathers. */
@@ -219,21 +165,7 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** Nobody waits longer than the operation time-out, whatever the other servers do. */
   #bounded<Value>(work: Promise<Value>): Promise<Value> {
-    return bounded(work, this.#parts.operationTimeoutMs, () =>
-      this.#noMajority('The catalog got no majority in time'),
-    );
-  }
-
-  #unreachable(): ServerId[] {
-    const { view, self } = this.#parts;
-    return view.members.filter((member) => member !== self && !this.#parts.isConnected(member));
-  }
-
-  #noMajority(what: string): ServiceError {
-    const unreachable = this.#unreachable();
-    const missing = unreachable.length > 0 ? `cannot reach ${unreachable.join(', ')}` : 'no answer in time';
-    return new ServiceError('no-majority', `${what}: ${missing}`, { unreachable, retryAfterMs: 1_000 });
+    return this.#waiter.bounded(work, this.#parts.view, 'the catalog');
   }
 }

@@ -1,15 +1,12 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { majority } from '../../base/quorum.ts';
-import type { RequestId, View } from '../../replica/actions.ts';
+import type { RequestId } from '../../replica/actions.ts';
 import { epochCompare } from '../../replica/epoch.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState, WriteResult } from '../../wire/http-api.ts';
-import { bounded } from '../bounded.ts';
-import type { Clock } from '../clock.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
+import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { FileService, FileStanding } from '../services.ts';
@@ -17,9 +14,6 @@ import type { FileAttributes, FileStore } from '../storage/store.ts';
 import { FilePrimary } from './file-primary.ts';
 import { Settler } from './settler.ts';
 import { decodeWriteOutcome } from './write-outcome.ts';
-
-/** Without a majority in reach for this long, nobody is kept waiting for one. */
-const NO_MAJORITY_PATIENCE_MS = 1_500;
 
 /** The catalog as the file service needs it: where this server is not its primary, it is asked over the network. */
 export interface CatalogAccess {
@@ -30,21 +24,17 @@ export interface CatalogAccess {
   flush(): Promise<void>;
 }
 
-export interface FileServiceParts {
-  readonly self: ServerId;
-  readonly clock: Clock;
+export interface FileServiceParts extends PrimaryWaiterParts {
   readonly log: Logger;
   readonly store: FileStore;
   readonly host: ReplicaHost;
-  readonly lease: LeaseDriver;
   readonly catalog: CatalogAccess;
-  readonly operationTimeoutMs: number;
-  isConnected(server: ServerId): boolean;
 }
 
 /** Contents of files: finds out whether this server is a file's primary, becomes it if nobody is, and serves. */
 export class LocalFileService implements FileService {
   readonly #parts: FileServiceParts;
+  readonly #waiter: PrimaryWaiter;
   readonly #primaries = new WeakMap<ReplicaDriver, FilePrimary>();
   /** Replicas that were new here when the catalog called their file live. */
   readonly #seenLive = new WeakSet<ReplicaDriver>();
@@ -52,6 +42,7 @@ export class LocalFileService implements FileService {
 
   constructor(parts: FileServiceParts) {
     this.#parts = parts;
+    this.#waiter = new PrimaryWaiter(parts);
     this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
   }
 
@@ -172,7 +163,7 @@ export class LocalFileService implements FileService {
     if (!view.members.includes(self)) {
       throw new ServiceError('not-primary', `This server holds no replica of file ${file}`);
     }
-    await this.#elect(file, driver, view);
+    await this.#waiter.primary(driver, view, `file ${file}`, true);
     return driver;
   }
 
@@ -189,49 +180,6 @@ export class LocalFileService implements FileService {
     const driver = host.create(file, view, attributes.objectBytes);
     if (attributes.live) this.#seenLive.add(driver);
     return driver;
-  }
-
-  async #elect(file: FileId, driver: ReplicaDriver, view: View): Promise<void> {
-    const { lease, clock, operationTimeoutMs } = this.#parts;
-    const deadlineMs = clock.nowMs() + operationTimeoutMs;
-    let aloneSinceMs: number | null = null;
-    while (driver.readGate(0) !== 'serve') {
-      if (driver.closed) throw new ServiceError('not-primary', `File ${file} was closed on this server`);
-      const held = lease.view(file);
-      if (!held.own && held.holder !== null && held.remainingMs > 0 && this.#parts.isConnected(held.holder)) {
-        lease.close(file);
-        throw new ServiceError('not-primary', `Server ${held.holder} is the primary of file ${file}`, {
-          primary: held.holder,
-        });
-      }
-      if (driver.role === 'failed')
-        throw new ServiceError('storage', `The replica of file ${file} has failed here`);
-      lease.assertUsable();
-      const nowMs = clock.nowMs();
-      const unreachable = this.#unreachable(view);
-      if (view.members.length - unreachable.length >= majority(view.members.length)) aloneSinceMs = null;
-      else aloneSinceMs ??= nowMs;
-      if (nowMs > deadlineMs || (aloneSinceMs !== null && nowMs - aloneSinceMs > NO_MAJORITY_PATIENCE_MS)) {
-        throw this.#noMajority(file, unreachable);
-      }
-      lease.open(file, view);
-      await this.#change(file, driver);
-    }
-  }
-
-  /** Something about the file's lease or role changed, or a moment passed in which a connection may have. */
-  #change(file: FileId, driver: ReplicaDriver): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        offRole();
-        offLease();
-        resolve();
-      };
-      const timer = setTimeout(done, 100);
-      const offRole = driver.onRole(done);
-      const offLease = this.#parts.lease.onChange(file, done);
-    });
   }
 
   #primaryOf(driver: ReplicaDriver): FilePrimary {
@@ -276,23 +224,8 @@ export class LocalFileService implements FileService {
     };
   }
 
-  /** Nobody waits longer than the operation time-out, whatever the other servers do. */
   #bounded<Value>(file: FileId, work: Promise<Value>): Promise<Value> {
-    return bounded(work, this.#parts.operationTimeoutMs, () => {
-      const view = this.#parts.store.record(file)?.view;
-      return this.#noMajority(file, view === undefined ? [] : this.#unreachable(view));
-    });
-  }
-
-  #unreachable(view: View): ServerId[] {
-    return view.members.filter((member) => member !== this.#parts.self && !this.#parts.isConnected(member));
-  }
-
-  #noMajority(file: FileId, unreachable: readonly ServerId[]): ServiceError {
-    const missing = unreachable.length > 0 ? `cannot reach ${unreachable.join(', ')}` : 'no answer in time';
-    return new ServiceError('no-majority', `File ${file} has no majority of its servers: ${missing}`, {
-      unreachable,
-      retryAfterMs: 1_000,
-    });
+    const view = this.#parts.store.record(file)?.view ?? { number: 0, members: [] };
+    return this.#waiter.bounded(work, view, `file ${file}`);
   }
 }

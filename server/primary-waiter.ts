@@ -1,0 +1,114 @@
+import { ServiceError } from '../base/errors.ts';
+import type { ServerId } from '../base/ids.ts';
+import { majority } from '../base/quorum.ts';
+import type { View } from '../replica/actions.ts';
+import { bounded } from './bounded.ts';
+import type { Clock } from './clock.ts';
+import type { LeaseDriver } from './lease-driver.ts';
+import type { ReplicaDriver } from './replica-driver.ts';
+
+/** Without a majority in reach for this long, nobody is kept waiting for one. */
+const PATIENCE_MS = 1_500;
+/** What was seen longer ago than this says nothing about the time between. */
+const FORGOTTEN_MS = 1_000;
+/** A connection may have come or gone without a change of lease or role: this often somebody looks. */
+const LOOK_MS = 100;
+
+export interface PrimaryWaiterParts {
+  readonly self: ServerId;
+  readonly clock: Clock;
+  readonly lease: LeaseDriver;
+  readonly operationTimeoutMs: number;
+  isConnected(server: ServerId): boolean;
+}
+
+/** Since when no majority was in reach, and when that was last seen. */
+interface Alone {
+  readonly sinceMs: number;
+  readonly seenMs: number;
+}
+
+/** Waits, within bounds, until a replica of this server is primary, or says who is or why nobody can be. */
+export class PrimaryWaiter {
+  readonly #parts: PrimaryWaiterParts;
+  readonly #alone = new WeakMap<ReplicaDriver, Alone>();
+
+  constructor(parts: PrimaryWaiterParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * @param subject for messages: "file 12"
+   * @param competes whether this server shall try to get the lease, and for as long only as it is asked
+   * @throws ServiceError `not-primary` (naming the primary, if there is one), `no-majority`,
+   *   `recovering`, `clock-fault`, or `storage` where the replica has failed
+   */
+  async primary(driver: ReplicaDriver, view: View, subject: string, competes: boolean): Promise<void> {
+    const { lease, clock, operationTimeoutMs, isConnected } = this.#parts;
+    const deadlineMs = clock.nowMs() + operationTimeoutMs;
+    while (driver.readGate(0) !== 'serve') {
+      if (driver.closed) throw new ServiceError('not-primary', `This server has just closed ${subject}`);
+      const { own, holder, remainingMs } = lease.view(driver.file);
+      if (!own && holder !== null && remainingMs > 0 && isConnected(holder)) {
+        if (competes) lease.close(driver.file);
+        throw new ServiceError('not-primary', `Server ${holder} is the primary of ${subject}`, {
+          primary: holder,
+        });
+      }
+      if (driver.role === 'failed')
+        throw new ServiceError('storage', `The replica of ${subject} has failed here`);
+      lease.assertUsable();
+      const nowMs = clock.nowMs();
+      if (this.#aloneMs(driver, view, nowMs) > PATIENCE_MS || nowMs > deadlineMs)
+        throw this.noMajority(view, subject);
+      if (competes) lease.open(driver.file, view);
+      await this.#change(driver);
+    }
+  }
+
+  /** Nobody waits longer than the operation time-out, whatever the other servers do. */
+  bounded<Value>(work: Promise<Value>, view: View, subject: string): Promise<Value> {
+    return bounded(work, this.#parts.operationTimeoutMs, () => this.noMajority(view, subject));
+  }
+
+  noMajority(view: View, subject: string): ServiceError {
+    const unreachable = this.#unreachable(view);
+    const missing = unreachable.length > 0 ? `cannot reach ${unreachable.join(', ')}` : 'no answer in time';
+    return new ServiceError('no-majority', `There is no majority of the servers of ${subject}: ${missing}`, {
+      unreachable,
+      retryAfterMs: 1_000,
+    });
+  }
+
+  /** @returns for how long no majority has been connected, as far as somebody looked */
+  #aloneMs(driver: ReplicaDriver, view: View, nowMs: number): number {
+    const { members } = view;
+    if (members.length - this.#unreachable(view).length >= majority(members.length)) {
+      this.#alone.delete(driver);
+      return 0;
+    }
+    const before = this.#alone.get(driver);
+    const continued = before !== undefined && nowMs - before.seenMs <= FORGOTTEN_MS;
+    const sinceMs = continued ? before.sinceMs : nowMs;
+    this.#alone.set(driver, { sinceMs, seenMs: nowMs });
+    return nowMs - sinceMs;
+  }
+
+  #unreachable(view: View): ServerId[] {
+    return view.members.filter((member) => member !== this.#parts.self && !this.#parts.isConnected(member));
+  }
+
+  #change(driver: ReplicaDriver): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        offRole();
+        offLease();
+        resolve();
+      };
+      const timer = setTimeout(done, LOOK_MS);
+      const offRole = driver.onRole(done);
+      const offLease = this.#parts.lease.onChange(driver.file, done);
+    });
+  }
+}
