@@ -12,6 +12,7 @@ import type { ReplicaHost } from '../replica-host.ts';
 import type { FileService, FileStanding } from '../services.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 import { FilePrimary } from './file-primary.ts';
+import { Room } from './room.ts';
 import { Settler } from './settler.ts';
 import { decodeWriteOutcome } from './write-outcome.ts';
 
@@ -39,10 +40,12 @@ export class LocalFileService implements FileService {
   /** Replicas that were new here when the catalog called their file live. */
   readonly #seenLive = new WeakSet<ReplicaDriver>();
   readonly #settler: Settler;
+  readonly #room: Room;
 
   constructor(parts: FileServiceParts) {
     this.#parts = parts;
     this.#waiter = new PrimaryWaiter(parts);
+    this.#room = new Room(parts.store, () => parts.clock.nowMs());
     this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
   }
 
@@ -79,6 +82,7 @@ export class LocalFileService implements FileService {
       const state = await this.state(file);
       return { ...state, offset: offset === 'append' ? state.sizeBytes : offset };
     }
+    await this.#room.assertFor(bytes.length);
     const primary = this.#primaryOf(driver);
     return this.#changed(file, primary, await this.#bounded(file, primary.write(request, offset, bytes)));
   }

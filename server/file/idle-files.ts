@@ -44,9 +44,23 @@ export class IdleFiles {
   #sweep(): void {
     const idleSinceMs = this.#parts.clock.nowMs() - this.#parts.idleMs;
     for (const driver of this.#parts.host.all()) {
-      if (driver.file === CATALOG_CELL || driver.usedAtMs > idleSinceMs || !driver.idle) continue;
+      if (driver.file === CATALOG_CELL) continue;
+      if (driver.role === 'failed') {
+        this.#giveUp(driver);
+        continue;
+      }
+      if (driver.usedAtMs > idleSinceMs || !driver.idle) continue;
       void this.#leave(driver, 'idle');
     }
+  }
+
+  /**
+   * A replica whose disk refused something acknowledges nothing more. It is forgotten, so that the next
+   * message finds a new one, which begins from what the disk holds and fetches the rest: perhaps there is room now.
+   */
+  #giveUp(driver: ReplicaDriver): void {
+    this.#parts.lease.close(driver.file);
+    if (driver.idle) this.#parts.host.unload(driver);
   }
 
   async #leave(driver: ReplicaDriver, why: 'idle' | 'ending'): Promise<void> {

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Room } from '../../server/file/room.ts';
+import type { FileStore, StoreSpace } from '../../server/storage/store.ts';
+
+const GIB = 2 ** 30;
+
+/** A room over a disk whose fill and clock the test sets. */
+function roomOf(space: { totalBytes: number; freeBytes: number }): { room: Room; clock: { nowMs: number } } {
+  const clock = { nowMs: 0 };
+  const store = { space: async (): Promise<StoreSpace> => ({ ...space }) } as unknown as FileStore;
+  return { room: new Room(store, () => clock.nowMs), clock };
+}
+
+test('a nearly full disk refuses writes, and takes them again when there is room', async () => {
+  const space = { totalBytes: 100 * GIB, freeBytes: 50 * GIB };
+  const { room, clock } = roomOf(space);
+  await room.assertFor(100);
+  space.freeBytes = 1_000_000;
+  clock.nowMs += 1_000;
+  await assert.rejects(room.assertFor(100), { code: 'no-space' });
+  space.freeBytes = 50 * GIB;
+  await room.assertFor(100);
+});
+
+test('a large write looks at the disk at once, a small one soon', async () => {
+  const space = { totalBytes: 100 * GIB, freeBytes: 50 * GIB };
+  const { room, clock } = roomOf(space);
+  await room.assertFor(100);
+  space.freeBytes = 0;
+  await room.assertFor(100);
+  await assert.rejects(room.assertFor(1_000_000), { code: 'no-space' });
+  space.freeBytes = 50 * GIB;
+  await room.assertFor(100);
+  space.freeBytes = 0;
+  clock.nowMs += 1_000;
+  await assert.rejects(room.assertFor(1), { code: 'no-space' });
+});
+
+test('a small disk keeps a share of itself free, not more than it has', async () => {
+  const { room } = roomOf({ totalBytes: 64 * 2 ** 20, freeBytes: 20 * 2 ** 20 });
+  await room.assertFor(4 * 2 ** 20);
+  await assert.rejects(room.assertFor(16 * 2 ** 20), { code: 'no-space' });
+});
