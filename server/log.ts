@@ -1,5 +1,11 @@
+import { writeSync } from 'node:fs';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { ServerConfig } from './config.ts';
+import { errorCode } from './storage/failures.ts';
+
+/** How often, and after how many milliseconds, a line is offered again to a pipe whose reader is behind. */
+const RETRIES_MAX = 10;
+const RETRY_AFTER_MS = 10;
 
 /**
  * The log of a server: one JSON object a line, to standard error unless told otherwise. Written
@@ -7,7 +13,7 @@ import type { ServerConfig } from './config.ts';
  */
 export function createLogger(
   config: Pick<ServerConfig, 'id' | 'cluster' | 'logLevel'>,
-  destination: DestinationStream = pino.destination({ dest: 2, sync: true }),
+  destination: DestinationStream = logDestination(2),
 ): Logger {
   return pino(
     {
@@ -18,6 +24,36 @@ export function createLogger(
     },
     destination,
   );
+}
+
+/**
+ * Writes lines to a file descriptor as they come. A line that cannot be written is lost and ends neither a
+ * request nor the server: the full disk that it tells about may be its own. Pino's own destination throws the
+ * error at whoever logs, and waits without end for room when the line is a fatal one.
+ */
+export function logDestination(fd: number): DestinationStream {
+  let cut = false;
+  return {
+    write(line) {
+      const bytes = Buffer.from(cut ? `\n${line}` : line);
+      let written = 0;
+      try {
+        for (let retries = 0; written < bytes.length; ) {
+          try {
+            written += writeSync(fd, bytes, written);
+          } catch (error) {
+            if (errorCode(error) !== 'EAGAIN' || retries === RETRIES_MAX) throw error;
+            retries += 1;
+            Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_AFTER_MS);
+          }
+        }
+        cut = false;
+      } catch {
+        // Nobody is left to tell. What comes next begins a line of its own.
+        cut ||= written > 0;
+      }
+    },
+  };
 }
 
 /** What ends a process when its own code has failed. */
