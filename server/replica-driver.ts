@@ -51,7 +51,7 @@ interface Waiter<Value> {
 export class ReplicaDriver {
   readonly file: FileId;
   readonly subject: Subject;
-  readonly #core: Replica;
+  #core: Replica;
   readonly #around: ReplicaSurroundings;
   readonly #tickets = new Map<number, Waiter<Committed>>();
   readonly #flushes = new Map<number, Waiter<void>>();
@@ -70,20 +70,7 @@ export class ReplicaDriver {
     this.file = file;
     this.subject = subject;
     this.#around = around;
-    this.#core = new Replica(
-      {
-        self: around.self,
-        incarnation: around.incarnation,
-        appliesAtPrimary: subject.appliesAtPrimary,
-        heartbeatMs: around.heartbeatMs,
-        quietHeartbeatMs: around.quietHeartbeatMs,
-        silentMs: around.silentMs,
-        retainedBytesMax: around.retainedBytesMax,
-      },
-      file,
-      subject.record(),
-      around.clock.nowMs(),
-    );
+    this.#core = this.#begin();
     this.#scheduleWake();
   }
 
@@ -184,6 +171,38 @@ export class ReplicaDriver {
       this.#stopWaiters.push(resolve);
       this.step({ kind: 'stop' });
     });
+  }
+
+  /**
+   * A failed replica begins anew from what the disk holds, in the same process: perhaps there is room
+   * now. It acknowledged nothing that is not there, and chooses a larger epoch than it promised.
+   */
+  renew(): void {
+    assert(
+      this.role === 'failed' && this.idle,
+      'Only what has failed, and has nothing under way, begins anew',
+    );
+    this.#core = this.#begin();
+    this.#wakeAtMs = Infinity;
+    this.#scheduleWake();
+  }
+
+  #begin(): Replica {
+    const around = this.#around;
+    return new Replica(
+      {
+        self: around.self,
+        incarnation: around.incarnation,
+        appliesAtPrimary: this.subject.appliesAtPrimary,
+        heartbeatMs: around.heartbeatMs,
+        quietHeartbeatMs: around.quietHeartbeatMs,
+        silentMs: around.silentMs,
+        retainedBytesMax: around.retainedBytesMax,
+      },
+      this.file,
+      this.subject.record(),
+      around.clock.nowMs(),
+    );
   }
 
   /** Feeds the core one event and carries out what it orders. */

@@ -51,7 +51,10 @@ export class LocalStatusService implements StatusService {
     const primaries = files.filter((driver) => driver.readGate(0) === 'serve');
     const underReplicated = primaries
       .filter((driver) =>
-        driver.peers((server) => this.isConnected(server)).some((peer) => peer.state !== 'current'),
+        driver
+          .peers((server) => this.isConnected(server))
+          // While operations are under way somebody is always a moment behind.
+          .some((peer) => peer.state === 'unreachable' || (peer.state !== 'current' && driver.idle)),
       )
       .map((driver) => driver.file);
     return {

@@ -44,11 +44,11 @@ export class IdleFiles {
   #sweep(): void {
     const idleSinceMs = this.#parts.clock.nowMs() - this.#parts.idleMs;
     for (const driver of this.#parts.host.all()) {
-      if (driver.file === CATALOG_CELL) continue;
       if (driver.role === 'failed') {
         this.#giveUp(driver);
         continue;
       }
+      if (driver.file === CATALOG_CELL) continue;
       if (driver.usedAtMs > idleSinceMs || !driver.idle) continue;
       void this.#leave(driver, 'idle');
     }
@@ -59,6 +59,11 @@ export class IdleFiles {
    * message finds a new one, which begins from what the disk holds and fetches the rest: perhaps there is room now.
    */
   #giveUp(driver: ReplicaDriver): void {
+    if (driver.file === CATALOG_CELL) {
+      // The catalog's stays loaded, and its lease wanted.
+      if (driver.idle) driver.renew();
+      return;
+    }
     this.#parts.lease.close(driver.file);
     if (driver.idle) this.#parts.host.unload(driver);
   }

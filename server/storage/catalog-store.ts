@@ -760,7 +760,7 @@ function openHandles(file: string, prepare: (writer: Database.Database) => void)
     writer.pragma('journal_mode = WAL');
     writer.pragma('synchronous = NORMAL');
     writer.pragma('wal_autocheckpoint = 0');
-    writer.pragma('cache_size = -32768');
+    writer.pragma('cache_size = -16384');
     prepare(writer);
     // Reading makes the log's file, if there is none yet.
     readRecord(writer);

@@ -165,7 +165,7 @@ export class IndexDatabase {
       database.pragma('journal_mode = WAL');
       database.pragma('synchronous = NORMAL');
       database.pragma('wal_autocheckpoint = 0');
-      database.pragma('cache_size = -32768');
+      database.pragma('cache_size = -16384');
       prepareSchema(database, path);
       // The log exists from the first transaction on.
       database.exec(`BEGIN IMMEDIATE; PRAGMA user_version = ${INDEX_FORMAT}; COMMIT`);
