@@ -20,6 +20,7 @@ VOLUME /data
 EXPOSE 7401
 
 ENV LEASEHOLD_DATA=/data \
+    MALLOC_ARENA_MAX=2 \
     LEASEHOLD_LISTEN=0.0.0.0:7401
 
 # Alive, not ready: without a majority a server is in good health and waits.

@@ -22,7 +22,7 @@ if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR) {
 /** @param {string[]} argv */
 async function run(argv) {
   // Before anything uses the pool: a few long syncs must not hold up every read and write behind them.
-  process.env.UV_THREADPOOL_SIZE ??= '16';
+  process.env.UV_THREADPOOL_SIZE ??= '8';
   const [command, ...rest] = argv;
   stopWithParent();
   if (command === 'server') {

@@ -77,6 +77,8 @@ export async function mountVolume(options: MountOptions): Promise<Mounted> {
       detached: true,
       // Not in the directory: it would hold the mount busy, or somebody else's.
       cwd: '/',
+      // Few heaps for the C library: each thread of the pool would keep one of its own.
+      env: { MALLOC_ARENA_MAX: '2', ...process.env },
       stdio: ['ignore', logFile.fd, logFile.fd, 'pipe'],
     });
   } finally {

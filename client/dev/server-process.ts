@@ -50,7 +50,8 @@ export class ServerProcess {
         // A group of its own: Ctrl-C in a terminal is meant for this process, which stops the servers in order.
         detached: true,
         stdio: ['pipe', 'ignore', log.fd],
-        env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1' },
+        // Few heaps for the C library: each thread of the pool would keep one of its own.
+        env: { MALLOC_ARENA_MAX: '2', ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1' },
       });
       this.#child = child;
       this.#watched = false;
