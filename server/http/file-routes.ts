@@ -71,7 +71,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
 
   app.put('/v1/files', async (request, reply) => {
     const path = pathOf(request);
-    if (path.directory) return putDirectory(reply, path);
+    if (path.directory) return putDirectory(request, reply, path);
     return putFile(request, reply, path);
   });
 
@@ -107,12 +107,21 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     return sendListing(reply, gateway, attributes, path.search.get('after') ?? '', count);
   }
 
-  async function putDirectory(reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
+  async function putDirectory(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    path: FilePath,
+  ): Promise<FastifyReply> {
     const existing = await currentOf(path, null, true);
-    if (existing !== null) {
-      if (existing.kind === 'directory') return reply.code(204).send();
+    if (existing !== null && existing.kind !== 'directory') {
       throw new ServiceError('exists', `${displayPath(path)} is a ${existing.kind}`);
     }
+    const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers;
+    if (Number(length) > 0 || encoding !== undefined) {
+      const why = 'a path that ends in "/" is a directory, which holds names only';
+      throw new ServiceError('bad-request', `Cannot store contents at ${displayPath(path)}: ${why}`);
+    }
+    if (existing !== null) return reply.code(204).send();
     const parent = await parentOf(path);
     const created = await makeDirectory(path, parent);
     return reply.code(created ? 201 : 204).send();

@@ -348,6 +348,13 @@ describe('files over HTTP', () => {
       }
     });
 
+    test('take no contents, and lose none silently', async () => {
+      const refused = await put('with-contents/', 'x');
+      assert.equal(refused.status, 400);
+      assert.match(problemIn(refused).detail, /ends in "\/" is a directory/);
+      assert.equal((await get('with-contents/')).status, 404);
+    });
+
     test('are not made by the way, unless asked for', async () => {
       const refusedPut = await put('p/q/r', 'x');
       assert.equal(refusedPut.status, 404);
