@@ -1,4 +1,5 @@
 import { type ErrorDetails, isErrorCode, ServiceError } from '../base/errors.ts';
+import { parseJsonObject } from '../wire/json.ts';
 
 /** Longest wait that is taken from a Retry-After header, in milliseconds. */
 const RETRY_AFTER_MAX_MS = 3_600_000;
@@ -15,7 +16,7 @@ export function problemError(
   headers: Readonly<Record<string, string | string[] | undefined>>,
   text: string,
 ): ServiceError {
-  const problem = parseRecord(text);
+  const problem = parseJsonObject(text);
   const retryAfterMs = retryAfter(headers['retry-after']);
   if (problem === null || !isErrorCode(problem.code)) {
     const excerpt = text.slice(0, 200).replaceAll(/\s+/g, ' ').trim();
@@ -42,14 +43,4 @@ function retryAfter(header: string | string[] | undefined): { retryAfterMs?: num
   const seconds = Number(header);
   if (!Number.isFinite(seconds) || seconds < 0) return {};
   return { retryAfterMs: Math.min(seconds * 1000, RETRY_AFTER_MAX_MS) };
-}
-
-function parseRecord(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null;
-  } catch (error) {
-    if (error instanceof SyntaxError) return null;
-    throw error;
-  }
 }

@@ -198,7 +198,7 @@ async function compose(
     isConnected,
   });
   const placement = new Placement(servers, isConnected);
-  const catalog: CatalogService & { isPrimary?(): boolean } =
+  const catalog: CatalogService =
     catalogStore === null ? new AbsentCatalog(config.catalogMembers) : makeCatalog(catalogStore);
   function makeCatalog(opened: CatalogStore): LocalCatalogService {
     const subject = new CatalogSubject(opened);

@@ -82,10 +82,6 @@ export class LocalCatalogService implements CatalogService {
     return { primary: lease.view(CATALOG_CELL).holder, epoch: epoch.counter, seq, members: view.members };
   }
 
-  isPrimary(): boolean {
-    return this.#isPrimary();
-  }
-
   #isPrimary(): boolean {
     return this.#parts.driver.readGate(0) === 'serve';
   }

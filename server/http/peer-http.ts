@@ -3,6 +3,7 @@ import { Pool } from 'undici';
 import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
+import { parseJsonObject } from '../../wire/json.ts';
 
 export interface PeerRequest {
   readonly method: 'GET' | 'POST' | 'PUT';
@@ -126,7 +127,7 @@ function errorOfProblem(
   headers: IncomingHttpHeaders,
   bytes: Uint8Array,
 ): ServiceError {
-  const problem = parseObject(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8'));
+  const problem = parseJsonObject(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8'));
   if (problem === null || !isErrorCode(problem.code)) {
     return new ServiceError('internal', `Server ${server} answered ${status} without a problem document`);
   }
@@ -142,15 +143,4 @@ function errorOfProblem(
     typeof detail === 'string' ? detail : `Server ${server} answered ${code}`,
     details,
   );
-}
-
-/** @returns null where `text` is not JSON of an object, for it may come from a program that is not ours */
-function parseObject(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null;
-  } catch (error) {
-    if (error instanceof SyntaxError) return null;
-    throw error;
-  }
 }
