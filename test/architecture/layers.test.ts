@@ -25,7 +25,6 @@ const LAYERS: Readonly<Record<string, Layer>> = {
     folders: ['base', 'wire', 'lease', 'replica', 'catalog'],
     node: true,
     packages: [
-      '@fastify/type-provider-typebox',
       'better-sqlite3',
       'close-with-grace',
       'fastify',
