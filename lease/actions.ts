@@ -9,10 +9,60 @@ export interface LeaseTiming {
   readonly clockSkewMaxMs: number;
 }
 
+/**
+ * `flease`: leases end at a moment of synchronized clocks, and everybody who heard of one can tell when it is over.
+ * `paxoslease`: every server counts spans on its own clock, so nothing is asked of clocks but their rate.
+ */
+export type LeaseAlgorithm = 'flease' | 'paxoslease';
+
 export interface LeaseConfig extends LeaseTiming {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
+  /** The same on all servers of a cluster. `flease` if absent. */
+  readonly algorithm?: LeaseAlgorithm;
 }
+
+/** Largest note that travels with a claim, in UTF-16 code units. */
+export const CLAIM_NOTE_MAX = 8192;
+
+/**
+ * What one client asks of a cell that belongs to clients, not to files. `session` is a number below 2^53 that the
+ * client has drawn at random for this acquisition: whoever knows it is the holder.
+ */
+export type LeaseOrder =
+  | {
+      readonly kind: 'acquire';
+      readonly session: number;
+      /** Length wanted, in milliseconds: more than 0, at most `leaseMs`. */
+      readonly spanMs: number;
+      readonly note: string;
+    }
+  /** `note` null leaves the note as it is. */
+  | { readonly kind: 'refresh'; readonly session: number; readonly spanMs: number; readonly note: string | null }
+  | { readonly kind: 'release'; readonly session: number }
+  | { readonly kind: 'look' };
+
+/** A client's lease as a majority had it at one moment. */
+export interface ClaimedLease {
+  readonly session: number;
+  /** Fencing token: larger for every later holder of the cell, the same for all refreshes of one holder. Below 2^53. */
+  readonly token: number;
+  /** How long it lasts from the moment the order was *received* here, in milliseconds, counted safely short. */
+  readonly remainingMs: number;
+  readonly note: string;
+}
+
+export type LeaseOutcome =
+  /** `acquire`, `refresh`: the session holds the cell. */
+  | { readonly kind: 'granted'; readonly lease: ClaimedLease }
+  /** `acquire`: another session does, or did so recently that its clock may still say so. */
+  | { readonly kind: 'taken'; readonly lease: ClaimedLease }
+  /** `release`: given back. `refresh`, `release`: it is over, or another's (`lease`). `look`: nobody has it. */
+  | { readonly kind: 'free'; readonly lease: ClaimedLease | null }
+  /** `look`: this one has it. */
+  | { readonly kind: 'seen'; readonly lease: ClaimedLease }
+  /** No majority has answered in time. What was asked for may or may not have come about. */
+  | { readonly kind: 'unknown' };
 
 /** Events of the host: one per server process, with all its cells. */
 export type LeaseEvent =
@@ -26,6 +76,8 @@ export type LeaseEvent =
       readonly cell: CellId;
       readonly view: number;
       readonly members: readonly ServerId[];
+      /** The members change: a majority is one of `members` and one of `joint`. */
+      readonly joint?: readonly ServerId[];
       /** Extra delay before competing, in milliseconds: larger where the own data is known to lag. */
       readonly handicapMs: number;
     }
@@ -36,6 +88,19 @@ export type LeaseEvent =
    * its end. If the cell is still open here, this server lets others go first.
    */
   | { readonly kind: 'release'; readonly cell: CellId }
+  /**
+   * A client asks something of a cell, through this server, which need not be a member. Attempts follow each other
+   * until there is an outcome or `deadlineMs` (lease clock) has come; `answered` says which, with the same `ask`.
+   */
+  | {
+      readonly kind: 'ask';
+      readonly ask: number;
+      readonly cell: CellId;
+      readonly view: number;
+      readonly members: readonly ServerId[];
+      readonly order: LeaseOrder;
+      readonly deadlineMs: number;
+    }
   /** A frame of a peer, decoded. `from` is whom the transport authenticated. */
   | {
       readonly kind: 'frame';
@@ -88,6 +153,9 @@ export type LeaseAction =
   | { readonly kind: 'send'; readonly to: ServerId; readonly message: LeaseMessage }
   /** This server holds the cell's lease until `untilMs` (lease clock); sent again at each renewal. */
   | { readonly kind: 'held'; readonly cell: CellId; readonly untilMs: number }
+  | { readonly kind: 'answered'; readonly ask: number; readonly outcome: LeaseOutcome }
+  /** A claim on this cell was decided or given back, as this member heard: `LeaseHost.claim` says what stands now. */
+  | { readonly kind: 'claimed'; readonly cell: CellId }
   /** This server holds the lease no longer (expired, released, clock fault). */
   | { readonly kind: 'lost'; readonly cell: CellId }
   /** Another server holds it, as far as is known; a hint for redirects only. */
