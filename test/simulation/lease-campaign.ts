@@ -1,5 +1,5 @@
+import { leaseRun } from './lease-run.ts';
 import { LEASE_SCENARIOS } from './lease-scenarios.ts';
-import { leaseRun } from './lease-world.ts';
 import type { Campaign } from './planted.ts';
 
 export const campaign: Campaign = {

@@ -6,15 +6,8 @@
 import type { CellId, ServerId } from '../../base/ids.ts';
 import type { LeaseFrame } from '../../lease/codec.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
-import {
-  CLOCK_SKEW_MAX_MS,
-  LEASE_MS,
-  LeaseWorld,
-  messageOf,
-  RECOVERY_MS,
-  Violation,
-  violationOf,
-} from './lease-world.ts';
+import { CLOCK_SKEW_MAX_MS, LEASE_MS, LeaseWorld, messageOf, RECOVERY_MS } from './lease-world.ts';
+import { Violation, violationOf } from './violation.ts';
 import { CALM, type Envelope } from './world.ts';
 
 const CELL = 1 as CellId;
@@ -144,9 +137,9 @@ function renewalIsWritten(): void {
   const stage = new Stage(3);
   stage.dropNews();
   stage.acquire(A);
-  const { held } = stage.lease.counts;
+  const { held } = stage.lease.observers.counts;
   stage.expect(
-    stage.world.runFor(LEASE_MS, () => stage.lease.counts.held > held),
+    stage.world.runFor(LEASE_MS, () => stage.lease.observers.counts.held > held),
     'a renews',
   );
   stage.part('a', 'bc');

@@ -7,8 +7,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LEASE_MARKS, type LeaseMark } from '../../lease/actions.ts';
+import { leaseRun } from './lease-run.ts';
 import { LEASE_SCENARIOS } from './lease-scenarios.ts';
-import { leaseRun } from './lease-world.ts';
 
 const SEEDS = 1000;
 const PER_TEST = 100;
@@ -25,7 +25,7 @@ function play(seed: number, verbose: boolean): void {
   counts.crashes += world.world.counts.crashes;
   counts.pauses += world.world.counts.pauses;
   counts.cuts += world.world.counts.cuts;
-  counts.takeovers += world.counts.takeovers;
+  counts.takeovers += world.observers.counts.takeovers;
 }
 
 if (given !== undefined) {

@@ -172,7 +172,7 @@ export const PLANTED_LEASE: readonly Planted[] = [
       replace:
         "if (lease === null || age === 'expired' || (age === 'grace' && startedMs <= lease.untilMs)) {",
     },
-    { directed: 'one-reading', seeds: 400 },
+    { directed: 'one-reading', seeds: 4000 },
   ),
   lease(
     '9',

@@ -640,7 +640,7 @@ export class ServerProcess implements Process<SystemMessage> {
         this.#onAdvanced(action.committedSeq);
         return;
       case 'role-changed':
-        world.note(`${this.#id}: is ${action.role} of ${epochFormat(action.epoch)}`);
+        world.note(this.#id, `is ${action.role} of ${epochFormat(action.epoch)}`);
         this.#role = action.role;
         if (action.role === 'active') {
           this.#orderedSize = this.#contents().size;
@@ -653,7 +653,7 @@ export class ServerProcess implements Process<SystemMessage> {
         world.later(this.#id, 0, () => this.#lease({ kind: 'release', cell: CELL }));
         return;
       case 'trace':
-        world.note(`${this.#id}: ${action.mark} (${action.detail})`);
+        world.note(this.#id, `${action.mark} (${action.detail})`);
         this.#system.mark(action.mark);
         return;
     }

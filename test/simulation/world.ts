@@ -8,9 +8,12 @@
  * the seed (`unleash`). A directed run is a script: `calm` faults, and `intercept` to hold, drop and
  * deliver single messages.
  */
-import { assert } from '../../base/assert.ts';
+import { assert, unreachable } from '../../base/assert.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
+import { type Chance, microsecond, type Replay, USUAL_DELAY_MS, USUAL_LATE_MS } from './chronicle.ts';
+import { ClockCourse } from './clock-course.ts';
+import { EventQueue } from './event-queue.ts';
 
 /** One life of a server. Called only while the server is up and not paused. */
 export interface Process<Message> {
@@ -45,7 +48,10 @@ export interface Faults {
   readonly downMaxMs: number;
   readonly cutEveryMs: number;
   readonly cutMaxMs: number;
-  /** How far any lease clock strays from true time: ±half of the skew between two of them. */
+  /**
+   * How far any lease clock strays from true time: ±half of the skew between two of them. Infinity where
+   * nobody sets the clocks, and only their rates are bounded.
+   */
   readonly offsetMaxMs: number;
   /** Fastest slew of a clock, as a fraction of elapsed time. */
   readonly slewMax: number;
@@ -82,8 +88,12 @@ export interface WorldOptions<Message> {
   readonly aim?: () => ServerId | null;
   /** Keep a line per event, to be printed with a failing seed. */
   readonly verbose?: boolean;
-  /** Lease clock at the beginning. */
-  readonly startMs?: number;
+  /** How a message reads in such a line. Absent: as JSON. */
+  readonly describe?: (message: Message) => string;
+  /** Everything that falls to chance is appended here. */
+  readonly chronicle?: Chance[];
+  /** Nothing falls to chance: what is not given here goes as usual. */
+  readonly replay?: Replay;
 }
 
 /** A message between two servers, seen by `intercept`. */
@@ -105,21 +115,16 @@ interface Server<Message> {
   /** Only the latest scheduled tick counts. */
   tickToken: number;
   tickAtClockMs: number;
-  /** The lease clock is true time + offset + slew · (true time − since), until the segment ends. */
-  sinceMs: number;
-  offsetMs: number;
-  slew: number;
-  segmentEndMs: number;
-  readonly clockPrng: Prng;
+  tickCount: number;
+  readonly clock: ClockCourse;
 }
 
-interface Scheduled {
-  readonly atMs: number;
-  readonly order: number;
-  readonly run: () => void;
-}
+const EVENTS_MAX = 2_000_000_000;
 
-const EVENTS_MAX = 20_000_000;
+/** True time at the beginning of every run; exact lease clocks show the same. */
+export const START_MS = 1_000_000;
+
+const FIRST_LETTER = 97;
 
 export class World<Message> {
   readonly prng: Prng;
@@ -136,52 +141,63 @@ export class World<Message> {
   readonly counts = { messages: 0, lost: 0, duplicated: 0, ticks: 0, crashes: 0, pauses: 0, cuts: 0 };
 
   readonly #servers: Server<Message>[];
-  readonly #byId = new Map<ServerId, Server<Message>>();
+  readonly #seed: number;
   readonly #boot: Boot<Message>;
   readonly #observe: (server: ServerId) => void;
   readonly #aim: () => ServerId | null;
   readonly #verbose: boolean;
-  readonly #heap: Scheduled[] = [];
+  readonly #describe: (message: Message) => string;
+  readonly #chronicle: Chance[] | null;
+  readonly #replay: Replay | null;
+  readonly #queue = new EventQueue<Message>();
   /** Cut links, counted because cuts overlap; index from · n + to. */
   readonly #cuts: Uint16Array;
+  /** Messages sent so far by link, so that a chance can name one of them. */
+  readonly #sent: Uint32Array;
   /** Faults scheduled before a `heal` do not strike after it. */
   #storm = 0;
-  #order = 0;
   #events = 0;
 
   constructor(options: WorldOptions<Message>) {
     assert(options.servers >= 1 && options.servers <= 26, 'Servers are named by one letter');
     this.prng = new Prng(options.seed);
     this.faults = options.faults ?? CALM;
-    this.nowMs = options.startMs ?? 1_000_000;
+    this.nowMs = START_MS;
+    this.#seed = options.seed;
     this.#boot = options.boot;
     this.#observe = options.observe ?? (() => {});
     this.#aim = options.aim ?? (() => null);
     this.#verbose = options.verbose ?? false;
-    this.ids = Array.from({ length: options.servers }, (_, i) => String.fromCharCode(97 + i) as ServerId);
+    this.#describe = options.describe ?? ((message) => JSON.stringify(message));
+    this.#chronicle = options.chronicle ?? null;
+    this.#replay = options.replay ?? null;
+    this.ids = Array.from(
+      { length: options.servers },
+      (_, i) => String.fromCharCode(FIRST_LETTER + i) as ServerId,
+    );
     this.#cuts = new Uint16Array(options.servers * options.servers);
-    this.#servers = this.ids.map((id, index) => {
-      const clockPrng = new Prng(options.seed * 31 + index);
-      const limit = this.faults.offsetMaxMs;
-      const server: Server<Message> = {
-        id,
-        index,
-        process: null,
-        incarnation: 0 as Incarnation,
-        life: 0,
-        pausedUntilMs: 0,
-        waiting: [],
-        tickToken: 0,
-        tickAtClockMs: Infinity,
-        sinceMs: this.nowMs,
-        offsetMs: (clockPrng.next() * 2 - 1) * limit,
-        slew: 0,
-        segmentEndMs: limit === 0 || this.faults.slewMax === 0 ? Infinity : this.nowMs,
-        clockPrng,
-      };
-      this.#byId.set(id, server);
-      return server;
-    });
+    this.#sent = new Uint32Array(options.servers * options.servers);
+    const chronicle = this.#chronicle;
+    this.#servers = this.ids.map((id, index) => ({
+      id,
+      index,
+      process: null,
+      incarnation: 0 as Incarnation,
+      life: 0,
+      pausedUntilMs: 0,
+      waiting: [],
+      tickToken: 0,
+      tickAtClockMs: Infinity,
+      tickCount: 0,
+      clock: new ClockCourse({
+        seed: options.seed * 31 + index,
+        limits: this.faults,
+        beganMs: START_MS,
+        given: this.#replay?.clockMoves(id) ?? null,
+        record: chronicle && ((move) => chronicle.push({ kind: 'clock', server: id, ...move })),
+      }),
+    }));
+    for (const chance of this.#replay?.chances ?? []) this.#strikeAgain(chance);
   }
 
   /** Boots every server that is down. */
@@ -189,41 +205,32 @@ export class World<Message> {
     for (const server of this.#servers) this.restart(server.id);
   }
 
+  /** True time since the beginning. */
+  get elapsedMs(): number {
+    return this.nowMs - START_MS;
+  }
+
   // Clocks ---------------------------------------------------------------------------------------
 
   /** The server's lease clock, as it would read it now. Every reading advances with true time. */
   clockMs(id: ServerId): number {
-    const server = this.#server(id);
-    while (this.nowMs >= server.segmentEndMs) this.#nextSegment(server);
-    return this.nowMs + server.offsetMs + server.slew * (this.nowMs - server.sinceMs);
+    return this.#server(id).clock.readMs(this.nowMs);
   }
 
   /** Directed runs: sets the clock to true time + `offsetMs`, at once and for good. */
   setClock(id: ServerId, offsetMs: number): void {
     const server = this.#server(id);
-    server.sinceMs = this.nowMs;
-    server.offsetMs = offsetMs;
-    server.slew = 0;
-    server.segmentEndMs = Infinity;
-    this.#note(`${id}: clock is ${offsetMs} ms off`);
+    server.clock.set(this.nowMs, offsetMs);
+    if (this.#verbose) this.#note(id, `has a clock that is ${offsetMs} ms off`);
     this.#settle(server);
   }
 
-  /** Slews towards a new offset inside the bound, preferring its ends, where the protocols are tight. */
-  #nextSegment(server: Server<Message>): void {
-    const { offsetMaxMs, slewMax } = this.faults;
-    const startMs = server.segmentEndMs;
-    const here = server.offsetMs + server.slew * (startMs - server.sinceMs);
-    const draw = server.clockPrng.next();
-    const goal = draw < 0.3 ? -offsetMaxMs : draw > 0.7 ? offsetMaxMs : (draw * 5 - 2.5) * offsetMaxMs;
-    const rest = server.clockPrng.chance(0.3);
-    const lengthMs = rest
-      ? (0.2 + server.clockPrng.next()) * 20_000
-      : Math.max(1, Math.abs(goal - here) / (slewMax * (0.2 + 0.8 * server.clockPrng.next())));
-    server.slew = rest ? 0 : (goal - here) / lengthMs;
-    server.offsetMs = here;
-    server.sinceMs = startMs;
-    server.segmentEndMs = startMs + lengthMs;
+  /** Directed runs: the clock runs fast or slow until it is true time + `offsetMs`, after `overMs`. */
+  slewClock(id: ServerId, offsetMs: number, overMs: number): void {
+    const server = this.#server(id);
+    server.clock.moveTo(this.nowMs, offsetMs, overMs);
+    if (this.#verbose) this.#note(id, `has a clock that will be ${offsetMs} ms off in ${overMs} ms`);
+    this.#settle(server);
   }
 
   // Servers --------------------------------------------------------------------------------------
@@ -244,7 +251,7 @@ export class World<Message> {
   crash(id: ServerId): void {
     const server = this.#server(id);
     if (server.process === null) return;
-    this.#note(`${id}: crashes`);
+    if (this.#verbose) this.#note(id, 'crashes');
     this.counts.crashes++;
     server.process = null;
     server.life++;
@@ -259,8 +266,10 @@ export class World<Message> {
   restart(id: ServerId): void {
     const server = this.#server(id);
     if (server.process !== null) return;
-    server.incarnation = (this.prng.nextUint32() * 2 ** 21 + (this.prng.nextUint32() >>> 11)) as Incarnation;
-    this.#note(`${id}: starts`);
+    // Not from the world's dice: the same life is the same in a run from which something was taken out.
+    const dice = new Prng((this.#seed * 32 + server.index) * 4096 + server.life);
+    server.incarnation = (dice.nextUint32() * 2 ** 21 + (dice.nextUint32() >>> 11)) as Incarnation;
+    if (this.#verbose) this.#note(id, 'starts');
     server.process = this.#boot(id, server.incarnation);
     this.#after(server);
   }
@@ -274,7 +283,7 @@ export class World<Message> {
     if (server.process === null) return;
     const untilMs = this.nowMs + durationMs;
     if (untilMs <= server.pausedUntilMs) return;
-    this.#note(`${id}: pauses for ${durationMs.toFixed(1)} ms`);
+    if (this.#verbose) this.#note(id, `pauses for ${durationMs.toFixed(1)} ms`);
     this.counts.pauses++;
     server.pausedUntilMs = untilMs;
     const { life } = server;
@@ -290,7 +299,7 @@ export class World<Message> {
   }
 
   #resume(server: Server<Message>): void {
-    this.#note(`${server.id}: resumes`);
+    if (this.#verbose) this.#note(server.id, 'resumes');
     server.pausedUntilMs = 0;
     const waiting = server.waiting;
     server.waiting = [];
@@ -325,21 +334,52 @@ export class World<Message> {
   /** Sends a message; the network does with it what it likes. */
   send(from: ServerId, to: ServerId, message: Message): void {
     this.counts.messages++;
+    const sender = this.#index(from);
+    const receiver = this.#index(to);
+    const link = sender * this.#servers.length + receiver;
+    const number = ((this.#sent[link] as number) + 1) | 0;
+    this.#sent[link] = number;
     if (this.intercept !== null) {
       const envelope = { from, to, message };
       const verdict = this.intercept(envelope);
       if (verdict === 'hold') this.held.push(envelope);
-      if (verdict !== 'pass') return;
+      if (verdict !== 'pass') {
+        if (this.#verbose) this.#note(from, `-> ${to} ${this.#describe(message)}, ${PAST[verdict]}`);
+        return;
+      }
     }
-    if (this.isCut(from, to) || this.prng.chance(this.faults.loss)) {
-      this.counts.lost++;
+    const isCut = (this.#cuts[link] as number) > 0;
+    if (this.#replay !== null) {
+      const delaysMs = this.#replay.delaysMs(from, to, number);
+      for (const delayMs of isCut ? [] : delaysMs) {
+        this.#queue.deliver(this.nowMs + delayMs, sender, receiver, message);
+      }
+      if (delaysMs.length === 0 || isCut) this.#lose(from, to, message);
+      else if (delaysMs.length > 1) this.counts.duplicated++;
       return;
     }
-    this.#schedule(this.nowMs + this.#delayMs(), () => this.#deliver(from, to, message));
+    if (isCut || (this.faults.loss > 0 && this.prng.chance(this.faults.loss))) {
+      this.#lose(from, to, message);
+      if (this.#chronicle !== null && !isCut) {
+        this.#chronicle.push({ kind: 'message', from, to, number, delaysMs: [] });
+      }
+      return;
+    }
+    const delayMs = this.#delayMs();
+    this.#queue.deliver(this.nowMs + delayMs, sender, receiver, message);
     if (this.faults.duplication > 0 && this.prng.chance(this.faults.duplication)) {
       this.counts.duplicated++;
-      this.#schedule(this.nowMs + this.#delayMs(), () => this.#deliver(from, to, message));
+      const againMs = this.#delayMs();
+      this.#queue.deliver(this.nowMs + againMs, sender, receiver, message);
+      this.#chronicle?.push({ kind: 'message', from, to, number, delaysMs: [delayMs, againMs] });
+    } else if (this.#chronicle !== null && delayMs !== USUAL_DELAY_MS) {
+      this.#chronicle.push({ kind: 'message', from, to, number, delaysMs: [delayMs] });
     }
+  }
+
+  #lose(from: ServerId, to: ServerId, message: Message): void {
+    this.counts.lost++;
+    if (this.#verbose) this.#note(from, `-> ${to} ${this.#describe(message)}, lost`);
   }
 
   /** Directed runs: delivers held messages that match, in order, at once. @returns how many */
@@ -347,14 +387,14 @@ export class World<Message> {
     const due = this.held.filter(matches);
     for (const envelope of due) {
       this.held.splice(this.held.indexOf(envelope), 1);
-      this.#deliver(envelope.from, envelope.to, envelope.message);
+      this.inject(envelope);
     }
     return due.length;
   }
 
   /** Directed runs: delivers a message now, held or made up. */
   inject(envelope: Envelope<Message>): void {
-    this.#deliver(envelope.from, envelope.to, envelope.message);
+    this.#deliver(this.#server(envelope.from), this.#server(envelope.to), envelope.message);
   }
 
   isCut(from: ServerId, to: ServerId): boolean {
@@ -384,7 +424,7 @@ export class World<Message> {
 
   /** All links work, nobody is paused or down, no fault drawn so far strikes any more. Clocks stay. */
   heal(): void {
-    this.#note('healed');
+    this.#note(null, 'everything works again');
     this.#storm++;
     this.#cuts.fill(0);
     this.faults = { ...CALM, offsetMaxMs: this.faults.offsetMaxMs, slewMax: this.faults.slewMax };
@@ -397,24 +437,24 @@ export class World<Message> {
 
   #delayMs(): number {
     const { delayMinMs, delayMaxMs, delayRare, delayRareMaxMs } = this.faults;
-    if (delayRare > 0 && this.prng.chance(delayRare)) return this.prng.next() * delayRareMaxMs;
-    return delayMinMs + this.prng.next() * (delayMaxMs - delayMinMs);
+    if (delayRare > 0 && this.prng.chance(delayRare)) return microsecond(this.prng.next() * delayRareMaxMs);
+    if (delayMaxMs === delayMinMs) return delayMinMs;
+    return microsecond(delayMinMs + this.prng.next() * (delayMaxMs - delayMinMs));
   }
 
-  #deliver(from: ServerId, to: ServerId, message: Message): void {
-    const server = this.#server(to);
+  #deliver(from: Server<Message>, server: Server<Message>, message: Message): void {
     if (server.process === null) return;
     if (server.pausedUntilMs > this.nowMs) {
-      server.waiting.push(() => this.#deliver(from, to, message));
+      server.waiting.push(() => this.#deliver(from, server, message));
       return;
     }
-    if (this.#verbose) this.#note(`${to}: from ${from} ${JSON.stringify(message)}`);
-    server.process.message(from, message);
+    if (this.#verbose) this.#note(server.id, `<- ${from.id} ${this.#describe(message)}`);
+    server.process.message(from.id, message);
     this.#after(server);
   }
 
   #link(from: ServerId, to: ServerId): number {
-    return this.#server(from).index * this.ids.length + this.#server(to).index;
+    return this.#index(from) * this.#servers.length + this.#index(to);
   }
 
   #across(group: readonly ServerId[]): [ServerId, ServerId][] {
@@ -432,22 +472,70 @@ export class World<Message> {
   /** Lets the faults of `faults` strike from now on, until `heal`. */
   unleash(): void {
     const { pauseEveryMs, crashEveryMs, cutEveryMs } = this.faults;
-    this.#strike(pauseEveryMs, (id) => this.pause(id, this.#shortOrLong(this.faults.pauseMaxMs)));
-    this.#strike(crashEveryMs, (id) => {
-      this.crash(id);
-      const storm = this.#storm;
-      this.at(this.nowMs + this.#shortOrLong(this.faults.downMaxMs), () => {
-        if (storm === this.#storm) this.restart(id);
-      });
+    this.#strike(pauseEveryMs, (server) => {
+      const forMs = this.#shortOrLong(this.faults.pauseMaxMs);
+      this.#chronicle?.push({ kind: 'pause', atMs: this.#grid(), server, forMs });
+      this.pause(server, forMs);
     });
-    this.#strike(cutEveryMs, (id) => this.#cutForAWhile(id));
+    this.#strike(crashEveryMs, (server) => {
+      const forMs = this.#shortOrLong(this.faults.downMaxMs);
+      this.#chronicle?.push({ kind: 'crash', atMs: this.#grid(), server, forMs });
+      this.crashFor(server, forMs);
+    });
+    this.#strike(cutEveryMs, (server) => {
+      const links = this.#drawLinks(server);
+      const forMs = this.#shortOrLong(this.faults.cutMaxMs);
+      this.#chronicle?.push({ kind: 'cut', atMs: this.#grid(), links, forMs });
+      this.cutFor(links, forMs);
+    });
+  }
+
+  /** Kills the process and starts a new one after a while, unless everything is healed before. */
+  crashFor(id: ServerId, forMs: number): void {
+    this.crash(id);
+    const storm = this.#storm;
+    this.at(this.nowMs + forMs, () => {
+      if (storm === this.#storm) this.restart(id);
+    });
+  }
+
+  /** Cuts links for a while. */
+  cutFor(links: readonly (readonly [ServerId, ServerId])[], forMs: number): void {
+    if (this.#verbose) this.#note(null, `cut ${links.map(([from, to]) => `${from}->${to}`).join(' ')}`);
+    this.counts.cuts++;
+    for (const [from, to] of links) this.cut(from, to);
+    const storm = this.#storm;
+    this.at(this.nowMs + forMs, () => {
+      if (storm !== this.#storm) return;
+      for (const [from, to] of links) this.uncut(from, to);
+    });
+  }
+
+  #strikeAgain(chance: Chance): void {
+    switch (chance.kind) {
+      case 'pause':
+        this.at(START_MS + chance.atMs, () => this.pause(chance.server, chance.forMs));
+        return;
+      case 'crash':
+        this.at(START_MS + chance.atMs, () => this.crashFor(chance.server, chance.forMs));
+        return;
+      case 'cut':
+        this.at(START_MS + chance.atMs, () => this.cutFor(chance.links, chance.forMs));
+        return;
+      case 'message':
+      case 'timer':
+      case 'clock':
+        return;
+      default:
+        unreachable(chance);
+    }
   }
 
   #strike(everyMs: number, fault: (target: ServerId) => void): void {
     if (everyMs === Infinity) return;
     const storm = this.#storm;
     const next = () => {
-      const gapMs = -Math.log(1 - this.prng.next()) * everyMs;
+      const gapMs = microsecond(-Math.log(1 - this.prng.next()) * everyMs);
       this.at(this.nowMs + gapMs, () => {
         if (storm !== this.#storm) return;
         const aimed = this.prng.chance(0.4) ? this.#aim() : null;
@@ -460,43 +548,49 @@ export class World<Message> {
 
   /** Half of the faults are over soon, half may last as long as they are allowed to. */
   #shortOrLong(maxMs: number): number {
-    return this.prng.next() * (this.prng.chance(0.5) ? maxMs / 20 : maxMs);
+    return microsecond(this.prng.next() * (this.prng.chance(0.5) ? maxMs / 20 : maxMs));
   }
 
-  #cutForAWhile(id: ServerId): void {
+  #drawLinks(id: ServerId): readonly (readonly [ServerId, ServerId])[] {
     const form = this.prng.next();
     const others = this.ids.filter((other) => other !== id && this.prng.chance(0.5));
-    let links = this.#across([id]);
-    if (form > 0.4) links = this.#across([id, ...others]);
-    if (form > 0.6) links = links.filter(() => this.prng.chance(0.5));
-    this.#note(`cut ${links.map(([from, to]) => from + to).join(' ')}`);
-    this.counts.cuts++;
-    for (const [from, to] of links) this.cut(from, to);
-    const storm = this.#storm;
-    this.at(this.nowMs + this.#shortOrLong(this.faults.cutMaxMs), () => {
-      if (storm !== this.#storm) return;
-      for (const [from, to] of links) this.uncut(from, to);
-    });
+    const links = this.#across(form > 0.4 ? [id, ...others] : [id]);
+    return form > 0.6 ? links.filter(() => this.prng.chance(0.5)) : links;
+  }
+
+  #grid(): number {
+    return microsecond(this.elapsedMs);
   }
 
   // Time -----------------------------------------------------------------------------------------
 
   /** Runs something at a moment of true time. */
   at(atMs: number, run: () => void): void {
-    this.#schedule(Math.max(atMs, this.nowMs), run);
+    this.#queue.run(Math.max(atMs, this.nowMs), run);
   }
 
   /** Lets time pass. @returns whether `stop` became true before `untilMs` */
-  runUntil(untilMs: number, stop: () => boolean = () => false): boolean {
+  runUntil(untilMs: number, stop: () => boolean = NEVER): boolean {
     if (stop()) return true;
-    for (;;) {
-      const next = this.#heap[0];
-      if (next === undefined || next.atMs > untilMs) break;
-      this.#pop();
+    const queue = this.#queue;
+    while (queue.firstMs() <= untilMs) {
+      const next = queue.pop();
       assert(next.atMs >= this.nowMs, 'Time does not go back');
       assert(++this.#events < EVENTS_MAX, 'A run ends');
       this.nowMs = next.atMs;
-      next.run();
+      const { kind, from, to, token, message, run } = next;
+      queue.recycle(next);
+      if (kind === 'deliver') {
+        this.#deliver(
+          this.#servers[from] as Server<Message>,
+          this.#servers[to] as Server<Message>,
+          message as Message,
+        );
+      } else if (kind === 'tick') {
+        this.#tick(this.#servers[to] as Server<Message>, token);
+      } else {
+        run?.();
+      }
       if (stop()) return true;
     }
     this.nowMs = untilMs;
@@ -507,13 +601,16 @@ export class World<Message> {
     return this.runUntil(this.nowMs + durationMs, stop);
   }
 
-  /** Adds a line to the record of this run. */
-  note(line: string): void {
-    this.#note(line);
+  /** Adds a line to the record of this run. `server` is the one it happened at, if it did at one. */
+  note(server: ServerId | null, what: string): void {
+    if (this.#verbose) this.#note(server, what);
   }
 
-  #note(line: string): void {
-    if (this.#verbose) this.lines.push(`${this.nowMs.toFixed(2)} ${line}`);
+  #note(server: ServerId | null, what: string): void {
+    if (!this.#verbose) return;
+    const time = this.elapsedMs.toFixed(2).padStart(10);
+    const clock = server === null ? '' : `${server} ${(this.clockMs(server) - START_MS).toFixed(2)}`;
+    this.lines.push(`${time}  ${clock.padEnd(12)}  ${server === null ? what : `${server} ${what}`}`);
   }
 
   #after(server: Server<Message>): void {
@@ -528,21 +625,32 @@ export class World<Message> {
     if (wakeMs === null || wakeMs >= server.tickAtClockMs) return;
     server.tickAtClockMs = wakeMs;
     const token = ++server.tickToken;
-    const clockMs = this.clockMs(server.id);
-    const waitMs = Math.max(0, (wakeMs - clockMs) / (1 + server.slew));
-    const lateMs = this.faults.timerLateMaxMs * (0.1 + 0.9 * this.prng.next());
-    this.#schedule(this.nowMs + waitMs + lateMs, () => {
-      if (server.tickToken !== token) return;
-      server.tickAtClockMs = Infinity;
-      this.#tickIfDue(server);
-    });
+    const clockMs = server.clock.readMs(this.nowMs);
+    const waitMs = Math.max(0, (wakeMs - clockMs) / (1 + server.clock.slew));
+    this.#queue.tick(this.nowMs + waitMs + this.#lateMs(server), server.index, token);
+  }
+
+  #lateMs(server: Server<Message>): number {
+    const number = ++server.tickCount;
+    if (this.#replay !== null) return this.#replay.lateMs(server.id, number);
+    const maxMs = this.faults.timerLateMaxMs;
+    if (maxMs <= 2 * USUAL_LATE_MS) return USUAL_LATE_MS;
+    const lateMs = microsecond(maxMs * (0.1 + 0.9 * this.prng.next()));
+    this.#chronicle?.push({ kind: 'timer', server: server.id, number, lateMs });
+    return lateMs;
+  }
+
+  #tick(server: Server<Message>, token: number): void {
+    if (server.tickToken !== token) return;
+    server.tickAtClockMs = Infinity;
+    this.#tickIfDue(server);
   }
 
   #tickIfDue(server: Server<Message>): void {
     // A paused server looks at its timers when the pause ends.
     if (server.process === null || server.pausedUntilMs > this.nowMs) return;
     const wakeMs = server.process.nextWakeMs();
-    if (wakeMs !== null && wakeMs <= this.clockMs(server.id)) {
+    if (wakeMs !== null && wakeMs <= server.clock.readMs(this.nowMs)) {
       this.counts.ticks++;
       server.process.tick();
       this.#after(server);
@@ -551,52 +659,17 @@ export class World<Message> {
     }
   }
 
+  #index(id: ServerId): number {
+    return id.charCodeAt(0) - FIRST_LETTER;
+  }
+
   #server(id: ServerId): Server<Message> {
-    const server = this.#byId.get(id);
-    assert(server !== undefined, `Server ${id} exists`);
+    const server = this.#servers[this.#index(id)];
+    assert(server !== undefined && server.id === id, 'The server exists');
     return server;
   }
-
-  // Binary heap by (time, order of scheduling).
-
-  #schedule(atMs: number, run: () => void): void {
-    const heap = this.#heap;
-    const added: Scheduled = { atMs, order: this.#order++, run };
-    let at = heap.length;
-    heap.push(added);
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      const above = heap[parent] as Scheduled;
-      if (!before(added, above)) break;
-      heap[at] = above;
-      at = parent;
-    }
-    heap[at] = added;
-  }
-
-  #pop(): void {
-    const heap = this.#heap;
-    const last = heap.pop() as Scheduled;
-    const { length } = heap;
-    if (length === 0) return;
-    let at = 0;
-    for (;;) {
-      let child = 2 * at + 1;
-      if (child >= length) break;
-      let below = heap[child] as Scheduled;
-      const right = heap[child + 1];
-      if (right !== undefined && before(right, below)) {
-        below = right;
-        child++;
-      }
-      if (!before(below, last)) break;
-      heap[at] = below;
-      at = child;
-    }
-    heap[at] = last;
-  }
 }
 
-function before(a: Scheduled, b: Scheduled): boolean {
-  return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
-}
+const NEVER = () => false;
+
+const PAST = { hold: 'held back', drop: 'dropped' } as const;

@@ -1,0 +1,154 @@
+/**
+ * How far a simulated lease clock is from true time, over the whole run: a chain of stretches in each of
+ * which it runs a little fast or slow. Drawn from a seed, or given. It never runs backwards.
+ */
+import { Prng } from '../../base/prng.ts';
+import { type ClockMove, microsecond } from './chronicle.ts';
+
+/** What a random course keeps to. */
+export interface ClockLimits {
+  /** Farthest from true time. Infinity: only the rate is bounded, as it is for clocks that nobody sets. */
+  readonly offsetMaxMs: number;
+  /** Largest difference of the rate from that of true time, as a fraction. */
+  readonly slewMax: number;
+}
+
+/** A clock that nobody sets may be this far off at the beginning of a run. */
+const UNSET_OFFSET_MAX_MS = 500_000;
+
+/** A jump is a stretch that nobody sees the inside of. */
+const JUMP_MS = 0.001;
+
+/** Clocks may be slowed, but every reading must be larger than the one before. */
+const RATE_MIN = 0.1;
+
+export class ClockCourse {
+  readonly #limits: ClockLimits;
+  readonly #prng: Prng;
+  readonly #beganMs: number;
+  readonly #record: ((move: ClockMove) => void) | null;
+  /** Moves that are given, in order of time; null where they are drawn. */
+  readonly #given: readonly ClockMove[] | null;
+  #next = 0;
+  /** The stretch that is running: offset at its beginning, slope, and when it ends. */
+  #sinceMs: number;
+  #offsetMs = 0;
+  #slew = 0;
+  #reachedMs = Infinity;
+  #endMs: number;
+
+  constructor(options: {
+    readonly seed: number;
+    readonly limits: ClockLimits;
+    readonly beganMs: number;
+    readonly given: readonly ClockMove[] | null;
+    readonly record: ((move: ClockMove) => void) | null;
+  }) {
+    this.#limits = options.limits;
+    this.#prng = new Prng(options.seed);
+    this.#beganMs = options.beganMs;
+    this.#given = options.given;
+    this.#record = options.record;
+    this.#sinceMs = options.beganMs;
+    this.#endMs = Infinity;
+    if (options.given !== null) {
+      this.#endMs = this.#givenMs();
+    } else if (options.limits.offsetMaxMs > 0) {
+      const widest = Math.min(options.limits.offsetMaxMs, UNSET_OFFSET_MAX_MS);
+      const offsetMs = microsecond((this.#prng.next() * 2 - 1) * widest);
+      this.#move({ atMs: 0, offsetMs, overMs: 0 });
+      if (options.limits.slewMax > 0) this.#endMs = options.beganMs;
+    }
+  }
+
+  /** How fast the clock runs besides true time, now. */
+  get slew(): number {
+    return this.#slew;
+  }
+
+  /** @returns what the clock shows at a moment of true time, not before the last one that was asked for */
+  readMs(trueMs: number): number {
+    while (trueMs >= this.#endMs) this.#advance();
+    if (trueMs >= this.#reachedMs) this.#rest(this.#reachedMs);
+    return trueMs + this.#offsetMs + this.#slew * (trueMs - this.#sinceMs);
+  }
+
+  /** Sets the clock, at once and for good. */
+  set(trueMs: number, offsetMs: number): void {
+    this.#sinceMs = trueMs;
+    this.#offsetMs = offsetMs;
+    this.#slew = 0;
+    this.#reachedMs = Infinity;
+    this.#endMs = Infinity;
+  }
+
+  /** Sets the clock in motion towards an offset, over so long. */
+  moveTo(trueMs: number, offsetMs: number, overMs: number): void {
+    this.readMs(trueMs);
+    this.#endMs = trueMs;
+    this.#move({ atMs: trueMs - this.#beganMs, offsetMs, overMs });
+  }
+
+  #advance(): void {
+    if (this.#given !== null) {
+      const move = this.#given[this.#next++] as ClockMove;
+      this.#move(move);
+      this.#endMs = this.#givenMs();
+      return;
+    }
+    const { overMs, offsetMs } = this.#draw(this.#endMs);
+    const startMs = this.#endMs;
+    this.#move({ atMs: microsecond(startMs - this.#beganMs), offsetMs, overMs });
+    this.#endMs = startMs + overMs;
+  }
+
+  #givenMs(): number {
+    const move = this.#given?.[this.#next];
+    return move === undefined ? Infinity : this.#beganMs + move.atMs;
+  }
+
+  /** Prefers the ends of what is allowed, where the protocols are tight. */
+  #draw(startMs: number): { overMs: number; offsetMs: number } {
+    const { offsetMaxMs, slewMax } = this.#limits;
+    const here = this.#offsetMs + this.#slew * (startMs - this.#sinceMs);
+    const draw = this.#prng.next();
+    const rest = this.#prng.chance(0.3);
+    const lengthMs = microsecond((0.2 + this.#prng.next()) * 20_000);
+    if (offsetMaxMs === Infinity) {
+      const slew = draw < 0.3 ? -slewMax : draw > 0.7 ? slewMax : (draw * 5 - 2.5) * slewMax;
+      return { offsetMs: microsecond(here + slew * lengthMs), overMs: lengthMs };
+    }
+    if (rest) return { offsetMs: microsecond(here), overMs: lengthMs };
+    const goal = draw < 0.3 ? -offsetMaxMs : draw > 0.7 ? offsetMaxMs : (draw * 5 - 2.5) * offsetMaxMs;
+    const slew = slewMax * (0.2 + 0.8 * this.#prng.next());
+    // Now and then a clock jumps, which it may only do forwards.
+    const jumps = goal > here && this.#prng.chance(0.2);
+    if (jumps) return { offsetMs: microsecond(goal), overMs: JUMP_MS };
+    return {
+      offsetMs: microsecond(goal),
+      overMs: microsecond(Math.max(1, Math.abs(goal - here) / slew)),
+    };
+  }
+
+  #move(move: ClockMove): void {
+    const startMs = this.#beganMs + move.atMs;
+    const here = this.#offsetMs + this.#slew * (Math.min(startMs, this.#reachedMs) - this.#sinceMs);
+    // A clock may jump before anybody has read it. Later it is only made slower or faster, so that a
+    // schedule from which a move was taken out still has clocks that go forward.
+    const jumps = move.overMs === 0 && move.atMs === 0;
+    const away = move.offsetMs - here;
+    const overMs = jumps ? 0 : Math.max(move.overMs, away < 0 ? -away / (1 - RATE_MIN) : 0);
+    this.#sinceMs = startMs;
+    this.#offsetMs = overMs === 0 ? move.offsetMs : here;
+    this.#slew = overMs === 0 ? 0 : away / overMs;
+    this.#reachedMs = overMs === 0 ? Infinity : startMs + overMs;
+    this.#record?.({ ...move, overMs });
+  }
+
+  #rest(reachedMs: number): void {
+    this.#offsetMs += this.#slew * (reachedMs - this.#sinceMs);
+    this.#sinceMs = reachedMs;
+    this.#slew = 0;
+    this.#reachedMs = Infinity;
+  }
+}
