@@ -1,0 +1,146 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { freePorts } from '../../test/cluster/real-cluster.ts';
+import { killAtEnd } from './cleanup.ts';
+import { processCpuMs } from './cpu.ts';
+import type { LeaseReport, LeaseServerOptions, Order } from './orders.ts';
+
+const PROGRAM = fileURLToPath(new URL('./lease-server.ts', import.meta.url));
+/** No order takes as long as this. */
+const PATIENCE_MS = 300_000;
+
+export interface LeaseTimes {
+  readonly leaseMs: number;
+  readonly clockSkewMaxMs: number;
+}
+
+interface Member {
+  readonly process: ChildProcess;
+  readonly kill: () => void;
+}
+
+/** Lease servers, each in a process of its own, that talk over loopback. */
+export class LeaseCluster {
+  readonly #members: readonly Member[];
+  #nextCell = 1;
+
+  private constructor(members: readonly Member[]) {
+    this.#members = members;
+  }
+
+  /** @returns when all of them see each other and have been silent for long enough after their start */
+  static async start(count: number, times: LeaseTimes): Promise<LeaseCluster> {
+    const ids = Array.from({ length: count }, (_, place) => `s${place + 1}`);
+    const free = await freePorts(count);
+    const ports = Object.fromEntries(ids.map((id, place) => [id, free[place] as number]));
+    const members = ids.map((self) => {
+      const options: LeaseServerOptions = { self, ports, ...times };
+      const child = fork(PROGRAM, [JSON.stringify(options)], {
+        stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+      });
+      return { process: child, kill: killAtEnd(child) };
+    });
+    const cluster = new LeaseCluster(members);
+    await Promise.all(members.map((member) => next(member.process, 'ready')));
+    return cluster;
+  }
+
+  get size(): number {
+    return this.#members.length;
+  }
+
+  /**
+   * All servers acquire their share of `batch` fresh leases at once, and give them back when all have theirs.
+   *
+   * @param groupSize servers that vote on each lease
+   * @returns leases per second of all servers together, from the first that began to the last that was done
+   */
+  async batch(batch: number, groupSize: number): Promise<number> {
+    const rate = await this.acquire(batch, groupSize);
+    await this.giveBack();
+    return rate;
+  }
+
+  /** Like `batch`, but they keep what they have. `holders` of them acquire, the others only vote. */
+  async acquire(batch: number, groupSize: number, holders = this.size): Promise<number> {
+    const share = Math.ceil(batch / holders);
+    const reports = await Promise.all(
+      this.#members.slice(0, holders).map((member) => {
+        const order: Order = { kind: 'acquire', first: this.#nextCell, count: share, groupSize };
+        this.#nextCell += share;
+        return ask(member.process, order, 'acquired');
+      }),
+    );
+    const begunMs = Math.min(...reports.map((report) => report.begunMs));
+    const endedMs = Math.max(...reports.map((report) => report.endedMs));
+    return (share * holders * 1000) / (endedMs - begunMs);
+  }
+
+  /** Gives all leases back. @returns when all servers have heard so */
+  async giveBack(): Promise<void> {
+    await Promise.all(this.#members.map((member) => ask(member.process, { kind: 'return' }, 'returned')));
+  }
+
+  /** One server after the other acquires its share of `count` leases, each after the one before. In milliseconds. */
+  async singles(count: number): Promise<number[]> {
+    const share = Math.ceil(count / this.size);
+    const latenciesMs: number[] = [];
+    for (const member of this.#members) {
+      const order: Order = { kind: 'singles', first: this.#nextCell, count: share };
+      this.#nextCell += share;
+      latenciesMs.push(...(await ask(member.process, order, 'singles')).latenciesMs);
+    }
+    await this.giveBack();
+    return latenciesMs;
+  }
+
+  /** What each server has used and kept so far. */
+  usage(): Promise<readonly Extract<LeaseReport, { kind: 'usage' }>[]> {
+    return Promise.all(this.#members.map((member) => ask(member.process, { kind: 'usage' }, 'usage')));
+  }
+
+  /** CPU that all servers together have used since their start, in milliseconds. */
+  cpuMs(): number {
+    return processCpuMs(this.#members.map((member) => member.process));
+  }
+
+  stop(): void {
+    for (const member of this.#members) member.kill();
+  }
+}
+
+function ask<Kind extends LeaseReport['kind']>(
+  server: ChildProcess,
+  order: Order,
+  kind: Kind,
+): Promise<Extract<LeaseReport, { kind: Kind }>> {
+  const answer = next(server, kind);
+  server.send(order);
+  return answer;
+}
+
+/** @throws Error when the server ends, or says nothing of the kind for far too long */
+function next<Kind extends LeaseReport['kind']>(
+  server: ChildProcess,
+  kind: Kind,
+): Promise<Extract<LeaseReport, { kind: Kind }>> {
+  return new Promise((resolve, reject) => {
+    const finish = (settle: () => void): void => {
+      clearTimeout(patience);
+      server.off('message', onMessage);
+      server.off('exit', onExit);
+      settle();
+    };
+    const onMessage = (report: LeaseReport): void => {
+      if (report.kind === kind) finish(() => resolve(report as Extract<LeaseReport, { kind: Kind }>));
+    };
+    const onExit = (): void => finish(() => reject(new Error('A lease server has ended early')));
+    const patience = setTimeout(
+      () =>
+        finish(() => reject(new Error(`A lease server did not report "${kind}" in ${PATIENCE_MS / 1000} s`))),
+      PATIENCE_MS,
+    );
+    server.on('message', onMessage);
+    server.on('exit', onExit);
+  });
+}

@@ -1,0 +1,179 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { setImmediate } from 'node:timers/promises';
+import { pino } from 'pino';
+import { unreachable } from '../../base/assert.ts';
+import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
+import { Clock } from '../../server/clock.ts';
+import { LeaseDriver } from '../../server/lease-driver.ts';
+import { PeerTransport } from '../../server/transport/peer-transport.ts';
+import { WakeQueue } from '../../server/wake-queue.ts';
+import { groupOf } from './group.ts';
+import type { LeaseReport, LeaseServerOptions, Order } from './orders.ts';
+
+const HEARD_TIMEOUT_MS = 60_000;
+
+/** Nothing but the lease layer over the real transport, in a process of its own. */
+class LeaseServer {
+  readonly #self: ServerId;
+  readonly #members: readonly ServerId[];
+  readonly #lease: LeaseDriver;
+  readonly #transport: PeerTransport;
+  readonly #peersHere = new Set<ServerId>();
+  readonly #port: number;
+  readonly #opened = new Set<CellId>();
+  readonly #held = new Set<CellId>();
+  #lost = 0;
+  /** Cells of the present order that are not held yet. */
+  #awaited = new Set<CellId>();
+  #allHeld: () => void = () => undefined;
+
+  constructor(options: LeaseServerOptions) {
+    const log = pino({ level: 'error' }, pino.destination(2));
+    const clock = new Clock();
+    const ports = Object.entries(options.ports) as [ServerId, number][];
+    const drawIncarnation = (): Incarnation => (randomBytes(6).readUIntLE(0, 6) + 1) as Incarnation;
+    this.#self = options.self as ServerId;
+    this.#members = ports.map(([id]) => id);
+    this.#port = options.ports[options.self] as number;
+    this.#lease = new LeaseDriver({
+      self: this.#self,
+      peers: this.#members.filter((member) => member !== this.#self),
+      leaseMs: options.leaseMs,
+      clockSkewMaxMs: options.clockSkewMaxMs,
+      clock,
+      wakes: new WakeQueue(clock),
+      log,
+      drawIncarnation,
+      transport: () => this.#transport,
+      changed: (cell, untilMs) => this.#changed(cell, untilMs),
+      fatal: (error) => {
+        log.fatal({ err: error }, 'broken');
+        process.exit(1);
+      },
+    });
+    this.#transport = new PeerTransport({
+      server: this.#self,
+      incarnation: drawIncarnation(),
+      cluster: 'bench',
+      paramsHash: 'bench',
+      peers: new Map(ports.map(([id, port]) => [id, { host: '127.0.0.1', port }])),
+      log,
+      handlers: {
+        message: (from, _channel, payload) => this.#lease.receive(from, payload),
+        connected: (peer) => this.#peersHere.add(peer),
+        disconnected: (peer) => this.#peersHere.delete(peer),
+        call: () => Promise.resolve(new Uint8Array(0)),
+      },
+    });
+  }
+
+  /** Listens, and reports `ready` once all peers are here and the silence after the start is over. */
+  async start(): Promise<void> {
+    const http = createServer();
+    http.on('upgrade', (request, socket, head) => this.#transport.handleUpgrade(request, socket, head));
+    http.listen(this.#port, '127.0.0.1');
+    await once(http, 'listening');
+    this.#transport.start();
+    const watch = setInterval(() => {
+      if (this.#lease.recoveringMs() > 0 || this.#peersHere.size < this.#members.length - 1) return;
+      clearInterval(watch);
+      report({ kind: 'ready' });
+    }, 20);
+    process.on('message', (order: Order) => void this.#obey(order));
+    process.on('disconnect', () => process.exit(0));
+  }
+
+  async #obey(order: Order): Promise<void> {
+    switch (order.kind) {
+      case 'acquire': {
+        const cells = Array.from({ length: order.count }, (_, index) => (order.first + index) as CellId);
+        const groups = cells.map((cell) => groupOf(cell, this.#self, this.#members, order.groupSize));
+        const begunMs = machineClockMs();
+        await this.#acquire(cells, groups);
+        const endedMs = machineClockMs();
+        report({ kind: 'acquired', begunMs, endedMs });
+        return;
+      }
+      case 'singles': {
+        const latenciesMs: number[] = [];
+        for (let index = 0; index < order.count; index++) {
+          const begunMs = performance.now();
+          await this.#acquire([(order.first + index) as CellId], [this.#members]);
+          latenciesMs.push(performance.now() - begunMs);
+        }
+        report({ kind: 'singles', latenciesMs });
+        return;
+      }
+      case 'return': {
+        for (const cell of this.#opened) {
+          this.#opened.delete(cell);
+          this.#held.delete(cell);
+          this.#lease.close(cell);
+          this.#lease.release(cell);
+        }
+        await this.#heardByAll();
+        report({ kind: 'returned' });
+        return;
+      }
+      case 'usage': {
+        const { user, system } = process.cpuUsage();
+        report({
+          kind: 'usage',
+          cpuMs: (user + system) / 1000,
+          atMs: performance.now(),
+          held: this.#held.size,
+          lost: this.#lost,
+          renewed: this.#lease.marks().get('renewed') ?? 0,
+        });
+        return;
+      }
+      default:
+        unreachable(order);
+    }
+  }
+
+  /** @returns when all peers have handled what was sent to them until now: messages and calls keep their order */
+  async #heardByAll(): Promise<void> {
+    await setImmediate();
+    const peers = this.#members.filter((member) => member !== this.#self);
+    await Promise.all(
+      peers.map((peer) => this.#transport.call(peer, 'heard', new Uint8Array(0), HEARD_TIMEOUT_MS)),
+    );
+  }
+
+  /** @returns when all of them are held */
+  #acquire(cells: readonly CellId[], groups: readonly (readonly ServerId[])[]): Promise<void> {
+    if (cells.length === 0) return Promise.resolve();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#awaited = new Set(cells);
+    this.#allHeld = resolve;
+    for (const [place, cell] of cells.entries()) {
+      this.#opened.add(cell);
+      this.#lease.open(cell, { number: 1, members: groups[place] as readonly ServerId[] });
+    }
+    return promise;
+  }
+
+  #changed(cell: CellId, untilMs: number): void {
+    if (untilMs === 0) {
+      if (this.#held.delete(cell)) this.#lost++;
+      return;
+    }
+    if (!this.#opened.has(cell)) return;
+    this.#held.add(cell);
+    if (this.#awaited.delete(cell) && this.#awaited.size === 0) this.#allHeld();
+  }
+}
+
+/** Unlike `performance.now()`, the same in all processes of a machine. */
+function machineClockMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
+function report(message: LeaseReport): void {
+  process.send?.(message);
+}
+
+await new LeaseServer(JSON.parse(process.argv[2] ?? '') as LeaseServerOptions).start();

@@ -1,0 +1,123 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { cpus, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Arguments, argumentsOf, USAGE } from './arguments.ts';
+import { LeaseCluster, type LeaseTimes } from './lease-cluster.ts';
+import type { SectionName } from './names.ts';
+import { goalText, type Report, reportText } from './report.ts';
+import type { Bench, Section } from './section.ts';
+import { batches } from './sections/batches.ts';
+import { disk } from './sections/disk.ts';
+import { memory } from './sections/memory.ts';
+import { peers } from './sections/peers.ts';
+import { renewals } from './sections/renewals.ts';
+import { single } from './sections/single.ts';
+import { groups, processes } from './sections/sweep.ts';
+import { chartSvg } from './svg.ts';
+
+const FIGURES = fileURLToPath(new URL('../../docs/figures/', import.meta.url));
+const EXIT_USAGE = 2;
+
+const SECTIONS: Readonly<Record<SectionName, Section>> = {
+  batches,
+  processes,
+  groups,
+  disk,
+  single,
+  peers,
+  memory,
+  renewals,
+};
+
+const TIMES: LeaseTimes = { leaseMs: 15_000, clockSkewMaxMs: 500 };
+/** Short leases make the silence after a start short. */
+const TIMES_QUICK: LeaseTimes = { leaseMs: 2_000, clockSkewMaxMs: 50 };
+
+/** What the figures were measured on. */
+interface Machine {
+  readonly cpu: string;
+  readonly cores: number;
+  readonly memoryGib: number;
+  readonly platform: string;
+  readonly node: string;
+}
+
+function machine(): Machine {
+  const cores = cpus();
+  return {
+    cpu: cores[0]?.model.trim() ?? 'unknown',
+    cores: cores.length,
+    memoryGib: Math.round(totalmem() / 2 ** 30),
+    platform: `${process.platform} ${process.arch}`,
+    node: process.versions.node,
+  };
+}
+
+async function run(wanted: Extract<Arguments, { kind: 'run' }>): Promise<void> {
+  const here = machine();
+  say(`${here.cpu}, ${here.cores} cores, ${here.memoryGib} GiB, ${here.platform}, Node ${here.node}`);
+  say(`${wanted.quick ? 'quick, so that no figure means anything; ' : ''}${wanted.runs} runs of each\n`);
+  const times = wanted.quick ? TIMES_QUICK : TIMES;
+  let trio: LeaseCluster | null = null;
+  const bench: Bench = {
+    quick: wanted.quick,
+    runs: wanted.runs,
+    times,
+    trio: async () => {
+      trio ??= await bench.servers(3);
+      return trio;
+    },
+    servers: (count) => {
+      bench.progress(`starting ${count} lease servers, silent for the first ${times.leaseMs / 1000} s`);
+      return LeaseCluster.start(count, times);
+    },
+    progress: (text) => process.stderr.write(`… ${text}\n`),
+  };
+  const reports: Partial<Record<SectionName, Report>> = {};
+  for (const name of wanted.sections) {
+    const section = SECTIONS[name];
+    const report = await section.run(bench);
+    reports[name] = report;
+    say(`\n${name}: ${section.title}\n\n${reportText(report)}\n`);
+    if (wanted.writeDocs) writeDocs(name, { machine: here, quick: wanted.quick, times, ...report });
+  }
+  const goals = Object.values(reports).flatMap((report) => report.goals);
+  if (goals.length > 0) say(`\ngoals\n\n${goals.map(goalText).join('\n')}`);
+  if (wanted.json !== null) {
+    writeJson(wanted.json, { machine: here, quick: wanted.quick, times, sections: reports });
+  }
+}
+
+/** One file of values for each section, so that one of them can be measured anew alone. */
+function writeDocs(
+  name: SectionName,
+  { figures, ...values }: Report & Readonly<Record<string, unknown>>,
+): void {
+  mkdirSync(FIGURES, { recursive: true });
+  writeJson(join(FIGURES, `lease-${name}.json`), values);
+  for (const figure of figures) writeFileSync(join(FIGURES, `${figure.name}.svg`), chartSvg(figure.chart));
+}
+
+function writeJson(path: string, value: unknown): void {
+  writeFileSync(path, `${JSON.stringify(value, null, 2)}\n`);
+}
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+const wanted = argumentsOf(process.argv.slice(2));
+switch (wanted.kind) {
+  case 'help':
+    process.stdout.write(USAGE);
+    break;
+  case 'fault':
+    process.stderr.write(`${wanted.message}\n\n${USAGE}`);
+    process.exitCode = EXIT_USAGE;
+    break;
+  case 'run':
+    await run(wanted);
+    // Servers and their connections would keep it alive; what is still there ends with it.
+    process.exit(0);
+}

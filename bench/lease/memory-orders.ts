@@ -1,0 +1,42 @@
+/** A lease frame between two hosts, which may live in different processes. */
+export interface Parcel {
+  readonly from: string;
+  readonly to: string;
+  readonly bytes: Uint8Array;
+}
+
+/** What the benchmark asks of a process that holds bare lease hosts, on a clock that the benchmark keeps. */
+export type MemoryOrder =
+  | {
+      readonly kind: 'step';
+      readonly nowMs: number;
+      /** Cells that one of the hosts here is to want from now on. */
+      readonly open: { readonly host: string; readonly first: number; readonly count: number } | null;
+      readonly parcels: readonly Parcel[];
+    }
+  | { readonly kind: 'measure' };
+
+export type MemoryReport =
+  | {
+      readonly kind: 'stepped';
+      readonly parcels: readonly Parcel[];
+      /** Cells that the hosts here hold. */
+      readonly held: number;
+      /** When one of them wants to be woken; null for never. */
+      readonly wakeMs: number | null;
+    }
+  | {
+      readonly kind: 'measured';
+      readonly rssBytes: number;
+      /** Heap in use, and buffers outside of it. */
+      readonly liveBytes: number;
+      readonly cells: number;
+    };
+
+export interface MemoryHostOptions {
+  readonly hosts: readonly string[];
+  readonly members: readonly string[];
+  readonly leaseMs: number;
+  readonly clockSkewMaxMs: number;
+  readonly startMs: number;
+}

@@ -1,0 +1,129 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { freePorts } from '../../../test/cluster/real-cluster.ts';
+import { GrpcConnection, protobufField, protobufInteger } from './grpc.ts';
+import { Service } from './service.ts';
+
+const PROGRAM = '/usr/bin/etcd';
+const MEMBERS = 3;
+const LEASE_GRANT = '/etcdserverpb.Lease/LeaseGrant';
+const TXN = '/etcdserverpb.KV/Txn';
+/** Calls under way at each server: with more, nothing becomes faster, and etcd begins to refuse. */
+const CALLS_MAX = 256;
+/** So long that nothing ends, nor is renewed, while something is measured. */
+const LEASE_SECONDS = 3_600;
+const TARGET_CREATE_REVISION = 1;
+
+/** `lease-each`: a lease of its own for each name. `shared`: one lease for each client, under which it puts all names. */
+export type EtcdStyle = 'lease-each' | 'shared';
+
+/** Three etcd servers on loopback. A lease is a key that was put if there was none, and that ends with an etcd lease. */
+export class Etcd {
+  static readonly missing = existsSync(PROGRAM) ? null : 'apt-get install etcd-server';
+  readonly service: Service;
+  readonly #connections: readonly GrpcConnection[];
+  /** One etcd lease of each client. */
+  readonly #shared: readonly bigint[];
+  #nextKey = 1;
+
+  private constructor(service: Service, connections: readonly GrpcConnection[], shared: readonly bigint[]) {
+    this.service = service;
+    this.#connections = connections;
+    this.#shared = shared;
+  }
+
+  /** @returns when it answers. @throws Error when it does not start */
+  static async start(): Promise<Etcd> {
+    const free = await freePorts(2 * MEMBERS);
+    const service = new Service('etcd');
+    const url = (port: number | undefined): string => `http://127.0.0.1:${port}`;
+    const cluster = Array.from(
+      { length: MEMBERS },
+      (_, place) => `e${place + 1}=${url(free[MEMBERS + place])}`,
+    );
+    try {
+      for (let place = 0; place < MEMBERS; place++) {
+        service.spawn(PROGRAM, [
+          ...['--name', `e${place + 1}`, '--data-dir', join(service.folder, `data-${place + 1}`)],
+          ...['--listen-client-urls', url(free[place]), '--advertise-client-urls', url(free[place])],
+          ...['--listen-peer-urls', url(free[MEMBERS + place])],
+          ...['--initial-advertise-peer-urls', url(free[MEMBERS + place])],
+          ...['--initial-cluster', cluster.join(','), '--initial-cluster-state', 'new'],
+          ...['--logger', 'zap', '--log-level', 'error'],
+        ]);
+      }
+      const connections: GrpcConnection[] = [];
+      const shared: bigint[] = [];
+      for (const port of free.slice(0, MEMBERS)) {
+        const [connection, lease] = await service.ready(async () => {
+          const opened = await GrpcConnection.open(port);
+          return [opened, await grant(opened)] as const;
+        });
+        connections.push(connection);
+        shared.push(lease);
+      }
+      return new Etcd(service, connections, shared);
+    } catch (error) {
+      service.stop();
+      throw error;
+    }
+  }
+
+  /** A client at each server acquires its share at once. @returns leases per second */
+  async batch(batch: number, style: EtcdStyle): Promise<number> {
+    const share = Math.ceil(batch / MEMBERS);
+    const begunMs = performance.now();
+    await Promise.all(
+      this.#connections.map(async (_, place) => {
+        let left = share;
+        const worker = async (): Promise<void> => {
+          while (left > 0) {
+            left--;
+            await this.#acquire(place, style);
+          }
+        };
+        await Promise.all(Array.from({ length: Math.min(CALLS_MAX, share) }, worker));
+      }),
+    );
+    return (share * MEMBERS * 1000) / (performance.now() - begunMs);
+  }
+
+  /** A client at one server after the other acquires single leases. In milliseconds. */
+  async singles(count: number, style: EtcdStyle): Promise<number[]> {
+    const latenciesMs: number[] = [];
+    for (let index = 0; index < count; index++) {
+      const begunMs = performance.now();
+      await this.#acquire(Math.floor((index * MEMBERS) / count), style);
+      latenciesMs.push(performance.now() - begunMs);
+    }
+    return latenciesMs;
+  }
+
+  stop(): void {
+    for (const connection of this.#connections) connection.close();
+    this.service.stop();
+  }
+
+  async #acquire(place: number, style: EtcdStyle): Promise<void> {
+    const connection = this.#connections[place] as GrpcConnection;
+    const lease = style === 'shared' ? (this.#shared[place] as bigint) : await grant(connection);
+    const answer = await connection.call(TXN, putIfAbsent(`bench/${this.#nextKey++}`, lease));
+    if (protobufInteger(answer, 2) !== 1n) throw new Error('etcd knew a key that nobody has put');
+  }
+}
+
+/** @returns the lease's number */
+async function grant(connection: GrpcConnection): Promise<bigint> {
+  return protobufInteger(await connection.call(LEASE_GRANT, protobufField(1, LEASE_SECONDS)), 2);
+}
+
+/** A transaction: if the key was never created, it is put under the lease. */
+function putIfAbsent(key: string, lease: bigint): Buffer {
+  const compare = Buffer.concat([
+    protobufField(2, TARGET_CREATE_REVISION),
+    protobufField(3, key),
+    protobufField(5, 0),
+  ]);
+  const put = Buffer.concat([protobufField(1, key), protobufField(3, lease)]);
+  return Buffer.concat([protobufField(1, compare), protobufField(2, protobufField(2, put))]);
+}
