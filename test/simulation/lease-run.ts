@@ -1,13 +1,72 @@
 /** Random runs of the lease layer: a storm drawn from the seed, then peace, in which progress is owed. */
 import type { ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
-import { microsecond } from './chronicle.ts';
-import { CLOCK_SKEW_MAX_MS, LEASE_MS, LeaseWorld, RECOVERY_MS } from './lease-world.ts';
+import { type Chance, microsecond } from './chronicle.ts';
+import { CLOCK_SKEW_MAX_MS, type ClientCall, LEASE_MS, LeaseWorld, RECOVERY_MS } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
 import type { Faults } from './world.ts';
 
-/** Length of the storm. */
+/** Length of the storm, unless it is given. */
 const STORM_MS = 16 * LEASE_MS;
+
+/** What a run may be told; everything else comes from its seed. */
+export interface LeaseRunOptions {
+  readonly servers?: number;
+  readonly cells?: number;
+  readonly stormMs?: number;
+  readonly faults?: Partial<Faults>;
+  /** `beyond`: clocks are out of bounds, so that exclusion is not owed. */
+  readonly skew?: 'within' | 'beyond';
+  readonly verbose?: boolean;
+  readonly chronicle?: Chance[];
+  readonly calls?: ClientCall[];
+}
+
+export interface LeaseRun {
+  readonly violation: string | null;
+  readonly world: LeaseWorld;
+  /** What the run was, apart from what fell to chance in it. */
+  readonly shape: LeaseShape;
+}
+
+export interface LeaseShape {
+  readonly servers: number;
+  readonly cells: number;
+  readonly encoded: boolean;
+  readonly news: boolean;
+  readonly clocksBroken: boolean;
+  /** From the beginning of the run to the end of the storm. */
+  readonly stormEndMs: number;
+}
+
+/** One random run: a storm, then peace. Equal seeds and options give equal runs. */
+export function leaseRun(seed: number, options: LeaseRunOptions = {}): LeaseRun {
+  // A draw of its own, so that the shape of the cluster says nothing about its fate.
+  const dice = new Prng(seed * 2 + 1);
+  const clocksBroken = options.skew === undefined ? seed % 16 === 0 : options.skew === 'beyond';
+  const drawn = {
+    servers: dice.pick([1, 2, 3, 3, 3, 3, 4, 5]),
+    cells: dice.pick([1, 1, 2]),
+    faults: faultsDraw(dice, clocksBroken),
+  };
+  const shape: LeaseShape = {
+    servers: options.servers ?? drawn.servers,
+    cells: options.cells ?? drawn.cells,
+    encoded: seed % 8 === 1,
+    news: seed % 3 !== 0,
+    clocksBroken,
+    stormEndMs: RECOVERY_MS - 100 + (options.stormMs ?? STORM_MS),
+  };
+  const world = new LeaseWorld({
+    seed,
+    ...shape,
+    faults: { ...drawn.faults, ...options.faults },
+    verbose: options.verbose ?? false,
+    ...(options.chronicle !== undefined && { chronicle: options.chronicle }),
+    ...(options.calls !== undefined && { calls: options.calls }),
+  });
+  return { violation: violationOf(() => leaseStorm(world, shape)), world, shape };
+}
 
 function faultsDraw(prng: Prng, broken: boolean): Faults {
   const pick = prng.pick.bind(prng);
@@ -30,34 +89,7 @@ function faultsDraw(prng: Prng, broken: boolean): Faults {
   };
 }
 
-export interface LeaseRun {
-  readonly violation: string | null;
-  readonly world: LeaseWorld;
-}
-
-/** One random run: a storm, then peace, in which progress is owed. */
-export function leaseRun(seed: number, verbose = false): LeaseRun {
-  const world = leaseWorldDraw(seed, verbose);
-  return { violation: violationOf(() => leaseStorm(world)), world };
-}
-
-function leaseWorldDraw(seed: number, verbose: boolean): LeaseWorld {
-  // A draw of its own, so that the shape of the cluster says nothing about its fate.
-  const shape = new Prng(seed * 2 + 1);
-  const clocksBroken = seed % 16 === 0;
-  return new LeaseWorld({
-    seed,
-    servers: shape.pick([1, 2, 3, 3, 3, 3, 4, 5]),
-    cells: shape.pick([1, 1, 2]),
-    faults: faultsDraw(shape, clocksBroken),
-    encoded: seed % 8 === 1,
-    news: seed % 3 !== 0,
-    clocksBroken,
-    verbose,
-  });
-}
-
-function leaseStorm(lease: LeaseWorld): void {
+function leaseStorm(lease: LeaseWorld, shape: LeaseShape): void {
   const { world } = lease;
   world.start();
   if (world.prng.chance(0.8)) {
@@ -66,7 +98,7 @@ function leaseStorm(lease: LeaseWorld): void {
   // The first silence is the same in every run; the storm begins when it is nearly over.
   world.runFor(RECOVERY_MS - 100);
   world.unleash();
-  const stopMs = world.nowMs + STORM_MS;
+  const stopMs = world.nowMs - world.elapsedMs + shape.stormEndMs;
   const clients = () => {
     if (world.nowMs >= stopMs) return;
     world.at(world.nowMs + microsecond(world.prng.next() * LEASE_MS), clients);
@@ -83,17 +115,16 @@ function leaseStorm(lease: LeaseWorld): void {
   };
   clients();
   world.runUntil(stopMs);
-  leasePeace(lease);
+  leasePeace(lease, shape.clocksBroken);
 }
 
-/** Everything works again: every cell gets a holder in time, keeps it, and costs little. */
-function leasePeace(lease: LeaseWorld): void {
+/** Everything works again: every cell gets a holder in time, keeps it, and costs little. @throws Violation */
+export function leasePeace(lease: LeaseWorld, clocksBroken: boolean): void {
   const { world } = lease;
   world.heal();
   lease.startNews();
   if (lease.host(world.ids[0] as ServerId) === null) throw new Error('All servers are up');
   for (const id of world.ids) for (const cell of lease.cells) lease.open(id, cell);
-  const clocksBroken = world.faults.offsetMaxMs > CLOCK_SKEW_MAX_MS / 2;
   if (clocksBroken) {
     // Clocks out of bounds owe nothing but restraint; once repaired, everything. What was said by the
     // old clocks must have arrived first: it would convict the new ones.

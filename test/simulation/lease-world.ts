@@ -128,6 +128,13 @@ export class LeaseWorld {
     this.#call(server, { kind: 'release', cell });
   }
 
+  clientCall(call: ClientCall): void {
+    const { kind, server, cell, handicapMs } = call;
+    if (kind === 'open') this.open(server, cell, handicapMs);
+    else if (kind === 'close') this.close(server, cell);
+    else this.release(server, cell);
+  }
+
   /** Servers that may act as holder at this moment, also those that are paused. */
   holders(cell: CellId): ServerId[] {
     return this.world.ids.filter((id) => this.owns(id, cell));

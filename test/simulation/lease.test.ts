@@ -18,7 +18,7 @@ const reached = new Set<LeaseMark>();
 const counts = { crashes: 0, pauses: 0, cuts: 0, takeovers: 0 };
 
 function play(seed: number, verbose: boolean): void {
-  const { violation, world } = leaseRun(seed, verbose);
+  const { violation, world } = leaseRun(seed, { verbose });
   if (violation !== null && verbose) console.log(world.world.lines.slice(-200).join('\n'));
   assert.equal(violation, null, `SEED=${seed}`);
   for (const mark of world.marks) reached.add(mark);
@@ -53,6 +53,9 @@ if (given !== undefined) {
   });
 
   test('equal seeds give equal runs', () => {
-    assert.deepEqual(leaseRun(5, true).world.world.lines, leaseRun(5, true).world.world.lines);
+    assert.deepEqual(
+      leaseRun(5, { verbose: true }).world.world.lines,
+      leaseRun(5, { verbose: true }).world.world.lines,
+    );
   });
 }

@@ -20,7 +20,7 @@ import {
 import { PLANTED_REPLICA } from './planted-replica.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-const COPIED = ['base', 'wire', 'lease', 'replica', 'test/simulation'];
+const COPIED = ['base', 'wire', 'lease', 'replica', 'test/simulation', 'test/testdata/simulation'];
 const PLANTED = [...PLANTED_LEASE, ...PLANTED_REPLICA];
 
 const copies = mkdtempSync(join(tmpdir(), 'leasehold-planted-'));

@@ -1,0 +1,484 @@
+/**
+ * A small language for schedules of the lease layer, one command a line; `#` begins a comment. A script
+ * is a story: who opens a cell, which messages are held back, who crashes, what must hold in the end.
+ *
+ *     servers 3                      the cluster; also: cells 2, seed 7, news off, encoded, clocks broken
+ *     settle                         waits until the first silence and a ballot interval are over
+ *     open a 1, close a 1, release a 1        the cell may be left out where there is one
+ *     acquire a 1                    opens it, and a must hold it at once
+ *     hold a->bc write, drop *->* learn       what does not pass from now on; pass ends that
+ *     deliver a->b write             delivers what is held, now
+ *     cut a->c [for 200ms], uncut a->c, part a bc, isolate a, heal
+ *     crash b [for 1s], restart b [in order], pause b 500ms, resume b
+ *     clock a +50ms [over 1s]        true time + 50 ms, at once or by running fast
+ *     network duplication 1          also: loss 0.1, delay 1ms..60ms
+ *     run 100ms, align 600ms         lets time pass; align: until so long after a ballot interval begins
+ *     await holds a 1 within 1s      also: await renews a. Without that there is no story
+ *     expect holds b 1               also: nobody 1, held a->b, mark helped, accepted b 1 by c | nothing
+ *     demand holds b 1 [within 1s]   the rule that the story is about: anything that can be expected
+ *     peace                          everything is repaired, and progress is owed
+ *
+ * Schedules that were found by chance are in the same language. Times are from the beginning:
+ *
+ *     at 1200ms crash b for 300ms    also: pause, cut, clock, open, close, release
+ *     message a->b 17 lost           the 17th frame from a to b; also: after 34ms, after 1ms and 60ms
+ *     timer b 12 late 5ms
+ */
+import type { CellId, ServerId } from '../../base/ids.ts';
+import { LEASE_MARKS } from '../../lease/actions.ts';
+import { type Chance, Replay } from './chronicle.ts';
+import { leasePeace } from './lease-run.ts';
+import {
+  CLOCK_SKEW_MAX_MS,
+  type ClientCall,
+  LEASE_MS,
+  LeaseWorld,
+  messageOf,
+  RECOVERY_MS,
+} from './lease-world.ts';
+import { type Kind, Words } from './script-words.ts';
+import { Violation, violationOf } from './violation.ts';
+import { CALM, type Faults, START_MS } from './world.ts';
+
+const INTERVAL_MS = LEASE_MS - CLOCK_SKEW_MAX_MS;
+
+/** Long enough for two round trips on a quiet network. */
+const ACQUIRE_MS = 50;
+
+/** What an orderly stop would leave behind for the next start. The code as it is does not look. */
+const ORDERLY_STOP = 'leaseholdStoppedInOrder';
+
+/** The cluster a script is about. */
+export interface ScriptSettings {
+  readonly servers: number;
+  readonly cells: number;
+  readonly seed: number;
+  readonly news: boolean;
+  readonly encoded: boolean;
+  readonly clocksBroken: boolean;
+}
+
+/** A script that was read and can be played. */
+export interface LeaseScript {
+  readonly settings: ScriptSettings;
+  readonly chances: readonly Chance[];
+  readonly calls: readonly ClientCall[];
+  readonly steps: readonly ((stage: Stage) => void)[];
+}
+
+export interface Played {
+  readonly violation: string | null;
+  readonly world: LeaseWorld;
+}
+
+/**
+ * Reads a script.
+ * @param name of the file, for the messages
+ * @throws ScriptError naming the line
+ */
+export function scriptParse(text: string, name: string): LeaseScript {
+  const script = {
+    settings: { servers: 3, cells: 1, seed: 1, news: true, encoded: false, clocksBroken: false },
+    chances: [] as Chance[],
+    calls: [] as ClientCall[],
+    steps: [] as ((stage: Stage) => void)[],
+  };
+  text.split('\n').forEach((line, index) => {
+    const { servers, cells } = script.settings;
+    const words = new Words(`${name}:${index + 1}`, line.replace(/#.*/, ''), servers, cells);
+    if (words.isOver()) return;
+    const command = words.next('a command');
+    const setting = SETTINGS[command];
+    const step = STEPS[command];
+    if (setting !== undefined) {
+      if (script.steps.length > 0) words.fail(`"${command}" comes before everything that happens`);
+      script.settings = { ...script.settings, ...setting(words) };
+    } else if (command === 'message' || command === 'timer') {
+      script.chances.push(command === 'message' ? messageParse(words) : timerParse(words));
+    } else if (command === 'at') {
+      atParse(words, script);
+    } else if (step !== undefined) {
+      script.steps.push(step(words));
+    } else {
+      words.fail(`there is no command "${command}"`);
+    }
+    words.end();
+  });
+  return script;
+}
+
+/** Plays a script to its end or to the first violation. */
+export function scriptPlay(script: LeaseScript, verbose = false): Played {
+  const stage = new Stage(script, verbose);
+  const violation = violationOf(() => {
+    for (const step of script.steps) step(stage);
+  });
+  return { violation, world: stage.lease };
+}
+
+interface Rule {
+  readonly from: readonly ServerId[];
+  readonly to: readonly ServerId[];
+  readonly kinds: readonly Kind[];
+  readonly verdict: 'hold' | 'drop';
+}
+
+/** A cluster under the control of a script. */
+class Stage {
+  readonly lease: LeaseWorld;
+  readonly clocksBroken: boolean;
+  /** What does not pass. The first rule that matches decides. */
+  #rules: Rule[] = [];
+
+  constructor(script: LeaseScript, verbose: boolean) {
+    const { settings, chances, calls } = script;
+    this.clocksBroken = settings.clocksBroken;
+    this.lease = new LeaseWorld({
+      ...settings,
+      verbose,
+      ...(chances.length + calls.length > 0 && { replay: new Replay(chances) }),
+    });
+    this.lease.world.start();
+    for (const call of calls) this.lease.world.at(START_MS + call.atMs, () => this.lease.clientCall(call));
+  }
+
+  get world() {
+    return this.lease.world;
+  }
+
+  rule(rule: Rule): void {
+    this.#rules.push(rule);
+    this.world.intercept ??= (envelope) => {
+      const { kind } = messageOf(envelope);
+      const first = this.#rules.find(
+        ({ from, to, kinds }) =>
+          from.includes(envelope.from) &&
+          to.includes(envelope.to) &&
+          (kinds.length === 0 || kinds.includes(kind)),
+      );
+      return first?.verdict ?? 'pass';
+    };
+  }
+
+  pass(): void {
+    this.#rules = [];
+  }
+
+  deliver(from: readonly ServerId[], to: readonly ServerId[], kinds: readonly Kind[]): number {
+    return this.world.deliver(
+      (envelope) =>
+        from.includes(envelope.from) &&
+        to.includes(envelope.to) &&
+        (kinds.length === 0 || kinds.includes(messageOf(envelope).kind)),
+    );
+  }
+
+  align(offsetMs: number): void {
+    const into = this.world.nowMs % INTERVAL_MS;
+    this.world.runFor((offsetMs - into + 2 * INTERVAL_MS) % INTERVAL_MS);
+  }
+}
+
+// Commands ---------------------------------------------------------------------------------------
+
+type Reader<Result> = (words: Words) => Result;
+
+const SETTINGS: Readonly<Record<string, Reader<Partial<ScriptSettings>>>> = {
+  servers: (words) => ({ servers: words.natural('the number of servers', 1, 26) }),
+  cells: (words) => ({ cells: words.natural('the number of cells', 1, 1000) }),
+  seed: (words) => ({ seed: words.natural('the seed') }),
+  encoded: () => ({ encoded: true }),
+  news: (words) => ({ news: words.oneOf('news', ['on', 'off']) === 'on' }),
+  clocks: (words) => ({ clocksBroken: words.oneOf('clocks', ['right', 'broken']) === 'broken' }),
+};
+
+const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
+  settle: () => (stage) => stage.world.runFor(RECOVERY_MS + INTERVAL_MS + 10),
+  open: (words) => {
+    const { server, cell, handicapMs } = openParse(words);
+    return (stage) => stage.lease.open(server, cell, handicapMs);
+  },
+  close: (words) => {
+    const { server, cell } = ofCell(words);
+    return (stage) => stage.lease.close(server, cell);
+  },
+  release: (words) => {
+    const { server, cell } = ofCell(words);
+    return (stage) => stage.lease.release(server, cell);
+  },
+  acquire: (words) => {
+    const { server, cell } = ofCell(words);
+    return (stage) => {
+      stage.lease.open(server, cell);
+      const holds = stage.world.runFor(ACQUIRE_MS, () => stage.lease.owns(server, cell));
+      if (!holds) words.fail(`${server} does not acquire cell ${cell}`);
+    };
+  },
+  hold: (words) => ruleParse(words, 'hold'),
+  drop: (words) => ruleParse(words, 'drop'),
+  pass: () => (stage) => stage.pass(),
+  deliver: (words) => {
+    const { from, to } = words.link();
+    const kinds = words.kinds();
+    return (stage) => {
+      if (stage.deliver(from, to, kinds) === 0) words.fail('no such message is held');
+    };
+  },
+  cut: (words) => {
+    const links = words.links();
+    const forMs = words.skip('for') ? words.durationMs('how long') : null;
+    return ({ world }) => {
+      if (forMs !== null) world.cutFor(links, forMs);
+      else for (const [from, to] of links) world.cut(from, to);
+    };
+  },
+  uncut: (words) => {
+    const links = words.links();
+    return ({ world }) => {
+      for (const [from, to] of links) world.uncut(from, to);
+    };
+  },
+  part: (words) => {
+    const left = words.group();
+    const right = words.group();
+    return ({ world }) => {
+      for (const from of left) {
+        for (const to of right) {
+          world.cut(from, to);
+          world.cut(to, from);
+        }
+      }
+    };
+  },
+  isolate: (words) => {
+    const server = words.server();
+    return ({ world }) => world.isolate(server);
+  },
+  heal: () => (stage) => stage.world.heal(),
+  crash: (words) => {
+    const server = words.server();
+    const forMs = words.skip('for') ? words.durationMs('how long') : null;
+    return ({ world }) => (forMs === null ? world.crash(server) : world.crashFor(server, forMs));
+  },
+  restart: (words) => {
+    const server = words.server();
+    const inOrder = words.skip('in');
+    if (inOrder) words.expect('order');
+    return ({ world }) => {
+      world.crash(server);
+      if (!inOrder) return world.restart(server);
+      const flags = globalThis as Record<string, unknown>;
+      flags[ORDERLY_STOP] = true;
+      try {
+        world.restart(server);
+      } finally {
+        delete flags[ORDERLY_STOP];
+      }
+    };
+  },
+  pause: (words) => {
+    const server = words.server();
+    const forMs = words.durationMs('how long');
+    return ({ world }) => world.pause(server, forMs);
+  },
+  resume: (words) => {
+    const server = words.server();
+    return ({ world }) => world.resume(server);
+  },
+  clock: (words) => {
+    const server = words.server();
+    const offsetMs = words.offsetMs('the offset');
+    const overMs = words.skip('over') ? words.durationMs('how long') : null;
+    return ({ world }) => {
+      if (overMs === null) world.setClock(server, offsetMs);
+      else world.slewClock(server, offsetMs, overMs);
+    };
+  },
+  network: (words) => {
+    const faults = networkParse(words);
+    return ({ world }) => {
+      world.faults = { ...CALM, ...faults };
+    };
+  },
+  run: (words) => {
+    const ms = words.durationMs('how long');
+    return ({ world }) => {
+      world.runFor(ms);
+    };
+  },
+  align: (words) => {
+    const ms = words.durationMs('how long after the beginning of an interval');
+    return (stage) => stage.align(ms);
+  },
+  await: (words) => {
+    const condition = conditionParse(words);
+    words.expect('within');
+    const ms = words.durationMs('how long');
+    return (stage) => {
+      const holds = condition(stage);
+      if (!stage.world.runFor(ms, holds)) words.fail('what is awaited does not happen, so there is no story');
+    };
+  },
+  expect: (words) => {
+    const condition = conditionParse(words);
+    return (stage) => {
+      if (!condition(stage)()) words.fail('what is expected is not so, so there is no story');
+    };
+  },
+  demand: (words) => {
+    const said = words.place.replace(/.*\//, '');
+    const condition = conditionParse(words);
+    const ms = words.skip('within') ? words.durationMs('how long') : 0;
+    return (stage) => {
+      if (!stage.world.runFor(ms, condition(stage))) throw new Violation(`What ${said} demands is not so`);
+    };
+  },
+  peace: () => (stage) => leasePeace(stage.lease, stage.clocksBroken),
+};
+
+/** Something that is or is not so; asked once before waiting, and then at every moment. */
+type Condition = (stage: Stage) => () => boolean;
+
+function conditionParse(words: Words): Condition {
+  const what = words.oneOf('what', ['holds', 'nobody', 'renews', 'held', 'mark', 'accepted', 'up'] as const);
+  switch (what) {
+    case 'holds': {
+      const { server, cell } = ofCell(words);
+      return ({ lease }) =>
+        () =>
+          lease.owns(server, cell);
+    }
+    case 'nobody': {
+      const cell = words.cell();
+      return ({ lease }) =>
+        () =>
+          lease.holders(cell).length === 0;
+    }
+    case 'renews': {
+      const { server, cell } = ofCell(words);
+      return ({ lease }) => {
+        const endMs = () => lease.host(server)?.inspect(cell)?.own?.untilMs ?? -Infinity;
+        const before = endMs();
+        return () => endMs() > before;
+      };
+    }
+    case 'held': {
+      const { from, to } = words.link();
+      const count = words.isCell() ? words.natural('how many', 0) : null;
+      return ({ world }) =>
+        () => {
+          const found = world.held.filter((held) => from.includes(held.from) && to.includes(held.to)).length;
+          return count === null ? found > 0 : found === count;
+        };
+    }
+    case 'mark': {
+      const mark = words.oneOf('a mark', LEASE_MARKS);
+      return ({ lease }) =>
+        () =>
+          lease.marks.has(mark);
+    }
+    case 'accepted': {
+      const { server, cell } = ofCell(words);
+      const nothing = words.skip('nothing');
+      if (!nothing) words.expect('by');
+      const holder = nothing ? null : words.server();
+      return ({ lease }) =>
+        () =>
+          (lease.host(server)?.inspect(cell)?.register.lease?.holder ?? null) === holder;
+    }
+    case 'up': {
+      const server = words.server();
+      return ({ world }) =>
+        () =>
+          world.isUp(server);
+    }
+  }
+}
+
+function ofCell(words: Words): { server: ServerId; cell: CellId } {
+  return { server: words.server(), cell: words.cell() };
+}
+
+function openParse(words: Words): { server: ServerId; cell: CellId; handicapMs: number } {
+  const { server, cell } = ofCell(words);
+  return { server, cell, handicapMs: words.skip('after') ? words.durationMs('the handicap') : 0 };
+}
+
+function ruleParse(words: Words, verdict: 'hold' | 'drop'): (stage: Stage) => void {
+  const { from, to } = words.link();
+  const kinds = words.kinds();
+  return (stage) => stage.rule({ from, to, kinds, verdict });
+}
+
+function networkParse(words: Words): Partial<Faults> {
+  let faults: Partial<Faults> = {};
+  while (!words.isOver()) {
+    const what = words.oneOf('what the network does', ['loss', 'duplication', 'delay'] as const);
+    if (what !== 'delay') {
+      faults = { ...faults, [what]: words.fraction(what) };
+      continue;
+    }
+    const text = words.next('the delay');
+    const range = delayParse(text) ?? words.fail(`a delay reads like 1ms..60ms, not "${text}"`);
+    faults = { ...faults, ...range };
+  }
+  return faults;
+}
+
+/** `1ms..60ms` */
+export function delayParse(text: string): { delayMinMs: number; delayMaxMs: number } | null {
+  const match = /^(\d+(?:\.\d+)?)ms\.\.(\d+(?:\.\d+)?)ms$/.exec(text);
+  if (match === null) return null;
+  const delayMinMs = Number(match[1]);
+  const delayMaxMs = Number(match[2]);
+  return delayMinMs <= delayMaxMs ? { delayMinMs, delayMaxMs } : null;
+}
+
+// What fell to chance ----------------------------------------------------------------------------
+
+function messageParse(words: Words): Chance {
+  const { from, to } = words.link();
+  const [a, b] = [from[0], to[0]];
+  if (from.length !== 1 || to.length !== 1 || a === undefined || b === undefined) {
+    return words.fail('a message goes from one server to one other');
+  }
+  const number = words.natural('the number of the message', 1);
+  const delaysMs: number[] = [];
+  if (words.oneOf('its fate', ['lost', 'after'] as const) === 'after') {
+    delaysMs.push(words.durationMs('its delay'));
+    if (words.skip('and')) delaysMs.push(words.durationMs('its second delay'));
+  }
+  return { kind: 'message', from: a, to: b, number, delaysMs };
+}
+
+function timerParse(words: Words): Chance {
+  const server = words.server();
+  const number = words.natural('the number of the timer', 1);
+  words.expect('late');
+  return { kind: 'timer', server, number, lateMs: words.durationMs('how late') };
+}
+
+function atParse(words: Words, script: { chances: Chance[]; calls: ClientCall[] }): void {
+  const atMs = words.durationMs('when');
+  const kinds = ['clock', 'pause', 'crash', 'cut', 'open', 'close', 'release'] as const;
+  const kind = words.oneOf('what happens then', kinds);
+  if (kind === 'open' || kind === 'close' || kind === 'release') {
+    script.calls.push({ atMs, kind, ...openParse(words) });
+    return;
+  }
+  if (kind === 'cut') {
+    const links = words.links();
+    words.expect('for');
+    script.chances.push({ kind, atMs, links, forMs: words.durationMs('how long') });
+    return;
+  }
+  const server = words.server();
+  if (kind === 'clock') {
+    const offsetMs = words.offsetMs('the offset');
+    const overMs = words.skip('over') ? words.durationMs('how long') : 0;
+    script.chances.push({ kind, atMs, server, offsetMs, overMs });
+    return;
+  }
+  if (kind === 'crash') words.expect('for');
+  script.chances.push({ kind, atMs, server, forMs: words.durationMs('how long') });
+}
