@@ -1,3 +1,4 @@
+import { assert } from '../base/assert.ts';
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import { serverIdCompare } from '../base/ids.ts';
 import type { LeaseParameters } from './parameters.ts';
@@ -37,6 +38,19 @@ export function ballotMax(a: Ballot, b: Ballot): Ballot {
   return ballotCompare(a, b) >= 0 ? a : b;
 }
 
+/** Rounds of one interval; with it a ballot's interval and round fit one number below 2^53. */
+const ROUNDS_MAX = 2 ** 21;
+/** Intervals fit the four bytes of a row, and the upper 32 bits of a fencing token. */
+export const INTERVALS_MAX = 2 ** 32;
+
+/**
+ * A ballot's interval and round as one number below 2^53. It never falls from one ballot to a larger
+ * one, and rises where not only the server differs.
+ */
+export function ballotToken(k: Ballot): number {
+  return k.interval * ROUNDS_MAX + k.round;
+}
+
 /** For traces: `58/3@a`. */
 export function ballotText(k: Ballot): string {
   return k.round === 0 ? '0' : `${k.interval}/${k.round}@${k.server}`;
@@ -66,15 +80,32 @@ export class BallotSequence {
     if (interval > this.#interval) this.#round = 0;
     this.#interval = interval;
     this.#round++;
+    if (this.#round === ROUNDS_MAX) {
+      // Refused as too early until its time has come, which only costs time.
+      this.#interval++;
+      this.#round = 1;
+    }
+    return this.last;
+  }
+
+  /** The latest ballot: nothing that this life has written has a larger one. */
+  get last(): Ballot {
     const { self, incarnation } = this.#parameters;
-    return { interval, round: this.#round, server: self, incarnation };
+    assert(this.#interval < INTERVALS_MAX, 'Intervals are numbered in 32 bits');
+    return { interval: this.#interval, round: this.#round, server: self, incarnation };
   }
 
   /**
    * Somebody stands in the way with `standing`: the next ballot overtakes it if it is of the same
    * interval. A later interval is not adopted: it is some other clock's claim, and ours catches up.
+   * In PaxosLease intervals are numbers without a meaning, so it is.
    */
   overtake(standing: Ballot): void {
+    if (standing.round >= ROUNDS_MAX - 1) return;
     if (standing.interval === this.#interval) this.#round = Math.max(this.#round, standing.round);
+    if (this.#parameters.algorithm === 'flease' || standing.interval <= this.#interval) return;
+    if (standing.interval >= INTERVALS_MAX - 1) return;
+    this.#interval = standing.interval;
+    this.#round = standing.round;
   }
 }

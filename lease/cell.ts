@@ -1,16 +1,12 @@
 import { assert, unreachable } from '../base/assert.ts';
 import type { CellId, ServerId } from '../base/ids.ts';
 import type { Prng } from '../base/prng.ts';
-import type { LeaseAction, LeaseMark, LeaseView } from './actions.ts';
-import {
-  BALLOT_ZERO,
-  type Ballot,
-  type BallotSequence,
-  ballotCompare,
-  ballotMax,
-  ballotText,
-} from './ballot.ts';
-import { type Lease, leaseAge, leaseText } from './lease.ts';
+import type { LeaseAction, LeaseMark, LeaseOutcome, LeaseView } from './actions.ts';
+import { type BallotSequence, ballotCompare, ballotText } from './ballot.ts';
+import type { Belief, CellTable } from './cell-table.ts';
+import type { ClientBidder } from './client-bidder.ts';
+import type { Group } from './group.ts';
+import { type Lease, leaseText } from './lease.ts';
 import type {
   AckReadMessage,
   AckWriteMessage,
@@ -29,133 +25,151 @@ import {
   attemptDeadlineMs,
   attemptStart,
   attemptWrite,
-  MEMBERS_MAX,
-  proposalChoose,
   type ReadingAttempt,
   readingMerge,
+  type ServerBidder,
   tallyAdd,
   tallyAwaits,
   tallyLost,
   tallyWon,
   type WritingAttempt,
 } from './proposer.ts';
-import { ballotRefusal, type Recovery } from './recovery.ts';
 import {
-  REGISTER_EMPTY,
   type Register,
   registerRead,
   registerRelease,
   registerStanding,
-  registerStillValid,
   registerWrite,
 } from './register.ts';
+import type { LeaseRules } from './rules.ts';
+import type { Wheel } from './wheel.ts';
+import { type Work, workBegin, workDueMs, workIsDone } from './work.ts';
 
 /** What all cells of a server share. */
 export interface CellContext {
   readonly parameters: LeaseParameters;
-  readonly recovery: Recovery;
+  readonly rules: LeaseRules;
   readonly ballots: BallotSequence;
+  readonly bidder: ServerBidder;
   readonly prng: Prng;
+  readonly table: CellTable;
+  readonly wheel: Wheel;
 }
 
 /** A RELEASE is not answered; it is said so many times. A lost one costs others the wait, no more. */
 const RELEASES_MAX = 3;
 
-const NO_MEMBERS: readonly ServerId[] = [];
-
-/** A RELEASE being repeated. */
-interface Releasing {
-  readonly uid: Ballot;
-  readonly atMs: number;
-  readonly left: number;
-}
-
 /** What a test may look at. */
 export interface CellState {
   readonly register: Register;
-  readonly own: Lease | null;
-  readonly known: Lease | null;
+  readonly own: Belief | null;
+  readonly known: Belief | null;
   readonly attempt: Attempt | null;
 }
 
 /**
  * One cell on one server: its acceptor (a register), its proposer (at most one attempt), and what is
- * known of its holder. Takes events and the time, appends actions. [Flease]
+ * known of its holder. Takes events and the time, appends actions. [Flease], [PaxosLease]
+ *
+ * There is one such object for all cells. `at` turns it to a row of the table, which is all that is
+ * left of a cell at rest; a cell at which something is under way has a `Work` beside its row.
  */
 export class Cell {
-  readonly id: CellId;
-  /** Earliest entry in the timer heap, kept by the host. */
-  timerMs = Infinity;
-
   readonly #context: CellContext;
-  /** The view this server opened the cell with, and the members it has. */
-  #view = 0;
-  #members = NO_MEMBERS;
-  /** The newest view anybody asked us by: older ones are refused from then on. */
-  #viewSeen = 0;
-  #open = false;
-  #handicapMs = 0;
-  #register = REGISTER_EMPTY;
-  /** The lease this server acts on. `holds` decides at each use; this being set decides nothing. */
-  #own: Lease | null = null;
-  /** The newest lease of another that was decided, as far as this server heard. A hint. */
-  #known: Lease | null = null;
-  #attempt: Attempt | null = null;
-  /** Ballot of the latest attempt, also of one that was given up: its WRITE may still be under way. */
-  #lastBallot: Ballot = BALLOT_ZERO;
-  /** No attempt before this. */
-  #attemptAtMs = Infinity;
-  #backoffMs = 0;
-  #releasing: Releasing | null = null;
-  #touchedMs: number;
+  readonly #table: CellTable;
+  readonly #works = new Map<number, Work>();
+  /** Newest view that a peer asked by, where it is newer than the one this server opened the cell with. */
+  readonly #newerViews = new Map<number, number>();
+  #row = -1;
+  #work: Work | null = null;
 
-  constructor(id: CellId, context: CellContext, nowMs: number) {
-    this.id = id;
+  constructor(context: CellContext) {
     this.#context = context;
-    this.#touchedMs = nowMs;
+    this.#table = context.table;
+  }
+
+  /** Turns to the cell of a row. @returns itself */
+  at(row: number): this {
+    this.#row = row;
+    this.#work = this.#works.size === 0 ? null : (this.#works.get(row) ?? null);
+    return this;
+  }
+
+  /** Drops what is remembered beside the row, which is about to be removed. */
+  forget(): void {
+    assert(this.#work === null, 'A cell at work is not forgotten');
+    this.#newerViews.delete(this.#row);
+  }
+
+  get row(): number {
+    return this.#row;
+  }
+
+  get id(): CellId {
+    return this.#table.cell(this.#row);
   }
 
   // What others ask ------------------------------------------------------------------------------
 
   /** Whether this server may act as holder at this reading of the clock. Strictly before the end. */
   holds(nowMs: number): boolean {
-    return this.#own !== null && nowMs < this.#own.untilMs;
+    return nowMs < this.#table.beliefUntilMs(this.#row) && this.#isOwn();
   }
 
   view(nowMs: number): LeaseView {
-    if (this.#own !== null && this.holds(nowMs)) {
-      const { holder, untilMs } = this.#own;
-      return { holder, own: true, remainingMs: untilMs - nowMs };
+    const belief = this.#table.belief(this.#row);
+    if (belief === null) return { holder: null, own: false, remainingMs: 0 };
+    const { holder, untilMs } = belief;
+    if (this.#isOwn()) {
+      if (nowMs < untilMs) return { holder, own: true, remainingMs: untilMs - nowMs };
+    } else if (nowMs <= untilMs) {
+      // An earlier life of this server is waited for, but nobody is sent to it.
+      const alive = holder === this.#context.parameters.self ? null : holder;
+      return { holder: alive, own: false, remainingMs: untilMs - nowMs };
     }
-    const known = this.#knownValid(nowMs);
-    if (known === null) return { holder: null, own: false, remainingMs: 0 };
-    const { holder, untilMs } = known;
-    // An earlier life of this server is waited for, but nobody is sent to it.
-    const alive = holder === this.#context.parameters.self ? null : holder;
-    return { holder: alive, own: false, remainingMs: untilMs - nowMs };
+    return { holder: null, own: false, remainingMs: 0 };
+  }
+
+  /** What this server's acceptor holds: a lease that was perhaps decided. */
+  accepted(): Lease | null {
+    return this.#table.register(this.#row).lease;
   }
 
   state(): CellState {
-    return { register: this.#register, own: this.#own, known: this.#known, attempt: this.#attempt };
+    const belief = this.#table.belief(this.#row);
+    const own = belief !== null && this.#isOwn();
+    return {
+      register: this.#table.register(this.#row),
+      own: own ? belief : null,
+      known: own ? null : belief,
+      attempt: this.#work?.attempt ?? null,
+    };
   }
 
-  /** When `tick` has something to do. */
-  dueMs(): number {
+  /** Whether nobody here needs the cell, so that it may be forgotten when it is due. */
+  get isIdle(): boolean {
+    return this.#work === null && !this.#table.isOpen(this.#row) && !this.#isOwn();
+  }
+
+  /**
+   * Ends the work of the cell if nothing is under way. @returns when `tick` has something to do, or
+   * null for when it had so far. For a cell that nobody needs that is when everything that could be
+   * said of it is too old to be heard.
+   */
+  settle(nowMs: number): number | null {
     const { parameters } = this.#context;
-    let dueMs = Infinity;
-    if (this.#own !== null) dueMs = this.#own.untilMs;
-    if (this.#attempt !== null) {
-      dueMs = Math.min(dueMs, this.#attempt.repeatAtMs, attemptDeadlineMs(this.#attempt, parameters));
-    } else if (this.#open) {
-      dueMs = Math.min(dueMs, this.#attemptAtMs);
+    const row = this.#row;
+    const work = this.#work;
+    const open = this.#table.isOpen(row);
+    if (work === null && open) return null;
+    const ownMs = this.#isOwn() ? this.#table.beliefUntilMs(row) : Infinity;
+    if (work !== null && !workIsDone(work)) return Math.min(ownMs, workDueMs(work, open, parameters));
+    if (work !== null) {
+      this.#works.delete(row);
+      this.#work = null;
+      if (open) return Math.min(ownMs, work.attemptAtMs);
     }
-    if (this.#releasing !== null) dueMs = Math.min(dueMs, this.#releasing.atMs);
-    return this.#isIdle() ? this.#touchedMs + parameters.forgetMs : dueMs;
-  }
-
-  /** Nobody here needs the cell, and all that could be said of it is too old to be heard. */
-  isForgettable(nowMs: number): boolean {
-    return this.#isIdle() && nowMs >= this.#touchedMs + this.#context.parameters.forgetMs;
+    return Math.min(ownMs, nowMs + parameters.forgetMs);
   }
 
   // Events ---------------------------------------------------------------------------------------
@@ -163,88 +177,136 @@ export class Cell {
   open(
     view: number,
     members: readonly ServerId[],
+    joint: readonly ServerId[] | undefined,
     handicapMs: number,
     nowMs: number,
     out: LeaseAction[],
   ): void {
-    const { self } = this.#context.parameters;
-    assert(members.includes(self), 'Who opens a cell is one of its members');
-    assert(members.length <= MEMBERS_MAX, 'Members fit a tally');
+    const { parameters } = this.#context;
+    const table = this.#table;
+    const row = this.#row;
     this.#expire(nowMs, out);
-    const changed = view !== this.#view || members.join() !== this.#members.join();
-    if (changed) this.#attempt = null;
-    const again = this.#open && !changed;
-    this.#view = view;
-    this.#viewSeen = Math.max(this.#viewSeen, view);
-    this.#members = members;
-    this.#handicapMs = handicapMs;
-    this.#open = true;
-    if (again) return;
-    this.#backoffMs = 0;
-    if (this.#own !== null) {
-      out.push({ kind: 'held', cell: this.id, untilMs: this.#own.untilMs });
-      this.#attemptAtMs = changed ? nowMs : this.#renewalMs(this.#own);
+    const before = table.group(row);
+    this.#regroup(view, members, joint);
+    const group = table.group(row);
+    assert(group.voters.includes(parameters.self), 'Who opens a cell is one of its members');
+    const changed = group !== before;
+    const wasOpen = table.isOpen(row);
+    if (wasOpen && !changed && (this.#work?.handicapMs ?? 0) === handicapMs) return;
+    const work = this.#begin();
+    table.setOpen(row, true);
+    if (changed) work.attempt = null;
+    work.handicapMs = handicapMs;
+    if (wasOpen && !changed) return;
+    work.backoffMs = 0;
+    const belief = table.belief(row);
+    if (belief !== null && this.#isOwn()) {
+      out.push({ kind: 'held', cell: this.id, untilMs: belief.untilMs });
+      work.attemptAtMs = changed ? nowMs : this.#renewalMs(belief.untilMs);
+    } else if (belief !== null && nowMs <= belief.untilMs) {
+      this.#pushLearned(belief, out);
+      work.attemptAtMs = this.#afterEndMs(belief.untilMs);
     } else {
-      const known = this.#knownValid(nowMs);
-      if (known !== null) this.#pushLearned(known, out);
-      this.#attemptAtMs = known === null ? nowMs + handicapMs : this.#afterEndMs(known);
+      work.attemptAtMs = nowMs + handicapMs;
     }
     this.#attemptIfDue(nowMs, out);
   }
 
   close(nowMs: number, out: LeaseAction[]): void {
     this.#expire(nowMs, out);
-    this.#open = false;
-    this.#attempt = null;
-    this.#attemptAtMs = Infinity;
-    this.#touchedMs = nowMs;
+    this.#table.setOpen(this.#row, false);
+    const work = this.#work;
+    if (work === null || work.asks.length > 0) return;
+    work.attempt = null;
+    work.attemptAtMs = Infinity;
+    work.backoffMs = 0;
+    work.handicapMs = 0;
   }
 
   /**
    * Gives the lease back. The caller has stopped acting on it; only now does RELEASE go out. It names
-   * the largest ballot this server may have written, so that an unfinished renewal is void as well.
+   * the latest ballot of this server, so that an unfinished renewal is void as well.
    */
   release(nowMs: number, out: LeaseAction[]): void {
     this.#expire(nowMs, out);
-    const own = this.#own;
-    this.#attempt = null;
-    this.#attemptAtMs = nowMs + this.#context.parameters.renewBeforeMs;
-    this.#touchedMs = nowMs;
-    if (own === null) return;
-    this.#own = null;
-    out.push({ kind: 'lost', cell: this.id });
-    this.#trace(out, 'released', '');
-    const uid = ballotMax(own.uid, this.#lastBallot);
-    this.#register = registerRelease(this.#register, uid);
-    this.#releasing = { uid, atMs: nowMs, left: RELEASES_MAX };
-    this.#repeatRelease(nowMs, out);
+    const { parameters, ballots } = this.#context;
+    const held = this.#isOwn();
+    const work = this.#begin();
+    work.attempt = null;
+    work.attemptAtMs = nowMs + parameters.renewBeforeMs;
+    if (held) {
+      this.#table.setBelief(this.#row, null);
+      out.push({ kind: 'lost', cell: this.id });
+      this.#trace(out, 'released', '');
+      const uid = ballots.last;
+      this.#setRegister(registerRelease(this.#register(), uid));
+      work.releasing = { uid, atMs: nowMs, left: RELEASES_MAX };
+      this.#repeatRelease(work, nowMs, out);
+    }
+  }
+
+  /** A client wants something of the cell, through this server. */
+  ask(
+    bidder: ClientBidder,
+    view: number,
+    members: readonly ServerId[],
+    nowMs: number,
+    out: LeaseAction[],
+  ): void {
+    assert(!this.#table.isOpen(this.#row), 'A cell belongs to servers or to clients');
+    const before = this.#group();
+    this.#regroup(view, members, undefined);
+    const work = this.#begin();
+    work.asks.push(bidder);
+    if (this.#group() !== before) work.attempt = null;
+    if (work.attempt === null && work.backoffMs === 0) work.attemptAtMs = nowMs;
+    this.#attemptIfDue(nowMs, out);
   }
 
   /** Own clock is wrong: whatever was held is not to be acted on. */
   fault(out: LeaseAction[]): void {
-    if (this.#own !== null) out.push({ kind: 'lost', cell: this.id });
-    this.#own = null;
-    this.#known = null;
-    this.#attempt = null;
-    this.#releasing = null;
-    this.#open = false;
+    if (this.#isOwn()) out.push({ kind: 'lost', cell: this.id });
+    for (const { ask } of this.#work?.asks ?? []) out.push(answered(ask, { kind: 'unknown' }));
+    this.#table.setBelief(this.#row, null);
+    this.#table.setOpen(this.#row, false);
+    this.#works.delete(this.#row);
+    this.#work = null;
   }
 
   /** During the silence after a start: take the hint, touch nothing, answer nothing. */
   hint(lease: Lease, nowMs: number, out: LeaseAction[]): void {
-    this.#touchedMs = nowMs;
-    this.#learn(lease, nowMs, out);
+    const heard = this.#context.rules.heard(lease, nowMs);
+    if (lease.claim === null && !this.#context.rules.isTooLong(lease, nowMs)) this.#learn(heard, nowMs, out);
   }
 
   message(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     this.#expire(nowMs, out);
+    this.#onMessage(from, message, nowMs, out);
+    if (this.#work !== null && this.#work.asks.length > 0) this.#attemptIfDue(nowMs, out);
+  }
+
+  tick(nowMs: number, out: LeaseAction[]): void {
+    this.#expire(nowMs, out);
+    if (this.#work === null && !this.#table.isOpen(this.#row)) return;
+    const work = this.#begin();
+    this.#expireAsks(work, nowMs, out);
+    const { attempt } = work;
+    if (attempt !== null && nowMs >= attemptDeadlineMs(attempt, this.#context.parameters)) {
+      this.#trace(out, 'timed-out', attempt.phase);
+      this.#abort(work, nowMs);
+    } else if (attempt !== null && nowMs >= attempt.repeatAtMs) {
+      this.#repeat(work, attempt, nowMs, out);
+    }
+    this.#attemptIfDue(nowMs, out);
+    this.#repeatRelease(work, nowMs, out);
+  }
+
+  #onMessage(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     switch (message.kind) {
       case 'read':
-      case 'write': {
-        const reply = this.#accept(message, nowMs, out);
-        out.push({ kind: 'send', to: from, message: reply });
+      case 'write':
+        out.push({ kind: 'send', to: from, message: this.#accept(message, nowMs, out) });
         break;
-      }
       case 'ack-read':
         this.#onAckRead(from, message, nowMs, out);
         break;
@@ -274,257 +336,311 @@ export class Cell {
     }
   }
 
-  tick(nowMs: number, out: LeaseAction[]): void {
-    this.#expire(nowMs, out);
-    const attempt = this.#attempt;
-    if (attempt !== null && nowMs >= attemptDeadlineMs(attempt, this.#context.parameters)) {
-      this.#trace(out, 'timed-out', attempt.phase);
-      this.#abort(nowMs);
-    } else if (attempt !== null && nowMs >= attempt.repeatAtMs) {
-      this.#repeat(attempt, nowMs, out);
-    }
-    this.#attemptIfDue(nowMs, out);
-    this.#repeatRelease(nowMs, out);
-  }
-
   // Acceptor -------------------------------------------------------------------------------------
 
-  #accept(
-    message: ReadMessage | WriteMessage,
-    nowMs: number,
-    out: LeaseAction[],
-  ): ReadReplyMessage | WriteReplyMessage {
-    const { cell, ballot } = message;
-    const { parameters, recovery } = this.#context;
-    assert(nowMs >= recovery.untilMs, 'An acceptor that may have forgotten something keeps silent');
-    this.#touchedMs = nowMs;
-    const { view } = message;
-    if (view < this.#viewSeen) {
-      this.#trace(out, 'wrong-view', `${view} < ${this.#viewSeen}`);
-      return { kind: 'wrong-view', cell, view: this.#viewSeen, ballot };
+  #accept(message: ReadMessage | WriteMessage, nowMs: number, out: LeaseAction[]): AcceptorReply {
+    const { cell, ballot, view } = message;
+    const { rules } = this.#context;
+    assert(nowMs >= rules.recovery.untilMs, 'An acceptor that may have forgotten something keeps silent');
+    const seen = this.#viewSeen();
+    if (view < seen) {
+      this.#trace(out, 'wrong-view', `${view} < ${seen}`);
+      return { kind: 'wrong-view', cell, view: seen, ballot };
     }
-    this.#viewSeen = view;
-    const refused = message.kind === 'read' ? 'refused-read' : 'refused-write';
+    if (view > seen) this.#seeView(view);
+    const register = this.#register();
     const reason =
-      ballotRefusal(ballot, recovery.floor, nowMs, parameters) ??
-      (message.kind === 'write' ? this.#leaseRefusal(message, nowMs) : null);
+      rules.ballotRefusal(ballot, nowMs) ??
+      (message.kind === 'write' ? rules.writeRefusal(register, message, nowMs) : null);
     if (reason !== null) {
       this.#trace(out, `refused-${reason}`, ballotText(ballot));
-      return { kind: refused, cell, view, ballot, reason };
+      return {
+        kind: message.kind === 'read' ? 'refused-read' : 'refused-write',
+        cell,
+        view,
+        ballot,
+        reason,
+      };
     }
-    const [register, reply] =
-      message.kind === 'read'
-        ? registerRead(this.#register, ballot)
-        : registerWrite(this.#register, ballot, message.lease);
-    this.#register = register;
-    return { ...reply, cell, view };
-  }
-
-  #leaseRefusal(message: WriteMessage, nowMs: number): 'future' | 'still-valid' | null {
-    const { lease, acquires } = message;
-    if (this.#isFuture(lease, nowMs)) return 'future';
-    if (acquires && registerStillValid(this.#register, lease, nowMs)) return 'still-valid';
-    return null;
-  }
-
-  /** No clock within bounds can have set such an end; accepted, it would block the cell until then. */
-  #isFuture(lease: Lease, nowMs: number): boolean {
-    const { leaseMs, clockSkewMaxMs } = this.#context.parameters;
-    return lease.untilMs > nowMs + leaseMs + clockSkewMaxMs;
+    if (message.kind === 'read') {
+      const [promised, reply] = registerRead(register, ballot);
+      if (promised !== register) this.#setRegister(promised);
+      if (reply.kind === 'nack-read') return { ...reply, cell, view };
+      const { written, lease } = reply;
+      const told = lease === null ? null : rules.told(lease, nowMs);
+      return { kind: 'ack-read', cell, view, ballot, written, lease: told };
+    }
+    const [accepted, reply] = registerWrite(register, ballot, rules.kept(message.lease, nowMs));
+    if (accepted !== register) this.#setRegister(accepted);
+    return reply.kind === 'ack-write'
+      ? { kind: 'ack-write', cell, view, ballot }
+      : { kind: 'nack-write', cell, view, ballot, standing: reply.standing };
   }
 
   /** A decided lease: a WRITE that wants no answer, and news for the proposer. */
   #onLearn(message: LearnMessage, nowMs: number, out: LeaseAction[]): void {
     const { ballot, lease } = message;
-    const { parameters, recovery } = this.#context;
-    if (message.view < this.#viewSeen) return;
-    if (ballotRefusal(ballot, recovery.floor, nowMs, parameters) !== null) return;
-    if (this.#isFuture(lease, nowMs)) return;
-    this.#touchedMs = nowMs;
-    const [register] = registerWrite(this.#register, ballot, lease);
-    this.#register = register;
-    this.#learn(lease, nowMs, out);
+    const { rules } = this.#context;
+    if (message.view < this.#viewSeen()) return;
+    if (rules.ballotRefusal(ballot, nowMs) !== null || rules.isTooLong(lease, nowMs)) return;
+    const register = this.#register();
+    // Where nobody else can tell when a lease ends, only its own WRITE may set that.
+    if (rules.helps) {
+      const [accepted] = registerWrite(register, ballot, lease);
+      if (accepted !== register) this.#setRegister(accepted);
+    }
+    if (lease.claim !== null) out.push({ kind: 'claimed', cell: this.id });
+    else this.#learn(rules.heard(lease, nowMs), nowMs, out);
   }
 
   #onRelease(message: ReleaseMessage, nowMs: number): void {
     const { uid } = message;
-    this.#touchedMs = nowMs;
-    this.#register = registerRelease(this.#register, uid);
-    const known = this.#known;
-    if (known === null || known.holder !== uid.server || known.incarnation !== uid.incarnation) return;
-    if (ballotCompare(known.uid, uid) > 0) return;
-    this.#known = null;
-    if (this.#open && this.#attempt === null && this.#own === null) {
-      this.#attemptAtMs = nowMs + this.#jitterMs() + this.#handicapMs;
-    }
+    const register = this.#register();
+    const released = registerRelease(register, uid);
+    if (released !== register) this.#setRegister(released);
+    const belief = this.#table.belief(this.#row);
+    if (belief === null || belief.holder !== uid.server || belief.incarnation !== uid.incarnation) return;
+    if (ballotCompare(belief.uid, uid) > 0 || this.#isOwn()) return;
+    this.#table.setBelief(this.#row, null);
+    if (!this.#table.isOpen(this.#row)) return;
+    const work = this.#begin();
+    if (work.attempt === null) work.attemptAtMs = nowMs + this.#jitterMs() + work.handicapMs;
   }
 
   // Proposer -------------------------------------------------------------------------------------
 
+  /** Begins attempts as long as one is due: a lone voter decides at once, and the next may ask. */
   #attemptIfDue(nowMs: number, out: LeaseAction[]): void {
-    if (!this.#open || this.#attempt !== null || nowMs < this.#attemptAtMs) return;
-    const { parameters, ballots, recovery } = this.#context;
-    if (nowMs < recovery.untilMs) {
-      this.#attemptAtMs = recovery.untilMs + this.#jitterMs() + this.#handicapMs;
-      return;
+    for (;;) {
+      const work = this.#work;
+      if (work === null || work.attempt !== null || nowMs < work.attemptAtMs) return;
+      if (work.asks.length === 0 && !this.#table.isOpen(this.#row)) return;
+      if (!this.#attemptBegin(work, nowMs, out)) return;
     }
-    // While somebody else is known to hold the lease, a READ would only disturb its renewals.
-    const known = this.#own === null ? this.#knownValid(nowMs) : null;
-    if (known !== null) {
-      this.#attemptAtMs = this.#afterEndMs(known);
-      return;
-    }
-    ballots.overtake(registerStanding(this.#register));
-    const attempt = attemptStart(ballots.next(nowMs), nowMs, parameters);
-    this.#attempt = attempt;
-    this.#lastBallot = attempt.ballot;
-    this.#sendAttempt(attempt, nowMs, out);
   }
 
-  /** Asks the members that have not answered; the own acceptor is asked without the network, and last. */
+  #attemptBegin(work: Work, nowMs: number, out: LeaseAction[]): boolean {
+    const { parameters, ballots, rules, bidder } = this.#context;
+    if (nowMs < rules.recovery.untilMs) {
+      work.attemptAtMs = rules.recovery.untilMs + this.#jitterMs() + work.handicapMs;
+      return false;
+    }
+    const asking = work.asks[0];
+    if (asking === undefined && !this.#isOwn()) {
+      // While somebody else is known to hold the lease, a READ would only disturb its renewals.
+      const knownMs = this.#table.beliefUntilMs(this.#row);
+      if (nowMs <= knownMs) {
+        work.attemptAtMs = this.#afterEndMs(knownMs);
+        return false;
+      }
+    }
+    ballots.overtake(registerStanding(this.#register()));
+    const attempt = attemptStart(asking ?? bidder, ballots.next(nowMs), nowMs, parameters);
+    work.attempt = attempt;
+    this.#sendAttempt(attempt, nowMs, out);
+    return true;
+  }
+
+  /** Asks the voters that have not answered; the own acceptor is asked without the network, and last. */
   #sendAttempt(attempt: Attempt, nowMs: number, out: LeaseAction[]): void {
     const { self } = this.#context.parameters;
-    const message = this.#request(attempt);
-    this.#members.forEach((to, index) => {
-      if (to !== self && tallyAwaits(attempt.tally, index)) out.push({ kind: 'send', to, message });
-    });
-    if (!tallyAwaits(attempt.tally, this.#members.indexOf(self))) return;
-    this.message(self, this.#accept(message, nowMs, out), nowMs, out);
+    const { voters, view } = this.#group();
+    const message = this.#request(attempt, view);
+    let own = -1;
+    for (let index = 0; index < voters.length; index++) {
+      const to = voters[index] as ServerId;
+      if (to === self) own = index;
+      else if (tallyAwaits(attempt.tally, index)) out.push({ kind: 'send', to, message });
+    }
+    if (own < 0 || !tallyAwaits(attempt.tally, own)) return;
+    this.#onMessage(self, this.#accept(message, nowMs, out), nowMs, out);
   }
 
-  #request(attempt: Attempt): ReadMessage | WriteMessage {
+  #request(attempt: Attempt, view: number): ReadMessage | WriteMessage {
     const { ballot } = attempt;
-    if (attempt.phase === 'reading') return { kind: 'read', cell: this.id, view: this.#view, ballot };
-    const { lease, acquires } = attempt;
-    return { kind: 'write', cell: this.id, view: this.#view, ballot, lease, acquires };
+    if (attempt.phase === 'reading') return { kind: 'read', cell: this.id, view, ballot };
+    const lease = this.#context.rules.asked(attempt.lease, attempt.spanMs);
+    return { kind: 'write', cell: this.id, view, ballot, lease, acquires: attempt.reason === 'acquire' };
   }
 
-  #repeat(attempt: Attempt, nowMs: number, out: LeaseAction[]): void {
+  #repeat(work: Work, attempt: Attempt, nowMs: number, out: LeaseAction[]): void {
     this.#trace(out, 'repeated', attempt.phase);
     const repeated = { ...attempt, repeatAtMs: nowMs + this.#context.parameters.repeatMs };
-    this.#attempt = repeated;
+    work.attempt = repeated;
     this.#sendAttempt(repeated, nowMs, out);
   }
 
   #onAckRead(from: ServerId, message: AckReadMessage, nowMs: number, out: LeaseAction[]): void {
-    const attempt = this.#attempt;
-    if (attempt === null || attempt.phase !== 'reading') return;
+    const work = this.#work;
+    const attempt = work?.attempt;
+    if (work === null || !attempt || attempt.phase !== 'reading') return;
     if (ballotCompare(message.ballot, attempt.ballot) !== 0) return;
-    const tally = tallyAdd(attempt.tally, this.#members, from, 'ack');
+    const group = this.#group();
+    const tally = tallyAdd(attempt.tally, group, from, 'ack');
     if (tally === null) return;
-    const merged = readingMerge(attempt, tally, message.written, message.lease);
-    this.#attempt = merged;
-    if (tallyWon(tally, this.#members.length)) this.#propose(merged, nowMs, out);
+    const { rules } = this.#context;
+    const lease = message.lease === null ? null : rules.heard(message.lease, nowMs);
+    const merged = readingMerge(attempt, tally, message.written, lease, rules);
+    work.attempt = merged;
+    if (tallyWon(tally, group)) this.#propose(work, merged, nowMs, out);
   }
 
   /** A majority has promised. One reading of the clock serves every decision here. */
-  #propose(attempt: ReadingAttempt, nowMs: number, out: LeaseAction[]): void {
-    const { parameters } = this.#context;
+  #propose(work: Work, attempt: ReadingAttempt, nowMs: number, out: LeaseAction[]): void {
+    const { parameters, rules } = this.#context;
+    assert(nowMs >= attempt.startedMs, 'Answers come after questions');
     if (nowMs - attempt.startedMs > parameters.attemptMaxMs) {
       this.#trace(out, 'timed-out', 'reading');
-      this.#abort(nowMs);
+      this.#abort(work, nowMs);
       return;
     }
-    const proposal = proposalChoose(attempt, nowMs, parameters);
-    if (proposal.kind === 'wait') {
-      this.#trace(out, 'waited-out-grace', leaseText(attempt.lease));
-      this.#attempt = null;
-      this.#attemptAtMs = proposal.untilMs + this.#jitterMs();
+    const finding = rules.finding(attempt, nowMs);
+    const bid = attempt.bidder.bid(finding, attempt, nowMs);
+    if (bid.kind === 'write') {
+      const writing = attemptWrite(attempt, bid, nowMs, parameters);
+      work.attempt = writing;
+      this.#sendAttempt(writing, nowMs, out);
       return;
     }
-    const writing = attemptWrite(attempt, proposal.lease, proposal.acquires, nowMs, parameters);
-    this.#attempt = writing;
-    this.#sendAttempt(writing, nowMs, out);
+    work.attempt = null;
+    if (bid.kind === 'done') {
+      this.#answer(work, nowMs, out);
+      return;
+    }
+    if (finding.kind === 'grace') this.#trace(out, 'waited-out-grace', leaseText(attempt.lease));
+    work.attemptAtMs = bid.untilMs <= nowMs ? nowMs : bid.untilMs + this.#jitterMs();
+    if (finding.kind === 'held') this.#learn(finding.lease, nowMs, out);
   }
 
   #onAckWrite(from: ServerId, message: AckWriteMessage, nowMs: number, out: LeaseAction[]): void {
-    const attempt = this.#attempt;
-    if (attempt === null || attempt.phase !== 'writing') return;
+    const work = this.#work;
+    const attempt = work?.attempt;
+    if (work === null || !attempt || attempt.phase !== 'writing') return;
     if (ballotCompare(message.ballot, attempt.ballot) !== 0) return;
-    const tally = tallyAdd(attempt.tally, this.#members, from, 'ack');
+    const group = this.#group();
+    const tally = tallyAdd(attempt.tally, group, from, 'ack');
     if (tally === null) return;
-    this.#attempt = { ...attempt, tally };
-    if (tallyWon(tally, this.#members.length)) this.#decide(attempt, nowMs, out);
+    const counted = { ...attempt, tally };
+    work.attempt = counted;
+    if (tallyWon(tally, group)) this.#decide(work, counted, nowMs, out);
   }
 
   /** A majority has accepted λ: it is the cell's lease. */
-  #decide(attempt: WritingAttempt, nowMs: number, out: LeaseAction[]): void {
+  #decide(work: Work, attempt: WritingAttempt, nowMs: number, out: LeaseAction[]): void {
     const { self, incarnation } = this.#context.parameters;
+    const { rules } = this.#context;
     const { lease, ballot } = attempt;
-    this.#attempt = null;
-    this.#backoffMs = 0;
-    for (const to of this.#members) {
-      if (to === self) continue;
-      out.push({
-        kind: 'send',
-        to,
-        message: { kind: 'learn', cell: this.id, view: this.#view, ballot, lease },
-      });
+    const { voters, view } = this.#group();
+    work.attempt = null;
+    work.backoffMs = 0;
+    const told = rules.told(lease, nowMs) ?? (lease.claim === null ? null : { ...lease, untilMs: 0 });
+    if (told !== null) {
+      const message = { kind: 'learn', cell: this.id, view, ballot, lease: told } as const;
+      for (const to of voters) if (to !== self) out.push({ kind: 'send', to, message });
     }
-    if (lease.holder !== self || lease.incarnation !== incarnation) {
+    if (lease.claim !== null) {
+      if (voters.includes(self)) out.push({ kind: 'claimed', cell: this.id });
+      this.#answer(work, nowMs, out);
+    } else if (lease.holder !== self || lease.incarnation !== incarnation) {
       this.#trace(out, 'helped', leaseText(lease));
-      this.#attemptAtMs = this.#afterEndMs(lease);
+      work.attemptAtMs = this.#afterEndMs(lease.untilMs);
       this.#learn(lease, nowMs, out);
     } else if (nowMs < lease.untilMs) {
-      assert(this.#own === null || lease.untilMs >= this.#own.untilMs, 'A renewal never shortens');
-      this.#trace(out, this.#own === null ? 'decided' : 'renewed', '');
-      this.#own = lease;
-      this.#known = null;
-      this.#attemptAtMs = this.#renewalMs(lease);
+      const held = this.#isOwn();
+      assert(
+        !held || lease.untilMs >= this.#table.beliefUntilMs(this.#row),
+        'A renewal never shortens',
+      );
+      this.#trace(out, held ? 'renewed' : 'decided', '');
+      this.#table.setBelief(this.#row, lease);
+      work.attemptAtMs = this.#renewalMs(lease.untilMs);
       out.push({ kind: 'held', cell: this.id, untilMs: lease.untilMs });
     } else {
       // Decided too late to be acted on. It harms nobody: others see that it is over.
-      this.#attemptAtMs = nowMs + this.#nextBackoffMs();
+      work.attemptAtMs = nowMs + this.#nextBackoffMs(work);
     }
   }
 
   #onRefused(from: ServerId, message: NackMessage | RefusedMessage, nowMs: number, out: LeaseAction[]): void {
-    const attempt = this.#attempt;
-    if (attempt === null || ballotCompare(message.ballot, attempt.ballot) !== 0) return;
+    const work = this.#work;
+    const attempt = work?.attempt;
+    if (work === null || !attempt || ballotCompare(message.ballot, attempt.ballot) !== 0) return;
     const phase = message.kind === 'nack-read' || message.kind === 'refused-read' ? 'reading' : 'writing';
     if (phase !== attempt.phase) return;
-    const tally = tallyAdd(attempt.tally, this.#members, from, 'nack');
+    const group = this.#group();
+    const tally = tallyAdd(attempt.tally, group, from, 'nack');
     if (tally === null) return;
-    this.#attempt = attempt.phase === 'reading' ? { ...attempt, tally } : { ...attempt, tally };
-    if (!tallyLost(tally, this.#members.length)) return;
+    work.attempt = { ...attempt, tally };
+    if (!tallyLost(tally, group)) return;
     this.#trace(out, 'overruled', message.kind);
-    this.#abort(nowMs);
+    this.#abort(work, nowMs);
   }
 
   /** Members have changed and this server does not know it yet: whoever opened the cell opens it anew. */
   #onWrongView(message: WrongViewMessage, nowMs: number, out: LeaseAction[]): void {
-    const attempt = this.#attempt;
-    if (attempt === null || ballotCompare(message.ballot, attempt.ballot) !== 0) return;
-    this.#trace(out, 'wrong-view', `${this.#view} < ${message.view}`);
-    this.#abort(nowMs);
+    const work = this.#work;
+    const attempt = work?.attempt;
+    if (work === null || !attempt || ballotCompare(message.ballot, attempt.ballot) !== 0) return;
+    this.#trace(out, 'wrong-view', `${this.#group().view} < ${message.view}`);
+    this.#abort(work, nowMs);
   }
 
   /** Gives the attempt up. If its WRITE left, the lease may yet be chosen: nothing is concluded from this. */
-  #abort(nowMs: number): void {
-    this.#attempt = null;
-    this.#attemptAtMs = nowMs + this.#nextBackoffMs();
+  #abort(work: Work, nowMs: number): void {
+    work.attempt = null;
+    work.attemptAtMs = nowMs + this.#nextBackoffMs(work);
+  }
+
+  // Clients --------------------------------------------------------------------------------------
+
+  /** The attempt for the client that asked first has come to its end. */
+  #answer(work: Work, nowMs: number, out: LeaseAction[]): void {
+    const first = work.asks.shift();
+    assert(first !== undefined, 'A claim is asked for');
+    out.push(answered(first.ask, first.outcome));
+    work.backoffMs = 0;
+    work.attemptAtMs = work.asks.length === 0 ? Infinity : nowMs;
+  }
+
+  /** What was written for a client whose time is over may or may not come about. */
+  #expireAsks(work: Work, nowMs: number, out: LeaseAction[]): void {
+    if (work.asks.length === 0) return;
+    const first = work.asks[0];
+    const left = work.asks.filter(({ deadlineMs }) => nowMs < deadlineMs);
+    if (left.length === work.asks.length) return;
+    for (const { ask, deadlineMs } of work.asks) {
+      if (nowMs >= deadlineMs) out.push(answered(ask, { kind: 'unknown' }));
+    }
+    work.asks = left;
+    if (left[0] === first) return;
+    work.attempt = null;
+    work.backoffMs = 0;
+    work.attemptAtMs = left.length === 0 ? Infinity : nowMs;
   }
 
   // Knowledge ------------------------------------------------------------------------------------
 
+  /** News of a lease of another server, on this server's clock. */
   #learn(lease: Lease, nowMs: number, out: LeaseAction[]): void {
-    const { self, incarnation } = this.#context.parameters;
-    if (lease.released || nowMs > lease.untilMs || this.#isFuture(lease, nowMs)) return;
-    if (lease.holder === self && lease.incarnation === incarnation) return;
-    if (this.#known !== null && ballotCompare(lease.uid, this.#known.uid) <= 0) return;
-    this.#known = lease;
+    const { bidder } = this.#context;
+    if (lease.claim !== null || lease.released || nowMs > lease.untilMs) return;
+    if (bidder.isMine(lease)) return;
+    const table = this.#table;
+    // An own lease that still runs is not given up for what others say; the clocks decide.
+    const held = this.#isOwn();
+    const known = table.belief(this.#row);
+    if (known !== null && !held && ballotCompare(lease.uid, known.uid) <= 0) return;
     this.#pushLearned(lease, out);
-    if (this.#own !== null || this.#attempt?.phase === 'writing') return;
-    this.#attempt = null;
-    if (this.#open) this.#attemptAtMs = this.#afterEndMs(lease);
+    if (held) return;
+    table.setBelief(this.#row, lease);
+    const work = this.#work;
+    if (work?.attempt?.phase === 'writing' || !table.isOpen(this.#row)) return;
+    const begun = this.#begin();
+    begun.attempt = null;
+    begun.attemptAtMs = this.#afterEndMs(lease.untilMs);
   }
 
-  #knownValid(nowMs: number): Lease | null {
-    const known = this.#known;
-    return known !== null && leaseAge(known, nowMs, 0) === 'valid' ? known : null;
-  }
-
-  #pushLearned(lease: Lease, out: LeaseAction[]): void {
+  #pushLearned(lease: Belief, out: LeaseAction[]): void {
     const { holder, incarnation, untilMs } = lease;
     // An earlier life of this server is nobody to redirect to.
     if (holder === this.#context.parameters.self) return;
@@ -533,29 +649,71 @@ export class Cell {
 
   /** Notices that the own lease is over. Says so late if nobody looked; `holds` never does. */
   #expire(nowMs: number, out: LeaseAction[]): void {
-    if (this.#own === null || this.holds(nowMs)) return;
-    this.#own = null;
-    this.#touchedMs = nowMs;
+    const table = this.#table;
+    if (nowMs < table.beliefUntilMs(this.#row) || !this.#isOwn()) return;
+    table.setBelief(this.#row, null);
     this.#trace(out, 'expired', '');
     out.push({ kind: 'lost', cell: this.id });
   }
 
-  // Time -----------------------------------------------------------------------------------------
-
-  #isIdle(): boolean {
-    return !this.#open && this.#own === null && this.#attempt === null && this.#releasing === null;
+  #isOwn(): boolean {
+    const { self, incarnation } = this.#context.parameters;
+    return this.#table.beliefIsOf(this.#row, self, incarnation);
   }
 
+  #viewSeen(): number {
+    const newer = this.#newerViews.size === 0 ? undefined : this.#newerViews.get(this.#row);
+    return newer ?? this.#group().view;
+  }
+
+  #regroup(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): void {
+    const seen = this.#viewSeen();
+    this.#table.setGroup(this.#row, view, members, joint);
+    if (seen > view) this.#newerViews.set(this.#row, seen);
+    else if (this.#newerViews.size > 0) this.#newerViews.delete(this.#row);
+  }
+
+  #seeView(view: number): void {
+    if (this.#group().voters.length > 0) this.#newerViews.set(this.#row, view);
+    else this.#table.setGroup(this.#row, view, [], undefined);
+  }
+
+  // Row and work ---------------------------------------------------------------------------------
+
+  #group(): Group {
+    return this.#table.group(this.#row);
+  }
+
+  #register(): Register {
+    return this.#table.register(this.#row);
+  }
+
+  #setRegister(register: Register): void {
+    this.#table.setRegister(this.#row, register);
+  }
+
+  /** The work at this cell, begun if there is none. */
+  #begin(): Work {
+    if (this.#work !== null) return this.#work;
+    const { wheel } = this.#context;
+    const work = workBegin(this.#table.isOpen(this.#row) ? wheel.dueMs(this.#row) : Infinity);
+    this.#works.set(this.#row, work);
+    this.#work = work;
+    return work;
+  }
+
+  // Time -----------------------------------------------------------------------------------------
+
   /** When to renew: spread, so that leases acquired together are not renewed together for ever. */
-  #renewalMs(own: Lease): number {
+  #renewalMs(untilMs: number): number {
     const { renewBeforeMs, jitterMaxMs } = this.#context.parameters;
-    return own.untilMs - renewBeforeMs - this.#context.prng.next() * jitterMaxMs;
+    return untilMs - renewBeforeMs - this.#context.prng.next() * jitterMaxMs;
   }
 
   /** When to compete for a lease of somebody else: after its end on every clock, the lagging ones later. */
-  #afterEndMs(lease: Lease): number {
+  #afterEndMs(untilMs: number): number {
     const { clockSkewMaxMs } = this.#context.parameters;
-    return lease.untilMs + clockSkewMaxMs + this.#jitterMs() + this.#handicapMs;
+    return untilMs + clockSkewMaxMs + this.#jitterMs() + (this.#work?.handicapMs ?? 0);
   }
 
   #jitterMs(): number {
@@ -563,23 +721,21 @@ export class Cell {
   }
 
   /** Doubles while attempts fail, with a random part: two that collide must not collide again in step. */
-  #nextBackoffMs(): number {
+  #nextBackoffMs(work: Work): number {
     const { backoffMinMs, backoffMaxMs } = this.#context.parameters;
-    this.#backoffMs = Math.min(Math.max(backoffMinMs, this.#backoffMs * 2), backoffMaxMs);
-    return this.#backoffMs * (1 + 2 * this.#context.prng.next());
+    work.backoffMs = Math.min(Math.max(backoffMinMs, work.backoffMs * 2), backoffMaxMs);
+    return work.backoffMs * (1 + 2 * this.#context.prng.next());
   }
 
-  #repeatRelease(nowMs: number, out: LeaseAction[]): void {
-    const releasing = this.#releasing;
+  #repeatRelease(work: Work, nowMs: number, out: LeaseAction[]): void {
+    const { releasing } = work;
     if (releasing === null || nowMs < releasing.atMs) return;
     const { self, repeatMs } = this.#context.parameters;
     const { uid, left } = releasing;
-    for (const to of this.#members) {
-      if (to === self) continue;
-      out.push({ kind: 'send', to, message: { kind: 'release', cell: this.id, view: this.#view, uid } });
-    }
-    this.#releasing = left > 1 ? { uid, atMs: nowMs + repeatMs, left: left - 1 } : null;
-    this.#touchedMs = nowMs;
+    const { voters, view } = this.#group();
+    const message = { kind: 'release', cell: this.id, view, uid } as const;
+    for (const to of voters) if (to !== self) out.push({ kind: 'send', to, message });
+    work.releasing = left > 1 ? { uid, atMs: nowMs + repeatMs, left: left - 1 } : null;
   }
 
   #trace(out: LeaseAction[], mark: LeaseMark, detail: string): void {
@@ -587,5 +743,8 @@ export class Cell {
   }
 }
 
-type ReadReplyMessage = AckReadMessage | NackMessage | RefusedMessage | WrongViewMessage;
-type WriteReplyMessage = AckWriteMessage | NackMessage | RefusedMessage | WrongViewMessage;
+type AcceptorReply = AckReadMessage | AckWriteMessage | NackMessage | RefusedMessage | WrongViewMessage;
+
+function answered(ask: number, outcome: LeaseOutcome): LeaseAction {
+  return { kind: 'answered', ask, outcome };
+}

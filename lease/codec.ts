@@ -1,8 +1,9 @@
-import { assert, unreachable } from '../base/assert.ts';
+import { unreachable } from '../base/assert.ts';
 import { type CellId, type Incarnation, isServerId, type ServerId } from '../base/ids.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
-import { BALLOT_ZERO, type Ballot, ballotCompare } from './ballot.ts';
-import type { Lease } from './lease.ts';
+import { CLAIM_NOTE_MAX } from './actions.ts';
+import { BALLOT_ZERO, type Ballot, ballotCompare, INTERVALS_MAX } from './ballot.ts';
+import type { Claim, Lease } from './lease.ts';
 import type { LeaseEnvelope, LeaseMessage, RefusedMessage } from './messages.ts';
 
 /**
@@ -10,7 +11,7 @@ import type { LeaseEnvelope, LeaseMessage, RefusedMessage } from './messages.ts'
  * number of messages of any cells. Integers are in groups of seven bits, least first, so that a READ
  * takes about a dozen bytes. A tag is given once and never reused.
  */
-const FRAME_VERSION = 1;
+const FRAME_VERSION = 2;
 
 const TAGS = {
   read: 1,
@@ -36,67 +37,120 @@ const LEASE_PRESENT = 1;
 const LEASE_RELEASED = 2;
 /** The lease was set by the ballot beside it: not written twice, and one object after decoding. */
 const LEASE_UID_BESIDE = 4;
+const LEASE_CLAIMED = 8;
+const LEASE_FLAGS = 15;
 
-/** Both buffers are sized for the worst case, so that they are allocated once and never moved. */
+/** Rows have four bytes for it. */
+const ROUND_MAX = 0xffff_ffff;
+
 const HEADER_BYTES_MAX = 64;
 const LIFE_BYTES_MAX = 2 + 32 + 8;
-const INTEGER_BYTES_MAX = 8;
-const BALLOT_BYTES_MAX = 3 * INTEGER_BYTES_MAX;
-const LEASE_BYTES_MAX = 1 + INTEGER_BYTES_MAX + 8 + BALLOT_BYTES_MAX;
-const MESSAGE_BYTES_MAX = 2 + 2 * INTEGER_BYTES_MAX + 2 * BALLOT_BYTES_MAX + LEASE_BYTES_MAX;
 
 export interface LeaseFrame {
   readonly envelope: LeaseEnvelope;
   readonly messages: readonly LeaseMessage[];
 }
 
-/** Packs messages for one peer. `decodeLeaseFrame` gives the same back. */
-export function encodeLeaseFrame(envelope: LeaseEnvelope, messages: readonly LeaseMessage[]): Uint8Array {
-  const lives = new LifeTable();
-  const body = new ByteWriter(MESSAGE_BYTES_MAX * messages.length);
-  for (const message of messages) messageWrite(body, lives, message);
-  const frame = new ByteWriter(HEADER_BYTES_MAX + LIFE_BYTES_MAX * lives.entries.length + body.length);
-  frame
-    .uint8(FRAME_VERSION)
-    .uint53(envelope.incarnation)
-    .float64(envelope.startedMs)
-    .uint32(envelope.parametersHash)
-    .float64(envelope.clockMs)
-    .float64(envelope.echoMs);
-  integerWrite(frame, lives.entries.length);
-  for (const { server, incarnation } of lives.entries) frame.text(server).uint53(incarnation);
-  integerWrite(frame, messages.length);
-  return frame.raw(body.finish()).finish();
+/** Packs messages for one peer, each as it comes up, so that they need not be kept until the frame is full. */
+export class LeaseFrameWriter {
+  readonly #lives = new LifeTable();
+  readonly #body = new ByteWriter(1024);
+  #count = 0;
+
+  /** Messages so far. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Size of the messages so far, in bytes. */
+  get sizeBytes(): number {
+    return this.#body.length;
+  }
+
+  add(message: LeaseMessage): void {
+    messageWrite(this.#body, this.#lives, message);
+    this.#count++;
+  }
+
+  /** @returns the frame; the writer is not to be used afterwards */
+  finish(envelope: LeaseEnvelope): Uint8Array {
+    const { entries } = this.#lives;
+    const frame = new ByteWriter(HEADER_BYTES_MAX + LIFE_BYTES_MAX * entries.length + this.#body.length);
+    frame
+      .uint8(FRAME_VERSION)
+      .uint53(envelope.incarnation)
+      .float64(envelope.startedMs)
+      .uint32(envelope.parametersHash)
+      .float64(envelope.clockMs)
+      .float64(envelope.echoMs);
+    frame.varint(entries.length);
+    for (const { server, incarnation } of entries) frame.text(server).uint53(incarnation);
+    frame.varint(this.#count);
+    return frame.raw(this.#body.finish()).finish();
+  }
 }
 
-/** Reads what `encodeLeaseFrame` wrote; throws `MalformedError` on anything else. Keeps no view of `bytes`. */
-export function decodeLeaseFrame(bytes: Uint8Array): LeaseFrame {
-  const reader = new ByteReader(bytes);
-  const version = reader.uint8();
-  if (version !== FRAME_VERSION) throw new MalformedError(`Lease frame of version ${version}`);
-  const envelope: LeaseEnvelope = {
-    incarnation: reader.uint53() as Incarnation,
-    startedMs: reader.float64(),
-    parametersHash: reader.uint32(),
-    clockMs: reader.float64(),
-    echoMs: reader.float64(),
-  };
-  const lives: Life[] = [];
-  for (let left = integerRead(reader); left > 0; left--) {
-    const server = reader.text();
-    if (!isServerId(server)) throw new MalformedError('A server id is malformed');
-    lives.push({ server, incarnation: reader.uint53() as Incarnation });
+/**
+ * Reads what `LeaseFrameWriter` wrote, some messages at a time, so that those are done with before the
+ * next are made. Throws `MalformedError` on anything else; what was read before that stands, as if
+ * the rest had been lost. Keeps a view of `bytes` until all is read.
+ */
+export class LeaseFrameReader {
+  readonly envelope: LeaseEnvelope;
+  readonly #reader: ByteReader;
+  readonly #lives: readonly Life[];
+  #left: number;
+
+  constructor(bytes: Uint8Array) {
+    const reader = new ByteReader(bytes);
+    const version = reader.uint8();
+    if (version !== FRAME_VERSION) throw new MalformedError(`Lease frame of version ${version}`);
+    this.envelope = {
+      incarnation: reader.uint53() as Incarnation,
+      startedMs: reader.float64(),
+      parametersHash: reader.uint32(),
+      clockMs: reader.float64(),
+      echoMs: reader.float64(),
+    };
+    const lives: Life[] = [];
+    for (let left = reader.varint(); left > 0; left--) {
+      const server = reader.text();
+      if (!isServerId(server)) throw new MalformedError('A server id is malformed');
+      lives.push({ server, incarnation: reader.uint53() as Incarnation });
+    }
+    this.#reader = reader;
+    this.#lives = lives;
+    this.#left = reader.varint();
+    if (this.#left === 0) reader.end();
   }
-  const messages: LeaseMessage[] = [];
-  for (let left = integerRead(reader); left > 0; left--) messages.push(messageRead(reader, lives));
-  reader.end();
-  return { envelope, messages };
+
+  /** @returns the next messages, at most `max`; none when all have been read */
+  next(max: number): LeaseMessage[] {
+    const messages: LeaseMessage[] = [];
+    for (; this.#left > 0 && messages.length < max; this.#left--) {
+      messages.push(messageRead(this.#reader, this.#lives));
+      if (this.#left === 1) this.#reader.end();
+    }
+    return messages;
+  }
+}
+
+/** Packs messages for one peer. `decodeLeaseFrame` gives the same back. */
+export function encodeLeaseFrame(envelope: LeaseEnvelope, messages: readonly LeaseMessage[]): Uint8Array {
+  const writer = new LeaseFrameWriter();
+  for (const message of messages) writer.add(message);
+  return writer.finish(envelope);
+}
+
+/** Reads a whole frame; throws `MalformedError`. */
+export function decodeLeaseFrame(bytes: Uint8Array): LeaseFrame {
+  const reader = new LeaseFrameReader(bytes);
+  return { envelope: reader.envelope, messages: reader.next(Infinity) };
 }
 
 function messageWrite(writer: ByteWriter, lives: LifeTable, message: LeaseMessage): void {
   writer.uint8(TAGS[message.kind]);
-  integerWrite(writer, message.cell);
-  integerWrite(writer, message.view);
+  writer.varint(message.cell).varint(message.view);
   ballotWrite(writer, lives, message.kind === 'release' ? message.uid : message.ballot);
   switch (message.kind) {
     case 'read':
@@ -132,8 +186,8 @@ function messageRead(reader: ByteReader, lives: readonly Life[]): LeaseMessage {
   const tag = reader.uint8();
   const kind = KINDS.get(tag);
   if (kind === undefined) throw new MalformedError(`Lease message with tag ${tag}`);
-  const cell = integerRead(reader) as CellId;
-  const view = integerRead(reader);
+  const cell = reader.varint() as CellId;
+  const view = reader.varint();
   const ballot = ballotRead(reader, lives);
   // Ballots of attempts are larger than zero; the cores assert it.
   if (ballot === BALLOT_ZERO) throw new MalformedError('An attempt without a ballot');
@@ -149,8 +203,8 @@ function messageRead(reader: ByteReader, lives: readonly Life[]): LeaseMessage {
     case 'ack-read': {
       const written = ballotRead(reader, lives);
       const lease = leaseRead(reader, lives, written);
-      if ((lease === null) !== (written === BALLOT_ZERO)) {
-        throw new MalformedError('A register has a lease exactly if it was written');
+      if (lease !== null && written === BALLOT_ZERO) {
+        throw new MalformedError('A register has a lease only if it was written');
       }
       return { kind, cell, view, ballot, written, lease };
     }
@@ -177,22 +231,41 @@ function leaseWrite(writer: ByteWriter, lives: LifeTable, lease: Lease | null, b
     writer.uint8(0);
     return;
   }
-  const shared = ballotCompare(lease.uid, beside) === 0;
-  writer.uint8(LEASE_PRESENT | (lease.released ? LEASE_RELEASED : 0) | (shared ? LEASE_UID_BESIDE : 0));
-  integerWrite(writer, lives.index(lease.holder, lease.incarnation));
-  writer.float64(lease.untilMs);
-  if (!shared) ballotWrite(writer, lives, lease.uid);
+  const { claim, untilMs, uid } = lease;
+  const shared = ballotCompare(uid, beside) === 0;
+  writer.uint8(
+    LEASE_PRESENT |
+      (lease.released ? LEASE_RELEASED : 0) |
+      (shared ? LEASE_UID_BESIDE : 0) |
+      (claim === null ? 0 : LEASE_CLAIMED),
+  );
+  writer.float64(untilMs);
+  if (!shared) ballotWrite(writer, lives, uid);
+  if (claim !== null) writer.uint53(claim.session).uint53(claim.token).text(claim.note);
 }
 
 function leaseRead(reader: ByteReader, lives: readonly Life[], beside: Ballot): Lease | null {
   const flags = reader.uint8();
   if (flags === 0) return null;
-  if ((flags & LEASE_PRESENT) === 0 || flags > 7) throw new MalformedError('Unknown lease flags');
-  const { server: holder, incarnation } = lifeRead(reader, lives);
+  if ((flags & LEASE_PRESENT) === 0 || flags > LEASE_FLAGS) throw new MalformedError('Unknown lease flags');
   const untilMs = reader.float64();
+  if (!Number.isFinite(untilMs)) throw new MalformedError('A lease without an end');
   const uid = (flags & LEASE_UID_BESIDE) !== 0 ? beside : ballotRead(reader, lives);
   if (uid === BALLOT_ZERO) throw new MalformedError('A lease without a ballot');
-  return { holder, incarnation, untilMs, uid, released: (flags & LEASE_RELEASED) !== 0 };
+  return {
+    holder: uid.server,
+    incarnation: uid.incarnation,
+    untilMs,
+    uid,
+    released: (flags & LEASE_RELEASED) !== 0,
+    claim: (flags & LEASE_CLAIMED) !== 0 ? claimRead(reader) : null,
+  };
+}
+
+function claimRead(reader: ByteReader): Claim {
+  const claim = { session: reader.uint53(), token: reader.uint53(), note: reader.text() };
+  if (claim.note.length > CLAIM_NOTE_MAX) throw new MalformedError('A note is too long');
+  return claim;
 }
 
 function leaseReadPresent(reader: ByteReader, lives: readonly Life[], beside: Ballot): Lease {
@@ -203,17 +276,18 @@ function leaseReadPresent(reader: ByteReader, lives: readonly Life[], beside: Ba
 
 /** The round comes first: it is 0 in the zero ballot only, which is nothing else. */
 function ballotWrite(writer: ByteWriter, lives: LifeTable, k: Ballot): void {
-  integerWrite(writer, k.round);
+  writer.varint(k.round);
   if (k.round === 0) return;
-  integerWrite(writer, k.interval);
-  integerWrite(writer, lives.index(k.server, k.incarnation));
+  writer.varint(k.interval).varint(lives.index(k.server, k.incarnation));
 }
 
 function ballotRead(reader: ByteReader, lives: readonly Life[]): Ballot {
-  const round = integerRead(reader);
+  const round = reader.varint();
   if (round === 0) return BALLOT_ZERO;
-  const interval = integerRead(reader);
-  return { interval, round, ...lifeRead(reader, lives) };
+  const interval = reader.varint();
+  if (round > ROUND_MAX || interval >= INTERVALS_MAX) throw new MalformedError('A ballot out of range');
+  const { server, incarnation } = lifeRead(reader, lives);
+  return { interval, round, server, incarnation };
 }
 
 interface Life {
@@ -237,7 +311,7 @@ class LifeTable {
 }
 
 function lifeRead(reader: ByteReader, lives: readonly Life[]): Life {
-  const life = lives[integerRead(reader)];
+  const life = lives[reader.varint()];
   if (life === undefined) throw new MalformedError('A life that the frame does not list');
   return life;
 }
@@ -246,31 +320,4 @@ function flagRead(reader: ByteReader): boolean {
   const value = reader.uint8();
   if (value > 1) throw new MalformedError('A flag is 0 or 1');
   return value === 1;
-}
-
-/** A non-negative integer below 2^53 in one to eight bytes. */
-function integerWrite(writer: ByteWriter, value: number): void {
-  assert(Number.isSafeInteger(value) && value >= 0, 'A non-negative integer below 2^53 is written');
-  let rest = value;
-  while (rest >= 0x80) {
-    writer.uint8(0x80 | (rest % 0x80));
-    rest = Math.floor(rest / 0x80);
-  }
-  writer.uint8(rest);
-}
-
-function integerRead(reader: ByteReader): number {
-  let value = 0;
-  let scale = 1;
-  for (let count = 1; count <= 8; count++) {
-    const byte = reader.uint8();
-    value += (byte & 0x7f) * scale;
-    if (byte < 0x80) {
-      if (!Number.isSafeInteger(value)) throw new MalformedError('A number is not below 2^53');
-      if (byte === 0 && count > 1) throw new MalformedError('A number is longer than it needs to be');
-      return value;
-    }
-    scale *= 0x80;
-  }
-  throw new MalformedError('A number does not end');
 }

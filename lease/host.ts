@@ -1,16 +1,30 @@
 import { assert, unreachable } from '../base/assert.ts';
 import { CATALOG_CELL, type CellId, type ServerId } from '../base/ids.ts';
 import { Prng } from '../base/prng.ts';
-import type { LeaseAction, LeaseConfig, LeaseEvent, LeaseMark, LeaseView } from './actions.ts';
+import {
+  CLAIM_NOTE_MAX,
+  type ClaimedLease,
+  type LeaseAction,
+  type LeaseConfig,
+  type LeaseEvent,
+  type LeaseMark,
+  type LeaseView,
+} from './actions.ts';
 import { BallotSequence } from './ballot.ts';
 import { Cell, type CellContext, type CellState } from './cell.ts';
+import { CellTable } from './cell-table.ts';
+import { ClientBidder } from './client-bidder.ts';
 import { ClockMonitor, type ClockOffset } from './clock-monitor.ts';
+import { FleaseRules } from './flease.ts';
 import type { LeaseEnvelope, LeaseMessage } from './messages.ts';
 import { type LeaseParameters, leaseParameters } from './parameters.ts';
-import { recoveryStart } from './recovery.ts';
-import { TimerHeap } from './timers.ts';
+import { PaxosLeaseRules } from './paxos-lease.ts';
+import { ServerBidder } from './proposer.ts';
+import type { LeaseRules } from './rules.ts';
+import { Wheel } from './wheel.ts';
 
 type FrameEvent = Extract<LeaseEvent, { kind: 'frame' }>;
+type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
 /**
  * All lease cells of one life of one server, and what they share: incarnation, recovery wait, ballots,
@@ -22,8 +36,9 @@ export class LeaseHost {
   readonly #context: CellContext;
   readonly #monitor: ClockMonitor;
   readonly #startedMs: number;
-  readonly #cells = new Map<CellId, Cell>();
-  readonly #timers = new TimerHeap();
+  readonly #table: CellTable;
+  readonly #wheel: Wheel;
+  readonly #cell: Cell;
   #clockFault = false;
   #recovered = false;
   #lastMs: number;
@@ -32,12 +47,20 @@ export class LeaseHost {
   constructor(config: LeaseConfig, nowMs: number) {
     const parameters = leaseParameters(config);
     this.#parameters = parameters;
+    const rules = rulesOf(parameters, nowMs);
+    const table = new CellTable();
+    this.#table = table;
+    this.#wheel = new Wheel(table.links, nowMs, parameters.timerLateMs);
     this.#context = {
       parameters,
-      recovery: recoveryStart(nowMs, parameters),
+      rules,
       ballots: new BallotSequence(parameters),
+      bidder: new ServerBidder(parameters, rules),
       prng: new Prng(config.incarnation),
+      table,
+      wheel: this.#wheel,
     };
+    this.#cell = new Cell(this.#context);
     this.#monitor = new ClockMonitor(nowMs, parameters.clockSkewMaxMs, parameters.leaseMs);
     this.#startedMs = nowMs;
     this.#lastMs = nowMs;
@@ -55,20 +78,24 @@ export class LeaseHost {
     }
     switch (event.kind) {
       case 'open': {
-        const cell = this.#cell(event.cell, nowMs);
-        cell.open(event.view, event.members, event.handicapMs, nowMs, out);
-        this.#schedule(cell);
+        const { view, members, joint, handicapMs } = event;
+        const cell = this.#at(event.cell);
+        cell.open(view, members, joint, handicapMs, nowMs, out);
+        this.#settle(cell, nowMs);
         break;
       }
       case 'close':
       case 'release': {
-        const cell = this.#cells.get(event.cell);
-        if (cell === undefined) break;
+        const cell = this.#find(event.cell);
+        if (cell === null) break;
         if (event.kind === 'close') cell.close(nowMs, out);
         else cell.release(nowMs, out);
-        this.#schedule(cell);
+        this.#settle(cell, nowMs);
         break;
       }
+      case 'ask':
+        this.#onAsk(event, nowMs, out);
+        break;
       case 'frame':
         this.#onFrame(event, nowMs, out);
         break;
@@ -89,22 +116,30 @@ export class LeaseHost {
    * Nothing that a timer has set takes part in the answer.
    */
   owns(cell: CellId, nowMs: number): boolean {
-    return !this.#clockFault && (this.#cells.get(cell)?.holds(nowMs) ?? false);
+    return !this.#clockFault && (this.#find(cell)?.holds(nowMs) ?? false);
   }
 
   /** Who holds the cell, as far as this server knows. For redirects and reports. */
   view(cell: CellId, nowMs: number): LeaseView {
-    return this.#cells.get(cell)?.view(nowMs) ?? { holder: null, own: false, remainingMs: 0 };
+    return this.#find(cell)?.view(nowMs) ?? { holder: null, own: false, remainingMs: 0 };
+  }
+
+  /** What this server, a member of the cell, has heard of a client's lease. A hint: a majority may know better. */
+  claim(cell: CellId, nowMs: number): ClaimedLease | null {
+    const lease = this.#find(cell)?.accepted() ?? null;
+    if (lease === null || lease.claim === null || lease.released) return null;
+    const remainingMs = lease.untilMs + this.#parameters.clockSkewMaxMs - nowMs;
+    return remainingMs < 0 ? null : { ...lease.claim, remainingMs };
   }
 
   /** How long the silence after the start still lasts; 0 when it is over. */
   recoveringMs(nowMs: number): number {
-    return Math.max(0, this.#context.recovery.untilMs - nowMs);
+    return Math.max(0, this.#context.rules.recovery.untilMs - nowMs);
   }
 
   /** Lease clock at which `tick` has something to do, or null. */
   nextWakeMs(): number | null {
-    return this.#clockFault ? null : this.#timers.firstMs();
+    return this.#clockFault ? null : this.#wheel.firstMs();
   }
 
   /** What a frame to `to` says about its sender. */
@@ -130,12 +165,12 @@ export class LeaseHost {
 
   /** Number of cells remembered. */
   get cellCount(): number {
-    return this.#cells.size;
+    return this.#table.size;
   }
 
   /** For tests and simulations, which compare the state before and after each step. */
   inspect(cell: CellId): CellState | null {
-    return this.#cells.get(cell)?.state() ?? null;
+    return this.#find(cell)?.state() ?? null;
   }
 
   #onFrame(event: FrameEvent, nowMs: number, out: LeaseAction[]): void {
@@ -145,13 +180,15 @@ export class LeaseHost {
       return;
     }
     const verdict = this.#monitor.observe(from, envelope, nowMs);
-    if (this.#monitor.isOutlier()) {
-      this.#fault('most peers disagree', out);
-      return;
-    }
-    if (verdict !== 'accept') {
-      this.#trace(out, verdict, from);
-      return;
+    if (this.#context.rules.comparesClocks) {
+      if (this.#monitor.isOutlier()) {
+        this.#fault('most peers disagree', out);
+        return;
+      }
+      if (verdict !== 'accept') {
+        this.#trace(out, verdict, from);
+        return;
+      }
     }
     if (this.#isRecovering(nowMs)) {
       this.#keepSilent(messages, nowMs, out);
@@ -163,10 +200,23 @@ export class LeaseHost {
   #onMessage(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     const asks = message.kind === 'read' || message.kind === 'write' || message.kind === 'learn';
     // An answer for a cell that is not remembered is an answer to nobody.
-    const cell = asks ? this.#cell(message.cell, nowMs) : this.#cells.get(message.cell);
-    if (cell === undefined) return;
+    const cell = asks ? this.#at(message.cell) : this.#find(message.cell);
+    if (cell === null) return;
     cell.message(from, message, nowMs, out);
-    this.#schedule(cell);
+    this.#settle(cell, nowMs);
+  }
+
+  #onAsk(event: AskEvent, nowMs: number, out: LeaseAction[]): void {
+    const { ask, order, deadlineMs, view, members } = event;
+    const { parameters, rules } = this.#context;
+    if (order.kind === 'acquire' || order.kind === 'refresh') {
+      assert(order.spanMs > 0 && order.spanMs <= parameters.leaseMs, 'A claim is at most a lease long');
+      assert((order.note ?? '').length <= CLAIM_NOTE_MAX, 'A note has its bounds');
+    }
+    const cell = this.#at(event.cell);
+    const bidder = new ClientBidder(ask, order, nowMs, deadlineMs, parameters, rules);
+    cell.ask(bidder, view, members, nowMs, out);
+    this.#settle(cell, nowMs);
   }
 
   /** Neither ack nor nack while recovering; only the news who holds what is of use already. */
@@ -174,57 +224,70 @@ export class LeaseHost {
     this.#trace(out, 'kept-silent', '');
     for (const message of messages) {
       if (message.kind !== 'learn') continue;
-      const cell = this.#cell(message.cell, nowMs);
+      const cell = this.#at(message.cell);
       cell.hint(message.lease, nowMs, out);
-      this.#schedule(cell);
+      this.#settle(cell, nowMs);
     }
   }
 
   #onTick(nowMs: number, out: LeaseAction[]): void {
-    for (;;) {
-      const dueMs = this.#timers.firstMs();
-      if (dueMs === null || dueMs > nowMs) return;
-      const cell = this.#timers.pop();
-      if (cell.timerMs !== dueMs) continue;
-      cell.timerMs = Infinity;
-      if (cell.isForgettable(nowMs)) {
-        this.#cells.delete(cell.id);
+    for (let row = this.#wheel.take(nowMs); row !== null; row = this.#wheel.take(nowMs)) {
+      const cell = this.#cell.at(row);
+      if (cell.isIdle) {
         this.#trace(out, 'forgotten', '', cell.id);
+        cell.forget();
+        this.#table.remove(row);
         continue;
       }
-      if (cell.dueMs() <= nowMs) cell.tick(nowMs, out);
-      assert(cell.dueMs() > nowMs, 'A tick leaves nothing due');
-      this.#schedule(cell);
+      cell.tick(nowMs, out);
+      const dueMs = cell.settle(nowMs) ?? nowMs;
+      assert(dueMs > nowMs, 'A tick leaves nothing due');
+      this.#wheel.insert(row, dueMs);
     }
   }
 
   #fault(detail: string, out: LeaseAction[]): void {
     this.#clockFault = true;
     this.#trace(out, 'clock-fault', detail);
-    for (const cell of this.#cells.values()) cell.fault(out);
+    for (const row of this.#table.rows()) this.#cell.at(row).fault(out);
   }
 
   #isRecovering(nowMs: number): boolean {
-    return nowMs < this.#context.recovery.untilMs;
+    return nowMs < this.#context.rules.recovery.untilMs;
   }
 
-  #cell(id: CellId, nowMs: number): Cell {
-    let cell = this.#cells.get(id);
-    if (cell === undefined) {
-      cell = new Cell(id, this.#context, nowMs);
-      this.#cells.set(id, cell);
-    }
-    return cell;
+  /** The cell, which comes into being if it is not remembered. */
+  #at(id: CellId): Cell {
+    const row = this.#table.find(id);
+    if (row !== null) return this.#cell.at(row);
+    const added = this.#table.add(id);
+    this.#wheel.insert(added, this.#lastMs + this.#parameters.forgetMs);
+    return this.#cell.at(added);
   }
 
-  #schedule(cell: Cell): void {
-    const dueMs = cell.dueMs();
-    if (dueMs >= cell.timerMs) return;
-    cell.timerMs = dueMs;
-    this.#timers.push(dueMs, cell);
+  #find(id: CellId): Cell | null {
+    const row = this.#table.find(id);
+    return row === null ? null : this.#cell.at(row);
+  }
+
+  #settle(cell: Cell, nowMs: number): void {
+    const dueMs = cell.settle(nowMs);
+    if (dueMs !== null) this.#wheel.move(cell.row, dueMs);
   }
 
   #trace(out: LeaseAction[], mark: LeaseMark, detail: string, cell: CellId = CATALOG_CELL): void {
     out.push({ kind: 'trace', mark, cell, detail });
+  }
+}
+
+function rulesOf(parameters: LeaseParameters, startedMs: number): LeaseRules {
+  const { algorithm } = parameters;
+  switch (algorithm) {
+    case 'flease':
+      return new FleaseRules(parameters, startedMs);
+    case 'paxoslease':
+      return new PaxosLeaseRules(parameters, startedMs);
+    default:
+      return unreachable(algorithm);
   }
 }

@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { ballotCompare } from './ballot.ts';
 import type { CellState } from './cell.ts';
-import type { LeaseParameters } from './parameters.ts';
+import { CLOCK_DRIFT_MAX, type LeaseParameters } from './parameters.ts';
 
 /**
  * What one step may do to a cell. Too costly for every step in production, run after each one in
@@ -53,7 +53,7 @@ function assertCellState(state: CellState, nowMs: number, parameters: LeaseParam
       'A lease is written by its own ballot or by a later one that helps',
     );
     assert(
-      register.lease.untilMs <= nowMs + leaseMs + clockSkewMaxMs,
+      register.lease.untilMs <= nowMs + leaseMs * (1 + CLOCK_DRIFT_MAX) + clockSkewMaxMs,
       'No lease ends later than a clock within bounds can have set it',
     );
   }

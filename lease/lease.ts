@@ -1,8 +1,19 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import type { Ballot } from './ballot.ts';
 
+/** What a client has of a lease that a server got for it. */
+export interface Claim {
+  /** A number below 2^53 that the client has drawn: whoever knows it is the holder. */
+  readonly session: number;
+  /** Fencing token: larger for each later holder of the cell. */
+  readonly token: number;
+  /** What the holder wants others to read with the lease. */
+  readonly note: string;
+}
+
 /** λ: one life of one server may act as primary until a moment of the lease clock. */
 export interface Lease {
+  /** The server that set `untilMs`: the holder itself, or the server that a claim's holder asked. */
   readonly holder: ServerId;
   /** A lease of the same server's earlier life is a stranger's lease: wait for its end. */
   readonly incarnation: Incarnation;
@@ -11,6 +22,8 @@ export interface Lease {
   readonly uid: Ballot;
   /** Its holder gave it back: it need not be waited for. */
   readonly released: boolean;
+  /** Present where a client holds the lease, and no server. */
+  readonly claim: Claim | null;
 }
 
 /**
@@ -34,8 +47,9 @@ export function leaseAge(lease: Lease | null, nowMs: number, clockSkewMaxMs: num
   return 'expired';
 }
 
-/** Whether two leases belong to the same life of the same server. */
+/** Whether two leases belong to the same life of the same server, or to the same session of a client. */
 export function leaseSameHolder(a: Lease, b: Lease): boolean {
+  if (a.claim !== null || b.claim !== null) return a.claim?.session === b.claim?.session;
   return a.holder === b.holder && a.incarnation === b.incarnation;
 }
 

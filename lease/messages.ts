@@ -2,6 +2,11 @@ import type { CellId, Incarnation } from '../base/ids.ts';
 import type { Ballot } from './ballot.ts';
 import type { Lease } from './lease.ts';
 
+/**
+ * PaxosLease's messages are the same with other names: prepare and propose are READ and WRITE. There, a
+ * lease on its way has a span instead of an end in `untilMs`: clocks of two servers have nothing in common.
+ */
+
 /** What the acceptor of a cell is asked and told. `view` numbers the set of servers that vote on it. */
 interface OfCell {
   readonly cell: CellId;
@@ -26,6 +31,7 @@ export interface AckReadMessage extends OfCell {
   readonly kind: 'ack-read';
   readonly ballot: Ballot;
   readonly written: Ballot;
+  /** Null where nothing was written, and in PaxosLease also where what was written is over. */
   readonly lease: Lease | null;
 }
 

@@ -1,14 +1,21 @@
 import { assert } from '../base/assert.ts';
 import type { Incarnation, ServerId } from '../base/ids.ts';
-import type { LeaseConfig, LeaseTiming } from './actions.ts';
+import type { LeaseAlgorithm, LeaseConfig, LeaseTiming } from './actions.ts';
 
 /** Counts incompatible changes of the protocol; part of the hash below. */
-const PROTOCOL_VERSION = 1;
+const PROTOCOL_VERSION = 2;
+
+/** ρ: a clock runs at most this much faster or slower than true time. */
+export const CLOCK_DRIFT_MAX = 0.005;
+
+/** A timer may be this share of a lease late; the wheel of all timers turns in such steps. */
+const TIMER_LATE_SHARE = 1 / 1000;
 
 /** What follows from the configuration. All times in milliseconds of the lease clock. */
 export interface LeaseParameters {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
+  readonly algorithm: LeaseAlgorithm;
   /** t_max: length of a lease. */
   readonly leaseMs: number;
   /** ε: any two lease clocks differ by at most this. */
@@ -29,6 +36,8 @@ export interface LeaseParameters {
   readonly jitterMaxMs: number;
   /** A cell untouched for so long is forgotten: everything that could be said of it is too old to be heard. */
   readonly forgetMs: number;
+  /** Timers fire up to this late. */
+  readonly timerLateMs: number;
   /** Equal on servers that agree about timing and protocol. */
   readonly hash: number;
 }
@@ -41,6 +50,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
   return {
     self: config.self,
     incarnation: config.incarnation,
+    algorithm: config.algorithm ?? 'flease',
     leaseMs,
     clockSkewMaxMs,
     intervalMs: leaseMs - clockSkewMaxMs,
@@ -52,13 +62,17 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     backoffMaxMs: leaseMs / 30,
     jitterMaxMs: Math.min(100, leaseMs / 20),
     forgetMs: 2 * leaseMs + 2 * clockSkewMaxMs,
+    timerLateMs: leaseMs * TIMER_LATE_SHARE,
     hash: leaseParametersHash(config),
   };
 }
 
 /** FNV-1a over what all servers of a cluster must share. */
-export function leaseParametersHash(timing: LeaseTiming): number {
-  const text = `${PROTOCOL_VERSION}/${timing.leaseMs}/${timing.clockSkewMaxMs}`;
+export function leaseParametersHash(
+  timing: LeaseTiming & { readonly algorithm?: LeaseAlgorithm },
+): number {
+  const { leaseMs, clockSkewMaxMs, algorithm = 'flease' } = timing;
+  const text = `${PROTOCOL_VERSION}/${algorithm}/${leaseMs}/${clockSkewMaxMs}`;
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193) >>> 0;
   return hash;

@@ -1,24 +1,43 @@
-import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
-import { majority } from '../base/quorum.ts';
-import { BALLOT_ZERO, type Ballot, ballotCompare } from './ballot.ts';
-import { type Lease, leaseAge } from './lease.ts';
+import { BALLOT_ZERO, type Ballot, ballotCompare, ballotMax } from './ballot.ts';
+import { type Group, groupHasMajority, groupHasVeto } from './group.ts';
+import type { Lease } from './lease.ts';
 import type { LeaseParameters } from './parameters.ts';
+import type { Finding, LeaseRules } from './rules.ts';
 
-/** Answers of one phase, at most one per server: a network that repeats an answer adds no voter. */
+/** Answers of one phase, a bit for each voter: a network that repeats an answer adds no vote. */
 interface Tally {
-  /** Bit per member that has answered, so that nobody is counted twice. */
-  readonly answered: number;
   readonly acks: number;
   readonly nacks: number;
 }
 
-const TALLY_EMPTY: Tally = { answered: 0, acks: 0, nacks: 0 };
+const TALLY_EMPTY: Tally = { acks: 0, nacks: 0 };
 
-/** Members fit the bits of `answered`. */
-export const MEMBERS_MAX = 30;
+/** What to do with what a majority has answered. */
+export type Bid =
+  /** `reason`: for whom λ is written: a new holder, the one that has it, or another whose lease was found. */
+  | {
+      readonly kind: 'write';
+      readonly lease: Lease;
+      /** Length asked for; what PaxosLease sends in place of an end. */
+      readonly spanMs: number;
+      readonly reason: 'acquire' | 'renew' | 'help';
+    }
+  /** Nothing to be had before then: begin anew with a larger ballot. */
+  | { readonly kind: 'wait'; readonly untilMs: number }
+  /** Nothing to write. */
+  | { readonly kind: 'done' };
+
+/** On whose behalf an attempt is made: this server's own, or a client's. */
+export interface Bidder {
+  /** Whether a lease that was found is the bidder's. */
+  isMine(lease: Lease): boolean;
+  /** One reading of the clock, `nowMs`, serves every decision about what was found. */
+  bid(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid;
+}
 
 interface AttemptBase {
+  readonly bidder: Bidder;
   readonly ballot: Ballot;
   /** t0: own clock before the first READ left. The lease is counted from here, whenever it is decided. */
   readonly startedMs: number;
@@ -29,41 +48,43 @@ interface AttemptBase {
 /** READs are out. */
 export interface ReadingAttempt extends AttemptBase {
   readonly phase: 'reading';
-  /** What was written with the largest ballot among the answers so far. */
+  /** What counts among the answers so far, and the ballot it was written with. */
   readonly written: Ballot;
   readonly lease: Lease | null;
+  /** The largest ballot of all that was written. */
+  readonly highest: Ballot;
+  /** Every answer so far tells of the same WRITE: if they are a majority, it is decided. */
+  readonly unanimous: boolean;
 }
 
 /** WRITEs are out. Whatever happens to the attempt now, its lease may be chosen. */
 export interface WritingAttempt extends AttemptBase {
   readonly phase: 'writing';
   readonly lease: Lease;
-  readonly acquires: boolean;
+  readonly spanMs: number;
+  readonly reason: 'acquire' | 'renew' | 'help';
 }
 
-/** One attempt to get, renew or confirm a cell's lease. [Flease] Alg. 4. */
+/** One attempt to get, renew or confirm a cell's lease. [Flease] Alg. 4, [PaxosLease] §4. */
 export type Attempt = ReadingAttempt | WritingAttempt;
 
-/** What a majority's answers ask for. */
-export type Proposal =
-  /** The lease found is over here but perhaps not at its holder: start again after `untilMs`. */
-  | { readonly kind: 'wait'; readonly untilMs: number }
-  | {
-      readonly kind: 'write';
-      readonly lease: Lease;
-      readonly acquires: boolean;
-      readonly reason: 'acquire' | 'renew' | 'help';
-    };
-
-export function attemptStart(ballot: Ballot, nowMs: number, parameters: LeaseParameters): ReadingAttempt {
+export function attemptStart(
+  bidder: Bidder,
+  ballot: Ballot,
+  nowMs: number,
+  parameters: LeaseParameters,
+): ReadingAttempt {
   return {
     phase: 'reading',
+    bidder,
     ballot,
     startedMs: nowMs,
     repeatAtMs: nowMs + parameters.repeatMs,
     tally: TALLY_EMPTY,
     written: BALLOT_ZERO,
     lease: null,
+    highest: BALLOT_ZERO,
+    unanimous: true,
   };
 }
 
@@ -72,88 +93,93 @@ export function attemptDeadlineMs(attempt: Attempt, parameters: LeaseParameters)
   return attempt.startedMs + (attempt.phase === 'reading' ? 1 : 2) * parameters.attemptMaxMs;
 }
 
-/** @returns the tally with the member's vote, or null if it has voted already or is no member */
-export function tallyAdd(
-  tally: Tally,
-  members: readonly ServerId[],
-  from: ServerId,
-  vote: 'ack' | 'nack',
-): Tally | null {
-  const index = members.indexOf(from);
+/** @returns the tally with the voter's vote, or null if it has voted already or is no voter */
+export function tallyAdd(tally: Tally, group: Group, from: ServerId, vote: 'ack' | 'nack'): Tally | null {
+  const index = group.voters.indexOf(from);
   if (index < 0) return null;
   const bit = 1 << index;
-  if ((tally.answered & bit) !== 0) return null;
-  const answered = tally.answered | bit;
+  if (((tally.acks | tally.nacks) & bit) !== 0) return null;
   return vote === 'ack'
-    ? { answered, acks: tally.acks + 1, nacks: tally.nacks }
-    : { answered, acks: tally.acks, nacks: tally.nacks + 1 };
+    ? { acks: tally.acks | bit, nacks: tally.nacks }
+    : { acks: tally.acks, nacks: tally.nacks | bit };
 }
 
-/** Whether a member has not answered yet, so that the request is repeated to it. */
+/** Whether a voter has not answered yet, so that the request is repeated to it. */
 export function tallyAwaits(tally: Tally, index: number): boolean {
-  return (tally.answered & (1 << index)) === 0;
+  return ((tally.acks | tally.nacks) & (1 << index)) === 0;
 }
 
-export function tallyWon(tally: Tally, memberCount: number): boolean {
-  return tally.acks >= majority(memberCount);
+export function tallyWon(tally: Tally, group: Group): boolean {
+  return groupHasMajority(group, tally.acks);
 }
 
 /** Nacks of a minority are ignored: only where too few can still acknowledge is the attempt lost. */
-export function tallyLost(tally: Tally, memberCount: number): boolean {
-  return tally.nacks > memberCount - majority(memberCount);
+export function tallyLost(tally: Tally, group: Group): boolean {
+  return groupHasVeto(group, tally.nacks);
 }
 
-/** Keeps what was written with the largest ballot; of two answers with one ballot, the released lease. */
+/** Takes one more answer to the READ. */
 export function readingMerge(
   attempt: ReadingAttempt,
   tally: Tally,
   written: Ballot,
   lease: Lease | null,
+  rules: LeaseRules,
 ): ReadingAttempt {
-  const order = ballotCompare(written, attempt.written);
-  const newer = order > 0 || (order === 0 && lease !== null && lease.released);
-  return newer ? { ...attempt, tally, written, lease } : { ...attempt, tally };
-}
-
-/**
- * A majority has answered: what to write. [Flease] Alg. 4, lines 3 to 7, with one reading of the clock.
- *
- * A valid lease is always written back, the own one too: it may sit on a minority only, and then the
- * next majority would not see it.
- *
- * Departure: the new end is t0 + t_max. The paper counts from after the READ; then a lease could end
- * t_max after an arbitrarily late WRITE, and an acceptor that restarted and waited in between would
- * have forgotten a promise that still mattered.
- */
-export function proposalChoose(
-  attempt: ReadingAttempt,
-  nowMs: number,
-  parameters: LeaseParameters,
-): Proposal {
-  const { lease, startedMs, ballot } = attempt;
-  const { self, incarnation, leaseMs, clockSkewMaxMs } = parameters;
-  assert(nowMs >= startedMs, 'Answers come after questions');
-  const age = leaseAge(lease, nowMs, clockSkewMaxMs);
-  const own = { holder: self, incarnation, untilMs: startedMs + leaseMs, uid: ballot, released: false };
-  if (lease === null || age === 'expired') {
-    return { kind: 'write', lease: own, acquires: true, reason: 'acquire' };
-  }
-  if (age === 'grace') return { kind: 'wait', untilMs: lease.untilMs + clockSkewMaxMs };
-  const mine = lease.holder === self && lease.incarnation === incarnation;
-  if (!mine) return { kind: 'write', lease, acquires: false, reason: 'help' };
-  // A renewal never shortens: read leases may run to the old end.
-  const untilMs = Math.max(lease.untilMs, own.untilMs);
-  return { kind: 'write', lease: { ...own, untilMs }, acquires: false, reason: 'renew' };
+  const first = attempt.tally.acks === 0;
+  const same = first || ballotCompare(written, attempt.highest) === 0;
+  const unanimous = attempt.unanimous && same;
+  const highest = ballotMax(written, attempt.highest);
+  return rules.outranks(attempt, written, lease)
+    ? { ...attempt, tally, written, lease, highest, unanimous }
+    : { ...attempt, tally, highest, unanimous };
 }
 
 export function attemptWrite(
   attempt: ReadingAttempt,
-  lease: Lease,
-  acquires: boolean,
+  bid: Extract<Bid, { kind: 'write' }>,
   nowMs: number,
   parameters: LeaseParameters,
 ): WritingAttempt {
-  const { ballot, startedMs } = attempt;
+  const { bidder, ballot, startedMs } = attempt;
+  const { lease, spanMs, reason } = bid;
   const repeatAtMs = nowMs + parameters.repeatMs;
-  return { phase: 'writing', ballot, startedMs, repeatAtMs, tally: TALLY_EMPTY, lease, acquires };
+  return { phase: 'writing', bidder, ballot, startedMs, repeatAtMs, tally: TALLY_EMPTY, lease, spanMs, reason };
+}
+
+/**
+ * This server bids for itself. [Flease] Alg. 4, lines 3 to 7.
+ *
+ * A valid lease is always written back, the own one too: it may sit on a minority only, and then the
+ * next majority would not see it.
+ */
+export class ServerBidder implements Bidder {
+  readonly #parameters: LeaseParameters;
+  readonly #rules: LeaseRules;
+
+  constructor(parameters: LeaseParameters, rules: LeaseRules) {
+    this.#parameters = parameters;
+    this.#rules = rules;
+  }
+
+  isMine(lease: Lease): boolean {
+    const { self, incarnation } = this.#parameters;
+    return lease.holder === self && lease.incarnation === incarnation && lease.claim === null;
+  }
+
+  bid(finding: Finding, attempt: ReadingAttempt): Bid {
+    const { self, incarnation, leaseMs } = this.#parameters;
+    const { startedMs, ballot } = attempt;
+    const untilMs = this.#rules.endMs(startedMs, leaseMs);
+    const own = { holder: self, incarnation, untilMs, uid: ballot, released: false, claim: null };
+    if (finding.kind === 'free') return { kind: 'write', lease: own, spanMs: leaseMs, reason: 'acquire' };
+    const { lease } = finding;
+    if (finding.kind === 'grace') return { kind: 'wait', untilMs: finding.untilMs };
+    if (this.isMine(lease)) {
+      const renewed = { ...own, untilMs: this.#rules.extendedMs(lease.untilMs, untilMs) };
+      return { kind: 'write', lease: renewed, spanMs: leaseMs, reason: 'renew' };
+    }
+    if (!this.#rules.helps) return { kind: 'wait', untilMs: lease.untilMs };
+    return { kind: 'write', lease, spanMs: 0, reason: 'help' };
+  }
 }

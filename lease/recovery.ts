@@ -25,8 +25,6 @@ export function recoveryStart(nowMs: number, parameters: LeaseParameters): Recov
   };
 }
 
-export type Refusal = 'old' | 'future';
-
 /**
  * Whether a ballot is of this time. `old`: from before the start, or so long ago that its lease is
  * over and the cell may have been forgotten in between; a message delayed for that long finds the
@@ -38,7 +36,7 @@ export function ballotRefusal(
   floor: number,
   nowMs: number,
   parameters: LeaseParameters,
-): Refusal | null {
+): 'old' | 'future' | null {
   const { intervalMs, leaseMs, clockSkewMaxMs } = parameters;
   if (k.interval <= floor) return 'old';
   if ((k.interval + 1) * intervalMs + leaseMs + clockSkewMaxMs < nowMs) return 'old';

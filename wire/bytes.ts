@@ -1,7 +1,12 @@
+import { assert } from '../base/assert.ts';
+
 /** Bytes from outside that do not have the form they claim. The frame is refused, the process lives on. */
 export class MalformedError extends Error {
   override readonly name = 'MalformedError';
 }
+
+/** 53 bits in groups of seven. */
+const VARINT_BYTES_MAX = 8;
 
 const utf8Encoder = new TextEncoder();
 const utf8Decoder = new TextDecoder('utf-8', { fatal: true });
@@ -50,6 +55,30 @@ export class ByteWriter {
   float64(value: number): this {
     const at = this.#reserve(8);
     this.#view.setFloat64(at, value, true);
+    return this;
+  }
+
+  /**
+   * A non-negative integer below 2^53 in one to eight bytes: groups of seven bits, least first, each
+   * but the last with its highest bit set.
+   */
+  varint(value: number): this {
+    assert(Number.isSafeInteger(value) && value >= 0, 'A non-negative integer below 2^53 is written');
+    const at = this.#reserve(VARINT_BYTES_MAX);
+    const bytes = this.#bytes;
+    let rest = value;
+    let next = at;
+    while (rest >= 0x80) {
+      if (rest < 0x8000_0000) {
+        bytes[next++] = 0x80 | (rest & 0x7f);
+        rest >>>= 7;
+      } else {
+        bytes[next++] = 0x80 | (rest % 0x80);
+        rest = Math.floor(rest / 0x80);
+      }
+    }
+    bytes[next++] = rest;
+    this.#length = next;
     return this;
   }
 
@@ -108,6 +137,25 @@ export class ByteReader {
 
   uint8(): number {
     return this.#view.getUint8(this.#take(1));
+  }
+
+  /** A `varint`; the shortest form only. */
+  varint(): number {
+    let byte = this.uint8();
+    if (byte < 0x80) return byte;
+    let value = byte & 0x7f;
+    let scale = 0x80;
+    for (let count = 2; count <= VARINT_BYTES_MAX; count++) {
+      byte = this.uint8();
+      value += (byte & 0x7f) * scale;
+      if (byte < 0x80) {
+        if (!Number.isSafeInteger(value)) throw new MalformedError('A number is not below 2^53');
+        if (byte === 0) throw new MalformedError('A number is longer than it needs to be');
+        return value;
+      }
+      scale *= 0x80;
+    }
+    throw new MalformedError('A number does not end');
   }
 
   uint16(): number {

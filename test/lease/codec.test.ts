@@ -20,19 +20,24 @@ const incarnation = natural as fc.Arbitrary<Incarnation>;
 const cell = natural as fc.Arbitrary<CellId>;
 
 const ballot: fc.Arbitrary<Ballot> = record({
-  interval: natural,
-  round: natural.map((round) => Math.max(1, round)),
+  interval: fc.nat(0xffff_fffe),
+  round: fc.integer({ min: 1, max: 0xffff_ffff }),
   server,
   incarnation,
 });
 const standing = fc.oneof(fc.constant(BALLOT_ZERO), ballot);
+const claim = record({ session: natural, token: natural, note: fc.string({ maxLength: 40 }) });
 const lease: fc.Arbitrary<Lease> = record({
-  holder: server,
-  incarnation,
   untilMs: clock,
   uid: ballot,
   released: fc.boolean(),
-});
+  claim: fc.option(claim, { nil: null }),
+}).map(leaseOf);
+
+/** The ballot that set a lease names its holder. */
+function leaseOf(parts: Omit<Lease, 'holder' | 'incarnation'>): Lease {
+  return { ...parts, holder: parts.uid.server, incarnation: parts.uid.incarnation };
+}
 
 function message(kind: LeaseMessage['kind']): fc.Arbitrary<LeaseMessage> {
   const base = { cell, view: natural };
@@ -58,7 +63,7 @@ function message(kind: LeaseMessage['kind']): fc.Arbitrary<LeaseMessage> {
     case 'learn':
       return record({ kind: fc.constant(kind), ...base, ballot, lease, shared: fc.boolean() }).map(
         ({ shared, ...learn }) =>
-          shared ? { ...learn, lease: { ...learn.lease, uid: learn.ballot } } : learn,
+          shared ? { ...learn, lease: leaseOf({ ...learn.lease, uid: learn.ballot }) } : learn,
       );
     case 'release':
       return record({ kind: fc.constant(kind), ...base, uid: ballot });

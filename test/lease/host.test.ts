@@ -11,7 +11,7 @@
  */
 import { fileURLToPath } from 'node:url';
 import { type CellId, type Incarnation, isServerId, type ServerId } from '../../base/ids.ts';
-import type { LeaseAction } from '../../lease/actions.ts';
+import type { ClaimedLease, LeaseAction } from '../../lease/actions.ts';
 import { BALLOT_ZERO, type Ballot } from '../../lease/ballot.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import { assertCellStep } from '../../lease/invariants.ts';
@@ -55,6 +55,7 @@ function leaseParse(text: string): Lease | null {
     untilMs: Number(until),
     uid,
     released: released === 'released',
+    claim: null,
   };
 }
 
@@ -88,6 +89,10 @@ function messagePrint(message: LeaseMessage): string {
   }
 }
 
+function claimPrint({ session, token, remainingMs, note }: ClaimedLease): string {
+  return `session=${session} token=${token} remaining=${remainingMs} note=${note}`;
+}
+
 function actionPrint(action: LeaseAction): string {
   switch (action.kind) {
     case 'send':
@@ -98,6 +103,13 @@ function actionPrint(action: LeaseAction): string {
       return 'lost';
     case 'learned':
       return `learned ${action.holder} until ${action.untilMs}`;
+    case 'answered': {
+      const { outcome } = action;
+      const lease = 'lease' in outcome ? outcome.lease : null;
+      return `answered ${action.ask} ${outcome.kind}${lease === null ? '' : ` ${claimPrint(lease)}`}`;
+    }
+    case 'claimed':
+      return 'claimed';
     case 'trace':
       return `# ${action.mark}`;
   }

@@ -53,6 +53,7 @@ function start(): Handler {
           untilMs: Number(until),
           uid: uid === undefined ? k : ballotParse(uid),
           released: false,
+          claim: null,
         };
         if (verb === 'still-valid') return `${registerStillValid(register, lease, Number(words[2]))}`;
         const [next, reply] = registerWrite(register, k, lease);

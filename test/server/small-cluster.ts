@@ -78,6 +78,7 @@ export class SmallCluster {
       self: id,
       peers: this.view.members.filter((member) => member !== id),
       leaseMs: LEASE_MS,
+      algorithm: 'flease',
       clockSkewMaxMs: CLOCK_SKEW_MAX_MS,
       clock,
       wakes,

@@ -1,0 +1,135 @@
+import { unreachable } from '../base/assert.ts';
+import type { ClaimedLease, LeaseOrder, LeaseOutcome } from './actions.ts';
+import { ballotToken } from './ballot.ts';
+import type { Claim, Lease } from './lease.ts';
+import { CLOCK_DRIFT_MAX, type LeaseParameters } from './parameters.ts';
+import type { Bid, Bidder, ReadingAttempt } from './proposer.ts';
+import type { Finding, LeaseRules } from './rules.ts';
+
+/**
+ * This server bids for a client that has asked it to (M. Fowler, *Patterns of Distributed Systems*,
+ * Lease). The holder of such a lease is a session, a number that the client has drawn, so any server
+ * can do the next step for it and none has to stay alive. Its fencing token is the number of the
+ * ballot that acquired it.
+ *
+ * Departures from the pattern: there is no leader that keeps all leases, and nothing is in a log. A
+ * lease that is over is never refreshed, however late the client learns it.
+ */
+export class ClientBidder implements Bidder {
+  readonly ask: number;
+  readonly order: LeaseOrder;
+  readonly deadlineMs: number;
+  readonly #receivedMs: number;
+  readonly #parameters: LeaseParameters;
+  readonly #rules: LeaseRules;
+  /** What is answered once the attempt has come to its end. */
+  #outcome: LeaseOutcome = { kind: 'unknown' };
+
+  constructor(
+    ask: number,
+    order: LeaseOrder,
+    receivedMs: number,
+    deadlineMs: number,
+    parameters: LeaseParameters,
+    rules: LeaseRules,
+  ) {
+    this.ask = ask;
+    this.order = order;
+    this.deadlineMs = deadlineMs;
+    this.#receivedMs = receivedMs;
+    this.#parameters = parameters;
+    this.#rules = rules;
+  }
+
+  get outcome(): LeaseOutcome {
+    return this.#outcome;
+  }
+
+  isMine(lease: Lease): boolean {
+    return this.order.kind !== 'look' && lease.claim?.session === this.order.session;
+  }
+
+  bid(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
+    const { order } = this;
+    const mine = finding.kind !== 'free' && this.isMine(finding.lease);
+    switch (order.kind) {
+      case 'acquire':
+        if (finding.kind === 'free') return this.#acquire(order, attempt, nowMs);
+        if (finding.kind === 'held' && mine) return this.#extend(order, finding.lease, attempt);
+        return this.#report(finding, attempt, nowMs);
+      case 'refresh':
+        if (finding.kind === 'held' && mine) return this.#extend(order, finding.lease, attempt);
+        return this.#report(finding, attempt, nowMs);
+      case 'release':
+        if (!mine) return this.#report(finding, attempt, nowMs);
+        this.#outcome = { kind: 'free', lease: null };
+        return this.#write({ ...finding.lease, released: true }, attempt, 'renew', 0);
+      case 'look':
+        return this.#report(finding, attempt, nowMs);
+      default:
+        return unreachable(order);
+    }
+  }
+
+  #acquire(order: Extract<LeaseOrder, { kind: 'acquire' }>, attempt: ReadingAttempt, nowMs: number): Bid {
+    const token = ballotToken(attempt.ballot);
+    // Ballots may differ by their servers only; tokens have to rise.
+    if (token <= ballotToken(attempt.highest)) return { kind: 'wait', untilMs: nowMs };
+    const { session, note, spanMs } = order;
+    const lease = this.#lease({ session, token, note }, spanMs, attempt);
+    this.#grant(lease);
+    return this.#write(lease, attempt, 'acquire', spanMs);
+  }
+
+  #extend(
+    order: Extract<LeaseOrder, { kind: 'acquire' | 'refresh' }>,
+    found: Lease,
+    attempt: ReadingAttempt,
+  ): Bid {
+    const claim = found.claim as Claim;
+    const { spanMs } = order;
+    const fresh = this.#lease({ ...claim, note: order.note ?? claim.note }, spanMs, attempt);
+    const lease = { ...fresh, untilMs: this.#rules.extendedMs(found.untilMs, fresh.untilMs) };
+    this.#grant(lease);
+    return this.#write(lease, attempt, 'renew', spanMs);
+  }
+
+  /**
+   * Somebody has it, or nobody: nothing changes. A lease that only some of the answers tell of may not
+   * be decided; it is written back first, so that whoever asks next is told the same.
+   */
+  #report(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
+    const lease = finding.kind === 'free' ? null : this.#claimed(finding.lease, finding, nowMs);
+    const { order } = this;
+    if (order.kind === 'acquire' && lease !== null) this.#outcome = { kind: 'taken', lease };
+    else if (order.kind === 'look' && lease !== null) this.#outcome = { kind: 'seen', lease };
+    else this.#outcome = { kind: 'free', lease };
+    const open = finding.kind === 'held' && !attempt.unanimous && this.#rules.helps;
+    if (!open) return { kind: 'done' };
+    return { kind: 'write', lease: finding.lease, spanMs: 0, reason: 'help' };
+  }
+
+  #lease(claim: Claim, spanMs: number, attempt: ReadingAttempt): Lease {
+    const { self: holder, incarnation } = this.#parameters;
+    const untilMs = this.#rules.endMs(attempt.startedMs, spanMs);
+    return { holder, incarnation, untilMs, uid: attempt.ballot, released: false, claim };
+  }
+
+  #write(lease: Lease, attempt: ReadingAttempt, reason: 'acquire' | 'renew', spanMs: number): Bid {
+    const { self: holder, incarnation } = this.#parameters;
+    const written = { ...lease, holder, incarnation, uid: attempt.ballot };
+    return { kind: 'write', lease: written, spanMs, reason };
+  }
+
+  #grant(lease: Lease): void {
+    const { session, token, note } = lease.claim as Claim;
+    const remainingMs = Math.max(0, (lease.untilMs - this.#receivedMs) * (1 - CLOCK_DRIFT_MAX));
+    this.#outcome = { kind: 'granted', lease: { session, token, note, remainingMs } };
+  }
+
+  #claimed(lease: Lease, finding: Finding, nowMs: number): ClaimedLease {
+    const { session, token, note } = lease.claim as Claim;
+    const untilMs = finding.kind === 'grace' ? finding.untilMs : lease.untilMs;
+    return { session, token, note, remainingMs: Math.max(0, untilMs - nowMs) };
+  }
+}

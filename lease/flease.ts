@@ -1,0 +1,86 @@
+import type { Ballot } from './ballot.ts';
+import { ballotCompare } from './ballot.ts';
+import { type Lease, leaseAge } from './lease.ts';
+import type { WriteMessage } from './messages.ts';
+import type { LeaseParameters } from './parameters.ts';
+import type { ReadingAttempt } from './proposer.ts';
+import { ballotRefusal, type Recovery, recoveryStart } from './recovery.ts';
+import { type Register, registerStillValid } from './register.ts';
+import type { Finding, LeaseRules, Refusal } from './rules.ts';
+
+/**
+ * [Flease]: a lease ends at a moment of clocks that differ by at most ε. So everybody who reads it can
+ * tell whether it is over, may write it back for its holder, and knows when to compete for it.
+ */
+export class FleaseRules implements LeaseRules {
+  readonly recovery: Recovery;
+  readonly helps = true;
+  readonly comparesClocks = true;
+  readonly #parameters: LeaseParameters;
+
+  constructor(parameters: LeaseParameters, startedMs: number) {
+    this.#parameters = parameters;
+    this.recovery = recoveryStart(startedMs, parameters);
+  }
+
+  ballotRefusal(k: Ballot, nowMs: number): 'old' | 'future' | null {
+    return ballotRefusal(k, this.recovery.floor, nowMs, this.#parameters);
+  }
+
+  writeRefusal(register: Register, write: WriteMessage, nowMs: number): Refusal | null {
+    const { lease, acquires } = write;
+    if (this.isTooLong(lease, nowMs)) return 'future';
+    if (acquires && registerStillValid(register, lease, nowMs)) return 'still-valid';
+    return null;
+  }
+
+  /** No clock within bounds can have set such an end; accepted, it would block the cell until then. */
+  isTooLong(lease: Lease, nowMs: number): boolean {
+    const { leaseMs, clockSkewMaxMs } = this.#parameters;
+    return lease.untilMs > nowMs + leaseMs + clockSkewMaxMs;
+  }
+
+  /**
+   * Departure: counted from before the READ. The paper counts from after it; then a lease could end
+   * t_max after an arbitrarily late WRITE, and an acceptor that restarted and waited in between would
+   * have forgotten a promise that still mattered.
+   */
+  endMs(startedMs: number, spanMs: number): number {
+    return startedMs + spanMs;
+  }
+
+  /** Read leases may run to the old end, and a clock may have been behind when this attempt began. */
+  extendedMs(foundMs: number, untilMs: number): number {
+    return Math.max(foundMs, untilMs);
+  }
+
+  asked(lease: Lease): Lease {
+    return lease;
+  }
+
+  kept(lease: Lease): Lease {
+    return lease;
+  }
+
+  told(lease: Lease): Lease {
+    return lease;
+  }
+
+  heard(lease: Lease): Lease {
+    return lease;
+  }
+
+  /** What was written with the largest ballot counts; of two answers with one ballot, the released lease. */
+  outranks(attempt: ReadingAttempt, written: Ballot, lease: Lease | null): boolean {
+    const order = ballotCompare(written, attempt.written);
+    return order > 0 || (order === 0 && lease !== null && lease.released);
+  }
+
+  finding({ lease }: ReadingAttempt, nowMs: number): Finding {
+    const { clockSkewMaxMs } = this.#parameters;
+    const age = leaseAge(lease, nowMs, clockSkewMaxMs);
+    if (lease === null || age === 'expired') return { kind: 'free' };
+    if (age === 'grace') return { kind: 'grace', lease, untilMs: lease.untilMs + clockSkewMaxMs };
+    return { kind: 'held', lease };
+  }
+}

@@ -1,0 +1,61 @@
+import { assert } from '../base/assert.ts';
+import type { Incarnation, ServerId } from '../base/ids.ts';
+
+/** One life of one server: from a start of its process to the end of it. */
+export interface Life {
+  readonly server: ServerId;
+  readonly incarnation: Incarnation;
+}
+
+/** Lives fit the two bytes that a row has for each. */
+export const LIVES_MAX = 0xffff;
+
+interface Known extends Life {
+  readonly index: number;
+}
+
+/**
+ * Numbers the lives that rows name, so that a row holds two bytes instead of a name and a random
+ * number. Grows with every restart of a peer and is swept by its owner when it is full.
+ */
+export class LifeTable {
+  readonly #lives: (Known | null)[] = [];
+  readonly #byServer = new Map<ServerId, Known[]>();
+  readonly #free: number[] = [];
+
+  /** @returns the number of a life, a new one where it has none; null where the table is full */
+  number(server: ServerId, incarnation: Incarnation): number | null {
+    let known = this.#byServer.get(server);
+    if (known === undefined) {
+      known = [];
+      this.#byServer.set(server, known);
+    }
+    for (const life of known) if (life.incarnation === incarnation) return life.index;
+    const index = this.#free.pop() ?? this.#lives.length;
+    if (index >= LIVES_MAX) return null;
+    const life = { server, incarnation, index };
+    this.#lives[index] = life;
+    known.push(life);
+    return index;
+  }
+
+  at(index: number): Life {
+    const life = this.#lives[index];
+    assert(life !== undefined && life !== null, 'A row names lives that the table knows');
+    return life;
+  }
+
+  /** Forgets the lives that `used` has no bit for: nobody names them any more. */
+  sweep(used: Uint8Array): void {
+    for (const [server, known] of this.#byServer) {
+      const left = known.filter(({ index }) => used[index] === 1);
+      for (const { index } of known) {
+        if (used[index] === 1) continue;
+        this.#lives[index] = null;
+        this.#free.push(index);
+      }
+      if (left.length === 0) this.#byServer.delete(server);
+      else this.#byServer.set(server, left);
+    }
+  }
+}

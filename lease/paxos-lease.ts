@@ -1,0 +1,92 @@
+import type { Ballot } from './ballot.ts';
+import { ballotCompare } from './ballot.ts';
+import type { Lease } from './lease.ts';
+import type { WriteMessage } from './messages.ts';
+import { CLOCK_DRIFT_MAX, type LeaseParameters } from './parameters.ts';
+import type { ReadingAttempt } from './proposer.ts';
+import type { Recovery } from './recovery.ts';
+import type { Register } from './register.ts';
+import type { Finding, LeaseRules } from './rules.ts';
+
+/**
+ * [PaxosLease] (Trencseni, Gazso, Reinhardt 2009): every server counts spans on its own clock, so
+ * clocks need not agree; their rates may differ from true time by ρ (`CLOCK_DRIFT_MAX`), which the
+ * paper does not say and needs.
+ *
+ * The proposer counts its lease from before the first prepare, an acceptor from when it accepts: so
+ * the holder stops before any acceptor forgets. The price: an acceptor that knows of a lease cannot
+ * tell others when it ends, a found lease cannot be written back, and who holds a cell is a hint.
+ *
+ * Departures: T is counted from before the first prepare, not from the propose (an acceptor may have
+ * restarted in between); an answer is acted on once; the new end of an extension counts only once a
+ * majority has accepted it; expiry is a comparison with the clock at each use, not a timer that might
+ * clear a newer proposal.
+ */
+export class PaxosLeaseRules implements LeaseRules {
+  readonly recovery: Recovery;
+  readonly helps = false;
+  readonly comparesClocks = false;
+  readonly #parameters: LeaseParameters;
+
+  /**
+   * Silence of M(1 + ρ) after the start, with M > T ([PaxosLease] §2): what was promised or accepted
+   * before belongs to attempts that began before, and those are over after T of true time.
+   */
+  constructor(parameters: LeaseParameters, startedMs: number) {
+    this.#parameters = parameters;
+    const { leaseMs, clockSkewMaxMs } = parameters;
+    this.recovery = { untilMs: startedMs + (leaseMs + clockSkewMaxMs) * (1 + CLOCK_DRIFT_MAX), floor: 0 };
+  }
+
+  /** The interval of a ballot is a number like the round: it says nothing about the time. */
+  ballotRefusal(): null {
+    return null;
+  }
+
+  writeRefusal(_register: Register, write: WriteMessage): 'future' | null {
+    return this.isTooLong(write.lease) ? 'future' : null;
+  }
+
+  isTooLong(lease: Lease): boolean {
+    return !(lease.untilMs <= this.#parameters.leaseMs * (1 + 2 * CLOCK_DRIFT_MAX));
+  }
+
+  endMs(startedMs: number, spanMs: number): number {
+    return startedMs + spanMs * (1 - CLOCK_DRIFT_MAX);
+  }
+
+  /** What was found is an acceptor's end, later than the holder's; an attempt that began later ends later. */
+  extendedMs(_foundMs: number, untilMs: number): number {
+    return untilMs;
+  }
+
+  asked(lease: Lease, spanMs: number): Lease {
+    return { ...lease, untilMs: spanMs };
+  }
+
+  kept(lease: Lease, nowMs: number): Lease {
+    return { ...lease, untilMs: nowMs + lease.untilMs * (1 + CLOCK_DRIFT_MAX) };
+  }
+
+  told(lease: Lease, nowMs: number): Lease | null {
+    if (lease.released || nowMs >= lease.untilMs) return null;
+    return { ...lease, untilMs: lease.untilMs - nowMs };
+  }
+
+  heard(lease: Lease, nowMs: number): Lease {
+    return { ...lease, untilMs: nowMs + lease.untilMs };
+  }
+
+  /** One proposal of somebody else among the answers, and the cell is not free: that one counts. */
+  outranks(attempt: ReadingAttempt, written: Ballot, lease: Lease | null): boolean {
+    if (lease === null) return false;
+    if (attempt.lease === null) return true;
+    const mine = attempt.bidder.isMine(lease);
+    if (mine !== attempt.bidder.isMine(attempt.lease)) return !mine;
+    return ballotCompare(written, attempt.written) > 0;
+  }
+
+  finding({ lease }: ReadingAttempt): Finding {
+    return lease === null ? { kind: 'free' } : { kind: 'held', lease };
+  }
+}

@@ -1,0 +1,166 @@
+import { assert } from '../base/assert.ts';
+
+/** Buckets of the wheel: with a thousand ticks to a lease, four leases ahead. */
+const BUCKETS = 4096;
+const NONE = 0xffff_ffff;
+/** `previous` of the first row of a bucket is the number of the bucket above all rows. */
+const HEAD = NONE - BUCKETS;
+/** No row is put off further than this, so that its tick can be told from its lower bits. */
+const AHEAD_MAX = 2 ** 30;
+
+/** The links that chain the rows of one bucket; they live with the rows and grow with them. */
+export interface WheelLinks {
+  next: Uint32Array;
+  previous: Uint32Array;
+  /** Tick at which the row is due, modulo 2^32. */
+  due: Uint32Array;
+}
+
+/**
+ * Timing wheel over rows: eight bytes of links and four of time for each, and no object. A row lies in
+ * the bucket of a tick at or before the one it is due at; when that comes, it moves on or is handed out.
+ * So putting a row off, which every message does, costs one number; a tick costs what is due in it.
+ *
+ * G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels* (1987), scheme 6.
+ */
+export class Wheel {
+  readonly #links: WheelLinks;
+  /** A whole number, and a power of two: so that moments of ticks are exact. */
+  readonly #startedMs: number;
+  readonly #tickMs: number;
+  readonly #heads = new Uint32Array(BUCKETS).fill(NONE);
+  /** A bit for each bucket with rows. */
+  readonly #occupied = new Uint32Array(BUCKETS / 32);
+  /** Ticks up to here have been handed out. */
+  #tick = 0;
+  #rows = 0;
+
+  /** @param lateMaxMs how late a row may be handed out, in milliseconds */
+  constructor(links: WheelLinks, startedMs: number, lateMaxMs: number) {
+    assert(lateMaxMs > 0, 'Time passes');
+    this.#links = links;
+    this.#startedMs = Math.floor(startedMs);
+    this.#tickMs = 2 ** Math.floor(Math.log2(lateMaxMs));
+  }
+
+  /** The first tick at or after `dueMs`. */
+  #tickOf(dueMs: number): number {
+    const tick = Math.ceil((dueMs - this.#startedMs) / this.#tickMs);
+    return Math.min(Math.max(this.#tick + 1, tick), this.#tick + AHEAD_MAX);
+  }
+
+  /** The moment at which a row is due, as the wheel rounds it. */
+  dueMs(row: number): number {
+    return this.#msOf(this.#tickOfRow(row));
+  }
+
+  /** Puts a row that is in no bucket into one. */
+  insert(row: number, dueMs: number): void {
+    const tick = this.#tickOf(dueMs);
+    this.#links.due[row] = tick;
+    this.#link(row, tick);
+  }
+
+  /** Moves a row; later costs nothing. */
+  move(row: number, dueMs: number): void {
+    const { due } = this.#links;
+    const tick = this.#tickOf(dueMs);
+    // It stays where it is, in an earlier bucket, and moves on when that comes up.
+    if (tick >= this.#tickOfRow(row)) {
+      due[row] = tick;
+      return;
+    }
+    this.remove(row);
+    due[row] = tick;
+    this.#link(row, tick);
+  }
+
+  /** Takes a row out of its bucket. */
+  remove(row: number): void {
+    const { next, previous } = this.#links;
+    const after = next[row] as number;
+    const before = previous[row] as number;
+    if (after !== NONE) previous[after] = before;
+    if (before < HEAD) next[before] = after;
+    else {
+      const bucket = before - HEAD;
+      this.#heads[bucket] = after;
+      if (after === NONE) this.#mark(bucket, false);
+    }
+    this.#rows--;
+  }
+
+  /** @returns when the first occupied bucket comes up, or null */
+  firstMs(): number | null {
+    if (this.#rows === 0) return null;
+    return this.#msOf(this.#tick + this.#ahead());
+  }
+
+  /** Hands out one row that is due by `nowMs`, taken out of the wheel, or null. */
+  take(nowMs: number): number | null {
+    const { due } = this.#links;
+    const until = Math.floor((nowMs - this.#startedMs) / this.#tickMs);
+    while (this.#rows > 0) {
+      const ahead = this.#ahead();
+      if (this.#tick + ahead > until) return null;
+      // Rows of the tick `#tick + 1` lie in the bucket that comes up first.
+      this.#tick += ahead - 1;
+      const tick = this.#tick + 1;
+      const bucket = tick % BUCKETS;
+      for (let row = this.#heads[bucket] as number; row !== NONE; row = this.#heads[bucket] as number) {
+        this.remove(row);
+        const left = (due[row] as number) - (tick >>> 0);
+        const later = (left | 0) > 0 ? left | 0 : 0;
+        if (later === 0) return row;
+        this.#link(row, tick + later);
+      }
+      this.#tick = tick;
+    }
+    this.#tick = Math.max(this.#tick, until);
+    return null;
+  }
+
+  #tickOfRow(row: number): number {
+    // Ticks run on beyond 2^32; what a row keeps is the lower part, and no row is due 2^31 ticks away.
+    return this.#tick + (((this.#links.due[row] as number) - (this.#tick >>> 0)) | 0);
+  }
+
+  #msOf(tick: number): number {
+    return this.#startedMs + tick * this.#tickMs;
+  }
+
+  /** Ticks from the last one handed out to the first occupied bucket: 1 to BUCKETS. There is a row. */
+  #ahead(): number {
+    const first = (this.#tick + 1) % BUCKETS;
+    const occupied = this.#occupied;
+    let word = first >>> 5;
+    let bits = (occupied[word] as number) & (-1 << (first & 31));
+    for (let looked = 0; bits === 0; looked++) {
+      assert(looked <= occupied.length, 'A wheel with rows has an occupied bucket');
+      word = (word + 1) % occupied.length;
+      bits = occupied[word] as number;
+    }
+    const bucket = word * 32 + (31 - Math.clz32(bits & -bits));
+    return ((bucket - first + BUCKETS) % BUCKETS) + 1;
+  }
+
+  /** A row that is due further ahead than the wheel reaches waits in the bucket that comes up last. */
+  #link(row: number, tick: number): void {
+    const { next, previous } = this.#links;
+    const bucket = Math.min(tick, this.#tick + BUCKETS - 1) % BUCKETS;
+    const head = this.#heads[bucket] as number;
+    next[row] = head;
+    previous[row] = HEAD + bucket;
+    if (head !== NONE) previous[head] = row;
+    else this.#mark(bucket, true);
+    this.#heads[bucket] = row;
+    this.#rows++;
+  }
+
+  #mark(bucket: number, occupied: boolean): void {
+    const word = bucket >>> 5;
+    const bit = 1 << (bucket & 31);
+    const bits = this.#occupied[word] as number;
+    this.#occupied[word] = occupied ? bits | bit : bits & ~bit;
+  }
+}

@@ -1,0 +1,231 @@
+import type { Logger } from 'pino';
+import type { Incarnation, ServerId } from '../base/ids.ts';
+import type { LeaseAction, LeaseAlgorithm, LeaseEvent, LeaseMark, LeaseTiming } from '../lease/actions.ts';
+import { LeaseFrameReader, LeaseFrameWriter } from '../lease/codec.ts';
+import { LeaseHost } from '../lease/host.ts';
+import type { LeaseMessage } from '../lease/messages.ts';
+import { MalformedError } from '../wire/bytes.ts';
+import type { Clock } from './clock.ts';
+import type { WakeQueue } from './wake-queue.ts';
+
+/** How often the wall clock is compared with the lease clock, and peers without other news are told ours. */
+export const CLOCK_CHECK_MS = 1_000;
+/** The part of ε by which the wall clock may move against the lease clock before the lease layer begins anew. */
+const WALL_DRIFT_SHARE = 0.25;
+
+/** Messages of a frame that the host is given at a time: few enough that what they leave behind dies young. */
+const SLICE_MESSAGES = 128;
+/** A frame that has grown to this leaves before the turn is over, so that its receiver can begin. */
+const FRAME_BYTES_MAX = 64 * 1024;
+
+/** What a host says that is not for the link itself. */
+export type LeaseNews = Exclude<LeaseAction, { readonly kind: 'send' | 'trace' }>;
+
+export interface LeaseLinkParts extends LeaseTiming {
+  readonly self: ServerId;
+  readonly peers: readonly ServerId[];
+  readonly algorithm: LeaseAlgorithm;
+  readonly clock: Clock;
+  readonly wakes: WakeQueue;
+  readonly log: Logger;
+  /** Options that a peer must share, for the message that it does not. */
+  readonly options: string;
+  drawIncarnation(): Incarnation;
+  send(to: ServerId, frame: Uint8Array): void;
+  news(action: LeaseNews): void;
+  /** All that the host knew is void: a clock fault. */
+  faulted(): void;
+  /** After a clock fault a new host is there, which knows nothing yet. */
+  begun(): void;
+  fatal(error: unknown): void;
+}
+
+/**
+ * A lease host in the world: frames of many cells to one peer leave together at the end of a turn, one timer serves
+ * all cells. Keeps the offset between the process clock, which never steps, and the lease clock, which begins anew
+ * from the wall clock after a clock fault.
+ */
+export class LeaseLink {
+  readonly #parts: LeaseLinkParts;
+  readonly #outgoing = new Map<ServerId, LeaseFrameWriter>();
+  readonly #marks = new Map<LeaseMark, number>();
+  readonly #clockTimer: NodeJS.Timeout;
+  #host: LeaseHost;
+  /** Lease clock minus process clock. */
+  #offsetMs = 0;
+  #flushing = false;
+  #wakeAtMs = Infinity;
+  #faultedWallMs: number | null = null;
+
+  constructor(parts: LeaseLinkParts) {
+    this.#parts = parts;
+    this.#host = this.#begin();
+    this.#clockTimer = setInterval(() => this.#checkClock(), CLOCK_CHECK_MS);
+    this.#scheduleWake();
+  }
+
+  /** For questions; whatever changes it goes through `step`. */
+  get host(): LeaseHost {
+    return this.#host;
+  }
+
+  /** Lease clock, in milliseconds. */
+  nowMs(): number {
+    return this.#parts.clock.nowMs() + this.#offsetMs;
+  }
+
+  /** A moment of the lease clock on the process clock. */
+  processMs(leaseMs: number): number {
+    return leaseMs - this.#offsetMs;
+  }
+
+  recoveringMs(): number {
+    return this.#host.recoveringMs(this.nowMs());
+  }
+
+  /**
+   * Whether the wall clock stands where the lease clock expects it, at this very moment. It does not
+   * after the machine slept, when the monotonic clock stood still: a lease may be over without its clock showing it.
+   */
+  isClockSound(): boolean {
+    const movedMs = Math.abs(this.#parts.clock.wallDriftMs() - this.#offsetMs);
+    return !this.#host.clockFault && movedMs <= this.#parts.clockSkewMaxMs * WALL_DRIFT_SHARE;
+  }
+
+  /** How often each mark of the lease layer was reached since the start. */
+  marks(): ReadonlyMap<LeaseMark, number> {
+    return this.#marks;
+  }
+
+  /** A frame of a peer. Malformed ones are logged and dropped. */
+  receive(from: ServerId, payload: Uint8Array): void {
+    try {
+      const frame = new LeaseFrameReader(payload);
+      const { envelope } = frame;
+      let messages = frame.next(SLICE_MESSAGES);
+      do {
+        this.#act({ kind: 'frame', from, envelope, messages });
+        messages = frame.next(SLICE_MESSAGES);
+      } while (messages.length > 0);
+      this.#scheduleWake();
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      this.#parts.log.warn({ from, reason: error.message }, 'a malformed lease frame was dropped');
+    }
+  }
+
+  step(event: LeaseEvent): void {
+    this.#act(event);
+    this.#scheduleWake();
+  }
+
+  close(): void {
+    clearInterval(this.#clockTimer);
+    this.#flush();
+  }
+
+  #begin(): LeaseHost {
+    const { self, leaseMs, clockSkewMaxMs, algorithm } = this.#parts;
+    this.#offsetMs = this.#parts.clock.wallDriftMs();
+    const incarnation = this.#parts.drawIncarnation();
+    return new LeaseHost({ self, leaseMs, clockSkewMaxMs, algorithm, incarnation }, this.nowMs());
+  }
+
+  #act(event: LeaseEvent): void {
+    try {
+      for (const action of this.#host.step(event, this.nowMs())) this.#perform(action);
+    } catch (error) {
+      this.#parts.fatal(error);
+      throw error;
+    }
+  }
+
+  #perform(action: LeaseAction): void {
+    if (action.kind === 'send') this.#enqueue(action.to, action.message);
+    else if (action.kind === 'trace') this.#mark(action);
+    else this.#parts.news(action);
+  }
+
+  #mark({ mark, cell, detail }: Extract<LeaseAction, { kind: 'trace' }>): void {
+    const { log, options } = this.#parts;
+    this.#marks.set(mark, (this.#marks.get(mark) ?? 0) + 1);
+    if (mark === 'clock-fault') {
+      log.error({ detail }, 'the lease clock is out of bounds: this server takes part in no lease');
+      this.#parts.faulted();
+    } else if (mark === 'parameters-differ') {
+      log.error({ peer: detail }, `a peer has another ${options}: its messages are refused`);
+    } else if (mark === 'recovered') {
+      log.info('leases from before the start have ended: this server takes part again');
+    } else {
+      log.trace({ mark, cell }, detail);
+    }
+  }
+
+  #enqueue(to: ServerId, message: LeaseMessage): void {
+    let frame = this.#outgoing.get(to);
+    if (frame === undefined) {
+      frame = new LeaseFrameWriter();
+      this.#outgoing.set(to, frame);
+    }
+    frame.add(message);
+    if (frame.sizeBytes >= FRAME_BYTES_MAX) {
+      this.#outgoing.delete(to);
+      this.#send(to, frame);
+    }
+    if (this.#flushing) return;
+    this.#flushing = true;
+    queueMicrotask(() => this.#flush());
+  }
+
+  #flush(): void {
+    this.#flushing = false;
+    for (const [to, frame] of this.#outgoing) {
+      this.#outgoing.delete(to);
+      this.#send(to, frame);
+    }
+  }
+
+  #send(to: ServerId, frame: LeaseFrameWriter): void {
+    this.#parts.send(to, frame.finish(this.#host.envelope(to, this.nowMs())));
+  }
+
+  #scheduleWake(): void {
+    const leaseMs = this.#host.nextWakeMs();
+    if (leaseMs === null) return;
+    const atMs = leaseMs - this.#offsetMs;
+    if (atMs >= this.#wakeAtMs) return;
+    this.#wakeAtMs = atMs;
+    this.#parts.wakes.at(atMs, () => {
+      if (this.#wakeAtMs === atMs) this.#wakeAtMs = Infinity;
+      this.step({ kind: 'tick' });
+    });
+  }
+
+  /**
+   * A wall clock that moves against the lease clock was set, or the machine slept: either clock may
+   * be the wrong one. All leases end; once the wall clock has kept still for a while, the lease layer
+   * begins anew with the silence of a restart. An empty frame lets peers compare clocks.
+   */
+  #checkClock(): void {
+    const { log, peers } = this.#parts;
+    const movedMs = this.#parts.clock.wallDriftMs() - this.#offsetMs;
+    if (!this.#host.clockFault) {
+      if (!this.isClockSound()) {
+        log.error({ movedMs: Math.round(movedMs) }, 'the wall clock moved');
+        this.step({ kind: 'clock-fault' });
+        return;
+      }
+      for (const peer of peers) this.#send(peer, new LeaseFrameWriter());
+      return;
+    }
+    const still = this.#faultedWallMs !== null && Math.abs(movedMs - this.#faultedWallMs) < 1;
+    this.#faultedWallMs = movedMs;
+    if (!still) return;
+    this.#faultedWallMs = null;
+    this.#outgoing.clear();
+    this.#host = this.#begin();
+    log.warn({ silentMs: Math.ceil(this.recoveringMs()) }, 'the lease layer begins anew');
+    this.#parts.begun();
+    this.#scheduleWake();
+  }
+}
