@@ -38,6 +38,8 @@ export const ERRORS = {
   'no-attribute': { status: 404, exit: 3, remedy: 'give-up', title: 'No such extended attribute' },
   'too-large': { status: 413, exit: 2, remedy: 'give-up', title: 'The request is larger than the limit' },
   'session-expired': { status: 409, exit: 5, remedy: 'reopen', title: 'The session is no longer remembered' },
+  'lease-taken': { status: 409, exit: 4, remedy: 'give-up', title: 'Another holds the lease' },
+  'lease-lost': { status: 409, exit: 4, remedy: 'give-up', title: "The lease is over, or another's" },
   'not-primary': { status: 421, exit: 5, remedy: 'redirect', title: 'Another server is the primary' },
   'no-majority': { status: 503, exit: 5, remedy: 'retry', title: 'Too few servers are reachable' },
   recovering: {
@@ -75,6 +77,14 @@ export interface ErrorDetails {
   readonly primary?: string;
   /** How long to wait before trying again. */
   readonly retryAfterMs?: number;
+  /** Who holds the lease that was asked for. */
+  readonly holder?: HolderDetails;
+}
+
+export interface HolderDetails {
+  readonly owner: string;
+  readonly token: number;
+  readonly remainingMs: number;
 }
 
 /** A failure that is nobody's mistake in the code: it crosses the wire, and the caller acts on its remedy. */

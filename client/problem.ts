@@ -1,4 +1,4 @@
-import { type ErrorDetails, isErrorCode, ServiceError } from '../base/errors.ts';
+import { type ErrorDetails, type HolderDetails, isErrorCode, ServiceError } from '../base/errors.ts';
 import { parseJsonObject } from '../wire/json.ts';
 
 /** Longest wait that is taken from a Retry-After header, in milliseconds. */
@@ -32,10 +32,18 @@ export function problemError(
       ? { unreachable: problem.unreachable.filter((id): id is string => typeof id === 'string') }
       : {}),
     ...(typeof problem.primary === 'string' ? { primary: problem.primary } : {}),
+    ...holderIn(problem.holder),
     ...retryAfterMs,
   };
   const detail = typeof problem.detail === 'string' && problem.detail !== '' ? problem.detail : problem.title;
   return new ServiceError(problem.code, `${what}: ${String(detail ?? problem.code)}`, details);
+}
+
+function holderIn(value: unknown): Pick<ErrorDetails, 'holder'> {
+  if (typeof value !== 'object' || value === null) return {};
+  const { owner, token, remainingMs } = value as Partial<HolderDetails>;
+  if (typeof owner !== 'string' || typeof token !== 'number' || typeof remainingMs !== 'number') return {};
+  return { holder: { owner, token, remainingMs } };
 }
 
 function retryAfter(header: string | string[] | undefined): { retryAfterMs?: number } {

@@ -21,6 +21,8 @@ export const ERRNO = {
   'no-attribute': 'ENODATA',
   'too-large': 'EFBIG',
   'session-expired': 'EIO',
+  'lease-taken': 'EBUSY',
+  'lease-lost': 'ESTALE',
   'not-primary': 'EIO',
   // By the time these reach the mount, the client library has retried until its time was up.
   'no-majority': 'ETIMEDOUT',

@@ -43,6 +43,20 @@ export const OPTIONS = [
     help: 'Length of a lease, at least 10 times the clock skew; the same on all servers. A dead primary is replaced after about this time',
   },
   {
+    name: 'named-lease-max',
+    value: 'TIME',
+    example: '15s',
+    fallback: '15s',
+    help: 'Longest lease under a name that can be asked for, at least 10 times the clock skew; the same on all servers. After a start, a server is silent about names for about this time',
+  },
+  {
+    name: 'lease-algorithm',
+    value: 'NAME',
+    example: 'flease',
+    fallback: 'flease',
+    help: 'flease or paxoslease; the same on all servers. flease needs clocks that agree within the clock skew, paxoslease only clocks that run at the same rate',
+  },
+  {
     name: 'clock-skew',
     value: 'TIME',
     example: '250ms',

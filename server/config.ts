@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { parse as parseToml, TomlError } from 'smol-toml';
 import { DURATION_FORM, durationFormat, durationParse } from '../base/duration.ts';
 import { isServerId, type ServerId, serverIdCompare } from '../base/ids.ts';
+import type { LeaseAlgorithm } from '../lease/actions.ts';
 import { OPTIONS, type OptionName, type OptionSource, optionEnv, suggestion } from './config-options.ts';
 
 /** Catalogs of more servers than this agree more slowly and are hardly safer. */
@@ -15,9 +16,12 @@ const LEASE_MS_MAX = 600_000;
 /** A file that nobody uses keeps its primary for so many leases: renewing costs messages, electing anew a few milliseconds. */
 const LEASE_IDLE_LEASES = 3;
 const OPERATION_TIMEOUT_MS_DEFAULT = 15_000;
+const NAMED_LEASE_MAX_MS_DEFAULT = 15_000;
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
+
+const LEASE_ALGORITHMS: readonly LeaseAlgorithm[] = ['flease', 'paxoslease'];
 
 export interface Address {
   readonly host: string;
@@ -38,6 +42,9 @@ export interface ServerConfig {
   readonly data: string;
   /** t_max: length of a lease. */
   readonly leaseMs: number;
+  /** Longest lease under a name, t_max of the names' own lease host. */
+  readonly namedLeaseMaxMs: number;
+  readonly leaseAlgorithm: LeaseAlgorithm;
   /** ε: most that two servers' lease clocks differ by. */
   readonly clockSkewMaxMs: number;
   /** Servers that hold the catalog, in the order of their ids. */
@@ -75,13 +82,22 @@ export function readConfig(
 }
 
 /**
- * Hash of everything that all servers must share for the protocols to be safe: the timing of leases,
+ * Hash of everything that all servers must share for the protocols to be safe: how leases are negotiated,
  * and who is in the catalog, since two opinions on that would be two majorities.
  */
 export function paramsHash(
-  config: Pick<ServerConfig, 'leaseMs' | 'clockSkewMaxMs' | 'catalogMembers'>,
+  config: Pick<
+    ServerConfig,
+    'leaseMs' | 'clockSkewMaxMs' | 'catalogMembers' | 'namedLeaseMaxMs' | 'leaseAlgorithm'
+  >,
 ): string {
-  const shared = JSON.stringify([config.leaseMs, config.clockSkewMaxMs, config.catalogMembers]);
+  const shared = JSON.stringify([
+    config.leaseMs,
+    config.clockSkewMaxMs,
+    config.catalogMembers,
+    config.namedLeaseMaxMs,
+    config.leaseAlgorithm,
+  ]);
   return createHash('sha256').update(shared).digest('hex').slice(0, 16);
 }
 
@@ -264,18 +280,9 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
 
   const leaseMs = duration('lease', 5_000);
   const clockSkewMaxMs = duration('clock-skew', 250);
-  if (leaseMs < LEASE_MS_MIN || leaseMs > LEASE_MS_MAX) {
-    throw new ConfigurationError(
-      `Cannot use --lease ${durationFormat(leaseMs)}: it must lie between ${durationFormat(LEASE_MS_MIN)} and ${durationFormat(LEASE_MS_MAX)}`,
-    );
-  }
-  if (leaseMs < LEASE_PER_SKEW_MIN * clockSkewMaxMs) {
-    throw new ConfigurationError(
-      `Cannot use --lease ${durationFormat(leaseMs)} with --clock-skew ${durationFormat(clockSkewMaxMs)}: ` +
-        `a lease must be at least ${LEASE_PER_SKEW_MIN} times the clock skew; give a lease of ` +
-        `${durationFormat(LEASE_PER_SKEW_MIN * clockSkewMaxMs)} or more`,
-    );
-  }
+  checkLease('lease', leaseMs, clockSkewMaxMs);
+  const namedLeaseMaxMs = duration('named-lease-max', NAMED_LEASE_MAX_MS_DEFAULT);
+  checkLease('named-lease-max', namedLeaseMaxMs, clockSkewMaxMs);
   const operationTimeoutMs = duration('op-timeout', Math.max(OPERATION_TIMEOUT_MS_DEFAULT, 2 * leaseMs));
   if (operationTimeoutMs < leaseMs + 2 * clockSkewMaxMs) {
     throw new ConfigurationError(
@@ -297,6 +304,8 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     urls: new Map([...peers].map(([server, address]) => [server, `http://${addressFormat(address)}`])),
     data: data.value,
     leaseMs,
+    namedLeaseMaxMs,
+    leaseAlgorithm: readLeaseAlgorithm(text('lease-algorithm')),
     clockSkewMaxMs,
     catalogMembers: readCatalogMembers(text('catalog-members'), peers),
     operationTimeoutMs,
@@ -322,6 +331,33 @@ function readId(given: Given): ServerId {
     );
   }
   return value;
+}
+
+/** Holds a length of leases against the clock skew. */
+function checkLease(name: 'lease' | 'named-lease-max', leaseMs: number, clockSkewMaxMs: number): void {
+  if (leaseMs < LEASE_MS_MIN || leaseMs > LEASE_MS_MAX) {
+    throw new ConfigurationError(
+      `Cannot use --${name} ${durationFormat(leaseMs)}: it must lie between ${durationFormat(LEASE_MS_MIN)} and ${durationFormat(LEASE_MS_MAX)}`,
+    );
+  }
+  if (leaseMs < LEASE_PER_SKEW_MIN * clockSkewMaxMs) {
+    throw new ConfigurationError(
+      `Cannot use --${name} ${durationFormat(leaseMs)} with --clock-skew ${durationFormat(clockSkewMaxMs)}: ` +
+        `a lease must be at least ${LEASE_PER_SKEW_MIN} times the clock skew; give a lease of ` +
+        `${durationFormat(LEASE_PER_SKEW_MIN * clockSkewMaxMs)} or more`,
+    );
+  }
+}
+
+function readLeaseAlgorithm(given: Given): LeaseAlgorithm {
+  const value = given?.value ?? 'flease';
+  const algorithm = LEASE_ALGORITHMS.find((candidate) => candidate === value);
+  if (algorithm === undefined) {
+    throw new ConfigurationError(
+      `Cannot use ${given?.label} "${value}": the algorithms are ${LEASE_ALGORITHMS.join(' and ')}`,
+    );
+  }
+  return algorithm;
 }
 
 function readBoolean(given: Given): boolean {

@@ -20,6 +20,8 @@ import { Gateway } from './gateway.ts';
 import { buildApp } from './http/app.ts';
 import { LeaseDriver } from './lease-driver.ts';
 import { MetricsRegistry } from './metrics.ts';
+import { LEASES_CALL } from './named/lease-directory.ts';
+import { NamedLeases } from './named/named-leases.ts';
 import { Placement } from './placement.ts';
 import { ReplicaDriver } from './replica-driver.ts';
 import { ReplicaHost } from './replica-host.ts';
@@ -30,7 +32,7 @@ import { CatalogStore } from './storage/catalog-store.ts';
 import { DataFolder } from './storage/data-folder.ts';
 import { DiskStore } from './storage/disk-store.ts';
 import { PeerTransport } from './transport/peer-transport.ts';
-import { CHANNEL_LEASE } from './transport/transport.ts';
+import { CHANNEL_LEASE, CHANNEL_NAMED_LEASE } from './transport/transport.ts';
 import { WakeQueue } from './wake-queue.ts';
 
 /** Heartbeats of a primary in one lease. */
@@ -70,7 +72,7 @@ export class Server {
 
   /** Gives all leases back and ends; what cannot be finished is left to the next start. */
   async stop(): Promise<void> {
-    const { app, gateway, garbage, idle, lease, host, wakes, transport, store, catalogStore, folder } =
+    const { app, gateway, garbage, idle, lease, named, host, wakes, transport, store, catalogStore, folder } =
       this.#parts;
     garbage.close();
     lease.retire();
@@ -82,6 +84,7 @@ export class Server {
       lease.release(CATALOG_CELL);
     }
     lease.closeDriver();
+    named.close();
     // The HTTP server waits for the peers' connections, which are the transport's to end.
     const ending = app.close();
     await gateway.close();
@@ -101,6 +104,7 @@ interface Parts {
   readonly garbage: Garbage;
   readonly idle: IdleFiles;
   readonly lease: LeaseDriver;
+  readonly named: NamedLeases;
   readonly host: ReplicaHost;
   readonly wakes: WakeQueue;
   readonly transport: PeerTransport;
@@ -159,6 +163,7 @@ async function compose(
   const lease: LeaseDriver = new LeaseDriver({
     self,
     peers: others,
+    algorithm: config.leaseAlgorithm,
     leaseMs: config.leaseMs,
     clockSkewMaxMs: config.clockSkewMaxMs,
     clock,
@@ -167,6 +172,21 @@ async function compose(
     drawIncarnation,
     transport: connected,
     changed: (cell, untilMs) => host.leaseChanged(cell, untilMs),
+    fatal,
+  });
+  const named = new NamedLeases({
+    self,
+    urls: config.urls,
+    leaseMs: config.namedLeaseMaxMs,
+    clockSkewMaxMs: config.clockSkewMaxMs,
+    algorithm: config.leaseAlgorithm,
+    operationTimeoutMs: config.operationTimeoutMs,
+    clock,
+    wakes,
+    log,
+    drawIncarnation,
+    transport: connected,
+    isConnected,
     fatal,
   });
   const status = new LocalStatusService({
@@ -178,6 +198,7 @@ async function compose(
     clock,
     host,
     lease,
+    named: named.driver,
     store,
     isConnected,
   });
@@ -216,7 +237,7 @@ async function compose(
     });
   }
   const gateway = new Gateway({ services: { catalog, files, status }, random53: drawIncarnation, metrics });
-  const app = await buildApp({ gateway, log, metrics });
+  const app = await buildApp({ gateway, log, metrics, named });
 
   transport = new PeerTransport({
     server: self,
@@ -228,11 +249,13 @@ async function compose(
     handlers: {
       message: (from, channel, payload) => {
         if (channel === CHANNEL_LEASE) lease.receive(from, payload);
+        else if (channel === CHANNEL_NAMED_LEASE) named.driver.receive(from, payload);
         else host.receive(from, channel, payload);
       },
       connected: (peer) => host.connected(peer),
       disconnected: (peer) => gateway.peerDisconnected(peer),
-      call: (_from, method, payload) => host.serve(method, payload),
+      call: async (_from, method, payload) =>
+        method === LEASES_CALL ? named.directory.serve(payload) : host.serve(method, payload),
     },
   });
   const accept = transport;
@@ -240,6 +263,7 @@ async function compose(
     accept.handleUpgrade(request, socket, head);
   });
   registerServerMetrics(metrics, { host, lease, transport });
+  named.registerMetrics(metrics);
 
   const garbage = new Garbage({
     log,
@@ -256,7 +280,7 @@ async function compose(
   await app.listen({ host: config.listen.host, port: config.listen.port });
   transport.start();
   if (catalogStore !== null) lease.open(CATALOG_CELL, catalogView);
-  return { app, gateway, garbage, idle, lease, host, wakes, transport, store, catalogStore, folder };
+  return { app, gateway, garbage, idle, lease, named, host, wakes, transport, store, catalogStore, folder };
 }
 
 /** @returns a random integer from 1 to 2^53 − 1 */

@@ -2,6 +2,7 @@ import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
 import type { ServerStatus } from '../wire/http-api.ts';
 import type { Clock } from './clock.ts';
 import type { LeaseDriver } from './lease-driver.ts';
+import type { NamedLeaseDriver } from './named/named-lease-driver.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StatusService } from './services.ts';
 import type { FileStore } from './storage/store.ts';
@@ -15,6 +16,7 @@ export interface StatusServiceParts {
   readonly clock: Clock;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
+  readonly named: Pick<NamedLeaseDriver, 'claimCount' | 'recoveringMs'>;
   readonly store: FileStore;
   isConnected(server: ServerId): boolean;
 }
@@ -44,7 +46,7 @@ export class LocalStatusService implements StatusService {
   }
 
   async self(): Promise<ServerStatus> {
-    const { host, lease, store, clock } = this.#parts;
+    const { host, lease, named, store, clock } = this.#parts;
     const space = await store.space();
     const recoveringMs = Math.ceil(lease.recoveringMs());
     const files = host.all().filter((driver) => driver.file !== CATALOG_CELL);
@@ -72,6 +74,7 @@ export class LocalStatusService implements StatusService {
       pid: process.pid,
       uptimeMs: Math.round(clock.nowMs() - this.#startedMs),
       clockOffsetsMs: lease.clockOffsetsMs(),
+      namedLeases: { known: named.claimCount, recoveringMs: Math.ceil(named.recoveringMs()) },
     };
   }
 }

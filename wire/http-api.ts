@@ -1,4 +1,4 @@
-import type { ErrorCode } from '../base/errors.ts';
+import type { ErrorCode, HolderDetails } from '../base/errors.ts';
 import type { Attributes, ContentVersion } from './catalog-api.ts';
 
 /** Response headers that say who answered. */
@@ -22,6 +22,7 @@ export interface Problem {
   readonly code: ErrorCode;
   readonly unreachable?: readonly string[];
   readonly primary?: string;
+  readonly holder?: HolderDetails;
 }
 
 /** Answer of `GET /v1/data/{file}/state`, and of every change of contents. */
@@ -84,6 +85,13 @@ export interface ServerStatus {
   readonly uptimeMs: number;
   /** Estimated offset of each peer's lease clock, in milliseconds. */
   readonly clockOffsetsMs: Readonly<Record<string, number>>;
+  /** Leases under names; absent where the server does not answer. */
+  readonly namedLeases?: {
+    /** How many this server knows to be held. */
+    readonly known: number;
+    /** Left of the silence after a restart, in milliseconds. */
+    readonly recoveringMs: number;
+  };
 }
 
 /** Answer of `GET /v1/status`, put together by the server that was asked. */

@@ -2,10 +2,12 @@ import type { IncomingMessage } from 'node:http';
 import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } from 'fastify';
 import type { Gateway } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
+import type { NamedLeases } from '../named/named-leases.ts';
 import { catalogRoutes } from './catalog-routes.ts';
 import { dataRoutes } from './data-routes.ts';
 import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
 import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
+import { leaseRoutes } from './lease-routes.ts';
 import { handleError, installProblems, refuseConnection } from './problems.ts';
 import { statusRoutes } from './status-routes.ts';
 
@@ -13,6 +15,8 @@ export interface AppOptions {
   readonly gateway: Gateway;
   readonly log: FastifyBaseLogger;
   readonly metrics: MetricsRegistry;
+  /** Absent where nobody can hold a lease under a name. */
+  readonly named?: NamedLeases;
 }
 
 const JSON_BYTES_MAX = 1024 * 1024;
@@ -27,7 +31,7 @@ const HEADERS_TIMEOUT_MS = 30_000;
  * between servers come in on the same port: listen to `upgrade` of `app.server`.
  */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { gateway, log, metrics } = options;
+  const { gateway, log, metrics, named } = options;
   const app: FastifyInstance = fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
@@ -50,6 +54,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(async (scope) => fileRoutes(scope, gateway, metrics));
   await app.register(async (scope) => infoRoutes(scope, gateway));
   await app.register(async (scope) => statusRoutes(scope, gateway, metrics));
+  if (named !== undefined) await app.register(async (scope) => leaseRoutes(scope, named));
   return app;
 }
 

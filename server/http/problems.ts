@@ -15,7 +15,7 @@ const HTTP_STATUSES: ReadonlySet<number> = new Set([405, 408, 411, 415, 417, 431
 
 /** @param status of the answer where HTTP has a more precise one than the catalogue */
 export function problemOf(error: ServiceError, status: number = ERRORS[error.code].status): Problem {
-  const { unreachable, primary } = error.details;
+  const { unreachable, primary, holder } = error.details;
   return {
     type: `urn:leasehold:problem:${error.code}`,
     title: ERRORS[error.code].title,
@@ -24,6 +24,7 @@ export function problemOf(error: ServiceError, status: number = ERRORS[error.cod
     code: error.code,
     ...(unreachable === undefined ? {} : { unreachable }),
     ...(primary === undefined ? {} : { primary }),
+    ...(holder === undefined ? {} : { holder }),
   };
 }
 

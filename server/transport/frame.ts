@@ -3,6 +3,7 @@ import { ByteReader, MalformedError } from '../../wire/bytes.ts';
 import {
   CHANNEL_CALL,
   CHANNEL_LEASE,
+  CHANNEL_NAMED_LEASE,
   CHANNEL_REPLICA,
   CHANNEL_REPLICA_VIEW,
   CHANNEL_REPLY,
@@ -125,6 +126,7 @@ function readHeader(reader: ByteReader): { header: Header; length: number } {
     case CHANNEL_LEASE:
     case CHANNEL_REPLICA:
     case CHANNEL_REPLICA_VIEW:
+    case CHANNEL_NAMED_LEASE:
       return { header: { channel }, length };
     case CHANNEL_CALL: {
       const id = reader.uint32();

@@ -91,7 +91,7 @@ export function greet(
   if (params !== own.paramsHash) {
     return refused(
       409,
-      `The parameters of ${server} and ${own.server} differ: --lease, --clock-skew and --catalog-members must be the same on all servers`,
+      `The parameters of ${server} and ${own.server} differ: --lease, --named-lease-max, --lease-algorithm, --clock-skew and --catalog-members must be the same on all servers`,
     );
   }
   return { kind: 'welcome', hello: { server, incarnation, cluster } };

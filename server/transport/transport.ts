@@ -7,9 +7,15 @@ export const CHANNEL_CALL = 3;
 export const CHANNEL_REPLY = 4;
 /** A replica message that names the view, behind the file's object size: enough to make an empty replica. */
 export const CHANNEL_REPLICA_VIEW = 5;
+/** Leases under names, which have a lease host of their own. */
+export const CHANNEL_NAMED_LEASE = 6;
 
 /** Channels that may lose messages; the protocols above repeat what matters. */
-export type MessageChannel = typeof CHANNEL_LEASE | typeof CHANNEL_REPLICA | typeof CHANNEL_REPLICA_VIEW;
+export type MessageChannel =
+  | typeof CHANNEL_LEASE
+  | typeof CHANNEL_REPLICA
+  | typeof CHANNEL_REPLICA_VIEW
+  | typeof CHANNEL_NAMED_LEASE;
 
 /** A peer as it introduced itself when the connection was made. */
 export interface PeerHello {

@@ -32,7 +32,13 @@ const impostor: Introduction = {
   server: 's3' as ServerId,
   incarnation: 4711 as Introduction['incarnation'],
   cluster: 'default',
-  paramsHash: paramsHash({ leaseMs: LEASE_MS, clockSkewMaxMs: CLOCK_SKEW_MS, catalogMembers: ids }),
+  paramsHash: paramsHash({
+    leaseMs: LEASE_MS,
+    clockSkewMaxMs: CLOCK_SKEW_MS,
+    namedLeaseMaxMs: 15_000,
+    leaseAlgorithm: 'flease',
+    catalogMembers: ids,
+  }),
 };
 
 let puts = 0;

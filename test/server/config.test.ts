@@ -54,6 +54,8 @@ test('the least that is needed; everything else has a default', () => {
     ]),
     data: '/d',
     leaseMs: 5_000,
+    namedLeaseMaxMs: 15_000,
+    leaseAlgorithm: 'flease',
     clockSkewMaxMs: 250,
     catalogMembers: ['s1', 's2', 's3'],
     operationTimeoutMs: 15_000,
@@ -292,6 +294,18 @@ const REFUSALS: [string, readonly string[], Env, string][] = [
     'Cannot use --cluster "a b": a name has 1 to 64 letters, digits, dots, hyphens and underscores',
   ],
   [
+    'a named lease that clocks could spoil',
+    [...GOOD, '--named-lease-max', '2s'],
+    {},
+    'Cannot use --named-lease-max 2s with --clock-skew 250ms: a lease must be at least 10 times the clock skew; give a lease of 2500ms or more',
+  ],
+  [
+    'an unknown algorithm',
+    [...GOOD, '--lease-algorithm', 'raft'],
+    {},
+    'Cannot use --lease-algorithm "raft": the algorithms are flease and paxoslease',
+  ],
+  [
     'a bad level',
     [...GOOD, '--log-level', 'loud'],
     {},
@@ -360,6 +374,8 @@ test('what all servers must share is in the hash, and nothing else', () => {
   assert.notEqual(hash('--lease', '6s'), hash());
   assert.notEqual(hash('--clock-skew', '200ms'), hash());
   assert.notEqual(hash('--catalog-members', 's1,s2'), hash());
+  assert.notEqual(hash('--named-lease-max', '10s'), hash());
+  assert.notEqual(hash('--lease-algorithm', 'paxoslease'), hash());
 });
 
 test('help and page tell of every option', () => {

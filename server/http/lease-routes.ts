@@ -1,0 +1,166 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Static, TSchema } from 'typebox';
+import { Compile } from 'typebox/compile';
+import { ServiceError } from '../../base/errors.ts';
+import { HEADER_FORWARDED } from '../../wire/http-api.ts';
+import {
+  AcquireBody,
+  type GrantedLease,
+  HEADER_SESSION,
+  HEADER_TOKEN,
+  KeyBody,
+  type LeaseEvent,
+  type LeaseList,
+  type LeaseLook,
+  RefreshBody,
+} from '../../wire/named-lease-api.ts';
+import { STREAM_COMMENT, streamEventText } from '../../wire/sse.ts';
+import { LIST_COUNT_MAX } from '../named/lease-directory.ts';
+import { assertName } from '../named/named-lease-service.ts';
+import { HEARTBEAT_MS, type NamedLeases } from '../named/named-leases.ts';
+import { integerOf } from './input.ts';
+
+type Parameters = Readonly<Record<string, unknown>>;
+
+const acquireBody = bodyReader(AcquireBody);
+const refreshBody = bodyReader(RefreshBody);
+const keyBody = bodyReader(KeyBody);
+
+/** `/v1/leases`: leases under names for whoever asks. A name is one segment of a path: its slashes are written %2F. */
+export function leaseRoutes(app: FastifyInstance, named: NamedLeases): void {
+  const { service, directory, watches } = named;
+  app.get('/v1/leases', async (request): Promise<LeaseList> => {
+    const { prefix = '', limit } = request.query as Parameters;
+    if (typeof prefix !== 'string') throw new ServiceError('bad-request', '"prefix" is given once');
+    const count = limit === undefined ? LIST_COUNT_MAX : integerOf(limit, 'limit', 1, LIST_COUNT_MAX);
+    return directory.list(prefix, count);
+  });
+
+  app.post('/v1/leases/:name', async (request, reply) => {
+    const { owner, ttlMs, keys } = acquireBody(request);
+    const session = sessionOf(request) ?? named.drawSession();
+    const lease = await service.acquire(nameOf(request), session, owner, ttlMs, keys ?? {});
+    return granted(reply.code(201), lease);
+  });
+
+  app.patch('/v1/leases/:name', async (request, reply) => {
+    const { ttlMs, keys } = refreshBody(request);
+    const session = ownSession(request);
+    return granted(reply, await service.refresh(nameOf(request), session, ttlMs ?? null, keys ?? null));
+  });
+
+  app.delete('/v1/leases/:name', async (request, reply) => {
+    await service.release(nameOf(request), ownSession(request));
+    return reply.code(204).send();
+  });
+
+  app.get('/v1/leases/:name', async (request, reply): Promise<LeaseLook> => {
+    const look = await lookAs(nameOf(request), (request.query as Parameters).consistency);
+    reply.header(HEADER_TOKEN, String(look.token));
+    return look;
+  });
+
+  app.get('/v1/leases/:name/keys/:key', async (request, reply) => {
+    const found = await service.readKey(nameOf(request), keyOf(request));
+    reply.header(HEADER_TOKEN, String(found.token));
+    return found;
+  });
+
+  app.put('/v1/leases/:name/keys/:key', async (request, reply) => {
+    const { value } = keyBody(request);
+    return granted(
+      reply,
+      await service.writeKey(nameOf(request), ownSession(request), keyOf(request), value),
+    );
+  });
+
+  app.delete('/v1/leases/:name/keys/:key', async (request, reply) =>
+    granted(reply, await service.writeKey(nameOf(request), ownSession(request), keyOf(request), null)),
+  );
+
+  app.get('/v1/leases/:name/watch', (request, reply) => {
+    const name = nameOf(request);
+    assertName(name);
+    watch(name, request, reply);
+  });
+
+  async function lookAs(name: string, consistency: unknown): Promise<LeaseLook> {
+    if (consistency === undefined || consistency === 'majority') return service.look(name);
+    if (consistency !== 'stale') throw new ServiceError('bad-request', '"consistency" is majority or stale');
+    // A server that is no member believes nothing of its own, and what it would fetch is no older for it.
+    return service.lookHere(name) ?? service.look(name);
+  }
+
+  /** Server-sent events until the client goes, or this server cannot tell any more. */
+  function watch(name: string, request: FastifyRequest, reply: FastifyReply): void {
+    const { raw } = reply;
+    const sink = {
+      write: ({ kind, ...event }: LeaseEvent) => raw.write(streamEventText(kind, JSON.stringify(event))),
+      end: () => raw.end(),
+    };
+    const held: LeaseEvent[] = [];
+    let begun = false;
+    // The head goes out after the watch was admitted, so that a refusal is a problem document.
+    const gate = {
+      write: (event: LeaseEvent) => (begun ? sink.write(event) : held.push(event) > 0),
+      end: () => sink.end(),
+    };
+    const opened = watches.open(name, gate, request.headers[HEADER_FORWARDED] !== undefined);
+    reply.hijack();
+    raw.writeHead(200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-store',
+      'x-accel-buffering': 'no',
+    });
+    raw.write(STREAM_COMMENT);
+    begun = true;
+    for (const event of held) sink.write(event);
+    const heartbeat = setInterval(() => {
+      // A client that does not read is told nothing, and its connection ends by itself.
+      if (!raw.writableNeedDrain) raw.write(STREAM_COMMENT);
+    }, HEARTBEAT_MS);
+    raw.on('drain', () => opened.resume());
+    raw.on('error', () => raw.destroy());
+    raw.on('close', () => {
+      clearInterval(heartbeat);
+      opened.close();
+    });
+  }
+}
+
+function granted(reply: FastifyReply, lease: GrantedLease): FastifyReply {
+  return reply.header(HEADER_TOKEN, String(lease.token)).send(lease);
+}
+
+function nameOf(request: FastifyRequest): string {
+  return String((request.params as Parameters).name);
+}
+
+function keyOf(request: FastifyRequest): string {
+  return String((request.params as Parameters).key);
+}
+
+function sessionOf(request: FastifyRequest): number | null {
+  const text = request.headers[HEADER_SESSION];
+  return text === undefined ? null : integerOf(text, 'Leasehold-Session', 1);
+}
+
+function ownSession(request: FastifyRequest): number {
+  const session = sessionOf(request);
+  if (session !== null) return session;
+  throw new ServiceError(
+    'bad-request',
+    'The header Leasehold-Session names the session that holds the lease',
+  );
+}
+
+/** @returns reads a request's body, or refuses it with the place where it is wrong */
+function bodyReader<Schema extends TSchema>(schema: Schema): (request: FastifyRequest) => Static<Schema> {
+  const checker = Compile(schema);
+  return ({ body }) => {
+    if (checker.Check(body)) return body as Static<Schema>;
+    const [first] = checker.Errors(body);
+    const where = first === undefined ? '' : ` at ${first.instancePath || '/'}: ${first.message}`;
+    throw new ServiceError('bad-request', `The body is malformed${where}`);
+  };
+}

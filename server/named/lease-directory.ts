@@ -1,0 +1,101 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import { parseJsonObject } from '../../wire/json.ts';
+import { leaseNoteParse } from '../../wire/named-lease.ts';
+import type { LeaseList, LeaseListEntry } from '../../wire/named-lease-api.ts';
+import type { NamedLeaseDriver } from './named-lease-driver.ts';
+
+/** The call between servers that asks what leases a server knows. */
+export const LEASES_CALL = 'named-leases';
+
+/** A server that does not answer within this time is left out. */
+const ANSWER_MS_MAX = 1_000;
+export const LIST_COUNT_MAX = 1_000;
+
+export interface LeaseDirectoryParts {
+  readonly self: ServerId;
+  readonly servers: readonly ServerId[];
+  readonly driver: NamedLeaseDriver;
+  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+}
+
+interface Page {
+  readonly leases: readonly LeaseListEntry[];
+  readonly more: boolean;
+}
+
+/** Which names are held, as far as the servers know: each tells what it believes as a member. */
+export class LeaseDirectory {
+  readonly #parts: LeaseDirectoryParts;
+
+  constructor(parts: LeaseDirectoryParts) {
+    this.#parts = parts;
+  }
+
+  /** @param prefix of names; `count` of them at the most, in the order of their code units */
+  async list(prefix: string, count: number): Promise<LeaseList> {
+    const { self, servers } = this.#parts;
+    const pages = await Promise.all(
+      servers.map(async (server) => ({
+        server,
+        page: server === self ? this.#known(prefix, count) : await this.#ask(server, prefix, count),
+      })),
+    );
+    const byName = new Map<string, LeaseListEntry>();
+    let more = false;
+    for (const { page } of pages) {
+      more ||= page?.more ?? false;
+      for (const entry of page?.leases ?? []) {
+        const known = byName.get(entry.name);
+        if (known === undefined || isNewer(entry, known)) byName.set(entry.name, entry);
+      }
+    }
+    const leases = [...byName.values()].toSorted(byNameCompare);
+    return {
+      leases: leases.slice(0, count),
+      more: more || leases.length > count,
+      unreachable: pages.filter(({ page }) => page === null).map(({ server }) => server),
+    };
+  }
+
+  /** Answers `LEASES_CALL` of a peer. @throws ServiceError `bad-request` */
+  serve(payload: Uint8Array): Uint8Array {
+    const question = parseJsonObject(Buffer.from(payload).toString('utf8'));
+    const { prefix, count } = question ?? {};
+    if (typeof prefix !== 'string' || typeof count !== 'number' || !(count >= 1 && count <= LIST_COUNT_MAX)) {
+      throw new ServiceError('bad-request', 'A question for named leases is malformed');
+    }
+    return Buffer.from(JSON.stringify(this.#known(prefix, count)));
+  }
+
+  async #ask(server: ServerId, prefix: string, count: number): Promise<Page | null> {
+    const question = Buffer.from(JSON.stringify({ prefix, count }));
+    try {
+      const answer = await this.#parts.call(server, LEASES_CALL, question, ANSWER_MS_MAX);
+      return JSON.parse(Buffer.from(answer).toString('utf8')) as Page;
+    } catch (error) {
+      if (error instanceof ServiceError) return null;
+      throw error;
+    }
+  }
+
+  #known(prefix: string, count: number): Page {
+    const leases: LeaseListEntry[] = [];
+    for (const claim of this.#parts.driver.claims()) {
+      const note = leaseNoteParse(claim.note);
+      if (note === null || !note.name.startsWith(prefix)) continue;
+      const { name, owner } = note;
+      leases.push({ name, owner, token: claim.token, remainingMs: Math.round(claim.remainingMs) });
+    }
+    leases.sort(byNameCompare);
+    return { leases: leases.slice(0, count), more: leases.length > count };
+  }
+}
+
+function isNewer(a: LeaseListEntry, b: LeaseListEntry): boolean {
+  return a.token > b.token || (a.token === b.token && a.remainingMs > b.remainingMs);
+}
+
+function byNameCompare(a: LeaseListEntry, b: LeaseListEntry): number {
+  return a.name < b.name ? -1 : a.name > b.name ? 1 : 0;
+}

@@ -1,0 +1,125 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { Agent, request } from 'undici';
+import type { ServerId } from '../../base/ids.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import { HEADER_FORWARDED } from '../../wire/http-api.ts';
+import { timedLeaseState } from '../../wire/lease-changes.ts';
+import type { LeaseState } from '../../wire/named-lease-api.ts';
+import { StreamEventReader } from '../../wire/sse.ts';
+import { type LeaseSource, type LeaseWatcher, membersToAsk } from './lease-watches.ts';
+
+/** A member that was silent for this many heartbeats is taken for dead. */
+const HEARTBEATS_MISSED = 3;
+const BACKOFF_FIRST_MS = 50;
+const BACKOFF_MAX_MS = 1_000;
+
+export interface RelaySourceParts {
+  readonly self: ServerId;
+  readonly urls: ReadonlyMap<ServerId, string>;
+  readonly log: Logger;
+  readonly heartbeatMs: number;
+  membersOf(name: string): ServerId[];
+  isConnected(server: ServerId): boolean;
+  nowMs(): number;
+}
+
+/** Tells of a name by watching it at one of its members, and at another one when that one is gone. */
+export class RelaySource implements LeaseSource {
+  readonly #parts: RelaySourceParts;
+  readonly #agent = new Agent({ headersTimeout: 0, bodyTimeout: 0, connect: { timeout: 1_500 } });
+  readonly #open = new Map<AbortController, LeaseWatcher>();
+
+  constructor(parts: RelaySourceParts) {
+    this.#parts = parts;
+  }
+
+  open(name: string, watcher: LeaseWatcher): () => void {
+    const controller = new AbortController();
+    this.#open.set(controller, watcher);
+    void this.#run(name, watcher, controller.signal);
+    return () => {
+      this.#open.delete(controller);
+      controller.abort();
+    };
+  }
+
+  close(): void {
+    for (const [controller, watcher] of [...this.#open]) {
+      this.#open.delete(controller);
+      controller.abort();
+      watcher.ended();
+    }
+    void this.#agent.destroy();
+  }
+
+  async #run(name: string, watcher: LeaseWatcher, signal: AbortSignal): Promise<void> {
+    const { self, log, membersOf, isConnected } = this.#parts;
+    let backoffMs = BACKOFF_FIRST_MS;
+    let last: ServerId | null = null;
+    while (!signal.aborted) {
+      const members = membersToAsk(membersOf(name), self, isConnected);
+      const member: ServerId | undefined = members.find((candidate) => candidate !== last) ?? members[0];
+      if (member === undefined) return watcher.ended();
+      last = member;
+      try {
+        await this.#relay(name, member, watcher, signal, () => {
+          backoffMs = BACKOFF_FIRST_MS;
+        });
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!(error instanceof Error)) throw error;
+        log.debug({ name, member, reason: error.message }, 'a watch goes on at another member');
+      }
+      await delay(backoffMs, undefined, { signal }).catch(() => {
+        // Nobody watches any more; the loop sees it.
+      });
+      backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
+    }
+  }
+
+  /** Ends with the member's stream. */
+  async #relay(
+    name: string,
+    member: ServerId,
+    watcher: LeaseWatcher,
+    signal: AbortSignal,
+    heard: () => void,
+  ): Promise<void> {
+    const stalled = new AbortController();
+    const silentMs = HEARTBEATS_MISSED * this.#parts.heartbeatMs;
+    const timer = setTimeout(() => stalled.abort(new Error(`${member} is silent`)), silentMs);
+    try {
+      const url = `${this.#parts.urls.get(member)}/v1/leases/${encodeURIComponent(name)}/watch`;
+      const response = await request(url, {
+        dispatcher: this.#agent,
+        headers: { [HEADER_FORWARDED]: '1' },
+        signal: AbortSignal.any([signal, stalled.signal]),
+      });
+      if (response.statusCode !== 200) {
+        await response.body.dump();
+        throw new Error(`${member} answered ${response.statusCode}`);
+      }
+      const reader = new StreamEventReader();
+      response.body.setEncoding('utf8');
+      for await (const text of response.body) {
+        timer.refresh();
+        for (const { data } of reader.push(String(text))) {
+          heard();
+          watcher.changed(timedLeaseState(stateOf(data), this.#parts.nowMs()));
+        }
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+/** Peers are of the same release; what is not of the form ends the stream. */
+function stateOf(data: string): LeaseState {
+  try {
+    return JSON.parse(data) as LeaseState;
+  } catch (cause) {
+    throw new MalformedError('An event of a watch is not JSON', { cause });
+  }
+}

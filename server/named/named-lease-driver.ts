@@ -1,0 +1,247 @@
+import type { Logger } from 'pino';
+import { unreachable } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import { hash53 } from '../../base/hash.ts';
+import { type CellId, type Incarnation, type ServerId, serverIdCompare } from '../../base/ids.ts';
+import type {
+  ClaimedLease,
+  LeaseAlgorithm,
+  LeaseMark,
+  LeaseOrder,
+  LeaseOutcome,
+  LeaseTiming,
+} from '../../lease/actions.ts';
+import { leaseCell, leaseMembers } from '../../wire/named-lease.ts';
+import type { Clock } from '../clock.ts';
+import { CLOCK_CHECK_MS, LeaseLink, type LeaseNews } from '../lease-link.ts';
+import { CHANNEL_NAMED_LEASE, type Transport } from '../transport/transport.ts';
+import type { WakeQueue } from '../wake-queue.ts';
+
+/** All names have the same view: their members follow from the configuration, which is the same on all servers. */
+const VIEW_NUMBER = 1;
+/** Questions under way in one server; one more is answered `busy`. */
+const ASKS_MAX = 10_000;
+/** Each frame begins with a number that stands for the set of servers in the sender's configuration. */
+const SERVERS_HASH_BYTES = 4;
+const UNKNOWN: LeaseOutcome = { kind: 'unknown' };
+
+export interface NamedLeaseDriverParts extends LeaseTiming {
+  readonly self: ServerId;
+  /** All servers of the configuration, this one included. */
+  readonly servers: readonly ServerId[];
+  readonly algorithm: LeaseAlgorithm;
+  readonly clock: Clock;
+  readonly wakes: WakeQueue;
+  readonly log: Logger;
+  drawIncarnation(): Incarnation;
+  transport(): Transport;
+  fatal(error: unknown): void;
+}
+
+/** Whoever wants to hear of every claim that is decided or given back at this server, and of faults of its clock. */
+export interface ClaimListener {
+  claimed(cell: CellId): void;
+  /** What was believed so far is void. */
+  faulted(): void;
+}
+
+/**
+ * Runs the lease host of names: a second one beside that of files, because a name's lease may be as long as its
+ * holder asks, and every host is silent after a start for as long as its longest lease.
+ */
+export class NamedLeaseDriver {
+  readonly #parts: NamedLeaseDriverParts;
+  readonly #link: LeaseLink;
+  readonly #asked = new Map<number, (outcome: LeaseOutcome) => void>();
+  readonly #claimed = new Set<CellId>();
+  readonly #listeners = new Set<ClaimListener>();
+  readonly #serversHash: number;
+  readonly #sweepTimer: NodeJS.Timeout;
+  #asks = 0;
+  #closed = false;
+
+  constructor(parts: NamedLeaseDriverParts) {
+    this.#parts = parts;
+    this.#serversHash = hash53(parts.servers.toSorted(serverIdCompare).join(',')) >>> 0;
+    this.#link = new LeaseLink({
+      ...parts,
+      log: parts.log.child({ leases: 'named' }),
+      peers: parts.servers.filter((server) => server !== parts.self),
+      options: '--named-lease-max, --clock-skew or --lease-algorithm',
+      send: (to, frame) => this.#send(to, frame),
+      news: (action) => this.#hear(action),
+      faulted: () => this.#fault(),
+      begun: () => undefined,
+    });
+    this.#sweepTimer = setInterval(() => this.#sweep(), parts.leaseMs);
+  }
+
+  /** The servers that vote on a name. */
+  membersOf(name: string): ServerId[] {
+    return leaseMembers(name, this.#parts.servers);
+  }
+
+  isMember(name: string): boolean {
+    return this.membersOf(name).includes(this.#parts.self);
+  }
+
+  /**
+   * Asks something of a name's cell; this server need not be a member.
+   *
+   * @param timeoutMs how long a majority is sought
+   * @throws ServiceError `recovering`, `clock-fault` or `busy`: certainly without effect
+   */
+  async ask(name: string, order: LeaseOrder, timeoutMs: number): Promise<LeaseOutcome> {
+    this.assertUsable();
+    if (this.#asked.size >= ASKS_MAX) {
+      throw new ServiceError('busy', `Cannot ask for lease "${name}": ${ASKS_MAX} questions are under way`);
+    }
+    const ask = ++this.#asks;
+    const { promise, resolve } = Promise.withResolvers<LeaseOutcome>();
+    this.#asked.set(ask, resolve);
+    this.#link.step({
+      kind: 'ask',
+      ask,
+      cell: leaseCell(name),
+      view: VIEW_NUMBER,
+      members: this.membersOf(name),
+      order,
+      deadlineMs: this.#link.nowMs() + timeoutMs,
+    });
+    return promise;
+  }
+
+  /** What this member believes of a cell, without asking anybody. Null where it knows of no holder. */
+  claim(cell: CellId): ClaimedLease | null {
+    return this.#link.host.claim(cell, this.#link.nowMs());
+  }
+
+  claimOf(name: string): ClaimedLease | null {
+    return this.claim(leaseCell(name));
+  }
+
+  /** Claims that this member believes in, in no order. */
+  *claims(): Generator<ClaimedLease> {
+    for (const cell of this.#claimed) {
+      const claim = this.claim(cell);
+      if (claim !== null && claim.remainingMs > 0) yield claim;
+    }
+  }
+
+  /** @returns ends the listening */
+  listen(listener: ClaimListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** @throws ServiceError `recovering` or `clock-fault` while this server takes part in no lease of a name */
+  assertUsable(): void {
+    const { self } = this.#parts;
+    if (this.#link.host.clockFault) {
+      throw new ServiceError('clock-fault', `The clock of server ${self} is out of bounds`, {
+        retryAfterMs: CLOCK_CHECK_MS,
+      });
+    }
+    const leftMs = Math.ceil(this.recoveringMs());
+    if (leftMs > 0) {
+      throw new ServiceError(
+        'recovering',
+        `Server ${self} waits ${leftMs} ms more for named leases from before its start to end`,
+        { retryAfterMs: leftMs },
+      );
+    }
+  }
+
+  /** Whether this server takes part in leases of names now. */
+  get isUsable(): boolean {
+    return !this.#link.host.clockFault && this.recoveringMs() <= 0;
+  }
+
+  recoveringMs(): number {
+    return this.#link.recoveringMs();
+  }
+
+  marks(): ReadonlyMap<LeaseMark, number> {
+    return this.#link.marks();
+  }
+
+  /** Claims that were heard of and not found to be over yet. */
+  get claimCount(): number {
+    return this.#claimed.size;
+  }
+
+  get cellCount(): number {
+    return this.#link.host.cellCount;
+  }
+
+  receive(from: ServerId, payload: Uint8Array): void {
+    const hash = payload.length < SERVERS_HASH_BYTES ? null : hashIn(payload);
+    if (hash !== this.#serversHash) {
+      this.#parts.log.error(
+        { peer: from },
+        'a peer has other --peer servers: its messages about named leases are dropped',
+      );
+      return;
+    }
+    this.#link.receive(from, payload.subarray(SERVERS_HASH_BYTES));
+  }
+
+  /** Whoever waits is told that the outcome is unknown. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    clearInterval(this.#sweepTimer);
+    this.#link.close();
+    this.#forsake();
+  }
+
+  #send(to: ServerId, frame: Uint8Array): void {
+    const payload = new Uint8Array(SERVERS_HASH_BYTES + frame.length);
+    new DataView(payload.buffer).setUint32(0, this.#serversHash, true);
+    payload.set(frame, SERVERS_HASH_BYTES);
+    this.#parts.transport().send(to, CHANNEL_NAMED_LEASE, payload);
+  }
+
+  #hear(action: LeaseNews): void {
+    switch (action.kind) {
+      case 'answered': {
+        const answer = this.#asked.get(action.ask);
+        this.#asked.delete(action.ask);
+        answer?.(action.outcome);
+        return;
+      }
+      case 'claimed':
+        if (this.claim(action.cell) === null) this.#claimed.delete(action.cell);
+        else this.#claimed.add(action.cell);
+        for (const listener of [...this.#listeners]) listener.claimed(action.cell);
+        return;
+      case 'held':
+      case 'lost':
+      case 'learned':
+        // Of leases that servers hold themselves; no cell of this host is ever opened.
+        return;
+      default:
+        unreachable(action);
+    }
+  }
+
+  #fault(): void {
+    this.#claimed.clear();
+    this.#forsake();
+    for (const listener of [...this.#listeners]) listener.faulted();
+  }
+
+  #forsake(): void {
+    const waiting = [...this.#asked.values()];
+    this.#asked.clear();
+    for (const answer of waiting) answer(UNKNOWN);
+  }
+
+  #sweep(): void {
+    for (const cell of this.#claimed) if (this.claim(cell) === null) this.#claimed.delete(cell);
+  }
+}
+
+function hashIn(payload: Uint8Array): number {
+  return new DataView(payload.buffer, payload.byteOffset, payload.length).getUint32(0, true);
+}

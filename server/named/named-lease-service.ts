@@ -1,0 +1,327 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import {
+  CLAIM_NOTE_MAX,
+  type ClaimedLease,
+  type LeaseOrder,
+  type LeaseOutcome,
+} from '../../lease/actions.ts';
+import {
+  isLeaseKey,
+  isLeaseName,
+  isLeaseOwner,
+  LEASE_KEY_FORM,
+  LEASE_KEYS_MAX,
+  LEASE_NAME_FORM,
+  LEASE_OWNER_FORM,
+  LEASE_VALUE_MAX,
+  type LeaseKeys,
+  type LeaseNote,
+  leaseNoteParse,
+  leaseNoteText,
+} from '../../wire/named-lease.ts';
+import type { GrantedLease, LeaseKeyValue, LeaseLook } from '../../wire/named-lease-api.ts';
+import type { NamedLeaseDriver } from './named-lease-driver.ts';
+
+/** A majority is sought for this long; whoever asked may ask again. */
+const ASK_MS_MAX = 5_000;
+/** A lease shorter than this many clock skews is mostly uncertainty. */
+const SKEWS_PER_LEASE_MIN = 4;
+
+export interface NamedLeaseServiceParts {
+  readonly driver: NamedLeaseDriver;
+  readonly leaseMaxMs: number;
+  readonly clockSkewMaxMs: number;
+  readonly operationTimeoutMs: number;
+  /** Monotonic, in milliseconds. */
+  nowMs(): number;
+  isConnected(server: ServerId): boolean;
+}
+
+/**
+ * What clients can ask about leases under names. Any server answers any of it: it runs the rounds of the protocol
+ * with the name's members itself, so that no single server has to be there.
+ */
+export class NamedLeaseService {
+  readonly #parts: NamedLeaseServiceParts;
+
+  constructor(parts: NamedLeaseServiceParts) {
+    this.#parts = parts;
+  }
+
+  /** Shortest and longest lease that can be asked for, in milliseconds. */
+  get spanLimits(): { readonly minMs: number; readonly maxMs: number } {
+    const { clockSkewMaxMs, leaseMaxMs } = this.#parts;
+    return { minMs: SKEWS_PER_LEASE_MIN * clockSkewMaxMs, maxMs: leaseMaxMs };
+  }
+
+  /**
+   * The same session may ask again: it is granted what it holds.
+   *
+   * @throws ServiceError `lease-taken` with the holder; `unknown` where no majority answered, so that it may have happened
+   */
+  async acquire(
+    name: string,
+    session: number,
+    owner: string,
+    ttlMs: number,
+    keys: LeaseKeys,
+  ): Promise<GrantedLease> {
+    assertName(name);
+    this.#assertSpan(ttlMs);
+    if (!isLeaseOwner(owner)) throw new ServiceError('bad-request', `"owner" has ${LEASE_OWNER_FORM}`);
+    const note = noteOf({ name, owner, ttlMs, keys });
+    const { outcome, askedMs } = await this.#ask(name, { kind: 'acquire', session, spanMs: ttlMs, note });
+    const what = `Cannot acquire lease "${name}"`;
+    if (outcome.kind === 'granted') return this.#granted(name, outcome.lease);
+    if (outcome.kind !== 'taken') throw this.#notKnown(name, what);
+    throw this.#taken(name, what, outcome.lease, askedMs);
+  }
+
+  /**
+   * Moves the end on, to `ttlMs` from now.
+   *
+   * @param ttlMs null for what was asked when the lease was acquired
+   * @param keys null to leave them as they are
+   * @throws ServiceError `lease-lost`; `unknown`
+   */
+  async refresh(
+    name: string,
+    session: number,
+    ttlMs: number | null,
+    keys: LeaseKeys | null,
+  ): Promise<GrantedLease> {
+    assertName(name);
+    if (ttlMs !== null) this.#assertSpan(ttlMs);
+    if (ttlMs !== null && keys === null) return this.#refresh(name, session, ttlMs, null);
+    const { note } = await this.#held(name, session, `Cannot refresh lease "${name}"`);
+    return this.#refresh(name, session, ttlMs ?? note.ttlMs, keys === null ? null : { ...note, keys });
+  }
+
+  /** Gives the lease back. @throws ServiceError `lease-lost` where it is over, or another's; `unknown` */
+  async release(name: string, session: number): Promise<void> {
+    assertName(name);
+    const { outcome, askedMs } = await this.#ask(name, { kind: 'release', session });
+    const what = `Cannot release lease "${name}"`;
+    if (outcome.kind === 'unknown') throw this.#notKnown(name, what);
+    const holder = 'lease' in outcome ? outcome.lease : null;
+    if (holder !== null && holder.session !== session && holder.remainingMs > 0) {
+      throw this.#lost(what, holder, askedMs);
+    }
+  }
+
+  /** How the lease stands, as a majority has it. @throws ServiceError `no-majority` */
+  async look(name: string): Promise<LeaseLook> {
+    assertName(name);
+    const { lease, askedMs } = await this.#look(name, `Cannot look at lease "${name}"`);
+    return this.#lookOf(name, lease, 'majority', askedMs);
+  }
+
+  /** How this server believes the lease to stand. Null where it is no member of the name. */
+  lookHere(name: string): LeaseLook | null {
+    assertName(name);
+    const { driver } = this.#parts;
+    return driver.isMember(name) ? this.believed(name) : null;
+  }
+
+  /** What a member believes. */
+  believed(name: string): LeaseLook {
+    const { driver, nowMs } = this.#parts;
+    return this.#lookOf(name, driver.claimOf(name), 'member', nowMs());
+  }
+
+  async readKey(name: string, key: string): Promise<LeaseKeyValue> {
+    assertKey(key);
+    const { held, keys, token } = await this.look(name);
+    const value = Object.hasOwn(keys, key) ? keys[key] : undefined;
+    if (value === undefined) {
+      const why = held ? 'the holder has not set it' : 'nobody holds the lease';
+      throw new ServiceError('not-found', `There is no key "${key}" at lease "${name}": ${why}`);
+    }
+    return { name, key, value, token };
+  }
+
+  /**
+   * Sets or removes one key, which is a refresh as well. Keys of one lease are for its holder to write, one after
+   * the other: of two at the same time one may be lost.
+   *
+   * @param value null to remove the key
+   */
+  async writeKey(name: string, session: number, key: string, value: string | null): Promise<GrantedLease> {
+    assertName(name);
+    assertKey(key);
+    const { note } = await this.#held(name, session, `Cannot change keys of lease "${name}"`);
+    const keys = new Map(Object.entries(note.keys));
+    if (value === null) keys.delete(key);
+    else keys.set(key, value);
+    return this.#refresh(name, session, note.ttlMs, { ...note, keys: Object.fromEntries(keys) });
+  }
+
+  async #refresh(
+    name: string,
+    session: number,
+    spanMs: number,
+    note: LeaseNote | null,
+  ): Promise<GrantedLease> {
+    const text = note === null ? null : noteOf(note);
+    const { outcome, askedMs } = await this.#ask(name, { kind: 'refresh', session, spanMs, note: text });
+    const what = `Cannot refresh lease "${name}"`;
+    if (outcome.kind === 'granted') return this.#granted(name, outcome.lease);
+    if (outcome.kind === 'unknown') throw this.#notKnown(name, what);
+    throw this.#lost(what, outcome.lease, askedMs);
+  }
+
+  /** The session's own lease as a majority has it. */
+  async #held(name: string, session: number, what: string): Promise<{ readonly note: LeaseNote }> {
+    const { lease, askedMs } = await this.#look(name, what);
+    if (lease === null || lease.session !== session) throw this.#lost(what, lease, askedMs);
+    return { note: noteIn(lease) };
+  }
+
+  async #look(
+    name: string,
+    what: string,
+  ): Promise<{ readonly lease: ClaimedLease | null; readonly askedMs: number }> {
+    const { outcome, askedMs } = await this.#ask(name, { kind: 'look' });
+    if (outcome.kind === 'unknown') {
+      const unreachable = this.#unreachable(name);
+      throw new ServiceError('no-majority', `${what}: no majority of its servers answered`, { unreachable });
+    }
+    return { lease: outcome.kind === 'free' ? null : outcome.lease, askedMs };
+  }
+
+  async #ask(
+    name: string,
+    order: LeaseOrder,
+  ): Promise<{ readonly outcome: LeaseOutcome; readonly askedMs: number }> {
+    const { driver, nowMs, operationTimeoutMs } = this.#parts;
+    const askedMs = nowMs();
+    const outcome = await driver.ask(name, order, Math.min(ASK_MS_MAX, operationTimeoutMs));
+    return { outcome, askedMs };
+  }
+
+  #granted(name: string, lease: ClaimedLease): GrantedLease {
+    const { owner, ttlMs, keys } = noteIn(lease);
+    const { session, token } = lease;
+    return { name, owner, session, token, ttlMs, remainingMs: Math.floor(lease.remainingMs), keys };
+  }
+
+  #lookOf(
+    name: string,
+    lease: ClaimedLease | null,
+    consistency: LeaseLook['consistency'],
+    askedMs: number,
+  ): LeaseLook {
+    if (lease === null || lease.remainingMs <= 0) {
+      const token = lease?.token ?? 0;
+      return { name, held: false, owner: null, token, remainingMs: 0, keys: {}, consistency };
+    }
+    const note = noteIn(lease);
+    if (note.name !== name) throw collision(name, note.name);
+    const { owner, keys } = note;
+    const remainingMs = this.#leftMs(lease, askedMs);
+    return { name, held: true, owner, token: lease.token, remainingMs, keys, consistency };
+  }
+
+  #taken(name: string, what: string, lease: ClaimedLease, askedMs: number): ServiceError {
+    const note = noteIn(lease);
+    if (note.name !== name) return collision(name, note.name);
+    const holder = { owner: note.owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
+    return new ServiceError(
+      'lease-taken',
+      `${what}: ${note.owner} holds it for ${holder.remainingMs} ms more unless it refreshes it`,
+      { holder },
+    );
+  }
+
+  #lost(what: string, lease: ClaimedLease | null, askedMs: number): ServiceError {
+    if (lease === null || lease.remainingMs <= 0)
+      return new ServiceError('lease-lost', `${what}: it is over`);
+    const { owner } = noteIn(lease);
+    const holder = { owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
+    return new ServiceError('lease-lost', `${what}: this session does not hold it, ${owner} does`, {
+      holder,
+    });
+  }
+
+  #notKnown(name: string, what: string): ServiceError {
+    return new ServiceError(
+      'unknown',
+      `${what}: no majority of its servers answered, so it may have happened; repeat it with the same session`,
+      { unreachable: this.#unreachable(name) },
+    );
+  }
+
+  /** What is left now of what was left when the question came. */
+  #leftMs(lease: ClaimedLease, askedMs: number): number {
+    return Math.max(0, Math.ceil(lease.remainingMs - (this.#parts.nowMs() - askedMs)));
+  }
+
+  #unreachable(name: string): string[] {
+    return this.#parts.driver.membersOf(name).filter((server) => !this.#parts.isConnected(server));
+  }
+
+  #assertSpan(ttlMs: number): void {
+    const { minMs, maxMs } = this.spanLimits;
+    if (ttlMs >= minMs && ttlMs <= maxMs) return;
+    throw new ServiceError(
+      'bad-request',
+      `"ttlMs" lies between ${minMs} (${SKEWS_PER_LEASE_MIN} clock skews) and ${maxMs} (--named-lease-max), ${ttlMs} does not`,
+    );
+  }
+}
+
+export function assertName(name: string): void {
+  if (isLeaseName(name)) return;
+  throw new ServiceError(
+    'bad-request',
+    `A lease cannot be called ${JSON.stringify(name)}: a name has ${LEASE_NAME_FORM}`,
+  );
+}
+
+function assertKey(key: string): void {
+  if (isLeaseKey(key)) return;
+  throw new ServiceError('bad-request', `${JSON.stringify(key)} is no key: a key has ${LEASE_KEY_FORM}`);
+}
+
+/** @throws ServiceError `bad-request` or `too-large` where it is more than a lease can carry */
+function noteOf(note: LeaseNote): string {
+  const pairs = Object.entries(note.keys);
+  for (const [key, value] of pairs) {
+    assertKey(key);
+    if (value.length > LEASE_VALUE_MAX) {
+      throw new ServiceError(
+        'too-large',
+        `The value of key "${key}" has ${value.length} characters, more than ${LEASE_VALUE_MAX}`,
+      );
+    }
+  }
+  if (pairs.length > LEASE_KEYS_MAX) {
+    throw new ServiceError(
+      'too-large',
+      `A lease carries up to ${LEASE_KEYS_MAX} keys, ${pairs.length} are too many`,
+    );
+  }
+  const text = leaseNoteText(note);
+  if (text.length > CLAIM_NOTE_MAX) {
+    throw new ServiceError(
+      'too-large',
+      `Name, owner and keys of a lease have ${text.length} characters as JSON, more than ${CLAIM_NOTE_MAX} together`,
+    );
+  }
+  return text;
+}
+
+/** Notes are made by servers, who check them; one that cannot be read is of another release. */
+function noteIn(lease: ClaimedLease): LeaseNote {
+  const note = leaseNoteParse(lease.note);
+  if (note === null) throw new ServiceError('internal', 'The note of a lease cannot be read');
+  return note;
+}
+
+function collision(name: string, other: string): ServiceError {
+  return new ServiceError(
+    'lease-taken',
+    `Lease "${name}" cannot be used while lease "${other}" is held: by chance both names have the same number; choose another name`,
+  );
+}

@@ -1,0 +1,123 @@
+import { performance } from 'node:perf_hooks';
+import type { Logger } from 'pino';
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import type { LeaseAlgorithm, LeaseTiming } from '../../lease/actions.ts';
+import type { Clock } from '../clock.ts';
+import type { Labels, MetricsRegistry } from '../metrics.ts';
+import type { Transport } from '../transport/transport.ts';
+import type { WakeQueue } from '../wake-queue.ts';
+import { LeaseDirectory } from './lease-directory.ts';
+import { RelaySource } from './lease-relay.ts';
+import { LeaseWatches, MemberSource } from './lease-watches.ts';
+import { NamedLeaseDriver } from './named-lease-driver.ts';
+import { NamedLeaseService } from './named-lease-service.ts';
+
+/** Watchers hear from a server at least this often. */
+export const HEARTBEAT_MS = 2_000;
+
+/** `leaseMs`: the longest lease that can be asked for. */
+export interface NamedLeasesParts extends LeaseTiming {
+  readonly self: ServerId;
+  readonly urls: ReadonlyMap<ServerId, string>;
+  readonly algorithm: LeaseAlgorithm;
+  readonly operationTimeoutMs: number;
+  readonly clock: Clock;
+  readonly wakes: WakeQueue;
+  readonly log: Logger;
+  drawIncarnation(): Incarnation;
+  transport(): Transport;
+  isConnected(server: ServerId): boolean;
+  fatal(error: unknown): void;
+}
+
+/** Everything about leases under names in one server, put together. */
+export class NamedLeases {
+  readonly driver: NamedLeaseDriver;
+  readonly service: NamedLeaseService;
+  readonly watches: LeaseWatches;
+  readonly directory: LeaseDirectory;
+  /** A random integer from 1 to 2^53 − 1, for a client that has drawn none. */
+  readonly drawSession: () => number;
+
+  constructor(parts: NamedLeasesParts) {
+    const { self, urls, log, leaseMs, clockSkewMaxMs, transport, isConnected } = parts;
+    const servers = [...urls.keys()];
+    // Spans only: the clock of leases is the driver's own.
+    const nowMs = () => performance.now();
+    const driver = new NamedLeaseDriver({ ...parts, servers });
+    const service = new NamedLeaseService({
+      driver,
+      leaseMaxMs: leaseMs,
+      clockSkewMaxMs,
+      operationTimeoutMs: parts.operationTimeoutMs,
+      nowMs,
+      isConnected,
+    });
+    const member = new MemberSource({
+      driver,
+      leaseMaxMs: leaseMs,
+      clockSkewMaxMs,
+      log,
+      nowMs,
+      look: (name) => service.look(name),
+      believed: (name) => service.believed(name),
+    });
+    const relay = new RelaySource({
+      self,
+      urls,
+      log,
+      heartbeatMs: HEARTBEAT_MS,
+      membersOf: (name) => driver.membersOf(name),
+      isConnected,
+      nowMs,
+    });
+    this.driver = driver;
+    this.service = service;
+    this.watches = new LeaseWatches({ driver, member, relay, nowMs });
+    this.directory = new LeaseDirectory({
+      self,
+      servers,
+      driver,
+      call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
+    });
+    this.drawSession = parts.drawIncarnation;
+  }
+
+  registerMetrics(metrics: MetricsRegistry): void {
+    const { driver, watches } = this;
+    metrics.observe('gauge', 'leasehold_named_leases', 'Leases under names known to be held', () => {
+      let count = 0;
+      for (const _claim of driver.claims()) count++;
+      return count;
+    });
+    metrics.observe(
+      'gauge',
+      'leasehold_named_lease_cells',
+      'Cells of names remembered',
+      () => driver.cellCount,
+    );
+    metrics.observe(
+      'gauge',
+      'leasehold_named_lease_watches',
+      'Watches of names under way',
+      () => watches.count,
+    );
+    metrics.observe(
+      'gauge',
+      'leasehold_named_recovering_seconds',
+      'Left of the silence about names after the start',
+      () => Math.max(0, driver.recoveringMs() / 1000),
+    );
+    metrics.observe(
+      'counter',
+      'leasehold_named_lease_events_total',
+      'Events of the lease layer for names, by mark',
+      () => [...driver.marks()].map(([mark, count]): [Labels, number] => [{ mark }, count]),
+    );
+  }
+
+  close(): void {
+    this.watches.close();
+    this.driver.close();
+  }
+}

@@ -1,0 +1,85 @@
+import { hash53 } from '../base/hash.ts';
+import { type CellId, type ServerId, serverIdCompare } from '../base/ids.ts';
+import { parseJsonObject } from './json.ts';
+
+/** Most servers that vote on one name. */
+export const NAMED_MEMBERS_MAX = 3;
+/** Most pairs that a holder can attach to its lease. */
+export const LEASE_KEYS_MAX = 32;
+/** UTF-16 code units of an owner, and of one value. */
+export const LEASE_OWNER_MAX = 255;
+export const LEASE_VALUE_MAX = 1024;
+
+const LEASE_NAME = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$/;
+const LEASE_KEY = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}$/;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it is about
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
+
+/** What a lease's name looks like, for messages that refuse one. */
+export const LEASE_NAME_FORM =
+  '1 to 255 of A-Z, a-z, 0-9, ".", "_", ":", "/", "@" and "-", a letter or digit first';
+export const LEASE_KEY_FORM =
+  '1 to 64 of A-Z, a-z, 0-9, ".", "_", ":", "/", "@" and "-", a letter or digit first';
+export const LEASE_OWNER_FORM = `1 to ${LEASE_OWNER_MAX} characters, none of them a control character`;
+
+export function isLeaseName(text: string): boolean {
+  return LEASE_NAME.test(text);
+}
+
+export function isLeaseKey(text: string): boolean {
+  return LEASE_KEY.test(text);
+}
+
+export function isLeaseOwner(text: string): boolean {
+  return text.length >= 1 && text.length <= LEASE_OWNER_MAX && !CONTROL.test(text);
+}
+
+/** @returns the number of the cell that a name is negotiated in; never 0, which stands for a server as a whole */
+export function leaseCell(name: string): CellId {
+  return (hash53(name) || 1) as CellId;
+}
+
+/**
+ * The servers that vote on a name: those with the highest hash of name and server (rendezvous hashing). Every server
+ * finds the same ones by itself, and a server that comes or goes moves only the names that it has or had.
+ *
+ * @param servers all servers of the configuration, in any order
+ * @returns three of them, or all there are, in the order of their ids
+ */
+export function leaseMembers(name: string, servers: readonly ServerId[]): ServerId[] {
+  return servers
+    .map((server) => ({ server, weight: hash53(`${server}\n${name}`) }))
+    .toSorted((a, b) => b.weight - a.weight || serverIdCompare(a.server, b.server))
+    .slice(0, NAMED_MEMBERS_MAX)
+    .map(({ server }) => server)
+    .toSorted(serverIdCompare);
+}
+
+export type LeaseKeys = Readonly<Record<string, string>>;
+
+/** What a holder says of itself: it travels with its lease through the cell, and everybody may read it. */
+export interface LeaseNote {
+  readonly name: string;
+  readonly owner: string;
+  /** Length that was asked for, in milliseconds. */
+  readonly ttlMs: number;
+  readonly keys: LeaseKeys;
+}
+
+/** The same note gives the same text, whatever order its keys were set in. */
+export function leaseNoteText(note: LeaseNote): string {
+  const keys = Object.fromEntries(Object.entries(note.keys).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  return JSON.stringify({ name: note.name, owner: note.owner, ttlMs: note.ttlMs, keys });
+}
+
+/** @returns the note, or null where `text` is none */
+export function leaseNoteParse(text: string): LeaseNote | null {
+  const note = parseJsonObject(text);
+  if (note === null) return null;
+  const { name, owner, ttlMs, keys } = note;
+  if (typeof name !== 'string' || typeof owner !== 'string' || typeof ttlMs !== 'number') return null;
+  if (typeof keys !== 'object' || keys === null || Array.isArray(keys)) return null;
+  const pairs = Object.entries(keys);
+  if (!pairs.every((pair): pair is [string, string] => typeof pair[1] === 'string')) return null;
+  return { name, owner, ttlMs, keys: Object.fromEntries(pairs) };
+}
