@@ -38,7 +38,12 @@ export type LeaseOrder =
       readonly note: string;
     }
   /** `note` null leaves the note as it is. */
-  | { readonly kind: 'refresh'; readonly session: number; readonly spanMs: number; readonly note: string | null }
+  | {
+      readonly kind: 'refresh';
+      readonly session: number;
+      readonly spanMs: number;
+      readonly note: string | null;
+    }
   | { readonly kind: 'release'; readonly session: number }
   | { readonly kind: 'look' };
 

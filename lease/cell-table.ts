@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
 import { BALLOT_ZERO, type Ballot } from './ballot.ts';
-import { type Group, GroupTable } from './group.ts';
+import { type Group, GroupTable, NO_MEMBERS } from './group.ts';
 import type { Claim, Lease } from './lease.ts';
 import { LIVES_MAX, LifeTable } from './lives.ts';
 import { REGISTER_EMPTY, type Register } from './register.ts';
@@ -11,8 +11,9 @@ const NONE = 0xffff_ffff;
 const ROWS_MIN = 64;
 /** Rows are added by an eighth, so that at most that share of the memory is idle. */
 const GROWTH = 1.125;
-/** Share of the index that is in use at most. */
+/** Share of the index that is in use at most, and right after it has grown. */
 const INDEX_LOAD_MAX = 0.75;
+const INDEX_LOAD_MIN = 0.5;
 
 /** Bits of `flags`. */
 const OPEN = 1;
@@ -27,7 +28,7 @@ export interface Belief {
 }
 
 /**
- * All cells of a server at rest: one row each, in columns of numbers, 81 bytes and an index of five.
+ * All cells of a server at rest: one row each, in columns of numbers, 81 bytes and an index of five to eight.
  * A million cells are a million rows and not ten million objects for the garbage collector to visit.
  * Values (registers, leases, ballots) are made when a row is read and unmade when it is written.
  */
@@ -63,7 +64,7 @@ export class CellTable {
   };
 
   /** Open addressing: row + 1, or 0. */
-  #index = new Uint32Array(Math.ceil(ROWS_MIN / INDEX_LOAD_MAX));
+  #index = new Uint32Array(ROWS_MIN / INDEX_LOAD_MIN);
   #rows = 0;
   #freeRow = NONE;
   #size = 0;
@@ -84,7 +85,7 @@ export class CellTable {
     const row = this.#rowTake();
     this.#cell[row] = cell;
     this.#flags[row] = 0;
-    this.#group[row] = this.#groups.take(0, [], undefined);
+    this.#group[row] = this.#groups.take(0, NO_MEMBERS, undefined);
     this.setRegister(row, REGISTER_EMPTY);
     this.setBelief(row, null);
     this.#index[this.#placeOf(cell)] = row + 1;
@@ -306,7 +307,8 @@ export class CellTable {
     this.links.next = whole(rows, this.links.next);
     this.links.previous = whole(rows, this.links.previous);
     this.links.due = whole(rows, this.links.due);
-    this.#index = new Uint32Array(Math.ceil(rows / INDEX_LOAD_MAX));
+    if (rows <= this.#index.length * INDEX_LOAD_MAX) return;
+    this.#index = new Uint32Array(Math.ceil(rows / INDEX_LOAD_MIN));
     for (let row = 0; row < this.#rows; row++) this.#index[this.#placeOf(this.cell(row))] = row + 1;
   }
 

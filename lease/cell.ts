@@ -5,7 +5,7 @@ import type { LeaseAction, LeaseMark, LeaseOutcome, LeaseView } from './actions.
 import { type BallotSequence, ballotCompare, ballotText } from './ballot.ts';
 import type { Belief, CellTable } from './cell-table.ts';
 import type { ClientBidder } from './client-bidder.ts';
-import type { Group } from './group.ts';
+import { type Group, NO_MEMBERS } from './group.ts';
 import { type Lease, leaseText } from './lease.ts';
 import type {
   AckReadMessage,
@@ -34,13 +34,7 @@ import {
   tallyWon,
   type WritingAttempt,
 } from './proposer.ts';
-import {
-  type Register,
-  registerRead,
-  registerRelease,
-  registerStanding,
-  registerWrite,
-} from './register.ts';
+import { type Register, registerRead, registerRelease, registerStanding, registerWrite } from './register.ts';
 import type { LeaseRules } from './rules.ts';
 import type { Wheel } from './wheel.ts';
 import { type Work, workBegin, workDueMs, workIsDone } from './work.ts';
@@ -547,10 +541,7 @@ export class Cell {
       this.#learn(lease, nowMs, out);
     } else if (nowMs < lease.untilMs) {
       const held = this.#isOwn();
-      assert(
-        !held || lease.untilMs >= this.#table.beliefUntilMs(this.#row),
-        'A renewal never shortens',
-      );
+      assert(!held || lease.untilMs >= this.#table.beliefUntilMs(this.#row), 'A renewal never shortens');
       this.#trace(out, held ? 'renewed' : 'decided', '');
       this.#table.setBelief(this.#row, lease);
       work.attemptAtMs = this.#renewalMs(lease.untilMs);
@@ -675,7 +666,7 @@ export class Cell {
 
   #seeView(view: number): void {
     if (this.#group().voters.length > 0) this.#newerViews.set(this.#row, view);
-    else this.#table.setGroup(this.#row, view, [], undefined);
+    else this.#table.setGroup(this.#row, view, NO_MEMBERS, undefined);
   }
 
   // Row and work ---------------------------------------------------------------------------------

@@ -76,7 +76,8 @@ export class FleaseRules implements LeaseRules {
     return order > 0 || (order === 0 && lease !== null && lease.released);
   }
 
-  finding({ lease }: ReadingAttempt, nowMs: number): Finding {
+  finding(attempt: ReadingAttempt, nowMs: number): Finding {
+    const { lease } = attempt;
     const { clockSkewMaxMs } = this.#parameters;
     const age = leaseAge(lease, nowMs, clockSkewMaxMs);
     if (lease === null || age === 'expired') return { kind: 'free' };

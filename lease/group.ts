@@ -5,6 +5,9 @@ import { majority } from '../base/quorum.ts';
 /** Voters fit the bits of a tally. */
 export const VOTERS_MAX = 30;
 
+/** The members of a cell that this server was only asked about. */
+export const NO_MEMBERS: readonly ServerId[] = [];
+
 /**
  * Who votes on a cell in one view of it. While the members change, there are two sets, and every
  * majority is one of each; so any two majorities, of before, during and after the change, have a
@@ -20,18 +23,15 @@ export interface Group {
 }
 
 /** A cell that this server was only asked about: the view is known, its members are not. */
-export function groupOfStranger(view: number): Group {
-  return { view, voters: [], members: 0, joint: 0 };
+function groupOfStranger(view: number): Group {
+  return { view, voters: NO_MEMBERS, members: 0, joint: 0 };
 }
 
-export function groupOf(
-  view: number,
-  members: readonly ServerId[],
-  joint: readonly ServerId[] | undefined,
-): Group {
+function groupOf(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): Group {
   const voters = joint === undefined ? members : [...new Set([...members, ...joint])];
   assert(members.length > 0 && voters.length <= VOTERS_MAX, 'Voters fit a tally');
-  const bits = (ids: readonly ServerId[]): number => ids.reduce((sum, id) => sum | (1 << voters.indexOf(id)), 0);
+  const bits = (ids: readonly ServerId[]): number =>
+    ids.reduce((sum, id) => sum | (1 << voters.indexOf(id)), 0);
   return { view, voters, members: bits(members), joint: joint === undefined ? 0 : bits(joint) };
 }
 
@@ -66,64 +66,70 @@ interface Counted {
   rows: number;
 }
 
+/** A group as it was last asked for: cells are mostly opened with the same arrays, one after the other. */
+interface Recent {
+  readonly view: number;
+  readonly members: readonly ServerId[];
+  readonly joint: readonly ServerId[] | undefined;
+  readonly index: number;
+}
+
+const RECENT_MAX = 4;
+
 /** Groups by number: a row holds four bytes, and cells with the same members share one group. */
 export class GroupTable {
   readonly #groups: (Counted | null)[] = [];
   readonly #byKey = new Map<string, number>();
   readonly #free: number[] = [];
-  /** Cells are mostly opened with the same array of members, one after the other. */
-  #lastMembers: readonly ServerId[] | null = null;
-  #lastJoint: readonly ServerId[] | undefined;
-  #lastView = -1;
-  #lastIndex = -1;
+  #recent: Recent[] = [];
+
+  constructor() {
+    // Every row begins with it; so it never comes and goes.
+    this.take(0, NO_MEMBERS, undefined);
+  }
 
   at(index: number): Group {
-    const counted = this.#groups[index];
-    assert(counted !== undefined && counted !== null, 'A row names a group that the table knows');
-    return counted.group;
+    return this.#counted(index).group;
   }
 
   /** Counts one row more for the group. @returns its number */
   take(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): number {
-    const again = members === this.#lastMembers && joint === this.#lastJoint && view === this.#lastView;
-    const last = again ? this.#groups[this.#lastIndex] : null;
-    if (last) {
-      last.rows++;
-      return this.#lastIndex;
+    for (const recent of this.#recent) {
+      if (recent.members !== members || recent.view !== view || recent.joint !== joint) continue;
+      this.#counted(recent.index).rows++;
+      return recent.index;
     }
-    const key = `${view}/${members.join()}/${joint?.join() ?? ''}`;
-    const index = this.#take(key, () =>
-      members.length === 0 ? groupOfStranger(view) : groupOf(view, members, joint),
-    );
-    this.#lastMembers = members;
-    this.#lastJoint = joint;
-    this.#lastView = view;
-    this.#lastIndex = index;
+    const index = this.#named(view, members, joint);
+    this.#counted(index).rows++;
+    this.#recent = [{ view, members, joint, index }, ...this.#recent.slice(0, RECENT_MAX - 1)];
     return index;
   }
 
   /** Counts one row less for the group. */
   leave(index: number): void {
-    const counted = this.#groups[index];
-    assert(counted !== undefined && counted !== null && counted.rows > 0, 'A group that is left was taken');
+    const counted = this.#counted(index);
+    assert(counted.rows > 0, 'A group that is left was taken');
     counted.rows--;
     if (counted.rows > 0) return;
     this.#groups[index] = null;
     this.#byKey.delete(counted.key);
     this.#free.push(index);
-    if (index === this.#lastIndex) this.#lastMembers = null;
+    this.#recent = this.#recent.filter((recent) => recent.index !== index);
   }
 
-  #take(key: string, make: () => Group): number {
+  #counted(index: number): Counted {
+    const counted = this.#groups[index];
+    assert(counted !== undefined && counted !== null, 'A row names a group that the table knows');
+    return counted;
+  }
+
+  #named(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): number {
+    const key = `${view}/${members.join()}/${joint?.join() ?? ''}`;
     const known = this.#byKey.get(key);
-    if (known !== undefined) {
-      const counted = this.#groups[known];
-      assert(counted !== undefined && counted !== null, 'A named group is there');
-      counted.rows++;
-      return known;
-    }
+    if (known !== undefined) return known;
     const index = this.#free.pop() ?? this.#groups.length;
-    this.#groups[index] = { group: make(), key, rows: 1 };
+    const group = members.length === 0 ? groupOfStranger(view) : groupOf(view, members, joint);
+    this.#groups[index] = { group, key, rows: 0 };
     this.#byKey.set(key, index);
     return index;
   }

@@ -68,9 +68,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
 }
 
 /** FNV-1a over what all servers of a cluster must share. */
-export function leaseParametersHash(
-  timing: LeaseTiming & { readonly algorithm?: LeaseAlgorithm },
-): number {
+export function leaseParametersHash(timing: LeaseTiming & { readonly algorithm?: LeaseAlgorithm }): number {
   const { leaseMs, clockSkewMaxMs, algorithm = 'flease' } = timing;
   const text = `${PROTOCOL_VERSION}/${algorithm}/${leaseMs}/${clockSkewMaxMs}`;
   let hash = 0x811c9dc5;

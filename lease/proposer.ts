@@ -144,7 +144,17 @@ export function attemptWrite(
   const { bidder, ballot, startedMs } = attempt;
   const { lease, spanMs, reason } = bid;
   const repeatAtMs = nowMs + parameters.repeatMs;
-  return { phase: 'writing', bidder, ballot, startedMs, repeatAtMs, tally: TALLY_EMPTY, lease, spanMs, reason };
+  return {
+    phase: 'writing',
+    bidder,
+    ballot,
+    startedMs,
+    repeatAtMs,
+    tally: TALLY_EMPTY,
+    lease,
+    spanMs,
+    reason,
+  };
 }
 
 /**

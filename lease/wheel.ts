@@ -110,7 +110,7 @@ export class Wheel {
       for (let row = this.#heads[bucket] as number; row !== NONE; row = this.#heads[bucket] as number) {
         this.remove(row);
         const left = (due[row] as number) - (tick >>> 0);
-        const later = (left | 0) > 0 ? left | 0 : 0;
+        const later = Math.max(left | 0, 0);
         if (later === 0) return row;
         this.#link(row, tick + later);
       }

@@ -30,9 +30,7 @@ export function workBegin(attemptAtMs: number): Work {
 /** Whether all that is left is the time of the next attempt. */
 export function workIsDone(work: Work): boolean {
   const { attempt, backoffMs, handicapMs, releasing, asks } = work;
-  return (
-    attempt === null && releasing === null && backoffMs === 0 && handicapMs === 0 && asks.length === 0
-  );
+  return attempt === null && releasing === null && backoffMs === 0 && handicapMs === 0 && asks.length === 0;
 }
 
 /** When something is to be repeated, begun or given up. `open`: this server wants the cell for itself. */

@@ -5,17 +5,19 @@
  *
  *     10300 open 5 view=1 members=abc handicap=0       events, at a reading of the lease clock
  *     10302 b ack-read 11.1@a written=⊥ lease=⊥         a message of peer b
- *     10400 tick | owns | view | wake                   the timer; questions
+ *     10400 tick | owns | view | wake | claim           the timer; questions
+ *     10300 ask 1 acquire session=7 span=500 note=x     a client's order; members=bcd, deadline=11000
+ *     9000 algorithm paxoslease                         begins anew with the other algorithm
  *
  * `parameters=`, `life=` and `clock=` change what the frame's envelope says.
  */
 import { fileURLToPath } from 'node:url';
 import { type CellId, type Incarnation, isServerId, type ServerId } from '../../base/ids.ts';
-import type { ClaimedLease, LeaseAction } from '../../lease/actions.ts';
+import type { ClaimedLease, LeaseAction, LeaseAlgorithm, LeaseOrder } from '../../lease/actions.ts';
 import { BALLOT_ZERO, type Ballot } from '../../lease/ballot.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import { assertCellStep } from '../../lease/invariants.ts';
-import type { Lease } from '../../lease/lease.ts';
+import type { Claim, Lease } from '../../lease/lease.ts';
 import type { LeaseEnvelope, LeaseMessage } from '../../lease/messages.ts';
 import { leaseParameters } from '../../lease/parameters.ts';
 import { type Handler, playConversations } from '../data-driven.ts';
@@ -28,7 +30,7 @@ const PARAMETERS = leaseParameters(CONFIG);
 /** `11.1@a`, or `11.1@a'` for the life before the present one. */
 function ballotParse(text: string): Ballot {
   if (text === '⊥') return BALLOT_ZERO;
-  const match = /^(\d+)\.(\d+)@([a-z]+)('?)$/.exec(text);
+  const match = /^(\d+)\.(\d+)@([0-9a-z]+)('?)$/.exec(text);
   if (match === null) throw new Error(`Not a ballot: ${text}`);
   const [, interval, round, server, earlier] = match;
   return {
@@ -44,10 +46,11 @@ function ballotPrint(k: Ballot): string {
   return `${k.interval}.${k.round}@${k.server}${k.incarnation === 9 ? "'" : ''}`;
 }
 
-/** `b/12000/11.3@b`, with `/released` behind it if so. */
+/** `b/12000/11.3@b`, with `/released` behind it if so, and a client's claim as `+7:100:note`. */
 function leaseParse(text: string): Lease | null {
   if (text === '⊥') return null;
-  const [holder = '', until, uidText = '', released] = text.split('/');
+  const [main = '', claim] = text.split('+');
+  const [holder = '', until, uidText = '', released] = main.split('/');
   const uid = ballotParse(uidText);
   return {
     holder: holder as ServerId,
@@ -55,14 +58,22 @@ function leaseParse(text: string): Lease | null {
     untilMs: Number(until),
     uid,
     released: released === 'released',
-    claim: null,
+    claim: claimParse(claim),
   };
+}
+
+/** `7:100:x`: session, token, note. */
+function claimParse(text: string | undefined): Claim | null {
+  if (text === undefined) return null;
+  const [session, token, note = ''] = text.split(':');
+  return { session: Number(session), token: Number(token), note };
 }
 
 function leasePrint(lease: Lease | null): string {
   if (lease === null) return '⊥';
-  const { holder, untilMs, uid, released } = lease;
-  return `${holder}/${untilMs}/${ballotPrint(uid)}${released ? '/released' : ''}`;
+  const { holder, untilMs, uid, released, claim } = lease;
+  const claimed = claim === null ? '' : `+${claim.session}:${claim.token}:${claim.note}`;
+  return `${holder}/${untilMs}/${ballotPrint(uid)}${released ? '/released' : ''}${claimed}`;
 }
 
 function messagePrint(message: LeaseMessage): string {
@@ -163,8 +174,26 @@ function messageParse(cell: CellId, words: readonly string[]): LeaseMessage {
   }
 }
 
+function orderParse(kind: string, given: ReadonlyMap<string, string>): LeaseOrder {
+  const session = Number(given.get('session'));
+  const spanMs = Number(given.get('span') ?? 500);
+  switch (kind) {
+    case 'acquire':
+      return { kind, session, spanMs, note: given.get('note') ?? '' };
+    case 'refresh':
+      return { kind, session, spanMs, note: given.get('note') ?? null };
+    case 'release':
+      return { kind, session };
+    case 'look':
+      return { kind };
+    default:
+      throw new Error(`Unknown order ${kind}`);
+  }
+}
+
 function start(): Handler {
-  const host = new LeaseHost(CONFIG, START_MS);
+  let host = new LeaseHost(CONFIG, START_MS);
+  let parameters = PARAMETERS;
   const cell = 5 as CellId;
 
   const event = (nowMs: number, verb: string, words: readonly string[]): LeaseAction[] => {
@@ -173,8 +202,18 @@ function start(): Handler {
       case 'open': {
         const members = [...(given.get('members') ?? 'abc')] as ServerId[];
         const view = Number(given.get('view') ?? 1);
+        const joint = given.has('joint') ? { joint: [...(given.get('joint') ?? '')] as ServerId[] } : {};
         return host.step(
-          { kind: 'open', cell, view, members, handicapMs: Number(given.get('handicap') ?? 0) },
+          { kind: 'open', cell, view, members, ...joint, handicapMs: Number(given.get('handicap') ?? 0) },
+          nowMs,
+        );
+      }
+      case 'ask': {
+        const members = [...(given.get('members') ?? 'abc')] as ServerId[];
+        const deadlineMs = Number(given.get('deadline') ?? nowMs + 500);
+        const order = orderParse(words[1] ?? '', given);
+        return host.step(
+          { kind: 'ask', ask: Number(words[0]), cell, view: 1, members, order, deadlineMs },
           nowMs,
         );
       }
@@ -189,7 +228,7 @@ function start(): Handler {
         const envelope: LeaseEnvelope = {
           incarnation: Number(given.get('life') ?? 1) as Incarnation,
           startedMs: START_MS + Number(given.get('life') ?? 1),
-          parametersHash: PARAMETERS.hash + Number(given.get('parameters') ?? 0),
+          parametersHash: parameters.hash + Number(given.get('parameters') ?? 0),
           clockMs: nowMs + Number(given.get('clock') ?? 0),
           echoMs: 0,
         };
@@ -212,12 +251,22 @@ function start(): Handler {
       }
       case 'wake':
         return `${host.nextWakeMs()?.toFixed(1) ?? 'never'}`;
+      case 'claim': {
+        const claim = host.claim(cell, nowMs);
+        return claim === null ? 'none' : claimPrint(claim);
+      }
+      case 'algorithm': {
+        const config = { ...CONFIG, algorithm: words[0] as LeaseAlgorithm };
+        host = new LeaseHost(config, nowMs);
+        parameters = leaseParameters(config);
+        return 'ok';
+      }
       case 'cells':
         return `${host.cellCount}`;
       default: {
         const before = host.inspect(cell);
         const actions = event(nowMs, verb, words);
-        assertCellStep(before, host.inspect(cell), nowMs, PARAMETERS);
+        assertCellStep(before, host.inspect(cell), nowMs, parameters);
         return actionsPrint(actions);
       }
     }

@@ -45,8 +45,8 @@ export const CAMPAIGN_MODULES: Readonly<Record<PlantedLayer, string>> = {
  * register as long as clocks are right.
  */
 const STILL_VALID_OFF: Mutation = {
-  file: 'lease/cell.ts',
-  find: "if (acquires && registerStillValid(this.#register, lease, nowMs)) return 'still-valid';",
+  file: 'lease/flease.ts',
+  find: "if (acquires && registerStillValid(register, lease, nowMs)) return 'still-valid';",
   replace: '',
 };
 
@@ -94,9 +94,9 @@ export const PLANTED_LEASE: readonly Planted[] = [
     'a valid lease of another that was read is reported without writing it back',
     {
       file: 'lease/cell.ts',
-      find: '    this.#attempt = writing;',
+      find: '      work.attempt = writing;',
       replace:
-        "    if (proposal.reason === 'help') return this.#decide(writing, nowMs, out);\n    this.#attempt = writing;",
+        "      if (bid.reason === 'help') return this.#decide(work, writing, nowMs, out);\n      work.attempt = writing;",
     },
     { directed: 'found-lease-is-written', seeds: 400 },
   ),
@@ -105,9 +105,9 @@ export const PLANTED_LEASE: readonly Planted[] = [
     'the own renewal is not written',
     {
       file: 'lease/cell.ts',
-      find: '    this.#attempt = writing;',
+      find: '      work.attempt = writing;',
       replace:
-        "    if (proposal.reason === 'renew') return this.#decide(writing, nowMs, out);\n    this.#attempt = writing;",
+        "      if (bid.reason === 'renew') return this.#decide(work, writing, nowMs, out);\n      work.attempt = writing;",
     },
     { directed: 'renewal-is-written', seeds: 400 },
   ),
@@ -167,10 +167,10 @@ export const PLANTED_LEASE: readonly Planted[] = [
     '8',
     'one reading of the clock for validity, another for expiry',
     {
-      file: 'lease/proposer.ts',
-      find: "if (lease === null || age === 'expired') {",
+      file: 'lease/flease.ts',
+      find: "if (lease === null || age === 'expired') return { kind: 'free' };",
       replace:
-        "if (lease === null || age === 'expired' || (age === 'grace' && startedMs <= lease.untilMs)) {",
+        "if (lease === null || age === 'expired' || (age === 'grace' && attempt.startedMs <= lease.untilMs)) return { kind: 'free' };",
     },
     { directed: 'one-reading', seeds: 4000 },
   ),
@@ -211,8 +211,8 @@ export const PLANTED_LEASE: readonly Planted[] = [
     "another's valid lease is taken for the own one and renewed",
     {
       file: 'lease/proposer.ts',
-      find: 'const mine = lease.holder === self && lease.incarnation === incarnation;',
-      replace: 'const mine = lease.holder === self || lease.incarnation !== incarnation;',
+      find: 'return lease.holder === self && lease.incarnation === incarnation && lease.claim === null;',
+      replace: 'return lease.holder === self || lease.incarnation !== incarnation;',
     },
     { directed: 'not-yours', seeds: 400 },
   ),
@@ -252,9 +252,9 @@ export const PLANTED_LEASE: readonly Planted[] = [
     '14c',
     'a reader believes the oldest answer instead of the newest',
     {
-      file: 'lease/proposer.ts',
-      find: 'const newer = order > 0 ||',
-      replace: 'const newer = attempt.lease === null || order < 0 ||',
+      file: 'lease/flease.ts',
+      find: 'return order > 0 ||',
+      replace: 'return attempt.lease === null || order < 0 ||',
     },
     { directed: 'newest-wins', seeds: 400 },
     [STILL_VALID_OFF],
@@ -263,9 +263,9 @@ export const PLANTED_LEASE: readonly Planted[] = [
     '15',
     'the lease is counted from after the READ, however long ago the attempt began',
     {
-      file: 'lease/proposer.ts',
-      find: 'untilMs: startedMs + leaseMs,',
-      replace: 'untilMs: nowMs + leaseMs,',
+      file: 'lease/cell.ts',
+      find: 'const bid = attempt.bidder.bid(finding, attempt, nowMs);',
+      replace: 'const bid = attempt.bidder.bid(finding, { ...attempt, startedMs: nowMs }, nowMs);',
     },
     { directed: 'late-attempts' },
     [FLOOR_OFF, ATTEMPT_LIMIT_OFF, DEADLINE_OFF, STILL_VALID_OFF],
@@ -275,8 +275,9 @@ export const PLANTED_LEASE: readonly Planted[] = [
     'an answer that arrives twice counts twice',
     {
       file: 'lease/proposer.ts',
-      find: 'if ((tally.answered & bit) !== 0) return null;',
-      replace: '',
+      find: 'if (((tally.acks | tally.nacks) & bit) !== 0) return null;',
+      replace:
+        'if ((tally.acks & bit) !== 0) return { acks: tally.acks | (tally.acks + 1), nacks: tally.nacks };',
     },
     { directed: 'counted-once', seeds: 400 },
   ),
@@ -285,8 +286,8 @@ export const PLANTED_LEASE: readonly Planted[] = [
     'the holder does not look at the clock when it acts',
     {
       file: 'lease/cell.ts',
-      find: 'return this.#own !== null && nowMs < this.#own.untilMs;',
-      replace: 'return this.#own !== null && nowMs < Infinity;',
+      find: 'return nowMs < this.#table.beliefUntilMs(this.#row) && this.#isOwn();',
+      replace: 'return nowMs < Infinity && this.#isOwn();',
     },
     { directed: 'pause-past-end', seeds: 400 },
   ),
@@ -311,7 +312,7 @@ export const PLANTED_LEASE: readonly Planted[] = [
     { directed: 'far-future' },
     [
       {
-        file: 'lease/cell.ts',
+        file: 'lease/flease.ts',
         find: 'return lease.untilMs > nowMs + leaseMs + clockSkewMaxMs;',
         replace: 'return lease.untilMs > nowMs + leaseMs + clockSkewMaxMs + Infinity;',
       },
@@ -322,8 +323,8 @@ export const PLANTED_LEASE: readonly Planted[] = [
       },
       {
         file: 'lease/invariants.ts',
-        find: 'register.lease.untilMs <= nowMs + leaseMs + clockSkewMaxMs,',
-        replace: 'register.lease.untilMs <= nowMs + leaseMs + clockSkewMaxMs + Infinity,',
+        find: 'register.lease.untilMs <= nowMs + leaseMs * (1 + CLOCK_DRIFT_MAX) + clockSkewMaxMs,',
+        replace: 'register.lease.untilMs <= nowMs + leaseMs * (1 + CLOCK_DRIFT_MAX) + Infinity,',
       },
     ],
   ),
@@ -332,8 +333,8 @@ export const PLANTED_LEASE: readonly Planted[] = [
     'a server that started anew takes the lease of its earlier life for its own',
     {
       file: 'lease/proposer.ts',
-      find: 'const mine = lease.holder === self && lease.incarnation === incarnation;',
-      replace: 'const mine = lease.holder === self && incarnation > 0;',
+      find: 'return lease.holder === self && lease.incarnation === incarnation && lease.claim === null;',
+      replace: 'return lease.holder === self && incarnation > 0;',
     },
     { directed: 'own-ghost', seeds: 400 },
     [WAIT_OFF],
