@@ -76,7 +76,7 @@ try {
 
 /** The lease layer alone; `npm run bench:lease` looks closer. */
 async function leases(): Promise<void> {
-  const servers = await LeaseCluster.start(3, { leaseMs: 15_000, clockSkewMaxMs: 500 });
+  const servers = await LeaseCluster.start(3, { leaseMs: 15_000, clockSkewMaxMs: 500, algorithm: 'flease' });
   try {
     for (const batch of [1_000, 10_000]) {
       const ours: number[] = [];

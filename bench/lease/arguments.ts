@@ -1,18 +1,22 @@
 import { parseArgs } from 'node:util';
+import type { LeaseAlgorithm } from '../../lease/actions.ts';
 import { SECTION_NAMES, type SectionName } from './names.ts';
 
-export const USAGE = `npm run bench:lease -- [sections] [--quick] [--runs N] [--json FILE] [--write-docs] [--help]
+const ALGORITHMS = ['flease', 'paxoslease'] as const satisfies readonly LeaseAlgorithm[];
+
+export const USAGE = `npm run bench:lease -- [sections] [--quick] [--runs N] [--algorithm NAME] [--json FILE] [--write-docs]
 
 Measures the lease layer alone: real processes, the real transport, nothing else. The figures of the Flease paper
 stand beside ours. On a shared machine only ratios within one run mean anything.
 
 sections, all if none is named: ${SECTION_NAMES.join(' ')}
 
-  --quick        everything small: shows that it works, not how fast it is
-  --runs N       how often each measurement is repeated (5; with --quick 2)
-  --json FILE    also writes all single values to FILE
-  --write-docs   also writes figures and values of the sections that ran to docs/figures/
-  --help         says this
+  --quick           everything small: shows that it works, not how fast it is
+  --runs N          how often each measurement is repeated (5; with --quick 2)
+  --algorithm NAME  of leases: ${ALGORITHMS.join(' or ')} (${ALGORITHMS[0]})
+  --json FILE       also writes all single values to FILE
+  --write-docs      also writes figures and values of the sections that ran to docs/figures/
+  --help            says this
 `;
 
 export type Arguments =
@@ -21,6 +25,7 @@ export type Arguments =
       readonly sections: readonly SectionName[];
       readonly quick: boolean;
       readonly runs: number;
+      readonly algorithm: LeaseAlgorithm;
       readonly json: string | null;
       readonly writeDocs: boolean;
     }
@@ -39,6 +44,7 @@ export function argumentsOf(words: readonly string[]): Arguments {
       options: {
         quick: { type: 'boolean', default: false },
         runs: { type: 'string' },
+        algorithm: { type: 'string', default: ALGORITHMS[0] },
         json: { type: 'string' },
         'write-docs': { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h', default: false },
@@ -56,18 +62,27 @@ export function argumentsOf(words: readonly string[]): Arguments {
     if (!Number.isInteger(runs) || runs < 1 || runs > RUNS_MAX) {
       return { kind: 'fault', message: `--runs wants a number from 1 to ${RUNS_MAX}, not "${values.runs}"` };
     }
+    const algorithm = ALGORITHMS.find((name) => name === values.algorithm);
+    if (algorithm === undefined) {
+      return {
+        kind: 'fault',
+        message: `--algorithm is ${ALGORITHMS.join(' or ')}, not "${values.algorithm}"`,
+      };
+    }
     return {
       kind: 'run',
       // In the order of the list, each once, whatever the order in which they were named.
       sections: SECTION_NAMES.filter((name) => positionals.length === 0 || positionals.includes(name)),
       quick: values.quick,
       runs,
+      algorithm,
       json: values.json ?? null,
       writeDocs: values['write-docs'],
     };
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    return { kind: 'fault', message: error.message };
+    // Node goes on about other things that one could have meant.
+    return { kind: 'fault', message: error.message.split('. ', 1)[0] ?? error.message };
   }
 }
 

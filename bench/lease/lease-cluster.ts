@@ -1,5 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import type { LeaseAlgorithm, LeaseTiming } from '../../lease/actions.ts';
 import { freePorts } from '../../test/cluster/real-cluster.ts';
 import { killAtEnd } from './cleanup.ts';
 import { processCpuMs } from './cpu.ts';
@@ -8,10 +10,10 @@ import type { LeaseReport, LeaseServerOptions, Order } from './orders.ts';
 const PROGRAM = fileURLToPath(new URL('./lease-server.ts', import.meta.url));
 /** No order takes as long as this. */
 const PATIENCE_MS = 300_000;
+const FORGET_LOOK_MS = 500;
 
-export interface LeaseTimes {
-  readonly leaseMs: number;
-  readonly clockSkewMaxMs: number;
+export interface LeaseTuning extends LeaseTiming {
+  readonly algorithm: LeaseAlgorithm;
 }
 
 interface Member {
@@ -29,12 +31,12 @@ export class LeaseCluster {
   }
 
   /** @returns when all of them see each other and have been silent for long enough after their start */
-  static async start(count: number, times: LeaseTimes): Promise<LeaseCluster> {
+  static async start(count: number, tuning: LeaseTuning): Promise<LeaseCluster> {
     const ids = Array.from({ length: count }, (_, place) => `s${place + 1}`);
     const free = await freePorts(count);
     const ports = Object.fromEntries(ids.map((id, place) => [id, free[place] as number]));
     const members = ids.map((self) => {
-      const options: LeaseServerOptions = { self, ports, ...times };
+      const options: LeaseServerOptions = { self, ports, ...tuning };
       const child = fork(PROGRAM, [JSON.stringify(options)], {
         stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       });
@@ -79,6 +81,17 @@ export class LeaseCluster {
   /** Gives all leases back. @returns when all servers have heard so */
   async giveBack(): Promise<void> {
     await Promise.all(this.#members.map((member) => ask(member.process, { kind: 'return' }, 'returned')));
+  }
+
+  /** @returns when no server remembers a cell, so that nothing of what was measured weighs on what comes next */
+  async forgotten(): Promise<void> {
+    const untilMs = performance.now() + PATIENCE_MS;
+    for (;;) {
+      const usages = await this.usage();
+      if (usages.every((usage) => usage.cells === 0)) return;
+      if (performance.now() > untilMs) throw new Error('Lease servers remember cells that nobody wants');
+      await delay(FORGET_LOOK_MS);
+    }
   }
 
   /** One server after the other acquires its share of `count` leases, each after the one before. In milliseconds. */

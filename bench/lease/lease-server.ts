@@ -42,6 +42,7 @@ class LeaseServer {
       peers: this.#members.filter((member) => member !== this.#self),
       leaseMs: options.leaseMs,
       clockSkewMaxMs: options.clockSkewMaxMs,
+      algorithm: options.algorithm,
       clock,
       wakes: new WakeQueue(clock),
       log,
@@ -124,6 +125,7 @@ class LeaseServer {
           cpuMs: (user + system) / 1000,
           atMs: performance.now(),
           held: this.#held.size,
+          cells: this.#lease.cellCount,
           lost: this.#lost,
           renewed: this.#lease.marks().get('renewed') ?? 0,
         });

@@ -2,8 +2,9 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { LeaseTiming } from '../../lease/actions.ts';
 import { type Arguments, argumentsOf, USAGE } from './arguments.ts';
-import { LeaseCluster, type LeaseTimes } from './lease-cluster.ts';
+import { LeaseCluster, type LeaseTuning } from './lease-cluster.ts';
 import type { SectionName } from './names.ts';
 import { goalText, type Report, reportText } from './report.ts';
 import type { Bench, Section } from './section.ts';
@@ -30,9 +31,9 @@ const SECTIONS: Readonly<Record<SectionName, Section>> = {
   renewals,
 };
 
-const TIMES: LeaseTimes = { leaseMs: 15_000, clockSkewMaxMs: 500 };
+const TIMING: LeaseTiming = { leaseMs: 15_000, clockSkewMaxMs: 500 };
 /** Short leases make the silence after a start short. */
-const TIMES_QUICK: LeaseTimes = { leaseMs: 2_000, clockSkewMaxMs: 50 };
+const TIMING_QUICK: LeaseTiming = { leaseMs: 2_000, clockSkewMaxMs: 50 };
 
 /** What the figures were measured on. */
 interface Machine {
@@ -57,20 +58,27 @@ function machine(): Machine {
 async function run(wanted: Extract<Arguments, { kind: 'run' }>): Promise<void> {
   const here = machine();
   say(`${here.cpu}, ${here.cores} cores, ${here.memoryGib} GiB, ${here.platform}, Node ${here.node}`);
-  say(`${wanted.quick ? 'quick, so that no figure means anything; ' : ''}${wanted.runs} runs of each\n`);
-  const times = wanted.quick ? TIMES_QUICK : TIMES;
+  say(
+    `${wanted.quick ? 'quick, so that no figure means anything; ' : ''}${wanted.runs} runs of each, algorithm ${wanted.algorithm}\n`,
+  );
+  const tuning: LeaseTuning = { ...(wanted.quick ? TIMING_QUICK : TIMING), algorithm: wanted.algorithm };
   let trio: LeaseCluster | null = null;
   const bench: Bench = {
     quick: wanted.quick,
     runs: wanted.runs,
-    times,
+    tuning,
     trio: async () => {
-      trio ??= await bench.servers(3);
+      if (trio === null) {
+        trio = await bench.servers(3);
+      } else if (!wanted.quick) {
+        bench.progress('waiting until the servers have forgotten what they were asked before');
+        await trio.forgotten();
+      }
       return trio;
     },
     servers: (count) => {
-      bench.progress(`starting ${count} lease servers, silent for the first ${times.leaseMs / 1000} s`);
-      return LeaseCluster.start(count, times);
+      bench.progress(`starting ${count} lease servers, silent for the first ${tuning.leaseMs / 1000} s`);
+      return LeaseCluster.start(count, tuning);
     },
     progress: (text) => process.stderr.write(`… ${text}\n`),
   };
@@ -80,12 +88,12 @@ async function run(wanted: Extract<Arguments, { kind: 'run' }>): Promise<void> {
     const report = await section.run(bench);
     reports[name] = report;
     say(`\n${name}: ${section.title}\n\n${reportText(report)}\n`);
-    if (wanted.writeDocs) writeDocs(name, { machine: here, quick: wanted.quick, times, ...report });
+    if (wanted.writeDocs) writeDocs(name, { machine: here, quick: wanted.quick, tuning, ...report });
   }
   const goals = Object.values(reports).flatMap((report) => report.goals);
   if (goals.length > 0) say(`\ngoals\n\n${goals.map(goalText).join('\n')}`);
   if (wanted.json !== null) {
-    writeJson(wanted.json, { machine: here, quick: wanted.quick, times, sections: reports });
+    writeJson(wanted.json, { machine: here, quick: wanted.quick, tuning, sections: reports });
   }
 }
 

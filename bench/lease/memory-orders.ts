@@ -1,3 +1,5 @@
+import type { LeaseAlgorithm } from '../../lease/actions.ts';
+
 /** A lease frame between two hosts, which may live in different processes. */
 export interface Parcel {
   readonly from: string;
@@ -38,5 +40,6 @@ export interface MemoryHostOptions {
   readonly members: readonly string[];
   readonly leaseMs: number;
   readonly clockSkewMaxMs: number;
+  readonly algorithm: LeaseAlgorithm;
   readonly startMs: number;
 }

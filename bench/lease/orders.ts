@@ -1,3 +1,5 @@
+import type { LeaseAlgorithm } from '../../lease/actions.ts';
+
 /** Orders of the benchmark to one lease server. Each is answered by one report of the kind that stands beside it. */
 export type Order =
   /** → `acquired`: so many fresh leases at once, of cells `first`, `first` + 1, … */
@@ -27,6 +29,8 @@ export type LeaseReport =
       readonly cpuMs: number;
       readonly atMs: number;
       readonly held: number;
+      /** Cells that it remembers, its own and others'. */
+      readonly cells: number;
       /** Leases that ended without being given back, since the start. */
       readonly lost: number;
       readonly renewed: number;
@@ -38,4 +42,5 @@ export interface LeaseServerOptions {
   readonly ports: Readonly<Record<string, number>>;
   readonly leaseMs: number;
   readonly clockSkewMaxMs: number;
+  readonly algorithm: LeaseAlgorithm;
 }

@@ -1,4 +1,4 @@
-import type { LeaseCluster, LeaseTimes } from './lease-cluster.ts';
+import type { LeaseCluster, LeaseTuning } from './lease-cluster.ts';
 import type { Report } from './report.ts';
 
 /** What a section finds when it runs. */
@@ -7,7 +7,7 @@ export interface Bench {
   readonly quick: boolean;
   /** How often each measurement is repeated. */
   readonly runs: number;
-  readonly times: LeaseTimes;
+  readonly tuning: LeaseTuning;
   /** The three servers that sections share, started when first asked for. */
   trio(): Promise<LeaseCluster>;
   /** Servers of a section's own, to be stopped by it. */

@@ -15,13 +15,13 @@ export const renewals: Section = {
 
 async function run(bench: Bench): Promise<Report> {
   const count = bench.quick ? 1_000 : 100_000;
-  const measureMs = bench.quick ? 2_000 : 2 * bench.times.leaseMs;
+  const measureMs = bench.quick ? 2_000 : 2 * bench.tuning.leaseMs;
   const trio = await bench.trio();
   bench.progress(`acquiring ${numberText(count)} leases`);
   for (let acquired = 0; acquired < count; acquired += STEP)
     await trio.acquire(Math.min(STEP, count - acquired), trio.size, 1);
   bench.progress('waiting until renewals have found their rhythm');
-  await delay(bench.times.leaseMs);
+  await delay(bench.tuning.leaseMs);
   const before = await trio.usage();
   bench.progress(`measuring for ${measureMs / 1000} s`);
   await delay(measureMs);
@@ -39,7 +39,7 @@ async function run(bench: Bench): Promise<Report> {
   await trio.giveBack();
   const [holder] = servers;
   if (holder === undefined) throw new Error('There is no holder');
-  const leaseSeconds = bench.times.leaseMs / 1000;
+  const leaseSeconds = bench.tuning.leaseMs / 1000;
   return {
     table: {
       columns: ['process', 'leases held', 'lost', 'renewals/s', 'share of one core, %'],
@@ -82,6 +82,6 @@ async function run(bench: Bench): Promise<Report> {
         },
       },
     ],
-    data: { count, leaseMs: bench.times.leaseMs, measureMs, servers },
+    data: { count, leaseMs: bench.tuning.leaseMs, measureMs, servers },
   };
 }
