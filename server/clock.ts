@@ -1,3 +1,4 @@
+import { uptime } from 'node:os';
 import { performance } from 'node:perf_hooks';
 
 /** Two readings that are this close together, in milliseconds, count as one. */
@@ -17,6 +18,8 @@ interface Reading {
  */
 export class Clock {
   readonly #base = readTogether();
+  /** What the clock that goes on while the machine sleeps was ahead of the one that stops, at the start. */
+  readonly #bootAheadMs = bootAheadMs();
   #lastWallNs = 0n;
 
   /** Lease clock, in milliseconds since 1970, with fractions. Never goes back. */
@@ -30,12 +33,21 @@ export class Clock {
     return wallMs - (this.#base.wallMs + (monotonicMs - this.#base.monotonicMs));
   }
 
+  /** How long the machine has slept since the start, in milliseconds, to within some ten of them. */
+  sleptMs(): number {
+    return bootAheadMs() - this.#bootAheadMs;
+  }
+
   /** Wall clock for timestamps that people see, in nanoseconds since 1970; no two readings are equal. */
   wallNs(): bigint {
     const nowNs = BigInt(Date.now()) * 1_000_000n;
     this.#lastWallNs = nowNs > this.#lastWallNs ? nowNs : this.#lastWallNs + 1n;
     return this.#lastWallNs;
   }
+}
+
+function bootAheadMs(): number {
+  return uptime() * 1000 - performance.now();
 }
 
 /** The process may be interrupted between reading one clock and the other: then it looks again. */

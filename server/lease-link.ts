@@ -12,6 +12,10 @@ import type { WakeQueue } from './wake-queue.ts';
 export const CLOCK_CHECK_MS = 1_000;
 /** The part of ε by which the wall clock may move against the lease clock before the lease layer begins anew. */
 const WALL_DRIFT_SHARE = 0.25;
+/** A machine whose clocks seem to differ by this may have slept; less is the grain of its boot clock. */
+const SLEPT_MS = 40;
+/** Clocks that move less than this between two checks keep still. */
+const STILL_MS = 15;
 
 /** Messages of a frame that the host is given at a time: few enough that what they leave behind dies young. */
 const SLICE_MESSAGES = 128;
@@ -50,15 +54,19 @@ export class LeaseLink {
   readonly #outgoing = new Map<ServerId, LeaseFrameWriter>();
   readonly #marks = new Map<LeaseMark, number>();
   readonly #clockTimer: NodeJS.Timeout;
+  readonly #clockMovedMaxMs: number;
   #host: LeaseHost;
   /** Lease clock minus process clock. */
   #offsetMs = 0;
+  #sleptMs = 0;
   #flushing = false;
   #wakeAtMs = Infinity;
-  #faultedWallMs: number | null = null;
+  #faultedMs: number | null = null;
 
   constructor(parts: LeaseLinkParts) {
     this.#parts = parts;
+    const { algorithm, clockSkewMaxMs } = parts;
+    this.#clockMovedMaxMs = algorithm === 'flease' ? clockSkewMaxMs * WALL_DRIFT_SHARE : SLEPT_MS;
     this.#host = this.#begin();
     this.#clockTimer = setInterval(() => this.#checkClock(), CLOCK_CHECK_MS);
     this.#scheduleWake();
@@ -84,12 +92,13 @@ export class LeaseLink {
   }
 
   /**
-   * Whether the wall clock stands where the lease clock expects it, at this very moment. It does not
-   * after the machine slept, when the monotonic clock stood still: a lease may be over without its clock showing it.
+   * Whether nothing has befallen the clock that leases are measured by, at this very moment. In Flease the
+   * wall clock stands where the lease clock expects it: it does not after it was set, nor after the machine
+   * slept, when the monotonic clock stood still and a lease may be over without its clock showing it.
+   * PaxosLease knows no wall clock, but sleep it does.
    */
   isClockSound(): boolean {
-    const movedMs = Math.abs(this.#parts.clock.wallDriftMs() - this.#offsetMs);
-    return !this.#host.clockFault && movedMs <= this.#parts.clockSkewMaxMs * WALL_DRIFT_SHARE;
+    return !this.#host.clockFault && this.#clockMovedMs() <= this.#clockMovedMaxMs;
   }
 
   /** How often each mark of the lease layer was reached since the start. */
@@ -124,9 +133,18 @@ export class LeaseLink {
     this.#flush();
   }
 
+  /** How far clocks that should go together have come apart since the host began, in milliseconds. */
+  #clockMovedMs(): number {
+    const { algorithm, clock } = this.#parts;
+    return algorithm === 'flease'
+      ? Math.abs(clock.wallDriftMs() - this.#offsetMs)
+      : Math.abs(clock.sleptMs() - this.#sleptMs);
+  }
+
   #begin(): LeaseHost {
     const { self, leaseMs, clockSkewMaxMs, algorithm } = this.#parts;
     this.#offsetMs = this.#parts.clock.wallDriftMs();
+    this.#sleptMs = this.#parts.clock.sleptMs();
     const incarnation = this.#parts.drawIncarnation();
     return new LeaseHost({ self, leaseMs, clockSkewMaxMs, algorithm, incarnation }, this.nowMs());
   }
@@ -203,25 +221,25 @@ export class LeaseLink {
 
   /**
    * A wall clock that moves against the lease clock was set, or the machine slept: either clock may
-   * be the wrong one. All leases end; once the wall clock has kept still for a while, the lease layer
+   * be the wrong one. All leases end; once the clocks have gone together for a while, the lease layer
    * begins anew with the silence of a restart. An empty frame lets peers compare clocks.
    */
   #checkClock(): void {
     const { log, peers } = this.#parts;
-    const movedMs = this.#parts.clock.wallDriftMs() - this.#offsetMs;
+    const movedMs = this.#clockMovedMs();
     if (!this.#host.clockFault) {
       if (!this.isClockSound()) {
-        log.error({ movedMs: Math.round(movedMs) }, 'the wall clock moved');
+        log.error({ movedMs: Math.round(movedMs) }, 'the clock was set, or the machine slept');
         this.step({ kind: 'clock-fault' });
         return;
       }
       for (const peer of peers) this.#send(peer, new LeaseFrameWriter());
       return;
     }
-    const still = this.#faultedWallMs !== null && Math.abs(movedMs - this.#faultedWallMs) < 1;
-    this.#faultedWallMs = movedMs;
+    const still = this.#faultedMs !== null && Math.abs(movedMs - this.#faultedMs) <= STILL_MS;
+    this.#faultedMs = movedMs;
     if (!still) return;
-    this.#faultedWallMs = null;
+    this.#faultedMs = null;
     this.#outgoing.clear();
     this.#host = this.#begin();
     log.warn({ silentMs: Math.ceil(this.recoveringMs()) }, 'the lease layer begins anew');
