@@ -15,6 +15,7 @@ const LEGEND_GAP = 18;
 const MARKER = 4;
 /** Share of a category's width that its bars take. */
 const BARS_SHARE = 0.7;
+const BAR_WIDTH_MAX = 80;
 const SERIES_MAX = 6;
 
 /** Readable on light and on dark ground, and for those who do not tell red from green. */
@@ -22,13 +23,14 @@ const STYLE = `
   text { font: 12px system-ui, sans-serif; fill: #57606a }
   .title { font-size: 14px; font-weight: 600 }
   .grid { stroke: #8c959f; stroke-opacity: .25 } .axis { stroke: #8c959f }
-  .reference { stroke: #8c959f; stroke-dasharray: 5 4 } .spread { stroke-width: 1.5 }
+  .reference { stroke: #8c959f; stroke-dasharray: 5 4 } .spread { stroke: #57606a; stroke-width: 1.5 }
+  .named { paint-order: stroke; stroke: #ffffff; stroke-width: 4; stroke-linejoin: round }
   .line { fill: none; stroke-width: 2 }
   .c0 { fill: #0072b2; stroke: #0072b2 } .c1 { fill: #d55e00; stroke: #d55e00 } .c2 { fill: #009e73; stroke: #009e73 }
   .c3 { fill: #cc79a7; stroke: #cc79a7 } .c4 { fill: #b08800; stroke: #b08800 } .c5 { fill: #6e7781; stroke: #6e7781 }
   .line.c0, .line.c1, .line.c2, .line.c3, .line.c4, .line.c5 { fill: none }
   @media (prefers-color-scheme: dark) {
-    text { fill: #adbac7 }
+    text { fill: #adbac7 } .spread { stroke: #adbac7 } .named { stroke: #0d1117 }
     .c0 { fill: #56b4e9; stroke: #56b4e9 } .c1 { fill: #f0883e; stroke: #f0883e } .c2 { fill: #3fb68b; stroke: #3fb68b }
   }
 `;
@@ -65,7 +67,7 @@ export function chartSvg(chart: Chart): string {
     ...chart.references.map(
       ({ label, y: value }) =>
         line('reference', LEFT, y.place(value), WIDTH - RIGHT, y.place(value)) +
-        text(WIDTH - RIGHT, y.place(value) - 5, label, 'end'),
+        text(WIDTH - RIGHT, y.place(value) - 5, label, 'end', 'named'),
     ),
     '</svg>',
     '',
@@ -85,7 +87,7 @@ function linesOf(chart: Extract<Chart, { kind: 'lines' }>, y: Scale, top: number
     const path = places.map(({ at, height }) => `${pixel(at)},${pixel(height)}`).join(' ');
     const markers = places.map(
       ({ point, at, height }) =>
-        spread(point, at, y, index) +
+        spread(point, at, y) +
         // A marker for each of a thousand points would be a worm.
         (points.length > 40 ? '' : marker(index, at, height)),
     );
@@ -97,20 +99,20 @@ function linesOf(chart: Extract<Chart, { kind: 'lines' }>, y: Scale, top: number
 
 function barsOf(chart: Chart, categories: readonly string[], y: Scale, bottom: number): string {
   const wide = (WIDTH - RIGHT - LEFT) / categories.length;
-  const bar = (wide * BARS_SHARE) / chart.series.length;
+  const bar = Math.min(BAR_WIDTH_MAX, (wide * BARS_SHARE) / chart.series.length);
   const names = categories.map((name, place) =>
     text(LEFT + wide * (place + 0.5), bottom + 18, name, 'middle'),
   );
   const bars = chart.series.flatMap(({ points }, index) =>
     points.map((point) => {
-      const left = LEFT + wide * (point.x + (1 - BARS_SHARE) / 2) + bar * index;
+      const left = LEFT + wide * (point.x + 0.5) + bar * (index - chart.series.length / 2);
       const height = y.place(point.y);
       const rectangle = `<rect class="c${index}" fill-opacity=".75" x="${pixel(left + 1)}" y="${pixel(height)}" width="${pixel(bar - 2)}" height="${pixel(Math.max(0, bottom - height))}"/>`;
       const above = Math.min(height, y.place(point.high ?? point.y));
       return (
         rectangle +
-        spread(point, left + bar / 2, y, index) +
-        text(left + bar / 2, above - 5, tickText(Number(point.y.toPrecision(3))), 'middle')
+        spread(point, left + bar / 2, y) +
+        text(left + bar / 2, above - 5, tickText(Number(point.y.toPrecision(3))), 'middle', 'named')
       );
     }),
   );
@@ -118,9 +120,9 @@ function barsOf(chart: Chart, categories: readonly string[], y: Scale, bottom: n
 }
 
 /** From the smallest to the largest run. */
-function spread({ low, high }: Point, at: number, y: Scale, index: number): string {
+function spread({ low, high }: Point, at: number, y: Scale): string {
   if (low === undefined || high === undefined) return '';
-  return `<line class="spread c${index}" x1="${pixel(at)}" y1="${pixel(y.place(low))}" x2="${pixel(at)}" y2="${pixel(y.place(high))}"/>`;
+  return `<line class="spread" x1="${pixel(at)}" y1="${pixel(y.place(low))}" x2="${pixel(at)}" y2="${pixel(y.place(high))}"/>`;
 }
 
 /** Shapes differ too, for prints without colours. */

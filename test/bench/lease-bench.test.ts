@@ -85,7 +85,7 @@ test('lines are drawn with a marker for each point, its spread, a legend and a r
   assert.match(svg, /<title>Leases &lt;fast&gt; &amp; cheap<\/title>/);
   assert.equal(svg.match(/<polyline/g)?.length, 2);
   assert.equal(svg.match(/<circle/g)?.length, 3, 'Two points and one in the legend');
-  assert.equal(svg.match(/class="spread/g)?.length, 1);
+  assert.equal(svg.match(/class="spread"/g)?.length, 1);
   for (const label of ['ours', 'theirs', 'paper', 'batch', 'leases/s', '10,000'])
     assert.ok(svg.includes(`>${label}</text>`), label);
 });

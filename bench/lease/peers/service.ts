@@ -8,6 +8,8 @@ import { processCpuMs } from '../cpu.ts';
 
 /** Where Linux keeps files in memory. */
 const MEMORY_FOLDER = '/dev/shm';
+/** Starts what follows in a way that it ends with us even where we are killed and cannot clean up. Of util-linux. */
+const ENDS_WITH_US = existsSync('/usr/bin/setpriv') ? ['/usr/bin/setpriv', '--pdeathsig', 'KILL'] : [];
 const START_LIMIT_MS = 60_000;
 const RETRY_MS = 100;
 
@@ -29,7 +31,8 @@ export class Service {
   /** Starts one more process; what it says goes to a file in the folder. */
   spawn(command: string, args: readonly string[]): void {
     const output = openSync(join(this.folder, `output-${this.#processes.length + 1}`), 'w');
-    const child = spawn(command, args, { stdio: ['ignore', output, output], cwd: this.folder });
+    const [program = command, ...rest] = [...ENDS_WITH_US, command, ...args];
+    const child = spawn(program, rest, { stdio: ['ignore', output, output], cwd: this.folder });
     closeSync(output);
     this.#kills.push(killAtEnd(child));
     this.#processes.push(child);

@@ -211,6 +211,6 @@ function chartOf(measured: readonly Measured[], sizes: readonly number[]): Chart
         return { x: place, y: median, low: min, high: max };
       }),
     })),
-    references: [],
+    references: [{ label: 'paper: ZooKeeper', y: PAPER.zooKeeperPerSecond }],
   };
 }
