@@ -22,17 +22,21 @@ export interface CallOptions {
   readonly timeoutMs?: number;
   /** If no server accepts a connection, fail at once instead of waiting for one to come back. */
   readonly failFast?: boolean;
+  /** Longest first attempt, in milliseconds, before another server is asked; each that took too long makes the next longer. */
+  readonly attemptMs?: number;
 }
 
 export interface ExchangeRequest {
   /** Beginning of an error's message: `Cannot read file 12`. */
   readonly what: string;
-  readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE' | 'HEAD';
+  readonly method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE' | 'HEAD';
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Uint8Array | string;
   /** It changes something, so that an attempt without an answer leaves a doubt. */
   readonly mutation: boolean;
+  /** Called before each attempt is sent. Attempts follow each other, so the last call is about the one that was answered. */
+  readonly onAttempt?: () => void;
 }
 
 /** An error that is thrown at the end of an exchange knows whether an earlier attempt may have succeeded. */
@@ -102,7 +106,7 @@ export class Exchanger {
     const startMs = performance.now();
     const deadlineMs = startMs + (options.timeoutMs ?? this.#operationTimeoutMs);
     const backoff = new Backoff();
-    let attemptMs = ATTEMPT_FIRST_MS;
+    let attemptMs = options.attemptMs ?? ATTEMPT_FIRST_MS;
     let last: Endpoint | null = null;
     let lastProblem: ServiceError | null = null;
     let lastCause: Error | null = null;
@@ -202,6 +206,7 @@ export class Exchanger {
     const onAbort = () => controller.abort(signal?.reason);
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
+      request.onAttempt?.();
       const response = await endpoint.pool.request({
         method: request.method,
         path: request.path,

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Command, CommanderError, type OutputConfiguration } from 'commander';
 import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
+import { addLeaseCommands } from './commands/lease.ts';
 import { addMountCommands } from './commands/mount.ts';
 import { addServerCommand } from './commands/server.ts';
 import { addStateCommands } from './commands/state.ts';
@@ -65,6 +66,7 @@ export function buildProgram(output: OutputConfiguration = {}): Command {
   addTreeCommands(program);
   addStateCommands(program);
   addMountCommands(program);
+  addLeaseCommands(program);
   addDemoCommand(program);
   addUsageHints(program);
   return program;

@@ -38,7 +38,7 @@ export class RequestWindow {
 }
 
 /** @returns a random integer from 1 to 2^53 − 1 */
-function drawSession(): number {
+export function drawSession(): number {
   const bytes = randomBytes(8);
   const high = bytes.readUInt32BE(0) & 0x1f_ffff;
   return high * 0x1_0000_0000 + bytes.readUInt32BE(4) || 1;

@@ -14,6 +14,9 @@ const VOLUME_REPLICAS = 3;
 const OBJECT_BYTES = 128 * 1024;
 /** A server may first have to wait until leases that it has forgotten are over, then become ready. */
 const READY_TIMEOUT_MS = 60_000;
+/** Short, since every start waits for it before a name can be leased. */
+const NAMED_LEASE_MAX_MS = 10_000;
+const NAMED_LEASE_PER_SKEW_MIN = 10;
 
 export interface DevClusterOptions {
   /** Ports of the servers; as many servers as ports. */
@@ -42,6 +45,7 @@ export class DevCluster {
     const plans = planServers(options.ports, folder, [
       ...['--lease', `${leaseMs}ms`],
       ...['--clock-skew', `${clockSkewMs}ms`],
+      ...['--named-lease-max', `${Math.max(NAMED_LEASE_MAX_MS, NAMED_LEASE_PER_SKEW_MIN * clockSkewMs)}ms`],
     ]);
     this.servers = plans.map((plan) => new ServerProcess(plan, onUnexpectedEnd));
     this.client = new ClusterClient({ servers: plans.map(({ url }) => url) });

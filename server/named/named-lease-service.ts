@@ -72,10 +72,9 @@ export class NamedLeaseService {
     if (!isLeaseOwner(owner)) throw new ServiceError('bad-request', `"owner" has ${LEASE_OWNER_FORM}`);
     const note = noteOf({ name, owner, ttlMs, keys });
     const { outcome, askedMs } = await this.#ask(name, { kind: 'acquire', session, spanMs: ttlMs, note });
-    const what = `Cannot acquire lease "${name}"`;
     if (outcome.kind === 'granted') return this.#granted(name, outcome.lease);
-    if (outcome.kind !== 'taken') throw this.#notKnown(name, what);
-    throw this.#taken(name, what, outcome.lease, askedMs);
+    if (outcome.kind !== 'taken') throw this.#notKnown(name);
+    throw this.#taken(name, outcome.lease, askedMs);
   }
 
   /**
@@ -94,7 +93,7 @@ export class NamedLeaseService {
     assertName(name);
     if (ttlMs !== null) this.#assertSpan(ttlMs);
     if (ttlMs !== null && keys === null) return this.#refresh(name, session, ttlMs, null);
-    const { note } = await this.#held(name, session, `Cannot refresh lease "${name}"`);
+    const { note } = await this.#held(name, session);
     return this.#refresh(name, session, ttlMs ?? note.ttlMs, keys === null ? null : { ...note, keys });
   }
 
@@ -102,18 +101,17 @@ export class NamedLeaseService {
   async release(name: string, session: number): Promise<void> {
     assertName(name);
     const { outcome, askedMs } = await this.#ask(name, { kind: 'release', session });
-    const what = `Cannot release lease "${name}"`;
-    if (outcome.kind === 'unknown') throw this.#notKnown(name, what);
+    if (outcome.kind === 'unknown') throw this.#notKnown(name);
     const holder = 'lease' in outcome ? outcome.lease : null;
     if (holder !== null && holder.session !== session && holder.remainingMs > 0) {
-      throw this.#lost(what, holder, askedMs);
+      throw this.#lost(holder, askedMs);
     }
   }
 
   /** How the lease stands, as a majority has it. @throws ServiceError `no-majority` */
   async look(name: string): Promise<LeaseLook> {
     assertName(name);
-    const { lease, askedMs } = await this.#look(name, `Cannot look at lease "${name}"`);
+    const { lease, askedMs } = await this.#look(name);
     return this.#lookOf(name, lease, 'majority', askedMs);
   }
 
@@ -150,7 +148,7 @@ export class NamedLeaseService {
   async writeKey(name: string, session: number, key: string, value: string | null): Promise<GrantedLease> {
     assertName(name);
     assertKey(key);
-    const { note } = await this.#held(name, session, `Cannot change keys of lease "${name}"`);
+    const { note } = await this.#held(name, session);
     const keys = new Map(Object.entries(note.keys));
     if (value === null) keys.delete(key);
     else keys.set(key, value);
@@ -165,27 +163,25 @@ export class NamedLeaseService {
   ): Promise<GrantedLease> {
     const text = note === null ? null : noteOf(note);
     const { outcome, askedMs } = await this.#ask(name, { kind: 'refresh', session, spanMs, note: text });
-    const what = `Cannot refresh lease "${name}"`;
     if (outcome.kind === 'granted') return this.#granted(name, outcome.lease);
-    if (outcome.kind === 'unknown') throw this.#notKnown(name, what);
-    throw this.#lost(what, outcome.lease, askedMs);
+    if (outcome.kind === 'unknown') throw this.#notKnown(name);
+    throw this.#lost(outcome.lease, askedMs);
   }
 
   /** The session's own lease as a majority has it. */
-  async #held(name: string, session: number, what: string): Promise<{ readonly note: LeaseNote }> {
-    const { lease, askedMs } = await this.#look(name, what);
-    if (lease === null || lease.session !== session) throw this.#lost(what, lease, askedMs);
+  async #held(name: string, session: number): Promise<{ readonly note: LeaseNote }> {
+    const { lease, askedMs } = await this.#look(name);
+    if (lease === null || lease.session !== session) throw this.#lost(lease, askedMs);
     return { note: noteIn(lease) };
   }
 
-  async #look(
-    name: string,
-    what: string,
-  ): Promise<{ readonly lease: ClaimedLease | null; readonly askedMs: number }> {
+  async #look(name: string): Promise<{ readonly lease: ClaimedLease | null; readonly askedMs: number }> {
     const { outcome, askedMs } = await this.#ask(name, { kind: 'look' });
     if (outcome.kind === 'unknown') {
       const unreachable = this.#unreachable(name);
-      throw new ServiceError('no-majority', `${what}: no majority of its servers answered`, { unreachable });
+      throw new ServiceError('no-majority', 'No majority of the servers that vote on this lease answered', {
+        unreachable,
+      });
     }
     return { lease: outcome.kind === 'free' ? null : outcome.lease, askedMs };
   }
@@ -223,31 +219,30 @@ export class NamedLeaseService {
     return { name, held: true, owner, token: lease.token, remainingMs, keys, consistency };
   }
 
-  #taken(name: string, what: string, lease: ClaimedLease, askedMs: number): ServiceError {
+  #taken(name: string, lease: ClaimedLease, askedMs: number): ServiceError {
     const note = noteIn(lease);
     if (note.name !== name) return collision(name, note.name);
     const holder = { owner: note.owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
     return new ServiceError(
       'lease-taken',
-      `${what}: ${note.owner} holds it for ${holder.remainingMs} ms more unless it refreshes it`,
+      `${note.owner} holds it for ${holder.remainingMs} ms more unless it refreshes it`,
       { holder },
     );
   }
 
-  #lost(what: string, lease: ClaimedLease | null, askedMs: number): ServiceError {
-    if (lease === null || lease.remainingMs <= 0)
-      return new ServiceError('lease-lost', `${what}: it is over`);
+  #lost(lease: ClaimedLease | null, askedMs: number): ServiceError {
+    if (lease === null || lease.remainingMs <= 0) return new ServiceError('lease-lost', 'It is over');
     const { owner } = noteIn(lease);
     const holder = { owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
-    return new ServiceError('lease-lost', `${what}: this session does not hold it, ${owner} does`, {
+    return new ServiceError('lease-lost', `This session does not hold it, ${owner} does`, {
       holder,
     });
   }
 
-  #notKnown(name: string, what: string): ServiceError {
+  #notKnown(name: string): ServiceError {
     return new ServiceError(
       'unknown',
-      `${what}: no majority of its servers answered, so it may have happened; repeat it with the same session`,
+      'No majority of the servers that vote on this lease answered, so it may have happened; repeat it with the same session',
       { unreachable: this.#unreachable(name) },
     );
   }

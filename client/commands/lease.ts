@@ -1,0 +1,248 @@
+import { hostname, userInfo } from 'node:os';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
+import { isLeaseKey, isLeaseName, LEASE_KEY_FORM, LEASE_NAME_FORM } from '../../wire/named-lease.ts';
+import type { LeaseEvent, LeaseLook } from '../../wire/named-lease-api.ts';
+import { CommandFailure, describeFailure, EXIT_FAILED } from '../failure.ts';
+import { exitCodeOf, GuardedCommand, stopMarginMs } from '../lease/guarded-command.ts';
+import type { HeldLease } from '../lease/held-lease.ts';
+import { NamedLeaseClient } from '../lease/named-lease-client.ts';
+import { formatTable, printable, printJson, printLine } from '../output.ts';
+import { formatDuration } from '../quantities.ts';
+import { addClusterOptions, duration, serversOf } from './cluster-command.ts';
+
+/** Exit codes that say something about the lease; below are those of the catalogue, above those of the command. */
+export const EXIT_LEASE_TAKEN = 120;
+export const EXIT_LEASE_LOST = 121;
+
+/** Shorter, and a process that is late for a moment loses its lease. */
+const TTL_MS_MIN = 1_000;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+interface AcquireOptions {
+  readonly ttl: number;
+  readonly owner?: string;
+  readonly wait: boolean;
+  readonly key: Readonly<Record<string, string>>;
+}
+
+export function addLeaseCommands(program: Command): void {
+  const lease = program.command('lease').description('leases under names, for programs of your own');
+
+  addClusterOptions(lease.command('acquire'))
+    .description('run a command while holding a lease; it is stopped when the lease is lost')
+    .argument('<name>', 'name of the lease', leaseName)
+    .argument('<command...>', 'the command and its arguments, after --')
+    .option('--ttl <duration>', 'how long the lease lasts without a refresh', ttl, 10_000)
+    .option('--owner <text>', 'who holds it, for others to read (default: USER@HOST, process id)')
+    .addOption(new Option('--wait', 'wait while another holds it').default(true))
+    .option('--no-wait', `end with exit code ${EXIT_LEASE_TAKEN} if another holds it`)
+    .option('--key <key=value>', 'attach a value to the lease; may be repeated', keyValue, {})
+    .action(acquire);
+
+  addClusterOptions(lease.command('look'))
+    .description('show who holds a lease, as a majority of its servers has it')
+    .argument('<name>', 'name of the lease', leaseName)
+    .option('--json', 'print it as JSON')
+    .action(async (name: string, options: { readonly json?: true }, command: Command) => {
+      await withLeases(command, async (client, signal) => {
+        const look = await client.look(name, { signal });
+        if (options.json) printJson(look);
+        else printLook(look);
+      });
+    });
+
+  addClusterOptions(lease.command('ls'))
+    .alias('list')
+    .description('list the leases that servers know to be held; a hint')
+    .argument('[prefix]', 'only names that begin so', '')
+    .option('--json', 'print them as JSON')
+    .action(async (prefix: string, options: { readonly json?: true }, command: Command) => {
+      await withLeases(command, async (client, signal) => {
+        const list = await client.list(prefix, { signal });
+        if (options.json) return printJson(list);
+        const rows = list.leases.map(({ name, owner, token, remainingMs }) => [
+          name,
+          `${token}`,
+          formatDuration(remainingMs),
+          printable(owner),
+        ]);
+        for (const line of formatTable([['NAME', 'TOKEN', 'LEFT', 'OWNER'], ...rows])) printLine(line);
+        if (list.more) process.stderr.write('leasehold: There are more; give a longer prefix\n');
+        if (list.unreachable.length > 0) {
+          process.stderr.write(
+            `leasehold: Not asked, since they do not answer: ${list.unreachable.join(', ')}\n`,
+          );
+        }
+      });
+    });
+
+  addClusterOptions(lease.command('watch'))
+    .description('show what happens to a lease, until Ctrl-C')
+    .argument('<name>', 'name of the lease', leaseName)
+    .option('--json', 'print each event as a line of JSON')
+    .action(async (name: string, options: { readonly json?: true }, command: Command) => {
+      await withLeases(command, async (client, signal) => {
+        for await (const event of client.watch(name, { signal })) {
+          if (options.json) printJson(event);
+          else printLine(describeEvent(event));
+        }
+      });
+    });
+}
+
+async function acquire(
+  name: string,
+  argv: readonly string[],
+  options: AcquireOptions,
+  command: Command,
+): Promise<void> {
+  const owner = options.owner ?? `${userInfo().username}@${hostname()}, process ${process.pid}`;
+  await withLeases(command, async (client, signal, letSignalsBe) => {
+    let held: HeldLease;
+    try {
+      held = await client.acquire(name, {
+        ttlMs: options.ttl,
+        owner,
+        keys: options.key,
+        wait: options.wait,
+        signal,
+        marginMs: stopMarginMs(options.ttl),
+        onTaken: once(({ owner: other, token }) =>
+          process.stderr.write(
+            `leasehold: Lease "${name}" is held by ${printable(other)} (token ${token}); waiting\n`,
+          ),
+        ),
+      });
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code !== 'lease-taken') throw error;
+      throw new CommandFailure(EXIT_LEASE_TAKEN, error.message, 'leave --no-wait out to wait for it');
+    }
+    // From here on, signals are for the command.
+    letSignalsBe();
+    process.exitCode = await runUnder(held, argv, options.ttl);
+  });
+}
+
+/** Runs the command to its end, whatever ends it. @returns the exit code of this process */
+async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number): Promise<number> {
+  const env = {
+    ...process.env,
+    LEASEHOLD_LEASE_NAME: held.name,
+    LEASEHOLD_LEASE_TOKEN: String(held.token),
+  };
+  const guarded = new GuardedCommand(argv, env, ttlMs, held.end);
+  held.onRefreshed((end) => guarded.extend(end));
+  let signals = 0;
+  const onSignal = (signal: NodeJS.Signals) => guarded.signal(signals++ === 0 ? signal : 'SIGKILL');
+  for (const signal of SIGNALS) process.on(signal, onSignal);
+  held.lost.addEventListener('abort', () => {
+    const why = describeFailure(held.lost.reason).lines[0];
+    process.stderr.write(`${why}; the command is stopped\n`);
+  });
+  try {
+    const end = await guarded.ended;
+    const isLost = held.lost.aborted || (end.kind === 'ended' && end.expired);
+    await giveBack(held);
+    if (end.kind === 'unguarded') {
+      throw new CommandFailure(
+        EXIT_FAILED,
+        'The process that guards the command was killed, and so is the command',
+      );
+    }
+    if (end.kind === 'failed') {
+      process.stderr.write(`leasehold: Cannot run "${argv[0]}": ${end.message}\n`);
+      return exitCodeOf(end);
+    }
+    return isLost ? EXIT_LEASE_LOST : exitCodeOf(end);
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, onSignal);
+  }
+}
+
+async function giveBack(held: HeldLease): Promise<void> {
+  try {
+    await held.release();
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    process.stderr.write(`${describeFailure(error).lines[0]}; it ends by itself\n`);
+  }
+}
+
+/** Runs `action` with a client. A signal aborts it, unless it lets signals be; the process then ends by that signal. */
+async function withLeases(
+  command: Command,
+  action: (client: NamedLeaseClient, signal: AbortSignal, letSignalsBe: () => void) => Promise<void>,
+): Promise<void> {
+  const { timeout } = command.optsWithGlobals<{ readonly timeout?: number }>();
+  const client = new NamedLeaseClient({
+    servers: serversOf(command),
+    ...(timeout === undefined ? {} : { operationTimeoutMs: timeout }),
+  });
+  const controller = new AbortController();
+  let received: NodeJS.Signals | null = null;
+  const onSignal = (signal: NodeJS.Signals) => {
+    received = signal;
+    controller.abort(new CommandFailure(EXIT_FAILED, `Stopped by ${signal}`));
+  };
+  const letSignalsBe = () => {
+    for (const signal of SIGNALS) process.off(signal, onSignal);
+  };
+  for (const signal of SIGNALS) process.on(signal, onSignal);
+  try {
+    await action(client, controller.signal, letSignalsBe);
+  } finally {
+    letSignalsBe();
+    await client.close();
+    if (received !== null) process.kill(process.pid, received);
+  }
+}
+
+function once<Value>(action: (value: Value) => void): (value: Value) => void {
+  let done = false;
+  return (value) => {
+    if (!done) action(value);
+    done = true;
+  };
+}
+
+function printLook(look: LeaseLook): void {
+  if (!look.held) {
+    printLine(`Lease "${look.name}" is free`);
+    return;
+  }
+  const rows = [
+    ['name', look.name],
+    ['owner', printable(look.owner ?? '')],
+    ['token', `${look.token}`],
+    ['left', `${formatDuration(look.remainingMs)} unless it is refreshed`],
+    ...Object.entries(look.keys).map(([key, value]) => ['key', `${key}=${printable(value)}`]),
+  ];
+  for (const line of formatTable(rows)) printLine(line);
+}
+
+function describeEvent(event: LeaseEvent): string {
+  const time = new Date().toISOString();
+  if (!event.held) return `${time}  ${event.kind === 'state' ? 'free' : event.kind}  token ${event.token}`;
+  const keys = Object.entries(event.keys).map(([key, value]) => ` ${key}=${value}`);
+  const kind = event.kind === 'state' ? 'held' : event.kind;
+  const left = formatDuration(event.remainingMs);
+  return `${time}  ${kind}  token ${event.token}, ${left} left, ${printable((event.owner ?? '') + keys.join(''))}`;
+}
+
+function leaseName(text: string): string {
+  if (!isLeaseName(text)) throw new InvalidArgumentError(`A name has ${LEASE_NAME_FORM}.`);
+  return text;
+}
+
+function ttl(text: string): number {
+  const ms = duration(text);
+  if (ms < TTL_MS_MIN) throw new InvalidArgumentError(`It must be ${formatDuration(TTL_MS_MIN)} or longer.`);
+  return ms;
+}
+
+function keyValue(text: string, before: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const [, key = '', value = ''] = /^([^=]*)=(.*)$/s.exec(text) ?? [];
+  if (!isLeaseKey(key)) throw new InvalidArgumentError(`Write KEY=VALUE; a key has ${LEASE_KEY_FORM}.`);
+  return { ...before, [key]: value };
+}

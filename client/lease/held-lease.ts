@@ -1,0 +1,233 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
+import type { LeaseKeys } from '../../wire/named-lease.ts';
+import type { GrantedLease } from '../../wire/named-lease-api.ts';
+import type { CallOptions, ExchangeOutcome } from '../exchange.ts';
+import { type LeaseMoment, leaseLeftMs } from './lease-clock.ts';
+import type { NamedLeaseClient } from './named-lease-client.ts';
+
+/** A lease is refreshed when this part of it is left. */
+const REFRESH_SHARE = 0.5;
+/** A server that has not answered after this part of the lease is given up for another one. */
+const ATTEMPT_SHARE = 0.125;
+/** After a refusal that is nobody's last word. */
+const AGAIN_MS = 50;
+/** A timer looks at the clocks this often at the least: they may have gone on while the machine slept. */
+const LOOK_MS_MAX = 1_000;
+const RELEASE_MS_MAX = 5_000;
+
+/** A lease as it was granted, and its end on this machine's clocks: counted from before the request was sent. */
+export interface Grant {
+  readonly lease: GrantedLease;
+  readonly end: LeaseMoment;
+}
+
+export function leasePath(name: string): string {
+  return `/v1/leases/${encodeURIComponent(name)}`;
+}
+
+/**
+ * A lease in the hands of this process, refreshed until it is released or lost. It counts as lost a margin before its
+ * end, so that what it protects can be stopped in time. `isHeld` looks at the clock and is right even in a process
+ * that was stopped for a while; `lost` only triggers, and may come late there.
+ */
+export class HeldLease {
+  readonly name: string;
+  readonly owner: string;
+  /** Fencing token: whoever was shown a larger one refuses this one. */
+  readonly token: number;
+  readonly session: number;
+  readonly #client: NamedLeaseClient;
+  readonly #ttlMs: number;
+  readonly #marginMs: number;
+  readonly #lost = new AbortController();
+  /** Ends what is under way when the lease is released. */
+  readonly #ending = new AbortController();
+  readonly #listeners = new Set<(end: LeaseMoment) => void>();
+  #keys: LeaseKeys;
+  #end: LeaseMoment;
+  #timer: NodeJS.Timeout | null = null;
+  /** Changes of the lease go one after the other. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #refreshing = false;
+  #released = false;
+
+  /** @param marginMs how long before its end the lease counts as lost */
+  constructor(client: NamedLeaseClient, grant: Grant, ttlMs: number, marginMs: number) {
+    const { name, owner, token, session, keys } = grant.lease;
+    this.name = name;
+    this.owner = owner;
+    this.token = token;
+    this.session = session;
+    this.#client = client;
+    this.#ttlMs = ttlMs;
+    this.#marginMs = marginMs;
+    this.#keys = keys;
+    this.#end = grant.end;
+    this.#arm();
+  }
+
+  /** The end, on this machine's clocks. */
+  get end(): LeaseMoment {
+    return this.#end;
+  }
+
+  get keys(): LeaseKeys {
+    return this.#keys;
+  }
+
+  /** How long it may still be acted upon, in milliseconds; 0 when it is lost or released. */
+  get remainingMs(): number {
+    if (this.#released || this.#lost.signal.aborted) return 0;
+    return Math.max(0, leaseLeftMs(this.#end) - this.#marginMs);
+  }
+
+  get isHeld(): boolean {
+    return this.remainingMs > 0;
+  }
+
+  /** Aborted when the lease is lost, but not when it is released. The reason is a `ServiceError` `lease-lost`. */
+  get lost(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  /** To be called right before acting on it. @throws ServiceError `lease-lost` */
+  assertHeld(): void {
+    if (!this.isHeld) throw this.#lostError('it is over by the clock of this process');
+  }
+
+  /** Calls back with the new end after each refresh. */
+  onRefreshed(listener: (end: LeaseMoment) => void): void {
+    this.#listeners.add(listener);
+  }
+
+  /** Moves the end on now, instead of waiting for the half of the time. @throws ServiceError */
+  async refresh(): Promise<void> {
+    await this.#change('PATCH', '', JSON.stringify({ ttlMs: this.#ttlMs }));
+  }
+
+  /** Attaches a value to the lease, which everybody may read. @throws ServiceError */
+  async setKey(key: string, value: string): Promise<void> {
+    await this.#change('PUT', `/keys/${encodeURIComponent(key)}`, JSON.stringify({ value }));
+  }
+
+  /** @throws ServiceError */
+  async removeKey(key: string): Promise<void> {
+    await this.#change('DELETE', `/keys/${encodeURIComponent(key)}`);
+  }
+
+  /**
+   * Gives the lease back, so that nobody has to wait for its end. To be called when nothing acts on it any more.
+   *
+   * @throws ServiceError `unknown` or `no-majority`: it then runs out by itself
+   */
+  async release(): Promise<void> {
+    if (this.#released) return;
+    this.#released = true;
+    this.#stop();
+    this.#ending.abort(this.#lostError('it was released'));
+    await this.#turn;
+    await this.#client
+      .release(this.name, this.session, { timeoutMs: RELEASE_MS_MAX, failFast: true })
+      .catch((error: unknown) => {
+        // It is over already, which is what was wanted.
+        if (!(error instanceof ServiceError) || error.code !== 'lease-lost') throw error;
+      });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+
+  async #change(method: 'PATCH' | 'PUT' | 'DELETE', below: string, body?: string): Promise<void> {
+    const work = this.#turn.then(() => this.#attempt(method, below, body));
+    this.#turn = work.catch(() => {
+      // Whoever asked is told; the next one has nothing to do with it.
+    });
+    const outcome = await work;
+    if (outcome.kind === 'failed') throw outcome.error;
+  }
+
+  async #attempt(
+    method: 'PATCH' | 'PUT' | 'DELETE',
+    below: string,
+    body?: string,
+  ): Promise<ExchangeOutcome<Grant>> {
+    const leftMs = this.remainingMs;
+    if (leftMs <= 0) {
+      const error = this.#lostError('it is over by the clock of this process');
+      return { kind: 'failed', error, doubtful: false };
+    }
+    const request = {
+      what: `Cannot ${below === '' ? 'refresh' : 'change keys of'} lease "${this.name}"`,
+      method,
+      path: leasePath(this.name) + below,
+      ...(body === undefined ? {} : { body }),
+    };
+    const signal = AbortSignal.any([this.lost, this.#ending.signal]);
+    const call: CallOptions = { timeoutMs: leftMs, attemptMs: this.#ttlMs * ATTEMPT_SHARE, signal };
+    const outcome = await this.#client.change(request, this.session, call);
+    if (outcome.kind === 'answered') this.#extend(outcome.value);
+    else if (outcome.error.code === 'lease-lost') this.#lose(outcome.error);
+    return outcome;
+  }
+
+  #extend({ lease, end }: Grant): void {
+    this.#keys = lease.keys;
+    // An end that was counted from an earlier moment may be later all the same, and holds.
+    if (leaseLeftMs(end) > leaseLeftMs(this.#end)) this.#end = end;
+    for (const listener of this.#listeners) listener(this.#end);
+    this.#arm();
+  }
+
+  #arm(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.#released || this.#lost.signal.aborted) return;
+    const leftMs = this.remainingMs;
+    if (leftMs <= 0) {
+      this.#lose(this.#lostError('it could not be refreshed in time'));
+      return;
+    }
+    const untilRefreshMs = leaseLeftMs(this.#end) - this.#ttlMs * REFRESH_SHARE;
+    if (untilRefreshMs <= 0 && !this.#refreshing) {
+      this.#refreshing = true;
+      void this.#keep();
+    }
+    const nextMs = this.#refreshing ? leftMs : untilRefreshMs;
+    this.#timer = setTimeout(() => this.#arm(), Math.min(nextMs, LOOK_MS_MAX));
+  }
+
+  /** Refreshes until it worked or the lease is lost. */
+  async #keep(): Promise<void> {
+    try {
+      while (!this.#released && this.isHeld) {
+        try {
+          await this.refresh();
+          return;
+        } catch (error) {
+          if (this.#released || this.#lost.signal.aborted) return;
+          if (!(error instanceof ServiceError)) throw error;
+        }
+        await delay(AGAIN_MS);
+      }
+    } finally {
+      this.#refreshing = false;
+      this.#arm();
+    }
+  }
+
+  #lose(error: ServiceError): void {
+    this.#stop();
+    if (!this.#released) this.#lost.abort(error);
+  }
+
+  #stop(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  #lostError(why: string): ServiceError {
+    return new ServiceError('lease-lost', `Lease "${this.name}" (token ${this.token}) is lost: ${why}`);
+  }
+}

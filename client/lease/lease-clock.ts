@@ -1,0 +1,23 @@
+/**
+ * A moment on both clocks of this machine. The monotonic one never steps, but stands still while the machine sleeps; the
+ * wall clock goes on, but may be set. A lease is over as soon as one of them says so. Both are the same in all
+ * processes of the machine.
+ */
+export interface LeaseMoment {
+  readonly monotonicMs: number;
+  readonly wallMs: number;
+}
+
+export function leaseMomentNow(): LeaseMoment {
+  return { monotonicMs: Number(process.hrtime.bigint()) / 1e6, wallMs: Date.now() };
+}
+
+export function leaseMomentAfter({ monotonicMs, wallMs }: LeaseMoment, spanMs: number): LeaseMoment {
+  return { monotonicMs: monotonicMs + spanMs, wallMs: wallMs + spanMs };
+}
+
+/** How long it is until `moment`, in milliseconds, by the clock that is nearer to it; negative after it. */
+export function leaseLeftMs(moment: LeaseMoment): number {
+  const now = leaseMomentNow();
+  return Math.min(moment.monotonicMs - now.monotonicMs, moment.wallMs - now.wallMs);
+}

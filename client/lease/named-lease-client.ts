@@ -1,0 +1,218 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { HolderDetails } from '../../base/errors.ts';
+import type { LeaseKeys } from '../../wire/named-lease.ts';
+import {
+  type GrantedLease,
+  HEADER_SESSION,
+  type LeaseEvent,
+  type LeaseList,
+  type LeaseLook,
+} from '../../wire/named-lease-api.ts';
+import { Backoff } from '../backoff.ts';
+import type { ClusterClientOptions } from '../cluster-client.ts';
+import { type CallOptions, type ExchangeOutcome, type ExchangeRequest, Exchanger } from '../exchange.ts';
+import { drawSession } from '../request-window.ts';
+import { readJson } from '../response.ts';
+import { type Grant, HeldLease, leasePath } from './held-lease.ts';
+import { leaseMomentAfter, leaseMomentNow } from './lease-clock.ts';
+import { watchLease } from './lease-watch.ts';
+
+const OPERATION_TIMEOUT_MS = 30_000;
+/** A lease that may have been granted to a caller who gave up is given back, if that is quick. */
+const GIVE_BACK_MS = 1_000;
+/** A taken lease is asked for again this much after its known end. */
+const AFTER_END_MS = 20;
+
+export interface AcquireOptions {
+  /** Length of the lease, in milliseconds. */
+  readonly ttlMs: number;
+  /** Who holds it, for people: everybody may read it. */
+  readonly owner: string;
+  readonly keys?: LeaseKeys;
+  /** Whether to wait while another holds it; true by default. */
+  readonly wait?: boolean;
+  readonly signal?: AbortSignal;
+  /** Called for each holder that is waited for. */
+  readonly onTaken?: (holder: HolderDetails) => void;
+  /** The lease counts as lost this long before its end, in milliseconds; a tenth of it by default. */
+  readonly marginMs?: number;
+}
+
+/** Leases under names, as clients of a cluster see them. */
+export class NamedLeaseClient {
+  readonly #exchanger: Exchanger;
+  readonly #operationTimeoutMs: number;
+
+  constructor(options: ClusterClientOptions) {
+    this.#operationTimeoutMs = options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS;
+    this.#exchanger = new Exchanger(options.servers, this.#operationTimeoutMs);
+  }
+
+  /**
+   * Acquires a lease; it is refreshed until it is released or lost.
+   *
+   * @throws ServiceError `lease-taken` where another holds it and it is not waited for; `unknown` or `no-majority`
+   *   where no majority answers; the reason of `signal`
+   */
+  async acquire(name: string, options: AcquireOptions): Promise<HeldLease> {
+    const session = drawSession();
+    const { ttlMs, owner, keys = {}, wait = true, signal, onTaken, marginMs = ttlMs / 10 } = options;
+    const body = JSON.stringify({ owner, ttlMs, keys });
+    const call = signal === undefined ? {} : { signal };
+    using waiting = new FreeWaiter(this, name, signal);
+    const backoff = new Backoff();
+    let told = 0;
+    let doubtful = false;
+    try {
+      for (;;) {
+        const outcome = await this.change(
+          { what: `Cannot acquire lease "${name}"`, method: 'POST', path: leasePath(name), body },
+          session,
+          call,
+        );
+        if (outcome.kind === 'answered') {
+          const held = new HeldLease(this, outcome.value, ttlMs, marginMs);
+          if (held.isHeld) return held;
+          // The answer took longer than the lease: the same session is granted it again.
+          doubtful = true;
+          continue;
+        }
+        doubtful ||= outcome.doubtful;
+        const { holder } = outcome.error.details;
+        if (outcome.error.code !== 'lease-taken' || holder === undefined || !wait) throw outcome.error;
+        if (holder.token !== told) onTaken?.(holder);
+        told = holder.token;
+        await waiting.free(holder.remainingMs + AFTER_END_MS);
+        await pause(backoff.nextDelayMs(), signal);
+      }
+    } catch (error) {
+      // Whether the last attempt was granted may not be known, and nobody will refresh it.
+      if (doubtful || signal?.aborted === true) await this.#giveBack(name, session);
+      throw error;
+    }
+  }
+
+  /** How a lease stands, as a majority has it. */
+  look(name: string, options: CallOptions = {}): Promise<LeaseLook> {
+    return this.#get(`Cannot look at lease "${name}"`, leasePath(name), options);
+  }
+
+  /** Which leases are held, as far as single servers know: a hint. */
+  list(prefix: string, options: CallOptions = {}): Promise<LeaseList> {
+    return this.#get('Cannot list leases', `/v1/leases?prefix=${encodeURIComponent(prefix)}`, options);
+  }
+
+  /** What happens to a lease, beginning with how it stands; goes on at another server when one dies. */
+  watch(name: string, options: CallOptions = {}): AsyncGenerator<LeaseEvent, never, undefined> {
+    const patienceMs = options.timeoutMs ?? this.#operationTimeoutMs;
+    return watchLease(this.#exchanger.endpoints, name, patienceMs, options.signal);
+  }
+
+  /** For `HeldLease`: sends a change of a lease, in the name of its session. */
+  async change(
+    request: Pick<ExchangeRequest, 'what' | 'method' | 'path' | 'body'>,
+    session: number,
+    options: CallOptions,
+  ): Promise<ExchangeOutcome<Grant>> {
+    let sent = leaseMomentNow();
+    const whole: ExchangeRequest = {
+      ...request,
+      headers: {
+        [HEADER_SESSION]: String(session),
+        ...(request.body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      mutation: true,
+      onAttempt: () => {
+        sent = leaseMomentNow();
+      },
+    };
+    return this.#exchanger.exchange(
+      { primary: null },
+      whole,
+      async (response) => {
+        const lease = await readJson<GrantedLease>(response);
+        return { lease, end: leaseMomentAfter(sent, lease.remainingMs) };
+      },
+      options,
+    );
+  }
+
+  /** For `HeldLease`. @throws ServiceError */
+  async release(name: string, session: number, options: CallOptions): Promise<void> {
+    const request: ExchangeRequest = {
+      what: `Cannot release lease "${name}"`,
+      method: 'DELETE',
+      path: leasePath(name),
+      headers: { [HEADER_SESSION]: String(session) },
+      mutation: true,
+    };
+    await this.#exchanger.perform({ primary: null }, request, (response) => response.body.dump(), options);
+  }
+
+  /** Ends all connections; leases that are still held run out. */
+  close(): Promise<void> {
+    return this.#exchanger.close();
+  }
+
+  async #giveBack(name: string, session: number): Promise<void> {
+    await this.release(name, session, { timeoutMs: GIVE_BACK_MS, failFast: true }).catch(() => {
+      // It was not held, or nobody can be reached: then it runs out by itself.
+    });
+  }
+
+  #get<Value>(what: string, path: string, options: CallOptions): Promise<Value> {
+    const request: ExchangeRequest = { what, method: 'GET', path, mutation: false };
+    return this.#exchanger.perform({ primary: null }, request, readJson<Value>, options);
+  }
+}
+
+/** Waits until a lease is free, by the word of a server or because its time is up. */
+class FreeWaiter {
+  readonly #client: NamedLeaseClient;
+  readonly #name: string;
+  readonly #controller = new AbortController();
+  readonly #signal: AbortSignal;
+  #watching: Promise<void> | null = null;
+  #heard: (event: LeaseEvent) => void = () => {};
+
+  constructor(client: NamedLeaseClient, name: string, signal: AbortSignal | undefined) {
+    this.#client = client;
+    this.#name = name;
+    this.#signal =
+      signal === undefined ? this.#controller.signal : AbortSignal.any([signal, this.#controller.signal]);
+  }
+
+  /** Resolves when the lease may be free: it is to be asked for then. @throws the reason of the signal */
+  async free(leftMs: number): Promise<void> {
+    this.#watching ??= this.#watch();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    let timer = setTimeout(resolve, leftMs);
+    this.#heard = (event) => {
+      if (!event.held) return resolve();
+      clearTimeout(timer);
+      timer = setTimeout(resolve, event.remainingMs + AFTER_END_MS);
+    };
+    this.#signal.addEventListener('abort', () => resolve(), { once: true });
+    await promise;
+    this.#heard = () => {};
+    clearTimeout(timer);
+    this.#signal.throwIfAborted();
+  }
+
+  [Symbol.dispose](): void {
+    this.#controller.abort();
+  }
+
+  async #watch(): Promise<void> {
+    try {
+      for await (const event of this.#client.watch(this.#name, { signal: this.#signal })) this.#heard(event);
+    } catch {
+      // The end of the lease is waited for by the clock as well; the next attempt says what is wrong.
+      this.#watching = null;
+    }
+  }
+}
+
+async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  await delay(ms, undefined, signal === undefined ? {} : { signal }).catch(() => signal?.throwIfAborted());
+}
