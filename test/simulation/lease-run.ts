@@ -1,6 +1,8 @@
 /** Random runs of the lease layer: a storm drawn from the seed, then peace, in which progress is owed. */
 import type { ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
+import type { LeaseAlgorithm } from '../../lease/actions.ts';
+import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
 import { type Chance, microsecond } from './chronicle.ts';
 import { CLOCK_SKEW_MAX_MS, type ClientCall, LEASE_MS, LeaseWorld, RECOVERY_MS } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
@@ -11,6 +13,8 @@ const STORM_MS = 16 * LEASE_MS;
 
 /** What a run may be told; everything else comes from its seed. */
 export interface LeaseRunOptions {
+  /** Absent: PaxosLease for every second seed. */
+  readonly algorithm?: LeaseAlgorithm;
   readonly servers?: number;
   readonly cells?: number;
   readonly stormMs?: number;
@@ -30,6 +34,7 @@ export interface LeaseRun {
 }
 
 export interface LeaseShape {
+  readonly algorithm: LeaseAlgorithm;
   readonly servers: number;
   readonly cells: number;
   readonly encoded: boolean;
@@ -43,16 +48,21 @@ export interface LeaseShape {
 export function leaseRun(seed: number, options: LeaseRunOptions = {}): LeaseRun {
   // A draw of its own, so that the shape of the cluster says nothing about its fate.
   const dice = new Prng(seed * 2 + 1);
-  const clocksBroken = options.skew === undefined ? seed % 16 === 0 : options.skew === 'beyond';
+  const algorithm = options.algorithm ?? (seed % 2 === 0 ? 'flease' : 'paxoslease');
+  // PaxosLease asks nothing of clocks but their rate, so only Flease has clocks that could be broken.
+  const beyond = options.skew === undefined ? seed % 16 === 0 : options.skew === 'beyond';
+  const clocksBroken = algorithm === 'flease' && beyond;
   const drawn = {
     servers: dice.pick([1, 2, 3, 3, 3, 3, 4, 5]),
     cells: dice.pick([1, 1, 2]),
     faults: faultsDraw(dice, clocksBroken),
   };
   const shape: LeaseShape = {
+    algorithm,
     servers: options.servers ?? drawn.servers,
     cells: options.cells ?? drawn.cells,
-    encoded: seed % 8 === 1,
+    // One of eight, of both algorithms alike.
+    encoded: seed % 16 === 1 || seed % 16 === 6,
     news: seed % 3 !== 0,
     clocksBroken,
     stormEndMs: RECOVERY_MS - 100 + (options.stormMs ?? STORM_MS),
@@ -60,7 +70,11 @@ export function leaseRun(seed: number, options: LeaseRunOptions = {}): LeaseRun 
   const world = new LeaseWorld({
     seed,
     ...shape,
-    faults: { ...drawn.faults, ...options.faults },
+    faults: {
+      ...drawn.faults,
+      ...(algorithm === 'paxoslease' && { offsetMaxMs: Infinity, slewMax: CLOCK_DRIFT_MAX }),
+      ...options.faults,
+    },
     verbose: options.verbose ?? false,
     ...(options.chronicle !== undefined && { chronicle: options.chronicle }),
     ...(options.calls !== undefined && { calls: options.calls }),

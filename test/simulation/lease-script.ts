@@ -2,7 +2,8 @@
  * A small language for schedules of the lease layer, one command a line; `#` begins a comment. A script
  * is a story: who opens a cell, which messages are held back, who crashes, what must hold in the end.
  *
- *     servers 3                      the cluster; also: cells 2, seed 7, news off, encoded, clocks broken
+ *     servers 3                      the cluster; also: cells 2, seed 7, algorithm paxoslease,
+ *                                    news off, encoded, clocks broken
  *     settle                         waits until the first silence and a ballot interval are over
  *     open a 1, close a 1, release a 1        the cell may be left out where there is one
  *     acquire a 1                    opens it, and a must hold it at once
@@ -25,7 +26,7 @@
  *     timer b 12 late 5ms
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
-import { LEASE_MARKS } from '../../lease/actions.ts';
+import { LEASE_MARKS, type LeaseAlgorithm } from '../../lease/actions.ts';
 import { type Chance, Replay } from './chronicle.ts';
 import { leasePeace } from './lease-run.ts';
 import {
@@ -50,6 +51,7 @@ const ORDERLY_STOP = 'leaseholdStoppedInOrder';
 
 /** The cluster a script is about. */
 export interface ScriptSettings {
+  readonly algorithm: LeaseAlgorithm;
   readonly servers: number;
   readonly cells: number;
   readonly seed: number;
@@ -57,6 +59,16 @@ export interface ScriptSettings {
   readonly encoded: boolean;
   readonly clocksBroken: boolean;
 }
+
+const SETTINGS_USUAL: ScriptSettings = {
+  algorithm: 'flease',
+  servers: 3,
+  cells: 1,
+  seed: 1,
+  news: true,
+  encoded: false,
+  clocksBroken: false,
+};
 
 /** A script that was read and can be played. */
 export interface LeaseScript {
@@ -78,7 +90,7 @@ export interface Played {
  */
 export function scriptParse(text: string, name: string): LeaseScript {
   const script = {
-    settings: { servers: 3, cells: 1, seed: 1, news: true, encoded: false, clocksBroken: false },
+    settings: SETTINGS_USUAL,
     chances: [] as Chance[],
     calls: [] as ClientCall[],
     steps: [] as ((stage: Stage) => void)[],
@@ -184,6 +196,7 @@ class Stage {
 type Reader<Result> = (words: Words) => Result;
 
 const SETTINGS: Readonly<Record<string, Reader<Partial<ScriptSettings>>>> = {
+  algorithm: (words) => ({ algorithm: words.oneOf('the algorithm', ['flease', 'paxoslease']) }),
   servers: (words) => ({ servers: words.natural('the number of servers', 1, 26) }),
   cells: (words) => ({ cells: words.natural('the number of cells', 1, 1000) }),
   seed: (words) => ({ seed: words.natural('the seed') }),

@@ -3,7 +3,7 @@
  * hold are in `lease-observers.ts`.
  */
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { LeaseAction, LeaseEvent, LeaseMark } from '../../lease/actions.ts';
+import type { LeaseAction, LeaseAlgorithm, LeaseEvent, LeaseMark } from '../../lease/actions.ts';
 import type { CellState } from '../../lease/cell.ts';
 import { decodeLeaseFrame, encodeLeaseFrame, type LeaseFrame } from '../../lease/codec.ts';
 import { LeaseHost } from '../../lease/host.ts';
@@ -24,6 +24,7 @@ export const RECOVERY_MS = LEASE_MS + 2 * CLOCK_SKEW_MAX_MS;
 export interface LeaseWorldOptions {
   readonly seed: number;
   readonly servers: number;
+  readonly algorithm?: LeaseAlgorithm;
   readonly cells?: number;
   readonly faults?: Faults;
   readonly verbose?: boolean;
@@ -67,6 +68,7 @@ export class LeaseWorld {
 
   readonly #seats: Seat[] = [];
   readonly #wanted = new Set<string>();
+  readonly #algorithm: LeaseAlgorithm;
   readonly #encoded: boolean;
   readonly #verbose: boolean;
   readonly #calls: ClientCall[] | null;
@@ -79,6 +81,7 @@ export class LeaseWorld {
   constructor(options: LeaseWorldOptions) {
     this.cells = Array.from({ length: options.cells ?? 1 }, (_, i) => (i + 1) as CellId);
     this.#touchedBy = this.cells.map(() => 0);
+    this.#algorithm = options.algorithm ?? 'flease';
     this.#encoded = options.encoded ?? false;
     this.#verbose = options.verbose ?? false;
     this.#news = options.news ?? true;
@@ -102,7 +105,7 @@ export class LeaseWorld {
       ids: this.world.ids,
       leaseMs: LEASE_MS,
       clocksBroken: options.clocksBroken ?? false,
-      commonTime: true,
+      commonTime: this.#algorithm === 'flease',
       clockMs: (server) => this.world.clockMs(server),
       owns: (server, cell) => this.owns(server, cell),
     });
@@ -163,7 +166,7 @@ export class LeaseWorld {
   }
 
   #boot(server: ServerId, incarnation: Incarnation): Process<LeaseFrame> {
-    const config = { self: server, incarnation, ...TIMING };
+    const config = { self: server, incarnation, algorithm: this.#algorithm, ...TIMING };
     const host = new LeaseHost(config, this.world.clockMs(server));
     this.#seats[server.charCodeAt(0) - FIRST_LETTER] = {
       server,

@@ -1,69 +1,159 @@
-/**
- * Runs random seeds of every simulation until stopped or until one fails:
- *
- *     npm run simulate -- [--seed N] [--count N] [--layer lease|replica]
- *
- * `--seed` is the first seed, at random if absent; `--count` the number of seeds, without end if absent.
- * A failing seed is printed with the command that replays it, and ends the run with code 1.
- */
-import { parseArgs } from 'node:util';
-import { CAMPAIGN_MODULES, type Campaign, type PlantedLayer } from './planted.ts';
+/** The simulations as a tool: `npm run simulate -- --help` says what it does. */
+import { type Arguments, argumentsParse, HELP, UsageError } from './arguments.ts';
+import { fairnessPrint } from './fairness.ts';
+import type { Tally } from './layer-runs.ts';
+import { leaseRun } from './lease-run.ts';
+import { scriptRead } from './lease-scenarios.ts';
+import { scriptPlay } from './lease-script.ts';
+import { scalePrint } from './scale.ts';
+import { scheduleOfSeed, schedulePlay, scheduleText } from './schedule.ts';
+import { ScriptError } from './script-words.ts';
+import { type SeedFailure, seedsRun } from './seeds.ts';
+import { scheduleShrink } from './shrink.ts';
+import { runSystem } from './system-run.ts';
+import { throughputPrint } from './throughput.ts';
 
 const REPORT_EVERY_MS = 10_000;
 
-const LAYERS = Object.keys(CAMPAIGN_MODULES) as PlantedLayer[];
+/** How much of a failed run's trace is printed, from its end. */
+const LINES_SHOWN = 60;
 
-function naturalParse(name: string, text: string): number {
-  const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 0)
-    throw new RangeError(`--${name} takes a number, not "${text}"`);
-  return value;
+function count(value: number): string {
+  return Math.round(value).toLocaleString('en');
 }
 
-function layersParse(text: string | undefined): readonly PlantedLayer[] {
-  if (text === undefined) return LAYERS;
-  const layer = LAYERS.find((known) => known === text);
-  if (layer === undefined) throw new RangeError(`--layer takes ${LAYERS.join(' or ')}, not "${text}"`);
-  return [layer];
+function spanText(ms: number): string {
+  const hours = ms / 3_600_000;
+  return hours < 48 ? `${hours.toFixed(1)} h` : `${(hours / 24).toFixed(1)} days`;
 }
 
-async function campaignsLoad(layers: readonly PlantedLayer[]): Promise<[PlantedLayer, Campaign][]> {
-  return Promise.all(
-    layers.map(async (layer): Promise<[PlantedLayer, Campaign]> => {
-      const module = (await import(`./${CAMPAIGN_MODULES[layer]}`)) as { campaign: Campaign };
-      return [layer, module.campaign];
-    }),
+function progressText(sum: Tally, tookMs: number): string {
+  const perSecond = (value: number) => count((value * 1000) / tookMs);
+  return (
+    `${count(sum.runs)} runs (${perSecond(sum.runs)}/s), ${spanText(sum.simulatedMs)} simulated, ` +
+    `${count(sum.rounds)} lease rounds (${perSecond(sum.rounds)}/s)`
   );
 }
 
-async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: { seed: { type: 'string' }, count: { type: 'string' }, layer: { type: 'string' } },
-  });
-  const first =
-    values.seed === undefined ? Math.floor(Math.random() * 1e9) : naturalParse('seed', values.seed);
-  const count = values.count === undefined ? Infinity : naturalParse('count', values.count);
-  const campaigns = await campaignsLoad(layersParse(values.layer));
-  console.log(`Seeds from ${first} on, for ${campaigns.map(([layer]) => layer).join(' and ')}`);
-
-  let reportedMs = performance.now();
-  let done = 0;
-  for (; done < count; done++) {
-    const seed = first + done;
-    for (const [layer, campaign] of campaigns) {
-      const violation = campaign.runSeed(seed);
-      if (violation === null) continue;
-      console.error(`Seed ${seed} of ${layer} fails: ${violation}`);
-      console.error(`Replay it with: npm run simulate -- --layer ${layer} --seed ${seed} --count 1`);
-      process.exitCode = 1;
-      return;
-    }
-    if (performance.now() - reportedMs >= REPORT_EVERY_MS) {
-      reportedMs = performance.now();
-      console.log(`${done + 1} seeds passed, the last was ${seed}`);
-    }
-  }
-  console.log(`${done} seeds passed`);
+function summaryText(sum: Tally): string {
+  const clocks =
+    sum.brokenClocks === 0
+      ? ''
+      : `; clocks out of bounds in ${count(sum.brokenClocks)} runs, where peers were convicted ` +
+        `${count(sum.peersConvicted)} times and servers found themselves wrong ${count(sum.clockFaults)} times`;
+  return (
+    `${count(sum.crashes)} crashes, ${count(sum.pauses)} pauses, ${count(sum.cuts)} cuts, ` +
+    `${count(sum.messages)} messages, ${count(sum.takeovers)} takeovers${clocks}`
+  );
 }
 
-await main();
+async function seedsPlay(args: Arguments): Promise<number> {
+  const first = args.seed ?? Math.floor(Math.random() * 1e9);
+  if (args.trace) return tracePlay(args, first);
+  console.log(`Seeds from ${first} on, for ${args.layers.join(' and ')}`);
+  const beganMs = performance.now();
+  let reportedMs = beganMs;
+  const { sum, failure } = await seedsRun({
+    layers: args.layers,
+    options: args.lease,
+    firstSeed: first,
+    count: args.count,
+    jobs: args.jobs,
+    progress: (so) => {
+      if (performance.now() - reportedMs < REPORT_EVERY_MS) return;
+      reportedMs = performance.now();
+      console.log(progressText(so, reportedMs - beganMs));
+    },
+  });
+  console.log(`${progressText(sum, performance.now() - beganMs)}, ${failure === null ? 0 : 1} violations`);
+  console.log(summaryText(sum));
+  if (failure === null) return 0;
+  failurePrint(args, failure);
+  return 1;
+}
+
+function replayCommand(args: Arguments, failure: SeedFailure): string {
+  return ['npm run simulate -- --layer', failure.layer, '--seed', failure.seed, ...args.given].join(' ');
+}
+
+function failurePrint(args: Arguments, failure: SeedFailure): void {
+  const { layer, seed, violation } = failure;
+  console.error(`Seed ${seed} of ${layer} fails: ${violation}`);
+  console.error(`Replay it with: ${replayCommand(args, failure)} --trace`);
+  if (layer !== 'lease' || !args.shrink) return;
+  const { schedule } = scheduleOfSeed(seed, args.lease);
+  const shrunk = scheduleShrink(schedule, violation);
+  if (shrunk === null) {
+    console.error('Played without dice it does not fail, so it is not made shorter');
+    return;
+  }
+  const { items } = shrunk.schedule;
+  console.error(
+    `A schedule of ${items.length} instead of ${schedule.items.length} events, after ${shrunk.plays} tries. ` +
+      'Save it and play it with --script:\n',
+  );
+  console.error(`# ${shrunk.violation}\n${scheduleText(shrunk.schedule)}`);
+  console.error(schedulePlay(shrunk.schedule, true).world.world.lines.slice(-LINES_SHOWN).join('\n'));
+}
+
+/** One seed after the other, with everything that happens. */
+function tracePlay(args: Arguments, first: number): number {
+  const end = first + (args.count === Infinity ? 1 : args.count);
+  for (let seed = first; seed < end; seed++) {
+    for (const layer of args.layers) {
+      console.log(`Seed ${seed} of ${layer}: true time, whose clock, what happens`);
+      const { violation, lines } = layer === 'lease' ? leaseTrace(seed, args) : runSystem(seed, true);
+      for (const line of lines) console.log(line);
+      if (violation === null) continue;
+      failurePrint(args, { layer, seed, violation });
+      return 1;
+    }
+  }
+  return 0;
+}
+
+function leaseTrace(seed: number, args: Arguments): { violation: string | null; lines: readonly string[] } {
+  const { violation, world } = leaseRun(seed, { ...args.lease, verbose: true });
+  return { violation, lines: world.world.lines };
+}
+
+function scriptFilePlay(path: string): number {
+  const { violation, world } = scriptPlay(scriptRead(path), true);
+  for (const line of world.world.lines) console.log(line);
+  console.log(violation ?? 'No rule is broken');
+  return violation === null ? 0 : 1;
+}
+
+async function main(args: readonly string[]): Promise<number> {
+  const parsed = argumentsParse(args);
+  switch (parsed.mode) {
+    case 'help':
+      console.log(HELP);
+      return 0;
+    case 'script':
+      return scriptFilePlay(parsed.script);
+    case 'bench':
+      return throughputPrint();
+    case 'scale':
+      return scalePrint(parsed.quick);
+    case 'fairness':
+      return fairnessPrint(parsed.quick);
+    case 'seeds':
+      return seedsPlay(parsed);
+  }
+}
+
+/** @returns whether it is the reader's mistake, which a stack would not explain */
+function isMistake(error: unknown): error is Error {
+  if (error instanceof UsageError || error instanceof ScriptError) return true;
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  if (!isMistake(error)) throw error;
+  console.error(error.message);
+  console.error('npm run simulate -- --help says more');
+  process.exitCode = 2;
+}

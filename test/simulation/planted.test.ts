@@ -5,22 +5,16 @@
  * everything that any planted bug is caught by.
  */
 import assert from 'node:assert/strict';
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import {
-  CAMPAIGN_MODULES,
-  type Campaign,
-  PLANTED_LEASE,
-  type Planted,
-  type PlantedLayer,
-} from './planted.ts';
+import { plant } from './plant.ts';
+import { CAMPAIGN_MODULES, type Campaign, PLANTED_LEASE, type PlantedLayer } from './planted.ts';
 import { PLANTED_REPLICA } from './planted-replica.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-const COPIED = ['base', 'wire', 'lease', 'replica', 'test/simulation', 'test/testdata/simulation'];
 const PLANTED = [...PLANTED_LEASE, ...PLANTED_REPLICA];
 
 const copies = mkdtempSync(join(tmpdir(), 'leasehold-planted-'));
@@ -30,21 +24,6 @@ async function campaignLoad(root: string, layer: PlantedLayer): Promise<Campaign
   const file = pathToFileURL(join(root, 'test/simulation', CAMPAIGN_MODULES[layer]));
   const module = (await import(file.href)) as { campaign: Campaign };
   return module.campaign;
-}
-
-/** @returns the root of a copy of the code in which the bug is planted */
-function plant(bug: Planted): string {
-  const root = join(copies, `${bug.layer}-${bug.row}`);
-  for (const folder of COPIED) cpSync(join(ROOT, folder), join(root, folder), { recursive: true });
-  writeFileSync(join(root, 'package.json'), '{ "type": "module" }');
-  symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'));
-  for (const { file, find, replace } of [bug, ...(bug.also ?? [])]) {
-    const path = join(root, file);
-    const parts = readFileSync(path, 'utf8').split(find);
-    assert.equal(parts.length, 2, `"${find}" occurs exactly once in ${file}`);
-    writeFileSync(path, parts.join(replace));
-  }
-  return root;
 }
 
 function firstCatch(campaign: Campaign, seeds: number): number | null {
@@ -69,7 +48,7 @@ for (const layer of ['lease', 'replica'] as const) {
     test(`${layer} ${bug.row} is caught: ${bug.what}`, async (context) => {
       const { directed, seeds } = bug.caughtBy;
       assert.ok(directed !== undefined || seeds !== undefined, 'Somebody must notice');
-      const campaign = await campaignLoad(plant(bug), layer);
+      const campaign = await campaignLoad(plant(copies, bug), layer);
       if (directed !== undefined) {
         const scenario = campaign.scenarios[directed];
         assert.ok(scenario !== undefined, `There is a scenario "${directed}"`);

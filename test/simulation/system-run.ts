@@ -26,6 +26,7 @@ export interface RunReport {
   readonly marks: ReadonlyMap<string, number>;
   readonly counts: Readonly<Record<string, number>>;
   readonly lines: readonly string[];
+  readonly simulatedMs: number;
 }
 
 function drawFaults(prng: Prng, leaseMs: number, clockSkewMaxMs: number): Faults {
@@ -81,7 +82,13 @@ export function runSystem(seed: number, verbose = false): RunReport {
     violation = error instanceof Violation ? error.message : (error.stack ?? error.message);
   }
   const { world, marks, counts } = system;
-  return { violation, marks, counts: { ...counts, ...world.counts }, lines: world.lines };
+  return {
+    violation,
+    marks,
+    counts: { ...counts, ...world.counts },
+    lines: world.lines,
+    simulatedMs: world.elapsedMs,
+  };
 }
 
 function runAll(system: SystemWorld): void {

@@ -344,7 +344,7 @@ export class World<Message> {
       const verdict = this.intercept(envelope);
       if (verdict === 'hold') this.held.push(envelope);
       if (verdict !== 'pass') {
-        if (this.#verbose) this.#note(from, `-> ${to} ${this.#describe(message)}, ${PAST[verdict]}`);
+        if (this.#verbose) this.#noteMessage(from, from, to, message, `, ${PAST[verdict]}`);
         return;
       }
     }
@@ -379,7 +379,7 @@ export class World<Message> {
 
   #lose(from: ServerId, to: ServerId, message: Message): void {
     this.counts.lost++;
-    if (this.#verbose) this.#note(from, `-> ${to} ${this.#describe(message)}, lost`);
+    if (this.#verbose) this.#noteMessage(from, from, to, message, ', lost');
   }
 
   /** Directed runs: delivers held messages that match, in order, at once. @returns how many */
@@ -448,7 +448,7 @@ export class World<Message> {
       server.waiting.push(() => this.#deliver(from, server, message));
       return;
     }
-    if (this.#verbose) this.#note(server.id, `<- ${from.id} ${this.#describe(message)}`);
+    if (this.#verbose) this.#noteMessage(server.id, from.id, server.id, message, '');
     server.process.message(from.id, message);
     this.#after(server);
   }
@@ -485,7 +485,7 @@ export class World<Message> {
     this.#strike(cutEveryMs, (server) => {
       const links = this.#drawLinks(server);
       const forMs = this.#shortOrLong(this.faults.cutMaxMs);
-      this.#chronicle?.push({ kind: 'cut', atMs: this.#grid(), links, forMs });
+      if (links.length > 0) this.#chronicle?.push({ kind: 'cut', atMs: this.#grid(), links, forMs });
       this.cutFor(links, forMs);
     });
   }
@@ -607,10 +607,19 @@ export class World<Message> {
   }
 
   #note(server: ServerId | null, what: string): void {
+    this.#line(server, server === null ? what : `${server} ${what}`);
+  }
+
+  #noteMessage(at: ServerId, from: ServerId, to: ServerId, message: Message, fate: string): void {
+    this.#line(at, `${from} -> ${to} ${this.#describe(message)}${fate}`);
+  }
+
+  /** True time; whose clock shows what; what happened. */
+  #line(server: ServerId | null, what: string): void {
     if (!this.#verbose) return;
     const time = this.elapsedMs.toFixed(2).padStart(10);
     const clock = server === null ? '' : `${server} ${(this.clockMs(server) - START_MS).toFixed(2)}`;
-    this.lines.push(`${time}  ${clock.padEnd(12)}  ${server === null ? what : `${server} ${what}`}`);
+    this.lines.push(`${time}  ${clock.padEnd(12)}  ${what}`);
   }
 
   #after(server: Server<Message>): void {

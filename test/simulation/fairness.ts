@@ -1,0 +1,104 @@
+/**
+ * Who wins when several servers want one lease. Their clocks are spread evenly over ε; they begin within a
+ * few milliseconds of each other, at random. Afterwards the winner stands still for good, and the others
+ * compete for what it leaves behind, which they can tell to be over by their own clocks only.
+ */
+import type { CellId, ServerId } from '../../base/ids.ts';
+import { CLOCK_SKEW_MAX_MS, LEASE_MS, LeaseWorld, RECOVERY_MS } from './lease-world.ts';
+import { CALM } from './world.ts';
+
+export interface Fairness {
+  /** Elections won by each server when all begin together. */
+  readonly first: readonly number[];
+  /** Elections won after the end of another's lease, and how many each server took part in. */
+  readonly second: readonly number[];
+  readonly tookPart: readonly number[];
+}
+
+/** Begin within so long of each other. */
+const SPREAD_MS = 5;
+
+export function fairnessMeasure(servers: number, elections: number, skewMs = CLOCK_SKEW_MAX_MS): Fairness {
+  const first = new Array<number>(servers).fill(0);
+  const second = new Array<number>(servers).fill(0);
+  const tookPart = new Array<number>(servers).fill(0);
+  const lease = new LeaseWorld({
+    seed: servers,
+    servers,
+    cells: elections,
+    faults: { ...CALM, delayMinMs: 0.3, delayMaxMs: 1.5 },
+  });
+  const { world } = lease;
+  world.ids.forEach((id, index) => {
+    world.setClock(id, skewMs * (index / (servers - 1) - 0.5));
+  });
+  world.start();
+  world.runFor(RECOVERY_MS + LEASE_MS);
+  for (let number = 1; number <= elections; number++) {
+    const cell = number as CellId;
+    for (const id of world.ids) {
+      world.at(world.nowMs + world.prng.next() * SPREAD_MS, () => lease.open(id, cell));
+    }
+    const winner = electionAwait(lease, cell);
+    first[winner] = (first[winner] as number) + 1;
+    // It neither renews nor gives back: its lease runs out.
+    lease.close(world.ids[winner] as ServerId, cell);
+    world.runFor(LEASE_MS, () => lease.holders(cell).length === 0);
+    const heir = electionAwait(lease, cell);
+    second[heir] = (second[heir] as number) + 1;
+    tookPart.forEach((count, index) => {
+      if (index !== winner) tookPart[index] = count + 1;
+    });
+    for (const id of world.ids) {
+      lease.close(id, cell);
+      lease.release(id, cell);
+    }
+    world.runFor(20);
+  }
+  return { first, second, tookPart };
+}
+
+function electionAwait(lease: LeaseWorld, cell: CellId): number {
+  const { world } = lease;
+  const elected = world.runFor(5 * LEASE_MS, () => lease.holders(cell).length > 0);
+  if (!elected) throw new Error(`Cell ${cell} gets no holder`);
+  return world.ids.indexOf(lease.holders(cell)[0] as ServerId);
+}
+
+/** Pearson's statistic against equal shares of what each could have won. */
+export function chiSquare(won: readonly number[], tookPart: readonly number[]): number {
+  const wins = won.reduce((sum, count) => sum + count, 0);
+  const chances = tookPart.reduce((sum, count) => sum + count, 0);
+  return won.reduce((sum, count, index) => {
+    const expected = (wins * (tookPart[index] as number)) / chances;
+    return sum + (count - expected) ** 2 / expected;
+  }, 0);
+}
+
+/** @returns the exit code */
+export function fairnessPrint(quick: boolean): number {
+  const elections = quick ? 300 : 3000;
+  for (const servers of [3, 5]) {
+    for (const skewMs of [0, CLOCK_SKEW_MAX_MS / 10, CLOCK_SKEW_MAX_MS]) {
+      const { first, second, tookPart } = fairnessMeasure(servers, elections, skewMs);
+      const all = first.map(() => elections);
+      console.log(
+        `${servers} servers, ${elections} elections, clocks ${skewMs} ms apart ` +
+          `(ε is ${CLOCK_SKEW_MAX_MS} ms), from the slowest to the fastest clock`,
+      );
+      tablePrint('all begin together', first, all);
+      tablePrint('another’s lease ended', second, tookPart);
+    }
+  }
+  return 0;
+}
+
+function tablePrint(title: string, won: readonly number[], tookPart: readonly number[]): void {
+  const shares = won.map((count, index) => count / (tookPart[index] as number));
+  const text = shares.map((share) => `${(share * 100).toFixed(1)} %`.padStart(7)).join(' ');
+  const ratio = Math.max(...shares) / Math.min(...shares);
+  console.log(
+    `  ${title.padEnd(22)} won ${text}   largest/smallest ${ratio.toFixed(2)}   ` +
+      `χ² ${chiSquare(won, tookPart).toFixed(1)} (${won.length - 1} degrees of freedom)`,
+  );
+}

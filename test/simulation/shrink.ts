@@ -1,0 +1,187 @@
+/**
+ * Makes a failing schedule short: takes out faults, servers, cells and time as long as the same rule is
+ * still broken. Zeller's delta debugging over the list of items, then rounder numbers. Deterministic.
+ */
+import type { ServerId } from '../../base/ids.ts';
+import { itemNames, type Schedule, type ScheduleItem, schedulePlay } from './schedule.ts';
+import { violationKind } from './violation.ts';
+import { START_MS } from './world.ts';
+
+const PLAYS_MAX = 20_000;
+
+export interface Shrunk {
+  readonly schedule: Schedule;
+  readonly violation: string;
+  /** How many schedules were tried. */
+  readonly plays: number;
+}
+
+/**
+ * @param violation what the schedule is known to end with
+ * @returns the shortest schedule found that breaks the same rule, or null if played without dice the schedule breaks none
+ */
+export function scheduleShrink(schedule: Schedule, violation: string): Shrunk | null {
+  const shrinking = new Shrinking(schedule, violationKind(violation));
+  if (!shrinking.adopt(schedule)) return null;
+  for (let before = Infinity; before > shrinking.size; ) {
+    before = shrinking.size;
+    shrinking.dropKinds();
+    shrinking.dropServers();
+    shrinking.dropCells();
+    // What can go depends on what went before: later messages are counted anew.
+    shrinking.dropItems('first-first');
+    shrinking.dropItems('last-first');
+    shrinking.dropSettings();
+    shrinking.shorten();
+  }
+  shrinking.round();
+  return { schedule: shrinking.best, violation: shrinking.violation, plays: shrinking.plays };
+}
+
+class Shrinking {
+  best: Schedule;
+  violation = '';
+  plays = 0;
+  readonly #rule: string;
+
+  constructor(schedule: Schedule, rule: string) {
+    this.best = schedule;
+    this.#rule = rule;
+  }
+
+  get size(): number {
+    const { settings, items } = this.best;
+    return items.length + settings.servers + settings.cells;
+  }
+
+  /** Goes on from this schedule if it breaks the same rule. */
+  adopt(schedule: Schedule): boolean {
+    if (this.plays >= PLAYS_MAX) return false;
+    this.plays++;
+    const { violation, world } = schedulePlay(schedule);
+    if (violation === null || violationKind(violation) !== this.#rule) return false;
+    const endMs = Math.ceil(world.world.nowMs - START_MS);
+    const inTime = endMs <= schedule.runMs;
+    this.best = inTime ? { ...schedule, runMs: endMs, peace: false } : schedule;
+    this.violation = violation;
+    return true;
+  }
+
+  /** The cheapest first: everything of one kind. */
+  dropKinds(): void {
+    for (const kind of ['timer', 'message', 'clock', 'pause', 'crash', 'cut', 'close', 'release'] as const) {
+      this.#keep((item) => item.kind !== kind);
+    }
+    this.#keep((item) => item.kind !== 'message' || item.delaysMs.length === 0);
+    this.#keep((item) => item.kind !== 'message' || item.delaysMs.length === 1);
+  }
+
+  dropServers(): void {
+    while (this.best.settings.servers > 1) {
+      const { settings, items } = this.best;
+      const last = String.fromCharCode(96 + settings.servers) as ServerId;
+      const smaller = { ...settings, servers: settings.servers - 1 };
+      const rest = items.filter((item) => !itemNames(item, last));
+      if (!this.adopt({ ...this.best, settings: smaller, items: rest })) return;
+    }
+  }
+
+  dropCells(): void {
+    while (this.best.settings.cells > 1) {
+      const { settings, items } = this.best;
+      const fewer = { ...settings, cells: settings.cells - 1 };
+      const rest = items.filter((item) => !('cell' in item) || item.cell <= fewer.cells);
+      if (!this.adopt({ ...this.best, settings: fewer, items: rest })) return;
+    }
+  }
+
+  dropSettings(): void {
+    const { settings } = this.best;
+    if (settings.encoded) this.adopt({ ...this.best, settings: { ...settings, encoded: false } });
+    if (!settings.news) this.adopt({ ...this.best, settings: { ...this.best.settings, news: true } });
+  }
+
+  /** Delta debugging: takes out ever smaller pieces, until no single item can go. */
+  dropItems(order: 'first-first' | 'last-first'): void {
+    let size = Math.ceil(this.best.items.length / 2);
+    while (size >= 1) {
+      const dropped = order === 'first-first' ? this.#dropForwards(size) : this.#dropBackwards(size);
+      if (size > 1) size = Math.ceil(size / 2);
+      else if (!dropped) return;
+    }
+  }
+
+  #dropForwards(size: number): boolean {
+    let dropped = false;
+    for (let from = 0; from < this.best.items.length; ) {
+      if (this.#dropPiece(from, from + size)) dropped = true;
+      else from += size;
+    }
+    return dropped;
+  }
+
+  #dropBackwards(size: number): boolean {
+    let dropped = false;
+    for (let end = this.best.items.length; end > 0; end -= size) {
+      if (this.#dropPiece(Math.max(0, end - size), end)) dropped = true;
+    }
+    return dropped;
+  }
+
+  #dropPiece(from: number, end: number): boolean {
+    const { items } = this.best;
+    return this.adopt({ ...this.best, items: [...items.slice(0, from), ...items.slice(end)] });
+  }
+
+  /** Takes out time: everything after a moment comes earlier. */
+  shorten(): void {
+    for (const byMs of [8000, 4000, 2000, 1000, 500]) {
+      for (let fromMs = 0; fromMs + byMs < this.best.runMs; fromMs += byMs) {
+        const items = this.best.items.map((item) =>
+          'atMs' in item && item.atMs > fromMs ? { ...item, atMs: Math.max(fromMs, item.atMs - byMs) } : item,
+        );
+        this.adopt({ ...this.best, items, runMs: this.best.runMs - byMs });
+      }
+    }
+  }
+
+  /** Rounds numbers as far as the schedule lets it, for whoever has to read it. */
+  round(): void {
+    for (const grain of [100, 10, 1]) {
+      for (let at = 0; at < this.best.items.length; at++) {
+        const item = this.best.items[at] as ScheduleItem;
+        const rounded = itemRound(item, grain);
+        if (JSON.stringify(rounded) === JSON.stringify(item)) continue;
+        this.adopt({ ...this.best, items: this.best.items.map((kept, i) => (i === at ? rounded : kept)) });
+      }
+    }
+  }
+
+  #keep(keeps: (item: ScheduleItem) => boolean): void {
+    const items = this.best.items.filter(keeps);
+    if (items.length < this.best.items.length) this.adopt({ ...this.best, items });
+  }
+}
+
+function itemRound(item: ScheduleItem, grain: number): ScheduleItem {
+  const rounded = (ms: number) => Math.round(ms / grain) * grain;
+  switch (item.kind) {
+    case 'message':
+      return { ...item, delaysMs: item.delaysMs.map((ms) => Math.max(rounded(ms), Math.min(ms, 1))) };
+    case 'timer':
+      return { ...item, lateMs: rounded(item.lateMs) };
+    case 'clock':
+      return {
+        ...item,
+        atMs: rounded(item.atMs),
+        offsetMs: rounded(item.offsetMs),
+        overMs: item.overMs === 0 ? 0 : Math.max(1, rounded(item.overMs)),
+      };
+    case 'pause':
+    case 'crash':
+    case 'cut':
+      return { ...item, atMs: rounded(item.atMs), forMs: Math.max(1, rounded(item.forMs)) };
+    default:
+      return { ...item, atMs: rounded(item.atMs) };
+  }
+}
