@@ -43,7 +43,9 @@ class Guard {
     switch (order.kind) {
       case 'run':
         this.#deadline = order.deadline;
-        this.#run(order.command, order.args);
+        // This process may have been slow to start: a command that has no time is not begun.
+        if (leaseLeftMs(order.deadline.stop) > 0) this.#run(order.command, order.args);
+        else this.#report({ kind: 'ended', code: null, signal: null, expired: true });
         return;
       case 'extend':
         if (this.#expired) return;

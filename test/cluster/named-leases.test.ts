@@ -271,6 +271,28 @@ test('a holder goes on while servers die and come back, one after the other', as
   assertOneAtATime(from);
 });
 
+test('without a majority a command is stopped before its lease ends, and nobody is told a certain thing', async () => {
+  const name = 'alone';
+  const { members, other } = membersOf(name);
+  const contender = new Contender(name, 'alone');
+  const { token, pid } = await resource.next(({ who }) => who === 'alone');
+  const [first = '', second = ''] = members;
+  const look = JSON.parse((await request(other, 'GET', name)).text) as LeaseLook;
+  const killedMs = performance.now();
+  await Promise.all([cluster.kill(first), cluster.kill(second)]);
+  assert.equal(await contender.ended, EXIT_LEASE_LOST);
+  assert.ok(!alive(pid));
+  assert.match(contender.stderr, /it could not be refreshed in time; the command is stopped/);
+  const last = resource.acts.findLast(({ who }) => who === 'alone');
+  assert.ok(last !== undefined && last.atMs - killedMs < TTL_MS, 'It never acted beyond a whole lease');
+  assert.deepEqual([look.held, look.token], [true, token]);
+  const asked = await request(other, 'POST', name, { session: 21, body: { owner: 'x', ttlMs: TTL_MS } });
+  assert.deepEqual([asked.status, problemIn(asked).code], [503, 'unknown']);
+  assert.deepEqual(problemIn(asked).unreachable, [first, second]);
+  await Promise.all([cluster.restart(first), cluster.restart(second)]);
+  await namesServed();
+});
+
 test('a watch at a server that is no member tells everything, and goes on when the member dies that it asks', async (t) => {
   const name = 'watched/one:x';
   const { members, other } = membersOf(name);
