@@ -184,6 +184,7 @@ class FreeWaiter {
 
   /** Resolves when the lease may be free: it is to be asked for then. @throws the reason of the signal */
   async free(leftMs: number): Promise<void> {
+    this.#signal.throwIfAborted();
     this.#watching ??= this.#watch();
     const { promise, resolve } = Promise.withResolvers<void>();
     let timer = setTimeout(resolve, leftMs);

@@ -29,7 +29,7 @@ const ASK_MS_MAX = 5_000;
 const SKEWS_PER_LEASE_MIN = 4;
 
 export interface NamedLeaseServiceParts {
-  readonly driver: NamedLeaseDriver;
+  readonly driver: Pick<NamedLeaseDriver, 'ask' | 'claimOf' | 'isMember' | 'membersOf'>;
   readonly leaseMaxMs: number;
   readonly clockSkewMaxMs: number;
   readonly operationTimeoutMs: number;

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { exitCodeOf, GuardedCommand } from '../../client/lease/guarded-command.ts';
+import { leaseMomentAfter, leaseMomentNow } from '../../client/lease/lease-clock.ts';
+import { until } from '../cluster/real-cluster.ts';
+
+const TTL_MS = 2_000;
+const folder = mkdtempSync(join(tmpdir(), 'leasehold-guard-'));
+after(() => rmSync(folder, { recursive: true }));
+
+const afterMs = (ms: number) => leaseMomentAfter(leaseMomentNow(), ms);
+const guarded = (script: string, end = afterMs(60_000)) =>
+  new GuardedCommand(['sh', '-c', script], { ...process.env, FOLDER: folder }, TTL_MS, end);
+
+/** @returns whether a process can still act */
+function alive(pid: number): boolean {
+  if (!existsSync(`/proc/${pid}/stat`)) return false;
+  return /\) [^ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+}
+
+test('a command ends by itself: its code is passed on', async () => {
+  assert.deepEqual(await guarded('exit 5').ended, { kind: 'ended', code: 5, signal: null, expired: false });
+});
+
+test('a command that cannot be run', async () => {
+  const end = await new GuardedCommand(['./none'], process.env, TTL_MS, afterMs(60_000)).ended;
+  assert.ok(end.kind === 'failed');
+  assert.equal(exitCodeOf(end), 127);
+});
+
+test('a command that does not heed SIGTERM is killed when its lease is not extended', async () => {
+  const end = await guarded('trap "" TERM; while :; do sleep 0.02; done', afterMs(TTL_MS)).ended;
+  assert.deepEqual(end, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
+});
+
+test('a command that heeds SIGTERM has the time to clean up', async () => {
+  const file = join(folder, 'cleaned');
+  const end = await guarded(
+    'trap "echo done > $FOLDER/cleaned; exit 9" TERM; while :; do sleep 0.02; done',
+    afterMs(TTL_MS),
+  ).ended;
+  assert.deepEqual(end, { kind: 'ended', code: 9, signal: null, expired: true });
+  assert.ok(existsSync(file));
+});
+
+test('a command whose lease is over already is not begun', async () => {
+  const end = await guarded('echo x > $FOLDER/begun', afterMs(0)).ended;
+  assert.deepEqual(end, { kind: 'ended', code: null, signal: null, expired: true });
+  assert.ok(!existsSync(join(folder, 'begun')));
+});
+
+test('an extension that came in time counts, even if the guard slept beyond the deadline before it', async () => {
+  const first = afterMs(TTL_MS);
+  const command = guarded(
+    'echo $PPID > $FOLDER/guard; while [ ! -e $FOLDER/go ]; do sleep 0.02; done; exit 4',
+    first,
+  );
+  const file = join(folder, 'guard');
+  await until('the command runs', async () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
+  const guard = Number(readFileSync(file, 'utf8'));
+  process.kill(guard, 'SIGSTOP');
+  command.extend(afterMs(60_000));
+  await until('the first deadline is over', async () => leaseMomentNow().monotonicMs > first.monotonicMs);
+  process.kill(guard, 'SIGCONT');
+  process.kill(guard, 0);
+  await until('the command may end', async () => {
+    assert.ok(alive(guard));
+    return leaseMomentNow().monotonicMs > first.monotonicMs + 300;
+  });
+  writeFileSync(join(folder, 'go'), '');
+  assert.deepEqual(await command.ended, { kind: 'ended', code: 4, signal: null, expired: false });
+});
+
+test('what a command leaves behind in its process group ends with it', async () => {
+  await guarded('sleep 1000 & echo $! > $FOLDER/left').ended;
+  const left = Number(readFileSync(join(folder, 'left'), 'utf8'));
+  assert.ok(left > 1);
+  await until('it is gone', async () => !alive(left));
+});
+
+test('a signal reaches the whole group', async () => {
+  const command = guarded('trap "exit 6" INT; echo $$ > $FOLDER/ready; while :; do sleep 0.02; done');
+  await until('it is ready', async () => existsSync(join(folder, 'ready')));
+  command.signal('SIGINT');
+  assert.deepEqual(await command.ended, { kind: 'ended', code: 6, signal: null, expired: false });
+});

@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, beforeEach, describe, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
+import { leaseLeftMs } from '../../client/lease/lease-clock.ts';
+import { NamedLeaseClient } from '../../client/lease/named-lease-client.ts';
+import { streamEventText } from '../../wire/sse.ts';
+
+const TTL_MS = 1_000;
+const NAME = 'a/b';
+
+interface Seen {
+  readonly server: number;
+  readonly method: string;
+  readonly path: string;
+  readonly session: number;
+}
+
+type Answering = (seen: Seen, response: ServerResponse, request: IncomingMessage) => void;
+
+function grant(seen: Seen, response: ServerResponse): void {
+  const { session } = seen;
+  const lease = { name: NAME, owner: 'me', session, token: 9, ttlMs: TTL_MS, remainingMs: TTL_MS, keys: {} };
+  response.writeHead(seen.method === 'POST' ? 201 : 200, { 'content-type': 'application/json' });
+  response.end(JSON.stringify(lease));
+}
+
+function problem(response: ServerResponse, status: number, code: string, more: object = {}): void {
+  response.writeHead(status, { 'content-type': 'application/problem+json' });
+  response.end(JSON.stringify({ code, detail: `said to be ${code}`, ...more }));
+}
+
+describe('a lease in the hands of a client', () => {
+  let servers: Server[];
+  let client: NamedLeaseClient;
+  let seen: Seen[];
+  let answer: Answering;
+
+  beforeEach(async () => {
+    seen = [];
+    answer = (one, response) => {
+      if (one.method === 'DELETE') response.writeHead(204).end();
+      else grant(one, response);
+    };
+    servers = [0, 1].map((server) =>
+      createServer((request, response) => {
+        const session = Number(request.headers['leasehold-session']);
+        const one = { server, method: request.method ?? '', path: request.url ?? '', session };
+        seen.push(one);
+        request.resume();
+        answer(one, response, request);
+      }).listen(0, '127.0.0.1'),
+    );
+    await Promise.all(servers.map((server) => once(server, 'listening')));
+    const urls = servers.map((server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    client = new NamedLeaseClient({ servers: urls, operationTimeoutMs: 5_000 });
+  });
+
+  afterEach(async () => {
+    await client.close();
+    for (const server of servers) {
+      server.closeAllConnections();
+      server.close();
+    }
+  });
+
+  const acquire = () => client.acquire(NAME, { ttlMs: TTL_MS, owner: 'me' });
+
+  test('is counted from before the request was sent', async () => {
+    const slowMs = 300;
+    answer = (one, response) => void delay(slowMs).then(() => grant(one, response));
+    const held = await acquire();
+    assert.ok(leaseLeftMs(held.end) <= TTL_MS - slowMs + 5, `${leaseLeftMs(held.end)} ms are left`);
+    assert.ok(held.remainingMs <= leaseLeftMs(held.end) - TTL_MS / 10 + 5, 'And counts as lost earlier');
+    answer = (_one, response) => response.writeHead(204).end();
+    await held.release();
+  });
+
+  test('is refreshed at another server where one does not answer, and outlives its first end', async () => {
+    const held = await acquire();
+    const first = held.end;
+    answer = (one, response) => {
+      // The first server hears and says nothing.
+      if (one.server === 1) grant(one, response);
+    };
+    while (leaseLeftMs(first) > 0) {
+      await new Promise<void>((resolve) => held.onRefreshed(() => resolve()));
+    }
+    assert.ok(held.isHeld && !held.lost.aborted);
+    const refreshes = seen.filter(({ method }) => method === 'PATCH');
+    assert.ok(refreshes.every(({ session }) => session === held.session));
+    answer = (_one, response) => response.writeHead(204).end();
+    await held.release();
+    assert.deepEqual(seen.at(-1)?.path, '/v1/leases/a%2Fb');
+    assert.ok(!held.lost.aborted && !held.isHeld, 'Given back is not lost');
+  });
+
+  test('is lost before its end where nobody refreshes it', async () => {
+    const held = await acquire();
+    const { end } = held;
+    answer = (_one, response) => problem(response, 503, 'unknown');
+    await once(held.lost, 'abort');
+    assert.equal(held.remainingMs, 0);
+    assert.ok(leaseLeftMs(end) <= TTL_MS / 10 + 5, 'Not before the margin');
+    assert.throws(
+      () => held.assertHeld(),
+      (error) => error instanceof ServiceError && error.code === 'lease-lost',
+    );
+    assert.ok(
+      seen.some(({ method, server }) => method === 'PATCH' && server === 1),
+      'Both were asked',
+    );
+    assert.ok(
+      seen.some(({ method, server }) => method === 'PATCH' && server === 0),
+      'Both were asked',
+    );
+  });
+
+  test('is lost at once when a server says so', async () => {
+    const held = await acquire();
+    answer = (_one, response) => problem(response, 409, 'lease-lost');
+    await once(held.lost, 'abort');
+    assert.ok(leaseLeftMs(held.end) > TTL_MS / 10, 'Long before its end');
+    assert.match((held.lost.reason as Error).message, /said to be lease-lost/);
+    await assert.rejects(
+      held.refresh(),
+      (error) => error instanceof ServiceError && error.code === 'lease-lost',
+    );
+  });
+
+  test('a process that slept sees that it is over before any timer has run', async () => {
+    const held = await acquire();
+    const patches = seen.length;
+    // Nothing of this process runs meanwhile, as if it had been stopped.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, TTL_MS + 100);
+    assert.equal(held.isHeld, false);
+    assert.equal(held.lost.aborted, false, 'The timer comes later');
+    assert.throws(() => held.assertHeld(), /it is over by the clock/);
+    await once(held.lost, 'abort');
+    assert.equal(seen.length, patches, 'It is not refreshed after its end');
+  });
+
+  test('an acquisition whose answer was lost is repeated in the name of the same session', async () => {
+    answer = (one, response, request) => {
+      if (seen.length === 1) request.socket.destroy();
+      else if (one.method === 'DELETE') response.writeHead(204).end();
+      else grant(one, response);
+    };
+    const held = await acquire();
+    const posts = seen.filter(({ method }) => method === 'POST');
+    assert.deepEqual(
+      posts.map(({ server, session }) => [server, session]),
+      [
+        [0, held.session],
+        [1, held.session],
+      ],
+    );
+    await held.release();
+  });
+
+  test('a taken lease is waited for: the word of a watch is enough', async () => {
+    let free = false;
+    const holder = { owner: 'other', token: 4, remainingMs: 60_000 };
+    const state = { name: NAME, held: true, owner: 'other', token: 4, keys: {}, remainingMs: 60_000 };
+    answer = (one, response) => {
+      if (one.path.endsWith('/watch')) {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write(streamEventText('state', JSON.stringify(state)));
+        const gone = { ...state, held: false, owner: null, remainingMs: 0 };
+        free = true;
+        response.write(streamEventText('released', JSON.stringify(gone)));
+      } else if (one.method === 'DELETE') response.writeHead(204).end();
+      else if (free) grant(one, response);
+      else problem(response, 409, 'lease-taken', { holder });
+    };
+    const told: string[] = [];
+    const held = await client.acquire(NAME, {
+      ttlMs: TTL_MS,
+      owner: 'me',
+      onTaken: ({ owner }) => told.push(owner),
+    });
+    assert.deepEqual(told, ['other']);
+    await held.release();
+  });
+
+  test('who gives up waiting gives back what may have been granted meanwhile', async () => {
+    const holder = { owner: 'other', token: 4, remainingMs: 60_000 };
+    const controller = new AbortController();
+    answer = (one, response) => {
+      if (one.method === 'DELETE') response.writeHead(204).end();
+      else problem(response, 409, 'lease-taken', { holder });
+    };
+    const waiting = client.acquire(NAME, {
+      ttlMs: TTL_MS,
+      owner: 'me',
+      signal: controller.signal,
+      onTaken: () => controller.abort(new Error('enough')),
+    });
+    await assert.rejects(waiting, /enough/);
+    const [posted, last] = [seen.find(({ method }) => method === 'POST'), seen.at(-1)];
+    assert.deepEqual([last?.method, last?.session], ['DELETE', posted?.session]);
+  });
+});

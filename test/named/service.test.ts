@@ -1,0 +1,133 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import type { ClaimedLease, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
+import { NamedLeaseService } from '../../server/named/named-lease-service.ts';
+import { leaseNoteText } from '../../wire/named-lease.ts';
+
+const MEMBERS = ['s1', 's2', 's3'] as ServerId[];
+const TTL_MS = 5_000;
+const ROUND_MS = 40;
+
+/** A service whose cell gives these outcomes, one after the other, each after `ROUND_MS`. */
+function serviceOf(...outcomes: readonly LeaseOutcome[]) {
+  const orders: LeaseOrder[] = [];
+  let nowMs = 1_000;
+  const service = new NamedLeaseService({
+    driver: {
+      membersOf: () => MEMBERS,
+      isMember: () => true,
+      claimOf: () => null,
+      ask: async (_name, order) => {
+        nowMs += ROUND_MS;
+        orders.push(order);
+        const outcome = outcomes[orders.length - 1];
+        if (outcome === undefined) throw new Error(`Nobody foresaw ${order.kind}`);
+        return outcome;
+      },
+    },
+    leaseMaxMs: 10_000,
+    clockSkewMaxMs: 100,
+    operationTimeoutMs: 15_000,
+    nowMs: () => nowMs,
+    isConnected: (server) => server !== 's3',
+  });
+  return { service, orders };
+}
+
+function claimOf(session: number, keys = {}, name = 'n', remainingMs = 3_000): ClaimedLease {
+  const note = leaseNoteText({ name, owner: `owner ${session}`, ttlMs: TTL_MS, keys });
+  return { session, token: 77, remainingMs, note };
+}
+
+async function refusal(work: Promise<unknown>): Promise<ServiceError> {
+  try {
+    await work;
+  } catch (error) {
+    assert.ok(error instanceof ServiceError, String(error));
+    return error;
+  }
+  assert.fail('It was accepted');
+}
+
+test('a holder is told the whole rest since the request came, everybody else what is left now', async () => {
+  const granted = serviceOf({ kind: 'granted', lease: claimOf(5) });
+  assert.equal((await granted.service.acquire('n', 5, 'me', TTL_MS, {})).remainingMs, 3_000);
+  const seen = serviceOf({ kind: 'seen', lease: claimOf(5) });
+  assert.equal((await seen.service.look('n')).remainingMs, 3_000 - ROUND_MS);
+  const taken = serviceOf({ kind: 'taken', lease: claimOf(5) });
+  const error = await refusal(taken.service.acquire('n', 6, 'me', TTL_MS, {}));
+  assert.equal(error.code, 'lease-taken');
+  assert.deepEqual(error.details.holder, { owner: 'owner 5', token: 77, remainingMs: 3_000 - ROUND_MS });
+});
+
+test('two names with one number: the second is refused with a reason, and nothing of the first is shown as its own', async () => {
+  const lease = claimOf(5, { secret: 'of the other' }, 'other');
+  const { service } = serviceOf({ kind: 'taken', lease }, { kind: 'seen', lease });
+  for (const work of [service.acquire('n', 6, 'me', TTL_MS, {}), service.look('n')]) {
+    const error = await refusal(work);
+    assert.equal(error.code, 'lease-taken');
+    assert.match(error.message, /"n" cannot be used while lease "other" is held/);
+    assert.equal(error.details.holder, undefined);
+  }
+});
+
+test('without a majority a change is in doubt and a question is not answered; both name who is missing', async () => {
+  const orders = ['acquire', 'refresh', 'release'] as const;
+  const unknown: LeaseOutcome = { kind: 'unknown' };
+  const { service } = serviceOf(unknown, unknown, unknown, unknown);
+  const works = [
+    service.acquire('n', 1, 'me', TTL_MS, {}),
+    service.refresh('n', 1, TTL_MS, null),
+    service.release('n', 1),
+  ];
+  for (const [place, work] of works.entries()) {
+    const error = await refusal(work);
+    assert.equal(error.code, 'unknown', orders[place]);
+    assert.deepEqual(error.details.unreachable, ['s3']);
+  }
+  assert.equal((await refusal(service.look('n'))).code, 'no-majority');
+});
+
+test('a refresh that is told a length is one round; without one, the length of the acquisition is looked up', async () => {
+  const one = serviceOf({ kind: 'granted', lease: claimOf(5) });
+  await one.service.refresh('n', 5, 2_000, null);
+  assert.deepEqual(one.orders, [{ kind: 'refresh', session: 5, spanMs: 2_000, note: null }]);
+  const two = serviceOf({ kind: 'seen', lease: claimOf(5) }, { kind: 'granted', lease: claimOf(5) });
+  await two.service.refresh('n', 5, null, null);
+  assert.deepEqual(two.orders[1], { kind: 'refresh', session: 5, spanMs: TTL_MS, note: null });
+});
+
+test('a key is written beside the others, by the holder only', async () => {
+  const kept = { a: '1', b: '2' };
+  const set = serviceOf(
+    { kind: 'seen', lease: claimOf(5, kept) },
+    { kind: 'granted', lease: claimOf(5, kept) },
+  );
+  await set.service.writeKey('n', 5, 'b', '3');
+  const [, order] = set.orders;
+  assert.ok(order?.kind === 'refresh');
+  assert.equal(order.note, claimOf(5, { a: '1', b: '3' }).note);
+  const removed = serviceOf(
+    { kind: 'seen', lease: claimOf(5, kept) },
+    { kind: 'granted', lease: claimOf(5) },
+  );
+  await removed.service.writeKey('n', 5, 'a', null);
+  assert.ok(removed.orders[1]?.kind === 'refresh');
+  assert.equal(removed.orders[1].note, claimOf(5, { b: '2' }).note);
+  const stranger = serviceOf({ kind: 'seen', lease: claimOf(5, kept) });
+  assert.equal((await refusal(stranger.service.writeKey('n', 6, 'a', 'x'))).code, 'lease-lost');
+  assert.equal(stranger.orders.length, 1, 'Nothing was changed');
+});
+
+test('what is over can be given back again; what is another’s cannot', async () => {
+  await serviceOf({ kind: 'free', lease: null }).service.release('n', 5);
+  await serviceOf({ kind: 'free', lease: claimOf(5) }).service.release('n', 5);
+  const others = serviceOf({ kind: 'free', lease: claimOf(6) });
+  const error = await refusal(others.service.release('n', 5));
+  assert.equal(error.code, 'lease-lost');
+  assert.match(error.message, /owner 6 does/);
+  const refreshed = serviceOf({ kind: 'free', lease: claimOf(6) });
+  assert.equal((await refusal(refreshed.service.refresh('n', 5, TTL_MS, null))).code, 'lease-lost');
+});
