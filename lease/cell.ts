@@ -364,7 +364,11 @@ export class Cell {
       const told = lease === null ? null : rules.told(lease, nowMs);
       return { kind: 'ack-read', cell, view, ballot, written, lease: told };
     }
-    const [accepted, reply] = registerWrite(register, ballot, rules.kept(message.lease, nowMs));
+    const [accepted, reply] = registerWrite(
+      register,
+      ballot,
+      rules.kept(message.lease, register.lease, nowMs),
+    );
     if (accepted !== register) this.#setRegister(accepted);
     return reply.kind === 'ack-write'
       ? { kind: 'ack-write', cell, view, ballot }
@@ -534,7 +538,10 @@ export class Cell {
     }
     if (lease.claim !== null) {
       if (voters.includes(self)) out.push({ kind: 'claimed', cell: this.id });
-      this.#answer(work, nowMs, out);
+      // Decided too late to be of use: the client is owed one that runs, or a refusal.
+      const over = attempt.reason !== 'help' && !lease.released && nowMs >= lease.untilMs;
+      if (over) this.#abort(work, nowMs);
+      else this.#answer(work, nowMs, out);
     } else if (lease.holder !== self || lease.incarnation !== incarnation) {
       this.#trace(out, 'helped', leaseText(lease));
       work.attemptAtMs = this.#afterEndMs(lease.untilMs);

@@ -1,6 +1,6 @@
 import type { Ballot } from './ballot.ts';
 import { ballotCompare } from './ballot.ts';
-import type { Lease } from './lease.ts';
+import { type Lease, leaseSameHolder } from './lease.ts';
 import type { WriteMessage } from './messages.ts';
 import { CLOCK_DRIFT_MAX, type LeaseParameters } from './parameters.ts';
 import type { ReadingAttempt } from './proposer.ts';
@@ -64,8 +64,11 @@ export class PaxosLeaseRules implements LeaseRules {
     return { ...lease, untilMs: spanMs };
   }
 
-  kept(lease: Lease, nowMs: number): Lease {
-    return { ...lease, untilMs: nowMs + lease.untilMs * (1 + CLOCK_DRIFT_MAX) };
+  /** Never shorter than what the same holder had: it may not have heard that it asked for less. */
+  kept(lease: Lease, before: Lease | null, nowMs: number): Lease {
+    const untilMs = nowMs + lease.untilMs * (1 + CLOCK_DRIFT_MAX);
+    const same = before !== null && !before.released && leaseSameHolder(before, lease);
+    return { ...lease, untilMs: same ? Math.max(before.untilMs, untilMs) : untilMs };
   }
 
   told(lease: Lease, nowMs: number): Lease | null {

@@ -39,8 +39,8 @@ export interface LeaseRules {
   extendedMs(foundMs: number, untilMs: number): number;
   /** A lease to be accepted, as it is sent in a WRITE. */
   asked(lease: Lease, spanMs: number): Lease;
-  /** A lease of a WRITE, as an acceptor keeps it. */
-  kept(lease: Lease, nowMs: number): Lease;
+  /** A lease of a WRITE, as an acceptor keeps it in the place of `before`. */
+  kept(lease: Lease, before: Lease | null, nowMs: number): Lease;
   /** A lease that is kept here, as others are told of it; null if it is over. */
   told(lease: Lease, nowMs: number): Lease | null;
   /** A lease that others told of, on this server's clock. */

@@ -1,0 +1,349 @@
+/**
+ * Random runs of leases that clients hold: clients ask whichever server they like, are told nothing
+ * when it dies, and go on with another.
+ *
+ * What is owed, in true time: no two sessions hold one cell; a session's token stays the same; what is
+ * given back is free. In Flease, where ballots follow clocks that agree, tokens rise with every holder;
+ * in PaxosLease they do as long as a majority remembers, so that is not demanded.
+ * And liveness: in peace everybody who asks is answered, and a free cell is granted.
+ */
+import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
+import { Prng } from '../../base/prng.ts';
+import type { LeaseAlgorithm, LeaseEvent, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
+import { decodeLeaseFrame, encodeLeaseFrame, type LeaseFrame } from '../../lease/codec.ts';
+import { LeaseHost } from '../../lease/host.ts';
+import type { LeaseMessage } from '../../lease/messages.ts';
+import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
+import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS, TIMING } from './lease-world.ts';
+import { Violation, violationOf } from './violation.ts';
+import { type Faults, type Process, World } from './world.ts';
+
+const STORM_MS = 16 * LEASE_MS;
+const VOTERS = 3;
+/** How long a client waits for one server. */
+const PATIENCE_MS = 500;
+const CLIENTS = 4;
+
+/** What the observers know of a session that was granted. */
+interface Session {
+  readonly client: number;
+  readonly cell: CellId;
+  /** Until then, in true time, its client may act on it. */
+  untilMs: number;
+  token: number;
+}
+
+/** One client: wants a cell for a while, refreshes it or not, gives it back or not. */
+interface Client {
+  readonly index: number;
+  /** How much faster than true time its clock runs. */
+  readonly rate: number;
+  cell: CellId;
+  session: number;
+  /** True time up to which it acts as holder, by its own clock. */
+  heldUntilMs: number;
+  /** Number of the order that it waits for. */
+  waitsFor: number;
+}
+
+export interface ClaimCounts {
+  granted: number;
+  refreshed: number;
+  taken: number;
+  lapsed: number;
+  released: number;
+  unknown: number;
+  seen: number;
+}
+
+export interface ClaimRun {
+  readonly violation: string | null;
+  readonly world: World<LeaseFrame>;
+  readonly counts: ClaimCounts;
+}
+
+/** One random run: a storm, then peace. Equal seeds give equal runs. */
+export function claimRun(seed: number): ClaimRun {
+  const run = new ClaimWorld(seed);
+  return { violation: violationOf(() => run.play()), world: run.world, counts: run.counts };
+}
+
+function faultsDraw(prng: Prng, algorithm: LeaseAlgorithm): Faults {
+  const pick = prng.pick.bind(prng);
+  return {
+    loss: pick([0, 0.02, 0.1]),
+    duplication: pick([0, 0.05, 0.3]),
+    delayMinMs: 0.1,
+    delayMaxMs: pick([2, 20]),
+    delayRare: pick([0, 0.01, 0.05]),
+    delayRareMaxMs: 3 * LEASE_MS,
+    timerLateMaxMs: pick([1, 20]),
+    pauseEveryMs: pick([Infinity, 2000, 700]),
+    pauseMaxMs: 2 * LEASE_MS,
+    crashEveryMs: pick([Infinity, 4000, 2000]),
+    downMaxMs: RECOVERY_MS,
+    cutEveryMs: pick([Infinity, 2000, 700]),
+    cutMaxMs: 2 * LEASE_MS,
+    offsetMaxMs: algorithm === 'flease' ? (CLOCK_SKEW_MAX_MS / 2) * pick([0.2, 1]) : Infinity,
+    // What is left of a lease is told as a span, so the rates of clocks count in both algorithms.
+    slewMax: CLOCK_DRIFT_MAX,
+  };
+}
+
+class ClaimWorld {
+  readonly world: World<LeaseFrame>;
+  readonly counts: ClaimCounts = {
+    granted: 0,
+    refreshed: 0,
+    taken: 0,
+    lapsed: 0,
+    released: 0,
+    unknown: 0,
+    seen: 0,
+  };
+
+  readonly #algorithm: LeaseAlgorithm;
+  readonly #encoded: boolean;
+  readonly #dice: Prng;
+  readonly #cells: readonly CellId[];
+  readonly #hosts = new Map<ServerId, LeaseHost>();
+  readonly #clients: Client[] = [];
+  readonly #sessions = new Map<number, Session>();
+  /** The largest token that anybody was told of, by cell. */
+  readonly #tokens = new Map<CellId, number>();
+  /** Orders that nobody has answered yet. */
+  readonly #orders = new Map<number, (outcome: LeaseOutcome) => void>();
+  #asked = 0;
+
+  constructor(seed: number) {
+    this.#dice = new Prng(seed * 2 + 1);
+    this.#algorithm = seed % 2 === 0 ? 'flease' : 'paxoslease';
+    this.#encoded = seed % 8 < 2;
+    this.#cells = this.#dice.pick([[1], [1, 2]]).map((cell) => cell as CellId);
+    this.world = new World<LeaseFrame>({
+      seed,
+      servers: this.#dice.pick([3, 3, 4, 5]),
+      faults: faultsDraw(this.#dice, this.#algorithm),
+      boot: (server, incarnation) => this.#boot(server, incarnation),
+    });
+    for (let index = 0; index < CLIENTS; index++) {
+      const rate = 1 + (this.#dice.next() * 2 - 1) * CLOCK_DRIFT_MAX;
+      const cell = this.#dice.pick(this.#cells);
+      this.#clients.push({ index, rate, cell, session: 0, heldUntilMs: -Infinity, waitsFor: 0 });
+    }
+  }
+
+  play(): void {
+    const { world } = this;
+    world.start();
+    world.runFor(RECOVERY_MS + LEASE_MS / 2);
+    world.unleash();
+    const stopMs = world.nowMs + STORM_MS;
+    for (const client of this.#clients) this.#live(client, () => world.nowMs < stopMs);
+    world.runUntil(stopMs);
+    this.#peace();
+  }
+
+  /** Everybody is up and nobody asks; then each cell is acquired, seen and given back. */
+  #peace(): void {
+    const { world } = this;
+    world.heal();
+    world.runFor(RECOVERY_MS + 2 * (LEASE_MS + CLOCK_SKEW_MAX_MS));
+    for (const cell of this.#cells) {
+      for (const server of world.ids) {
+        const session = this.#drawSession();
+        this.#expect(server, cell, { kind: 'acquire', session, spanMs: LEASE_MS, note: 'peace' }, 'granted');
+        this.#expect(server, cell, { kind: 'look' }, 'seen');
+        this.#expect(server, cell, { kind: 'refresh', session, spanMs: LEASE_MS, note: null }, 'granted');
+        this.#expect(server, cell, { kind: 'release', session }, 'free');
+        this.#expect(server, cell, { kind: 'look' }, 'free');
+      }
+    }
+  }
+
+  #expect(server: ServerId, cell: CellId, order: LeaseOrder, kind: LeaseOutcome['kind']): void {
+    let outcome: LeaseOutcome | null = null;
+    const sentMs = this.world.nowMs;
+    this.#ask(server, cell, order, (answer) => {
+      outcome = answer;
+      if (order.kind === 'acquire' && answer.kind === 'granted') this.#tokenRises(cell, sentMs, answer.lease);
+    });
+    this.world.runFor(PATIENCE_MS, () => outcome !== null);
+    const got = (outcome as LeaseOutcome | null)?.kind ?? 'nothing';
+    if (got !== kind) throw new Violation(`In peace ${server} answers ${got} to ${order.kind}, not ${kind}`);
+  }
+
+  // Clients --------------------------------------------------------------------------------------
+
+  /** A client's next step, some time from now, for as long as `goesOn`. */
+  #live(client: Client, goesOn: () => boolean): void {
+    const { world } = this;
+    const holds = world.nowMs < client.heldUntilMs;
+    const waitMs = holds ? (client.heldUntilMs - world.nowMs) * this.#dice.next() : this.#dice.next() * 200;
+    world.at(world.nowMs + waitMs, () => {
+      if (!goesOn()) return;
+      this.#act(client);
+      this.#live(client, goesOn);
+    });
+  }
+
+  #act(client: Client): void {
+    const { world } = this;
+    const draw = this.#dice.next();
+    const server = this.#dice.pick(world.ids);
+    const spanMs = LEASE_MS * (0.3 + 0.7 * this.#dice.next());
+    if (draw < 0.1) {
+      this.#ask(server, client.cell, { kind: 'look' }, (outcome) => {
+        if (outcome.kind === 'seen') this.counts.seen++;
+      });
+    } else if (world.nowMs < client.heldUntilMs) {
+      if (draw < 0.7) this.#order(client, server, 'refresh', spanMs);
+      else if (draw < 0.9) this.#release(client, server);
+    } else if (client.waitsFor === 0 || draw < 0.5) {
+      // A session is for one acquisition. Whoever was told nothing asks again as the same, or gives up.
+      const spent = client.session === 0 || this.#sessions.has(client.session);
+      if (spent || draw < 0.3) this.#begin(client);
+      this.#order(client, server, 'acquire', spanMs);
+    }
+  }
+
+  #begin(client: Client): void {
+    client.session = this.#drawSession();
+    client.cell = this.#dice.pick(this.#cells);
+    client.heldUntilMs = -Infinity;
+  }
+
+  #order(client: Client, server: ServerId, kind: 'acquire' | 'refresh', spanMs: number): void {
+    const { session, cell } = client;
+    const sentMs = this.world.nowMs;
+    const order: LeaseOrder = { kind, session, spanMs, note: `of ${session}` };
+    const ask = this.#ask(server, cell, order, (outcome) => {
+      if (client.session !== session) return;
+      if (client.waitsFor === ask) client.waitsFor = 0;
+      if (outcome.kind === 'granted') this.#granted(client, kind, sentMs, outcome.lease);
+      else if (outcome.kind === 'taken') this.counts.taken++;
+      else if (outcome.kind === 'free') {
+        this.counts.lapsed++;
+        client.session = 0;
+      } else this.counts.unknown++;
+    });
+    client.waitsFor = ask;
+  }
+
+  #granted(
+    client: Client,
+    kind: 'acquire' | 'refresh',
+    sentMs: number,
+    lease: { readonly session: number; readonly token: number; readonly remainingMs: number },
+  ): void {
+    const { session, cell } = client;
+    if (lease.session !== session) throw new Violation('A client is granted the lease of another');
+    // Counted from before the order left, on the client's own clock.
+    const untilMs = sentMs + lease.remainingMs / client.rate;
+    this.counts[kind === 'acquire' ? 'granted' : 'refreshed']++;
+    const known = this.#sessions.get(session);
+    if (known === undefined) {
+      this.#tokenRises(cell, sentMs, lease);
+      this.#sessions.set(session, { client: client.index, cell, untilMs, token: lease.token });
+    } else if (known.token !== lease.token) {
+      throw new Violation(`Session ${session} has token ${known.token} and then ${lease.token}`);
+    } else known.untilMs = Math.max(known.untilMs, untilMs);
+    client.heldUntilMs = Math.max(client.heldUntilMs, untilMs);
+    this.#exclusive(session, cell);
+  }
+
+  /** At this moment of true time nobody else acts on the cell. */
+  #exclusive(session: number, cell: CellId): void {
+    const { nowMs } = this.world;
+    if (nowMs >= (this.#sessions.get(session)?.untilMs ?? 0)) return;
+    for (const [other, { cell: theirs, untilMs }] of this.#sessions) {
+      if (other === session || theirs !== cell || nowMs >= untilMs) continue;
+      throw new Violation(`Cell ${cell} is held by sessions ${session} and ${other}`);
+    }
+  }
+
+  /** Answers take less time than any lease lasts, so grants are heard of in their order. */
+  #tokenRises(cell: CellId, sentMs: number, lease: { readonly token: number }): void {
+    if (this.#algorithm === 'paxoslease') return;
+    const before = this.#tokens.get(cell) ?? 0;
+    const { token } = lease;
+    if (token <= before) {
+      throw new Violation(`Token ${token} of cell ${cell}, asked for at ${sentMs}, follows ${before}`);
+    }
+    this.#tokens.set(cell, token);
+  }
+
+  #release(client: Client, server: ServerId): void {
+    const { session, cell } = client;
+    // It has stopped before it says so.
+    client.heldUntilMs = -Infinity;
+    client.session = 0;
+    const known = this.#sessions.get(session);
+    if (known !== undefined) known.untilMs = this.world.nowMs;
+    this.#ask(server, cell, { kind: 'release', session }, (outcome) => {
+      if (outcome.kind === 'free' && outcome.lease === null) this.counts.released++;
+    });
+  }
+
+  #drawSession(): number {
+    return this.#dice.nextUint32() + 1;
+  }
+
+  // Servers --------------------------------------------------------------------------------------
+
+  /** Orders and answers take their time too, and may be lost with the server. @returns the order's number */
+  #ask(server: ServerId, cell: CellId, order: LeaseOrder, answered: (outcome: LeaseOutcome) => void): number {
+    const { world } = this;
+    const ask = ++this.#asked;
+    this.#orders.set(ask, answered);
+    const voters = Math.min(VOTERS, world.ids.length);
+    const members = Array.from(
+      { length: voters },
+      (_, at) => world.ids[(cell + at) % world.ids.length] as ServerId,
+    );
+    world.at(world.nowMs + this.#dice.next() * 5, () => {
+      world.call(server, () => {
+        const deadlineMs = world.clockMs(server) + PATIENCE_MS;
+        this.#step(server, { kind: 'ask', ask, cell, view: 1, members, order, deadlineMs });
+      });
+    });
+    return ask;
+  }
+
+  #boot(server: ServerId, incarnation: Incarnation): Process<LeaseFrame> {
+    const config = { self: server, incarnation, algorithm: this.#algorithm, ...TIMING };
+    const host = new LeaseHost(config, this.world.clockMs(server));
+    this.#hosts.set(server, host);
+    return {
+      message: (from, frame) => this.#step(server, { kind: 'frame', from, ...frame }),
+      tick: () => this.#step(server, { kind: 'tick' }),
+      nextWakeMs: () => host.nextWakeMs(),
+    };
+  }
+
+  #step(server: ServerId, event: LeaseEvent): void {
+    const host = this.#hosts.get(server);
+    if (host === undefined) throw new Error(`Server ${server} was never started`);
+    const nowMs = this.world.clockMs(server);
+    const outgoing = new Map<ServerId, LeaseMessage[]>();
+    for (const action of host.step(event, nowMs)) {
+      if (action.kind === 'send') {
+        const messages = outgoing.get(action.to);
+        if (messages === undefined) outgoing.set(action.to, [action.message]);
+        else messages.push(action.message);
+      } else if (action.kind === 'answered') this.#answer(action.ask, action.outcome);
+    }
+    for (const [to, messages] of outgoing) {
+      const frame = { envelope: host.envelope(to, nowMs), messages };
+      const sent = this.#encoded ? decodeLeaseFrame(encodeLeaseFrame(frame.envelope, messages)) : frame;
+      this.world.send(server, to, sent);
+    }
+  }
+
+  #answer(ask: number, outcome: LeaseOutcome): void {
+    const answered = this.#orders.get(ask);
+    if (answered === undefined) throw new Violation(`Order ${ask} is answered twice`);
+    this.#orders.delete(ask);
+    this.world.at(this.world.nowMs + this.#dice.next() * 5, () => answered(outcome));
+  }
+}
