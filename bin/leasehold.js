@@ -61,7 +61,11 @@ function respawn() {
     process.exitCode = EXIT_USAGE;
     return;
   }
-  const child = spawn(node, [...process.execArgv, self, ...process.argv.slice(2)], { stdio: 'inherit' });
+  const child = spawn(node, [...process.execArgv, self, ...process.argv.slice(2)], {
+    stdio: 'inherit',
+    // For a command that must not outlive the process that its user sees.
+    env: { ...process.env, LEASEHOLD_LAUNCHER: String(process.pid) },
+  });
   /** @type {NodeJS.Signals[]} */
   const forwarded = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2', 'SIGINT'];
   for (const signal of forwarded) {

@@ -79,12 +79,13 @@ function printStatus(status: StatusOrDown): void {
     describeState(server),
     server.reachable ? `${server.primaries}` : '-',
     server.reachable ? `${server.backups}` : '-',
+    server.namedLeases === undefined ? '-' : `${server.namedLeases.known}`,
     server.reachable ? formatBytes(server.freeBytes) : '-',
     server.reachable ? `${server.pid}` : '-',
     server.reachable ? formatDuration(server.uptimeMs) : '-',
   ]);
   printLine('');
-  const header = ['SERVER', 'URL', 'STATE', 'PRIMARY OF', 'BACKUP OF', 'FREE', 'PID', 'UP'];
+  const header = ['SERVER', 'URL', 'STATE', 'PRIMARY OF', 'BACKUP OF', 'LEASES', 'FREE', 'PID', 'UP'];
   for (const line of formatTable([header, ...rows])) printLine(line);
   const { primary, epoch, members } = status.catalog;
   printLine('');

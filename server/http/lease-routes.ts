@@ -78,7 +78,8 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases): void {
     granted(reply, await service.writeKey(nameOf(request), ownSession(request), keyOf(request), null)),
   );
 
-  app.get('/v1/leases/:name/watch', (request, reply) => {
+  // The head of a stream without an end would keep its connection for nothing.
+  app.get('/v1/leases/:name/watch', { exposeHeadRoute: false }, (request, reply) => {
     const name = nameOf(request);
     assertName(name);
     watch(name, request, reply);

@@ -213,6 +213,22 @@ test('a guard that is killed takes its command with it', async () => {
   await until('its command is gone', async () => !alive(act.pid));
 });
 
+test('a launcher that is killed takes keeper and command with it', async () => {
+  const command = [process.execPath, LAUNCHER, 'lease', 'acquire', 'launched', '--ttl', `${TTL_MS}ms`, '--'];
+  const script = `LEASEHOLD_LAUNCHER=$$ ${[...command, process.execPath, WORKER, resource.url, 'launched'].join(' ')} & wait`;
+  const launcher = spawn('sh', ['-c', script], {
+    env: { ...process.env, LEASEHOLD_SERVERS: cluster.urls.join(',') },
+    stdio: ['ignore', 'inherit', 'inherit'],
+  });
+  const { pid } = await resource.next(({ who }) => who === 'launched');
+  launcher.kill('SIGKILL');
+  await until('the command is gone', async () => !alive(pid));
+  await until('the lease is given back', async () => {
+    const { held } = await askJson<LeaseLook>(cluster.url('s1'), '/v1/leases/launched');
+    return !held;
+  });
+});
+
 test('tokens rise over release, expiry, the death of a server and of all servers', async (t) => {
   const name = 'rising';
   const { members } = membersOf(name);
