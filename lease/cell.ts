@@ -1,11 +1,12 @@
 import { assert, unreachable } from '../base/assert.ts';
 import type { CellId, ServerId } from '../base/ids.ts';
 import type { Prng } from '../base/prng.ts';
+import type { Acceptor } from './acceptor.ts';
 import type { LeaseAction, LeaseMark, LeaseOutcome, LeaseView } from './actions.ts';
-import { type BallotSequence, ballotCompare, ballotText } from './ballot.ts';
+import { type BallotSequence, ballotCompare } from './ballot.ts';
 import type { Belief, CellTable } from './cell-table.ts';
 import type { ClientBidder } from './client-bidder.ts';
-import { type Group, NO_MEMBERS } from './group.ts';
+import type { Group } from './group.ts';
 import { type Lease, leaseText } from './lease.ts';
 import type {
   AckReadMessage,
@@ -34,7 +35,7 @@ import {
   tallyWon,
   type WritingAttempt,
 } from './proposer.ts';
-import { type Register, registerRead, registerRelease, registerStanding, registerWrite } from './register.ts';
+import type { Register } from './register.ts';
 import type { LeaseRules } from './rules.ts';
 import type { Wheel } from './wheel.ts';
 import { type Work, workBegin, workDueMs, workIsDone } from './work.ts';
@@ -44,6 +45,7 @@ export interface CellContext {
   readonly parameters: LeaseParameters;
   readonly rules: LeaseRules;
   readonly ballots: BallotSequence;
+  readonly acceptor: Acceptor;
   readonly bidder: ServerBidder;
   readonly prng: Prng;
   readonly table: CellTable;
@@ -62,8 +64,8 @@ export interface CellState {
 }
 
 /**
- * One cell on one server: its acceptor (a register), its proposer (at most one attempt), and what is
- * known of its holder. Takes events and the time, appends actions. [Flease], [PaxosLease]
+ * One cell on one server: its proposer (at most one attempt), what is known of its holder, and when it
+ * does what; its acceptor stands in `acceptor.ts`. Takes events and the time, appends actions. [Flease], [PaxosLease]
  *
  * There is one such object for all cells. `at` turns it to a row of the table, which is all that is
  * left of a cell at rest; a cell at which something is under way has a `Work` beside its row.
@@ -72,8 +74,6 @@ export class Cell {
   readonly #context: CellContext;
   readonly #table: CellTable;
   readonly #works = new Map<number, Work>();
-  /** Newest view that a peer asked by, where it is newer than the one this server opened the cell with. */
-  readonly #newerViews = new Map<number, number>();
   #row = -1;
   #work: Work | null = null;
 
@@ -92,7 +92,7 @@ export class Cell {
   /** Drops what is remembered beside the row, which is about to be removed. */
   forget(): void {
     assert(this.#work === null, 'A cell at work is not forgotten');
-    this.#newerViews.delete(this.#row);
+    this.#context.acceptor.forget(this.#row);
   }
 
   get row(): number {
@@ -176,13 +176,12 @@ export class Cell {
     nowMs: number,
     out: LeaseAction[],
   ): void {
-    const { parameters } = this.#context;
+    const { parameters, acceptor } = this.#context;
     const table = this.#table;
     const row = this.#row;
     this.#expire(nowMs, out);
     const before = table.group(row);
-    this.#regroup(view, members, joint);
-    const group = table.group(row);
+    const group = acceptor.regroup(row, view, members, joint);
     assert(group.voters.includes(parameters.self), 'Who opens a cell is one of its members');
     const changed = group !== before;
     const wasOpen = table.isOpen(row);
@@ -233,7 +232,7 @@ export class Cell {
       out.push({ kind: 'lost', cell: this.id });
       this.#trace(out, 'released', '');
       const uid = ballots.last;
-      this.#setRegister(registerRelease(this.#register(), uid));
+      this.#context.acceptor.release(this.#row, uid);
       work.releasing = { uid, atMs: nowMs, left: RELEASES_MAX };
       this.#repeatRelease(work, nowMs, out);
     }
@@ -249,10 +248,10 @@ export class Cell {
   ): void {
     assert(!this.#table.isOpen(this.#row), 'A cell belongs to servers or to clients');
     const before = this.#group();
-    this.#regroup(view, members, undefined);
+    const group = this.#context.acceptor.regroup(this.#row, view, members, undefined);
     const work = this.#begin();
     work.asks.push(bidder);
-    if (this.#group() !== before) work.attempt = null;
+    if (group !== before) work.attempt = null;
     if (work.attempt === null && work.backoffMs === 0) work.attemptAtMs = nowMs;
     this.#attemptIfDue(nowMs, out);
   }
@@ -299,7 +298,11 @@ export class Cell {
     switch (message.kind) {
       case 'read':
       case 'write':
-        out.push({ kind: 'send', to: from, message: this.#accept(message, nowMs, out) });
+        out.push({
+          kind: 'send',
+          to: from,
+          message: this.#context.acceptor.accept(this.#row, message, nowMs, out),
+        });
         break;
       case 'ack-read':
         this.#onAckRead(from, message, nowMs, out);
@@ -330,72 +333,20 @@ export class Cell {
     }
   }
 
-  // Acceptor -------------------------------------------------------------------------------------
+  // News -----------------------------------------------------------------------------------------
 
-  #accept(message: ReadMessage | WriteMessage, nowMs: number, out: LeaseAction[]): AcceptorReply {
-    const { cell, ballot, view } = message;
-    const { rules } = this.#context;
-    assert(nowMs >= rules.recovery.untilMs, 'An acceptor that may have forgotten something keeps silent');
-    const seen = this.#viewSeen();
-    if (view < seen) {
-      this.#trace(out, 'wrong-view', `${view} < ${seen}`);
-      return { kind: 'wrong-view', cell, view: seen, ballot };
-    }
-    if (view > seen) this.#seeView(view);
-    const register = this.#register();
-    const reason =
-      rules.ballotRefusal(ballot, nowMs) ??
-      (message.kind === 'write' ? rules.writeRefusal(register, message, nowMs) : null);
-    if (reason !== null) {
-      this.#trace(out, `refused-${reason}`, ballotText(ballot));
-      return {
-        kind: message.kind === 'read' ? 'refused-read' : 'refused-write',
-        cell,
-        view,
-        ballot,
-        reason,
-      };
-    }
-    if (message.kind === 'read') {
-      const [promised, reply] = registerRead(register, ballot);
-      if (promised !== register) this.#setRegister(promised);
-      if (reply.kind === 'nack-read') return { ...reply, cell, view };
-      const { written, lease } = reply;
-      const told = lease === null ? null : rules.told(lease, nowMs);
-      return { kind: 'ack-read', cell, view, ballot, written, lease: told };
-    }
-    const [accepted, reply] = registerWrite(
-      register,
-      ballot,
-      rules.kept(message.lease, register.lease, nowMs),
-    );
-    if (accepted !== register) this.#setRegister(accepted);
-    return reply.kind === 'ack-write'
-      ? { kind: 'ack-write', cell, view, ballot }
-      : { kind: 'nack-write', cell, view, ballot, standing: reply.standing };
-  }
-
-  /** A decided lease: a WRITE that wants no answer, and news for the proposer. */
+  /** A decided lease, for the acceptor and for the proposer. */
   #onLearn(message: LearnMessage, nowMs: number, out: LeaseAction[]): void {
-    const { ballot, lease } = message;
-    const { rules } = this.#context;
-    if (message.view < this.#viewSeen()) return;
-    if (rules.ballotRefusal(ballot, nowMs) !== null || rules.isTooLong(lease, nowMs)) return;
-    const register = this.#register();
-    // Where nobody else can tell when a lease ends, only its own WRITE may set that.
-    if (rules.helps) {
-      const [accepted] = registerWrite(register, ballot, lease);
-      if (accepted !== register) this.#setRegister(accepted);
-    }
+    const { acceptor, rules } = this.#context;
+    if (!acceptor.learn(this.#row, message, nowMs)) return;
+    const { lease } = message;
     if (lease.claim !== null) out.push({ kind: 'claimed', cell: this.id });
     else this.#learn(rules.heard(lease, nowMs), nowMs, out);
   }
 
   #onRelease(message: ReleaseMessage, nowMs: number): void {
     const { uid } = message;
-    const register = this.#register();
-    const released = registerRelease(register, uid);
-    if (released !== register) this.#setRegister(released);
+    this.#context.acceptor.release(this.#row, uid);
     const belief = this.#table.belief(this.#row);
     if (belief === null || belief.holder !== uid.server || belief.incarnation !== uid.incarnation) return;
     if (ballotCompare(belief.uid, uid) > 0 || this.#isOwn()) return;
@@ -418,7 +369,7 @@ export class Cell {
   }
 
   #attemptBegin(work: Work, nowMs: number, out: LeaseAction[]): boolean {
-    const { parameters, ballots, rules, bidder } = this.#context;
+    const { parameters, ballots, rules, bidder, acceptor } = this.#context;
     if (nowMs < rules.recovery.untilMs) {
       work.attemptAtMs = rules.recovery.untilMs + this.#jitterMs() + work.handicapMs;
       return false;
@@ -432,7 +383,7 @@ export class Cell {
         return false;
       }
     }
-    ballots.overtake(registerStanding(this.#register()));
+    ballots.overtake(acceptor.standing(this.#row));
     const attempt = attemptStart(asking ?? bidder, ballots.next(nowMs), nowMs, parameters);
     work.attempt = attempt;
     this.#sendAttempt(attempt, nowMs, out);
@@ -451,7 +402,7 @@ export class Cell {
       else if (tallyAwaits(attempt.tally, index)) out.push({ kind: 'send', to, message });
     }
     if (own < 0 || !tallyAwaits(attempt.tally, own)) return;
-    this.#onMessage(self, this.#accept(message, nowMs, out), nowMs, out);
+    this.#onMessage(self, this.#context.acceptor.accept(this.#row, message, nowMs, out), nowMs, out);
   }
 
   #request(attempt: Attempt, view: number): ReadMessage | WriteMessage {
@@ -659,35 +610,10 @@ export class Cell {
     return this.#table.beliefIsOf(this.#row, self, incarnation);
   }
 
-  #viewSeen(): number {
-    const newer = this.#newerViews.size === 0 ? undefined : this.#newerViews.get(this.#row);
-    return newer ?? this.#group().view;
-  }
-
-  #regroup(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): void {
-    const seen = this.#viewSeen();
-    this.#table.setGroup(this.#row, view, members, joint);
-    if (seen > view) this.#newerViews.set(this.#row, seen);
-    else if (this.#newerViews.size > 0) this.#newerViews.delete(this.#row);
-  }
-
-  #seeView(view: number): void {
-    if (this.#group().voters.length > 0) this.#newerViews.set(this.#row, view);
-    else this.#table.setGroup(this.#row, view, NO_MEMBERS, undefined);
-  }
-
   // Row and work ---------------------------------------------------------------------------------
 
   #group(): Group {
     return this.#table.group(this.#row);
-  }
-
-  #register(): Register {
-    return this.#table.register(this.#row);
-  }
-
-  #setRegister(register: Register): void {
-    this.#table.setRegister(this.#row, register);
   }
 
   /** The work at this cell, begun if there is none. */
@@ -740,8 +666,6 @@ export class Cell {
     out.push({ kind: 'trace', mark, cell: this.id, detail });
   }
 }
-
-type AcceptorReply = AckReadMessage | AckWriteMessage | NackMessage | RefusedMessage | WrongViewMessage;
 
 function answered(ask: number, outcome: LeaseOutcome): LeaseAction {
   return { kind: 'answered', ask, outcome };

@@ -1,6 +1,7 @@
 import { assert, unreachable } from '../base/assert.ts';
 import { CATALOG_CELL, type CellId, type ServerId } from '../base/ids.ts';
 import { Prng } from '../base/prng.ts';
+import { Acceptor } from './acceptor.ts';
 import {
   CLAIM_NOTE_MAX,
   type ClaimedLease,
@@ -55,6 +56,7 @@ export class LeaseHost {
       parameters,
       rules,
       ballots: new BallotSequence(parameters),
+      acceptor: new Acceptor(rules, table),
       bidder: new ServerBidder(parameters, rules),
       prng: new Prng(config.incarnation),
       table,
