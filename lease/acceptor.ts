@@ -1,0 +1,145 @@
+import { assert } from '../base/assert.ts';
+import type { ServerId } from '../base/ids.ts';
+import type { LeaseAction, LeaseMark } from './actions.ts';
+import { ballotText } from './ballot.ts';
+import type { CellTable } from './cell-table.ts';
+import { type Group, NO_MEMBERS } from './group.ts';
+import type {
+  AckReadMessage,
+  AckWriteMessage,
+  LearnMessage,
+  NackMessage,
+  ReadMessage,
+  RefusedMessage,
+  ReleaseMessage,
+  WriteMessage,
+  WrongViewMessage,
+} from './messages.ts';
+import { type Register, registerRead, registerRelease, registerStanding, registerWrite } from './register.ts';
+import type { LeaseRules } from './rules.ts';
+
+export type AcceptorReply =
+  | AckReadMessage
+  | AckWriteMessage
+  | NackMessage
+  | RefusedMessage
+  | WrongViewMessage;
+
+/**
+ * The half of a cell that votes: its register and the newest view it was asked by. Before the register
+ * has its say, an acceptor refuses what is of another view, of another time, or cannot be right.
+ * [Flease] Alg. 1, [PaxosLease] §4.
+ */
+export class Acceptor {
+  readonly #rules: LeaseRules;
+  readonly #table: CellTable;
+  /** Newest view that a peer asked by, where it is newer than the one this server opened the cell with. */
+  readonly #newerViews = new Map<number, number>();
+
+  constructor(rules: LeaseRules, table: CellTable) {
+    this.#rules = rules;
+    this.#table = table;
+  }
+
+  /** READ or WRITE. @returns the answer */
+  accept(row: number, message: ReadMessage | WriteMessage, nowMs: number, out: LeaseAction[]): AcceptorReply {
+    const { cell, ballot, view } = message;
+    const rules = this.#rules;
+    assert(nowMs >= rules.recovery.untilMs, 'An acceptor that may have forgotten something keeps silent');
+    const seen = this.#viewSeen(row);
+    if (view < seen) {
+      this.#trace(row, out, 'wrong-view', `${view} < ${seen}`);
+      return { kind: 'wrong-view', cell, view: seen, ballot };
+    }
+    if (view > seen) this.#seeView(row, view);
+    const register = this.#table.register(row);
+    const reason =
+      rules.ballotRefusal(ballot, nowMs) ??
+      (message.kind === 'write' ? rules.writeRefusal(register, message, nowMs) : null);
+    if (reason !== null) {
+      this.#trace(row, out, `refused-${reason}`, ballotText(ballot));
+      const kind = message.kind === 'read' ? 'refused-read' : 'refused-write';
+      return { kind, cell, view, ballot, reason };
+    }
+    return message.kind === 'read'
+      ? this.#read(row, register, message, nowMs)
+      : this.#write(row, register, message, nowMs);
+  }
+
+  /** A decided lease: a WRITE that wants no answer. @returns whether it is of this view and of this time */
+  learn(row: number, message: LearnMessage, nowMs: number): boolean {
+    const { ballot, lease } = message;
+    const rules = this.#rules;
+    if (message.view < this.#viewSeen(row)) return false;
+    if (rules.ballotRefusal(ballot, nowMs) !== null || rules.isTooLong(lease, nowMs)) return false;
+    // Where nobody else can tell when a lease ends, only its own WRITE may set that.
+    if (rules.helps) this.#replace(row, (register) => registerWrite(register, ballot, lease)[0]);
+    return true;
+  }
+
+  release(row: number, uid: ReleaseMessage['uid']): void {
+    this.#replace(row, (register) => registerRelease(register, uid));
+  }
+
+  /** The largest ballot promised or accepted. */
+  standing(row: number): Register['readBallot'] {
+    return registerStanding(this.#table.register(row));
+  }
+
+  /** This server goes by a view of its own from now on; a newer one that it was asked by stays the newest. */
+  regroup(
+    row: number,
+    view: number,
+    members: readonly ServerId[],
+    joint: readonly ServerId[] | undefined,
+  ): Group {
+    const seen = this.#viewSeen(row);
+    this.#table.setGroup(row, view, members, joint);
+    if (seen > view) this.#newerViews.set(row, seen);
+    else if (this.#newerViews.size > 0) this.#newerViews.delete(row);
+    return this.#table.group(row);
+  }
+
+  /** Drops what is remembered beside the row, which is about to be removed. */
+  forget(row: number): void {
+    this.#newerViews.delete(row);
+  }
+
+  #read(row: number, register: Register, { cell, view, ballot }: ReadMessage, nowMs: number): AcceptorReply {
+    const [promised, reply] = registerRead(register, ballot);
+    if (promised !== register) this.#table.setRegister(row, promised);
+    if (reply.kind === 'nack-read') return { ...reply, cell, view };
+    const { written, lease } = reply;
+    const told = lease === null ? null : this.#rules.told(lease, nowMs);
+    return { kind: 'ack-read', cell, view, ballot, written, lease: told };
+  }
+
+  #write(row: number, register: Register, message: WriteMessage, nowMs: number): AcceptorReply {
+    const { cell, view, ballot } = message;
+    const kept = this.#rules.kept(message.lease, register.lease, nowMs);
+    const [accepted, reply] = registerWrite(register, ballot, kept);
+    if (accepted !== register) this.#table.setRegister(row, accepted);
+    if (reply.kind === 'ack-write') return { kind: 'ack-write', cell, view, ballot };
+    return { kind: 'nack-write', cell, view, ballot, standing: reply.standing };
+  }
+
+  #replace(row: number, change: (register: Register) => Register): void {
+    const register = this.#table.register(row);
+    const changed = change(register);
+    if (changed !== register) this.#table.setRegister(row, changed);
+  }
+
+  #viewSeen(row: number): number {
+    const newer = this.#newerViews.size === 0 ? undefined : this.#newerViews.get(row);
+    return newer ?? this.#table.group(row).view;
+  }
+
+  #seeView(row: number, view: number): void {
+    if (this.#table.group(row).voters.length > 0) this.#newerViews.set(row, view);
+    else this.#table.setGroup(row, view, NO_MEMBERS, undefined);
+  }
+
+  #trace(row: number, out: LeaseAction[], mark: LeaseMark, detail: string): void {
+    out.push({ kind: 'trace', mark, cell: this.#table.cell(row), detail });
+  }
+}
