@@ -9,7 +9,7 @@ import type { LeaseReport, LeaseServerOptions, Order } from './orders.ts';
 
 const PROGRAM = fileURLToPath(new URL('./lease-server.ts', import.meta.url));
 /** No order takes as long as this. */
-const PATIENCE_MS = 300_000;
+const PATIENCE_MS = 120_000;
 const FORGET_LOOK_MS = 500;
 
 export interface LeaseTuning extends LeaseTiming {

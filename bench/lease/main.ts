@@ -18,6 +18,7 @@ import { groups, processes } from './sections/sweep.ts';
 import { chartSvg } from './svg.ts';
 
 const FIGURES = fileURLToPath(new URL('../../docs/figures/', import.meta.url));
+const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;
 
 const SECTIONS: Readonly<Record<SectionName, Section>> = {
@@ -62,19 +63,19 @@ async function run(wanted: Extract<Arguments, { kind: 'run' }>): Promise<void> {
     `${wanted.quick ? 'quick, so that no figure means anything; ' : ''}${wanted.runs} runs of each, algorithm ${wanted.algorithm}\n`,
   );
   const tuning: LeaseTuning = { ...(wanted.quick ? TIMING_QUICK : TIMING), algorithm: wanted.algorithm };
-  let trio: LeaseCluster | null = null;
+  const shared: { trio: LeaseCluster | null } = { trio: null };
   const bench: Bench = {
     quick: wanted.quick,
     runs: wanted.runs,
     tuning,
     trio: async () => {
-      if (trio === null) {
-        trio = await bench.servers(3);
+      if (shared.trio === null) {
+        shared.trio = await bench.servers(3);
       } else if (!wanted.quick) {
         bench.progress('waiting until the servers have forgotten what they were asked before');
-        await trio.forgotten();
+        await shared.trio.forgotten();
       }
-      return trio;
+      return shared.trio;
     },
     servers: (count) => {
       bench.progress(`starting ${count} lease servers, silent for the first ${tuning.leaseMs / 1000} s`);
@@ -85,9 +86,20 @@ async function run(wanted: Extract<Arguments, { kind: 'run' }>): Promise<void> {
   const reports: Partial<Record<SectionName, Report>> = {};
   for (const name of wanted.sections) {
     const section = SECTIONS[name];
-    const report = await section.run(bench);
+    say(`\n${name}: ${section.title}\n`);
+    let report: Report;
+    try {
+      report = await section.run(bench);
+    } catch (error) {
+      say(`failed: ${error instanceof Error ? error.message : error}\n`);
+      process.exitCode = EXIT_FAILURE;
+      // Servers that are in the middle of something are of no use to the next section.
+      shared.trio?.stop();
+      shared.trio = null;
+      continue;
+    }
     reports[name] = report;
-    say(`\n${name}: ${section.title}\n\n${reportText(report)}\n`);
+    say(`${reportText(report)}\n`);
     if (wanted.writeDocs) writeDocs(name, { machine: here, quick: wanted.quick, tuning, ...report });
   }
   const goals = Object.values(reports).flatMap((report) => report.goals);
@@ -127,5 +139,5 @@ switch (wanted.kind) {
   case 'run':
     await run(wanted);
     // Servers and their connections would keep it alive; what is still there ends with it.
-    process.exit(0);
+    process.exit();
 }
