@@ -82,10 +82,10 @@ export class ClockCourse {
     this.#endMs = Infinity;
   }
 
-  /** Sets the clock in motion towards an offset, over so long. */
+  /** Sets the clock in motion towards an offset, over so long; there it stays. */
   moveTo(trueMs: number, offsetMs: number, overMs: number): void {
     this.readMs(trueMs);
-    this.#endMs = trueMs;
+    this.#endMs = Infinity;
     this.#move({ atMs: trueMs - this.#beganMs, offsetMs, overMs });
   }
 

@@ -17,6 +17,8 @@ export interface Tally {
   rounds: number;
   /** A cell went from one life of a server to another. */
   takeovers: number;
+  /** Times that a cell got other members. */
+  viewChanges: number;
   /** Runs whose clocks were out of bounds, and how often a server noticed that: of a peer, or of itself. */
   brokenClocks: number;
   peersConvicted: number;
@@ -32,6 +34,7 @@ export const TALLY_NAMES: readonly (keyof Tally)[] = [
   'cuts',
   'rounds',
   'takeovers',
+  'viewChanges',
   'brokenClocks',
   'peersConvicted',
   'clockFaults',
@@ -75,6 +78,7 @@ export function layerRun(
   sum.cuts += counts.cuts;
   sum.rounds += world.observers.counts.held;
   sum.takeovers += world.observers.counts.takeovers;
+  for (const cell of world.cells) sum.viewChanges += (world.views.cell(cell).latest.view - 1) >> 1;
   if (shape.clocksBroken) sum.brokenClocks++;
   sum.peersConvicted += world.markCounts.get('clock-out-of-bounds') ?? 0;
   sum.clockFaults += world.markCounts.get('clock-fault') ?? 0;

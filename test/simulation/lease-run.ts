@@ -13,6 +13,8 @@ const STORM_MS = 16 * LEASE_MS;
 
 /** What a run may be told; everything else comes from its seed. */
 export interface LeaseRunOptions {
+  /** Whether the members of cells change. Absent: in every fifth run. */
+  readonly views?: boolean;
   /** Absent: PaxosLease for every second seed. */
   readonly algorithm?: LeaseAlgorithm;
   readonly servers?: number;
@@ -40,6 +42,8 @@ export interface LeaseShape {
   readonly encoded: boolean;
   readonly news: boolean;
   readonly clocksBroken: boolean;
+  /** Of how many servers cells are in the beginning, where members change. */
+  readonly firstMembers?: number;
   /** From the beginning of the run to the end of the storm. */
   readonly stormEndMs: number;
 }
@@ -57,9 +61,12 @@ export function leaseRun(seed: number, options: LeaseRunOptions = {}): LeaseRun 
     cells: dice.pick([1, 1, 2]),
     faults: faultsDraw(dice, clocksBroken),
   };
+  const views = options.views ?? (options.servers === undefined && seed % 5 === 0);
+  const servers = options.servers ?? (views ? dice.pick([3, 4, 5, 6]) : drawn.servers);
   const shape: LeaseShape = {
     algorithm,
-    servers: options.servers ?? drawn.servers,
+    servers,
+    ...(views && { firstMembers: Math.max(1, servers - dice.integer(1, 2)) }),
     cells: options.cells ?? drawn.cells,
     // One of eight, of both algorithms alike.
     encoded: seed % 16 === 1 || seed % 16 === 6,
@@ -128,8 +135,22 @@ function leaseStorm(lease: LeaseWorld, shape: LeaseShape): void {
     }
   };
   clients();
+  if (shape.firstMembers !== undefined) viewsChange(lease, stopMs);
   world.runUntil(stopMs);
   leasePeace(lease, shape.clocksBroken);
+}
+
+/** Now and then somebody is told of a new view, or of the newest one. */
+function viewsChange(lease: LeaseWorld, stopMs: number): void {
+  const { world } = lease;
+  const next = () => {
+    if (world.nowMs >= stopMs) return;
+    world.at(world.nowMs + microsecond((world.prng.next() * LEASE_MS) / 4), next);
+    const cell = world.prng.pick(lease.cells);
+    const view = lease.views.cell(cell).draw(world.prng, world.ids);
+    lease.tell(world.prng.pick(world.ids), cell, view);
+  };
+  next();
 }
 
 /** Everything works again: every cell gets a holder in time, keeps it, and costs little. @throws Violation */
@@ -138,7 +159,8 @@ export function leasePeace(lease: LeaseWorld, clocksBroken: boolean): void {
   world.heal();
   lease.startNews();
   if (lease.host(world.ids[0] as ServerId) === null) throw new Error('All servers are up');
-  for (const id of world.ids) for (const cell of lease.cells) lease.open(id, cell);
+  if (lease.views.changing) lease.settleViews();
+  else for (const id of world.ids) for (const cell of lease.cells) lease.open(id, cell);
   if (clocksBroken) {
     // Clocks out of bounds owe nothing but restraint; once repaired, everything. What was said by the
     // old clocks must have arrived first: it would convict the new ones.

@@ -6,6 +6,8 @@
  *                                    news off, encoded, clocks broken
  *     settle                         waits until the first silence and a ballot interval are over
  *     open a 1, close a 1, release a 1        the cell may be left out where there is one
+ *     view a 1 2 abc joint cde       a is told who votes on cell 1 in view 2; `members 3` before says
+ *                                    how many servers do in the beginning, if not all
  *     acquire a 1                    opens it, and a must hold it at once
  *     hold a->bc write, drop *->* learn       what does not pass from now on; pass ends that
  *     deliver a->b write             delivers what is held, now
@@ -21,7 +23,7 @@
  *
  * Schedules that were found by chance are in the same language. Times are from the beginning:
  *
- *     at 1200ms crash b for 300ms    also: pause, cut, clock, open, close, release
+ *     at 1200ms crash b for 300ms    also: pause, cut, clock, open, close, release, view
  *     message a->b 17 lost           the 17th frame from a to b; also: after 34ms, after 1ms and 60ms
  *     timer b 12 late 5ms
  */
@@ -29,6 +31,7 @@ import type { CellId, ServerId } from '../../base/ids.ts';
 import { LEASE_MARKS, type LeaseAlgorithm } from '../../lease/actions.ts';
 import { type Chance, Replay } from './chronicle.ts';
 import { leasePeace } from './lease-run.ts';
+import type { CellView } from './lease-views.ts';
 import {
   CLOCK_SKEW_MAX_MS,
   type ClientCall,
@@ -58,6 +61,8 @@ export interface ScriptSettings {
   readonly news: boolean;
   readonly encoded: boolean;
   readonly clocksBroken: boolean;
+  /** How many servers are members in the beginning, where that changes. */
+  readonly firstMembers?: number;
 }
 
 const SETTINGS_USUAL: ScriptSettings = {
@@ -199,6 +204,7 @@ const SETTINGS: Readonly<Record<string, Reader<Partial<ScriptSettings>>>> = {
   algorithm: (words) => ({ algorithm: words.oneOf('the algorithm', ['flease', 'paxoslease']) }),
   servers: (words) => ({ servers: words.natural('the number of servers', 1, 26) }),
   cells: (words) => ({ cells: words.natural('the number of cells', 1, 1000) }),
+  members: (words) => ({ firstMembers: words.natural('the number of first members', 1, 26) }),
   seed: (words) => ({ seed: words.natural('the seed') }),
   encoded: () => ({ encoded: true }),
   news: (words) => ({ news: words.oneOf('news', ['on', 'off']) === 'on' }),
@@ -210,6 +216,10 @@ const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
   open: (words) => {
     const { server, cell, handicapMs } = openParse(words);
     return (stage) => stage.lease.open(server, cell, handicapMs);
+  },
+  view: (words) => {
+    const { server, cell, view } = viewParse(words);
+    return (stage) => stage.lease.tell(server, cell, view);
   },
   close: (words) => {
     const { server, cell } = ofCell(words);
@@ -417,6 +427,15 @@ function openParse(words: Words): { server: ServerId; cell: CellId; handicapMs: 
   return { server, cell, handicapMs: words.skip('after') ? words.durationMs('the handicap') : 0 };
 }
 
+/** `a 1 view 2 abc joint cde` */
+function viewParse(words: Words): { server: ServerId; cell: CellId; view: CellView } {
+  const { server, cell } = ofCell(words);
+  const view = words.natural('the number of the view', 1);
+  const members = words.group();
+  const joint = words.skip('joint') ? words.group() : undefined;
+  return { server, cell, view: { view, members, ...(joint !== undefined && { joint }) } };
+}
+
 function ruleParse(words: Words, verdict: 'hold' | 'drop'): (stage: Stage) => void {
   const { from, to } = words.link();
   const kinds = words.kinds();
@@ -473,10 +492,14 @@ function timerParse(words: Words): Chance {
 
 function atParse(words: Words, script: { chances: Chance[]; calls: ClientCall[] }): void {
   const atMs = words.durationMs('when');
-  const kinds = ['clock', 'pause', 'crash', 'cut', 'open', 'close', 'release'] as const;
+  const kinds = ['clock', 'pause', 'crash', 'cut', 'open', 'close', 'release', 'view'] as const;
   const kind = words.oneOf('what happens then', kinds);
   if (kind === 'open' || kind === 'close' || kind === 'release') {
     script.calls.push({ atMs, kind, ...openParse(words) });
+    return;
+  }
+  if (kind === 'view') {
+    script.calls.push({ atMs, kind, ...viewParse(words) });
     return;
   }
   if (kind === 'cut') {

@@ -10,9 +10,10 @@ import { LeaseHost } from '../../lease/host.ts';
 import { assertCellStep } from '../../lease/invariants.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
 import { type LeaseParameters, leaseParameters } from '../../lease/parameters.ts';
-import type { Chance, Replay } from './chronicle.ts';
+import { type Chance, microsecond, type Replay } from './chronicle.ts';
 import { LeaseObservers } from './lease-observers.ts';
 import { leaseMessageText, untilText } from './lease-text.ts';
+import { type CellView, isVoter, ViewBook } from './lease-views.ts';
 import { CALM, type Envelope, type Faults, type Process, World } from './world.ts';
 
 /** Short leases with a skew as large as is allowed: boundaries are hit often. */
@@ -34,6 +35,8 @@ export interface LeaseWorldOptions {
   readonly news?: boolean;
   /** Clocks are out of bounds, so exclusion is not owed; everything else is. */
   readonly clocksBroken?: boolean;
+  /** Of how many servers cells are in the beginning; the members change then. Absent: of all, for good. */
+  readonly firstMembers?: number;
   /** Everything that falls to chance, and everything that clients do, is appended to these. */
   readonly chronicle?: Chance[];
   readonly calls?: ClientCall[];
@@ -41,13 +44,22 @@ export interface LeaseWorldOptions {
 }
 
 /** What the replica layer asks of the lease layer at one server, in true time since the run began. */
-export interface ClientCall {
-  readonly atMs: number;
-  readonly kind: 'open' | 'close' | 'release';
-  readonly server: ServerId;
-  readonly cell: CellId;
-  readonly handicapMs: number;
-}
+export type ClientCall =
+  | {
+      readonly atMs: number;
+      readonly kind: 'open' | 'close' | 'release';
+      readonly server: ServerId;
+      readonly cell: CellId;
+      readonly handicapMs: number;
+    }
+  /** The server is told who the members are from now on. */
+  | {
+      readonly atMs: number;
+      readonly kind: 'view';
+      readonly server: ServerId;
+      readonly cell: CellId;
+      readonly view: CellView;
+    };
 
 /** One server, in its present life. */
 interface Seat {
@@ -68,6 +80,7 @@ export class LeaseWorld {
 
   readonly #seats: Seat[] = [];
   readonly #wanted = new Set<string>();
+  readonly views: ViewBook;
   readonly #algorithm: LeaseAlgorithm;
   readonly #encoded: boolean;
   readonly #verbose: boolean;
@@ -101,6 +114,8 @@ export class LeaseWorld {
       ...(options.chronicle !== undefined && { chronicle: options.chronicle }),
       ...(options.replay !== undefined && { replay: options.replay }),
     });
+    const members = this.world.ids.slice(0, options.firstMembers ?? options.servers);
+    this.views = new ViewBook(this.cells, members, options.firstMembers !== undefined);
     this.observers = new LeaseObservers({
       ids: this.world.ids,
       leaseMs: LEASE_MS,
@@ -113,14 +128,45 @@ export class LeaseWorld {
 
   // What scripts do ------------------------------------------------------------------------------
 
-  /** The server wants the cell, in this life and the next ones. */
+  /** The server wants the cell, in this life and the next ones. Nothing happens if it is no member. */
   open(server: ServerId, cell: CellId, handicapMs = 0): void {
+    const view = this.views.cell(cell).of(server);
+    if (view === null) return;
     this.#wanted.add(`${server} ${cell}`);
     this.#note('open', server, cell, handicapMs);
-    this.#call(server, { kind: 'open', cell, view: 1, members: this.world.ids, handicapMs });
+    this.#call(server, { kind: 'open', cell, ...view, handicapMs });
   }
 
+  /** The server is told who the members are. Nothing happens if that cannot be; see `lease-views.ts`. */
+  tell(server: ServerId, cell: CellId, view: CellView): void {
+    if (!this.world.isUp(server) || this.world.isPaused(server)) return;
+    if (!this.views.cell(cell).adopt(server, view)) return;
+    this.#calls?.push({ atMs: microsecond(this.world.elapsedMs), kind: 'view', server, cell, view });
+    const sides = [view.members, view.joint ?? []].map((side) => side.join('')).join(' ');
+    if (this.#verbose) this.world.note(server, `is told of view ${view.view} of cell ${cell}: ${sides}`);
+    this.#wanted.add(`${server} ${cell}`);
+    this.#call(server, { kind: 'open', cell, ...view, handicapMs: 0 });
+  }
+
+  /** Everybody who votes is told the newest view, and who does not wants the cell no longer. */
+  settleViews(): void {
+    for (const cell of this.cells) {
+      const { latest } = this.views.cell(cell);
+      for (const id of this.world.ids) {
+        if (isVoter(latest, id)) this.tell(id, cell, latest);
+        else this.#forget(id, cell);
+      }
+    }
+  }
+
+  #forget(server: ServerId, cell: CellId): void {
+    this.#wanted.delete(`${server} ${cell}`);
+    this.#call(server, { kind: 'close', cell });
+  }
+
+  /** Where members change, who was a member stays at it: it must refuse those who go by an older view. */
   close(server: ServerId, cell: CellId): void {
+    if (this.views.changing) return;
     this.#wanted.delete(`${server} ${cell}`);
     this.#note('close', server, cell, 0);
     this.#call(server, { kind: 'close', cell });
@@ -132,8 +178,9 @@ export class LeaseWorld {
   }
 
   clientCall(call: ClientCall): void {
-    const { kind, server, cell, handicapMs } = call;
-    if (kind === 'open') this.open(server, cell, handicapMs);
+    const { kind, server, cell } = call;
+    if (kind === 'open') this.open(server, cell, call.handicapMs);
+    else if (kind === 'view') this.tell(server, cell, call.view);
     else if (kind === 'close') this.close(server, cell);
     else this.release(server, cell);
   }
@@ -178,7 +225,8 @@ export class LeaseWorld {
     this.observers.started(server, incarnation);
     for (const cell of this.cells) {
       if (!this.#wanted.has(`${server} ${cell}`)) continue;
-      this.#step(seat, { kind: 'open', cell, view: 1, members: this.world.ids, handicapMs: 0 });
+      const view = this.views.cell(cell).of(server);
+      if (view !== null) this.#step(seat, { kind: 'open', cell, ...view, handicapMs: 0 });
     }
     return {
       message: (from, { envelope, messages }) =>
@@ -192,8 +240,8 @@ export class LeaseWorld {
     this.world.call(server, () => this.#step(this.#seat(server), event));
   }
 
-  #note(kind: ClientCall['kind'], server: ServerId, cell: CellId, handicapMs: number): void {
-    const atMs = Math.round(this.world.elapsedMs * 1000) / 1000;
+  #note(kind: 'open' | 'close' | 'release', server: ServerId, cell: CellId, handicapMs: number): void {
+    const atMs = microsecond(this.world.elapsedMs);
     this.#calls?.push({ atMs, kind, server, cell, handicapMs });
     if (this.#verbose) this.world.note(server, `is told to ${kind} cell ${cell}`);
   }
@@ -272,6 +320,9 @@ export class LeaseWorld {
           break;
         case 'trace':
           this.marks.add(action.mark);
+          if (action.mark === 'decided' || action.mark === 'renewed') {
+            this.views.cell(action.cell).decided(server);
+          }
           this.markCounts.set(action.mark, (this.markCounts.get(action.mark) ?? 0) + 1);
           break;
         case 'answered':

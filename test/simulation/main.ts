@@ -43,7 +43,7 @@ function summaryText(sum: Tally): string {
         `${count(sum.peersConvicted)} times and servers found themselves wrong ${count(sum.clockFaults)} times`;
   return (
     `${count(sum.crashes)} crashes, ${count(sum.pauses)} pauses, ${count(sum.cuts)} cuts, ` +
-    `${count(sum.messages)} messages, ${count(sum.takeovers)} takeovers${clocks}`
+    `${count(sum.messages)} messages, ${count(sum.takeovers)} takeovers, ${count(sum.viewChanges)} changes of members${clocks}`
   );
 }
 

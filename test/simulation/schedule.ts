@@ -29,7 +29,7 @@ export function scheduleOfSeed(
   const chronicle: Chance[] = [];
   const calls: ClientCall[] = [];
   const { violation, world, shape } = leaseRun(seed, { ...options, chronicle, calls });
-  const { algorithm, servers, cells, news, encoded, clocksBroken, stormEndMs } = shape;
+  const { algorithm, servers, cells, news, encoded, clocksBroken, stormEndMs, firstMembers } = shape;
   const inStorm = violation !== null && world.world.nowMs - START_MS <= stormEndMs;
   const items: ScheduleItem[] = [...chronicle];
   // What peace asks for, it asks for itself.
@@ -37,7 +37,16 @@ export function scheduleOfSeed(
   return {
     violation,
     schedule: {
-      settings: { algorithm, servers, cells, seed, news, encoded, clocksBroken },
+      settings: {
+        algorithm,
+        servers,
+        cells,
+        seed,
+        news,
+        encoded,
+        clocksBroken,
+        ...(firstMembers !== undefined && { firstMembers }),
+      },
       items,
       runMs: inStorm ? Math.ceil(world.world.nowMs - START_MS) : stormEndMs,
       peace: !inStorm,
@@ -54,6 +63,7 @@ export function scheduleText(schedule: Schedule): string {
   const { settings, items, runMs, peace } = schedule;
   const lines = settings.algorithm === 'flease' ? [] : [`algorithm ${settings.algorithm}`];
   lines.push(`servers ${settings.servers}`);
+  if (settings.firstMembers !== undefined) lines.push(`members ${settings.firstMembers}`);
   if (settings.cells > 1) lines.push(`cells ${settings.cells}`);
   lines.push(`seed ${settings.seed}`);
   if (!settings.news) lines.push('news off');
@@ -94,6 +104,11 @@ function itemText(item: ScheduleItem): string {
       const after = item.handicapMs === 0 ? '' : ` after ${durationText(item.handicapMs)}`;
       return `at ${durationText(item.atMs)} open ${item.server} ${item.cell}${after}`;
     }
+    case 'view': {
+      const { view, members, joint } = item.view;
+      const to = joint === undefined ? '' : ` joint ${joint.join('')}`;
+      return `at ${durationText(item.atMs)} view ${item.server} ${item.cell} ${view} ${members.join('')}${to}`;
+    }
     case 'close':
     case 'release':
       return `at ${durationText(item.atMs)} ${item.kind} ${item.server} ${item.cell}`;
@@ -106,5 +121,9 @@ function itemText(item: ScheduleItem): string {
 export function itemNames(item: ScheduleItem, server: ServerId): boolean {
   if (item.kind === 'message') return item.from === server || item.to === server;
   if (item.kind === 'cut') return item.links.some((link) => link.includes(server));
+  if (item.kind === 'view') {
+    const { members, joint = [] } = item.view;
+    return item.server === server || members.includes(server) || joint.includes(server);
+  }
   return item.server === server;
 }

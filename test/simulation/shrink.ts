@@ -80,6 +80,9 @@ class Shrinking {
     while (this.best.settings.servers > 1) {
       const { settings, items } = this.best;
       const last = String.fromCharCode(96 + settings.servers) as ServerId;
+      const { firstMembers = settings.servers } = settings;
+      // Fewer first members would be another cell.
+      if (firstMembers === settings.servers && settings.firstMembers !== undefined) return;
       const smaller = { ...settings, servers: settings.servers - 1 };
       const rest = items.filter((item) => !itemNames(item, last));
       if (!this.adopt({ ...this.best, settings: smaller, items: rest })) return;

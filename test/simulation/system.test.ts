@@ -77,5 +77,6 @@ test('the seeds went where it hurts', { skip: given !== undefined }, (context) =
   assert.ok(perRun('unknownRetried') >= 0.3, 'Unknown outcomes were asked again');
   assert.ok(perRun('crashes') >= 1, 'Servers crashed');
   assert.ok(perRun('waits') >= 1, 'Reads waited for a commit');
+  assert.ok((counts.get('twoHeld') ?? 0) > 0, 'Clocks out of bounds give the lease to two at once');
   context.diagnostic(`${JSON.stringify(Object.fromEntries(counts))} in ${runs} runs`);
 });
