@@ -56,6 +56,8 @@ export class NamedLeaseDriver {
   readonly #claimed = new Set<CellId>();
   readonly #listeners = new Set<ClaimListener>();
   readonly #serversHash: number;
+  /** Peers whose servers are others; said once of each. */
+  readonly #strangers = new Set<ServerId>();
   readonly #sweepTimer: NodeJS.Timeout;
   #asks = 0;
   #closed = false;
@@ -174,16 +176,21 @@ export class NamedLeaseDriver {
     return this.#link.host.cellCount;
   }
 
+  /** A frame of a peer. Malformed ones are logged and dropped, as are those of a peer with other servers. */
   receive(from: ServerId, payload: Uint8Array): void {
-    const hash = payload.length < SERVERS_HASH_BYTES ? null : hashIn(payload);
-    if (hash !== this.#serversHash) {
-      this.#parts.log.error(
+    const { log } = this.#parts;
+    if (payload.length < SERVERS_HASH_BYTES) {
+      log.warn({ from, reason: 'it is too short' }, 'a malformed lease frame was dropped');
+    } else if (hashIn(payload) === this.#serversHash) {
+      this.#strangers.delete(from);
+      this.#link.receive(from, payload.subarray(SERVERS_HASH_BYTES));
+    } else if (!this.#strangers.has(from)) {
+      this.#strangers.add(from);
+      log.error(
         { peer: from },
         'a peer has other --peer servers: its messages about named leases are dropped',
       );
-      return;
     }
-    this.#link.receive(from, payload.subarray(SERVERS_HASH_BYTES));
   }
 
   /** Whoever waits is told that the outcome is unknown. */

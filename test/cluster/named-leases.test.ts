@@ -355,6 +355,11 @@ test('a watch at a server that is no member tells everything, and goes on when t
   controller.abort();
   await watching;
   await client.close();
+  await until('nobody watches any more, neither here nor at a member', async () => {
+    const running = cluster.ids.filter((id) => cluster.isRunning(id));
+    const metrics = await Promise.all(running.map((id) => ask(cluster.url(id), 'GET', '/metrics')));
+    return metrics.every(({ text }) => /^leasehold_named_lease_watches 0$/m.test(text));
+  });
   await cluster.restart(asked);
   await namesServed();
 });
