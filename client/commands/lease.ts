@@ -15,6 +15,7 @@ import { addClusterOptions, duration, serversOf } from './cluster-command.ts';
 export const EXIT_LEASE_TAKEN = 120;
 export const EXIT_LEASE_LOST = 121;
 
+const TTL_MS = 10_000;
 /** Shorter, and a process that is late for a moment loses its lease. */
 const TTL_MS_MIN = 1_000;
 /** How often it is looked whether the launcher lives: there is no event for it. */
@@ -35,11 +36,19 @@ export function addLeaseCommands(program: Command): void {
     .description('run a command while holding a lease; it is stopped when the lease is lost')
     .argument('<name>', 'name of the lease', leaseName)
     .argument('<command...>', 'the command and its arguments, after --')
-    .option('--ttl <duration>', 'how long the lease lasts without a refresh', ttl, 10_000)
+    .addOption(
+      new Option('--ttl <duration>', 'how long the lease lasts without a refresh')
+        .argParser(ttl)
+        .default(TTL_MS, formatDuration(TTL_MS)),
+    )
     .option('--owner <text>', 'who holds it, for others to read (default: USER@HOST, process id)')
-    .addOption(new Option('--wait', 'wait while another holds it').default(true))
+    .option('--wait', 'wait while another holds it, as it does by default', true)
     .option('--no-wait', `end with exit code ${EXIT_LEASE_TAKEN} if another holds it`)
-    .option('--key <key=value>', 'attach a value to the lease; may be repeated', keyValue, {})
+    .addOption(
+      new Option('--key <key=value>', 'attach a value to the lease; may be repeated')
+        .argParser(keyValue)
+        .default({}, 'none'),
+    )
     .action(acquire);
 
   addClusterOptions(lease.command('look'))
