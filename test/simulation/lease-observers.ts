@@ -117,11 +117,15 @@ export class LeaseObservers {
     if (after === null) return;
     const memory = this.#memory(server);
     const { attempt, register } = after;
-    if (attempt !== null && attempt.ballot !== before?.attempt?.ballot) {
-      const { ballot, startedMs } = attempt;
-      memory.life.attemptEnds.set(ballotKey(ballot), startedMs + this.#options.leaseMs);
-    }
     if (this.#options.commonTime && !this.#options.clocksBroken) {
+      const last = before?.attempt?.ballot;
+      if (
+        attempt !== null &&
+        (last?.round !== attempt.ballot.round || last.interval !== attempt.ballot.interval)
+      ) {
+        const { ballot, startedMs } = attempt;
+        memory.life.attemptEnds.set(ballotKey(ballot), startedMs + this.#options.leaseMs);
+      }
       const { lease, readBallot } = register;
       if (lease !== null && lease !== before?.register.lease) {
         this.#accepted(memory, cell, this.#life(lease.incarnation), lease.untilMs);
@@ -132,7 +136,8 @@ export class LeaseObservers {
         if (endMs !== undefined) this.#accepted(memory, cell, life, endMs);
       }
     }
-    if (this.#options.owns(server, cell)) this.#demandExclusion(server, cell);
+    // Whoever holds a lease says so when it begins to, and is looked at then; this is for who does not.
+    if (after.own !== null && before?.own?.untilMs !== after.own.untilMs) this.#demandExclusion(server, cell);
   }
 
   sent(server: ServerId, message: LeaseMessage, silentMs: number): void {

@@ -46,5 +46,8 @@ function verbText(message: LeaseMessage): string {
 
 function leaseText(lease: Lease | null): string {
   if (lease === null) return 'no lease';
-  return `(${lease.holder} until ${untilText(lease.untilMs)}${lease.released ? ', released' : ''})`;
+  // In PaxosLease a lease on its way has a span in place of an end.
+  const isSpan = lease.untilMs < START_MS / 2;
+  const end = isSpan ? `for ${lease.untilMs.toFixed(2)} ms` : `until ${untilText(lease.untilMs)}`;
+  return `(${lease.holder} ${end}${lease.released ? ', released' : ''})`;
 }

@@ -271,8 +271,8 @@ export class LeaseWorld {
     if (event.kind === 'frame') for (const { cell } of event.messages) this.#touchCell(cell);
     else if ('cell' in event) this.#touchCell(event.cell);
     for (const action of actions) {
-      if ('cell' in action) this.#touchCell(action.cell);
-      else if (action.kind === 'send') this.#touchCell(action.message.cell);
+      if (action.kind === 'send') this.#touchCell(action.message.cell);
+      else if (action.kind !== 'answered') this.#touchCell(action.cell);
     }
   }
 
