@@ -51,7 +51,7 @@ export class LeaseHost {
     const rules = rulesOf(parameters, nowMs);
     const table = new CellTable();
     this.#table = table;
-    this.#wheel = new Wheel(table.links, nowMs, parameters.timerLateMs);
+    this.#wheel = new Wheel(table, nowMs, parameters.timerLateMs);
     this.#context = {
       parameters,
       rules,

@@ -8,12 +8,15 @@ const HEAD = NONE - BUCKETS;
 /** No row is put off further than this, so that its tick can be told from its lower bits. */
 const AHEAD_MAX = 2 ** 30;
 
-/** The links that chain the rows of one bucket; they live with the rows and grow with them. */
+/** The links that chain the rows of one bucket; they live with the rows. Numbers below 2^32. */
 export interface WheelLinks {
-  next: Uint32Array;
-  previous: Uint32Array;
+  next(row: number): number;
+  setNext(row: number, next: number): void;
+  previous(row: number): number;
+  setPrevious(row: number, previous: number): void;
   /** Tick at which the row is due, modulo 2^32. */
-  due: Uint32Array;
+  due(row: number): number;
+  setDue(row: number, due: number): void;
 }
 
 /**
@@ -57,31 +60,31 @@ export class Wheel {
   /** Puts a row that is in no bucket into one. */
   insert(row: number, dueMs: number): void {
     const tick = this.#tickOf(dueMs);
-    this.#links.due[row] = tick;
+    this.#links.setDue(row, tick);
     this.#link(row, tick);
   }
 
   /** Moves a row; later costs nothing. */
   move(row: number, dueMs: number): void {
-    const { due } = this.#links;
+    const links = this.#links;
     const tick = this.#tickOf(dueMs);
     // It stays where it is, in an earlier bucket, and moves on when that comes up.
     if (tick >= this.#tickOfRow(row)) {
-      due[row] = tick;
+      links.setDue(row, tick);
       return;
     }
     this.remove(row);
-    due[row] = tick;
+    links.setDue(row, tick);
     this.#link(row, tick);
   }
 
   /** Takes a row out of its bucket. */
   remove(row: number): void {
-    const { next, previous } = this.#links;
-    const after = next[row] as number;
-    const before = previous[row] as number;
-    if (after !== NONE) previous[after] = before;
-    if (before < HEAD) next[before] = after;
+    const links = this.#links;
+    const after = links.next(row);
+    const before = links.previous(row);
+    if (after !== NONE) links.setPrevious(after, before);
+    if (before < HEAD) links.setNext(before, after);
     else {
       const bucket = before - HEAD;
       this.#heads[bucket] = after;
@@ -98,7 +101,7 @@ export class Wheel {
 
   /** Hands out one row that is due by `nowMs`, taken out of the wheel, or null. */
   take(nowMs: number): number | null {
-    const { due } = this.#links;
+    const links = this.#links;
     const until = Math.floor((nowMs - this.#startedMs) / this.#tickMs);
     while (this.#rows > 0) {
       const ahead = this.#ahead();
@@ -109,7 +112,7 @@ export class Wheel {
       const bucket = tick % BUCKETS;
       for (let row = this.#heads[bucket] as number; row !== NONE; row = this.#heads[bucket] as number) {
         this.remove(row);
-        const left = (due[row] as number) - (tick >>> 0);
+        const left = links.due(row) - (tick >>> 0);
         const later = Math.max(left | 0, 0);
         if (later === 0) return row;
         this.#link(row, tick + later);
@@ -122,7 +125,7 @@ export class Wheel {
 
   #tickOfRow(row: number): number {
     // Ticks run on beyond 2^32; what a row keeps is the lower part, and no row is due 2^31 ticks away.
-    return this.#tick + (((this.#links.due[row] as number) - (this.#tick >>> 0)) | 0);
+    return this.#tick + ((this.#links.due(row) - (this.#tick >>> 0)) | 0);
   }
 
   #msOf(tick: number): number {
@@ -146,12 +149,12 @@ export class Wheel {
 
   /** A row that is due further ahead than the wheel reaches waits in the bucket that comes up last. */
   #link(row: number, tick: number): void {
-    const { next, previous } = this.#links;
+    const links = this.#links;
     const bucket = Math.min(tick, this.#tick + BUCKETS - 1) % BUCKETS;
     const head = this.#heads[bucket] as number;
-    next[row] = head;
-    previous[row] = HEAD + bucket;
-    if (head !== NONE) previous[head] = row;
+    links.setNext(row, head);
+    links.setPrevious(row, HEAD + bucket);
+    if (head !== NONE) links.setPrevious(head, row);
     else this.#mark(bucket, true);
     this.#heads[bucket] = row;
     this.#rows++;

@@ -14,8 +14,17 @@ const LATE_MS = 1.5;
 const TICK_MS = 1;
 
 function wheelNew(): Wheel {
-  const column = () => new Uint32Array(ROWS);
-  const links: WheelLinks = { next: column(), previous: column(), due: column() };
+  const next = new Map<number, number>();
+  const previous = new Map<number, number>();
+  const due = new Map<number, number>();
+  const links: WheelLinks = {
+    next: (row) => next.get(row) ?? NaN,
+    setNext: (row, to) => next.set(row, to),
+    previous: (row) => previous.get(row) ?? NaN,
+    setPrevious: (row, to) => previous.set(row, to),
+    due: (row) => due.get(row) ?? NaN,
+    setDue: (row, tick) => due.set(row, tick >>> 0),
+  };
   return new Wheel(links, START_MS, LATE_MS);
 }
 
