@@ -3,6 +3,9 @@ import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { ask } from '../http/ask.ts';
 
+/** Much longer than any takeover: then something is wrong. */
+const NEXT_MS_MAX = 60_000;
+
 /** Something that was done to the resource, or refused. */
 export interface Act {
   readonly who: string;
@@ -41,10 +44,19 @@ export class FencedResource {
   /** Resolves with the first act for which `wanted` holds, among those from now on. */
   async next(wanted: (act: Act) => boolean): Promise<Act> {
     const from = this.acts.length;
-    for (;;) {
-      const found = this.acts.slice(from).find(wanted);
-      if (found !== undefined) return found;
-      await new Promise<void>((resolve) => this.#waiting.add(resolve));
+    const { promise: late, reject } = Promise.withResolvers<never>();
+    const timer = setTimeout(
+      () => reject(new Error(`Nobody acted as wanted in ${NEXT_MS_MAX} ms`)),
+      NEXT_MS_MAX,
+    );
+    try {
+      for (;;) {
+        const found = this.acts.slice(from).find(wanted);
+        if (found !== undefined) return found;
+        await Promise.race([late, new Promise<void>((resolve) => this.#waiting.add(resolve))]);
+      }
+    } finally {
+      clearTimeout(timer);
     }
   }
 
