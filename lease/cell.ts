@@ -6,6 +6,8 @@ import type { LeaseAction, LeaseMark, LeaseOutcome, LeaseView } from './actions.
 import { type BallotSequence, ballotCompare } from './ballot.ts';
 import type { Belief, CellTable } from './cell-table.ts';
 import type { ClientBidder } from './client-bidder.ts';
+import type { ClockMonitor } from './clock-monitor.ts';
+import type { Flow } from './flow.ts';
 import type { Group } from './group.ts';
 import { type Lease, leaseText } from './lease.ts';
 import type {
@@ -47,6 +49,8 @@ export interface CellContext {
   readonly ballots: BallotSequence;
   readonly acceptor: Acceptor;
   readonly bidder: ServerBidder;
+  readonly flow: Flow;
+  readonly monitor: ClockMonitor;
   readonly prng: Prng;
   readonly table: CellTable;
   readonly wheel: Wheel;
@@ -93,6 +97,7 @@ export class Cell {
   forget(): void {
     assert(this.#work === null, 'A cell at work is not forgotten');
     this.#context.acceptor.forget(this.#row);
+    this.#context.flow.forget(this.#row);
   }
 
   get row(): number {
@@ -188,7 +193,7 @@ export class Cell {
     if (wasOpen && !changed && (this.#work?.handicapMs ?? 0) === handicapMs) return;
     const work = this.#begin();
     table.setOpen(row, true);
-    if (changed) work.attempt = null;
+    if (changed) this.#end(work);
     work.handicapMs = handicapMs;
     if (wasOpen && !changed) return;
     work.backoffMs = 0;
@@ -198,7 +203,7 @@ export class Cell {
       work.attemptAtMs = changed ? nowMs : this.#renewalMs(belief.untilMs);
     } else if (belief !== null && nowMs <= belief.untilMs) {
       this.#pushLearned(belief, out);
-      work.attemptAtMs = this.#afterEndMs(belief.untilMs);
+      work.attemptAtMs = this.#afterEndMs(belief.untilMs, nowMs);
     } else {
       work.attemptAtMs = nowMs + handicapMs;
     }
@@ -210,7 +215,7 @@ export class Cell {
     this.#table.setOpen(this.#row, false);
     const work = this.#work;
     if (work === null || work.asks.length > 0) return;
-    work.attempt = null;
+    this.#end(work);
     work.attemptAtMs = Infinity;
     work.backoffMs = 0;
     work.handicapMs = 0;
@@ -225,7 +230,7 @@ export class Cell {
     const { parameters, ballots } = this.#context;
     const held = this.#isOwn();
     const work = this.#begin();
-    work.attempt = null;
+    this.#end(work);
     work.attemptAtMs = nowMs + parameters.renewBeforeMs;
     if (held) {
       this.#table.setBelief(this.#row, null);
@@ -251,7 +256,7 @@ export class Cell {
     const group = this.#context.acceptor.regroup(this.#row, view, members, undefined);
     const work = this.#begin();
     work.asks.push(bidder);
-    if (group !== before) work.attempt = null;
+    if (group !== before) this.#end(work);
     if (work.attempt === null && work.backoffMs === 0) work.attemptAtMs = nowMs;
     this.#attemptIfDue(nowMs, out);
   }
@@ -276,6 +281,14 @@ export class Cell {
     this.#expire(nowMs, out);
     this.#onMessage(from, message, nowMs, out);
     if (this.#work !== null && this.#work.asks.length > 0) this.#attemptIfDue(nowMs, out);
+  }
+
+  /** Its turn to acquire has come, if it still wants to. */
+  turn(nowMs: number, out: LeaseAction[]): void {
+    const work = this.#work;
+    if (work === null || !this.#table.isOpen(this.#row)) return;
+    work.attemptAtMs = Math.min(work.attemptAtMs, nowMs);
+    this.#attemptIfDue(nowMs, out);
   }
 
   tick(nowMs: number, out: LeaseAction[]): void {
@@ -369,20 +382,27 @@ export class Cell {
   }
 
   #attemptBegin(work: Work, nowMs: number, out: LeaseAction[]): boolean {
-    const { parameters, ballots, rules, bidder, acceptor } = this.#context;
+    const { parameters, ballots, rules, bidder, acceptor, flow } = this.#context;
     if (nowMs < rules.recovery.untilMs) {
       work.attemptAtMs = rules.recovery.untilMs + this.#jitterMs() + work.handicapMs;
       return false;
     }
     const asking = work.asks[0];
-    if (asking === undefined && !this.#isOwn()) {
+    const held = this.#isOwn();
+    if (asking === undefined && !held) {
       // While somebody else is known to hold the lease, a READ would only disturb its renewals.
       const knownMs = this.#table.beliefUntilMs(this.#row);
       if (nowMs <= knownMs) {
-        work.attemptAtMs = this.#afterEndMs(knownMs);
+        work.attemptAtMs = this.#afterEndMs(knownMs, nowMs);
         return false;
       }
     }
+    if (flow.isFull && asking === undefined && !held) {
+      flow.wait(this.#row);
+      work.attemptAtMs = nowMs + parameters.repeatMs;
+      return false;
+    }
+    flow.begin();
     ballots.overtake(acceptor.standing(this.#row));
     const attempt = attemptStart(asking ?? bidder, ballots.next(nowMs), nowMs, parameters);
     work.attempt = attempt;
@@ -451,7 +471,7 @@ export class Cell {
       this.#sendAttempt(writing, nowMs, out);
       return;
     }
-    work.attempt = null;
+    this.#end(work);
     if (bid.kind === 'done') {
       this.#answer(work, nowMs, out);
       return;
@@ -480,7 +500,7 @@ export class Cell {
     const { rules } = this.#context;
     const { lease, ballot } = attempt;
     const { voters, view } = this.#group();
-    work.attempt = null;
+    this.#end(work);
     work.backoffMs = 0;
     const told = rules.told(lease, nowMs) ?? (lease.claim === null ? null : { ...lease, untilMs: 0 });
     if (told !== null) {
@@ -495,7 +515,7 @@ export class Cell {
       else this.#answer(work, nowMs, out);
     } else if (lease.holder !== self || lease.incarnation !== incarnation) {
       this.#trace(out, 'helped', leaseText(lease));
-      work.attemptAtMs = this.#afterEndMs(lease.untilMs);
+      work.attemptAtMs = this.#afterEndMs(lease.untilMs, nowMs);
       this.#learn(lease, nowMs, out);
     } else if (nowMs < lease.untilMs) {
       const held = this.#isOwn();
@@ -534,9 +554,16 @@ export class Cell {
     this.#abort(work, nowMs);
   }
 
+  /** No attempt is under way any more. */
+  #end(work: Work): void {
+    if (work.attempt === null) return;
+    work.attempt = null;
+    this.#context.flow.end();
+  }
+
   /** Gives the attempt up. If its WRITE left, the lease may yet be chosen: nothing is concluded from this. */
   #abort(work: Work, nowMs: number): void {
-    work.attempt = null;
+    this.#end(work);
     work.attemptAtMs = nowMs + this.#nextBackoffMs(work);
   }
 
@@ -562,7 +589,7 @@ export class Cell {
     }
     work.asks = left;
     if (left[0] === first) return;
-    work.attempt = null;
+    this.#end(work);
     work.backoffMs = 0;
     work.attemptAtMs = left.length === 0 ? Infinity : nowMs;
   }
@@ -585,8 +612,8 @@ export class Cell {
     const work = this.#work;
     if (work?.attempt?.phase === 'writing' || !table.isOpen(this.#row)) return;
     const begun = this.#begin();
-    begun.attempt = null;
-    begun.attemptAtMs = this.#afterEndMs(lease.untilMs);
+    this.#end(begun);
+    begun.attemptAtMs = this.#afterEndMs(lease.untilMs, nowMs);
   }
 
   #pushLearned(lease: Belief, out: LeaseAction[]): void {
@@ -634,10 +661,16 @@ export class Cell {
     return untilMs - renewBeforeMs - this.#context.prng.next() * jitterMaxMs;
   }
 
-  /** When to compete for a lease of somebody else: after its end on every clock, the lagging ones later. */
-  #afterEndMs(untilMs: number): number {
-    const { clockSkewMaxMs } = this.#context.parameters;
-    return untilMs + clockSkewMaxMs + this.#jitterMs() + (this.#work?.handicapMs ?? 0);
+  /**
+   * When to compete for a lease of somebody else: after its end on every clock, the lagging ones later.
+   * Whoever's clock is ahead would always come first, so it waits for the slowest: all begin together,
+   * and chance decides.
+   */
+  #afterEndMs(untilMs: number, nowMs: number): number {
+    const { parameters, rules, monitor } = this.#context;
+    const aheadMs = rules.comparesClocks ? monitor.aheadMs(nowMs) : 0;
+    const handicapMs = this.#work?.handicapMs ?? 0;
+    return untilMs + parameters.clockSkewMaxMs + aheadMs + this.#jitterMs() + handicapMs;
   }
 
   #jitterMs(): number {

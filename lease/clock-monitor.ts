@@ -22,6 +22,9 @@ interface Peer {
   violatedMs: number;
 }
 
+/** For so much of a measurement's life it is not looked for a newer one. */
+const AHEAD_FRESH_SHARE = 1 / 32;
+
 /** What to do with a frame. */
 export type FrameVerdict = 'accept' | 'older-life' | 'clock-out-of-bounds';
 
@@ -39,6 +42,10 @@ export class ClockMonitor {
   /** A measurement is replaced by a less precise one only when it is this old. */
   readonly #freshMs: number;
   readonly #peers = new Map<ServerId, Peer>();
+  /** Peers that are out of bounds. */
+  #violating = 0;
+  #aheadMs = 0;
+  #aheadAtMs = -Infinity;
 
   constructor(startedMs: number, clockSkewMaxMs: number, freshMs: number) {
     this.#startedMs = startedMs;
@@ -52,6 +59,7 @@ export class ClockMonitor {
     if (peer === undefined || peer.incarnation !== envelope.incarnation) {
       // Frames overtake each other; what an earlier life said counts no more once a later one spoke.
       if (peer !== undefined && envelope.startedMs < peer.startedMs) return 'older-life';
+      if (peer?.outOfBounds) this.#violating--;
       peer = {
         incarnation: envelope.incarnation,
         startedMs: envelope.startedMs,
@@ -88,8 +96,16 @@ export class ClockMonitor {
     };
   }
 
-  peers(): readonly ServerId[] {
-    return [...this.#peers.keys()];
+  /** How far our clock is ahead of the slowest of all that are within bounds, as far as we know, in milliseconds. */
+  aheadMs(nowMs: number): number {
+    if (nowMs - this.#aheadAtMs < this.#freshMs * AHEAD_FRESH_SHARE) return this.#aheadMs;
+    let aheadMs = 0;
+    for (const { lowMs, highMs, outOfBounds } of this.#peers.values()) {
+      if (!outOfBounds && highMs !== Infinity) aheadMs = Math.max(aheadMs, -(lowMs + highMs) / 2);
+    }
+    this.#aheadMs = aheadMs;
+    this.#aheadAtMs = nowMs;
+    return aheadMs;
   }
 
   /**
@@ -97,9 +113,7 @@ export class ClockMonitor {
    * nobody can tell which of the two is wrong; ignoring each other is enough.
    */
   isOutlier(): boolean {
-    let violating = 0;
-    for (const peer of this.#peers.values()) if (peer.outOfBounds) violating++;
-    return violating >= 2 && 2 * violating > this.#peers.size;
+    return this.#violating >= 2 && 2 * this.#violating > this.#peers.size;
   }
 
   /** @returns whether the peer may be listened to */
@@ -108,7 +122,9 @@ export class ClockMonitor {
     if (lowMs > limitMs || highMs < -limitMs) peer.violatedMs = nowMs;
     else if (lowMs >= -limitMs && highMs <= limitMs) peer.violatedMs = -Infinity;
     // A frame that was slow proves nothing, so the suspicion outlasts the frame that raised it.
-    peer.outOfBounds = nowMs - peer.violatedMs <= this.#freshMs;
+    const outOfBounds = nowMs - peer.violatedMs <= this.#freshMs;
+    if (outOfBounds !== peer.outOfBounds) this.#violating += outOfBounds ? 1 : -1;
+    peer.outOfBounds = outOfBounds;
     const stale = nowMs - peer.measuredMs > this.#freshMs;
     if (stale || highMs - lowMs <= peer.highMs - peer.lowMs) {
       peer.lowMs = lowMs;

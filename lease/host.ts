@@ -17,6 +17,7 @@ import { CellTable } from './cell-table.ts';
 import { ClientBidder } from './client-bidder.ts';
 import { ClockMonitor, type ClockOffset } from './clock-monitor.ts';
 import { FleaseRules } from './flease.ts';
+import { Flow } from './flow.ts';
 import type { LeaseEnvelope, LeaseMessage } from './messages.ts';
 import { type LeaseParameters, leaseParameters } from './parameters.ts';
 import { PaxosLeaseRules } from './paxos-lease.ts';
@@ -52,18 +53,20 @@ export class LeaseHost {
     const table = new CellTable();
     this.#table = table;
     this.#wheel = new Wheel(table, nowMs, parameters.timerLateMs);
+    this.#monitor = new ClockMonitor(nowMs, parameters.clockSkewMaxMs, parameters.leaseMs);
     this.#context = {
       parameters,
       rules,
       ballots: new BallotSequence(parameters),
       acceptor: new Acceptor(rules, table),
       bidder: new ServerBidder(parameters, rules),
+      flow: new Flow(),
+      monitor: this.#monitor,
       prng: new Prng(config.incarnation),
       table,
       wheel: this.#wheel,
     };
     this.#cell = new Cell(this.#context);
-    this.#monitor = new ClockMonitor(nowMs, parameters.clockSkewMaxMs, parameters.leaseMs);
     this.#startedMs = nowMs;
     this.#lastMs = nowMs;
   }
@@ -110,6 +113,7 @@ export class LeaseHost {
       default:
         unreachable(event);
     }
+    this.#goOn(nowMs, out);
     return out;
   }
 
@@ -245,6 +249,16 @@ export class LeaseHost {
       const dueMs = cell.settle(nowMs) ?? nowMs;
       assert(dueMs > nowMs, 'A tick leaves nothing due');
       this.#wheel.insert(row, dueMs);
+    }
+  }
+
+  /** Cells that waited for others to be done. */
+  #goOn(nowMs: number, out: LeaseAction[]): void {
+    const { flow } = this.#context;
+    for (let row = flow.next(); row !== null; row = flow.next()) {
+      const cell = this.#cell.at(row);
+      cell.turn(nowMs, out);
+      this.#settle(cell, nowMs);
     }
   }
 

@@ -31,7 +31,8 @@ export class Wheel {
   /** A whole number, and a power of two: so that moments of ticks are exact. */
   readonly #startedMs: number;
   readonly #tickMs: number;
-  readonly #heads = new Uint32Array(BUCKETS).fill(NONE);
+  /** First row of each bucket + 1, or 0. */
+  readonly #heads = new Uint32Array(BUCKETS);
   /** A bit for each bucket with rows. */
   readonly #occupied = new Uint32Array(BUCKETS / 32);
   /** Ticks up to here have been handed out. */
@@ -87,7 +88,7 @@ export class Wheel {
     if (before < HEAD) links.setNext(before, after);
     else {
       const bucket = before - HEAD;
-      this.#heads[bucket] = after;
+      this.#heads[bucket] = after === NONE ? 0 : after + 1;
       if (after === NONE) this.#mark(bucket, false);
     }
     this.#rows--;
@@ -110,7 +111,7 @@ export class Wheel {
       this.#tick += ahead - 1;
       const tick = this.#tick + 1;
       const bucket = tick % BUCKETS;
-      for (let row = this.#heads[bucket] as number; row !== NONE; row = this.#heads[bucket] as number) {
+      for (let row = this.#head(bucket); row !== NONE; row = this.#head(bucket)) {
         this.remove(row);
         const left = links.due(row) - (tick >>> 0);
         const later = Math.max(left | 0, 0);
@@ -151,13 +152,18 @@ export class Wheel {
   #link(row: number, tick: number): void {
     const links = this.#links;
     const bucket = Math.min(tick, this.#tick + BUCKETS - 1) % BUCKETS;
-    const head = this.#heads[bucket] as number;
+    const head = this.#head(bucket);
     links.setNext(row, head);
     links.setPrevious(row, HEAD + bucket);
     if (head !== NONE) links.setPrevious(head, row);
     else this.#mark(bucket, true);
-    this.#heads[bucket] = row;
+    this.#heads[bucket] = row + 1;
     this.#rows++;
+  }
+
+  #head(bucket: number): number {
+    const row = this.#heads[bucket] as number;
+    return row === 0 ? NONE : row - 1;
   }
 
   #mark(bucket: number, occupied: boolean): void {
