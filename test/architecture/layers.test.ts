@@ -38,6 +38,7 @@ const LAYERS: Readonly<Record<string, Layer>> = {
   },
   client: { folders: ['base', 'wire'], node: true, packages: ['commander', 'lru-cache', 'undici'] },
   fuse: { folders: ['base', 'client'], node: true, packages: ['fuse-native'] },
+  model: { folders: [], node: true, packages: [] },
 };
 
 /** What proves and measures may import everything. */
