@@ -179,7 +179,6 @@ async function compose(
     urls: config.urls,
     leaseMs: config.namedLeaseMaxMs,
     clockSkewMaxMs: config.clockSkewMaxMs,
-    algorithm: config.leaseAlgorithm,
     operationTimeoutMs: config.operationTimeoutMs,
     clock,
     wakes,

@@ -3,14 +3,7 @@ import { unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { hash53 } from '../../base/hash.ts';
 import { type CellId, type Incarnation, type ServerId, serverIdCompare } from '../../base/ids.ts';
-import type {
-  ClaimedLease,
-  LeaseAlgorithm,
-  LeaseMark,
-  LeaseOrder,
-  LeaseOutcome,
-  LeaseTiming,
-} from '../../lease/actions.ts';
+import type { ClaimedLease, LeaseMark, LeaseOrder, LeaseOutcome, LeaseTiming } from '../../lease/actions.ts';
 import { leaseCell, leaseMembers } from '../../wire/named-lease.ts';
 import type { Clock } from '../clock.ts';
 import { CLOCK_CHECK_MS, LeaseLink, type LeaseNews } from '../lease-link.ts';
@@ -29,7 +22,6 @@ export interface NamedLeaseDriverParts extends LeaseTiming {
   readonly self: ServerId;
   /** All servers of the configuration, this one included. */
   readonly servers: readonly ServerId[];
-  readonly algorithm: LeaseAlgorithm;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
@@ -67,9 +59,11 @@ export class NamedLeaseDriver {
     this.#serversHash = hash53(parts.servers.toSorted(serverIdCompare).join(',')) >>> 0;
     this.#link = new LeaseLink({
       ...parts,
+      // Tokens have to rise in the order of time, so names need clocks that agree, whatever files use.
+      algorithm: 'flease',
       log: parts.log.child({ leases: 'named' }),
       peers: parts.servers.filter((server) => server !== parts.self),
-      options: '--named-lease-max, --clock-skew or --lease-algorithm',
+      options: '--named-lease-max or --clock-skew',
       send: (to, frame) => this.#send(to, frame),
       news: (action) => this.#hear(action),
       faulted: () => this.#fault(),

@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
-import type { LeaseAlgorithm, LeaseTiming } from '../../lease/actions.ts';
+import type { LeaseTiming } from '../../lease/actions.ts';
 import type { Clock } from '../clock.ts';
 import type { Labels, MetricsRegistry } from '../metrics.ts';
 import type { Transport } from '../transport/transport.ts';
@@ -19,7 +19,6 @@ export const HEARTBEAT_MS = 2_000;
 export interface NamedLeasesParts extends LeaseTiming {
   readonly self: ServerId;
   readonly urls: ReadonlyMap<ServerId, string>;
-  readonly algorithm: LeaseAlgorithm;
   readonly operationTimeoutMs: number;
   readonly clock: Clock;
   readonly wakes: WakeQueue;

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
-import type { LeaseAlgorithm, LeaseOutcome } from '../../lease/actions.ts';
+import type { LeaseOutcome } from '../../lease/actions.ts';
 import { Clock } from '../../server/clock.ts';
 import { NamedLeaseDriver } from '../../server/named/named-lease-driver.ts';
 import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
@@ -25,7 +25,7 @@ class NamedCluster {
   readonly #closers: (() => void)[] = [];
 
   /** @param serversOf what each server believes all servers to be */
-  constructor(algorithm: LeaseAlgorithm, ids = FIVE, serversOf = (_id: ServerId) => ids) {
+  constructor(ids = FIVE, serversOf = (_id: ServerId) => ids) {
     const log = pino({ level: 'warn' }, { write: (line) => this.logged.push(line) });
     for (const [place, id] of ids.entries()) {
       const clock = new Clock();
@@ -34,7 +34,6 @@ class NamedCluster {
       const driver = new NamedLeaseDriver({
         self: id,
         servers: serversOf(id),
-        algorithm,
         leaseMs: LEASE_MS,
         clockSkewMaxMs: SKEW_MS,
         clock,
@@ -84,75 +83,70 @@ const acquire = (name: string, session: number) =>
     note: leaseNoteText({ name, owner: `${session}`, ttlMs: LEASE_MS, keys: {} }),
   }) as const;
 
-for (const algorithm of ['flease', 'paxoslease'] as const) {
-  describe(`names among five servers by ${algorithm}`, () => {
-    test('of many who ask at the same time, through all servers, one is granted each name', async () => {
-      using cluster = new NamedCluster(algorithm);
-      await cluster.ready();
-      const names = Array.from({ length: 40 }, (_, number) => `name-${number}`);
-      const asked = names.flatMap((name, place) =>
-        [1, 2, 3].map(async (session) => {
-          const driver = cluster.driver(place + session);
-          return { name, session, outcome: await driver.ask(name, acquire(name, session), ASK_MS) };
-        }),
-      );
-      const answers = await Promise.all(asked);
-      for (const name of names) {
-        const outcomes = answers.filter((answer) => answer.name === name).map(({ outcome }) => outcome);
-        const granted = outcomes.filter(({ kind }) => kind === 'granted');
-        assert.ok(granted.length <= 1, `${name}: ${JSON.stringify(outcomes)}`);
-      }
-      const granted = answers.filter(({ outcome }) => outcome.kind === 'granted');
-      assert.ok(
-        granted.length > names.length / 2,
-        `${granted.length} of ${names.length} names have a holder`,
-      );
-      assert.deepEqual(cluster.fatal, []);
-    });
-
-    test('a lease is seen everywhere, known to its members, refreshed, given back, and followed by a larger token', async () => {
-      using cluster = new NamedCluster(algorithm);
-      await cluster.ready();
-      const [first, second] = [cluster.driver(0), cluster.driver(3)];
-      const one = await first.ask('n', acquire('n', 1), ASK_MS);
-      assert.ok(one.kind === 'granted');
-      const members = first.membersOf('n');
-      assert.equal(members.length, 3);
-      const taken = await second.ask('n', acquire('n', 2), ASK_MS);
-      assert.ok(taken.kind === 'taken' && taken.lease.token === one.lease.token);
-      const refresh = { kind: 'refresh', session: 1, spanMs: LEASE_MS, note: null } as const;
-      const again = await second.ask('n', refresh, ASK_MS);
-      assert.ok(again.kind === 'granted' && again.lease.token === one.lease.token);
-      const known = members.filter((id) => cluster.drivers.get(id)?.claimOf('n')?.session === 1);
-      assert.ok(known.length >= 2, 'A majority of its members believes it');
-      const count = [...cluster.drivers.values()].flatMap((driver) => [...driver.claims()]).length;
-      assert.ok(count >= 2 && count <= 3, 'And nobody else');
-      const released = await second.ask('n', { kind: 'release', session: 1 }, ASK_MS);
-      assert.equal(released.kind, 'free');
-      const next = await second.ask('n', acquire('n', 2), ASK_MS);
-      assert.ok(next.kind === 'granted' && next.lease.token > one.lease.token);
-      assert.deepEqual(cluster.fatal, []);
-    });
-
-    test('without a majority of its members a name has no answer, in time; one that is no member changes nothing', async () => {
-      using cluster = new NamedCluster(algorithm);
-      await cluster.ready();
-      const driver = cluster.driver(0);
-      const name = ['a', 'b', 'c', 'd', 'e', 'f'].find((candidate) => !driver.isMember(candidate)) as string;
-      const members = driver.membersOf(name);
-      const others = FIVE.filter((id) => !members.includes(id) && id !== 's1');
-      for (const id of others) cluster.network.cut('s1' as ServerId, id);
-      assert.equal((await driver.ask(name, { kind: 'look' }, ASK_MS)).kind, 'free');
-      for (const id of members.slice(0, 2)) cluster.network.cut('s1' as ServerId, id);
-      assert.equal((await driver.ask(name, acquire(name, 1), 300)).kind, 'unknown');
-      cluster.network.heal();
-      assert.equal((await driver.ask(name, acquire(name, 1), ASK_MS)).kind, 'granted');
-    });
+describe('names among five servers', () => {
+  test('of many who ask at the same time, through all servers, one is granted each name', async () => {
+    using cluster = new NamedCluster();
+    await cluster.ready();
+    const names = Array.from({ length: 40 }, (_, number) => `name-${number}`);
+    const asked = names.flatMap((name, place) =>
+      [1, 2, 3].map(async (session) => {
+        const driver = cluster.driver(place + session);
+        return { name, session, outcome: await driver.ask(name, acquire(name, session), ASK_MS) };
+      }),
+    );
+    const answers = await Promise.all(asked);
+    for (const name of names) {
+      const outcomes = answers.filter((answer) => answer.name === name).map(({ outcome }) => outcome);
+      const granted = outcomes.filter(({ kind }) => kind === 'granted');
+      assert.ok(granted.length <= 1, `${name}: ${JSON.stringify(outcomes)}`);
+    }
+    const granted = answers.filter(({ outcome }) => outcome.kind === 'granted');
+    assert.ok(granted.length > names.length / 2, `${granted.length} of ${names.length} names have a holder`);
+    assert.deepEqual(cluster.fatal, []);
   });
-}
+
+  test('a lease is seen everywhere, known to its members, refreshed, given back, and followed by a larger token', async () => {
+    using cluster = new NamedCluster();
+    await cluster.ready();
+    const [first, second] = [cluster.driver(0), cluster.driver(3)];
+    const one = await first.ask('n', acquire('n', 1), ASK_MS);
+    assert.ok(one.kind === 'granted');
+    const members = first.membersOf('n');
+    assert.equal(members.length, 3);
+    const taken = await second.ask('n', acquire('n', 2), ASK_MS);
+    assert.ok(taken.kind === 'taken' && taken.lease.token === one.lease.token);
+    const refresh = { kind: 'refresh', session: 1, spanMs: LEASE_MS, note: null } as const;
+    const again = await second.ask('n', refresh, ASK_MS);
+    assert.ok(again.kind === 'granted' && again.lease.token === one.lease.token);
+    const known = members.filter((id) => cluster.drivers.get(id)?.claimOf('n')?.session === 1);
+    assert.ok(known.length >= 2, 'A majority of its members believes it');
+    const count = [...cluster.drivers.values()].flatMap((driver) => [...driver.claims()]).length;
+    assert.ok(count >= 2 && count <= 3, 'And nobody else');
+    const released = await second.ask('n', { kind: 'release', session: 1 }, ASK_MS);
+    assert.equal(released.kind, 'free');
+    const next = await second.ask('n', acquire('n', 2), ASK_MS);
+    assert.ok(next.kind === 'granted' && next.lease.token > one.lease.token);
+    assert.deepEqual(cluster.fatal, []);
+  });
+
+  test('without a majority of its members a name has no answer, in time; one that is no member changes nothing', async () => {
+    using cluster = new NamedCluster();
+    await cluster.ready();
+    const driver = cluster.driver(0);
+    const name = ['a', 'b', 'c', 'd', 'e', 'f'].find((candidate) => !driver.isMember(candidate)) as string;
+    const members = driver.membersOf(name);
+    const others = FIVE.filter((id) => !members.includes(id) && id !== 's1');
+    for (const id of others) cluster.network.cut('s1' as ServerId, id);
+    assert.equal((await driver.ask(name, { kind: 'look' }, ASK_MS)).kind, 'free');
+    for (const id of members.slice(0, 2)) cluster.network.cut('s1' as ServerId, id);
+    assert.equal((await driver.ask(name, acquire(name, 1), 300)).kind, 'unknown');
+    cluster.network.heal();
+    assert.equal((await driver.ask(name, acquire(name, 1), ASK_MS)).kind, 'granted');
+  });
+});
 
 test('after a start a server says for how long it stays silent; at its end, that nothing is known', async () => {
-  using cluster = new NamedCluster('flease');
+  using cluster = new NamedCluster();
   const driver = cluster.driver(0);
   await assert.rejects(driver.ask('n', { kind: 'look' }, ASK_MS), (error) => {
     assert.ok(error instanceof ServiceError && error.code === 'recovering');
@@ -169,7 +163,7 @@ test('after a start a server says for how long it stays silent; at its end, that
 test('bytes that make no sense are dropped, and servers with other servers are not heard', async () => {
   const stranger = 's3' as ServerId;
   const three = FIVE.slice(0, 3);
-  using cluster = new NamedCluster('flease', three, (id) => (id === stranger ? FIVE : three));
+  using cluster = new NamedCluster(three, (id) => (id === stranger ? FIVE : three));
   await cluster.ready();
   const driver = cluster.driver(0);
   for (const bytes of [[], [1, 2], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6]]) {
