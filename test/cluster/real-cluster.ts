@@ -15,6 +15,8 @@ export interface RealClusterOptions {
   readonly lease?: string;
   readonly clockSkew?: string;
   readonly flags?: readonly string[];
+  /** What each server finds in its environment, by its place, in all its lives. */
+  readonly environment?: (place: number) => NodeJS.ProcessEnv;
   /** Servers that are not started, although the others know of them. */
   readonly absent?: readonly string[];
 }
@@ -28,16 +30,23 @@ export class RealCluster {
   readonly ids: readonly string[];
   readonly #ports: ReadonlyMap<string, number>;
   readonly #flags: readonly string[];
+  readonly #environment: (place: number) => NodeJS.ProcessEnv;
   readonly #processes = new Map<string, ChildProcess>();
   readonly #onExit = (): void => {
     for (const child of this.#processes.values()) child.kill('SIGKILL');
   };
 
-  private constructor(folder: string, ports: ReadonlyMap<string, number>, flags: readonly string[]) {
+  private constructor(
+    folder: string,
+    ports: ReadonlyMap<string, number>,
+    flags: readonly string[],
+    environment: (place: number) => NodeJS.ProcessEnv,
+  ) {
     this.folder = folder;
     this.ids = [...ports.keys()];
     this.#ports = ports;
     this.#flags = flags;
+    this.#environment = environment;
     process.on('exit', this.#onExit);
   }
 
@@ -48,7 +57,12 @@ export class RealCluster {
     const ports = new Map(ids.map((id, place) => [id, free[place] as number]));
     const folder = mkdtempSync(join(tmpdir(), 'leasehold-cluster-'));
     const timing = ['--lease', options.lease ?? '2s', '--clock-skew', options.clockSkew ?? '100ms'];
-    const cluster = new RealCluster(folder, ports, [...timing, ...(options.flags ?? [])]);
+    const cluster = new RealCluster(
+      folder,
+      ports,
+      [...timing, ...(options.flags ?? [])],
+      options.environment ?? (() => ({})),
+    );
     try {
       const present = ids.filter((id) => options.absent?.includes(id) !== true);
       for (const id of present) cluster.spawn(id);
@@ -85,10 +99,11 @@ export class RealCluster {
   }
 
   spawn(id: string, environment: NodeJS.ProcessEnv = {}): ChildProcess {
+    const own = this.#environment(this.ids.indexOf(id));
     const child = spawn(process.execPath, [LAUNCHER, 'server', ...this.flags(id)], {
       // The launcher ends its server where its standard input ends: no orphans, even after a kill -9 of the test.
       stdio: ['pipe', 'ignore', 'pipe'],
-      env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1', ...environment },
+      env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1', ...own, ...environment },
     });
     child.stdin?.on('error', () => undefined);
     child.stderr?.pipe(createWriteStream(this.logFile(id), { flags: 'a' }));
