@@ -5,7 +5,7 @@ import type { WriteMessage } from './messages.ts';
 import { CLOCK_DRIFT_MAX, type LeaseParameters } from './parameters.ts';
 import type { ReadingAttempt } from './proposer.ts';
 import type { Recovery } from './recovery.ts';
-import type { Register } from './register.ts';
+import { type Register, registerStillValid } from './register.ts';
 import type { Finding, LeaseRules } from './rules.ts';
 
 /**
@@ -18,7 +18,7 @@ import type { Finding, LeaseRules } from './rules.ts';
  * tell others when it ends, a found lease cannot be written back, and who holds a cell is a hint.
  *
  * Departures: T is counted from before the first prepare, not from the propose (an acceptor may have
- * restarted in between); an answer is acted on once; the new end of an extension counts only once a
+ * restarted in between); a running lease is not replaced by another's (`writeRefusal`); an answer is acted on once; the new end of an extension counts only once a
  * majority has accepted it; expiry is a comparison with the clock at each use, not a timer that might
  * clear a newer proposal.
  */
@@ -43,8 +43,15 @@ export class PaxosLeaseRules implements LeaseRules {
     return null;
   }
 
-  writeRefusal(_register: Register, write: WriteMessage): 'future' | null {
-    return this.isTooLong(write.lease) ? 'future' : null;
+  /**
+   * Beyond the paper, which loses exclusion here: an acceptor that restarted has forgotten that it
+   * promised k. A propose with k that was under way all that time would overwrite the lease that the
+   * acceptor has accepted since with a smaller ballot; its proposer would find "its own" proposal and
+   * extend it. So an acceptor lets nobody's running lease be replaced by another's, whatever the ballots.
+   */
+  writeRefusal(register: Register, write: WriteMessage, nowMs: number): 'future' | 'still-valid' | null {
+    if (this.isTooLong(write.lease)) return 'future';
+    return registerStillValid(register, write.lease, nowMs) ? 'still-valid' : null;
   }
 
   isTooLong(lease: Lease): boolean {

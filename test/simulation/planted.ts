@@ -342,4 +342,14 @@ export const PLANTED_LEASE: readonly Planted[] = [
   lease('2.7', 'a forgotten cell accepts what is older than its memory', OLD_OFF, {
     directed: 'forgotten-cell',
   }),
+  lease(
+    '24i',
+    'PaxosLease as published: an old propose replaces a running lease after its promise was forgotten',
+    {
+      file: 'lease/paxos-lease.ts',
+      find: "return registerStillValid(register, write.lease, nowMs) ? 'still-valid' : null;",
+      replace: 'return registerStillValid(register, write.lease, nowMs) ? null : null;',
+    },
+    { directed: 'old-propose' },
+  ),
 ];
