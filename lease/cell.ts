@@ -285,8 +285,8 @@ export class Cell {
 
   /** Its turn to acquire has come, if it still wants to. */
   turn(nowMs: number, out: LeaseAction[]): void {
-    const work = this.#work;
-    if (work === null || !this.#table.isOpen(this.#row)) return;
+    if (!this.#table.isOpen(this.#row) || this.#isOwn()) return;
+    const work = this.#begin();
     work.attemptAtMs = Math.min(work.attemptAtMs, nowMs);
     this.#attemptIfDue(nowMs, out);
   }

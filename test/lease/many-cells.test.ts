@@ -65,3 +65,36 @@ test('cells that nobody needs are forgotten', () => {
   assert.equal(host.cellCount, 0);
   assert.ok(nowMs < 4 * LEASE_MS, 'Soon');
 });
+
+test('of ten thousand cells that are wanted at once some wait for others, and none for a timer', () => {
+  const ids = ['a', 'b', 'c'] as ServerId[];
+  let nowMs = 0;
+  const hosts = new Map(
+    ids.map((self, place) => {
+      const incarnation = (place + 1) as Incarnation;
+      return [self, new LeaseHost({ self, incarnation, leaseMs: LEASE_MS, clockSkewMaxMs: 100 }, nowMs)];
+    }),
+  );
+  nowMs += LEASE_MS + 200;
+  const underWay: [from: ServerId, action: LeaseAction][] = [];
+  let decided = 0;
+  const take = (from: ServerId, actions: readonly LeaseAction[]): void => {
+    decided += held(actions);
+    for (const action of actions) if (action.kind === 'send') underWay.push([from, action]);
+  };
+  for (let cell = 1; cell <= CELLS; cell++) {
+    const event = { kind: 'open', cell: cell as CellId, view: 1, members: ids, handicapMs: 0 } as const;
+    take(SELF, hosts.get(SELF)?.step(event, nowMs) ?? []);
+  }
+  assert.ok(underWay.length / 2 < CELLS / 2, 'Not all ask at once');
+  // The clock stands still: whoever waits goes on because another is done.
+  for (let at = 0; at < underWay.length; at++) {
+    const [from, action] = underWay[at] as [ServerId, LeaseAction];
+    if (action.kind !== 'send') continue;
+    const envelope = hosts.get(from)?.envelope(action.to, nowMs);
+    assert.ok(envelope !== undefined);
+    const frame = { kind: 'frame', from, envelope, messages: [action.message] } as const;
+    take(action.to, hosts.get(action.to)?.step(frame, nowMs) ?? []);
+  }
+  assert.equal(decided, CELLS);
+});
