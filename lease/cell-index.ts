@@ -1,17 +1,22 @@
+import { assert } from '../base/assert.ts';
 import type { CellId } from '../base/ids.ts';
 
 /** Share of the places that are in use at most, and right after the index has grown. */
-const LOAD_MAX = 0.75;
-const LOAD_MIN = 0.5;
+const LOAD_MAX = 0.7;
+const LOAD_MIN = 0.46;
 const PLACES_MIN = 128;
 
+/** A place holds row + 1 in its lower bits, and part of the cell's hash above them. */
+const ROW_BITS = 24;
+const ROW_MASK = 2 ** ROW_BITS - 1;
+const ROWS_MAX = ROW_MASK;
+
 /**
- * Which row a cell has: open addressing with linear probing, four bytes a place, five to eight a cell.
- * The keys stand in the rows.
+ * Which row a cell has: open addressing with linear probing, four bytes a place, six to nine a cell.
+ * The keys stand in the rows, which are only looked at where the part of the hash agrees.
  */
 export class CellIndex {
   readonly #cellOf: (row: number) => CellId;
-  /** Row + 1, or 0. */
   #places = new Uint32Array(PLACES_MIN);
   #size = 0;
 
@@ -22,14 +27,15 @@ export class CellIndex {
 
   /** @returns the row of a cell, or null */
   find(cell: CellId): number | null {
-    const row = this.#places[this.#placeOf(cell)] as number;
-    return row === 0 ? null : row - 1;
+    const found = this.#places[this.#placeOf(cell, hashOf(cell))] as number;
+    return found === 0 ? null : (found & ROW_MASK) - 1;
   }
 
   /** Adds a cell that is not here; its row says its name already. */
   add(cell: CellId, row: number): void {
+    assert(row < ROWS_MAX, 'Rows are numbered in 24 bits');
     if (this.#size + 1 > this.#places.length * LOAD_MAX) this.#grow();
-    this.#places[this.#placeOf(cell)] = row + 1;
+    this.#put(cell, row);
     this.#size++;
   }
 
@@ -37,47 +43,65 @@ export class CellIndex {
   remove(cell: CellId): void {
     const places = this.#places;
     const { length } = places;
-    let gap = this.#placeOf(cell);
+    let gap = this.#placeOf(cell, hashOf(cell));
     for (let at = gap; ; ) {
       at = at + 1 === length ? 0 : at + 1;
-      const row = places[at] as number;
-      if (row === 0) break;
-      const past = (at - this.#homeOf(this.#cellOf(row - 1)) + length) % length;
-      if (past < (at - gap + length) % length) continue;
-      places[gap] = row;
+      const found = places[at] as number;
+      if (found === 0) break;
+      const home = homeOf(hashOf(this.#cellOf((found & ROW_MASK) - 1)), length);
+      if ((at - home + length) % length < (at - gap + length) % length) continue;
+      places[gap] = found;
       gap = at;
     }
     places[gap] = 0;
     this.#size--;
   }
 
+  #put(cell: CellId, row: number): void {
+    const hash = hashOf(cell);
+    this.#places[this.#placeOf(cell, hash)] = (tagOf(hash) | (row + 1)) >>> 0;
+  }
+
   #grow(): void {
     const before = this.#places;
     this.#places = new Uint32Array(Math.ceil((this.#size + 1) / LOAD_MIN));
-    for (const row of before) {
-      if (row !== 0) this.#places[this.#placeOf(this.#cellOf(row - 1))] = row;
+    for (const found of before) {
+      if (found === 0) continue;
+      const row = (found & ROW_MASK) - 1;
+      this.#put(this.#cellOf(row), row);
     }
   }
 
   /** Where a cell stands, or the empty place where it would. */
-  #placeOf(cell: CellId): number {
+  #placeOf(cell: CellId, hash: number): number {
     const places = this.#places;
     const { length } = places;
-    let place = this.#homeOf(cell);
+    const tag = tagOf(hash);
+    let place = homeOf(hash, length);
     for (;;) {
-      const row = places[place] as number;
-      if (row === 0 || this.#cellOf(row - 1) === cell) return place;
+      const found = places[place] as number;
+      if (found === 0) return place;
+      if (((found ^ tag) & ~ROW_MASK) === 0 && this.#cellOf((found & ROW_MASK) - 1) === cell) return place;
       place = place + 1 === length ? 0 : place + 1;
     }
   }
+}
 
-  /** Spreads the cells, which may be numbered one after the other. */
-  #homeOf(cell: CellId): number {
-    const high = Math.floor(cell / 0x1_0000_0000);
-    let hash = Math.imul((cell ^ Math.imul(high, 0x9e3779b1)) | 0, 0x85ebca6b);
-    hash ^= hash >>> 15;
-    hash = Math.imul(hash, 0xc2b2ae35);
-    hash ^= hash >>> 16;
-    return Math.floor(((hash >>> 0) * this.#places.length) / 0x1_0000_0000);
-  }
+/** Spreads the cells, which may be numbered one after the other. 32 bits. */
+function hashOf(cell: CellId): number {
+  const high = Math.floor(cell / 0x1_0000_0000);
+  let hash = Math.imul((cell ^ Math.imul(high, 0x9e3779b1)) | 0, 0x85ebca6b);
+  hash ^= hash >>> 15;
+  hash = Math.imul(hash, 0xc2b2ae35);
+  return hash ^ (hash >>> 16);
+}
+
+/** The place follows from the upper bits of the hash, */
+function homeOf(hash: number, length: number): number {
+  return Math.floor(((hash >>> 0) * length) / 0x1_0000_0000);
+}
+
+/** and the tag from the lower ones. */
+function tagOf(hash: number): number {
+  return hash << ROW_BITS;
 }

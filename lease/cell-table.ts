@@ -31,7 +31,7 @@ export interface Belief {
 }
 
 /**
- * All cells of a server at rest: one row each, in columns of numbers, 81 bytes and an index of five to eight.
+ * All cells of a server at rest: one row each, in columns of numbers, 81 bytes and an index of six to nine.
  * A million cells are a million rows and not ten million objects for the garbage collector to visit.
  * Values (registers, leases, ballots) are made when a row is read and unmade when it is written.
  */
