@@ -60,13 +60,20 @@ function bitCount(bits: number): number {
   return Math.imul((left + (left >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
 }
 
+function sameIds(a: readonly ServerId[], b: readonly ServerId[]): boolean {
+  if (a === b) return true;
+  if (a.length !== b.length) return false;
+  for (let at = 0; at < a.length; at++) if (a[at] !== b[at]) return false;
+  return true;
+}
+
 interface Counted {
   readonly group: Group;
   readonly key: string;
   rows: number;
 }
 
-/** A group as it was last asked for: cells are mostly opened with the same arrays, one after the other. */
+/** A group as it was last asked for: cells are mostly opened with the same members, one after the other. */
 interface Recent {
   readonly view: number;
   readonly members: readonly ServerId[];
@@ -95,7 +102,7 @@ export class GroupTable {
   /** Counts one row more for the group. @returns its number */
   take(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): number {
     for (const recent of this.#recent) {
-      if (recent.members !== members || recent.view !== view || recent.joint !== joint) continue;
+      if (recent.view !== view || recent.joint !== joint || !sameIds(recent.members, members)) continue;
       this.#counted(recent.index).rows++;
       return recent.index;
     }
