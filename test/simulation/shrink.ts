@@ -3,11 +3,15 @@
  * still broken. Zeller's delta debugging over the list of items, then rounder numbers. Deterministic.
  */
 import type { ServerId } from '../../base/ids.ts';
+import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
 import { itemNames, type Schedule, type ScheduleItem, schedulePlay } from './schedule.ts';
 import { violationKind } from './violation.ts';
 import { START_MS } from './world.ts';
 
 const PLAYS_MAX = 20_000;
+
+/** Farthest that a clock's rate may be from that of true time, and a little for rounding. */
+const RATE_MAX = CLOCK_DRIFT_MAX * 1.001;
 
 export interface Shrunk {
   readonly schedule: Schedule;
@@ -56,7 +60,7 @@ class Shrinking {
 
   /** Goes on from this schedule if it breaks the same rule. */
   adopt(schedule: Schedule): boolean {
-    if (this.plays >= PLAYS_MAX) return false;
+    if (this.plays >= PLAYS_MAX || !ratesAreKept(schedule)) return false;
     this.plays++;
     const { violation, world } = schedulePlay(schedule);
     if (violation === null || violationKind(violation) !== this.#rule) return false;
@@ -71,6 +75,9 @@ class Shrinking {
   dropKinds(): void {
     for (const kind of ['timer', 'message', 'clock', 'pause', 'crash', 'cut', 'close', 'release'] as const) {
       this.#keep((item) => item.kind !== kind);
+    }
+    for (const server of new Set(this.best.items.flatMap(clockOf))) {
+      this.#keep((item) => item.kind !== 'clock' || item.server !== server);
     }
     this.#keep((item) => item.kind !== 'message' || item.delaysMs.length === 0);
     this.#keep((item) => item.kind !== 'message' || item.delaysMs.length === 1);
@@ -164,6 +171,34 @@ class Shrinking {
     const items = this.best.items.filter(keeps);
     if (items.length < this.best.items.length) this.adopt({ ...this.best, items });
   }
+}
+
+/**
+ * PaxosLease relies on the rates of clocks, and without the moves before it a move goes a longer way in
+ * the same time. A schedule whose clocks run too fast proves nothing.
+ */
+function ratesAreKept({ settings, items }: Schedule): boolean {
+  if (settings.algorithm !== 'paxoslease') return true;
+  const courses = new Map<ServerId, { sinceMs: number; offsetMs: number; untilMs: number; slew: number }>();
+  const moves = items.filter((item) => item.kind === 'clock').sort((a, b) => a.atMs - b.atMs);
+  return moves.every(({ server, atMs, offsetMs, overMs }) => {
+    const course = courses.get(server) ?? { sinceMs: 0, offsetMs: 0, untilMs: 0, slew: 0 };
+    const here = course.offsetMs + course.slew * (Math.min(atMs, course.untilMs) - course.sinceMs);
+    // A clock may show anything in the beginning.
+    const slew = overMs === 0 ? 0 : (offsetMs - here) / overMs;
+    const jumps = overMs === 0 && atMs > 0;
+    courses.set(server, {
+      sinceMs: atMs,
+      offsetMs: overMs === 0 ? offsetMs : here,
+      untilMs: atMs + overMs,
+      slew,
+    });
+    return !jumps && Math.abs(slew) <= RATE_MAX;
+  });
+}
+
+function clockOf(item: ScheduleItem): ServerId[] {
+  return item.kind === 'clock' ? [item.server] : [];
 }
 
 function itemRound(item: ScheduleItem, grain: number): ScheduleItem {
