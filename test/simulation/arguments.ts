@@ -17,7 +17,8 @@ export const HELP = `Runs simulated servers with the real cores, and faults from
   npm run simulate -- --fairness         who wins when several servers want one lease
 
 Which runs:
-  --layer lease|replica    one layer only; the default is both, or lease where an option below is given
+  --layer lease|claim|replica   one layer only; claim is leases that clients hold. The default is all, or lease
+                           where an option below is given
   --seed N                 the first seed; the default is a random one
   --count N                how many seeds; the default is 1 where --seed is given, else no end
   --jobs N|all             threads; the default is 1
@@ -91,7 +92,7 @@ export function argumentsParse(args: readonly string[]): Arguments {
   if (text('script') !== undefined) modes.push('script' as never);
   if (modes.length > 1) throw new UsageError(`--${modes.join(' and --')} do not go together`);
   const layer = text('layer');
-  if (layer === 'replica' && given.length > 0) {
+  if (layer !== undefined && layer !== 'lease' && given.length > 0) {
     throw new UsageError(`${given[0]} is for the lease layer only`);
   }
   return {

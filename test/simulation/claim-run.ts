@@ -3,7 +3,7 @@
  * when it dies, and go on with another.
  *
  * What is owed, in true time: no two sessions hold one cell; a session's token stays the same; what is
- * given back is free. In Flease, where ballots follow clocks that agree, tokens rise with every holder;
+ * granted still runs when it is answered; what is given back is free. In Flease, where ballots follow clocks that agree, tokens rise with every holder;
  * in PaxosLease they do as long as a majority remembers, so that is not demanded.
  * And liveness: in peace everybody who asks is answered, and a free cell is granted.
  */
@@ -14,6 +14,7 @@ import { decodeLeaseFrame, encodeLeaseFrame, type LeaseFrame } from '../../lease
 import { LeaseHost } from '../../lease/host.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
+import { leaseMessageText } from './lease-text.ts';
 import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS, TIMING } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
 import { type Faults, type Process, World } from './world.ts';
@@ -31,6 +32,14 @@ interface Session {
   /** Until then, in true time, its client may act on it. */
   untilMs: number;
   token: number;
+}
+
+/** What a client waits for. */
+interface Order {
+  readonly server: ServerId;
+  /** When it reached the server, on the server's clock. */
+  receivedMs: number;
+  readonly answered: (outcome: LeaseOutcome) => void;
 }
 
 /** One client: wants a cell for a while, refreshes it or not, gives it back or not. */
@@ -63,8 +72,8 @@ export interface ClaimRun {
 }
 
 /** One random run: a storm, then peace. Equal seeds give equal runs. */
-export function claimRun(seed: number): ClaimRun {
-  const run = new ClaimWorld(seed);
+export function claimRun(seed: number, verbose = false): ClaimRun {
+  const run = new ClaimWorld(seed, verbose);
   return { violation: violationOf(() => run.play()), world: run.world, counts: run.counts };
 }
 
@@ -112,10 +121,10 @@ class ClaimWorld {
   /** The largest token that anybody was told of, by cell. */
   readonly #tokens = new Map<CellId, number>();
   /** Orders that nobody has answered yet. */
-  readonly #orders = new Map<number, (outcome: LeaseOutcome) => void>();
+  readonly #orders = new Map<number, Order>();
   #asked = 0;
 
-  constructor(seed: number) {
+  constructor(seed: number, verbose: boolean) {
     this.#dice = new Prng(seed * 2 + 1);
     this.#algorithm = seed % 2 === 0 ? 'flease' : 'paxoslease';
     this.#encoded = seed % 8 < 2;
@@ -125,6 +134,8 @@ class ClaimWorld {
       servers: this.#dice.pick([3, 3, 4, 5]),
       faults: faultsDraw(this.#dice, this.#algorithm),
       boot: (server, incarnation) => this.#boot(server, incarnation),
+      verbose,
+      describe: ({ messages }) => messages.map(leaseMessageText).join(', '),
     });
     for (let index = 0; index < CLIENTS; index++) {
       const rate = 1 + (this.#dice.next() * 2 - 1) * CLOCK_DRIFT_MAX;
@@ -295,7 +306,8 @@ class ClaimWorld {
   #ask(server: ServerId, cell: CellId, order: LeaseOrder, answered: (outcome: LeaseOutcome) => void): number {
     const { world } = this;
     const ask = ++this.#asked;
-    this.#orders.set(ask, answered);
+    const asked: Order = { server, receivedMs: Infinity, answered };
+    this.#orders.set(ask, asked);
     const voters = Math.min(VOTERS, world.ids.length);
     const members = Array.from(
       { length: voters },
@@ -303,7 +315,9 @@ class ClaimWorld {
     );
     world.at(world.nowMs + this.#dice.next() * 5, () => {
       world.call(server, () => {
-        const deadlineMs = world.clockMs(server) + PATIENCE_MS;
+        asked.receivedMs = world.clockMs(server);
+        const deadlineMs = asked.receivedMs + PATIENCE_MS;
+        world.note(server, `is asked to ${order.kind} cell ${cell}, order ${ask}`);
         this.#step(server, { kind: 'ask', ask, cell, view: 1, members, order, deadlineMs });
       });
     });
@@ -341,9 +355,17 @@ class ClaimWorld {
   }
 
   #answer(ask: number, outcome: LeaseOutcome): void {
-    const answered = this.#orders.get(ask);
-    if (answered === undefined) throw new Violation(`Order ${ask} is answered twice`);
+    const order = this.#orders.get(ask);
+    if (order === undefined) throw new Violation(`Order ${ask} is answered twice`);
     this.#orders.delete(ask);
-    this.world.at(this.world.nowMs + this.#dice.next() * 5, () => answered(outcome));
+    this.world.note(order.server, `answers ${outcome.kind} to order ${ask}`);
+    if (outcome.kind === 'granted') {
+      // What is left is told safely short, so what has passed is shortened likewise.
+      const passedMs = (this.world.clockMs(order.server) - order.receivedMs) * (1 - CLOCK_DRIFT_MAX);
+      if (outcome.lease.remainingMs <= passedMs) {
+        throw new Violation(`Order ${ask} is granted a lease that is over`);
+      }
+    }
+    this.world.at(this.world.nowMs + this.#dice.next() * 5, () => order.answered(outcome));
   }
 }

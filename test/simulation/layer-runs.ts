@@ -1,4 +1,5 @@
-/** One run of a layer, summed up the same way for both; what `npm run simulate` and its workers share. */
+/** One run of a layer, summed up the same way for all; what `npm run simulate` and its workers share. */
+import { claimRun } from './claim-run.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
 import { leaseRun } from './lease-run.ts';
 import type { PlantedLayer } from './planted.ts';
@@ -66,6 +67,17 @@ export function layerRun(
     sum.pauses += counts.pauses ?? 0;
     sum.cuts += counts.cuts ?? 0;
     sum.takeovers += counts.epochs ?? 0;
+    return violation;
+  }
+  if (layer === 'claim') {
+    const { violation, world, counts } = claimRun(seed);
+    sum.simulatedMs += world.elapsedMs;
+    sum.messages += world.counts.messages;
+    sum.crashes += world.counts.crashes;
+    sum.pauses += world.counts.pauses;
+    sum.cuts += world.counts.cuts;
+    sum.rounds += counts.granted + counts.refreshed;
+    sum.takeovers += counts.granted;
     return violation;
   }
   const { violation, world, shape } = leaseRun(seed, options);

@@ -1,8 +1,10 @@
+import { LEASE_CASES } from './lease-cases.ts';
 import { leaseRun } from './lease-run.ts';
 import { LEASE_SCENARIOS } from './lease-scenarios.ts';
 import type { Campaign } from './planted.ts';
 
 export const campaign: Campaign = {
-  scenarios: LEASE_SCENARIOS,
+  scenarios: { ...LEASE_SCENARIOS, ...LEASE_CASES },
   runSeed: (seed) => leaseRun(seed).violation,
+  seedsPlayed: 10_000,
 };

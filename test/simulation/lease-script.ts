@@ -17,7 +17,8 @@
  *     network duplication 1          also: loss 0.1, delay 1ms..60ms
  *     run 100ms, align 600ms         lets time pass; align: until so long after a ballot interval begins
  *     await holds a 1 within 1s      also: await renews a. Without that there is no story
- *     expect holds b 1               also: nobody 1, held a->b, mark helped, accepted b 1 by c | nothing
+ *     expect holds b 1               also: nobody 1, somebody 1, held a->b, mark helped, up b,
+ *                                    accepted b 1 by c | nothing, convicts a b (of a clock out of bounds)
  *     demand holds b 1 [within 1s]   the rule that the story is about: anything that can be expected
  *     peace                          everything is repaired, and progress is owed
  *
@@ -362,8 +363,20 @@ const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
 /** Something that is or is not so; asked once before waiting, and then at every moment. */
 type Condition = (stage: Stage) => () => boolean;
 
+const CONDITIONS = [
+  'holds',
+  'nobody',
+  'somebody',
+  'renews',
+  'held',
+  'mark',
+  'accepted',
+  'convicts',
+  'up',
+] as const;
+
 function conditionParse(words: Words): Condition {
-  const what = words.oneOf('what', ['holds', 'nobody', 'renews', 'held', 'mark', 'accepted', 'up'] as const);
+  const what = words.oneOf('what', CONDITIONS);
   switch (what) {
     case 'holds': {
       const { server, cell } = ofCell(words);
@@ -376,6 +389,19 @@ function conditionParse(words: Words): Condition {
       return ({ lease }) =>
         () =>
           lease.holders(cell).length === 0;
+    }
+    case 'somebody': {
+      const cell = words.cell();
+      return ({ lease }) =>
+        () =>
+          lease.holders(cell).length > 0;
+    }
+    case 'convicts': {
+      const server = words.server();
+      const peer = words.server();
+      return ({ lease }) =>
+        () =>
+          lease.host(server)?.clockOffset(peer)?.outOfBounds ?? false;
     }
     case 'renews': {
       const { server, cell } = ofCell(words);

@@ -9,11 +9,12 @@ import assert from 'node:assert/strict';
 import { availableParallelism } from 'node:os';
 import { test } from 'node:test';
 import { LEASE_MARKS, type LeaseMark } from '../../lease/actions.ts';
+import { campaign } from './lease-campaign.ts';
 import { leaseRun } from './lease-run.ts';
 import { LEASE_SCENARIOS } from './lease-scenarios.ts';
 import { seedsRun } from './seeds.ts';
 
-const SEEDS = Number(process.env.SEEDS ?? 10_000);
+const SEEDS = Number(process.env.SEEDS ?? campaign.seedsPlayed);
 
 const given = process.env.SEED;
 

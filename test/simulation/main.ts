@@ -1,10 +1,12 @@
 /** The simulations as a tool: `npm run simulate -- --help` says what it does. */
 import { type Arguments, argumentsParse, HELP, UsageError } from './arguments.ts';
+import { claimRun } from './claim-run.ts';
 import { fairnessPrint } from './fairness.ts';
 import type { Tally } from './layer-runs.ts';
 import { leaseRun } from './lease-run.ts';
 import { scriptRead } from './lease-scenarios.ts';
 import { scriptPlay } from './lease-script.ts';
+import type { PlantedLayer } from './planted.ts';
 import { scalePrint } from './scale.ts';
 import { scheduleOfSeed, schedulePlay, scheduleText } from './schedule.ts';
 import { ScriptError } from './script-words.ts';
@@ -102,7 +104,7 @@ function tracePlay(args: Arguments, first: number): number {
   for (let seed = first; seed < end; seed++) {
     for (const layer of args.layers) {
       console.log(`Seed ${seed} of ${layer}: true time, whose clock, what happens`);
-      const { violation, lines } = layer === 'lease' ? leaseTrace(seed, args) : runSystem(seed, true);
+      const { violation, lines } = layerTrace(layer, seed, args);
       for (const line of lines) console.log(line);
       if (violation === null) continue;
       failurePrint(args, { layer, seed, violation });
@@ -112,9 +114,24 @@ function tracePlay(args: Arguments, first: number): number {
   return 0;
 }
 
-function leaseTrace(seed: number, args: Arguments): { violation: string | null; lines: readonly string[] } {
-  const { violation, world } = leaseRun(seed, { ...args.lease, verbose: true });
-  return { violation, lines: world.world.lines };
+interface Trace {
+  readonly violation: string | null;
+  readonly lines: readonly string[];
+}
+
+function layerTrace(layer: PlantedLayer, seed: number, args: Arguments): Trace {
+  switch (layer) {
+    case 'lease': {
+      const { violation, world } = leaseRun(seed, { ...args.lease, verbose: true });
+      return { violation, lines: world.world.lines };
+    }
+    case 'claim': {
+      const { violation, world } = claimRun(seed, true);
+      return { violation, lines: world.lines };
+    }
+    case 'replica':
+      return runSystem(seed, true);
+  }
 }
 
 function scriptFilePlay(path: string): number {

@@ -1,0 +1,9 @@
+import { CLAIM_CASES } from './claim-cases.ts';
+import { claimRun } from './claim-run.ts';
+import type { Campaign } from './planted.ts';
+
+export const campaign: Campaign = {
+  scenarios: CLAIM_CASES,
+  runSeed: (seed) => claimRun(seed).violation,
+  seedsPlayed: 1000,
+};

@@ -1,0 +1,84 @@
+/**
+ * Directed cases of the lease layer that no script can tell: a clock that goes back, and how many cells
+ * at once or elections in a row behave. Each is the smallest in which one planted bug shows.
+ */
+import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { LeaseAction, LeaseEvent } from '../../lease/actions.ts';
+import { LeaseHost } from '../../lease/host.ts';
+import { fairnessMeasure } from './fairness.ts';
+import { CLOCK_SKEW_MAX_MS, LEASE_MS, LeaseWorld, RECOVERY_MS, TIMING } from './lease-world.ts';
+import { Violation, violationOf } from './violation.ts';
+import { START_MS } from './world.ts';
+
+/** More than a server begins at once. */
+const MANY_CELLS = 2500;
+/** What it may begin at once, with room for another choice of that. */
+const ATTEMPTS_MAX = 2250;
+
+const ELECTIONS = 150;
+/** By chance alone the luckiest of three servers wins half as often again as the others. */
+const RATIO_MAX = 2;
+
+export const LEASE_CASES: Readonly<Record<string, () => string | null>> = {
+  'clock-steps-back': () => violationOf(clockStepsBack),
+  'everybody-gets-a-turn': () => violationOf(everybodyGetsATurn),
+  'attempts-are-bounded': () => violationOf(attemptsAreBounded),
+  'fast-clocks-win-no-more': () => violationOf(fastClocksWinNoMore),
+};
+
+/** A server whose clock goes back by 2ε renews at once. Its process ends, or its lease is not shortened. */
+function clockStepsBack(): void {
+  const self = 'a' as ServerId;
+  const cell = 1 as CellId;
+  const host = new LeaseHost({ self, incarnation: 1 as Incarnation, ...TIMING }, START_MS);
+  const beganMs = START_MS + RECOVERY_MS + LEASE_MS;
+  const open = (view: number): LeaseEvent => ({ kind: 'open', cell, view, members: [self], handicapMs: 0 });
+  const before = endMs(host.step(open(1), beganMs));
+  let after = before;
+  const ended = violationOf(() => {
+    // Other members, so that it is renewed at once.
+    after = endMs(host.step(open(2), beganMs + 1 - 2 * CLOCK_SKEW_MAX_MS));
+  });
+  if (ended === null && after < before)
+    throw new Violation(`A renewal shortens a lease to ${after - before} ms`);
+}
+
+/** The end that was last told of. */
+function endMs(actions: readonly LeaseAction[]): number {
+  const held = actions.findLast((action) => action.kind === 'held');
+  return held?.untilMs ?? -Infinity;
+}
+
+function manyCells(): LeaseWorld {
+  const lease = new LeaseWorld({ seed: 1, servers: 3, cells: MANY_CELLS });
+  lease.world.start();
+  lease.world.runFor(RECOVERY_MS + LEASE_MS);
+  return lease;
+}
+
+/** One server wants more cells than it begins at once. It gets them all. */
+function everybodyGetsATurn(): void {
+  const lease = manyCells();
+  const server = 'a' as ServerId;
+  for (const cell of lease.cells) lease.open(server, cell);
+  lease.world.runFor(LEASE_MS);
+  const missing = lease.cells.filter((cell) => !lease.owns(server, cell)).length;
+  if (missing > 0) throw new Violation(`${missing} of ${MANY_CELLS} cells get no holder`);
+}
+
+/** One server wants more cells than it begins at once. The others hear of some of them later. */
+function attemptsAreBounded(): void {
+  const lease = manyCells();
+  for (const cell of lease.cells) lease.open('a' as ServerId, cell);
+  const attempts = lease.observers.counts.reads / 2;
+  if (attempts > ATTEMPTS_MAX) throw new Violation(`${attempts} attempts are under way at once`);
+}
+
+/** Who competes for what another has left does not win because its clock is ahead. */
+function fastClocksWinNoMore(): void {
+  const { second, tookPart } = fairnessMeasure(3, ELECTIONS);
+  const shares = second.map((won, index) => won / (tookPart[index] as number));
+  const ratio = Math.max(...shares) / Math.min(...shares);
+  if (!(ratio < RATIO_MAX))
+    throw new Violation(`The luckiest server wins ${ratio.toFixed(1)} times as often`);
+}

@@ -1,0 +1,87 @@
+/** Known bugs of the leases that clients hold; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const claim = plantedIn('claim');
+
+export const PLANTED_CLAIM: readonly Planted[] = [
+  claim(
+    '24g',
+    'PaxosLease: an acceptor shortens what the same holder had',
+    {
+      file: 'lease/paxos-lease.ts',
+      find: 'return { ...lease, untilMs: same ? Math.max(before.untilMs, untilMs) : untilMs };',
+      replace: 'return { ...lease, untilMs: same ? untilMs : untilMs };',
+    },
+    { directed: 'a shorter refresh that nobody heard of', seeds: 400 },
+  ),
+  claim(
+    'token',
+    'a token does not rise where ballots differ by their servers only',
+    {
+      file: 'lease/client-bidder.ts',
+      find: "if (token <= ballotToken(attempt.highest)) return { kind: 'wait', untilMs: nowMs };",
+      replace: '',
+    },
+    { directed: 'tokens rise' },
+  ),
+  claim(
+    'late-refresh',
+    'a lease that is over is refreshed',
+    {
+      file: 'lease/client-bidder.ts',
+      find: "      case 'refresh':\n        if (finding.kind === 'held' && mine)",
+      replace: "      case 'refresh':\n        if (finding.kind !== 'free' && mine)",
+    },
+    { directed: 'what is over is not refreshed' },
+  ),
+  claim(
+    'grace',
+    'a lease in its grace period is given to the next client',
+    {
+      file: 'lease/client-bidder.ts',
+      find: "if (finding.kind === 'free') return this.#acquire(order, attempt, nowMs);",
+      replace: "if (finding.kind !== 'held') return this.#acquire(order, attempt, nowMs);",
+    },
+    { directed: 'grace is waited out', seeds: 400 },
+  ),
+  claim(
+    'release',
+    'a client is told that its lease is given back, and nobody wrote that',
+    {
+      file: 'lease/client-bidder.ts',
+      find: "return this.#write({ ...finding.lease, released: true }, attempt, 'renew', 0);",
+      replace: "return { kind: 'done' };",
+    },
+    { directed: 'what is given back is free', seeds: 20 },
+  ),
+  claim(
+    'look',
+    'a claim that only some answers tell of is told without being written back',
+    {
+      file: 'lease/client-bidder.ts',
+      find: "const open = finding.kind === 'held' && !attempt.unanimous && this.#rules.helps;",
+      replace: 'const open = attempt.phase.length === 0;',
+    },
+    { directed: 'what was seen stays' },
+  ),
+  claim(
+    'session',
+    'sessions are not compared: anybody may extend and give back',
+    {
+      file: 'lease/client-bidder.ts',
+      find: "return this.order.kind !== 'look' && lease.claim?.session === this.order.session;",
+      replace: "return this.order.kind !== 'look' && lease.claim !== null;",
+    },
+    { directed: 'a stranger extends nothing', seeds: 20 },
+  ),
+  claim(
+    'late-grant',
+    'a grant is answered although it is over by then',
+    {
+      file: 'lease/cell.ts',
+      find: "const over = attempt.reason !== 'help' && !lease.released && nowMs >= lease.untilMs;",
+      replace: "const over = attempt.reason !== 'help' && nowMs > Infinity;",
+    },
+    { directed: 'a grant runs', seeds: 400 },
+  ),
+];

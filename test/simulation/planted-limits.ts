@@ -1,0 +1,141 @@
+/** Known bugs of who votes, of who asks when, and of how clocks are watched; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const lease = plantedIn('lease');
+
+const JOINT_MAJORITY =
+  'return setHasMajority(group.members, bits) && (group.joint === 0 || setHasMajority(group.joint, bits));';
+
+export const PLANTED_LIMITS: readonly Planted[] = [
+  lease(
+    '46a',
+    'while members change, a majority of all of them together counts',
+    {
+      file: 'lease/group.ts',
+      find: JOINT_MAJORITY,
+      replace: 'return bitCount(bits) >= majority(group.voters.length);',
+    },
+    { directed: 'joint-not-of-all', seeds: 400 },
+  ),
+  lease(
+    '46b',
+    'while members change, a majority of the new ones counts',
+    {
+      file: 'lease/group.ts',
+      find: JOINT_MAJORITY,
+      replace: 'return setHasMajority(group.joint === 0 ? group.members : group.joint, bits);',
+    },
+    { directed: 'joint-not-of-new', seeds: 400 },
+  ),
+  lease(
+    '46c',
+    'while members change, a majority of the old ones counts',
+    {
+      file: 'lease/group.ts',
+      find: JOINT_MAJORITY,
+      replace: 'return setHasMajority(group.members, bits);',
+    },
+    { directed: 'joint-not-of-old', seeds: 400 },
+  ),
+  lease(
+    '46d',
+    'an acceptor forgets the newest view it was asked by when its own server opens an older one',
+    {
+      file: 'lease/acceptor.ts',
+      find: 'if (seen > view) this.#newerViews.set(row, seen);',
+      replace: 'if (seen > Infinity) this.#newerViews.set(row, seen);',
+    },
+    { directed: 'newest-view-stays' },
+  ),
+  lease(
+    '55',
+    'a refusal names no ballot, so whoever lags never overtakes',
+    {
+      file: 'lease/cell.ts',
+      find: 'this.#context.ballots.overtake(message.standing);',
+      replace: '',
+    },
+    { directed: 'overtakes' },
+  ),
+  lease(
+    '56',
+    'whoever knows the holder READs all the same',
+    {
+      file: 'lease/cell.ts',
+      find: 'return untilMs + parameters.clockSkewMaxMs + aheadMs + this.#jitterMs() + handicapMs;',
+      replace: 'return (untilMs > nowMs ? nowMs : untilMs) + aheadMs + this.#jitterMs() + handicapMs;',
+    },
+    { directed: 'readers-keep-quiet', seeds: 20 },
+    {
+      also: [
+        {
+          file: 'lease/cell.ts',
+          find: 'if (nowMs <= knownMs) {',
+          replace: 'if (nowMs <= knownMs - Infinity) {',
+        },
+      ],
+    },
+  ),
+  lease(
+    '57',
+    'nothing about the back-off is random',
+    {
+      file: 'lease/cell.ts',
+      find: 'return work.backoffMs * (1 + 2 * this.#context.prng.next());',
+      replace: 'return work.backoffMs;',
+    },
+    { directed: 'three-in-a-ring' },
+  ),
+  lease(
+    'flow-a',
+    'who waits for the attempts of others is never told that it is its turn; paired with looking again by itself',
+    {
+      file: 'lease/flow.ts',
+      find: 'if (this.isFull || this.#waiting.size === 0) return null;',
+      replace: 'if (this.#waiting.size >= 0) return null;',
+    },
+    { directed: 'everybody-gets-a-turn' },
+    {
+      also: [
+        {
+          file: 'lease/cell.ts',
+          find: 'work.attemptAtMs = nowMs + parameters.repeatMs;\n      return false;',
+          replace: 'work.attemptAtMs = Infinity;\n      return false;',
+        },
+      ],
+      paired: true,
+    },
+  ),
+  lease(
+    'flow-b',
+    'an attempt that has ended is counted as under way for ever',
+    { file: 'lease/cell.ts', find: 'this.#context.flow.end();', replace: '' },
+    { directed: 'everybody-gets-a-turn' },
+  ),
+  lease(
+    'flow-c',
+    'nothing bounds the attempts under way',
+    { file: 'lease/flow.ts', find: 'return this.#running >= ATTEMPTS_MAX;', replace: 'return false;' },
+    { directed: 'attempts-are-bounded' },
+  ),
+  lease(
+    'clock-a',
+    'a clock that runs ahead is not convicted',
+    {
+      file: 'lease/clock-monitor.ts',
+      find: 'if (lowMs > limitMs || highMs < -limitMs) peer.violatedMs = nowMs;',
+      replace: 'if (highMs < -limitMs) peer.violatedMs = nowMs;',
+    },
+    { directed: 'fast-clock-is-convicted' },
+  ),
+  lease(
+    'clock-b',
+    'nobody waits for the slowest clock, so the fastest wins what has ended',
+    {
+      file: 'lease/cell.ts',
+      find: 'const aheadMs = rules.comparesClocks ? monitor.aheadMs(nowMs) : 0;',
+      replace: 'const aheadMs = rules.comparesClocks && nowMs < 0 ? monitor.aheadMs(nowMs) : 0;',
+    },
+    { directed: 'fast-clocks-win-no-more' },
+  ),
+];
