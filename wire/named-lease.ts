@@ -1,9 +1,5 @@
-import { hash53 } from '../base/hash.ts';
-import { type CellId, type ServerId, serverIdCompare } from '../base/ids.ts';
 import { parseJsonObject } from './json.ts';
 
-/** Most servers that vote on one name. */
-export const NAMED_MEMBERS_MAX = 3;
 /** Most pairs that a holder can attach to its lease. */
 export const LEASE_KEYS_MAX = 32;
 /** UTF-16 code units of an owner, and of one value. */
@@ -32,27 +28,6 @@ export function isLeaseKey(text: string): boolean {
 
 export function isLeaseOwner(text: string): boolean {
   return text.length >= 1 && text.length <= LEASE_OWNER_MAX && !CONTROL.test(text);
-}
-
-/** @returns the number of the cell that a name is negotiated in; never 0, which stands for a server as a whole */
-export function leaseCell(name: string): CellId {
-  return (hash53(name) || 1) as CellId;
-}
-
-/**
- * The servers that vote on a name: those with the highest hash of name and server (rendezvous hashing). Every server
- * finds the same ones by itself, and a server that comes or goes moves only the names that it has or had.
- *
- * @param servers all servers of the configuration, in any order
- * @returns three of them, or all there are, in the order of their ids
- */
-export function leaseMembers(name: string, servers: readonly ServerId[]): ServerId[] {
-  return servers
-    .map((server) => ({ server, weight: hash53(`${server}\n${name}`) }))
-    .toSorted((a, b) => b.weight - a.weight || serverIdCompare(a.server, b.server))
-    .slice(0, NAMED_MEMBERS_MAX)
-    .map(({ server }) => server)
-    .toSorted(serverIdCompare);
 }
 
 export type LeaseKeys = Readonly<Record<string, string>>;

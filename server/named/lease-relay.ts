@@ -19,7 +19,7 @@ export interface RelaySourceParts {
   readonly urls: ReadonlyMap<ServerId, string>;
   readonly log: Logger;
   readonly heartbeatMs: number;
-  membersOf(name: string): ServerId[];
+  membersOf(name: string): readonly ServerId[];
   isConnected(server: ServerId): boolean;
   nowMs(): number;
 }

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import type { ServerId } from '../../base/ids.ts';
+import type { CellId, ServerId } from '../../base/ids.ts';
 import {
   leaseChanges,
   leaseEvent,
@@ -8,7 +8,6 @@ import {
   type TimedLeaseState,
   timedLeaseState,
 } from '../../wire/lease-changes.ts';
-import { leaseCell } from '../../wire/named-lease.ts';
 import type { LeaseEvent, LeaseState } from '../../wire/named-lease-api.ts';
 import type { NamedLeaseDriver } from './named-lease-driver.ts';
 
@@ -36,7 +35,7 @@ export interface LeaseSource {
 }
 
 export interface MemberSourceParts {
-  readonly driver: NamedLeaseDriver;
+  readonly driver: Pick<NamedLeaseDriver, 'cellOf' | 'listen'>;
   readonly leaseMaxMs: number;
   readonly clockSkewMaxMs: number;
   readonly log: Logger;
@@ -84,7 +83,7 @@ export class MemberSource implements LeaseSource {
 
 /** One name that somebody watches at this member. */
 class MemberWatch {
-  readonly cell: number;
+  readonly cell: CellId;
   readonly #name: string;
   readonly #parts: MemberSourceParts;
   readonly #over: () => void;
@@ -95,7 +94,7 @@ class MemberWatch {
   #ended = false;
 
   constructor(name: string, parts: MemberSourceParts, over: () => void) {
-    this.cell = leaseCell(name);
+    this.cell = parts.driver.cellOf(name);
     this.#name = name;
     this.#parts = parts;
     this.#over = over;

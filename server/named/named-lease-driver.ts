@@ -1,14 +1,13 @@
 import type { Logger } from 'pino';
 import { unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { hash53 } from '../../base/hash.ts';
-import { type CellId, type Incarnation, type ServerId, serverIdCompare } from '../../base/ids.ts';
+import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { ClaimedLease, LeaseMark, LeaseOrder, LeaseOutcome, LeaseTiming } from '../../lease/actions.ts';
-import { leaseCell, leaseMembers } from '../../wire/named-lease.ts';
 import type { Clock } from '../clock.ts';
 import { CLOCK_CHECK_MS, LeaseLink, type LeaseNews } from '../lease-link.ts';
 import { CHANNEL_NAMED_LEASE, type Transport } from '../transport/transport.ts';
 import type { WakeQueue } from '../wake-queue.ts';
+import { LeasePlaces } from './lease-place.ts';
 
 /** All names have the same view: their members follow from the configuration, which is the same on all servers. */
 const VIEW_NUMBER = 1;
@@ -43,6 +42,7 @@ export interface ClaimListener {
  */
 export class NamedLeaseDriver {
   readonly #parts: NamedLeaseDriverParts;
+  readonly #places: LeasePlaces;
   readonly #link: LeaseLink;
   readonly #asked = new Map<number, (outcome: LeaseOutcome) => void>();
   readonly #claimed = new Set<CellId>();
@@ -56,7 +56,8 @@ export class NamedLeaseDriver {
 
   constructor(parts: NamedLeaseDriverParts) {
     this.#parts = parts;
-    this.#serversHash = hash53(parts.servers.toSorted(serverIdCompare).join(',')) >>> 0;
+    this.#places = new LeasePlaces(parts.servers);
+    this.#serversHash = this.#places.serversHash;
     this.#link = new LeaseLink({
       ...parts,
       // Tokens have to rise in the order of time, so names need clocks that agree, whatever files use.
@@ -73,8 +74,13 @@ export class NamedLeaseDriver {
   }
 
   /** The servers that vote on a name. */
-  membersOf(name: string): ServerId[] {
-    return leaseMembers(name, this.#parts.servers);
+  membersOf(name: string): readonly ServerId[] {
+    return this.#places.of(name).members;
+  }
+
+  /** The cell that a name is negotiated in. */
+  cellOf(name: string): CellId {
+    return this.#places.of(name).cell;
   }
 
   isMember(name: string): boolean {
@@ -98,7 +104,7 @@ export class NamedLeaseDriver {
     this.#link.step({
       kind: 'ask',
       ask,
-      cell: leaseCell(name),
+      cell: this.cellOf(name),
       view: VIEW_NUMBER,
       members: this.membersOf(name),
       order,
@@ -113,7 +119,7 @@ export class NamedLeaseDriver {
   }
 
   claimOf(name: string): ClaimedLease | null {
-    return this.claim(leaseCell(name));
+    return this.claim(this.cellOf(name));
   }
 
   /** Claims that this member believes in, in no order. */

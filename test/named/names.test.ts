@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { hash53 } from '../../base/hash.ts';
 import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
+import { LeasePlaces, leaseCell, leaseMembers } from '../../server/named/lease-place.ts';
 import {
   isLeaseKey,
   isLeaseName,
   isLeaseOwner,
-  leaseCell,
-  leaseMembers,
   leaseNoteParse,
   leaseNoteText,
 } from '../../wire/named-lease.ts';
@@ -18,14 +17,14 @@ const names = Array.from({ length: NAMES }, (_, number) => `jobs/nightly-${numbe
 const serversOf = (count: number): ServerId[] =>
   Array.from({ length: count }, (_, place) => `s${place + 1}` as ServerId);
 
-test('a hash is a number below 2^53, the same every time, and one bit of the text changes half of its bits', () => {
+test('a cell is a number below 2^53, the same every time, and one bit of the text changes half of its bits', () => {
   let flipped = 0;
   let compared = 0;
   for (const name of names.slice(0, 2_000)) {
-    const hash = hash53(name);
-    assert.ok(Number.isSafeInteger(hash) && hash >= 0 && hash < 2 ** 53);
-    assert.equal(hash53(name), hash);
-    const other = hash53(String.fromCharCode(name.charCodeAt(0) ^ 1) + name.slice(1));
+    const hash = leaseCell(name);
+    assert.ok(Number.isSafeInteger(hash) && hash > 0 && hash < 2 ** 53);
+    assert.equal(leaseCell(name), hash);
+    const other = leaseCell(String.fromCharCode(name.charCodeAt(0) ^ 1) + name.slice(1));
     const difference = BigInt(hash) ^ BigInt(other);
     flipped += [...difference.toString(2)].filter((bit) => bit === '1').length;
     compared += 53;
@@ -33,10 +32,26 @@ test('a hash is a number below 2^53, the same every time, and one bit of the tex
   assert.ok(Math.abs(flipped / compared - 0.5) < 0.01, `${flipped / compared} of the bits change`);
 });
 
-test('every bit of a hash is set for half of all texts that differ in their last digits only', () => {
+test('a cell is the beginning of SHA-256, so that nobody finds a name with the cell of another name', () => {
+  assert.equal(leaseCell('jobs/nightly'), 5180766918522439);
+  const digest = createHash('sha256').update('a').digest('hex');
+  assert.equal(BigInt(leaseCell('a')), BigInt(`0x${digest.slice(0, 16)}`) >> 11n);
+});
+
+test('what is remembered of a name is what is computed for it', () => {
+  const servers = serversOf(5);
+  const places = new LeasePlaces(servers);
+  for (const name of [...names.slice(0, 1_500), ...names.slice(0, 100)]) {
+    assert.deepEqual(places.of(name), { cell: leaseCell(name), members: leaseMembers(name, servers) });
+  }
+  assert.equal(places.serversHash, new LeasePlaces(servers.toReversed()).serversHash);
+  assert.notEqual(places.serversHash, new LeasePlaces(serversOf(4)).serversHash);
+});
+
+test('every bit of a cell is set for half of all texts that differ in their last digits only', () => {
   const counts = Array.from({ length: 53 }, () => 0);
   for (const name of names) {
-    const hash = BigInt(hash53(name));
+    const hash = BigInt(leaseCell(name));
     for (let bit = 0; bit < 53; bit++) counts[bit] = (counts[bit] ?? 0) + Number((hash >> BigInt(bit)) & 1n);
   }
   for (const [bit, count] of counts.entries()) {
