@@ -9,6 +9,7 @@ import type {
   AckWriteMessage,
   LearnMessage,
   NackMessage,
+  QueryMessage,
   ReadMessage,
   RefusedMessage,
   ReleaseMessage,
@@ -41,8 +42,13 @@ export class Acceptor {
     this.#table = table;
   }
 
-  /** READ or WRITE. @returns the answer */
-  accept(row: number, message: ReadMessage | WriteMessage, nowMs: number, out: LeaseAction[]): AcceptorReply {
+  /** READ, WRITE, or a query. @returns the answer */
+  accept(
+    row: number,
+    message: ReadMessage | WriteMessage | QueryMessage,
+    nowMs: number,
+    out: LeaseAction[],
+  ): AcceptorReply {
     const { cell, ballot, view } = message;
     const rules = this.#rules;
     assert(nowMs >= rules.recovery.untilMs, 'An acceptor that may have forgotten something keeps silent');
@@ -53,6 +59,7 @@ export class Acceptor {
     }
     if (view > seen) this.#seeView(row, view);
     const register = this.#table.register(row);
+    if (message.kind === 'query') return this.#tell(register, message, nowMs);
     const reason =
       rules.ballotRefusal(ballot, nowMs) ??
       (message.kind === 'write' ? rules.writeRefusal(register, message, nowMs) : null);
@@ -109,7 +116,15 @@ export class Acceptor {
     const [promised, reply] = registerRead(register, ballot);
     if (promised !== register) this.#table.setRegister(row, promised);
     if (reply.kind === 'nack-read') return { ...reply, cell, view };
-    const { written, lease } = reply;
+    return this.#tell(register, { cell, view, ballot }, nowMs);
+  }
+
+  /** What was written last. */
+  #tell(
+    { writeBallot: written, lease }: Register,
+    { cell, view, ballot }: Pick<QueryMessage, 'cell' | 'view' | 'ballot'>,
+    nowMs: number,
+  ): AckReadMessage {
     const told = lease === null ? null : this.#rules.told(lease, nowMs);
     return { kind: 'ack-read', cell, view, ballot, written, lease: told };
   }

@@ -38,17 +38,27 @@ export function ballotMax(a: Ballot, b: Ballot): Ballot {
   return ballotCompare(a, b) >= 0 ? a : b;
 }
 
-/** Rounds of one interval; with it a ballot's interval and round fit one number below 2^53. */
+/** Rounds of one interval. */
 const ROUNDS_MAX = 2 ** 21;
-/** Intervals fit the four bytes of a row, and the upper 32 bits of a fencing token. */
+/** Intervals fit the four bytes of a row. */
 export const INTERVALS_MAX = 2 ** 32;
+/** No clock of this century draws a larger one, and whoever names one is not to be overtaken. */
+const INTERVALS_SANE = INTERVALS_MAX / 2;
+/** Grain of the time in a fencing token: finer than any interval of clients' leases, and 32 bits last for decades. */
+const TOKEN_GRAIN_MS = 512;
 
 /**
- * A ballot's interval and round as one number below 2^53. It never falls from one ballot to a larger
- * one, and rises where not only the server differs.
+ * A ballot as a fencing token below 2^53: when its interval began, and its round. It never falls from
+ * one ballot to a larger one, and rises where not only the server differs. It does not depend on the
+ * length of an interval, so that tokens go on rising when that is changed.
  */
-export function ballotToken(k: Ballot): number {
-  return k.interval * ROUNDS_MAX + k.round;
+export function ballotToken(k: Ballot, parameters: LeaseParameters): number {
+  return Math.floor((k.interval * parameters.intervalMs) / TOKEN_GRAIN_MS) * ROUNDS_MAX + k.round;
+}
+
+/** Whether a ballot's interval is one that a clock can show. */
+export function ballotIsSane(k: Ballot): boolean {
+  return k.interval < INTERVALS_SANE;
 }
 
 /** For traces: `58/3@a`. */
@@ -104,7 +114,7 @@ export class BallotSequence {
     if (standing.round >= ROUNDS_MAX - 1) return;
     if (standing.interval === this.#interval) this.#round = Math.max(this.#round, standing.round);
     if (this.#parameters.algorithm === 'flease' || standing.interval <= this.#interval) return;
-    if (standing.interval >= INTERVALS_MAX - 1) return;
+    if (!ballotIsSane(standing)) return;
     this.#interval = standing.interval;
     this.#round = standing.round;
   }

@@ -18,6 +18,10 @@ const PLACE_MASK = PAGE_ROWS - 1;
 /** In place of a cell, in a row that is free. */
 const NO_CELL = -1 as CellId;
 
+/** A ballot, a lease, and this server's own. */
+const LIVES_PER_MESSAGE = 4;
+const SWEEP_EVERY = 4096;
+
 /** Bits of `flags`. */
 const OPEN = 1;
 const RELEASED = 2;
@@ -44,6 +48,8 @@ export class CellTable implements WheelLinks {
   #rows = 0;
   #freeRow = NONE;
   #size = 0;
+  /** Messages refused for want of numbers for lives. */
+  #refused = 0;
 
   /** Number of cells. */
   get size(): number {
@@ -269,6 +275,18 @@ export class CellTable implements WheelLinks {
     const swept = this.#lives.number(server, incarnation);
     assert(swept !== null, 'Cells do not name more lives at a time than a row can number');
     return swept;
+  }
+
+  /**
+   * Whether there are numbers left for the lives that one more message may name. Peers have a life or two;
+   * only one that makes lives up can use them all, and then nothing it says is taken in.
+   */
+  hasRoom(): boolean {
+    if (this.#lives.left >= LIVES_PER_MESSAGE) return true;
+    // Looked for seldom, so that a flood costs little.
+    if (this.#refused++ % SWEEP_EVERY !== 0) return false;
+    this.#sweepLives();
+    return this.#lives.left >= LIVES_PER_MESSAGE;
   }
 
   #sweepLives(): void {

@@ -16,6 +16,7 @@ import type {
   LearnMessage,
   LeaseMessage,
   NackMessage,
+  QueryMessage,
   ReadMessage,
   RefusedMessage,
   ReleaseMessage,
@@ -244,19 +245,10 @@ export class Cell {
   }
 
   /** A client wants something of the cell, through this server. */
-  ask(
-    bidder: ClientBidder,
-    view: number,
-    members: readonly ServerId[],
-    nowMs: number,
-    out: LeaseAction[],
-  ): void {
+  ask(bidder: ClientBidder, nowMs: number, out: LeaseAction[]): void {
     assert(!this.#table.isOpen(this.#row), 'A cell belongs to servers or to clients');
-    const before = this.#group();
-    const group = this.#context.acceptor.regroup(this.#row, view, members, undefined);
     const work = this.#begin();
     work.asks.push(bidder);
-    if (group !== before) this.#end(work);
     if (work.attempt === null && work.backoffMs === 0) work.attemptAtMs = nowMs;
     this.#attemptIfDue(nowMs, out);
   }
@@ -310,6 +302,7 @@ export class Cell {
   #onMessage(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     switch (message.kind) {
       case 'read':
+      case 'query':
       case 'write':
         out.push({
           kind: 'send',
@@ -325,9 +318,6 @@ export class Cell {
         break;
       case 'nack-read':
       case 'nack-write':
-        this.#context.ballots.overtake(message.standing);
-        this.#onRefused(from, message, nowMs, out);
-        break;
       case 'refused-read':
       case 'refused-write':
         this.#onRefused(from, message, nowMs, out);
@@ -403,8 +393,12 @@ export class Cell {
       return false;
     }
     flow.begin();
+    // Each order goes by its own members: those of two names that share a cell may differ.
+    if (asking !== undefined) acceptor.regroup(this.#row, asking.view, asking.members, undefined);
     ballots.overtake(acceptor.standing(this.#row));
-    const attempt = attemptStart(asking ?? bidder, ballots.next(nowMs), nowMs, parameters);
+    const attempting = asking ?? bidder;
+    const query = attempting.queriesFirst(this.accepted(), nowMs);
+    const attempt = attemptStart(attempting, ballots.next(nowMs), query, nowMs, parameters);
     work.attempt = attempt;
     this.#sendAttempt(attempt, nowMs, out);
     return true;
@@ -425,9 +419,11 @@ export class Cell {
     this.#onMessage(self, this.#context.acceptor.accept(this.#row, message, nowMs, out), nowMs, out);
   }
 
-  #request(attempt: Attempt, view: number): ReadMessage | WriteMessage {
+  #request(attempt: Attempt, view: number): ReadMessage | QueryMessage | WriteMessage {
     const { ballot } = attempt;
-    if (attempt.phase === 'reading') return { kind: 'read', cell: this.id, view, ballot };
+    if (attempt.phase === 'reading') {
+      return { kind: attempt.query ? 'query' : 'read', cell: this.id, view, ballot };
+    }
     const lease = this.#context.rules.asked(attempt.lease, attempt.spanMs);
     return { kind: 'write', cell: this.id, view, ballot, lease, acquires: attempt.reason === 'acquire' };
   }
@@ -444,6 +440,7 @@ export class Cell {
     const attempt = work?.attempt;
     if (work === null || !attempt || attempt.phase !== 'reading') return;
     if (ballotCompare(message.ballot, attempt.ballot) !== 0) return;
+    if (message.lease !== null && !attempt.bidder.knows(message.lease)) return;
     const group = this.#group();
     const tally = tallyAdd(attempt.tally, group, from, 'ack');
     if (tally === null) return;
@@ -536,6 +533,9 @@ export class Cell {
     if (work === null || !attempt || ballotCompare(message.ballot, attempt.ballot) !== 0) return;
     const phase = message.kind === 'nack-read' || message.kind === 'refused-read' ? 'reading' : 'writing';
     if (phase !== attempt.phase) return;
+    if (message.kind === 'nack-read' || message.kind === 'nack-write') {
+      this.#context.ballots.overtake(message.standing);
+    }
     const group = this.#group();
     const tally = tallyAdd(attempt.tally, group, from, 'nack');
     if (tally === null) return;

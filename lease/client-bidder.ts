@@ -1,10 +1,13 @@
 import { unreachable } from '../base/assert.ts';
-import type { ClaimedLease, LeaseOrder, LeaseOutcome } from './actions.ts';
+import type { ServerId } from '../base/ids.ts';
+import type { ClaimedLease, LeaseEvent, LeaseOrder, LeaseOutcome } from './actions.ts';
 import { ballotToken } from './ballot.ts';
 import type { Claim, Lease } from './lease.ts';
 import { CLOCK_DRIFT_MAX, type LeaseParameters } from './parameters.ts';
 import type { Bid, Bidder, ReadingAttempt } from './proposer.ts';
 import type { Finding, LeaseRules } from './rules.ts';
+
+type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
 /**
  * This server bids for a client that has asked it to (M. Fowler, *Patterns of Distributed Systems*,
@@ -17,28 +20,43 @@ import type { Finding, LeaseRules } from './rules.ts';
  */
 export class ClientBidder implements Bidder {
   readonly ask: number;
+  readonly view: number;
+  readonly members: readonly ServerId[];
   readonly order: LeaseOrder;
   readonly deadlineMs: number;
   readonly #receivedMs: number;
   readonly #parameters: LeaseParameters;
   readonly #rules: LeaseRules;
+  #queried = false;
   /** What is answered once the attempt has come to its end. */
   #outcome: LeaseOutcome = { kind: 'unknown' };
 
-  constructor(
-    ask: number,
-    order: LeaseOrder,
-    receivedMs: number,
-    deadlineMs: number,
-    parameters: LeaseParameters,
-    rules: LeaseRules,
-  ) {
-    this.ask = ask;
-    this.order = order;
-    this.deadlineMs = deadlineMs;
+  /** @param receivedMs lease clock when the order came */
+  constructor(event: AskEvent, receivedMs: number, parameters: LeaseParameters, rules: LeaseRules) {
+    this.ask = event.ask;
+    this.view = event.view;
+    this.members = event.members;
+    this.order = event.order;
+    this.deadlineMs = event.deadlineMs;
     this.#receivedMs = receivedMs;
     this.#parameters = parameters;
     this.#rules = rules;
+  }
+
+  /**
+   * Those who only look, and those who find the cell taken, ask for no promises: they would void the
+   * holder's refreshes. If answers differ, or the cell is free, the next attempt is one with promises.
+   */
+  queriesFirst(accepted: Lease | null, nowMs: number): boolean {
+    if (this.#queried) return false;
+    this.#queried = true;
+    if (this.order.kind === 'look') return true;
+    if (this.order.kind !== 'acquire' || accepted === null || this.isMine(accepted)) return false;
+    return !accepted.released && nowMs < accepted.untilMs;
+  }
+
+  knows(lease: Lease): boolean {
+    return lease.claim !== null;
   }
 
   get outcome(): LeaseOutcome {
@@ -50,6 +68,7 @@ export class ClientBidder implements Bidder {
   }
 
   bid(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
+    if (attempt.query) return this.#seen(finding, attempt, nowMs);
     const { order } = this;
     const mine = finding.kind !== 'free' && this.isMine(finding.lease);
     switch (order.kind) {
@@ -71,10 +90,17 @@ export class ClientBidder implements Bidder {
     }
   }
 
+  /** What a query has found is the answer if all agree on it and it changes nothing. */
+  #seen(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
+    const useful = this.order.kind === 'look' || (finding.kind !== 'free' && !this.isMine(finding.lease));
+    if (!useful || !attempt.unanimous) return { kind: 'wait', untilMs: nowMs };
+    return this.#report(finding, attempt, nowMs);
+  }
+
   #acquire(order: Extract<LeaseOrder, { kind: 'acquire' }>, attempt: ReadingAttempt, nowMs: number): Bid {
-    const token = ballotToken(attempt.ballot);
+    const token = ballotToken(attempt.ballot, this.#parameters);
     // Ballots may differ by their servers only; tokens have to rise.
-    if (token <= ballotToken(attempt.highest)) return { kind: 'wait', untilMs: nowMs };
+    if (token <= ballotToken(attempt.highest, this.#parameters)) return { kind: 'wait', untilMs: nowMs };
     const { session, note, spanMs } = order;
     const lease = this.#lease({ session, token, note }, spanMs, attempt);
     this.#grant(lease);

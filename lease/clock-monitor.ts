@@ -14,6 +14,7 @@ interface Peer {
   startedMs: number;
   /** Latest reading of its clock that we heard: sent back as an echo. */
   clockMs: number;
+  heardMs: number;
   lowMs: number;
   highMs: number;
   measuredMs: number;
@@ -57,13 +58,17 @@ export class ClockMonitor {
   observe(from: ServerId, envelope: LeaseEnvelope, nowMs: number): FrameVerdict {
     let peer = this.#peers.get(from);
     if (peer === undefined || peer.incarnation !== envelope.incarnation) {
-      // Frames overtake each other; what an earlier life said counts no more once a later one spoke.
-      if (peer !== undefined && envelope.startedMs < peer.startedMs) return 'older-life';
+      // Frames overtake each other; what an earlier life said counts no more once a later one spoke. But
+      // a clock may have been set back between two lives, and a life that is silent for long is over.
+      if (peer !== undefined && envelope.startedMs < peer.startedMs && nowMs - peer.heardMs < this.#freshMs) {
+        return 'older-life';
+      }
       if (peer?.outOfBounds) this.#violating--;
       peer = {
         incarnation: envelope.incarnation,
         startedMs: envelope.startedMs,
         clockMs: envelope.clockMs,
+        heardMs: nowMs,
         lowMs: -Infinity,
         highMs: Infinity,
         measuredMs: -Infinity,
@@ -73,6 +78,7 @@ export class ClockMonitor {
       this.#peers.set(from, peer);
     }
     peer.clockMs = Math.max(peer.clockMs, envelope.clockMs);
+    peer.heardMs = nowMs;
     const { echoMs, clockMs } = envelope;
     const lowMs = clockMs - nowMs;
     // An echo of our earlier life says nothing about this clock.

@@ -25,6 +25,7 @@ const TAGS = {
   'wrong-view': 9,
   learn: 10,
   release: 11,
+  query: 12,
 } as const satisfies Record<LeaseMessage['kind'], number>;
 
 const KINDS = new Map<number, LeaseMessage['kind']>(
@@ -154,6 +155,7 @@ function messageWrite(writer: ByteWriter, lives: LifeTable, message: LeaseMessag
   ballotWrite(writer, lives, message.kind === 'release' ? message.uid : message.ballot);
   switch (message.kind) {
     case 'read':
+    case 'query':
     case 'ack-write':
     case 'wrong-view':
     case 'release':
@@ -193,6 +195,7 @@ function messageRead(reader: ByteReader, lives: readonly Life[]): LeaseMessage {
   if (ballot === BALLOT_ZERO) throw new MalformedError('An attempt without a ballot');
   switch (kind) {
     case 'read':
+    case 'query':
     case 'ack-write':
     case 'wrong-view':
       return { kind, cell, view, ballot };

@@ -1,5 +1,5 @@
 import { assert, unreachable } from '../base/assert.ts';
-import { CATALOG_CELL, type CellId, type ServerId } from '../base/ids.ts';
+import { CATALOG_CELL, type CellId, type Incarnation, type ServerId } from '../base/ids.ts';
 import { Prng } from '../base/prng.ts';
 import { Acceptor } from './acceptor.ts';
 import {
@@ -200,11 +200,15 @@ export class LeaseHost {
       this.#keepSilent(messages, nowMs, out);
       return;
     }
-    for (const message of messages) this.#onMessage(from, message, nowMs, out);
+    for (const message of messages) {
+      if (isOwnWord(message, from, envelope.incarnation)) this.#onMessage(from, message, nowMs, out);
+    }
   }
 
   #onMessage(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
-    const asks = message.kind === 'read' || message.kind === 'write' || message.kind === 'learn';
+    if (!this.#table.hasRoom()) return;
+    const { kind } = message;
+    const asks = kind === 'read' || kind === 'query' || kind === 'write' || kind === 'learn';
     // An answer for a cell that is not remembered is an answer to nobody.
     const cell = asks ? this.#at(message.cell) : this.#find(message.cell);
     if (cell === null) return;
@@ -213,15 +217,14 @@ export class LeaseHost {
   }
 
   #onAsk(event: AskEvent, nowMs: number, out: LeaseAction[]): void {
-    const { ask, order, deadlineMs, view, members } = event;
+    const { order } = event;
     const { parameters, rules } = this.#context;
     if (order.kind === 'acquire' || order.kind === 'refresh') {
       assert(order.spanMs > 0 && order.spanMs <= parameters.leaseMs, 'A claim is at most a lease long');
       assert((order.note ?? '').length <= CLAIM_NOTE_MAX, 'A note has its bounds');
     }
     const cell = this.#at(event.cell);
-    const bidder = new ClientBidder(ask, order, nowMs, deadlineMs, parameters, rules);
-    cell.ask(bidder, view, members, nowMs, out);
+    cell.ask(new ClientBidder(event, nowMs, parameters, rules), nowMs, out);
     this.#settle(cell, nowMs);
   }
 
@@ -248,7 +251,7 @@ export class LeaseHost {
       cell.tick(nowMs, out);
       const dueMs = cell.settle(nowMs) ?? nowMs;
       assert(dueMs > nowMs, 'A tick leaves nothing due');
-      this.#wheel.insert(row, dueMs);
+      this.#wheel.insert(row, dueMs, nowMs);
     }
   }
 
@@ -277,7 +280,7 @@ export class LeaseHost {
     const row = this.#table.find(id);
     if (row !== null) return this.#cell.at(row);
     const added = this.#table.add(id);
-    this.#wheel.insert(added, this.#lastMs + this.#parameters.forgetMs);
+    this.#wheel.insert(added, this.#lastMs + this.#parameters.forgetMs, this.#lastMs);
     return this.#cell.at(added);
   }
 
@@ -293,6 +296,21 @@ export class LeaseHost {
 
   #trace(out: LeaseAction[], mark: LeaseMark, detail: string, cell: CellId = CATALOG_CELL): void {
     out.push({ kind: 'trace', mark, cell, detail });
+  }
+}
+
+/** Ballots are drawn by those who ask with them: nobody speaks for another, nor for another life. */
+function isOwnWord(message: LeaseMessage, from: ServerId, incarnation: Incarnation): boolean {
+  switch (message.kind) {
+    case 'read':
+    case 'query':
+    case 'write':
+    case 'learn':
+      return message.ballot.server === from && message.ballot.incarnation === incarnation;
+    case 'release':
+      return message.uid.server === from && message.uid.incarnation === incarnation;
+    default:
+      return true;
   }
 }
 

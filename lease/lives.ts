@@ -39,6 +39,11 @@ export class LifeTable {
     return index;
   }
 
+  /** Numbers that are not in use. */
+  get left(): number {
+    return LIVES_MAX - this.#lives.length + this.#free.length;
+  }
+
   at(index: number): Life {
     const life = this.#lives[index];
     assert(life !== undefined && life !== null, 'A row names lives that the table knows');

@@ -19,6 +19,12 @@ export interface ReadMessage extends OfCell {
   readonly ballot: Ballot;
 }
 
+/** What was written, without a promise: k only tells the answers of one attempt from those of another. */
+export interface QueryMessage extends OfCell {
+  readonly kind: 'query';
+  readonly ballot: Ballot;
+}
+
 /** WRITE(k, λ). `acquires`: the proposer found the cell free, so nobody's valid lease may be in the way. */
 export interface WriteMessage extends OfCell {
   readonly kind: 'write';
@@ -27,6 +33,7 @@ export interface WriteMessage extends OfCell {
   readonly acquires: boolean;
 }
 
+/** To READ and to a query. */
 export interface AckReadMessage extends OfCell {
   readonly kind: 'ack-read';
   readonly ballot: Ballot;
@@ -75,6 +82,7 @@ export interface ReleaseMessage extends OfCell {
 
 export type LeaseMessage =
   | ReadMessage
+  | QueryMessage
   | WriteMessage
   | AckReadMessage
   | AckWriteMessage

@@ -1,5 +1,5 @@
 import type { Ballot } from './ballot.ts';
-import { ballotCompare } from './ballot.ts';
+import { ballotCompare, ballotIsSane } from './ballot.ts';
 import { type Lease, leaseSameHolder } from './lease.ts';
 import type { WriteMessage } from './messages.ts';
 import { CLOCK_DRIFT_MAX, type LeaseParameters } from './parameters.ts';
@@ -38,9 +38,9 @@ export class PaxosLeaseRules implements LeaseRules {
     this.recovery = { untilMs: startedMs + (leaseMs + clockSkewMaxMs) * (1 + CLOCK_DRIFT_MAX), floor: 0 };
   }
 
-  /** The interval of a ballot is a number like the round: it says nothing about the time. */
-  ballotRefusal(): null {
-    return null;
+  /** The interval of a ballot is a number like the round: it says nothing about the time, but has its bounds. */
+  ballotRefusal(k: Ballot): 'future' | null {
+    return ballotIsSane(k) ? null : 'future';
   }
 
   /**

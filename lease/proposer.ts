@@ -30,6 +30,10 @@ export type Bid =
 
 /** On whose behalf an attempt is made: this server's own, or a client's. */
 export interface Bidder {
+  /** Whether a query is enough to begin with, given what the own acceptor holds. */
+  queriesFirst(accepted: Lease | null, nowMs: number): boolean;
+  /** Whether a lease that was found is one of those that the bidder can hold. */
+  knows(lease: Lease): boolean;
   /** Whether a lease that was found is the bidder's. */
   isMine(lease: Lease): boolean;
   /** One reading of the clock, `nowMs`, serves every decision about what was found. */
@@ -55,6 +59,8 @@ export interface ReadingAttempt extends AttemptBase {
   readonly highest: Ballot;
   /** Every answer so far tells of the same WRITE: if they are a majority, it is decided. */
   readonly unanimous: boolean;
+  /** Queries are out instead of READs: nobody has promised anything, so nothing can be written. */
+  readonly query: boolean;
 }
 
 /** WRITEs are out. Whatever happens to the attempt now, its lease may be chosen. */
@@ -71,11 +77,13 @@ export type Attempt = ReadingAttempt | WritingAttempt;
 export function attemptStart(
   bidder: Bidder,
   ballot: Ballot,
+  query: boolean,
   nowMs: number,
   parameters: LeaseParameters,
 ): ReadingAttempt {
   return {
     phase: 'reading',
+    query,
     bidder,
     ballot,
     startedMs: nowMs,
@@ -170,6 +178,14 @@ export class ServerBidder implements Bidder {
   constructor(parameters: LeaseParameters, rules: LeaseRules) {
     this.#parameters = parameters;
     this.#rules = rules;
+  }
+
+  queriesFirst(): boolean {
+    return false;
+  }
+
+  knows(lease: Lease): boolean {
+    return lease.claim === null;
   }
 
   isMine(lease: Lease): boolean {

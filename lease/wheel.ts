@@ -59,7 +59,9 @@ export class Wheel {
   }
 
   /** Puts a row that is in no bucket into one. */
-  insert(row: number, dueMs: number): void {
+  insert(row: number, dueMs: number, nowMs: number): void {
+    // Nobody turns a wheel without rows, so it may be months behind.
+    if (this.#rows === 0) this.#tick = Math.max(this.#tick, this.#ticksUntil(nowMs));
     const tick = this.#tickOf(dueMs);
     this.#links.setDue(row, tick);
     this.#link(row, tick);
@@ -103,7 +105,7 @@ export class Wheel {
   /** Hands out one row that is due by `nowMs`, taken out of the wheel, or null. */
   take(nowMs: number): number | null {
     const links = this.#links;
-    const until = Math.floor((nowMs - this.#startedMs) / this.#tickMs);
+    const until = this.#ticksUntil(nowMs);
     while (this.#rows > 0) {
       const ahead = this.#ahead();
       if (this.#tick + ahead > until) return null;
@@ -127,6 +129,10 @@ export class Wheel {
   #tickOfRow(row: number): number {
     // Ticks run on beyond 2^32; what a row keeps is the lower part, and no row is due 2^31 ticks away.
     return this.#tick + ((this.#links.due(row) - (this.#tick >>> 0)) | 0);
+  }
+
+  #ticksUntil(nowMs: number): number {
+    return Math.floor((nowMs - this.#startedMs) / this.#tickMs);
   }
 
   #msOf(tick: number): number {

@@ -43,6 +43,7 @@ function message(kind: LeaseMessage['kind']): fc.Arbitrary<LeaseMessage> {
   const base = { cell, view: natural };
   switch (kind) {
     case 'read':
+    case 'query':
     case 'ack-write':
     case 'wrong-view':
       return record({ kind: fc.constant(kind), ...base, ballot });
@@ -82,6 +83,7 @@ const KINDS: readonly LeaseMessage['kind'][] = [
   'wrong-view',
   'learn',
   'release',
+  'query',
 ];
 const messages = fc.array(fc.oneof(...KINDS.map(message)), { maxLength: 20 });
 const envelope: fc.Arbitrary<LeaseEnvelope> = record({

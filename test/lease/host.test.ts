@@ -80,6 +80,7 @@ function messagePrint(message: LeaseMessage): string {
   const view = message.view === 1 ? '' : ` view=${message.view}`;
   switch (message.kind) {
     case 'read':
+    case 'query':
     case 'ack-write':
     case 'wrong-view':
       return `${message.kind} ${ballotPrint(message.ballot)}${view}`;
@@ -151,6 +152,7 @@ function messageParse(cell: CellId, words: readonly string[]): LeaseMessage {
   const lease = leaseParse(given.get('lease') ?? '⊥');
   switch (kind) {
     case 'read':
+    case 'query':
     case 'ack-write':
     case 'wrong-view':
       return { kind, cell, view, ballot };

@@ -51,7 +51,7 @@ test('a row is handed out when it is due, and once', () => {
         if (command.kind === 'put') {
           const atMs = nowMs + command.ahead;
           if (dueMs.has(command.row)) wheel.move(command.row, atMs);
-          else wheel.insert(command.row, atMs);
+          else wheel.insert(command.row, atMs, nowMs);
           dueMs.set(command.row, Math.max(nowMs, atMs));
         } else if (command.kind === 'remove') {
           if (dueMs.delete(command.row)) wheel.remove(command.row);
@@ -77,7 +77,7 @@ test('a row is handed out when it is due, and once', () => {
 
 test('a wheel that is asked when it says so gets on, and wakes seldom for what is far ahead', () => {
   const wheel = wheelNew();
-  for (let at = 0; at < ROWS; at++) wheel.insert(at, START_MS + at * 1000.7);
+  for (let at = 0; at < ROWS; at++) wheel.insert(at, START_MS + at * 1000.7, START_MS);
   let taken = 0;
   let woken = 0;
   let lastMs = START_MS;
@@ -93,9 +93,17 @@ test('a wheel that is asked when it says so gets on, and wakes seldom for what i
 
 test('a row that is put off stays until then', () => {
   const wheel = wheelNew();
-  wheel.insert(3, START_MS + 10);
+  wheel.insert(3, START_MS + 10, START_MS);
   wheel.move(3, START_MS + 500);
   assert.equal(wheel.take(START_MS + 400), null);
   assert.equal(wheel.take(START_MS + 502), 3);
   assert.equal(wheel.firstMs(), null);
+});
+
+test('a wheel that had no rows for months is not behind', () => {
+  const wheel = wheelNew();
+  const laterMs = START_MS + 2 ** 40;
+  wheel.insert(3, laterMs + 10, laterMs);
+  assert.equal(wheel.take(laterMs + 5), null);
+  assert.equal(wheel.take(laterMs + 12), 3);
 });

@@ -33,6 +33,8 @@ function verbText(message: LeaseMessage): string {
       return `refuse READ ${ballotText(message.ballot)}: ${message.reason}`;
     case 'refused-write':
       return `refuse WRITE ${ballotText(message.ballot)}: ${message.reason}`;
+    case 'query':
+      return `QUERY ${ballotText(message.ballot)}`;
     case 'wrong-view':
       return `wrong view for ${ballotText(message.ballot)}`;
     case 'learn':
