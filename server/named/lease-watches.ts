@@ -41,7 +41,8 @@ export interface MemberSourceParts {
   readonly log: Logger;
   nowMs(): number;
   look(name: string): Promise<LeaseState>;
-  believed(name: string): LeaseState;
+  /** Null where nothing is known of this name. Must not throw: it is asked in the midst of what the host does. */
+  believed(name: string): LeaseState | null;
 }
 
 /**
@@ -113,7 +114,7 @@ class MemberWatch {
   /** Something was decided or given back here. That a lease is gone, a majority has to say. */
   claimed(): void {
     const state = this.#parts.believed(this.#name);
-    if (state.held && this.#state !== null) this.#take(timedLeaseState(state, this.#parts.nowMs()));
+    if (state?.held && this.#state !== null) this.#take(timedLeaseState(state, this.#parts.nowMs()));
     else void this.#look();
   }
 

@@ -104,7 +104,7 @@ export class NamedLeaseService {
     if (outcome.kind === 'unknown') throw this.#notKnown(name);
     const holder = 'lease' in outcome ? outcome.lease : null;
     if (holder !== null && holder.session !== session && holder.remainingMs > 0) {
-      throw this.#lost(holder, askedMs);
+      throw this.#lost(name, holder, askedMs);
     }
   }
 
@@ -119,13 +119,14 @@ export class NamedLeaseService {
   lookHere(name: string): LeaseLook | null {
     assertName(name);
     const { driver } = this.#parts;
-    return driver.isMember(name) ? this.believed(name) : null;
+    return driver.isMember(name) ? this.#believedOf(name, driver.claimOf(name)) : null;
   }
 
-  /** What a member believes. */
-  believed(name: string): LeaseLook {
-    const { driver, nowMs } = this.#parts;
-    return this.#lookOf(name, driver.claimOf(name), 'member', nowMs());
+  /** What a member believes; null where what it knows of the cell says nothing about this name. Never throws. */
+  believed(name: string): LeaseLook | null {
+    const claim = this.#parts.driver.claimOf(name);
+    const isOther = claim !== null && claim.remainingMs > 0 && leaseNoteParse(claim.note)?.name !== name;
+    return isOther ? null : this.#believedOf(name, claim);
   }
 
   async readKey(name: string, key: string): Promise<LeaseKeyValue> {
@@ -161,18 +162,20 @@ export class NamedLeaseService {
     spanMs: number,
     note: LeaseNote | null,
   ): Promise<GrantedLease> {
+    // The length may be that of the note, which came from other servers.
+    this.#assertSpan(spanMs);
     const text = note === null ? null : noteOf(note);
     const { outcome, askedMs } = await this.#ask(name, { kind: 'refresh', session, spanMs, note: text });
     if (outcome.kind === 'granted') return this.#granted(name, outcome.lease);
     if (outcome.kind === 'unknown') throw this.#notKnown(name);
-    throw this.#lost(outcome.lease, askedMs);
+    throw this.#lost(name, outcome.lease, askedMs);
   }
 
   /** The session's own lease as a majority has it. */
   async #held(name: string, session: number): Promise<{ readonly note: LeaseNote }> {
     const { lease, askedMs } = await this.#look(name);
-    if (lease === null || lease.session !== session) throw this.#lost(lease, askedMs);
-    return { note: noteIn(lease) };
+    if (lease === null || lease.session !== session) throw this.#lost(name, lease, askedMs);
+    return { note: noteIn(name, lease) };
   }
 
   async #look(name: string): Promise<{ readonly lease: ClaimedLease | null; readonly askedMs: number }> {
@@ -196,8 +199,12 @@ export class NamedLeaseService {
     return { outcome, askedMs };
   }
 
+  #believedOf(name: string, claim: ClaimedLease | null): LeaseLook {
+    return this.#lookOf(name, claim, 'member', this.#parts.nowMs());
+  }
+
   #granted(name: string, lease: ClaimedLease): GrantedLease {
-    const { owner, ttlMs, keys } = noteIn(lease);
+    const { owner, ttlMs, keys } = noteIn(name, lease);
     const { session, token } = lease;
     return { name, owner, session, token, ttlMs, remainingMs: Math.floor(lease.remainingMs), keys };
   }
@@ -212,27 +219,24 @@ export class NamedLeaseService {
       const token = lease?.token ?? 0;
       return { name, held: false, owner: null, token, remainingMs: 0, keys: {}, consistency };
     }
-    const note = noteIn(lease);
-    if (note.name !== name) throw collision(name, note.name);
-    const { owner, keys } = note;
+    const { owner, keys } = noteIn(name, lease);
     const remainingMs = this.#leftMs(lease, askedMs);
     return { name, held: true, owner, token: lease.token, remainingMs, keys, consistency };
   }
 
   #taken(name: string, lease: ClaimedLease, askedMs: number): ServiceError {
-    const note = noteIn(lease);
-    if (note.name !== name) return collision(name, note.name);
-    const holder = { owner: note.owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
+    const { owner } = noteIn(name, lease);
+    const holder = { owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
     return new ServiceError(
       'lease-taken',
-      `${note.owner} holds it for ${holder.remainingMs} ms more unless it refreshes it`,
+      `${owner} holds it for ${holder.remainingMs} ms more unless it refreshes it`,
       { holder },
     );
   }
 
-  #lost(lease: ClaimedLease | null, askedMs: number): ServiceError {
+  #lost(name: string, lease: ClaimedLease | null, askedMs: number): ServiceError {
     if (lease === null || lease.remainingMs <= 0) return new ServiceError('lease-lost', 'It is over');
-    const { owner } = noteIn(lease);
+    const { owner } = noteIn(name, lease);
     const holder = { owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
     return new ServiceError('lease-lost', `This session does not hold it, ${owner} does`, {
       holder,
@@ -307,16 +311,21 @@ function noteOf(note: LeaseNote): string {
   return text;
 }
 
-/** Notes are made by servers, who check them; one that cannot be read is of another release. */
-function noteIn(lease: ClaimedLease): LeaseNote {
+/**
+ * Notes are made by servers, who check them; one that cannot be read is of another release.
+ *
+ * @throws ServiceError `lease-taken` where the lease is another name's
+ */
+function noteIn(name: string, lease: ClaimedLease): LeaseNote {
   const note = leaseNoteParse(lease.note);
   if (note === null) throw new ServiceError('internal', 'The note of a lease cannot be read');
+  if (note.name !== name) throw collision(name, note.name);
   return note;
 }
 
 function collision(name: string, other: string): ServiceError {
   return new ServiceError(
     'lease-taken',
-    `Lease "${name}" cannot be used while lease "${other}" is held: by chance both names have the same number; choose another name`,
+    `Lease "${name}" cannot be used while lease "${other}" is held: both names have the same number; choose another name`,
   );
 }

@@ -64,13 +64,39 @@ test('a holder is told the whole rest since the request came, everybody else wha
 
 test('two names with one number: the second is refused with a reason, and nothing of the first is shown as its own', async () => {
   const lease = claimOf(5, { secret: 'of the other' }, 'other');
-  const { service } = serviceOf({ kind: 'taken', lease }, { kind: 'seen', lease });
-  for (const work of [service.acquire('n', 6, 'me', TTL_MS, {}), service.look('n')]) {
-    const error = await refusal(work);
+  const { service, orders } = serviceOf(
+    { kind: 'taken', lease },
+    { kind: 'seen', lease },
+    { kind: 'free', lease },
+    { kind: 'free', lease },
+    { kind: 'granted', lease },
+    { kind: 'seen', lease },
+  );
+  const works = [
+    () => service.acquire('n', 6, 'me', TTL_MS, {}),
+    () => service.look('n'),
+    () => service.refresh('n', 6, TTL_MS, null),
+    () => service.release('n', 6),
+    // And so for the session that holds the other one.
+    () => service.refresh('n', 5, TTL_MS, null),
+    () => service.writeKey('n', 5, 'k', 'v'),
+  ];
+  for (const [place, work] of works.entries()) {
+    const error = await refusal(work());
+    assert.equal(orders.length, place + 1);
     assert.equal(error.code, 'lease-taken');
     assert.match(error.message, /"n" cannot be used while lease "other" is held/);
     assert.equal(error.details.holder, undefined);
   }
+});
+
+test('a length that came with a lease is checked like one that came with a request', async () => {
+  const lease = { ...claimOf(5), note: leaseNoteText({ name: 'n', owner: 'x', ttlMs: 10_001, keys: {} }) };
+  const { service, orders } = serviceOf({ kind: 'seen', lease }, { kind: 'seen', lease });
+  for (const work of [() => service.refresh('n', 5, null, null), () => service.writeKey('n', 5, 'k', 'v')]) {
+    assert.match((await refusal(work())).message, /10001 does not/);
+  }
+  assert.ok(orders.every(({ kind }) => kind === 'look'));
 });
 
 test('without a majority a change is in doubt and a question is not answered; both name who is missing', async () => {
