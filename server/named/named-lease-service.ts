@@ -97,7 +97,11 @@ export class NamedLeaseService {
     return this.#refresh(name, session, ttlMs ?? note.ttlMs, keys === null ? null : { ...note, keys });
   }
 
-  /** Gives the lease back. @throws ServiceError `lease-lost` where it is over, or another's; `unknown` */
+  /**
+   * Gives the lease back. One that is over already may be given back again.
+   *
+   * @throws ServiceError `lease-lost` where another session holds it; `unknown` where no majority answered
+   */
   async release(name: string, session: number): Promise<void> {
     assertName(name);
     const { outcome, askedMs } = await this.#ask(name, { kind: 'release', session });
