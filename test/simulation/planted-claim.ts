@@ -19,8 +19,8 @@ export const PLANTED_CLAIM: readonly Planted[] = [
     'a token does not rise where ballots differ by their servers only',
     {
       file: 'lease/client-bidder.ts',
-      find: "if (token <= ballotToken(attempt.highest)) return { kind: 'wait', untilMs: nowMs };",
-      replace: '',
+      find: 'if (token <= ballotToken(attempt.highest',
+      replace: 'if (token < 0 && token <= ballotToken(attempt.highest',
     },
     { directed: 'tokens rise' },
   ),

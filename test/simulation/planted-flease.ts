@@ -47,7 +47,8 @@ export const PLANTED_FLEASE: readonly Planted[] = [
       replace:
         "untilMs: nowMs + ((globalThis as Record<string, unknown>)['leaseholdStoppedInOrder'] ? 0 : parameters.recoveryMs),",
     },
-    { directed: 'orderly-restart-waits' },
+    { directed: 'orderly-restart-waits', says: 'L1' },
+    { also: [AMNESIA_UNSEEN] },
   ),
   lease(
     '5',
@@ -57,7 +58,8 @@ export const PLANTED_FLEASE: readonly Planted[] = [
       find: 'recoveryMs: leaseMs + 2 * clockSkewMaxMs,',
       replace: 'recoveryMs: leaseMs / 2,',
     },
-    { directed: 'restart-waits-long-enough', seeds: 400 },
+    { directed: 'restart-waits-long-enough', seeds: 400, says: 'L1' },
+    { also: [AMNESIA_UNSEEN] },
   ),
   lease(
     '5b',
@@ -67,7 +69,7 @@ export const PLANTED_FLEASE: readonly Planted[] = [
       find: 'recoveryMs: leaseMs + 2 * clockSkewMaxMs,',
       replace: 'recoveryMs: leaseMs,',
     },
-    { seeds: 400 },
+    { directed: 'restart-waits-slewed', seeds: 400 },
   ),
   lease(
     '6',
@@ -194,14 +196,14 @@ export const PLANTED_FLEASE: readonly Planted[] = [
   ),
   lease(
     '16a',
-    'ballots from before a start are not void; paired with the attempts of row 15, which alone are caught by that',
+    'ballots from before a start are not void',
     FLOOR_OFF,
     { directed: 'late-attempts', says: 'L1' },
     { also: [COUNTED_FROM_PROPOSE, ATTEMPT_LIMIT_OFF, DEADLINE_OFF, STILL_VALID_OFF], paired: true },
   ),
   lease(
     '16b',
-    'ballots name no life; paired with the wait and the floor, which alone keep a ballot from being drawn twice',
+    'ballots name no life',
     {
       file: 'lease/ballot.ts',
       find: 'return serverIdCompare(a.server, b.server) || a.incarnation - b.incarnation;',
@@ -247,7 +249,7 @@ export const PLANTED_FLEASE: readonly Planted[] = [
   }),
   lease(
     '20',
-    'a renewal may shorten, after the clock went back; paired with the assertion that it never does',
+    'a renewal may shorten, after the clock went back',
     {
       file: 'lease/flease.ts',
       find: 'return Math.max(foundMs, untilMs);',

@@ -1,10 +1,17 @@
 /** Known bugs of who votes, of who asks when, and of how clocks are watched; see `planted.ts`. */
-import { type Planted, plantedIn } from './planted.ts';
+import { type Mutation, type Planted, plantedIn } from './planted.ts';
 
 const lease = plantedIn('lease');
 
 const JOINT_MAJORITY =
   'return setHasMajority(group.members, bits) && (group.joint === 0 || setHasMajority(group.joint, bits));';
+
+/** A cell that waits for the attempts of others looks by itself whether they have ended. */
+const LOOKS_AGAIN_OFF: Mutation = {
+  file: 'lease/cell.ts',
+  find: 'work.attemptAtMs = nowMs + parameters.repeatMs;\n      return false;',
+  replace: 'work.attemptAtMs = Infinity;\n      return false;',
+};
 
 export const PLANTED_LIMITS: readonly Planted[] = [
   lease(
@@ -88,7 +95,7 @@ export const PLANTED_LIMITS: readonly Planted[] = [
   ),
   lease(
     'flow-a',
-    'who waits for the attempts of others is never told that it is its turn; paired with looking again by itself',
+    'who waits for the attempts of others is never told that it is its turn',
     {
       file: 'lease/flow.ts',
       find: 'if (this.isFull || this.#waiting.size === 0) return null;',
@@ -96,15 +103,21 @@ export const PLANTED_LIMITS: readonly Planted[] = [
     },
     { directed: 'everybody-gets-a-turn' },
     {
-      also: [
-        {
-          file: 'lease/cell.ts',
-          find: 'work.attemptAtMs = nowMs + parameters.repeatMs;\n      return false;',
-          replace: 'work.attemptAtMs = Infinity;\n      return false;',
-        },
-      ],
+      also: [LOOKS_AGAIN_OFF],
       paired: true,
     },
+  ),
+  lease(
+    'flow-d',
+    'a cell that waits for its turn and is at rest meanwhile does not take it',
+    {
+      file: 'lease/cell.ts',
+      find: 'const work = this.#begin();\n    work.attemptAtMs = Math.min(work.attemptAtMs, nowMs);',
+      replace:
+        'const work = this.#work;\n    if (work === null) return;\n    work.attemptAtMs = Math.min(work.attemptAtMs, nowMs);',
+    },
+    { directed: 'everybody-gets-a-turn' },
+    { also: [LOOKS_AGAIN_OFF], paired: true },
   ),
   lease(
     'flow-b',

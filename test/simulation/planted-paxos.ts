@@ -1,23 +1,23 @@
 /** Known bugs of PaxosLease; see `planted.ts`. */
-import { type Planted, plantedIn } from './planted.ts';
+import { type Mutation, type Planted, plantedIn } from './planted.ts';
 import { ATTEMPT_LIMIT_OFF, COUNTED_FROM_PROPOSE, DEADLINE_OFF } from './planted-covers.ts';
 
 const lease = plantedIn('lease');
 
-const HOLDER_MARGIN_OFF = {
+const HOLDER_MARGIN_OFF: Mutation = {
   file: 'lease/paxos-lease.ts',
   find: 'return startedMs + spanMs * (1 - CLOCK_DRIFT_MAX);',
   replace: 'return startedMs + spanMs;',
 };
 
-const ACCEPTOR_MARGIN_OFF = {
+const ACCEPTOR_MARGIN_OFF: Mutation = {
   file: 'lease/paxos-lease.ts',
   find: 'const untilMs = nowMs + lease.untilMs * (1 + CLOCK_DRIFT_MAX);',
   replace: 'const untilMs = nowMs + lease.untilMs;',
 };
 
 /** An acceptor lets nobody replace a lease that runs by its own clock. */
-const RUNNING_REPLACED: typeof HOLDER_MARGIN_OFF = {
+const RUNNING_REPLACED: Mutation = {
   file: 'lease/paxos-lease.ts',
   find: "return registerStillValid(register, write.lease, nowMs) ? 'still-valid' : null;",
   replace: 'return registerStillValid(register, write.lease, nowMs) ? null : null;',
