@@ -95,16 +95,17 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases): void {
   /** Server-sent events until the client goes, or this server cannot tell any more. */
   function watch(name: string, request: FastifyRequest, reply: FastifyReply): void {
     const { raw } = reply;
-    const sink = {
-      write: ({ kind, ...event }: LeaseEvent) => raw.write(streamEventText(kind, JSON.stringify(event))),
-      end: () => raw.end(),
-    };
+    const write = ({ kind, ...event }: LeaseEvent) => raw.write(streamEventText(kind, JSON.stringify(event)));
     const held: LeaseEvent[] = [];
     let begun = false;
+    let over = false;
     // The head goes out after the watch was admitted, so that a refusal is a problem document.
     const gate = {
-      write: (event: LeaseEvent) => (begun ? sink.write(event) : held.push(event) > 0),
-      end: () => sink.end(),
+      write: (event: LeaseEvent) => (begun ? write(event) : held.push(event) > 0),
+      end: () => {
+        over = true;
+        if (begun) raw.end();
+      },
     };
     const opened = watches.open(name, gate, request.headers[HEADER_FORWARDED] !== undefined);
     reply.hijack();
@@ -115,7 +116,7 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases): void {
     });
     raw.write(STREAM_COMMENT);
     begun = true;
-    for (const event of held) sink.write(event);
+    for (const event of held) write(event);
     const heartbeat = setInterval(() => {
       // A client that does not read is told nothing, and its connection ends by itself.
       if (!raw.writableNeedDrain) raw.write(STREAM_COMMENT);
@@ -126,6 +127,7 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases): void {
       clearInterval(heartbeat);
       opened.close();
     });
+    if (over) raw.end();
   }
 }
 

@@ -237,15 +237,16 @@ export class LeaseWatches {
   }
 
   /**
-   * Begins a watch.
+   * Begins a watch. A server that takes part in no lease now has nothing to tell: others have, and are asked instead.
    *
    * @param forwarded another server asks, because it is no member: it is told from here or not at all
-   * @throws ServiceError `busy`; where `forwarded`: `not-primary`, `recovering`, `clock-fault`
+   * @throws ServiceError `busy`, `recovering`, `clock-fault`; where `forwarded`: `not-primary`
    */
   open(name: string, sink: LeaseEventSink, forwarded: boolean): { resume(): void; close(): void } {
     if (this.#count >= WATCHERS_MAX) {
       throw new ServiceError('busy', `Cannot watch lease "${name}": ${WATCHERS_MAX} watches are under way`);
     }
+    this.#parts.driver.assertUsable();
     const source = this.#sourceOf(name, forwarded);
     const watch = new LeaseWatch(name, sink, this.#parts.nowMs);
     const end = source.open(name, watch);
@@ -269,12 +270,9 @@ export class LeaseWatches {
 
   #sourceOf(name: string, forwarded: boolean): LeaseSource {
     const { driver, member, relay } = this.#parts;
-    if (!driver.isMember(name)) {
-      if (!forwarded) return relay;
-      throw new ServiceError('not-primary', `This server is no member of lease "${name}"`);
-    }
-    if (forwarded) driver.assertUsable();
-    return forwarded || driver.isUsable ? member : relay;
+    if (driver.isMember(name)) return member;
+    if (!forwarded) return relay;
+    throw new ServiceError('not-primary', `This server is no member of lease "${name}"`);
   }
 }
 

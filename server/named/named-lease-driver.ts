@@ -154,11 +154,6 @@ export class NamedLeaseDriver {
     }
   }
 
-  /** Whether this server takes part in leases of names now. */
-  get isUsable(): boolean {
-    return !this.#link.host.clockFault && this.recoveringMs() <= 0;
-  }
-
   recoveringMs(): number {
     return this.#link.recoveringMs();
   }

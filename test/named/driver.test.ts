@@ -67,7 +67,7 @@ class NamedCluster {
   }
 
   async ready(): Promise<void> {
-    while ([...this.drivers.values()].some((driver) => !driver.isUsable)) await delay(10);
+    while ([...this.drivers.values()].some((driver) => driver.recoveringMs() > 0)) await delay(10);
   }
 
   [Symbol.dispose](): void {
