@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { describe, test } from 'node:test';
+import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type FastifyInstance, fastify } from 'fastify';
 import { pino } from 'pino';
@@ -129,5 +129,135 @@ describe('watches of a server that is alone', () => {
     await ended;
     while (server.named.watches.count > 0) await delay(5);
     await server.close();
+  });
+});
+
+describe('requests that make no sense', () => {
+  let server: LeaseServer;
+  before(async () => {
+    server = await LeaseServer.start();
+    await server.ready();
+  });
+  after(() => server.close());
+
+  /** Refused for a reason, and nothing has happened for it. */
+  async function refused(
+    [method, path, body, session]: readonly [string, string, string?, string?],
+    status: number,
+    reason: RegExp,
+  ): Promise<void> {
+    const answer = await server.send(method, path, body, session);
+    const what = `${method} ${path} ${body?.slice(0, 80)} ${session}: ${answer.text}`;
+    assert.equal(answer.status, status, what);
+    assert.match(problemIn(answer).detail, reason, what);
+    assert.deepEqual(server.fatal, []);
+    assert.equal(server.named.driver.claimCount, 0, what);
+  }
+
+  test('bodies', async () => {
+    const bodies: [string, RegExp][] = [
+      ['{"owner":"x","ttlMs":1e400}', /malformed|ttlMs/],
+      ['{"owner":"x","ttlMs":-1}', /malformed at \/ttlMs/],
+      ['{"owner":"x","ttlMs":0}', /malformed at \/ttlMs/],
+      ['{"owner":"x","ttlMs":1e300}', /"ttlMs" lies between 80 .* and 1000 \(--named-lease-max\)/],
+      ['{"owner":"x","ttlMs":5e-324}', /"ttlMs" lies between/],
+      ['{"owner":"x","ttlMs":"500"}', /malformed at \/ttlMs/],
+      ['{"owner":"x","ttlMs":null}', /malformed at \/ttlMs/],
+      ['{"owner":"x","ttlMs":[500]}', /malformed at \/ttlMs/],
+      ['{"owner":7,"ttlMs":500}', /malformed at \/owner/],
+      ['{"owner":"a\\u0000b","ttlMs":500}', /"owner" has/],
+      ['{"owner":"a\\nb","ttlMs":500}', /"owner" has/],
+      [`{"owner":"${'x'.repeat(256)}","ttlMs":500}`, /"owner" has/],
+      ['{"owner":"x","ttlMs":500,"keys":[]}', /malformed at \/keys/],
+      ['{"owner":"x","ttlMs":500,"keys":{"a":1}}', /malformed at \/keys/],
+      ['{"owner":"x","ttlMs":500,"keys":{"":"v"}}', /a key has/],
+      ['{"owner":"x","ttlMs":500,"keys":{"__proto__":"v"}}', /./],
+      ['{"owner":"x","ttlMs":500,"__proto__":{}}', /./],
+      ['{"owner":"x","ttlMs":500,"session":1}', /malformed/],
+      ['null', /malformed/],
+      ['[]', /malformed/],
+      ['7', /malformed/],
+      ['{', /./],
+      ['', /./],
+      ['['.repeat(100_000), /./],
+    ];
+    for (const [body, reason] of bodies) await refused(['POST', 'n', body], 400, reason);
+    for (const body of ['{"ttlMs":-1}', '{"ttlMs":1e400}', '{"keys":null}', '{"owner":"x"}', 'null', '[]'])
+      await refused(['PATCH', 'n', body, '7'], 400, /malformed/);
+    await refused(['PATCH', 'n', '{"ttlMs":1e9}', '7'], 400, /and 1000 \(--named-lease-max\)/);
+    for (const body of ['{}', '{"value":1}', '{"value":"v","more":1}', 'null'])
+      await refused(['PUT', 'n/keys/k', body, '7'], 400, /malformed/);
+    await refused(['POST', 'n'], 400, /malformed/);
+  });
+
+  test('sessions', async () => {
+    const good = '{"owner":"x","ttlMs":500}';
+    for (const session of [
+      '',
+      '0',
+      '-1',
+      '1.5',
+      '1e3',
+      '0x10',
+      'x',
+      '7 8',
+      '7, 8',
+      '9007199254740992',
+      '٣',
+      '01',
+    ]) {
+      const header = Buffer.from(session).toString('latin1');
+      await refused(['POST', 'n', good, header], 400, /"Leasehold-Session" is an integer from 1 to/);
+      await refused(['PATCH', 'n', '{}', header], 400, /"Leasehold-Session" is an integer from 1 to/);
+      await refused(['DELETE', 'n', undefined, header], 400, /"Leasehold-Session" is an integer from 1 to/);
+    }
+    for (const [method, path, body] of [
+      ['PATCH', 'n', '{}'],
+      ['DELETE', 'n', undefined],
+      ['PUT', 'n/keys/k', '{"value":"v"}'],
+      ['DELETE', 'n/keys/k', undefined],
+    ] as const)
+      await refused([method, path, body], 400, /The header Leasehold-Session names the session/);
+  });
+
+  test('names and keys', async () => {
+    const good = '{"owner":"x","ttlMs":500}';
+    const names = [
+      '%00',
+      'a%00',
+      'a%0Ab',
+      'a%7F',
+      '%2Fa',
+      '.',
+      'a%20b',
+      'a%25b',
+      '%C3%A4',
+      'a'.repeat(256),
+      '%EF%BF%BD',
+    ];
+    for (const name of [...names, encodeURIComponent('/'.repeat(256)), 'a'.repeat(1_000)]) {
+      await refused(['POST', name, good], 400, /a name has 1 to 255/);
+      await refused(['PATCH', name, '{}', '7'], 400, /a name has 1 to 255/);
+      await refused(['DELETE', name, undefined, '7'], 400, /a name has 1 to 255/);
+      await refused(['GET', name], 400, /a name has 1 to 255/);
+      await refused(['GET', `${name}?consistency=stale`], 400, /a name has 1 to 255/);
+      await refused(['GET', `${name}/watch`], 400, /a name has 1 to 255/);
+      await refused(['PUT', `${name}/keys/k`, '{"value":"v"}', '7'], 400, /a name has 1 to 255/);
+    }
+    for (const name of ['%', '%zz', 'a%E4', 'a%2', 'a'.repeat(5_000)]) {
+      await refused(['POST', name, good], 400, /./);
+      await refused(['GET', `${name}/watch`], 400, /./);
+    }
+    for (const key of ['%00', 'a%0Ab', 'k'.repeat(65), '__proto__', '%2F'])
+      await refused(['PUT', `n/keys/${key}`, '{"value":"v"}', '7'], 400, /a key has 1 to 64/);
+    assert.equal(server.named.watches.count, 0);
+  });
+
+  test('a length with a fraction, the longest name and the largest session are served', async () => {
+    const name = 'x'.repeat(255);
+    const answer = await server.send('POST', name, '{"owner":"x","ttlMs":500.25}', '9007199254740991');
+    assert.equal(answer.status, 201, answer.text);
+    assert.equal((await server.send('DELETE', name, undefined, '9007199254740991')).status, 204);
+    assert.deepEqual(server.fatal, []);
   });
 });
