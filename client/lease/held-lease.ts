@@ -167,8 +167,16 @@ export class HeldLease {
     const signal = AbortSignal.any([this.lost, this.#ending.signal]);
     const call: CallOptions = { timeoutMs: leftMs, attemptMs: this.#ttlMs * ATTEMPT_SHARE, signal };
     const outcome = await this.#client.change(request, this.session, call);
-    if (outcome.kind === 'answered') this.#extend(outcome.value);
-    else if (outcome.error.code === 'lease-lost') this.#lose(outcome.error);
+    if (outcome.kind === 'answered') {
+      const { token } = outcome.value.lease;
+      if (token === this.token) this.#extend(outcome.value);
+      else {
+        // Others may have had it in between: what it protects has to begin anew, with the new token.
+        const error = this.#lostError(`its session has it anew, with token ${token}`);
+        this.#lose(error);
+        return { kind: 'failed', error, doubtful: false };
+      }
+    } else if (outcome.error.code === 'lease-lost') this.#lose(outcome.error);
     return outcome;
   }
 

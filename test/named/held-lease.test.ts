@@ -21,9 +21,9 @@ interface Seen {
 
 type Answering = (seen: Seen, response: ServerResponse, request: IncomingMessage) => void;
 
-function grant(seen: Seen, response: ServerResponse): void {
+function grant(seen: Seen, response: ServerResponse, token = 9): void {
   const { session } = seen;
-  const lease = { name: NAME, owner: 'me', session, token: 9, ttlMs: TTL_MS, remainingMs: TTL_MS, keys: {} };
+  const lease = { name: NAME, owner: 'me', session, token, ttlMs: TTL_MS, remainingMs: TTL_MS, keys: {} };
   response.writeHead(seen.method === 'POST' ? 201 : 200, { 'content-type': 'application/json' });
   response.end(JSON.stringify(lease));
 }
@@ -129,6 +129,23 @@ describe('a lease in the hands of a client', () => {
       held.refresh(),
       (error) => error instanceof ServiceError && error.code === 'lease-lost',
     );
+  });
+
+  test('is lost when a refresh comes back with another token: the hold that it stood for was over', async () => {
+    const held = await acquire();
+    answer = (one, response) => {
+      if (one.method === 'DELETE') response.writeHead(204).end();
+      else grant(one, response, 10);
+    };
+    await assert.rejects(
+      held.refresh(),
+      (error) => error instanceof ServiceError && error.code === 'lease-lost',
+    );
+    assert.ok(held.lost.aborted && !held.isHeld);
+    assert.match((held.lost.reason as Error).message, /token 9\) is lost: .* token 10/);
+    assert.equal(held.token, 9);
+    await held.release();
+    assert.equal(seen.at(-1)?.method, 'DELETE', 'What the session has now is given back');
   });
 
   test('a process that slept sees that it is over before any timer has run', async () => {
