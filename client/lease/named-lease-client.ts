@@ -193,8 +193,10 @@ class FreeWaiter {
       clearTimeout(timer);
       timer = setTimeout(resolve, event.remainingMs + AFTER_END_MS);
     };
-    this.#signal.addEventListener('abort', () => resolve(), { once: true });
+    const stop = () => resolve();
+    this.#signal.addEventListener('abort', stop);
     await promise;
+    this.#signal.removeEventListener('abort', stop);
     this.#heard = () => {};
     clearTimeout(timer);
     this.#signal.throwIfAborted();

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, test } from 'node:test';
@@ -200,6 +200,35 @@ describe('a lease in the hands of a client', () => {
       onTaken: ({ owner }) => told.push(owner),
     });
     assert.deepEqual(told, ['other']);
+    await held.release();
+  });
+
+  test('however many holders are waited for, one listener waits for the end of waiting', async (t) => {
+    const waits: AbortSignal[] = [];
+    const { any } = AbortSignal;
+    t.mock.method(AbortSignal, 'any', (signals: AbortSignal[]) => {
+      const made = any.call(AbortSignal, signals);
+      waits.push(made);
+      return made;
+    });
+    const rounds = 8;
+    let token = 0;
+    answer = (one, response) => {
+      if (one.path.endsWith('/watch')) problem(response, 503, 'busy');
+      else if (one.method === 'DELETE') response.writeHead(204).end();
+      else if (++token > rounds) grant(one, response, token);
+      else problem(response, 409, 'lease-taken', { holder: { owner: 'other', token, remainingMs: 1 } });
+    };
+    const controller = new AbortController();
+    const counts: number[] = [];
+    const held = await client.acquire(NAME, {
+      ttlMs: TTL_MS,
+      owner: 'me',
+      signal: controller.signal,
+      onTaken: () => counts.push(getEventListeners(waits[0] as AbortSignal, 'abort').length),
+    });
+    assert.equal(counts.length, rounds);
+    assert.ok(Math.max(...counts) <= 2, `Listeners at each holder: ${counts.join(' ')}`);
     await held.release();
   });
 
