@@ -11,6 +11,7 @@ export type Kind = LeaseMessage['kind'];
 
 const KINDS: readonly Kind[] = [
   'read',
+  'query',
   'write',
   'ack-read',
   'ack-write',
