@@ -124,7 +124,7 @@ const CASES: Readonly<Record<string, () => void>> = {
     demand(outcome, ['free'], 'A refresh after the end');
   },
 
-  /** b's clock is ahead of a's by ε, so that what is over for b runs for a. */
+  /** What is over on b's clock may run on that of the server that granted it. */
   'grace is waited out': () => {
     const stage = new ClaimStage();
     stage.acquire(A, 1, 200);
