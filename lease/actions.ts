@@ -20,6 +20,11 @@ export interface LeaseConfig extends LeaseTiming {
   readonly incarnation: Incarnation;
   /** The same on all servers of a cluster. `flease` if absent. */
   readonly algorithm?: LeaseAlgorithm;
+  /**
+   * While peers are known to answer, ask no more of them than a majority needs, and the rest only when somebody
+   * refuses or is slow. Two fifths of the messages less; true if absent. Flease only.
+   */
+  readonly thrifty?: boolean;
 }
 
 /** Largest note that travels with a claim, in UTF-16 code units. */

@@ -3,12 +3,12 @@ import type { CellId, ServerId } from '../base/ids.ts';
 import type { Prng } from '../base/prng.ts';
 import type { Acceptor } from './acceptor.ts';
 import type { LeaseAction, LeaseMark, LeaseOutcome, LeaseView } from './actions.ts';
-import { type BallotSequence, ballotCompare } from './ballot.ts';
+import { type Ballot, type BallotSequence, ballotCompare } from './ballot.ts';
 import type { Belief, CellTable } from './cell-table.ts';
 import type { ClientBidder } from './client-bidder.ts';
 import type { ClockMonitor } from './clock-monitor.ts';
 import type { Flow } from './flow.ts';
-import type { Group } from './group.ts';
+import { type Group, groupAll, groupSome } from './group.ts';
 import { type Lease, leaseText } from './lease.ts';
 import type {
   AckReadMessage,
@@ -33,7 +33,6 @@ import {
   readingMerge,
   type ServerBidder,
   tallyAdd,
-  tallyAwaits,
   tallyLost,
   tallyWon,
   type WritingAttempt,
@@ -399,24 +398,34 @@ export class Cell {
     const attempting = asking ?? bidder;
     const query = attempting.queriesFirst(this.accepted(), nowMs);
     const attempt = attemptStart(attempting, ballots.next(nowMs), query, nowMs, parameters);
-    work.attempt = attempt;
-    this.#sendAttempt(attempt, nowMs, out);
+    this.#ask(work, attempt, this.#first(attempt.ballot, nowMs), nowMs, out);
     return true;
   }
 
-  /** Asks the voters that have not answered; the own acceptor is asked without the network, and last. */
-  #sendAttempt(attempt: Attempt, nowMs: number, out: LeaseAction[]): void {
+  /** Asks some of the voters, a bit each; the own acceptor without the network, and last. */
+  #ask(work: Work, attempt: Attempt, bits: number, nowMs: number, out: LeaseAction[]): void {
     const { self } = this.#context.parameters;
     const { voters, view } = this.#group();
+    work.attempt = { ...attempt, asked: attempt.asked | bits };
     const message = this.#request(attempt, view);
-    let own = -1;
+    let asksSelf = false;
     for (let index = 0; index < voters.length; index++) {
+      if ((bits & (1 << index)) === 0) continue;
       const to = voters[index] as ServerId;
-      if (to === self) own = index;
-      else if (tallyAwaits(attempt.tally, index)) out.push({ kind: 'send', to, message });
+      if (to === self) asksSelf = true;
+      else out.push({ kind: 'send', to, message });
     }
-    if (own < 0 || !tallyAwaits(attempt.tally, own)) return;
+    if (!asksSelf) return;
     this.#onMessage(self, this.#context.acceptor.accept(this.#row, message, nowMs, out), nowMs, out);
+  }
+
+  /** Whom to ask first: everybody, or as many as a majority needs. Safety knows no difference. */
+  #first(ballot: Ballot, nowMs: number): number {
+    const { parameters, monitor } = this.#context;
+    const group = this.#group();
+    if (!parameters.thrifty) return groupAll(group);
+    const sinceMs = nowMs - parameters.livelyMs;
+    return groupSome(group, parameters.self, ballot.round, (peer) => monitor.heardMs(peer) >= sinceMs);
   }
 
   #request(attempt: Attempt, view: number): ReadMessage | QueryMessage | WriteMessage {
@@ -428,11 +437,12 @@ export class Cell {
     return { kind: 'write', cell: this.id, view, ballot, lease, acquires: attempt.reason === 'acquire' };
   }
 
+  /** Whoever has not answered is asked again, or for the first time. */
   #repeat(work: Work, attempt: Attempt, nowMs: number, out: LeaseAction[]): void {
     this.#trace(out, 'repeated', attempt.phase);
     const repeated = { ...attempt, repeatAtMs: nowMs + this.#context.parameters.repeatMs };
-    work.attempt = repeated;
-    this.#sendAttempt(repeated, nowMs, out);
+    const { acks, nacks } = attempt.tally;
+    this.#ask(work, repeated, groupAll(this.#group()) & ~(acks | nacks), nowMs, out);
   }
 
   #onAckRead(from: ServerId, message: AckReadMessage, nowMs: number, out: LeaseAction[]): void {
@@ -464,8 +474,9 @@ export class Cell {
     const bid = attempt.bidder.bid(finding, attempt, nowMs);
     if (bid.kind === 'write') {
       const writing = attemptWrite(attempt, bid, nowMs, parameters);
-      work.attempt = writing;
-      this.#sendAttempt(writing, nowMs, out);
+      // Those that have promised are a majority; the others learn the outcome.
+      const bits = parameters.thrifty ? attempt.tally.acks : groupAll(this.#group());
+      this.#ask(work, writing, bits, nowMs, out);
       return;
     }
     this.#end(work);
@@ -539,10 +550,15 @@ export class Cell {
     const group = this.#group();
     const tally = tallyAdd(attempt.tally, group, from, 'nack');
     if (tally === null) return;
-    work.attempt = { ...attempt, tally };
-    if (!tallyLost(tally, group)) return;
-    this.#trace(out, 'overruled', message.kind);
-    this.#abort(work, nowMs);
+    const refused = { ...attempt, tally };
+    work.attempt = refused;
+    if (tallyLost(tally, group)) {
+      this.#trace(out, 'overruled', message.kind);
+      this.#abort(work, nowMs);
+      return;
+    }
+    const rest = groupAll(group) & ~attempt.asked;
+    if (rest !== 0) this.#ask(work, refused, rest, nowMs, out);
   }
 
   /** Members have changed and this server does not know it yet: whoever opened the cell opens it anew. */

@@ -102,6 +102,11 @@ export class ClockMonitor {
     };
   }
 
+  /** When the peer was last heard from; -Infinity if never. */
+  heardMs(peer: ServerId): number {
+    return this.#peers.get(peer)?.heardMs ?? -Infinity;
+  }
+
   /** How far our clock is ahead of the slowest of all that are within bounds, as far as we know, in milliseconds. */
   aheadMs(nowMs: number): number {
     if (nowMs - this.#aheadAtMs < this.#freshMs * AHEAD_FRESH_SHARE) return this.#aheadMs;

@@ -45,6 +45,39 @@ export function groupHasVeto(group: Group, bits: number): boolean {
   return setHasVeto(group.members, bits) || (group.joint !== 0 && setHasVeto(group.joint, bits));
 }
 
+/** All voters. */
+export function groupAll(group: Group): number {
+  return group.members | group.joint;
+}
+
+/**
+ * Just enough voters for a majority: `self`, which costs nothing to ask, and others that are there, from
+ * the one at place `start` on, so that the load is spread. @returns their bits, or all if too few are there
+ */
+export function groupSome(
+  group: Group,
+  self: ServerId,
+  start: number,
+  isThere: (server: ServerId) => boolean,
+): number {
+  const { voters } = group;
+  if (group.joint !== 0) return groupAll(group);
+  let bits = 0;
+  let missing = majority(voters.length);
+  const own = voters.indexOf(self);
+  if (own >= 0) {
+    bits = 1 << own;
+    missing--;
+  }
+  for (let step = 0; step < voters.length && missing > 0; step++) {
+    const place = (start + step) % voters.length;
+    if (place === own || !isThere(voters[place] as ServerId)) continue;
+    bits |= 1 << place;
+    missing--;
+  }
+  return missing > 0 ? groupAll(group) : bits;
+}
+
 function setHasMajority(set: number, bits: number): boolean {
   return bitCount(bits & set) >= majority(bitCount(set));
 }

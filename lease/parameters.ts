@@ -36,6 +36,10 @@ export interface LeaseParameters {
   readonly jitterMaxMs: number;
   /** A cell untouched for so long is forgotten: everything that could be said of it is too old to be heard. */
   readonly forgetMs: number;
+  /** Whether no more voters are asked than a majority needs, as long as they answer. */
+  readonly thrifty: boolean;
+  /** Who was heard from within this is taken to be there. */
+  readonly livelyMs: number;
   /** Timers fire up to this late. */
   readonly timerLateMs: number;
   /** Equal on servers that agree about timing and protocol. */
@@ -62,6 +66,9 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     backoffMaxMs: leaseMs / 30,
     jitterMaxMs: Math.min(100, leaseMs / 20),
     forgetMs: 2 * leaseMs + 2 * clockSkewMaxMs,
+    // In PaxosLease nobody but the holder can tell the rest, so all have to be asked.
+    thrifty: (config.thrifty ?? true) && config.algorithm !== 'paxoslease',
+    livelyMs: leaseMs / 4,
     timerLateMs: leaseMs * TIMER_LATE_SHARE,
     hash: leaseParametersHash(config),
   };

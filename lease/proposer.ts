@@ -47,6 +47,8 @@ interface AttemptBase {
   readonly startedMs: number;
   readonly repeatAtMs: number;
   readonly tally: Tally;
+  /** Bit per voter that was asked in this phase. */
+  readonly asked: number;
 }
 
 /** READs are out. */
@@ -89,6 +91,7 @@ export function attemptStart(
     startedMs: nowMs,
     repeatAtMs: nowMs + parameters.repeatMs,
     tally: TALLY_EMPTY,
+    asked: 0,
     written: BALLOT_ZERO,
     lease: null,
     highest: BALLOT_ZERO,
@@ -110,11 +113,6 @@ export function tallyAdd(tally: Tally, group: Group, from: ServerId, vote: 'ack'
   return vote === 'ack'
     ? { acks: tally.acks | bit, nacks: tally.nacks }
     : { acks: tally.acks, nacks: tally.nacks | bit };
-}
-
-/** Whether a voter has not answered yet, so that the request is repeated to it. */
-export function tallyAwaits(tally: Tally, index: number): boolean {
-  return ((tally.acks | tally.nacks) & (1 << index)) === 0;
 }
 
 export function tallyWon(tally: Tally, group: Group): boolean {
@@ -152,17 +150,8 @@ export function attemptWrite(
   const { bidder, ballot, startedMs } = attempt;
   const { lease, spanMs, reason } = bid;
   const repeatAtMs = nowMs + parameters.repeatMs;
-  return {
-    phase: 'writing',
-    bidder,
-    ballot,
-    startedMs,
-    repeatAtMs,
-    tally: TALLY_EMPTY,
-    lease,
-    spanMs,
-    reason,
-  };
+  const base = { bidder, ballot, startedMs, repeatAtMs, tally: TALLY_EMPTY, asked: 0 };
+  return { phase: 'writing', ...base, lease, spanMs, reason };
 }
 
 /**

@@ -8,6 +8,7 @@
  *     10400 tick | owns | view | wake | claim           the timer; questions
  *     10300 ask 1 acquire session=7 span=500 note=x     a client's order; members=bcd, deadline=11000
  *     9000 algorithm paxoslease                         begins anew with the other algorithm
+ *     9000 thrifty                                      begins anew, and asks no more than it must
  *
  * `parameters=`, `life=` and `clock=` change what the frame's envelope says.
  */
@@ -24,7 +25,14 @@ import { type Handler, playConversations } from '../data-driven.ts';
 
 const SELF = 'a' as ServerId;
 const START_MS = 9000;
-const CONFIG = { leaseMs: 1000, clockSkewMaxMs: 100, self: SELF, incarnation: 1 as Incarnation };
+const CONFIG = {
+  leaseMs: 1000,
+  clockSkewMaxMs: 100,
+  self: SELF,
+  incarnation: 1 as Incarnation,
+  // So that every question is in the conversation; `thrifty` begins anew without it.
+  thrifty: false,
+};
 const PARAMETERS = leaseParameters(CONFIG);
 
 /** `11.1@a`, or `11.1@a'` for the life before the present one. */
@@ -257,8 +265,10 @@ function start(): Handler {
         const claim = host.claim(cell, nowMs);
         return claim === null ? 'none' : claimPrint(claim);
       }
+      case 'thrifty':
       case 'algorithm': {
-        const config = { ...CONFIG, algorithm: words[0] as LeaseAlgorithm };
+        const algorithm = (words[0] ?? 'flease') as LeaseAlgorithm;
+        const config = { ...CONFIG, algorithm, thrifty: verb === 'thrifty' };
         host = new LeaseHost(config, nowMs);
         parameters = leaseParameters(config);
         return 'ok';

@@ -40,6 +40,7 @@ export interface LeaseShape {
   readonly servers: number;
   readonly cells: number;
   readonly encoded: boolean;
+  readonly thrifty: boolean;
   readonly news: boolean;
   readonly clocksBroken: boolean;
   /** Of how many servers cells are in the beginning, where members change. */
@@ -70,6 +71,8 @@ export function leaseRun(seed: number, options: LeaseRunOptions = {}): LeaseRun 
     cells: options.cells ?? drawn.cells,
     // One of eight, of both algorithms alike.
     encoded: seed % 16 === 1 || seed % 16 === 6,
+    // Two of three, as in production; with all asked, more happens at once.
+    thrifty: seed % 6 > 1,
     news: seed % 3 !== 0,
     clocksBroken,
     stormEndMs: RECOVERY_MS - 100 + (options.stormMs ?? STORM_MS),

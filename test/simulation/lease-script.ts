@@ -3,7 +3,7 @@
  * is a story: who opens a cell, which messages are held back, who crashes, what must hold in the end.
  *
  *     servers 3                      the cluster; also: cells 2, seed 7, algorithm paxoslease,
- *                                    news off, encoded, clocks broken
+ *                                    news off, encoded, thrifty, clocks broken
  *     settle                         waits until the first silence and a ballot interval are over
  *     open a 1, close a 1, release a 1        the cell may be left out where there is one
  *     view a 1 2 abc joint cde       a is told who votes on cell 1 in view 2; `members 3` before says
@@ -61,6 +61,7 @@ export interface ScriptSettings {
   readonly seed: number;
   readonly news: boolean;
   readonly encoded: boolean;
+  readonly thrifty: boolean;
   readonly clocksBroken: boolean;
   /** How many servers are members in the beginning, where that changes. */
   readonly firstMembers?: number;
@@ -73,6 +74,7 @@ const SETTINGS_USUAL: ScriptSettings = {
   seed: 1,
   news: true,
   encoded: false,
+  thrifty: false,
   clocksBroken: false,
 };
 
@@ -208,6 +210,7 @@ const SETTINGS: Readonly<Record<string, Reader<Partial<ScriptSettings>>>> = {
   members: (words) => ({ firstMembers: words.natural('the number of first members', 1, 26) }),
   seed: (words) => ({ seed: words.natural('the seed') }),
   encoded: () => ({ encoded: true }),
+  thrifty: () => ({ thrifty: true }),
   news: (words) => ({ news: words.oneOf('news', ['on', 'off']) === 'on' }),
   clocks: (words) => ({ clocksBroken: words.oneOf('clocks', ['right', 'broken']) === 'broken' }),
 };

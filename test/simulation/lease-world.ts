@@ -29,6 +29,8 @@ export interface LeaseWorldOptions {
   readonly cells?: number;
   readonly faults?: Faults;
   readonly verbose?: boolean;
+  /** Voters are asked as in production, no more than needed. Scripts want to see every question. */
+  readonly thrifty?: boolean;
   /** Every frame goes through the codec. */
   readonly encoded?: boolean;
   /** As long as `news` is false every LEARN is lost: servers know what they ask for, no more. */
@@ -83,6 +85,7 @@ export class LeaseWorld {
   readonly views: ViewBook;
   readonly #algorithm: LeaseAlgorithm;
   readonly #encoded: boolean;
+  readonly #thrifty: boolean;
   readonly #verbose: boolean;
   readonly #calls: ClientCall[] | null;
   #news: boolean;
@@ -96,6 +99,7 @@ export class LeaseWorld {
     this.#touchedBy = this.cells.map(() => 0);
     this.#algorithm = options.algorithm ?? 'flease';
     this.#encoded = options.encoded ?? false;
+    this.#thrifty = options.thrifty ?? false;
     this.#verbose = options.verbose ?? false;
     this.#news = options.news ?? true;
     this.#calls = options.calls ?? null;
@@ -213,7 +217,8 @@ export class LeaseWorld {
   }
 
   #boot(server: ServerId, incarnation: Incarnation): Process<LeaseFrame> {
-    const config = { self: server, incarnation, algorithm: this.#algorithm, ...TIMING };
+    const how = { algorithm: this.#algorithm, thrifty: this.#thrifty };
+    const config = { self: server, incarnation, ...how, ...TIMING };
     const host = new LeaseHost(config, this.world.clockMs(server));
     this.#seats[server.charCodeAt(0) - FIRST_LETTER] = {
       server,

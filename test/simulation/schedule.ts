@@ -29,7 +29,7 @@ export function scheduleOfSeed(
   const chronicle: Chance[] = [];
   const calls: ClientCall[] = [];
   const { violation, world, shape } = leaseRun(seed, { ...options, chronicle, calls });
-  const { algorithm, servers, cells, news, encoded, clocksBroken, stormEndMs, firstMembers } = shape;
+  const { algorithm, servers, cells, news, encoded, thrifty, clocksBroken, stormEndMs, firstMembers } = shape;
   const inStorm = violation !== null && world.world.nowMs - START_MS <= stormEndMs;
   const items: ScheduleItem[] = [...chronicle];
   // What peace asks for, it asks for itself.
@@ -44,6 +44,7 @@ export function scheduleOfSeed(
         seed,
         news,
         encoded,
+        thrifty,
         clocksBroken,
         ...(firstMembers !== undefined && { firstMembers }),
       },
@@ -68,6 +69,7 @@ export function scheduleText(schedule: Schedule): string {
   lines.push(`seed ${settings.seed}`);
   if (!settings.news) lines.push('news off');
   if (settings.encoded) lines.push('encoded');
+  if (settings.thrifty) lines.push('thrifty');
   if (settings.clocksBroken) lines.push('clocks broken');
   const dated = items.filter((item) => 'atMs' in item);
   dated.sort((a, b) => a.atMs - b.atMs);

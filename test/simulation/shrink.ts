@@ -108,6 +108,7 @@ class Shrinking {
   dropSettings(): void {
     const { settings } = this.best;
     if (settings.encoded) this.adopt({ ...this.best, settings: { ...settings, encoded: false } });
+    if (settings.thrifty) this.adopt({ ...this.best, settings: { ...settings, thrifty: false } });
     if (!settings.news) this.adopt({ ...this.best, settings: { ...this.best.settings, news: true } });
   }
 
