@@ -25,6 +25,11 @@ export interface LeaseConfig extends LeaseTiming {
    * refuses or is slow. Two fifths of the messages less; true if absent. Flease only.
    */
   readonly thrifty?: boolean;
+  /**
+   * The longest silence that an earlier life with other timing would have kept, in milliseconds: what it gave
+   * out may run for so long. The silence after this start is no shorter.
+   */
+  readonly formerSilenceMs?: number;
 }
 
 /** Largest note that travels with a claim, in UTF-16 code units. */

@@ -43,7 +43,7 @@ export class ClockMonitor {
   /** A measurement is replaced by a less precise one only when it is this old. */
   readonly #freshMs: number;
   readonly #peers = new Map<ServerId, Peer>();
-  /** Peers that are out of bounds. */
+  /** Peers that were out of bounds when they last spoke. */
   #violating = 0;
   #aheadMs = 0;
   #aheadAtMs = -Infinity;
@@ -111,20 +111,30 @@ export class ClockMonitor {
   aheadMs(nowMs: number): number {
     if (nowMs - this.#aheadAtMs < this.#freshMs * AHEAD_FRESH_SHARE) return this.#aheadMs;
     let aheadMs = 0;
-    for (const { lowMs, highMs, outOfBounds } of this.#peers.values()) {
-      if (!outOfBounds && highMs !== Infinity) aheadMs = Math.max(aheadMs, -(lowMs + highMs) / 2);
+    for (const { lowMs, highMs, heardMs, outOfBounds } of this.#peers.values()) {
+      if (outOfBounds || highMs === Infinity || nowMs - heardMs > this.#freshMs) continue;
+      aheadMs = Math.max(aheadMs, -(lowMs + highMs) / 2);
     }
-    this.#aheadMs = aheadMs;
+    // A frame that was slow makes its sender look behind.
+    this.#aheadMs = Math.min(aheadMs, this.#clockSkewMaxMs);
     this.#aheadAtMs = nowMs;
-    return aheadMs;
+    return this.#aheadMs;
   }
 
   /**
    * Most of at least two peers are out of bounds, so it is our clock that is. With a single peer
    * nobody can tell which of the two is wrong; ignoring each other is enough.
    */
-  isOutlier(): boolean {
-    return this.#violating >= 2 && 2 * this.#violating > this.#peers.size;
+  isOutlier(nowMs: number): boolean {
+    if (this.#violating < 2) return false;
+    // Only those count that have spoken of late: who is gone convicts nobody, and acquits nobody.
+    let lively = 0;
+    let violating = 0;
+    for (const { heardMs, violatedMs } of this.#peers.values()) {
+      if (nowMs - heardMs <= this.#freshMs) lively++;
+      if (nowMs - violatedMs <= this.#freshMs) violating++;
+    }
+    return violating >= 2 && 2 * violating > lively;
   }
 
   /** @returns whether the peer may be listened to */

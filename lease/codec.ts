@@ -55,7 +55,7 @@ export interface LeaseFrame {
 /** Packs messages for one peer, each as it comes up, so that they need not be kept until the frame is full. */
 export class LeaseFrameWriter {
   readonly #lives = new LifeTable();
-  readonly #body = new ByteWriter(1024);
+  readonly #body = new ByteWriter(128);
   #count = 0;
 
   /** Messages so far. */

@@ -187,7 +187,7 @@ export class LeaseHost {
     }
     const verdict = this.#monitor.observe(from, envelope, nowMs);
     if (this.#context.rules.comparesClocks) {
-      if (this.#monitor.isOutlier()) {
+      if (this.#monitor.isOutlier(nowMs)) {
         this.#fault('most peers disagree', out);
         return;
       }

@@ -58,7 +58,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     leaseMs,
     clockSkewMaxMs,
     intervalMs: leaseMs - clockSkewMaxMs,
-    recoveryMs: leaseMs + 2 * clockSkewMaxMs,
+    recoveryMs: Math.max(leaseSilenceMs(config), config.formerSilenceMs ?? 0),
     attemptMaxMs,
     repeatMs: attemptMaxMs / 4,
     renewBeforeMs: (leaseMs * 2) / 3,
@@ -72,6 +72,14 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     timerLateMs: leaseMs * TIMER_LATE_SHARE,
     hash: leaseParametersHash(config),
   };
+}
+
+/**
+ * W: how long a server with this timing is silent after a start, in milliseconds of its clock. [Flease] §3.5 has
+ * t_max; clocks slewed within ε during the wait defeat less than this.
+ */
+export function leaseSilenceMs({ leaseMs, clockSkewMaxMs }: LeaseTiming): number {
+  return leaseMs + 2 * clockSkewMaxMs;
 }
 
 /** FNV-1a over what all servers of a cluster must share. */

@@ -29,13 +29,12 @@ export class PaxosLeaseRules implements LeaseRules {
   readonly #parameters: LeaseParameters;
 
   /**
-   * Silence of M(1 + ρ) after the start, with M > T ([PaxosLease] §2): what was promised or accepted
+   * Silence of M(1 + ρ) after the start, with M = T + 2ε > T ([PaxosLease] §2): what was promised or accepted
    * before belongs to attempts that began before, and those are over after T of true time.
    */
   constructor(parameters: LeaseParameters, startedMs: number) {
     this.#parameters = parameters;
-    const { leaseMs, clockSkewMaxMs } = parameters;
-    this.recovery = { untilMs: startedMs + (leaseMs + clockSkewMaxMs) * (1 + CLOCK_DRIFT_MAX), floor: 0 };
+    this.recovery = { untilMs: startedMs + parameters.recoveryMs * (1 + CLOCK_DRIFT_MAX), floor: 0 };
   }
 
   /** The interval of a ballot is a number like the round: it says nothing about the time, but has its bounds. */

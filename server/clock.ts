@@ -47,21 +47,24 @@ export class Clock {
 }
 
 function bootAheadMs(): number {
-  return uptime() * 1000 - performance.now();
+  return together(() => uptime() * 1000 - performance.now());
+}
+
+function readTogether(): Reading {
+  return together(() => ({ wallMs: Date.now(), monotonicMs: performance.now() }));
 }
 
 /** The process may be interrupted between reading one clock and the other: then it looks again. */
-function readTogether(): Reading {
-  let best: Reading = { wallMs: 0, monotonicMs: 0 };
+function together<Value>(read: () => Value): Value {
+  let best = read();
   let bestSpanMs = Infinity;
   for (let reading = 0; reading < READINGS_MAX && bestSpanMs > TOGETHER_MS; reading++) {
     const beforeMs = performance.now();
-    const wallMs = Date.now();
+    const value = read();
     const spanMs = performance.now() - beforeMs;
-    if (spanMs < bestSpanMs) {
-      bestSpanMs = spanMs;
-      best = { wallMs, monotonicMs: beforeMs + spanMs / 2 };
-    }
+    if (spanMs >= bestSpanMs) continue;
+    bestSpanMs = spanMs;
+    best = value;
   }
   return best;
 }

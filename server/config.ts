@@ -11,7 +11,7 @@ const CATALOG_MEMBERS_MAX = 5;
 /** Lease over clock skew: below, too much of each lease is lost to the uncertainty of clocks. */
 const LEASE_PER_SKEW_MIN = 10;
 
-const LEASE_MS_MIN = 100;
+const LEASE_MS_MIN = 1_000;
 const LEASE_MS_MAX = 600_000;
 /** A file that nobody uses keeps its primary for so many leases: renewing costs messages, electing anew a few milliseconds. */
 const LEASE_IDLE_LEASES = 3;

@@ -5,7 +5,7 @@ import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
 import type { LeaseAlgorithm, LeaseMark, LeaseTiming, LeaseView } from '../lease/actions.ts';
 import type { View } from '../replica/actions.ts';
 import type { Clock } from './clock.ts';
-import { CLOCK_CHECK_MS, LeaseLink, type LeaseNews } from './lease-link.ts';
+import { CLOCK_CHECK_MS, type FormerTiming, LeaseLink, type LeaseNews } from './lease-link.ts';
 import { CHANNEL_LEASE, type Transport } from './transport/transport.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
@@ -16,6 +16,7 @@ export interface LeaseDriverParts extends LeaseTiming {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
+  readonly former?: FormerTiming;
   drawIncarnation(): Incarnation;
   /** The transport, which is made after its handlers, of which this driver is one. */
   transport(): Transport;

@@ -25,6 +25,14 @@ const FRAME_BYTES_MAX = 64 * 1024;
 /** What a host says that is not for the link itself. */
 export type LeaseNews = Exclude<LeaseAction, { readonly kind: 'send' | 'trace' }>;
 
+/** What an earlier life of this server with other timing left behind. */
+export interface FormerTiming {
+  /** How long it would have been silent after a start: what it gave out may run for so long. In milliseconds. */
+  readonly silenceMs: number;
+  /** The silence after this start is over: nothing of that runs any more. */
+  over(): void;
+}
+
 export interface LeaseLinkParts extends LeaseTiming {
   readonly self: ServerId;
   readonly peers: readonly ServerId[];
@@ -34,6 +42,8 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly log: Logger;
   /** Options that a peer must share, for the message that it does not. */
   readonly options: string;
+  /** Absent where no earlier life of this server had other timing. */
+  readonly former?: FormerTiming;
   drawIncarnation(): Incarnation;
   send(to: ServerId, frame: Uint8Array): void;
   news(action: LeaseNews): void;
@@ -142,11 +152,13 @@ export class LeaseLink {
   }
 
   #begin(): LeaseHost {
-    const { self, leaseMs, clockSkewMaxMs, algorithm } = this.#parts;
+    const { self, leaseMs, clockSkewMaxMs, algorithm, former } = this.#parts;
+    const formerSilenceMs = former?.silenceMs ?? 0;
     this.#offsetMs = this.#parts.clock.wallDriftMs();
     this.#sleptMs = this.#parts.clock.sleptMs();
     const incarnation = this.#parts.drawIncarnation();
-    return new LeaseHost({ self, leaseMs, clockSkewMaxMs, algorithm, incarnation }, this.nowMs());
+    const config = { self, leaseMs, clockSkewMaxMs, algorithm, formerSilenceMs, incarnation };
+    return new LeaseHost(config, this.nowMs());
   }
 
   #act(event: LeaseEvent): void {
@@ -174,6 +186,7 @@ export class LeaseLink {
       log.error({ peer: detail }, `a peer has another ${options}: its messages are refused`);
     } else if (mark === 'recovered') {
       log.info('leases from before the start have ended: this server takes part again');
+      this.#parts.former?.over();
     } else {
       log.trace({ mark, cell }, detail);
     }

@@ -5,6 +5,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { assert } from '../base/assert.ts';
 import { CATALOG_CELL, type Incarnation, type ServerId } from '../base/ids.ts';
+import { leaseSilenceMs } from '../lease/parameters.ts';
 import type { View } from '../replica/actions.ts';
 import type { Command, Query } from '../wire/catalog-api.ts';
 import { within } from './bounded.ts';
@@ -29,7 +30,7 @@ import { registerServerMetrics } from './server-metrics.ts';
 import type { CatalogService } from './services.ts';
 import { LocalStatusService } from './status-service.ts';
 import { CatalogStore } from './storage/catalog-store.ts';
-import { DataFolder } from './storage/data-folder.ts';
+import { DataFolder, type Silences } from './storage/data-folder.ts';
 import { DiskStore } from './storage/disk-store.ts';
 import { PeerTransport } from './transport/peer-transport.ts';
 import { CHANNEL_LEASE, CHANNEL_NAMED_LEASE } from './transport/transport.ts';
@@ -61,7 +62,8 @@ export class Server {
    * @throws FolderError where the data folder is not to be used, or the error of listening
    */
   static async start(config: ServerConfig, log: Logger, fatal: (error: unknown) => void): Promise<Server> {
-    const folder = DataFolder.open(config.data, { cluster: config.cluster, server: config.id });
+    const { cluster, id: server } = config;
+    const folder = DataFolder.open(config.data, { cluster, server, silences: silencesOf(config) });
     try {
       return new Server(await compose(config, folder, log, fatal));
     } catch (error) {
@@ -113,6 +115,13 @@ interface Parts {
   readonly folder: DataFolder;
 }
 
+function silencesOf({ leaseMs, namedLeaseMaxMs, clockSkewMaxMs }: ServerConfig): Silences {
+  return {
+    filesMs: leaseSilenceMs({ leaseMs, clockSkewMaxMs }),
+    namesMs: leaseSilenceMs({ leaseMs: namedLeaseMaxMs, clockSkewMaxMs }),
+  };
+}
+
 async function compose(
   config: ServerConfig,
   folder: DataFolder,
@@ -160,10 +169,17 @@ async function compose(
     isClockSound: () => lease.isClockSound(),
     fatal,
   });
+  // Once neither files nor names have leases of an earlier start, its timing is forgotten.
+  const recovered = (): void => {
+    if (lease.recoveringMs() === 0 && named.driver.recoveringMs() === 0) {
+      folder.forgetSilences(silencesOf(config));
+    }
+  };
   const lease: LeaseDriver = new LeaseDriver({
     self,
     peers: others,
     algorithm: config.leaseAlgorithm,
+    former: { silenceMs: folder.silences.filesMs, over: recovered },
     leaseMs: config.leaseMs,
     clockSkewMaxMs: config.clockSkewMaxMs,
     clock,
@@ -176,6 +192,7 @@ async function compose(
   });
   const named = new NamedLeases({
     self,
+    former: { silenceMs: folder.silences.namesMs, over: recovered },
     urls: config.urls,
     leaseMs: config.namedLeaseMaxMs,
     clockSkewMaxMs: config.clockSkewMaxMs,

@@ -4,7 +4,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { ClaimedLease, LeaseMark, LeaseOrder, LeaseOutcome, LeaseTiming } from '../../lease/actions.ts';
 import type { Clock } from '../clock.ts';
-import { CLOCK_CHECK_MS, LeaseLink, type LeaseNews } from '../lease-link.ts';
+import { CLOCK_CHECK_MS, type FormerTiming, LeaseLink, type LeaseNews } from '../lease-link.ts';
 import { CHANNEL_NAMED_LEASE, type Transport } from '../transport/transport.ts';
 import type { WakeQueue } from '../wake-queue.ts';
 import { LeasePlaces } from './lease-place.ts';
@@ -24,6 +24,7 @@ export interface NamedLeaseDriverParts extends LeaseTiming {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
+  readonly former?: FormerTiming;
   drawIncarnation(): Incarnation;
   transport(): Transport;
   fatal(error: unknown): void;

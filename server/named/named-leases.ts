@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { LeaseTiming } from '../../lease/actions.ts';
 import type { Clock } from '../clock.ts';
+import type { FormerTiming } from '../lease-link.ts';
 import type { Labels, MetricsRegistry } from '../metrics.ts';
 import type { Transport } from '../transport/transport.ts';
 import type { WakeQueue } from '../wake-queue.ts';
@@ -23,6 +24,7 @@ export interface NamedLeasesParts extends LeaseTiming {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
+  readonly former?: FormerTiming;
   drawIncarnation(): Incarnation;
   transport(): Transport;
   isConnected(server: ServerId): boolean;

@@ -14,9 +14,17 @@ const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 /** What an interrupted first start may leave behind before there is a META file. */
 const OWN_BEFORE_META = new Set(['META.new', 'lock.db', 'lock.db-journal', 'lock.pid', 'objects']);
 
+/** How long a server of some timing is silent after a start, in milliseconds: of files' leases, and of names'. */
+export interface Silences {
+  readonly filesMs: number;
+  readonly namesMs: number;
+}
+
 export interface FolderOptions {
   readonly cluster: string;
   readonly server: ServerId;
+  /** Absent where the server gives out no leases. */
+  readonly silences?: Silences;
   /** Identity of this boot of the machine; a test says another. `null`: not known. */
   readonly bootId?: string | null;
 }
@@ -32,6 +40,8 @@ interface Meta {
   readonly clean: boolean;
   /** Start counter of the first start after the last loss of power; 0 if there was none. */
   readonly powerLossStart: number;
+  /** The longest of those starts whose leases may still run. */
+  readonly silences: Silences;
 }
 
 /**
@@ -51,8 +61,10 @@ export class DataFolder {
   readonly lostPower: boolean;
   /** A replica whose base was installed in an earlier start than this is suspect; see `FileStore.isSuspect`. */
   readonly powerLossStart: number;
+  /** What an earlier start with other timing asks for; this start is silent for no less. */
+  readonly silences: Silences;
   readonly #lock: FolderLock;
-  readonly #meta: Meta;
+  #meta: Meta;
   #clean = false;
 
   private constructor(folder: string, lock: FolderLock, meta: Meta, lostPower: boolean) {
@@ -61,6 +73,7 @@ export class DataFolder {
     this.startCounter = meta.startCounter;
     this.powerLossStart = meta.powerLossStart;
     this.lostPower = lostPower;
+    this.silences = meta.silences;
     this.#lock = lock;
     this.#meta = meta;
   }
@@ -93,6 +106,7 @@ export class DataFolder {
           bootId,
           clean: false,
           powerLossStart: lostPower ? startCounter : (known?.powerLossStart ?? 0),
+          silences: longest(options.silences, known?.silences),
         };
         if (known === null) makeObjectDirectories(folder);
         writeMeta(folder, meta);
@@ -107,6 +121,14 @@ export class DataFolder {
   /** @returns the path of something inside the folder */
   file(name: string): string {
     return path.join(this.path, name);
+  }
+
+  /** Leases of earlier starts are over: the next start need not think of their timing. */
+  forgetSilences(silences: Silences): void {
+    const { filesMs, namesMs } = this.#meta.silences;
+    if (filesMs === silences.filesMs && namesMs === silences.namesMs) return;
+    this.#meta = { ...this.#meta, silences };
+    writeMeta(this.path, this.#meta);
   }
 
   /** States that everything in the folder is synced, which `close` then writes down. */
@@ -212,10 +234,8 @@ function readMeta(folder: string): Meta | null {
     throw damaged(`is not JSON (${cause instanceof Error ? cause.message : String(cause)})`);
   }
   if (typeof value !== 'object' || value === null) throw damaged('holds no object');
-  const { format, cluster, server, storageId, startCounter, bootId, clean, powerLossStart } = value as Record<
-    string,
-    unknown
-  >;
+  const { format, cluster, server, storageId, startCounter, bootId, clean, powerLossStart, silences } =
+    value as Record<string, unknown>;
   if (!isCount(format) || format === 0) throw damaged('names no format');
   if (format > FOLDER_FORMAT) {
     throw new FolderError(
@@ -229,7 +249,31 @@ function readMeta(folder: string): Meta | null {
   }
   if (!isCount(startCounter) || !isCount(powerLossStart)) throw damaged('lacks a counter');
   if (bootId !== null && typeof bootId !== 'string') throw damaged('lacks the boot id');
-  return { format, cluster, server, storageId, startCounter, bootId, clean: clean === true, powerLossStart };
+  return {
+    format,
+    cluster,
+    server,
+    storageId,
+    startCounter,
+    bootId,
+    clean: clean === true,
+    powerLossStart,
+    silences: readSilences(silences) ?? { filesMs: 0, namesMs: 0 },
+  };
+}
+
+/** Folders of before have none. */
+function readSilences(value: unknown): Silences | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const { filesMs, namesMs } = value as Record<string, unknown>;
+  return typeof filesMs === 'number' && typeof namesMs === 'number' ? { filesMs, namesMs } : null;
+}
+
+function longest(one: Silences | undefined, other: Silences | undefined): Silences {
+  return {
+    filesMs: Math.max(one?.filesMs ?? 0, other?.filesMs ?? 0),
+    namesMs: Math.max(one?.namesMs ?? 0, other?.namesMs ?? 0),
+  };
 }
 
 function isCount(value: unknown): value is number {

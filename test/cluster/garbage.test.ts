@@ -289,7 +289,7 @@ test('a start that cannot be is refused with exit code 2, saying what, why and w
   ];
   const cases: [string, string[], RegExp[]][] = [
     ['an unknown flag', [...own, '--leese', '5s'], [/--leese/, /--lease/]],
-    ['a lease too short for the clock skew', replaced(own, '--lease', '500ms'), [/lease/, /clock-skew/]],
+    ['a lease too short for the clock skew', replaced(own, '--clock-skew', '300ms'), [/lease/, /clock-skew/]],
     ['no data folder', own.slice(0, own.indexOf('--data')), [/--data/]],
     ['a port in use', fresh, [new RegExp(`127.0.0.1:${cluster.port('s1')}`), /another process/, /--listen/]],
     ['a second start of the same server', own, [/s1/, /in use by process \d+/, /--data/]],

@@ -68,9 +68,34 @@ test('lives follow each other, and an earlier one is not heard again', () => {
 test('most of at least two peers make an outlier', () => {
   const monitor = new ClockMonitor(1, SKEW_MS, 1000);
   monitor.observe('b' as ServerId, envelope(2000, 0), 1000);
-  assert.equal(monitor.isOutlier(), false);
+  assert.equal(monitor.isOutlier(1000), false);
   monitor.observe('c' as ServerId, envelope(1000, 0), 1000);
-  assert.equal(monitor.isOutlier(), false);
+  assert.equal(monitor.isOutlier(1000), false);
   monitor.observe('c' as ServerId, envelope(2000, 0), 1001);
-  assert.equal(monitor.isOutlier(), true);
+  assert.equal(monitor.isOutlier(1001), true);
+});
+
+test('who was convicted long ago and is gone convicts nobody', () => {
+  const monitor = new ClockMonitor(1, SKEW_MS, 1000);
+  monitor.observe('b' as ServerId, envelope(2000, 0), 1000);
+  monitor.observe('c' as ServerId, envelope(50_000, 0), 50_000);
+  monitor.observe('d' as ServerId, envelope(51_000, 0), 50_000);
+  assert.equal(monitor.isOutlier(50_000), false);
+  monitor.observe('b' as ServerId, envelope(51_000, 0), 50_000);
+  assert.equal(monitor.isOutlier(50_000), true, 'Both of those that speak');
+});
+
+test('a clock is ahead by no more than clocks may differ, and of those that speak', () => {
+  const monitor = new ClockMonitor(1, SKEW_MS, 1000);
+  // Both bounds are known, and the frame was slow: its sender seems far behind.
+  monitor.observe(PEER, envelope(1000, 990), 2900);
+  assert.equal(monitor.aheadMs(2900), SKEW_MS);
+  assert.equal(monitor.aheadMs(4000), 0);
+});
+
+test('a peer whose clock was set back between two lives is heard again when the earlier one is silent', () => {
+  const monitor = new ClockMonitor(1, SKEW_MS, 1000);
+  assert.equal(monitor.observe(PEER, envelope(5000, 0, 7), 1000), 'clock-out-of-bounds');
+  assert.equal(monitor.observe(PEER, envelope(1500, 0, 3), 1500), 'older-life');
+  assert.equal(monitor.observe(PEER, envelope(2100, 0, 3), 2100), 'accept');
 });

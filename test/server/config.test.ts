@@ -213,7 +213,7 @@ const REFUSALS: [string, readonly string[], Env, string][] = [
     'a lease far too short',
     [...GOOD, '--lease', '50ms', '--clock-skew', '1ms'],
     {},
-    'Cannot use --lease 50ms: it must lie between 100ms and 10m',
+    'Cannot use --lease 50ms: it must lie between 1s and 10m',
   ],
   [
     'too little time for operations',

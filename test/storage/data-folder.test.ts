@@ -39,6 +39,22 @@ describe('data folder', () => {
     second.close();
   });
 
+  test('remembers the longest silence until nothing of it is left', () => {
+    const open = (filesMs: number, namesMs: number) =>
+      DataFolder.open(folder, { ...FOLDER, silences: { filesMs, namesMs } });
+    open(5000, 60_000).close();
+    const shorter = open(2000, 15_000);
+    assert.deepEqual(shorter.silences, { filesMs: 5000, namesMs: 60_000 });
+    shorter.close();
+    const again = open(2000, 15_000);
+    assert.deepEqual(again.silences, { filesMs: 5000, namesMs: 60_000 }, 'It ended before that was over');
+    again.forgetSilences({ filesMs: 2000, namesMs: 15_000 });
+    again.close();
+    const last = open(2000, 15_000);
+    assert.deepEqual(last.silences, { filesMs: 2000, namesMs: 15_000 });
+    last.close();
+  });
+
   test('notices a loss of power, once', () => {
     DataFolder.open(folder, { ...FOLDER, bootId: 'one' }).close();
     const after = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
