@@ -20,6 +20,8 @@ const TTL_MS = 10_000;
 const TTL_MS_MIN = 1_000;
 /** How often it is looked whether the launcher lives: there is no event for it. */
 const LAUNCHER_LOOK_MS = 200;
+/** A command whose lease somebody else may have already is killed this long after it was asked to end. */
+const LOST_GRACE_MS = 500;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 interface AcquireOptions {
@@ -167,10 +169,18 @@ async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number)
   held.lost.addEventListener('abort', () => {
     const why = describeFailure(held.lost.reason).lines[0];
     process.stderr.write(`${why}; the command is stopped\n`);
+    guarded.stop(held.lostEarly ? LOST_GRACE_MS : ttlMs);
   });
+  held.watch();
   try {
     const end = await guarded.ended;
     const isLost = held.lost.aborted || (end.kind === 'ended' && end.expired);
+    if (end.kind === 'unguarded' && !end.killed) {
+      throw new CommandFailure(
+        EXIT_FAILED,
+        'The process that guards the command was killed as it began, and the command may go on; its lease is not given back',
+      );
+    }
     await giveBack(held);
     if (end.kind === 'unguarded') {
       throw new CommandFailure(
@@ -184,6 +194,7 @@ async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number)
     }
     return isLost ? EXIT_LEASE_LOST : exitCodeOf(end);
   } finally {
+    held.abandon();
     for (const signal of SIGNALS) process.off(signal, onSignal);
   }
 }

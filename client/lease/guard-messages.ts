@@ -15,6 +15,8 @@ export type GuardOrder =
       readonly deadline: GuardDeadline;
     }
   | { readonly kind: 'extend'; readonly deadline: GuardDeadline }
+  /** The lease is lost: the command is asked to end now, and killed at `kill` at the latest. */
+  | { readonly kind: 'stop'; readonly kill: LeaseMoment }
   /** The user wants the command to end. */
   | { readonly kind: 'signal'; readonly signal: NodeJS.Signals };
 
@@ -27,7 +29,7 @@ export type GuardReport =
       readonly kind: 'ended';
       readonly code: number | null;
       readonly signal: NodeJS.Signals | null;
-      /** The guard has ended it, because the lease was not extended in time. */
+      /** It was ended because the lease was lost, or not extended in time. */
       readonly expired: boolean;
     };
 

@@ -8,7 +8,7 @@ import {
   type GuardReport,
   guardText,
 } from './guard-messages.ts';
-import { leaseLeftMs } from './lease-clock.ts';
+import { type LeaseMoment, leaseLeftMs, leaseMomentEarlier } from './lease-clock.ts';
 
 /** The clocks are looked at this often at the least: they may have gone on while the machine slept. */
 const LOOK_MS_MAX = 200;
@@ -52,6 +52,9 @@ class Guard {
         this.#deadline = order.deadline;
         this.#arm();
         return;
+      case 'stop':
+        this.#stop(order.kill);
+        return;
       case 'signal':
         this.#signal(order.signal);
         return;
@@ -62,13 +65,12 @@ class Guard {
     // A session of its own, so that one signal reaches all of it and none that is meant for others does.
     const child = spawn(command, args, { stdio: 'inherit', detached: true });
     this.#child = child;
+    // At once: should this process be killed, the keeper has to know whom to kill.
+    if (child.pid !== undefined) this.#tell({ kind: 'started', pid: child.pid });
+    this.#arm();
     child.on('error', (error: NodeJS.ErrnoException) => {
       if (child.pid !== undefined) return;
       this.#report({ kind: 'failed', code: error.code ?? '', message: error.message });
-    });
-    child.on('spawn', () => {
-      this.#tell({ kind: 'started', pid: child.pid as number });
-      this.#arm();
     });
     child.on('exit', (code, signal) => {
       // What the command has left behind in its group works under the same lease.
@@ -106,9 +108,14 @@ class Guard {
 
   #orphaned(): void {
     if (this.#child === null) process.exit(1);
-    if (this.#expired) return;
+    if (this.#deadline !== null) this.#stop(this.#deadline.kill);
+  }
+
+  #stop(kill: LeaseMoment): void {
+    if (this.#deadline === null) return;
+    this.#deadline = { ...this.#deadline, kill: leaseMomentEarlier(kill, this.#deadline.kill) };
+    if (!this.#expired) this.#signal('SIGTERM');
     this.#expired = true;
-    this.#signal('SIGTERM');
     this.#arm();
   }
 

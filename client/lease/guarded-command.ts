@@ -10,7 +10,13 @@ import {
   type GuardReport,
   guardText,
 } from './guard-messages.ts';
-import { type LeaseMoment, leaseMomentAfter } from './lease-clock.ts';
+import {
+  type LeaseMoment,
+  leaseLeftMs,
+  leaseMomentAfter,
+  leaseMomentEarlier,
+  leaseMomentNow,
+} from './lease-clock.ts';
 
 const GUARD = fileURLToPath(new URL('guard.ts', import.meta.url));
 
@@ -18,29 +24,49 @@ const GUARD = fileURLToPath(new URL('guard.ts', import.meta.url));
 const STOP_SHARE = 0.25;
 const KILL_SHARE = 0.1;
 const KILL_MS_MIN = 100;
+/** A guard that is late by this part of the time between its kill and the end of the lease is not waited for. */
+const GUARD_LATE_SHARE = 0.5;
+/** The clocks are looked at this often at the least: they may have gone on while the machine slept. */
+const LOOK_MS_MAX = 1_000;
 
 export type CommandEnd =
   | Extract<GuardReport, { readonly kind: 'ended' | 'failed' }>
-  /** The guard itself was killed; so is the command. */
-  | { readonly kind: 'unguarded' };
+  /**
+   * The guard itself was killed, and with it the command, unless the guard had no time to tell whom it guards: then the
+   * command may go on.
+   */
+  | { readonly kind: 'unguarded'; readonly killed: boolean };
 
 /** How long before the end of a lease its command is asked to end, in milliseconds. */
 export function stopMarginMs(ttlMs: number): number {
   return Math.max(2 * KILL_MS_MIN, ttlMs * STOP_SHARE);
 }
 
-/** A command that runs under a lease, in the care of a process of its own. */
+function killMarginMs(ttlMs: number): number {
+  return Math.max(KILL_MS_MIN, ttlMs * KILL_SHARE);
+}
+
+/**
+ * A command that runs under a lease, in the care of a process of its own. Where that one does not do what it is there
+ * for, because it was stopped, this process kills the command.
+ */
 export class GuardedCommand {
   readonly #ttlMs: number;
   readonly #guard: ChildProcess;
   readonly #socket: Socket;
-  /** Resolves when nothing of the command runs any more. */
+  /** Resolves when nothing of the command runs any more, as far as one can know. */
   readonly ended: Promise<CommandEnd>;
   #pid: number | null = null;
+  #last: CommandEnd | null = null;
+  #kill: LeaseMoment;
+  #stopping = false;
+  #timer: NodeJS.Timeout | null = null;
 
   /** @param end of the lease; the command is started only if there is time left */
   constructor(argv: readonly string[], env: NodeJS.ProcessEnv, ttlMs: number, end: LeaseMoment) {
     this.#ttlMs = ttlMs;
+    const deadline = this.#deadline(end);
+    this.#kill = deadline.kill;
     const stdio = ['inherit', 'inherit', 'inherit', 'pipe'] as const;
     // A session of its own: Ctrl-C and Ctrl-Z are for the keeper of the lease.
     this.#guard = spawn(process.execPath, [GUARD], { detached: true, stdio: [...stdio], env });
@@ -49,12 +75,28 @@ export class GuardedCommand {
     this.#socket.on('error', () => this.#socket.destroy());
     this.ended = this.#wait();
     const [command = '', ...args] = argv;
-    this.#order({ kind: 'run', command, args, deadline: this.#deadline(end) });
+    this.#order({ kind: 'run', command, args, deadline });
   }
 
   /** The lease was refreshed. */
   extend(end: LeaseMoment): void {
-    this.#order({ kind: 'extend', deadline: this.#deadline(end) });
+    if (this.#stopping) return;
+    const deadline = this.#deadline(end);
+    this.#kill = deadline.kill;
+    this.#order({ kind: 'extend', deadline });
+    this.#arm();
+  }
+
+  /**
+   * The lease is lost: the command is asked to end now.
+   *
+   * @param graceMs after this it is killed, or when its lease would have made it, whichever comes first
+   */
+  stop(graceMs: number): void {
+    this.#stopping = true;
+    this.#kill = leaseMomentEarlier(this.#kill, leaseMomentAfter(leaseMomentNow(), graceMs));
+    this.#order({ kind: 'stop', kill: this.#kill });
+    this.#arm();
   }
 
   signal(signal: NodeJS.Signals): void {
@@ -64,7 +106,7 @@ export class GuardedCommand {
   #deadline(end: LeaseMoment): GuardDeadline {
     return {
       stop: leaseMomentAfter(end, -stopMarginMs(this.#ttlMs)),
-      kill: leaseMomentAfter(end, -Math.max(KILL_MS_MIN, this.#ttlMs * KILL_SHARE)),
+      kill: leaseMomentAfter(end, -killMarginMs(this.#ttlMs)),
     };
   }
 
@@ -75,19 +117,48 @@ export class GuardedCommand {
   #wait(): Promise<CommandEnd> {
     const { promise, resolve, reject } = Promise.withResolvers<CommandEnd>();
     const reader = new GuardReader<GuardReport>();
-    let last: CommandEnd | null = null;
     this.#socket.setEncoding('utf8').on('data', (text: string) => {
       for (const report of reader.push(text)) {
-        if (report.kind === 'started') this.#pid = report.pid;
-        else last = report;
+        if (report.kind !== 'started') this.#last = report;
+        else {
+          this.#pid = report.pid;
+          this.#arm();
+        }
       }
     });
     this.#guard.on('error', reject);
     this.#guard.on('close', () => {
-      if (last === null) this.#killCommand();
-      resolve(last ?? { kind: 'unguarded' });
+      if (this.#timer !== null) clearTimeout(this.#timer);
+      if (this.#last === null) this.#killCommand();
+      resolve(this.#last ?? { kind: 'unguarded', killed: this.#pid !== null });
     });
     return promise;
+  }
+
+  #arm(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    if (this.#guard.exitCode !== null || this.#guard.signalCode !== null) return;
+    const leftMs = this.#guardLeftMs();
+    // The turn after this one: what the guard has said while this process was stopped is to be read before.
+    this.#timer =
+      leftMs > 0
+        ? setTimeout(() => this.#arm(), Math.min(leftMs, LOOK_MS_MAX))
+        : setTimeout(() => setImmediate(() => this.#replaceGuard()), 0);
+  }
+
+  /** How long the guard may still take to kill the command, in milliseconds. */
+  #guardLeftMs(): number {
+    return leaseLeftMs(leaseMomentAfter(this.#kill, killMarginMs(this.#ttlMs) * GUARD_LATE_SHARE));
+  }
+
+  /** Does what the guard has not done in time. */
+  #replaceGuard(): void {
+    // One that has begun nothing looks at the time itself when it begins.
+    if (this.#pid === null || this.#last !== null) return;
+    if (this.#guardLeftMs() > 0) return;
+    this.#killCommand();
+    this.#last = { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };
+    this.#guard.kill('SIGKILL');
   }
 
   #killCommand(): void {

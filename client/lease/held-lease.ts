@@ -51,6 +51,7 @@ export class HeldLease {
   #turn: Promise<unknown> = Promise.resolve();
   #refreshing = false;
   #released = false;
+  #lostEarly = false;
 
   /** @param marginMs how long before its end the lease counts as lost */
   constructor(client: NamedLeaseClient, grant: Grant, ttlMs: number, marginMs: number) {
@@ -91,6 +92,11 @@ export class HeldLease {
     return this.#lost.signal;
   }
 
+  /** Whether it was lost before its time was over: somebody else may have it already. */
+  get lostEarly(): boolean {
+    return this.#lostEarly;
+  }
+
   /** To be called right before acting on it. @throws ServiceError `lease-lost` */
   assertHeld(): void {
     if (!this.isHeld) throw this.#lostError('it is over by the clock of this process');
@@ -117,15 +123,29 @@ export class HeldLease {
   }
 
   /**
+   * Hears from a server when the lease is given back or taken over by somebody else, instead of learning it at the
+   * next refresh. Takes a connection for as long as the lease is held.
+   */
+  watch(): void {
+    void this.#listen();
+  }
+
+  /** Lets the lease run out by itself, because something may still act on it. */
+  abandon(): void {
+    if (this.#released) return;
+    this.#released = true;
+    this.#stop();
+    this.#ending.abort(this.#lostError('it is held no longer'));
+  }
+
+  /**
    * Gives the lease back, so that nobody has to wait for its end. To be called when nothing acts on it any more.
    *
    * @throws ServiceError `unknown` or `no-majority`: it then runs out by itself
    */
   async release(): Promise<void> {
     if (this.#released) return;
-    this.#released = true;
-    this.#stop();
-    this.#ending.abort(this.#lostError('it was released'));
+    this.abandon();
     await this.#turn;
     await this.#client
       .release(this.name, this.session, { timeoutMs: RELEASE_MS_MAX, failFast: true })
@@ -173,10 +193,10 @@ export class HeldLease {
       else {
         // Others may have had it in between: what it protects has to begin anew, with the new token.
         const error = this.#lostError(`its session has it anew, with token ${token}`);
-        this.#lose(error);
+        this.#loseEarly(error);
         return { kind: 'failed', error, doubtful: false };
       }
-    } else if (outcome.error.code === 'lease-lost') this.#lose(outcome.error);
+    } else if (outcome.error.code === 'lease-lost') this.#loseEarly(outcome.error);
     return outcome;
   }
 
@@ -223,6 +243,32 @@ export class HeldLease {
       this.#refreshing = false;
       this.#arm();
     }
+  }
+
+  async #listen(): Promise<void> {
+    const signal = AbortSignal.any([this.lost, this.#ending.signal]);
+    while (!signal.aborted) {
+      try {
+        for await (const { held, owner, token } of this.#client.watch(this.name, { signal })) {
+          // A smaller token is late word of an earlier holder.
+          if (token < this.token || (token === this.token && held)) continue;
+          const why = held ? `${owner} has it, with token ${token}` : 'somebody else has given it back';
+          this.#loseEarly(this.#lostError(why));
+          return;
+        }
+      } catch (error) {
+        // Refreshes tell as well, only later.
+        if (!(error instanceof ServiceError)) throw error;
+      }
+      await delay(this.#ttlMs, undefined, { signal }).catch(() => {
+        // It is over; the loop sees it.
+      });
+    }
+  }
+
+  #loseEarly(error: ServiceError): void {
+    if (!this.#lost.signal.aborted) this.#lostEarly = true;
+    this.#lose(error);
   }
 
   #lose(error: ServiceError): void {

@@ -21,3 +21,7 @@ export function leaseLeftMs(moment: LeaseMoment): number {
   const now = leaseMomentNow();
   return Math.min(moment.monotonicMs - now.monotonicMs, moment.wallMs - now.wallMs);
 }
+
+export function leaseMomentEarlier(a: LeaseMoment, b: LeaseMoment): LeaseMoment {
+  return leaseLeftMs(a) < leaseLeftMs(b) ? a : b;
+}

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { exitCodeOf, GuardedCommand } from '../../client/lease/guarded-command.ts';
-import { leaseMomentAfter, leaseMomentNow } from '../../client/lease/lease-clock.ts';
+import { leaseLeftMs, leaseMomentAfter, leaseMomentNow } from '../../client/lease/lease-clock.ts';
 import { until } from '../cluster/real-cluster.ts';
 
 const TTL_MS = 2_000;
@@ -86,4 +86,49 @@ test('a signal reaches the whole group', async () => {
   await until('it is ready', async () => existsSync(join(folder, 'ready')));
   command.signal('SIGINT');
   assert.deepEqual(await command.ended, { kind: 'ended', code: 6, signal: null, expired: false });
+});
+
+test('a command whose lease is lost is asked to end at once, and killed soon, however long the lease would have lasted', async () => {
+  const ready = join(folder, 'deaf');
+  const deaf = guarded('trap "" TERM; echo > $FOLDER/deaf; while :; do sleep 0.02; done');
+  await until('it is ready', async () => existsSync(ready));
+  deaf.stop(100);
+  deaf.extend(afterMs(60_000));
+  assert.deepEqual(await deaf.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
+  const heeding = guarded('trap "exit 8" TERM; echo > $FOLDER/heeds; while :; do sleep 0.02; done');
+  await until('it is ready', async () => existsSync(join(folder, 'heeds')));
+  heeding.stop(60_000);
+  assert.deepEqual(await heeding.ended, { kind: 'ended', code: 8, signal: null, expired: true });
+});
+
+test('a lease that is lost in its last part leaves no more time than it has', async () => {
+  const end = afterMs(TTL_MS);
+  const command = guarded('trap "" TERM; echo > $FOLDER/last; while :; do sleep 0.02; done', end);
+  await until('it is ready', async () => existsSync(join(folder, 'last')));
+  command.stop(60_000);
+  assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
+  assert.ok(leaseLeftMs(end) > 0, 'It was killed before the end');
+});
+
+test('a guard that sleeps beyond the deadline is replaced: the command is killed before its lease ends', async () => {
+  const end = afterMs(TTL_MS);
+  const command = guarded('echo $PPID $$ > $FOLDER/asleep; trap "" TERM; while :; do sleep 0.02; done', end);
+  const file = join(folder, 'asleep');
+  await until('the command runs', async () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
+  const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
+  process.kill(guard, 'SIGSTOP');
+  assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
+  assert.ok(leaseLeftMs(end) > 0, 'It was killed before the end');
+  assert.ok(!alive(guard));
+  await until('it is gone', async () => !alive(pid));
+});
+
+test('a guard that is killed takes its command with it', async () => {
+  const command = guarded('echo $PPID $$ > $FOLDER/orphan; while :; do sleep 0.02; done');
+  const file = join(folder, 'orphan');
+  await until('the command runs', async () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
+  const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
+  process.kill(guard, 'SIGKILL');
+  assert.deepEqual(await command.ended, { kind: 'unguarded', killed: true });
+  await until('it is gone', async () => !alive(pid));
 });
