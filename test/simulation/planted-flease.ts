@@ -20,9 +20,9 @@ export const PLANTED_FLEASE: readonly Planted[] = [
     'a valid lease of another that was read is reported without writing it back',
     {
       file: 'lease/cell.ts',
-      find: '      work.attempt = writing;',
+      find: '      this.#ask(work, writing, bits, nowMs, out);',
       replace:
-        "      if (bid.reason === 'help') return this.#decide(work, writing, nowMs, out);\n      work.attempt = writing;",
+        "      if (bid.reason === 'help') return this.#decide(work, writing, nowMs, out);\n      this.#ask(work, writing, bits, nowMs, out);",
     },
     { directed: 'found-lease-is-written', seeds: 400 },
   ),
@@ -31,9 +31,9 @@ export const PLANTED_FLEASE: readonly Planted[] = [
     'the own renewal is not written',
     {
       file: 'lease/cell.ts',
-      find: '      work.attempt = writing;',
+      find: '      this.#ask(work, writing, bits, nowMs, out);',
       replace:
-        "      if (bid.reason === 'renew') return this.#decide(work, writing, nowMs, out);\n      work.attempt = writing;",
+        "      if (bid.reason === 'renew') return this.#decide(work, writing, nowMs, out);\n      this.#ask(work, writing, bits, nowMs, out);",
     },
     { directed: 'renewal-is-written', seeds: 400 },
   ),
@@ -55,8 +55,8 @@ export const PLANTED_FLEASE: readonly Planted[] = [
     'the wait after a restart is half a lease',
     {
       file: 'lease/parameters.ts',
-      find: 'recoveryMs: leaseMs + 2 * clockSkewMaxMs,',
-      replace: 'recoveryMs: leaseMs / 2,',
+      find: 'return leaseMs + 2 * clockSkewMaxMs;',
+      replace: 'return leaseMs / 2 + 0 * clockSkewMaxMs;',
     },
     { directed: 'restart-waits-long-enough', seeds: 400, says: 'L1' },
     { also: [AMNESIA_UNSEEN] },
@@ -66,8 +66,8 @@ export const PLANTED_FLEASE: readonly Planted[] = [
     'the wait after a restart is one lease, and clocks are slewed',
     {
       file: 'lease/parameters.ts',
-      find: 'recoveryMs: leaseMs + 2 * clockSkewMaxMs,',
-      replace: 'recoveryMs: leaseMs,',
+      find: 'return leaseMs + 2 * clockSkewMaxMs;',
+      replace: 'return leaseMs + 0 * clockSkewMaxMs;',
     },
     { directed: 'restart-waits-slewed', seeds: 400 },
   ),

@@ -47,9 +47,9 @@ export const PLANTED_PAXOS: readonly Planted[] = [
     'PaxosLease: an extension counts when it is proposed',
     {
       file: 'lease/cell.ts',
-      find: '      work.attempt = writing;',
+      find: '      this.#ask(work, writing, bits, nowMs, out);',
       replace:
-        "      work.attempt = writing;\n      if (bid.reason === 'renew' && !rules.helps && bid.lease.claim === null && this.#isOwn()) this.#table.setBelief(this.#row, bid.lease);",
+        "      this.#ask(work, writing, bits, nowMs, out);\n      if (bid.reason === 'renew' && !rules.helps && bid.lease.claim === null && this.#isOwn()) this.#table.setBelief(this.#row, bid.lease);",
     },
     { directed: 'paxos-extension-accepted', seeds: 400 },
   ),
@@ -68,8 +68,8 @@ export const PLANTED_PAXOS: readonly Planted[] = [
     'PaxosLease: the silence after a start is shorter than T',
     {
       file: 'lease/paxos-lease.ts',
-      find: 'untilMs: startedMs + (leaseMs + clockSkewMaxMs) * (1 + CLOCK_DRIFT_MAX), floor: 0',
-      replace: 'untilMs: startedMs + leaseMs / 2 + 0 * clockSkewMaxMs, floor: 0',
+      find: 'untilMs: startedMs + parameters.recoveryMs * (1 + CLOCK_DRIFT_MAX), floor: 0',
+      replace: 'untilMs: startedMs + parameters.leaseMs / 2, floor: 0',
     },
     { directed: 'paxos-restart-waits', seeds: 400 },
   ),
