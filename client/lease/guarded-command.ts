@@ -111,7 +111,11 @@ export class GuardedCommand {
   }
 
   #order(order: GuardOrder): void {
-    if (this.#socket.writable) this.#socket.write(guardText(order));
+    // A write to a guard that is gone would end the reading of its last word as well. So that is read before, in
+    // a process that was stopped while it came.
+    setImmediate(() => {
+      if (this.#last === null && this.#socket.writable) this.#socket.write(guardText(order));
+    });
   }
 
   #wait(): Promise<CommandEnd> {

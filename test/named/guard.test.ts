@@ -132,3 +132,13 @@ test('a guard that is killed takes its command with it', async () => {
   assert.deepEqual(await command.ended, { kind: 'unguarded', killed: true });
   await until('it is gone', async () => !alive(pid));
 });
+
+test('the last word of a guard counts, even if this process slept when it came and has to say something itself', async () => {
+  const command = guarded('echo > $FOLDER/short; sleep 0.2; exit 3');
+  await until('the command runs', async () => existsSync(join(folder, 'short')));
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000);
+  command.stop(100);
+  command.extend(afterMs(60_000));
+  command.signal('SIGINT');
+  assert.deepEqual(await command.ended, { kind: 'ended', code: 3, signal: null, expired: false });
+});
