@@ -160,6 +160,39 @@ test('a taken lease is not waited for by whoever does not want to', async () => 
   assert.match(contender.stderr, /test holds it for \d+ ms more/);
 });
 
+test('a lease longer than servers grant is refused with the limit, and the command is not started', async () => {
+  const contender = new Contender('long', 'greedy', '--ttl', '3001ms');
+  assert.equal(await contender.ended, 2);
+  assert.match(
+    contender.stderr,
+    /Cannot acquire lease "long".*between 400 .* and 3000 \(--named-lease-max\), 3001 does not/,
+  );
+  assert.ok(resource.acts.every(({ who }) => who !== 'greedy'));
+});
+
+test('a lease that somebody gives back or takes over is lost before the next refresh', async (t) => {
+  const client = new NamedLeaseClient({ servers: cluster.urls });
+  for (const [name, heir] of [
+    ['robbed/1', null],
+    ['robbed/2', 4242],
+  ] as const) {
+    const { members, other } = membersOf(name);
+    const held = await client.acquire(name, { ttlMs: 3_000, owner: 'test' });
+    const fromMs = performance.now();
+    const lost = once(held.lost, 'abort');
+    held.watch();
+    const { session } = held;
+    assert.equal((await request(other, 'DELETE', encodeURIComponent(name), { session })).status, 204);
+    if (heir !== null) await acquire(members[0] ?? '', name, heir);
+    await lost;
+    t.diagnostic(`lost ${Math.round(performance.now() - fromMs)} ms after it was granted`);
+    assert.ok(held.lostEarly && !held.isHeld);
+    assert.match((held.lost.reason as Error).message, /somebody else has given it back|test has it/);
+    await held.release();
+  }
+  await client.close();
+});
+
 test('a keeper that is stopped beyond its lease: its command is gone before another begins', async (t) => {
   const from = resource.acts.length;
   const old = new Contender('stopped', 'old');

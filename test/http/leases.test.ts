@@ -142,7 +142,7 @@ describe('requests that make no sense', () => {
 
   /** Refused for a reason, and nothing has happened for it. */
   async function refused(
-    [method, path, body, session]: readonly [string, string, string?, string?],
+    [method, path, body, session]: readonly [string, string, (string | undefined)?, string?],
     status: number,
     reason: RegExp,
   ): Promise<void> {
