@@ -7,8 +7,9 @@
  * - a server remembers over restarts the newest view that it was told and votes in, and always opens it:
  *   so its acceptor refuses whoever goes by an older one;
  * - a change begins once a majority knows the settled view before it;
- * - it ends once majorities of both sides know of it, and a lease was decided under it: so a majority of
- *   the new side knows what lease there is.
+ * - it ends once majorities of both sides know of it, and *after that* a lease was decided under it: so a
+ *   majority of the new side knows what lease there is. One that was decided before does not count: a server
+ *   that voted on it without knowing the view may start anew and go by the old view once more.
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
 import type { Prng } from '../../base/prng.ts';
@@ -46,7 +47,11 @@ export class CellViews {
   /** A server tells that a lease was decided in the view that it goes by. */
   decided(server: ServerId): void {
     const known = this.of(server);
-    if (known !== null) this.#decided.add(known.view);
+    const { latest } = this;
+    if (known === null || known.view !== latest.view) return;
+    if (this.#isKnown(latest.members) && this.#isKnown(latest.joint ?? latest.members)) {
+      this.#decided.add(known.view);
+    }
   }
 
   /** Tells a server of a view, unless the rules are against that. @returns whether it goes by it now */
