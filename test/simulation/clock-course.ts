@@ -36,6 +36,7 @@ export class ClockCourse {
   #slew = 0;
   #reachedMs = Infinity;
   #endMs: number;
+  #shownMs = -Infinity;
 
   constructor(options: {
     readonly seed: number;
@@ -70,7 +71,9 @@ export class ClockCourse {
   readMs(trueMs: number): number {
     while (trueMs >= this.#endMs) this.#advance();
     if (trueMs >= this.#reachedMs) this.#rest(this.#reachedMs);
-    return trueMs + this.#offsetMs + this.#slew * (trueMs - this.#sinceMs);
+    // Where one stretch meets the next, the last bits may say otherwise, but a clock does not go back.
+    this.#shownMs = Math.max(this.#shownMs, trueMs + this.#offsetMs + this.#slew * (trueMs - this.#sinceMs));
+    return this.#shownMs;
   }
 
   /** Sets the clock, at once and for good. */
@@ -80,6 +83,7 @@ export class ClockCourse {
     this.#slew = 0;
     this.#reachedMs = Infinity;
     this.#endMs = Infinity;
+    this.#shownMs = -Infinity;
   }
 
   /** Sets the clock in motion towards an offset, over so long; there it stays. */
