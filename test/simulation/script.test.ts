@@ -82,7 +82,7 @@ const MISTAKES: Readonly<Record<string, RegExp>> = {
   'pause a soon': /^test:2: how long reads like 500ms or 4s, not "soon"/,
   'crash b for': /^test:2: how long is missing/,
   'cut a-b': /^test:2: a link reads like a->b/,
-  'hold a->b reed': /^test:2: a kind of message is read or write/,
+  'hold a->b reed': /^test:2: a kind of message is read or query or write/,
   'expect mark lucky': /^test:2: a mark is recovered or/,
   'heal now': /^test:2: nothing is expected after that, but there is "now"/,
   'at 5ms sleep a': /^test:2: what happens then is clock or/,
