@@ -16,7 +16,7 @@ import type {
   WriteMessage,
   WrongViewMessage,
 } from './messages.ts';
-import { type Register, registerRead, registerRelease, registerStanding, registerWrite } from './register.ts';
+import { type Register, registerRead, registerRelease, registerWrite } from './register.ts';
 import type { LeaseRules } from './rules.ts';
 
 export type AcceptorReply =
@@ -86,11 +86,6 @@ export class Acceptor {
 
   release(row: number, uid: ReleaseMessage['uid']): void {
     this.#replace(row, (register) => registerRelease(register, uid));
-  }
-
-  /** The largest ballot promised or accepted. */
-  standing(row: number): Register['readBallot'] {
-    return registerStanding(this.#table.register(row));
   }
 
   /** This server goes by a view of its own from now on; a newer one that it was asked by stays the newest. */

@@ -37,7 +37,7 @@ import {
   tallyWon,
   type WritingAttempt,
 } from './proposer.ts';
-import type { Register } from './register.ts';
+import { type Register, registerStanding } from './register.ts';
 import type { LeaseRules } from './rules.ts';
 import type { Wheel } from './wheel.ts';
 import { type Work, workBegin, workDueMs, workIsDone } from './work.ts';
@@ -394,9 +394,10 @@ export class Cell {
     flow.begin();
     // Each order goes by its own members: those of two names that share a cell may differ.
     if (asking !== undefined) acceptor.regroup(this.#row, asking.view, asking.members, undefined);
-    ballots.overtake(acceptor.standing(this.#row));
+    const register = this.#table.register(this.#row);
+    ballots.overtake(registerStanding(register));
     const attempting = asking ?? bidder;
-    const query = attempting.queriesFirst(this.accepted(), nowMs);
+    const query = attempting.queriesFirst(register.lease, nowMs);
     const attempt = attemptStart(attempting, ballots.next(nowMs), query, nowMs, parameters);
     this.#ask(work, attempt, this.#first(attempt.ballot, nowMs), nowMs, out);
     return true;

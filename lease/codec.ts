@@ -4,6 +4,7 @@ import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
 import { CLAIM_NOTE_MAX } from './actions.ts';
 import { BALLOT_ZERO, type Ballot, ballotCompare, INTERVALS_MAX } from './ballot.ts';
 import type { Claim, Lease } from './lease.ts';
+import type { Life } from './lives.ts';
 import type { LeaseEnvelope, LeaseMessage, RefusedMessage } from './messages.ts';
 
 /**
@@ -54,14 +55,9 @@ export interface LeaseFrame {
 
 /** Packs messages for one peer, each as it comes up, so that they need not be kept until the frame is full. */
 export class LeaseFrameWriter {
-  readonly #lives = new LifeTable();
+  readonly #lives = new FrameLives();
   readonly #body = new ByteWriter(128);
   #count = 0;
-
-  /** Messages so far. */
-  get count(): number {
-    return this.#count;
-  }
 
   /** Size of the messages so far, in bytes. */
   get sizeBytes(): number {
@@ -149,7 +145,7 @@ export function decodeLeaseFrame(bytes: Uint8Array): LeaseFrame {
   return { envelope: reader.envelope, messages: reader.next(Infinity) };
 }
 
-function messageWrite(writer: ByteWriter, lives: LifeTable, message: LeaseMessage): void {
+function messageWrite(writer: ByteWriter, lives: FrameLives, message: LeaseMessage): void {
   writer.uint8(TAGS[message.kind]);
   writer.varint(message.cell).varint(message.view);
   ballotWrite(writer, lives, message.kind === 'release' ? message.uid : message.ballot);
@@ -229,7 +225,7 @@ function messageRead(reader: ByteReader, lives: readonly Life[]): LeaseMessage {
   }
 }
 
-function leaseWrite(writer: ByteWriter, lives: LifeTable, lease: Lease | null, beside: Ballot): void {
+function leaseWrite(writer: ByteWriter, lives: FrameLives, lease: Lease | null, beside: Ballot): void {
   if (lease === null) {
     writer.uint8(0);
     return;
@@ -278,7 +274,7 @@ function leaseReadPresent(reader: ByteReader, lives: readonly Life[], beside: Ba
 }
 
 /** The round comes first: it is 0 in the zero ballot only, which is nothing else. */
-function ballotWrite(writer: ByteWriter, lives: LifeTable, k: Ballot): void {
+function ballotWrite(writer: ByteWriter, lives: FrameLives, k: Ballot): void {
   writer.varint(k.round);
   if (k.round === 0) return;
   writer.varint(k.interval).varint(lives.index(k.server, k.incarnation));
@@ -293,13 +289,8 @@ function ballotRead(reader: ByteReader, lives: readonly Life[]): Ballot {
   return { interval, round, server, incarnation };
 }
 
-interface Life {
-  readonly server: ServerId;
-  readonly incarnation: Incarnation;
-}
-
 /** Collects the lives a frame names; there are a handful. */
-class LifeTable {
+class FrameLives {
   readonly entries: Life[] = [];
 
   index(server: ServerId, incarnation: Incarnation): number {

@@ -196,17 +196,16 @@ export class LeaseHost {
         return;
       }
     }
-    if (this.#isRecovering(nowMs)) {
-      this.#keepSilent(messages, nowMs, out);
-      return;
-    }
+    const silent = this.#isRecovering(nowMs);
+    if (silent) this.#trace(out, 'kept-silent', '');
     for (const message of messages) {
-      if (isOwnWord(message, from, envelope.incarnation)) this.#onMessage(from, message, nowMs, out);
+      if (!isOwnWord(message, from, envelope.incarnation) || !this.#table.hasRoom()) continue;
+      if (silent) this.#onHint(message, nowMs, out);
+      else this.#onMessage(from, message, nowMs, out);
     }
   }
 
   #onMessage(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
-    if (!this.#table.hasRoom()) return;
     const { kind } = message;
     const asks = kind === 'read' || kind === 'query' || kind === 'write' || kind === 'learn';
     // An answer for a cell that is not remembered is an answer to nobody.
@@ -229,14 +228,11 @@ export class LeaseHost {
   }
 
   /** Neither ack nor nack while recovering; only the news who holds what is of use already. */
-  #keepSilent(messages: readonly LeaseMessage[], nowMs: number, out: LeaseAction[]): void {
-    this.#trace(out, 'kept-silent', '');
-    for (const message of messages) {
-      if (message.kind !== 'learn') continue;
-      const cell = this.#at(message.cell);
-      cell.hint(message.lease, nowMs, out);
-      this.#settle(cell, nowMs);
-    }
+  #onHint(message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
+    if (message.kind !== 'learn') return;
+    const cell = this.#at(message.cell);
+    cell.hint(message.lease, nowMs, out);
+    this.#settle(cell, nowMs);
   }
 
   #onTick(nowMs: number, out: LeaseAction[]): void {
