@@ -24,6 +24,12 @@ export interface View {
   readonly members: readonly ServerId[];
 }
 
+/**
+ * How far a replica's store can be trusted to have what the replica acknowledged. `suspect`: power was
+ * lost since the base was installed. `lost`: the store may have replaced an older one, of which nothing is left.
+ */
+export type Trust = 'intact' | 'suspect' | 'lost';
+
 /** What a replica keeps on disk besides its subject's contents. */
 export interface ReplicaRecord {
   readonly view: View;
