@@ -18,6 +18,8 @@ export interface CatalogService {
   /** All commands answered so far survive power loss of every server when it resolves. As the catalog's primary. */
   flush(): Promise<void>;
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] };
+  /** Moves the catalog's replicas to `members`, as the catalog's primary; resolves with the final view. @see FileService.changeMembers */
+  changeMembers(members: readonly ServerId[]): Promise<View>;
 }
 
 /** Lease and replicas of one file as this server sees them. */
@@ -48,6 +50,12 @@ export interface FileService {
   /** Tells the catalog size, modification time and version; resolves when the catalog has them. */
   settle(file: FileId): Promise<FileState>;
   state(file: FileId): Promise<FileState>;
+  /**
+   * Moves the file's replicas to `members`: those that are new learn the contents first, then a joint view
+   * leads over. Resolves with the final view; at once where it has these members already. A change that was
+   * begun and not finished is finished by whoever is primary next.
+   */
+  changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
   /** What is known here without asking anybody; opens nothing. Null where this server never heard of the file. */
   standing(file: FileId): FileStanding | null;
 }

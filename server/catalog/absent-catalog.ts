@@ -22,6 +22,10 @@ export class AbsentCatalog implements CatalogService {
     return Promise.reject(this.#elsewhere());
   }
 
+  changeMembers(): Promise<never> {
+    return Promise.reject(this.#elsewhere());
+  }
+
   status(): { primary: null; epoch: number; seq: number; members: readonly ServerId[] } {
     return { primary: null, epoch: 0, seq: 0, members: this.#members };
   }

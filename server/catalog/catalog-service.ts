@@ -76,6 +76,11 @@ export class LocalCatalogService implements CatalogService {
     await this.#bounded(this.#parts.driver.flush());
   }
 
+  async changeMembers(_members: readonly ServerId[]): Promise<View> {
+    await this.#primary();
+    throw new ServiceError('busy', 'The members of the catalog cannot be changed by this version');
+  }
+
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] } {
     const { lease, driver, view } = this.#parts;
     const { epoch, seq } = driver.status();

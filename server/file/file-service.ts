@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { RequestId } from '../../replica/actions.ts';
+import type { RequestId, View } from '../../replica/actions.ts';
 import { epochCompare } from '../../replica/epoch.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
@@ -126,6 +126,11 @@ export class LocalFileService implements FileService {
       }),
     );
     return state ?? this.state(file);
+  }
+
+  async changeMembers(file: FileId, _members: readonly ServerId[]): Promise<View> {
+    await this.#activate(file);
+    throw new ServiceError('busy', `The members of file ${file} cannot be changed by this version`);
   }
 
   /** Before the lease is given back: tells the catalog what only this primary knows. */

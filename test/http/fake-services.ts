@@ -191,6 +191,10 @@ export class FakeCluster {
         this.commands.push(request);
         return this.execute(request);
       },
+      changeMembers: async (members) => {
+        await guard('change-members');
+        return { number: 1, members };
+      },
       query: async (query: Query) => {
         await guard('query');
         return runQuery(this.#db, query as never) as Awaited<ReturnType<CatalogService['query']>>;
@@ -277,6 +281,10 @@ export class FakeCluster {
         return state;
       },
       state: async (file) => this.#state(file, await open('state', file)),
+      changeMembers: async (file, members) => {
+        await open('change-members', file);
+        return { number: 2, members };
+      },
       standing: (file): FileStanding | null => {
         const found = this.files.get(file);
         if (found === undefined) return null;
