@@ -1,5 +1,7 @@
 import { assert } from '../base/assert.ts';
-import type { Attributes, NodeKind, VolumeInfo } from '../wire/catalog-api.ts';
+import type { Attributes, NodeKind, PlacedFile, Policy, VolumeInfo } from '../wire/catalog-api.ts';
+import { KIND_FILE, POLICIES } from './schema.ts';
+import type { PlacedRow } from './server-tables.ts';
 import type { InodeRow, VolumeRow } from './tables.ts';
 
 /** Kinds of inodes by the number that the tables have for them. */
@@ -8,6 +10,12 @@ const KINDS = [null, 'file', 'directory', 'symlink', 'fifo', 'socket', 'characte
 export function kindName(kind: number): NodeKind {
   const name = KINDS[kind];
   assert(name !== null && name !== undefined, 'An inode has a kind that we know');
+  return name;
+}
+
+function policyName(number: number): Policy {
+  const name = POLICIES[number];
+  assert(name !== undefined, 'A file has a policy that we know');
   return name;
 }
 
@@ -52,6 +60,7 @@ export function attributesOf(row: InodeRow): Attributes {
     device: row.device,
     replicas: replicaList(row.replicas),
     view: row.view,
+    ...(row.kind === KIND_FILE ? { policy: policyName(row.policy) } : {}),
     objectBytes: row.objectBytes,
     contents: newer
       ? { epoch: row.modifiedEpoch, seq: row.modifiedSeq }
@@ -65,8 +74,20 @@ export function volumeInfoOf(row: VolumeRow): VolumeInfo {
     name: row.name,
     root: row.root,
     replicas: row.replicas,
+    policy: policyName(row.policy),
     objectBytes: row.objectBytes,
     inodes: row.inodes,
     usedBytes: row.usedBytes,
+  };
+}
+
+/** @param volumeReplicas how many replicas the file's volume wants of each file */
+export function placedFileOf(row: PlacedRow, volumeReplicas: number): PlacedFile {
+  return {
+    inode: row.id,
+    members: replicaList(row.replicas),
+    view: row.view,
+    wanted: row.wanted === 0 ? volumeReplicas : row.wanted,
+    sizeBytes: row.sizeBytes,
   };
 }

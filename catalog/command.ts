@@ -1,7 +1,7 @@
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ServerId } from '../base/ids.ts';
-import type { Command, CommandResults } from '../wire/catalog-api.ts';
+import type { Command, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
 import { removeXattr, setAttributes, setXattr } from './commands/attributes.ts';
 import { link, makeDirectory, makeNode, removeDirectory, symlink, unlink } from './commands/entries.ts';
 import {
@@ -14,7 +14,16 @@ import {
   settle,
 } from './commands/files.ts';
 import { rename } from './commands/rename.ts';
-import { volumeCreate, volumeRemove } from './commands/volumes.ts';
+import {
+  followView,
+  serverAdd,
+  serverRegister,
+  serverRemove,
+  serverState,
+  serverZone,
+  setReplicas,
+} from './commands/servers.ts';
+import { volumeCreate, volumeRemove, volumeSet } from './commands/volumes.ts';
 import type { CatalogDatabase } from './schema.ts';
 import { Tables } from './tables.ts';
 import { placeVolume, volumeOf } from './walk.ts';
@@ -26,10 +35,12 @@ export type CommandResult = CommandResults[Command['kind']];
 export interface CommandContext {
   readonly nowNs: bigint;
   /**
-   * Chooses servers for a new file of a volume that wants so many replicas.
+   * Chooses servers for a new file of a volume that wants so many replicas, from those that the catalog knows.
    * A `ServiceError` refuses the command before anybody hears of it.
    */
-  readonly placement: (volumeReplicas: number) => readonly ServerId[];
+  readonly placement: (volumeReplicas: number, servers: readonly ServerInfo[]) => readonly ServerId[];
+  /** How many servers can hold replicas. Absent: nobody asks for more than there are. */
+  readonly capacity?: (servers: readonly ServerInfo[]) => number;
 }
 
 /**
@@ -49,9 +60,29 @@ export function prepareCommand(
   command: Command,
   context: CommandContext,
 ): ResolvedCommand {
-  const wanted = replicasWanted(Tables.of(db), command);
-  const replicas = wanted === 0 ? [] : context.placement(wanted);
+  const tables = Tables.of(db);
+  if (command.kind === 'volume-create' || command.kind === 'volume-set') {
+    refuseTooMany(tables, command, context);
+  }
+  const wanted = replicasWanted(tables, command);
+  const replicas = wanted === 0 ? [] : context.placement(wanted, tables.servers.all());
   return { command, atNs: context.nowNs.toString(), replicas };
+}
+
+/** More replicas than servers would be a promise that nobody keeps, unless servers are still to come. */
+function refuseTooMany(
+  tables: Tables,
+  command: CommandOf<'volume-create'> | CommandOf<'volume-set'>,
+  context: CommandContext,
+): void {
+  if (context.capacity === undefined || command.force === true || command.replicas === undefined) return;
+  const servers = context.capacity(tables.servers.all());
+  if (command.replicas <= servers) return;
+  throw new ServiceError(
+    'precondition-failed',
+    `Cannot keep ${command.replicas} replicas of each file of "${command.name}": there are ${servers} servers. ` +
+      'Add servers first, or say that they are to come',
+  );
 }
 
 /** @returns how many replicas the command needs servers for; 0 where execution is going to refuse it */
@@ -90,6 +121,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
   switch (command.kind) {
     case 'volume-create':
       return volumeCreate(tables, command, atNs);
+    case 'volume-set':
+      return volumeSet(tables, command);
     case 'volume-remove':
       return volumeRemove(tables, command);
     case 'create-file':
@@ -126,6 +159,20 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return removeXattr(tables, command, atNs);
     case 'collect':
       return collect(tables, command);
+    case 'server-register':
+      return serverRegister(tables, command, atNs);
+    case 'server-add':
+      return serverAdd(tables, command, atNs);
+    case 'server-state':
+      return serverState(tables, command);
+    case 'server-zone':
+      return serverZone(tables, command);
+    case 'server-remove':
+      return serverRemove(tables, command);
+    case 'follow-view':
+      return followView(tables, command);
+    case 'set-replicas':
+      return setReplicas(tables, command);
     default:
       return unreachable(command);
   }

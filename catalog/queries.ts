@@ -1,10 +1,11 @@
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import type { Query, QueryResults } from '../wire/catalog-api.ts';
-import { attributesOf, volumeInfoOf } from './attributes.ts';
+import type { PlacedFile, Query, QueryResults } from '../wire/catalog-api.ts';
+import { attributesOf, placedFileOf, volumeInfoOf } from './attributes.ts';
 import { noAttribute } from './commands/attributes.ts';
 import { nameCheck } from './names.ts';
-import type { CatalogDatabase } from './schema.ts';
+import { type CatalogDatabase, KIND_FILE } from './schema.ts';
+import type { PlacedRow } from './server-tables.ts';
 import { Tables } from './tables.ts';
 import { directoryOf, inodeOf, pathInode, volumeOf } from './walk.ts';
 
@@ -56,7 +57,47 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { volumes: tables.volumes().map(volumeInfoOf) };
     case 'existing':
       return { inodes: query.inodes.filter((inode) => tables.inodeExists(inode)) };
+    case 'servers': {
+      const servers = tables.servers.all();
+      if (!query.counts) return { servers };
+      return { servers: servers.map((server) => ({ ...server, replicas: tables.servers.count(server.id) })) };
+    }
+    case 'files-on': {
+      const rows = tables.servers.filesOn(query.server, query.after, query.countMax + 1);
+      return {
+        files: placedFiles(tables, rows.slice(0, query.countMax)),
+        more: rows.length > query.countMax,
+      };
+    }
+    case 'files-miscounted': {
+      const rows = tables.servers.scan(query.after, query.countMax);
+      const files = placedFiles(
+        tables,
+        rows.filter((row) => row.kind === KIND_FILE),
+      ).filter((file) => file.members.length !== file.wanted);
+      return { files, next: rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null) };
+    }
+    case 'placed':
+      return {
+        files: placedFiles(
+          tables,
+          query.inodes.flatMap((inode) => tables.servers.placed(inode) ?? []),
+        ),
+      };
     default:
       return unreachable(query);
   }
+}
+
+function placedFiles(tables: Tables, rows: readonly PlacedRow[]): PlacedFile[] {
+  // Many files are of few volumes: each is looked up once.
+  const replicas = new Map<number, number>();
+  return rows.map((row) => {
+    let wanted = replicas.get(row.volume);
+    if (wanted === undefined) {
+      wanted = tables.volume(row.volume).replicas;
+      replicas.set(row.volume, wanted);
+    }
+    return placedFileOf(row, wanted);
+  });
 }

@@ -5,12 +5,15 @@ import { ServiceError } from '../base/errors.ts';
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables below, kept as the database's `user_version`. */
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 
 /** Kinds of inodes as the tables number them. A number is given once and never reused. */
 export const KIND_FILE = 1;
 export const KIND_DIRECTORY = 2;
 export const KIND_SYMLINK = 3;
+
+/** Policies of files by the number that the tables have for them. A number is given once and never reused. */
+export const POLICIES = ['quorum', 'all', 'read-only'] as const;
 
 /**
  * All tables are STRICT, so that a value of another type is an error instead of a difference between
@@ -38,7 +41,9 @@ const TABLES = `
     replicas      INTEGER NOT NULL,
     object_bytes  INTEGER NOT NULL,
     inodes        INTEGER NOT NULL,
-    used_bytes    INTEGER NOT NULL
+    used_bytes    INTEGER NOT NULL,
+    -- of new files, as POLICIES numbers it
+    policy        INTEGER NOT NULL DEFAULT 0
   ) STRICT;
 
   CREATE TABLE inodes (
@@ -73,7 +78,11 @@ const TABLES = `
     -- of a directory: the directory it is in (the root is in itself); else 0
     parent          INTEGER NOT NULL,
     -- of a file without a name: since when, or when it was last asked to be kept
-    orphaned_ns     INTEGER
+    orphaned_ns     INTEGER,
+    -- of a file: how many replicas it wants; 0: as many as its volume says
+    wanted          INTEGER NOT NULL DEFAULT 0,
+    -- of a file: as POLICIES numbers it
+    policy          INTEGER NOT NULL DEFAULT 0
   ) STRICT;
   CREATE INDEX orphans ON inodes (orphaned_ns, id) WHERE orphaned_ns IS NOT NULL;
 
@@ -106,6 +115,46 @@ const TABLES = `
   ) STRICT, WITHOUT ROWID;
 `;
 
+/** What came with version 2. */
+const SERVER_TABLES = `
+  CREATE TABLE servers (
+    id             TEXT PRIMARY KEY COLLATE BINARY,
+    url            TEXT NOT NULL,
+    zone           TEXT NOT NULL,
+    -- in, draining or out
+    state          TEXT NOT NULL,
+    -- empty before the server first registered
+    storage_id     TEXT NOT NULL,
+    -- the next inode when this store first registered
+    born_at        INTEGER NOT NULL,
+    free_bytes     INTEGER NOT NULL,
+    total_bytes    INTEGER NOT NULL,
+    registered_ns  INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+
+  -- which files a server holds: the other direction of inodes.replicas
+  CREATE TABLE placements (
+    server  TEXT NOT NULL COLLATE BINARY,
+    inode   INTEGER NOT NULL,
+    PRIMARY KEY (server, inode)
+  ) STRICT, WITHOUT ROWID;
+`;
+
+/** From version 1 to 2. Servers come by themselves, when they register. */
+const MIGRATION_2 = `
+  ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE inodes ADD COLUMN wanted INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE inodes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
+  ${SERVER_TABLES}
+  WITH RECURSIVE members (inode, server, rest) AS (
+    SELECT id, '', replicas || ',' FROM inodes WHERE replicas <> ''
+    UNION ALL
+    SELECT inode, SUBSTR(rest, 1, INSTR(rest, ',') - 1), SUBSTR(rest, INSTR(rest, ',') + 1)
+    FROM members WHERE rest <> ''
+  )
+  INSERT INTO placements SELECT server, inode FROM members WHERE server <> '';
+`;
+
 /** Tables of the catalog, each with its columns in the order of the canonical dump. */
 export const TABLE_KEYS = {
   counters: 'id',
@@ -115,17 +164,23 @@ export const TABLE_KEYS = {
   xattrs: 'inode, name',
   sessions: 'id',
   requests: 'session, number',
+  servers: 'id',
+  placements: 'server, inode',
 } as const;
 
 /**
- * Makes the tables in a new database, and refuses one that another version of the program wrote.
- * The caller has no transaction open.
+ * Makes the tables in a new database, brings those of an earlier version up to this one, and refuses what a
+ * later version of the program wrote. The caller has no transaction open.
  */
 export function ensureSchema(db: CatalogDatabase): void {
   const version = db.pragma('user_version', { simple: true });
   if (version === SCHEMA_VERSION) return;
-  if (version !== 0) {
-    throw new ServiceError('storage', `Cannot use a catalog of schema version ${version}: this is version 1`);
+  if (version !== 0 && version !== 1) {
+    throw new ServiceError(
+      'storage',
+      `Cannot use a catalog of schema version ${version}: this program knows versions up to ${SCHEMA_VERSION}`,
+    );
   }
-  db.exec(`BEGIN IMMEDIATE; ${TABLES} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+  const change = version === 0 ? TABLES + SERVER_TABLES : MIGRATION_2;
+  db.exec(`BEGIN IMMEDIATE; ${change} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
 }

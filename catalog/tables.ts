@@ -1,7 +1,8 @@
-import type Database from 'better-sqlite3';
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import { type CatalogDatabase, KIND_FILE } from './schema.ts';
+import { ServerTables } from './server-tables.ts';
+import { Statements } from './statements.ts';
 
 /** An inode as the tables have it; times are decimal nanoseconds. */
 export interface InodeRow {
@@ -32,6 +33,9 @@ export interface InodeRow {
   readonly parent: number;
   /** Null while the inode has a name. */
   readonly orphanedNs: string | null;
+  /** How many replicas a file wants; 0: as many as its volume says. */
+  readonly wanted: number;
+  readonly policy: number;
 }
 
 export interface EntryRow extends InodeRow {
@@ -46,6 +50,7 @@ export interface VolumeRow {
   readonly objectBytes: number;
   readonly inodes: number;
   readonly usedBytes: number;
+  readonly policy: number;
 }
 
 export interface NewInode {
@@ -66,6 +71,7 @@ export interface NewInode {
   /** Of a directory: the one it is in, or `self` for the root of a volume. Else null. */
   readonly parent: number | 'self' | null;
   readonly orphanedNs: string | null;
+  readonly policy: number;
 }
 
 export interface SessionRow {
@@ -84,9 +90,9 @@ const INODE_COLUMNS = `
   i.object_bytes AS objectBytes, i.contents_epoch AS contentsEpoch, i.contents_seq AS contentsSeq,
   i.modified_epoch AS modifiedEpoch, i.modified_seq AS modifiedSeq, i.live,
   i.mark_epoch AS markEpoch, i.mark_turn AS markTurn, i.parent,
-  CAST(i.orphaned_ns AS TEXT) AS orphanedNs`;
+  CAST(i.orphaned_ns AS TEXT) AS orphanedNs, i.wanted, i.policy`;
 
-const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes`;
+const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy`;
 
 /**
  * The tables as statements that are prepared once for a handle. Straight access, no rules: those
@@ -94,11 +100,15 @@ const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, i
  * prepares none that writes.
  */
 export class Tables {
+  /** Who holds what. */
+  readonly servers: ServerTables;
   readonly #db: CatalogDatabase;
-  readonly #prepared = new Map<string, Database.Statement>();
+  readonly #statements: Statements;
 
   private constructor(db: CatalogDatabase) {
     this.#db = db;
+    this.#statements = new Statements(db);
+    this.servers = new ServerTables(this.#statements);
   }
 
   static readonly #ofHandle = new WeakMap<CatalogDatabase, Tables>();
@@ -143,21 +153,27 @@ export class Tables {
     return this.#all<VolumeRow>(`SELECT ${VOLUME_COLUMNS} FROM volumes ORDER BY name`);
   }
 
-  volumeInsert(name: string, root: number, replicas: number, objectBytes: number): number {
+  volumeInsert(name: string, root: number, replicas: number, objectBytes: number, policy: number): number {
     const id = this.#counter('UPDATE counters SET next_volume = next_volume + 1 RETURNING next_volume - 1');
     this.#run(
-      'INSERT INTO volumes (id, name, root, replicas, object_bytes, inodes, used_bytes) VALUES (?, ?, ?, ?, ?, 0, 0)',
+      `INSERT INTO volumes (id, name, root, replicas, object_bytes, inodes, used_bytes, policy)
+       VALUES (?, ?, ?, ?, ?, 0, 0, ?)`,
       id,
       name,
       root,
       replicas,
       objectBytes,
+      policy,
     );
     return id;
   }
 
   volumeSetRoot(id: number, root: number): void {
     this.#run('UPDATE volumes SET root = ? WHERE id = ?', root, id);
+  }
+
+  volumeSet(id: number, replicas: number, policy: number): void {
+    this.#run('UPDATE volumes SET replicas = ?, policy = ? WHERE id = ?', replicas, policy, id);
   }
 
   volumeDelete(id: number): void {
@@ -191,13 +207,18 @@ export class Tables {
     return this.#get('SELECT 1 FROM inodes WHERE id = ?', id) !== undefined;
   }
 
+  /** The number that the next inode is going to have. */
+  nextInode(): number {
+    return this.#counter('SELECT next_inode FROM counters');
+  }
+
   /** @returns the new inode's number, larger than any before, also of inodes that are gone */
   inodeInsert(inode: NewInode): number {
     const id = this.#counter('UPDATE counters SET next_inode = next_inode + 1 RETURNING next_inode - 1');
     if (!Number.isSafeInteger(id)) throw new ServiceError('no-space', 'Cannot number another inode');
     this.#run(
       `INSERT INTO inodes VALUES
-         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?)`,
+         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?)`,
       id,
       inode.volume,
       inode.kind,
@@ -217,7 +238,9 @@ export class Tables {
       inode.live,
       inode.parent === 'self' ? id : (inode.parent ?? 0),
       inode.orphanedNs,
+      inode.policy,
     );
+    if (inode.replicas !== '') this.servers.place(id, inode.replicas);
     this.volumeCount(inode.volume, 1, 0);
     return id;
   }
@@ -226,6 +249,7 @@ export class Tables {
   inodeDelete(inode: InodeRow): void {
     this.#run('DELETE FROM xattrs WHERE inode = ?', inode.id);
     this.#run('DELETE FROM inodes WHERE id = ?', inode.id);
+    if (inode.replicas !== '') this.servers.displace(inode.id, inode.replicas);
     this.volumeCount(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
   }
 
@@ -237,6 +261,17 @@ export class Tables {
       changedNs,
       id,
     );
+  }
+
+  /** The servers that hold a file, and the number of the view that names them. */
+  inodeSetView(inode: InodeRow, view: number, replicas: string): void {
+    this.servers.displace(inode.id, inode.replicas);
+    this.servers.place(inode.id, replicas);
+    this.#run('UPDATE inodes SET view = ?, replicas = ? WHERE id = ?', view, replicas, inode.id);
+  }
+
+  inodeSetWanted(id: number, wanted: number): void {
+    this.#run('UPDATE inodes SET wanted = ? WHERE id = ?', wanted, id);
   }
 
   inodeSetOrphaned(id: number, orphanedNs: string): void {
@@ -463,26 +498,16 @@ export class Tables {
 
   // -------------------------------------------------------------------------------------------
 
-  #statement(sql: string): Database.Statement {
-    let statement = this.#prepared.get(sql);
-    if (statement === undefined) {
-      statement = this.#db.prepare(sql);
-      this.#prepared.set(sql, statement);
-    }
-    return statement;
-  }
-
   #run(sql: string, ...values: readonly unknown[]): void {
-    this.#statement(sql).run(...values);
+    this.#statements.run(sql, ...values);
   }
 
-  // The compiler cannot see what a statement returns; the row types above are checked by the tests.
   #get<Row>(sql: string, ...values: readonly unknown[]): Row | undefined {
-    return this.#statement(sql).get(...values) as Row | undefined;
+    return this.#statements.get<Row>(sql, ...values);
   }
 
   #all<Row>(sql: string, ...values: readonly unknown[]): Row[] {
-    return this.#statement(sql).all(...values) as Row[];
+    return this.#statements.all<Row>(sql, ...values);
   }
 
   #counter(sql: string): number {

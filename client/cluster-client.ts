@@ -201,6 +201,8 @@ function describeCommand(command: Command): string {
   switch (command.kind) {
     case 'volume-create':
       return `create the volume "${command.name}"`;
+    case 'volume-set':
+      return `change the volume "${command.name}"`;
     case 'volume-remove':
       return `remove the volume "${command.name}"`;
     case 'create-file':
@@ -226,7 +228,17 @@ function describeCommand(command: Command): string {
     case 'open-for-write':
     case 'set-xattr':
     case 'remove-xattr':
+    case 'follow-view':
+    case 'set-replicas':
       return `change inode ${command.inode} (${command.kind})`;
+    case 'server-register':
+    case 'server-add':
+      return `add server ${command.id}`;
+    case 'server-state':
+    case 'server-zone':
+      return `change server ${command.id}`;
+    case 'server-remove':
+      return `remove server ${command.id}`;
   }
 }
 
@@ -242,6 +254,14 @@ function describeQuery(query: Query): string {
       return 'list the volumes';
     case 'existing':
       return 'ask which files exist';
+    case 'placed':
+      return 'ask where files are';
+    case 'servers':
+      return 'list the servers';
+    case 'files-on':
+      return `list the files on server ${query.server}`;
+    case 'files-miscounted':
+      return 'look for files with too few or too many replicas';
     case 'list':
       return `list directory ${query.inode}`;
     case 'attributes':

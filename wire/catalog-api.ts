@@ -33,16 +33,39 @@ export const LiveMark = Type.Object({
 });
 export type LiveMark = Static<typeof LiveMark>;
 
+/** Who must have a change of a file before it is answered: a majority, all, or a majority until the file is sealed. */
+export const Policy = Type.Union([Type.Literal('quorum'), Type.Literal('all'), Type.Literal('read-only')]);
+export type Policy = Static<typeof Policy>;
+
+const Replicas = Type.Integer({ minimum: 1, maximum: 15 });
+const ServerName = Type.String({ pattern: '^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$' });
+const ServerUrl = Type.String({ pattern: '^https?://[^/?#\\s]+$', maxLength: 300 });
+/** A label of what fails together: a rack, a room, a power supply. Empty where nobody gave one. */
+const Zone = Type.String({ pattern: '^[A-Za-z0-9._-]{0,63}$' });
+const Bytes = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+
 export const Command = Type.Union([
   Type.Object({
     kind: Type.Literal('volume-create'),
     name: VolumeName,
-    replicas: Type.Integer({ minimum: 1, maximum: 15 }),
+    replicas: Replicas,
     objectBytes: Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 }),
     /** Of the root directory; 0755 and 0:0 where absent. */
     mode: Type.Optional(Mode),
     uid: Type.Optional(Owner),
     gid: Type.Optional(Owner),
+    /** Of the volume's files; `quorum` where absent. */
+    policy: Type.Optional(Policy),
+    /** Also if there are not that many servers yet. */
+    force: Type.Optional(Type.Boolean()),
+  }),
+  /** Absent fields stay. The replicas of files that are there follow; the policy is that of files to come. */
+  Type.Object({
+    kind: Type.Literal('volume-set'),
+    name: VolumeName,
+    replicas: Type.Optional(Replicas),
+    policy: Type.Optional(Policy),
+    force: Type.Optional(Type.Boolean()),
   }),
   /** Refused with `not-empty` unless the volume is empty. */
   Type.Object({ kind: Type.Literal('volume-remove'), name: VolumeName }),
@@ -157,6 +180,49 @@ export const Command = Type.Union([
     beforeNs: Nanoseconds,
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
+  /**
+   * A server says that it is there, with which store, and how much room it has. One that was removed stays
+   * removed. Absent: the zone stays.
+   */
+  Type.Object({
+    kind: Type.Literal('server-register'),
+    id: ServerName,
+    url: ServerUrl,
+    zone: Type.Optional(Zone),
+    storageId: Type.String({ minLength: 1, maxLength: 64 }),
+    freeBytes: Bytes,
+    totalBytes: Bytes,
+  }),
+  /** A server is to be let in, before it has ever registered or after it was removed. */
+  Type.Object({
+    kind: Type.Literal('server-add'),
+    id: ServerName,
+    url: ServerUrl,
+    zone: Type.Optional(Zone),
+  }),
+  Type.Object({
+    kind: Type.Literal('server-state'),
+    id: ServerName,
+    state: Type.Union([Type.Literal('in'), Type.Literal('draining')]),
+  }),
+  Type.Object({ kind: Type.Literal('server-zone'), id: ServerName, zone: Zone }),
+  /** The server is out for good. Refused with `precondition-failed` while it holds replicas, unless it is `dead`. */
+  Type.Object({ kind: Type.Literal('server-remove'), id: ServerName, dead: Type.Boolean() }),
+  /** A file's primary tells which servers hold the file now; the largest number wins. */
+  Type.Object({
+    kind: Type.Literal('follow-view'),
+    inode: Inode,
+    view: Type.Object({
+      number: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+      members: Type.Array(ServerName, { minItems: 1, maxItems: 30 }),
+    }),
+  }),
+  /** How many replicas this file wants, whatever its volume says; null: what its volume says. */
+  Type.Object({
+    kind: Type.Literal('set-replicas'),
+    inode: Inode,
+    count: Type.Union([Replicas, Type.Null()]),
+  }),
 ]);
 export type Command = Static<typeof Command>;
 
@@ -188,6 +254,8 @@ export interface Attributes {
   /** Servers that hold the file's replicas (its view number 1); empty for all but files. */
   readonly replicas: readonly string[];
   readonly view: number;
+  /** Of the file's first view; absent for all but files. */
+  readonly policy?: Policy;
   readonly objectBytes: number;
   /** Newest contents that the catalog was told of, or that a modification time was set against. */
   readonly contents: ContentVersion;
@@ -195,10 +263,41 @@ export interface Attributes {
   readonly live: boolean;
 }
 
+/** `in`: takes new replicas. `draining`: its replicas are moved away. `out`: removed, and not to come back by itself. */
+export type ServerState = 'in' | 'draining' | 'out';
+
+/** A server as the catalog knows it. */
+export interface ServerInfo {
+  readonly id: string;
+  readonly url: string;
+  readonly zone: string;
+  readonly state: ServerState;
+  /** Identity of its store; empty before it first registered. */
+  readonly storageId: string;
+  /**
+   * Number of the next inode when this store first registered: of files with smaller numbers, the server
+   * may have had a replica on a disk that it no longer has.
+   */
+  readonly bornAt: number;
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+  readonly registeredNs: string;
+}
+
+/** Where a file's replicas are, and how many there should be. */
+export interface PlacedFile {
+  readonly inode: number;
+  readonly members: readonly string[];
+  readonly view: number;
+  readonly wanted: number;
+  readonly sizeBytes: number;
+}
+
 export interface VolumeInfo {
   readonly name: string;
   readonly root: number;
   readonly replicas: number;
+  readonly policy: Policy;
   readonly objectBytes: number;
   /** Inodes of all kinds, the root included. */
   readonly inodes: number;
@@ -227,12 +326,30 @@ export const Query = Type.Union([
   Type.Object({ kind: Type.Literal('volumes') }),
   /** Those of `inodes` that still exist. */
   Type.Object({ kind: Type.Literal('existing'), inodes: Type.Array(Inode, { maxItems: 10_000 }) }),
+  /** All servers, also those that are out. `counts`: with the number of files that each holds. */
+  Type.Object({ kind: Type.Literal('servers'), counts: Type.Boolean() }),
+  /** Files with a replica on a server, in ascending order, with numbers above `after`. */
+  Type.Object({
+    kind: Type.Literal('files-on'),
+    server: ServerName,
+    after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
+  /** Files that have not as many replicas as they should; looks at `countMax` inodes with numbers above `after`. */
+  Type.Object({
+    kind: Type.Literal('files-miscounted'),
+    after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
+  /** Where those of `inodes` are that are files and exist. */
+  Type.Object({ kind: Type.Literal('placed'), inodes: Type.Array(Inode, { maxItems: 10_000 }) }),
 ]);
 export type Query = Static<typeof Query>;
 
 /** Answers of commands, by kind. */
 export interface CommandResults {
   readonly 'volume-create': { readonly volume: VolumeInfo };
+  readonly 'volume-set': { readonly volume: VolumeInfo };
   readonly 'volume-remove': Record<string, never>;
   readonly 'create-file': { readonly attributes: Attributes; readonly created: boolean };
   readonly 'create-orphan': { readonly attributes: Attributes };
@@ -252,6 +369,15 @@ export interface CommandResults {
   readonly 'set-xattr': Record<string, never>;
   readonly 'remove-xattr': Record<string, never>;
   readonly collect: { readonly inodes: readonly number[] };
+  /** The server as it stands now; `out` if it was removed. */
+  readonly 'server-register': { readonly server: ServerInfo };
+  readonly 'server-add': { readonly server: ServerInfo };
+  readonly 'server-state': { readonly server: ServerInfo };
+  readonly 'server-zone': { readonly server: ServerInfo };
+  readonly 'server-remove': { readonly server: ServerInfo };
+  /** `followed`: it was newer than what the catalog had. */
+  readonly 'follow-view': { readonly followed: boolean };
+  readonly 'set-replicas': Record<string, never>;
 }
 
 /** Answers of queries, by kind. */
@@ -269,6 +395,11 @@ export interface QueryResults {
   readonly volume: { readonly volume: VolumeInfo };
   readonly volumes: { readonly volumes: readonly VolumeInfo[] };
   readonly existing: { readonly inodes: readonly number[] };
+  readonly servers: { readonly servers: readonly (ServerInfo & { readonly replicas?: number })[] };
+  readonly 'files-on': { readonly files: readonly PlacedFile[]; readonly more: boolean };
+  /** `next`: where to go on, or null at the end. */
+  readonly 'files-miscounted': { readonly files: readonly PlacedFile[]; readonly next: number | null };
+  readonly placed: { readonly files: readonly PlacedFile[] };
 }
 
 /** A command with the name of its request: a retry carries the same and is answered, not repeated. */

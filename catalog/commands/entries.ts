@@ -54,6 +54,7 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
   const isFile = node.kind === 'file';
   const inherits = (directory.mode & MODE_SETGID) !== 0;
   const target = node.target ?? '';
+  const volume = isFile ? tables.volume(directory.volume) : null;
   const id = tables.inodeInsert({
     volume: directory.volume,
     kind: kindNumber(node.kind),
@@ -67,10 +68,11 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
     device: node.device ?? 0,
     replicas: (node.replicas ?? []).join(','),
     view: isFile ? 1 : 0,
-    objectBytes: isFile ? tables.volume(directory.volume).objectBytes : 0,
+    objectBytes: volume?.objectBytes ?? 0,
     live: isFile ? 1 : 0,
     parent: isDirectory ? directory.id : null,
     orphanedNs: null,
+    policy: volume?.policy ?? 0,
   });
   tables.entryInsert(directory.id, spot.name, id);
   tables.directoryTouch(directory.id, isDirectory ? 1 : 0, atNs);

@@ -54,6 +54,7 @@ export function createOrphan(
     live: 1,
     parent: null,
     orphanedNs: atNs,
+    policy: volume.policy,
   });
   return { attributes: attributesOf(tables.inodeKnown(id)) };
 }

@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { CommandResults } from '../../wire/catalog-api.ts';
 import { volumeInfoOf } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
-import { KIND_DIRECTORY } from '../schema.ts';
+import { KIND_DIRECTORY, POLICIES } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { volumeOf } from '../walk.ts';
 
@@ -14,7 +14,8 @@ export function volumeCreate(
   if (tables.volumeNamed(command.name) !== undefined) {
     throw new ServiceError('exists', `There is a volume "${command.name}" already`);
   }
-  const id = tables.volumeInsert(command.name, 0, command.replicas, command.objectBytes);
+  const policy = POLICIES.indexOf(command.policy ?? 'quorum');
+  const id = tables.volumeInsert(command.name, 0, command.replicas, command.objectBytes, policy);
   const root = tables.inodeInsert({
     volume: id,
     kind: KIND_DIRECTORY,
@@ -32,9 +33,18 @@ export function volumeCreate(
     live: 0,
     parent: 'self',
     orphanedNs: null,
+    policy: 0,
   });
   tables.volumeSetRoot(id, root);
   return { volume: volumeInfoOf(tables.volume(id)) };
+}
+
+/** The servers of files that are there are moved by whoever looks after them, one file after the other. */
+export function volumeSet(tables: Tables, command: CommandOf<'volume-set'>): CommandResults['volume-set'] {
+  const volume = volumeOf(tables, command.name);
+  const policy = command.policy === undefined ? volume.policy : POLICIES.indexOf(command.policy);
+  tables.volumeSet(volume.id, command.replicas ?? volume.replicas, policy);
+  return { volume: volumeInfoOf(tables.volume(volume.id)) };
 }
 
 /**

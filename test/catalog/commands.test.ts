@@ -11,6 +11,7 @@ test('volume-create makes a root; names are unique', () => {
     name: 'main',
     root: catalog.root,
     replicas: 3,
+    policy: 'quorum',
     objectBytes: 131_072,
     inodes: 1,
     usedBytes: 0,

@@ -121,6 +121,48 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
   }),
   fc.record({ kind: fc.constant('volume-remove' as const), name: fc.constantFrom('second', 'main') }),
   fc.constant<Command>({ kind: 'volume-create', name: 'second', replicas: 2, objectBytes: 4096 }),
+  fc.record(
+    {
+      kind: fc.constant('volume-set' as const),
+      name: fc.constantFrom('main', 'second'),
+      replicas: fc.integer({ min: 1, max: 5 }),
+      policy: fc.constantFrom('quorum' as const, 'all' as const),
+    },
+    { requiredKeys: ['kind', 'name'] },
+  ),
+);
+
+const server = fc.constantFrom(...SERVERS);
+const serverCommand: fc.Arbitrary<Command> = fc.oneof(
+  fc.record({
+    kind: fc.constant('server-register' as const),
+    id: server,
+    url: server.map((id) => `http://${id}:7401`),
+    storageId: fc.constantFrom('one', 'two'),
+    freeBytes: fc.nat(),
+    totalBytes: fc.nat(),
+  }),
+  fc.record({ kind: fc.constant('server-add' as const), id: server, url: fc.constant('http://s1:7401') }),
+  fc.record({
+    kind: fc.constant('server-state' as const),
+    id: server,
+    state: fc.constantFrom('in' as const, 'draining' as const),
+  }),
+  fc.record({ kind: fc.constant('server-zone' as const), id: server, zone: name }),
+  fc.record({ kind: fc.constant('server-remove' as const), id: server, dead: fc.boolean() }),
+  fc.record({
+    kind: fc.constant('follow-view' as const),
+    inode,
+    view: fc.record({
+      number: fc.integer({ min: 1, max: 5 }),
+      members: fc.uniqueArray(server, { minLength: 1, maxLength: 4 }),
+    }),
+  }),
+  fc.record({
+    kind: fc.constant('set-replicas' as const),
+    inode,
+    count: fc.option(fc.integer({ min: 1, max: 5 })),
+  }),
 );
 
 /** Requests of few sessions with numbers that repeat: many are retries. */
@@ -128,7 +170,11 @@ const requests = fc.array(
   fc.record({
     session: fc.integer({ min: 1, max: 2 }),
     number: fc.integer({ min: 1, max: 100 }),
-    command: fc.oneof({ weight: 2, arbitrary: treeCommand }, { weight: 1, arbitrary: otherCommand }),
+    command: fc.oneof(
+      { weight: 4, arbitrary: treeCommand },
+      { weight: 2, arbitrary: otherCommand },
+      { weight: 1, arbitrary: serverCommand },
+    ),
   }),
   { minLength: 1, maxLength: 5 },
 );
@@ -191,6 +237,15 @@ function assertSound(db: CatalogDatabase): void {
     `SELECT * FROM volumes v WHERE inodes <> (SELECT COUNT(*) FROM inodes WHERE volume = v.id)
        OR used_bytes <> (SELECT COALESCE(SUM(size), 0) FROM inodes WHERE volume = v.id AND kind = 1)`,
   );
+  const placed = db.prepare('SELECT server, inode FROM placements ORDER BY inode, server').all();
+  const rows = db.prepare("SELECT id, replicas FROM inodes WHERE replicas <> '' ORDER BY id").all();
+  const members = (rows as { id: number; replicas: string }[]).flatMap(({ id, replicas }) =>
+    replicas
+      .split(',')
+      .sort()
+      .map((member) => ({ server: member, inode: id })),
+  );
+  assert.deepEqual(placed, members, 'What is on a server is what names the server');
   none('Attributes belong to inodes', 'SELECT * FROM xattrs WHERE inode NOT IN (SELECT id FROM inodes)');
 }
 

@@ -146,8 +146,8 @@ export class FakeCluster {
       case 'volume-create': {
         if (this.#volumes.has(command.name)) throw new ServiceError('exists', 'the volume exists');
         const root = this.#create('directory', command.name, 0o755).attributes.inode;
-        const { name, replicas, objectBytes } = command;
-        const volume = { name, root, replicas, objectBytes, inodes: 1, usedBytes: 0 };
+        const { name, replicas, objectBytes, policy = 'quorum' } = command;
+        const volume = { name, root, replicas, policy, objectBytes, inodes: 1, usedBytes: 0 };
         this.#volumes.set(name, volume);
         return { volume };
       }

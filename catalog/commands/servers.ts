@@ -1,0 +1,131 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { CommandResults, ServerInfo } from '../../wire/catalog-api.ts';
+import type { CommandOf } from '../command.ts';
+import { KIND_FILE } from '../schema.ts';
+import type { Tables } from '../tables.ts';
+import { inodeOf } from '../walk.ts';
+
+/** A server that was removed stays so until somebody adds it: it may hold what others have replaced. */
+export function serverRegister(
+  tables: Tables,
+  command: CommandOf<'server-register'>,
+  atNs: string,
+): CommandResults['server-register'] {
+  const { id, url, storageId, freeBytes, totalBytes } = command;
+  const before = tables.servers.server(id);
+  if (before?.state === 'out') return { server: before };
+  refuseTakenUrl(tables, id, url);
+  const server: ServerInfo = {
+    id,
+    url,
+    zone: command.zone ?? before?.zone ?? '',
+    state: before?.state ?? 'in',
+    storageId,
+    bornAt: before?.storageId === storageId ? before.bornAt : tables.nextInode(),
+    freeBytes,
+    totalBytes,
+    registeredNs: atNs,
+  };
+  tables.servers.put(server);
+  return { server };
+}
+
+export function serverAdd(
+  tables: Tables,
+  command: CommandOf<'server-add'>,
+  atNs: string,
+): CommandResults['server-add'] {
+  const { id, url } = command;
+  const before = tables.servers.server(id);
+  if (before !== undefined && before.state !== 'out') {
+    throw new ServiceError('exists', `There is a server ${id} already, at ${before.url}`);
+  }
+  refuseTakenUrl(tables, id, url);
+  const server: ServerInfo = {
+    id,
+    url,
+    zone: command.zone ?? before?.zone ?? '',
+    state: 'in',
+    storageId: before?.storageId ?? '',
+    bornAt: before?.bornAt ?? 0,
+    freeBytes: 0,
+    totalBytes: 0,
+    registeredNs: atNs,
+  };
+  tables.servers.put(server);
+  return { server };
+}
+
+export function serverState(
+  tables: Tables,
+  command: CommandOf<'server-state'>,
+): CommandResults['server-state'] {
+  const before = serverOf(tables, command.id);
+  if (before.state === 'out') {
+    throw new ServiceError(
+      'precondition-failed',
+      `Server ${before.id} is removed: add it to let it in again`,
+    );
+  }
+  const server = { ...before, state: command.state };
+  tables.servers.put(server);
+  return { server };
+}
+
+export function serverZone(tables: Tables, command: CommandOf<'server-zone'>): CommandResults['server-zone'] {
+  const server = { ...serverOf(tables, command.id), zone: command.zone };
+  tables.servers.put(server);
+  return { server };
+}
+
+export function serverRemove(
+  tables: Tables,
+  command: CommandOf<'server-remove'>,
+): CommandResults['server-remove'] {
+  const before = serverOf(tables, command.id);
+  if (!command.dead && tables.servers.holds(before.id)) {
+    throw new ServiceError(
+      'precondition-failed',
+      `Server ${before.id} holds replicas of ${tables.servers.count(before.id)} files: drain it first`,
+    );
+  }
+  const server: ServerInfo = { ...before, state: 'out' };
+  tables.servers.put(server);
+  return { server };
+}
+
+/** Files that are gone are passed over: a primary may hear of that later than it changes its view. */
+export function followView(tables: Tables, command: CommandOf<'follow-view'>): CommandResults['follow-view'] {
+  const { number, members } = command.view;
+  if (new Set(members).size !== members.length) {
+    throw new ServiceError('bad-request', 'A view names each of its members once');
+  }
+  const inode = tables.inode(command.inode);
+  if (inode === undefined || inode.kind !== KIND_FILE || number <= inode.view) return { followed: false };
+  tables.inodeSetView(inode, number, members.join(','));
+  return { followed: true };
+}
+
+export function setReplicas(
+  tables: Tables,
+  command: CommandOf<'set-replicas'>,
+): CommandResults['set-replicas'] {
+  const inode = inodeOf(tables, command.inode);
+  if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${inode.id} is no file`);
+  tables.inodeSetWanted(inode.id, command.count ?? 0);
+  return {};
+}
+
+function serverOf(tables: Tables, id: string): ServerInfo {
+  const server = tables.servers.server(id);
+  if (server === undefined) throw new ServiceError('not-found', `There is no server ${id}`);
+  return server;
+}
+
+/** Two servers at one address would be taken for each other. */
+function refuseTakenUrl(tables: Tables, id: string, url: string): void {
+  const other = tables.servers.all().find((server) => server.url === url && server.id !== id);
+  if (other !== undefined && other.state !== 'out') {
+    throw new ServiceError('exists', `Server ${other.id} is at ${url} already`);
+  }
+}

@@ -1,0 +1,106 @@
+import type { ServerInfo } from '../wire/catalog-api.ts';
+import { KIND_FILE } from './schema.ts';
+import type { Statements } from './statements.ts';
+
+/** A file's servers as the tables have them. */
+export interface PlacedRow {
+  readonly id: number;
+  readonly replicas: string;
+  readonly view: number;
+  readonly wanted: number;
+  readonly volume: number;
+  readonly sizeBytes: number;
+}
+
+/** An inode of any kind, as a scan comes past it. */
+export interface ScannedRow extends PlacedRow {
+  readonly kind: number;
+}
+
+const SERVER_COLUMNS = `id, url, zone, state, storage_id AS storageId, born_at AS bornAt,
+  free_bytes AS freeBytes, total_bytes AS totalBytes, CAST(registered_ns AS TEXT) AS registeredNs`;
+const PLACED_COLUMNS = 'id, replicas, view, wanted, volume, size AS sizeBytes';
+
+/** The servers, and which files each holds. Straight access, no rules. */
+export class ServerTables {
+  readonly #statements: Statements;
+
+  constructor(statements: Statements) {
+    this.#statements = statements;
+  }
+
+  server(id: string): ServerInfo | undefined {
+    return this.#statements.get<ServerInfo>(`SELECT ${SERVER_COLUMNS} FROM servers WHERE id = ?`, id);
+  }
+
+  all(): ServerInfo[] {
+    return this.#statements.all<ServerInfo>(`SELECT ${SERVER_COLUMNS} FROM servers ORDER BY id`);
+  }
+
+  put(server: ServerInfo): void {
+    this.#statements.run(
+      'INSERT OR REPLACE INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+      server.id,
+      server.url,
+      server.zone,
+      server.state,
+      server.storageId,
+      server.bornAt,
+      server.freeBytes,
+      server.totalBytes,
+      server.registeredNs,
+    );
+  }
+
+  /** @param replicas ids of servers, separated by commas */
+  place(inode: number, replicas: string): void {
+    for (const server of replicas.split(','))
+      this.#statements.run('INSERT INTO placements VALUES (?, ?)', server, inode);
+  }
+
+  displace(inode: number, replicas: string): void {
+    for (const server of replicas.split(','))
+      this.#statements.run('DELETE FROM placements WHERE server = ? AND inode = ?', server, inode);
+  }
+
+  holds(server: string): boolean {
+    return this.#statements.get('SELECT 1 FROM placements WHERE server = ? LIMIT 1', server) !== undefined;
+  }
+
+  /** How many files a server holds; looks at each of them. */
+  count(server: string): number {
+    const row = this.#statements.get<{ count: number }>(
+      'SELECT COUNT(*) AS count FROM placements WHERE server = ?',
+      server,
+    );
+    return row?.count ?? 0;
+  }
+
+  filesOn(server: string, after: number, countMax: number): PlacedRow[] {
+    return this.#statements
+      .all<{ inode: number }>(
+        'SELECT inode FROM placements WHERE server = ? AND inode > ? ORDER BY inode LIMIT ?',
+        server,
+        after,
+        countMax,
+      )
+      .flatMap(({ inode }) => this.placed(inode) ?? []);
+  }
+
+  /** Where a file is; undefined if the inode is none, or none any more. */
+  placed(inode: number): PlacedRow | undefined {
+    return this.#statements.get<PlacedRow>(
+      `SELECT ${PLACED_COLUMNS} FROM inodes WHERE id = ? AND kind = ${KIND_FILE}`,
+      inode,
+    );
+  }
+
+  /** Inodes of all kinds, in the order of their numbers. */
+  scan(after: number, countMax: number): ScannedRow[] {
+    return this.#statements.all<ScannedRow>(
+      `SELECT kind, ${PLACED_COLUMNS} FROM inodes WHERE id > ? ORDER BY id LIMIT ?`,
+      after,
+      countMax,
+    );
+  }
+}

@@ -1,0 +1,34 @@
+import type Database from 'better-sqlite3';
+import type { CatalogDatabase } from './schema.ts';
+
+/** Statements of one handle, each prepared at its first use. */
+export class Statements {
+  readonly #db: CatalogDatabase;
+  readonly #prepared = new Map<string, Database.Statement>();
+
+  constructor(db: CatalogDatabase) {
+    this.#db = db;
+  }
+
+  run(sql: string, ...values: readonly unknown[]): void {
+    this.#statement(sql).run(...values);
+  }
+
+  // The compiler cannot see what a statement returns; the row types at its uses are checked by the tests.
+  get<Row>(sql: string, ...values: readonly unknown[]): Row | undefined {
+    return this.#statement(sql).get(...values) as Row | undefined;
+  }
+
+  all<Row>(sql: string, ...values: readonly unknown[]): Row[] {
+    return this.#statement(sql).all(...values) as Row[];
+  }
+
+  #statement(sql: string): Database.Statement {
+    let statement = this.#prepared.get(sql);
+    if (statement === undefined) {
+      statement = this.#db.prepare(sql);
+      this.#prepared.set(sql, statement);
+    }
+    return statement;
+  }
+}

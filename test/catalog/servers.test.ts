@@ -1,0 +1,212 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import Database from 'better-sqlite3';
+import { executeRequests } from '../../catalog/batch.ts';
+import type { CommandOf } from '../../catalog/command.ts';
+import { dumpCatalog } from '../../catalog/dump.ts';
+import { ensureSchema } from '../../catalog/schema.ts';
+import type { ServerInfo } from '../../wire/catalog-api.ts';
+import { Catalog, main, SERVERS } from './fixture.ts';
+
+function registration(id: string, more: Partial<CommandOf<'server-register'>> = {}) {
+  const room = { storageId: `store of ${id}`, freeBytes: 10, totalBytes: 100 };
+  return { kind: 'server-register', id, url: `http://${id}:7401`, ...room, ...more } as const;
+}
+
+function register(catalog: Catalog, id: string, more?: Partial<CommandOf<'server-register'>>): ServerInfo {
+  return catalog.run(registration(id, more)).server;
+}
+
+test('a server that registers learns from which file on its store is known', () => {
+  const catalog = new Catalog();
+  const first = catalog.file('/a');
+  const server = register(catalog, 's1', { zone: 'rack-1' });
+  assert.deepEqual(server, {
+    id: 's1',
+    url: 'http://s1:7401',
+    zone: 'rack-1',
+    state: 'in',
+    storageId: 'store of s1',
+    bornAt: first.inode + 1,
+    freeBytes: 10,
+    totalBytes: 100,
+    registeredNs: catalog.timeNs.toString(),
+  });
+  catalog.file('/b');
+  const again = register(catalog, 's1', { freeBytes: 5 });
+  assert.deepEqual([again.bornAt, again.zone, again.freeBytes], [server.bornAt, 'rack-1', 5]);
+  const emptied = register(catalog, 's1', { storageId: 'another store' });
+  assert.equal(emptied.bornAt, server.bornAt + 1, 'Every file of before may have been on the former disk');
+});
+
+test('two servers are not at one address', () => {
+  const catalog = new Catalog();
+  register(catalog, 's1');
+  catalog.refuse('exists', registration('s2', { url: 'http://s1:7401' }));
+  catalog.run({ kind: 'server-remove', id: 's1', dead: true });
+  assert.equal(register(catalog, 's2', { url: 'http://s1:7401' }).state, 'in');
+});
+
+test('a server is drained, removed, and stays out until it is added', () => {
+  const catalog = new Catalog();
+  catalog.refuse('not-found', { kind: 'server-state', id: 's1', state: 'draining' });
+  for (const id of SERVERS) register(catalog, id);
+  const file = catalog.file('/a');
+  assert.equal(catalog.run({ kind: 'server-state', id: 's1', state: 'draining' }).server.state, 'draining');
+  assert.equal(register(catalog, 's1').state, 'draining', 'To register does not end it');
+  catalog.refuse('precondition-failed', { kind: 'server-remove', id: 's1', dead: false });
+  const view = { number: 2, members: ['s2', 's3', 's4'] };
+  assert.equal(catalog.run({ kind: 'follow-view', inode: file.inode, view }).followed, true);
+  assert.equal(catalog.run({ kind: 'server-remove', id: 's1', dead: false }).server.state, 'out');
+  assert.equal(register(catalog, 's1').state, 'out');
+  catalog.refuse('precondition-failed', { kind: 'server-state', id: 's1', state: 'in' });
+  const added = catalog.run({ kind: 'server-add', id: 's1', url: 'http://elsewhere:1' }).server;
+  assert.deepEqual([added.state, added.url, added.storageId], ['in', 'http://elsewhere:1', 'store of s1']);
+  catalog.refuse('exists', { kind: 'server-add', id: 's1', url: 'http://elsewhere:2' });
+});
+
+test('a dead server is removed although it holds replicas; who holds what is told in pages', () => {
+  const catalog = new Catalog();
+  for (const id of SERVERS) register(catalog, id);
+  const files = ['/a', '/b', '/c'].map((path) => catalog.file(path).inode);
+  const on = (server: string, after = 0, countMax = 10) => {
+    const { files: found, more } = catalog.query({ kind: 'files-on', server, after, countMax });
+    return { inodes: found.map(({ inode }) => inode), more };
+  };
+  assert.deepEqual(on('s2'), { inodes: files, more: false });
+  assert.deepEqual(on('s2', 0, 2), { inodes: files.slice(0, 2), more: true });
+  assert.deepEqual(on('s2', files[1], 2), { inodes: files.slice(2), more: false });
+  assert.deepEqual(on('s5'), { inodes: [], more: false });
+  catalog.run({ kind: 'server-remove', id: 's2', dead: true });
+  assert.deepEqual(on('s2').inodes, files, 'They are named there until they are elsewhere');
+  const { servers } = catalog.query({ kind: 'servers', counts: true });
+  assert.deepEqual(
+    servers.map(({ id, state, replicas }) => [id, state, replicas]),
+    [
+      ['s1', 'in', 3],
+      ['s2', 'out', 3],
+      ['s3', 'in', 3],
+      ['s4', 'in', 0],
+      ['s5', 'in', 0],
+    ],
+  );
+  catalog.run({ kind: 'unlink', place: main('/a') });
+  catalog.run({ kind: 'collect', beforeNs: (catalog.timeNs + 1n).toString(), countMax: 10 });
+  assert.deepEqual(on('s2').inodes, files.slice(1), 'A file that is gone is nowhere');
+});
+
+test('follow-view: the larger number wins, and what is gone is passed over', () => {
+  const catalog = new Catalog();
+  const { inode } = catalog.file('/a');
+  const follow = (number: number, members: string[]) =>
+    catalog.run({ kind: 'follow-view', inode, view: { number, members } }).followed;
+  const now = () => {
+    const { view, replicas } = catalog.inode(inode);
+    return [view, replicas];
+  };
+  assert.equal(follow(1, ['s4']), false, 'It has view 1 already');
+  assert.equal(follow(4, ['s3', 's4']), true);
+  assert.equal(follow(3, ['s1']), false, 'Told late');
+  assert.deepEqual(now(), [4, ['s3', 's4']]);
+  catalog.refuse('bad-request', { kind: 'follow-view', inode, view: { number: 9, members: ['s1', 's1'] } });
+  const view = { number: 9, members: ['s1'] };
+  assert.equal(catalog.run({ kind: 'follow-view', inode: 999, view }).followed, false);
+  assert.equal(catalog.run({ kind: 'follow-view', inode: catalog.root, view }).followed, false);
+  const { files } = catalog.query({ kind: 'placed', inodes: [inode, 999, catalog.root] });
+  assert.deepEqual(files, [{ inode, members: ['s3', 's4'], view: 4, wanted: 3, sizeBytes: 0 }]);
+});
+
+test('files with too few or too many replicas are found, a page of inodes at a time', () => {
+  const catalog = new Catalog();
+  const [a, b] = [catalog.file('/a').inode, catalog.file('/b').inode];
+  const miscounted = () => {
+    const found: [number, number][] = [];
+    let pages = 0;
+    for (let after: number | null = 0; after !== null; pages++) {
+      const { files, next } = catalog.query({ kind: 'files-miscounted', after, countMax: 2 });
+      for (const { inode, wanted } of files) found.push([inode, wanted]);
+      after = next;
+    }
+    assert.equal(pages, 2, 'A root and two files, two at a time');
+    return found;
+  };
+  assert.deepEqual(miscounted(), []);
+  catalog.run({ kind: 'set-replicas', inode: b, count: 4 });
+  assert.deepEqual(miscounted(), [[b, 4]]);
+  catalog.run({ kind: 'volume-set', name: 'main', replicas: 2 });
+  assert.deepEqual(miscounted(), [
+    [a, 2],
+    [b, 4],
+  ]);
+  catalog.run({ kind: 'set-replicas', inode: b, count: null });
+  catalog.run({ kind: 'volume-set', name: 'main', replicas: 3 });
+  assert.deepEqual(miscounted(), []);
+  catalog.refuse('bad-request', { kind: 'set-replicas', inode: catalog.root, count: 1 });
+  catalog.refuse('not-found', { kind: 'volume-set', name: 'none', replicas: 1 });
+});
+
+test('a file has the policy that its volume had when it was made', () => {
+  const catalog = new Catalog();
+  const before = catalog.file('/a').inode;
+  catalog.run({ kind: 'volume-set', name: 'main', policy: 'all' });
+  assert.equal(catalog.query({ kind: 'volume', name: 'main' }).volume.policy, 'all');
+  const later = [catalog.file('/b').inode, catalog.orphan().inode];
+  assert.equal(catalog.inode(before).policy, 'quorum');
+  for (const inode of later) assert.equal(catalog.inode(inode).policy, 'all');
+  assert.equal(catalog.inode(catalog.root).policy, undefined);
+});
+
+test('nobody is promised more replicas than there are servers, unless by force', () => {
+  const db = new Database(':memory:');
+  ensureSchema(db);
+  db.exec('BEGIN');
+  let number = 0;
+  const outcome = (replicas: number, force: boolean) => {
+    const command = {
+      kind: 'volume-create',
+      name: `v${++number}`,
+      replicas,
+      objectBytes: 4096,
+      force,
+    } as const;
+    const context = {
+      nowNs: 1n,
+      placement: () => [],
+      capacity: (servers: readonly ServerInfo[]) => servers.length + 3,
+    };
+    const { outcomes } = executeRequests(db, 1, [{ session: 1, number, command }], context);
+    const [first] = outcomes;
+    return first?.kind === 'done' ? 'done' : first?.code;
+  };
+  assert.equal(outcome(3, false), 'done');
+  assert.equal(outcome(4, false), 'precondition-failed');
+  assert.equal(outcome(4, true), 'done');
+  db.exec('ROLLBACK');
+});
+
+/** The tables that version 1 had and that have changed since, and what it did not have. */
+function asVersion1(db: Database.Database): void {
+  db.exec(`
+    DROP TABLE servers; DROP TABLE placements;
+    ALTER TABLE volumes DROP COLUMN policy;
+    ALTER TABLE inodes DROP COLUMN wanted;
+    ALTER TABLE inodes DROP COLUMN policy;
+    PRAGMA user_version = 1;
+  `);
+}
+
+test('a catalog of version 1 is brought up to version 2, and knows who holds what', () => {
+  const catalog = new Catalog();
+  catalog.file('/a');
+  catalog.directory('/d');
+  const moved = catalog.file('/d/b').inode;
+  catalog.run({ kind: 'follow-view', inode: moved, view: { number: 2, members: ['s5'] } });
+  catalog.orphan();
+  const before = [...dumpCatalog(catalog.db)];
+  asVersion1(catalog.db);
+  ensureSchema(catalog.db);
+  assert.deepEqual([...dumpCatalog(catalog.db)], before);
+  assert.equal(catalog.query({ kind: 'files-on', server: 's5', after: 0, countMax: 9 }).files.length, 1);
+  catalog.db.pragma('user_version = 99');
+  assert.throws(() => ensureSchema(catalog.db), /schema version 99/);
+});
