@@ -1,3 +1,4 @@
+import { isServerId, type ServerId } from '../base/ids.ts';
 import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
 
 /** An operation on a file's contents, resolved by its primary: the same bytes and times everywhere. */
@@ -11,7 +12,19 @@ export type FileOperation =
     }
   | { readonly kind: 'truncate'; readonly sizeBytes: number; readonly modifiedNs: bigint }
   /** The file is gone: no contents, and no further change. */
-  | { readonly kind: 'delete' };
+  | { readonly kind: 'delete' }
+  /** From here on these servers hold the replicas. The contents stay as they are. */
+  | { readonly kind: 'view'; readonly view: SequencedView };
+
+const POLICIES = ['quorum', 'all', 'read-only'] as const;
+
+/** A view as the order of writes carries it; replica/actions.ts says what it means. */
+export interface SequencedView {
+  readonly number: number;
+  readonly members: readonly ServerId[];
+  readonly joint?: readonly ServerId[];
+  readonly policy?: (typeof POLICIES)[number];
+}
 
 /** Bytes in one write operation at the most. */
 export const WRITE_BYTES_MAX = 4 * 1024 * 1024;
@@ -22,6 +35,7 @@ export const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
 const TAG_WRITE = 1;
 const TAG_TRUNCATE = 2;
 const TAG_DELETE = 3;
+const TAG_VIEW = 4;
 
 export function encodeFileOperation(operation: FileOperation): Uint8Array {
   switch (operation.kind) {
@@ -35,7 +49,37 @@ export function encodeFileOperation(operation: FileOperation): Uint8Array {
     }
     case 'delete':
       return Uint8Array.of(TAG_DELETE);
+    case 'view':
+      return new ByteWriter(128).uint8(TAG_VIEW).text(viewFormat(operation.view)).finish();
   }
+}
+
+/** @returns the view as text */
+export function viewFormat(view: SequencedView): string {
+  return JSON.stringify(view);
+}
+
+/** @throws MalformedError where `text` is not what `viewFormat` makes */
+export function viewParse(text: string): SequencedView {
+  let view: unknown;
+  try {
+    view = JSON.parse(text);
+  } catch (cause) {
+    throw new MalformedError('A view is not JSON', { cause });
+  }
+  if (typeof view !== 'object' || view === null) throw new MalformedError('A view is no object');
+  const { number, members, joint, policy } = view as Record<string, unknown>;
+  if (!Number.isSafeInteger(number) || (number as number) < 0)
+    throw new MalformedError('A view has no number');
+  if (!areServers(members) || !(joint === undefined || areServers(joint)))
+    throw new MalformedError('A view has no members');
+  if (!(policy === undefined || POLICIES.some((known) => known === policy)))
+    throw new MalformedError('A view has a policy that is unknown');
+  return view as SequencedView;
+}
+
+function areServers(value: unknown): value is ServerId[] {
+  return Array.isArray(value) && value.every((member) => typeof member === 'string' && isServerId(member));
 }
 
 /**
@@ -66,6 +110,8 @@ function readOperation(reader: ByteReader): FileOperation {
       return { kind: 'truncate', sizeBytes: reader.uint53(), modifiedNs: readTime(reader) };
     case TAG_DELETE:
       return { kind: 'delete' };
+    case TAG_VIEW:
+      return { kind: 'view', view: viewParse(reader.text()) };
     default:
       throw new MalformedError(`File operation tag ${tag} is unknown`);
   }

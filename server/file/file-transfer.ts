@@ -1,7 +1,7 @@
-import { isServerId, type ServerId } from '../../base/ids.ts';
 import type { ReplicaRecord } from '../../replica/actions.ts';
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+import { viewFormat, viewParse } from '../../wire/file-operation.ts';
 import type { FetchedObject, FileAttributes, FileDescription, ObjectEntry } from '../storage/store.ts';
 
 /** Bytes of one object entry in a description. */
@@ -78,8 +78,7 @@ export function decodePiece(bytes: Uint8Array): { readonly id: number; readonly 
 export function encodeDescription(description: FileDescription): Uint8Array {
   const { record, attributes, objects } = description;
   const writer = new ByteWriter(256 + record.sessions.length + objects.length * ENTRY_BYTES);
-  writer.uint32(record.view.number).uint8(record.view.members.length);
-  for (const member of record.view.members) writer.text(member);
+  writer.text(viewFormat(record.view));
   writeEpoch(writer, record.promised);
   writeEpoch(writer, record.installed);
   writer.uint53(record.seq).bytes(record.sessions);
@@ -94,10 +93,8 @@ export function encodeDescription(description: FileDescription): Uint8Array {
 /** @throws MalformedError */
 export function decodeDescription(bytes: Uint8Array): FileDescription {
   const reader = new ByteReader(bytes);
-  const number = reader.uint32();
-  const members = Array.from({ length: reader.uint8() }, () => readServer(reader));
   const record: ReplicaRecord = {
-    view: { number, members },
+    view: viewParse(reader.text()),
     promised: readEpoch(reader),
     installed: readEpoch(reader),
     seq: reader.uint53(),
@@ -168,12 +165,6 @@ function readEntry(reader: ByteReader): ObjectEntry {
     length: reader.uint32(),
     crc32: reader.uint32(),
   };
-}
-
-function readServer(reader: ByteReader): ServerId {
-  const server = reader.text();
-  if (!isServerId(server)) throw new MalformedError(`"${server}" names no server`);
-  return server;
 }
 
 function readNanoseconds(reader: ByteReader): bigint {

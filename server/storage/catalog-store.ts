@@ -10,11 +10,13 @@ import { dumpCatalog } from '../../catalog/dump.ts';
 import { type QueryOf, runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
-import type { Epoch, Position, ReplicaRecord, View } from '../../replica/actions.ts';
+import type { Epoch, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
 import { EPOCH_ZERO, epochCompare, epochEqual } from '../../replica/epoch.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults } from '../../wire/catalog-api.ts';
+import { viewFormat, viewParse } from '../../wire/file-operation.ts';
+import { LOST_START, trustOf } from './contents.ts';
 import { errorCode, storageError } from './failures.ts';
 import { diskFileOps } from './file-ops.ts';
 import { FolderError } from './folder-error.ts';
@@ -46,7 +48,10 @@ export interface CatalogDescription {
 
 /** An operation of the log. */
 export interface LogEntry extends LogPosition {
+  /** A batch of commands; empty where the operation changes the view. */
   readonly body: Uint8Array;
+  /** The view from here on; null where it stays. */
+  readonly view: View | null;
 }
 
 /** What follows a position in the log. */
@@ -74,7 +79,7 @@ export interface CatalogStoreOptions {
   readonly folder: string;
   /** Members of the catalog's cell, for a catalog that is new here; one that exists keeps its own. */
   readonly view: View;
-  /** The folder's start counters (see `DataFolder`), for `isSuspect`. */
+  /** The folder's start counters (see `DataFolder`), for `trust`. */
   readonly startCounter?: number;
   readonly powerLossStart?: number;
 }
@@ -115,7 +120,7 @@ interface Handles {
  *
  * | for | methods |
  * | --- | --- |
- * | anybody | `open`, `record`, `isSuspect`, `query`, `flush`, `dump`, `close` |
+ * | anybody | `open`, `record`, `trust`, `query`, `flush`, `dump`, `close` |
  * | every replica | `promise`, `apply`, `install` |
  * | the primary | `begin`, then `execute`, then `finish` or `rollback`; `inTransaction` |
  * | who gives its state | `describe`, `tail`, `snapshot`, `readSnapshot`, `closeSnapshot` |
@@ -170,7 +175,7 @@ export class CatalogStore {
     try {
       const handles = openHandles(file, (writer) => {
         ensureSchema(writer);
-        ensureReplicaTables(writer, options.view, options.startCounter ?? 0);
+        ensureReplicaTables(writer, options.view);
       });
       await diskFileOps.flushDirectory(options.folder);
       return new CatalogStore(options, file, handles);
@@ -194,11 +199,11 @@ export class CatalogStore {
   }
 
   /**
-   * Whether the machine lost power since the replica's base was installed (or the replica was made):
-   * what was applied but not synced may be gone, although it was acknowledged. `install` ends it.
+   * How far the replica can be trusted to have what it acknowledged. `lost` until its first install, for the
+   * store cannot know what was here before; `suspect` where power was lost since the last one.
    */
-  isSuspect(): boolean {
-    return this.#record.installedStart < this.#powerLossStart;
+  trust(): Trust {
+    return trustOf(this.#record.installedStart, this.#powerLossStart);
   }
 
   /** The primary has executed a batch that is not committed. */
@@ -292,7 +297,7 @@ export class CatalogStore {
     const { writer } = this.#handles;
     const record = { ...this.#record, last: { seq, epoch } };
     try {
-      this.#appendLog({ seq, epoch, body });
+      this.#appendLog({ seq, epoch, body, view: null });
       writeRecord(writer, record);
       writer.exec('COMMIT');
       this.#record = record;
@@ -312,14 +317,20 @@ export class CatalogStore {
 
   // The backups' way -----------------------------------------------------------------------------
 
-  /** Executes operation `seq`, which is the next one, in one transaction. Applied when it resolves. */
-  async apply(epoch: Epoch, seq: number, body: Uint8Array): Promise<void> {
+  /**
+   * Executes operation `seq`, which is the next one, in one transaction. Applied when it resolves.
+   * @param view given where the operation changes the view; the body is then empty. At the primary too
+   *   such an operation is applied, not executed and finished.
+   */
+  async apply(epoch: Epoch, seq: number, body: Uint8Array, view: View | null = null): Promise<void> {
+    assert(view === null || body.length === 0, 'What changes the view changes nothing else');
     while (this.#installing !== null) await this.#installing;
     this.#assertFree();
     this.#assertNext(epoch, seq);
-    this.#commit(`apply batch ${seq}`, { ...this.#record, last: { seq, epoch } }, (writer) => {
+    const record = { ...this.#record, view: view ?? this.#record.view, last: { seq, epoch } };
+    this.#commit(`apply batch ${seq}`, record, (writer) => {
       executeBatch(writer, seq, decodeBatch(body));
-      this.#appendLog({ seq, epoch, body });
+      this.#appendLog({ seq, epoch, body, view });
     });
   }
 
@@ -384,14 +395,20 @@ export class CatalogStore {
       const entries: LogEntry[] = [];
       let bytes = 0;
       const rows = reader
-        .prepare('SELECT seq, epoch, body FROM replica_log WHERE seq > ? ORDER BY seq')
-        .iterate(from.seq) as IterableIterator<{ seq: number; epoch: string; body: Buffer }>;
+        .prepare('SELECT seq, epoch, body, view FROM replica_log WHERE seq > ? ORDER BY seq')
+        .iterate(from.seq) as IterableIterator<{
+        seq: number;
+        epoch: string;
+        body: Buffer;
+        view: string | null;
+      }>;
       for (const row of rows) {
         // The log may begin behind the first operation.
         if (row.seq !== from.seq + 1 + entries.length) return null;
         bytes += row.body.length;
         if (entries.length > 0 && bytes > bytesMax) return { installed, entries, more: true };
-        entries.push({ seq: row.seq, epoch: parseEpoch(row.epoch), body: row.body });
+        const view = row.view === null ? null : (JSON.parse(row.view) as View);
+        entries.push({ seq: row.seq, epoch: parseEpoch(row.epoch), body: row.body, view });
       }
       assert(from.seq + entries.length === last.seq, 'The log ends with the last operation');
       return { installed, entries, more: false };
@@ -579,10 +596,15 @@ export class CatalogStore {
     this.#logBytes = readLogBytes(writer);
   }
 
-  #appendLog({ seq, epoch, body }: LogEntry): void {
+  #appendLog({ seq, epoch, body, view }: LogEntry): void {
     const { writer } = this.#handles;
-    const row = [seq, formatEpoch(epoch), Buffer.from(body.buffer, body.byteOffset, body.byteLength)];
-    statement(writer, 'INSERT INTO replica_log (seq, epoch, body) VALUES (?, ?, ?)').run(...row);
+    const row = [
+      seq,
+      formatEpoch(epoch),
+      Buffer.from(body.buffer, body.byteOffset, body.byteLength),
+      view === null ? null : JSON.stringify(view),
+    ];
+    statement(writer, 'INSERT INTO replica_log (seq, epoch, body, view) VALUES (?, ?, ?, ?)').run(...row);
     this.#logBytes += body.length;
     const trimmed = statement(
       writer,
@@ -604,7 +626,8 @@ export class CatalogStore {
 
   async #installTail(epoch: Epoch, seq: number, entries: readonly LogEntry[]): Promise<void> {
     const { writer } = this.#handles;
-    const record = this.#installedRecord(epoch, this.#record.view, entries.at(-1) ?? this.#record.last);
+    const view = entries.findLast((entry) => entry.view !== null)?.view ?? this.#record.view;
+    const record = this.#installedRecord(epoch, view, entries.at(-1) ?? this.#record.last);
     let next = this.#record.last.seq + 1;
     try {
       writer.exec('BEGIN IMMEDIATE');
@@ -643,8 +666,8 @@ export class CatalogStore {
         incoming.pragma('synchronous = FULL');
         const theirs = readRecord(incoming);
         assert(theirs.last.seq === seq, 'A snapshot is at the position that is told');
-        const view = theirs.view.number > this.#record.view.number ? theirs.view : this.#record.view;
-        writeRecord(incoming, this.#installedRecord(epoch, view, theirs.last));
+        // The view is part of the sequence, and so of the copy.
+        writeRecord(incoming, this.#installedRecord(epoch, theirs.view, theirs.last));
       } finally {
         incoming.close();
       }
@@ -666,7 +689,7 @@ export class CatalogStore {
       flushDirectory(this.#folder);
       fs.renameSync(file, this.#path);
       flushDirectory(this.#folder);
-      this.#handles = openHandles(this.#path, () => {});
+      this.#handles = openHandles(this.#path, ensureLogView);
       flushDirectory(this.#folder);
       this.#record = readRecord(this.#handles.reader);
       this.#logBytes = readLogBytes(this.#handles.reader);
@@ -726,7 +749,10 @@ export function decodeDescription(bytes: Uint8Array): CatalogDescription {
 export function encodeTail(tail: CatalogTail): Uint8Array {
   const writer = writeEpoch(new ByteWriter(4096), tail.installed);
   writer.uint8(tail.more ? 1 : 0).uint32(tail.entries.length);
-  for (const entry of tail.entries) writeLogPosition(writer, entry).bytes(entry.body);
+  for (const entry of tail.entries) {
+    writeLogPosition(writer, entry).bytes(entry.body);
+    writer.text(entry.view === null ? '' : viewFormat(entry.view));
+  }
   return writer.finish();
 }
 
@@ -737,7 +763,10 @@ export function decodeTail(bytes: Uint8Array): CatalogTail {
   const more = reader.uint8() === 1;
   const entries: LogEntry[] = [];
   for (let left = reader.uint32(); left > 0; left--) {
-    entries.push({ ...readLogPosition(reader), body: reader.bytes() });
+    const position = readLogPosition(reader);
+    const body = reader.bytes();
+    const view = reader.text();
+    entries.push({ ...position, body, view: view === '' ? null : viewParse(view) });
   }
   reader.end();
   return { installed, entries, more };
@@ -777,9 +806,12 @@ function openHandles(file: string, prepare: (writer: Database.Database) => void)
   }
 }
 
-function ensureReplicaTables(writer: Database.Database, view: View, startCounter: number): void {
+function ensureReplicaTables(writer: Database.Database, view: View): void {
   const known = writer.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'replica_record'").get();
-  if (known !== undefined) return;
+  if (known !== undefined) {
+    ensureLogView(writer);
+    return;
+  }
   writer.exec(`
     BEGIN IMMEDIATE;
     CREATE TABLE replica_record (
@@ -790,10 +822,12 @@ function ensureReplicaTables(writer: Database.Database, view: View, startCounter
       seq              INTEGER NOT NULL,
       -- the epoch that sequenced the last operation
       last             TEXT NOT NULL,
-      -- start counter of the data folder when the base was installed
+      -- start counter of the data folder when the base was installed, -1 before
       installed_start  INTEGER NOT NULL
     ) STRICT;
-    CREATE TABLE replica_log (seq INTEGER PRIMARY KEY, epoch TEXT NOT NULL, body BLOB NOT NULL) STRICT;
+    CREATE TABLE replica_log (
+      seq INTEGER PRIMARY KEY, epoch TEXT NOT NULL, body BLOB NOT NULL, view TEXT
+    ) STRICT;
   `);
   writer
     .prepare('INSERT INTO replica_record VALUES (1, ?, ?, ?, 0, ?, ?)')
@@ -802,9 +836,16 @@ function ensureReplicaTables(writer: Database.Database, view: View, startCounter
       formatEpoch(EPOCH_ZERO),
       formatEpoch(EPOCH_ZERO),
       formatEpoch(EPOCH_ZERO),
-      startCounter,
+      LOST_START,
     );
   writer.exec('COMMIT');
+}
+
+/** A log of before knows no operations that change the view. */
+function ensureLogView(writer: Database.Database): void {
+  const columns = writer.pragma('table_info(replica_log)') as { name: string }[];
+  if (!columns.some(({ name }) => name === 'view'))
+    writer.exec('ALTER TABLE replica_log ADD COLUMN view TEXT');
 }
 
 interface RecordRow {

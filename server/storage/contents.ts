@@ -1,7 +1,7 @@
 import { assert, unreachable } from '../../base/assert.ts';
-import type { Epoch, ReplicaRecord, View } from '../../replica/actions.ts';
+import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
-import type { FileAttributes } from './store.ts';
+import type { FileAttributes, FileDescription } from './store.ts';
 
 /** Everything about a replica but its objects. A value: an operation makes a new one. */
 export interface FileState {
@@ -10,7 +10,7 @@ export interface FileState {
   /** Epoch counter and sequence number of the last operation that changed the size. */
   readonly sizeEpoch: number;
   readonly sizeSeq: number;
-  /** Start counter of the folder when the base was installed here; see `isSuspect`. */
+  /** Start counter of the folder when the base was installed here, `LOST_START` before there was one; see `trustOf`. */
   readonly installedStart: number;
 }
 
@@ -23,6 +23,15 @@ export interface Piece {
 }
 
 export const EPOCH_ZERO = { counter: 0, server: '', incarnation: 0 } as unknown as Epoch;
+
+/** `installedStart` of a replica that may have replaced one of which nothing is left. */
+export const LOST_START = -1;
+
+/** @returns how far a replica is to be trusted whose base was installed in this start of the folder */
+export function trustOf(installedStart: number, powerLossStart: number): Trust {
+  if (installedStart === LOST_START) return 'lost';
+  return installedStart < powerLossStart ? 'suspect' : 'intact';
+}
 
 /** An empty replica that has promised nothing. */
 export function fileStateNew(view: View, objectBytes: number, start: number): FileState {
@@ -57,6 +66,7 @@ export function fileStateApply(
   assert(seq === state.record.seq + 1, `Operation ${seq} follows operation ${state.record.seq}`);
   const record = { ...state.record, seq, sessions };
   const { attributes } = state;
+  if (operation.kind === 'view') return { ...state, record: { ...record, view: operation.view } };
   // A dead file still counts operations: they were sequenced before their sender knew.
   if (attributes.dead) return { ...state, record };
   const sizeBytes = sizeAfter(attributes.sizeBytes, operation);
@@ -85,18 +95,19 @@ export function fileStateInstall(
   epoch: Epoch,
   seq: number,
   sessions: Uint8Array,
-  base: FileAttributes | null,
+  base: FileDescription | null,
   start: number,
 ): FileState {
-  if (base !== null) {
-    assert(base.objectBytes === state.attributes.objectBytes, 'All replicas have the same object size');
-  }
+  const attributes = base?.attributes ?? state.attributes;
+  assert(attributes.objectBytes === state.attributes.objectBytes, 'All replicas have the same object size');
+  // The view is part of the sequence, and so of the base.
+  const view = base?.record.view ?? state.record.view;
   return {
-    record: { ...state.record, installed: epoch, seq, sessions },
-    attributes: base ?? state.attributes,
+    record: { ...state.record, view, installed: epoch, seq, sessions },
+    attributes,
     // A base does not say which operation changed the size last: no later one than the last change.
-    sizeEpoch: base === null ? state.sizeEpoch : base.versionEpoch,
-    sizeSeq: base === null ? state.sizeSeq : base.versionSeq,
+    sizeEpoch: base === null ? state.sizeEpoch : attributes.versionEpoch,
+    sizeSeq: base === null ? state.sizeSeq : attributes.versionSeq,
     installedStart: start,
   };
 }
@@ -109,6 +120,8 @@ export function sizeAfter(sizeBytes: number, operation: FileOperation): number {
       return operation.sizeBytes;
     case 'delete':
       return 0;
+    case 'view':
+      return sizeBytes;
     default:
       return unreachable(operation);
   }

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
-import type { ServerId } from '../../base/ids.ts';
+import { assert } from '../../base/assert.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
 import { errorCode } from './failures.ts';
 import { FolderError } from './folder-error.ts';
 import { FolderLock } from './folder-lock.ts';
@@ -42,6 +43,8 @@ interface Meta {
   readonly powerLossStart: number;
   /** The longest of those starts whose leases may still run. */
   readonly silences: Silences;
+  /** The first file id that could have had no replica on an earlier folder of this server; null until it is known. */
+  readonly bornAt: number | null;
 }
 
 /**
@@ -59,7 +62,7 @@ export class DataFolder {
   readonly startCounter: number;
   /** The machine went down since the last start without this folder being closed. */
   readonly lostPower: boolean;
-  /** A replica whose base was installed in an earlier start than this is suspect; see `FileStore.isSuspect`. */
+  /** A replica whose base was installed in an earlier start than this is suspect; see `FileStore.trust`. */
   readonly powerLossStart: number;
   /** What an earlier start with other timing asks for; this start is silent for no less. */
   readonly silences: Silences;
@@ -107,6 +110,7 @@ export class DataFolder {
           clean: false,
           powerLossStart: lostPower ? startCounter : (known?.powerLossStart ?? 0),
           silences: longest(options.silences, known?.silences),
+          bornAt: known?.bornAt ?? null,
         };
         if (known === null) makeObjectDirectories(folder);
         writeMeta(folder, meta);
@@ -121,6 +125,21 @@ export class DataFolder {
   /** @returns the path of something inside the folder */
   file(name: string): string {
     return path.join(this.path, name);
+  }
+
+  /**
+   * Files from this id on are younger than this folder: a replica of one that is made here replaces nothing.
+   * Null until `setBornAt`: then no file is known to be.
+   */
+  get bornAt(): number | null {
+    return this.#meta.bornAt;
+  }
+
+  /** Remembers, synced, the smallest id that the catalog had not given out when this folder was new. Once for good. */
+  setBornAt(file: FileId): void {
+    assert(this.#meta.bornAt === null, 'A folder is born once');
+    this.#meta = { ...this.#meta, bornAt: file };
+    writeMeta(this.path, this.#meta);
   }
 
   /** Leases of earlier starts are over: the next start need not think of their timing. */
@@ -234,8 +253,18 @@ function readMeta(folder: string): Meta | null {
     throw damaged(`is not JSON (${cause instanceof Error ? cause.message : String(cause)})`);
   }
   if (typeof value !== 'object' || value === null) throw damaged('holds no object');
-  const { format, cluster, server, storageId, startCounter, bootId, clean, powerLossStart, silences } =
-    value as Record<string, unknown>;
+  const {
+    format,
+    cluster,
+    server,
+    storageId,
+    startCounter,
+    bootId,
+    clean,
+    powerLossStart,
+    silences,
+    bornAt,
+  } = value as Record<string, unknown>;
   if (!isCount(format) || format === 0) throw damaged('names no format');
   if (format > FOLDER_FORMAT) {
     throw new FolderError(
@@ -259,6 +288,7 @@ function readMeta(folder: string): Meta | null {
     clean: clean === true,
     powerLossStart,
     silences: readSilences(silences) ?? { filesMs: 0, namesMs: 0 },
+    bornAt: isCount(bornAt) ? bornAt : null,
   };
 }
 

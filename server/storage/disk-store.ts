@@ -2,10 +2,10 @@ import fsPromises from 'node:fs/promises';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Epoch, ReplicaRecord, View } from '../../replica/actions.ts';
+import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { type Container, Containers } from './container.ts';
-import { fileStateNew } from './contents.ts';
+import { fileStateNew, LOST_START, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
 import { storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
@@ -23,6 +23,7 @@ import type {
   FileAttributes,
   FileDescription,
   FileStore,
+  NewTrust,
   ObjectEntry,
   StoreSpace,
 } from './store.ts';
@@ -113,8 +114,8 @@ export class DiskStore implements FileStore {
     return this.#find(file)?.state.record ?? null;
   }
 
-  isSuspect(file: FileId): boolean {
-    return this.#need(file).state.installedStart < this.#folder.powerLossStart;
+  trust(file: FileId): Trust {
+    return trustOf(this.#need(file).state.installedStart, this.#folder.powerLossStart);
   }
 
   list(after: FileId, countMax: number): FileId[] {
@@ -127,7 +128,7 @@ export class DiskStore implements FileStore {
       .slice(0, countMax);
   }
 
-  create(file: FileId, view: View, objectBytes: number): void {
+  create(file: FileId, view: View, objectBytes: number, trust: NewTrust = 'intact'): void {
     this.#check();
     if (this.#files.get(file)?.removed === true) {
       throw new ServiceError('busy', `Cannot create file ${file}: an earlier replica is being removed`);
@@ -135,7 +136,7 @@ export class DiskStore implements FileStore {
     if (this.#find(file) !== null) return;
     const made = new ReplicaFile(
       file,
-      fileStateNew(view, objectBytes, this.#folder.startCounter),
+      fileStateNew(view, objectBytes, trust === 'lost' ? LOST_START : this.#folder.startCounter),
       this.#parts,
       true,
     );

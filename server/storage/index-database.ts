@@ -11,7 +11,8 @@ import { SharedFlush } from './shared-flush.ts';
 import type { ObjectEntry } from './store.ts';
 
 const APPLICATION_ID = 0x4c48_6f6c; // "LHol"
-const INDEX_FORMAT = 1;
+/** 2: a generation has its view. */
+const INDEX_FORMAT = 2;
 
 /** The log is copied back into the database beyond this size. */
 const LOG_BYTES_MAX = 16 * 1024 * 1024;
@@ -63,6 +64,7 @@ interface Work {
 }
 
 const STATE_COLUMNS = `
+  view TEXT NOT NULL,
   seq INTEGER NOT NULL,
   sessions BLOB NOT NULL,
   size_bytes INTEGER NOT NULL,
@@ -85,7 +87,6 @@ const OBJECT_COLUMNS = `
 const SCHEMA = `
 CREATE TABLE files (
   file INTEGER PRIMARY KEY,
-  view TEXT NOT NULL,
   promised TEXT NOT NULL,
   installed TEXT NOT NULL,
   installed_start INTEGER NOT NULL,
@@ -105,7 +106,7 @@ PRAGMA application_id = ${APPLICATION_ID};
 PRAGMA user_version = ${INDEX_FORMAT};`;
 
 const OBJECT_SELECT = `idx AS "index", version_epoch AS versionEpoch, version_seq AS versionSeq, length, crc32, slot`;
-const STATE_SELECT = `seq, sessions, size_bytes AS sizeBytes, modified_s AS modifiedS, modified_ns AS modifiedNs,
+const STATE_SELECT = `view, seq, sessions, size_bytes AS sizeBytes, modified_s AS modifiedS, modified_ns AS modifiedNs,
   version_epoch AS versionEpoch, version_seq AS versionSeq, size_epoch AS sizeEpoch, size_seq AS sizeSeq, dead`;
 
 /**
@@ -287,7 +288,6 @@ export class IndexDatabase {
     const { record, attributes } = state;
     this.#statements.filePut.run(
       file,
-      JSON.stringify(record.view),
       JSON.stringify(record.promised),
       JSON.stringify(record.installed),
       state.installedStart,
@@ -443,6 +443,14 @@ function prepareSchema(database: Database.Database, path: string): void {
     return;
   }
   if (application === APPLICATION_ID && format === INDEX_FORMAT) return;
+  if (application === APPLICATION_ID && format === 1) {
+    // Views did not change in format 1, so a generation has its file's.
+    database.exec(`BEGIN IMMEDIATE;
+      ALTER TABLE undo_files ADD COLUMN view TEXT NOT NULL DEFAULT '';
+      UPDATE undo_files SET view = (SELECT view FROM files WHERE files.file = undo_files.file);
+      PRAGMA user_version = ${INDEX_FORMAT}; COMMIT`);
+    return;
+  }
   throw new FolderError(
     'unknown-format',
     `Cannot open ${path}: it has format ${String(format)}, and this program knows ${INDEX_FORMAT}. ` +
@@ -453,21 +461,21 @@ function prepareSchema(database: Database.Database, path: string): void {
 function prepareAll(database: Database.Database) {
   const prepare = <Parameters extends unknown[], Result = unknown>(sql: string) =>
     database.prepare<Parameters, Result>(sql);
-  type StateRow = Omit<FileRow, 'view' | 'promised' | 'installed' | 'objectBytes' | 'installedStart'>;
+  type StateRow = Omit<FileRow, 'promised' | 'installed' | 'objectBytes' | 'installedStart'>;
   return {
     begin: prepare<[]>('BEGIN IMMEDIATE'),
     commit: prepare<[]>('COMMIT'),
     rollback: prepare<[]>('ROLLBACK'),
     fileGet: prepare<[number], FileRow>(
-      `SELECT view, promised, installed, installed_start AS installedStart, object_bytes AS objectBytes,
+      `SELECT promised, installed, installed_start AS installedStart, object_bytes AS objectBytes,
         ${STATE_SELECT} FROM files WHERE file = ?`,
     ),
     fileList: prepare<[number, number], number>(
       'SELECT file FROM files WHERE file > ? ORDER BY file LIMIT ?',
     ).pluck(),
     filePut: prepare<unknown[]>(
-      `INSERT OR REPLACE INTO files (file, view, promised, installed, installed_start, object_bytes,
-        seq, sessions, size_bytes, modified_s, modified_ns, version_epoch, version_seq, size_epoch, size_seq, dead)
+      `INSERT OR REPLACE INTO files (file, promised, installed, installed_start, object_bytes,
+        view, seq, sessions, size_bytes, modified_s, modified_ns, version_epoch, version_seq, size_epoch, size_seq, dead)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     fileDelete: prepare<[number]>('DELETE FROM files WHERE file = ?'),
@@ -496,8 +504,8 @@ function prepareAll(database: Database.Database) {
       'DELETE FROM objects WHERE file = ? AND version_epoch = ? AND version_seq > ?',
     ),
     generationPut: prepare<unknown[]>(
-      `INSERT INTO undo_files (file, generation, seq, sessions, size_bytes, modified_s, modified_ns,
-        version_epoch, version_seq, size_epoch, size_seq, dead) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      `INSERT INTO undo_files (file, generation, view, seq, sessions, size_bytes, modified_s, modified_ns,
+        version_epoch, version_seq, size_epoch, size_seq, dead) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     generationList: prepare<[number], StateRow & { readonly generation: number }>(
       `SELECT generation, ${STATE_SELECT} FROM undo_files WHERE file = ? ORDER BY generation DESC`,
@@ -536,6 +544,7 @@ function prepareAll(database: Database.Database) {
 function stateValues(state: FileState): unknown[] {
   const { record, attributes } = state;
   return [
+    JSON.stringify(record.view),
     record.seq,
     record.sessions,
     attributes.sizeBytes,

@@ -2,7 +2,7 @@ import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Epoch, ReplicaRecord, View } from '../../replica/actions.ts';
+import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import {
   bytesWithin,
@@ -11,6 +11,8 @@ import {
   fileStateApply,
   fileStateInstall,
   fileStateNew,
+  LOST_START,
+  trustOf,
   writePieces,
 } from './contents.ts';
 import type {
@@ -18,6 +20,7 @@ import type {
   FileAttributes,
   FileDescription,
   FileStore,
+  NewTrust,
   ObjectEntry,
   StoreSpace,
 } from './store.ts';
@@ -45,9 +48,8 @@ export class MemoryStore implements FileStore {
     return this.#find(file)?.state.record ?? null;
   }
 
-  isSuspect(file: FileId): boolean {
-    this.#need(file);
-    return false;
+  trust(file: FileId): Trust {
+    return trustOf(this.#need(file).state.installedStart, 0);
   }
 
   list(after: FileId, countMax: number): FileId[] {
@@ -58,10 +60,10 @@ export class MemoryStore implements FileStore {
       .slice(0, countMax);
   }
 
-  create(file: FileId, view: View, objectBytes: number): void {
+  create(file: FileId, view: View, objectBytes: number, trust: NewTrust = 'intact'): void {
     if (this.#find(file) !== null) return;
     this.#files.set(file, {
-      state: fileStateNew(view, objectBytes, 1),
+      state: fileStateNew(view, objectBytes, trust === 'lost' ? LOST_START : 1),
       objects: new Map(),
       staged: new Map(),
       tail: Promise.resolve(),
@@ -173,7 +175,7 @@ export class MemoryStore implements FileStore {
     base: FileDescription | null,
   ): Promise<void> {
     return this.#change(file, (held) => {
-      const next = fileStateInstall(held.state, epoch, seq, sessions, base?.attributes ?? null, 1);
+      const next = fileStateInstall(held.state, epoch, seq, sessions, base, 1);
       if (base !== null) {
         const objects = new Map<number, MemoryObject>();
         for (const entry of base.objects) objects.set(entry.index, objectOf(held, entry));

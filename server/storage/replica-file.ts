@@ -557,14 +557,7 @@ export class ReplicaFile {
 
   async #install(item: InstallItem): Promise<void> {
     const { epoch, seq, sessions, base } = item;
-    const next = fileStateInstall(
-      this.state,
-      epoch,
-      seq,
-      sessions,
-      base?.attributes ?? null,
-      this.#parts.start,
-    );
+    const next = fileStateInstall(this.state, epoch, seq, sessions, base, this.#parts.start);
     if (base !== null && this.#slots === null) await this.#loadSlots();
     const plan = base === null ? null : await this.#planInstall(base.objects);
     // A new file has nothing to lose: where the stamp is gone after a loss of power, so is all that

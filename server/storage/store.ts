@@ -1,5 +1,5 @@
 import type { FileId } from '../../base/ids.ts';
-import type { Epoch, ReplicaRecord, View } from '../../replica/actions.ts';
+import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 
 /** An object (fixed-size piece) of a file as a replica holds it. A hole has no entry. */
@@ -45,6 +45,9 @@ export interface StoreSpace {
   readonly freeBytes: number;
 }
 
+/** What is known of a replica when it is made. */
+export type NewTrust = Exclude<Trust, 'suspect'>;
+
 /**
  * Replicas of files on one server's disk. Calls for one file take effect in the order they are made;
  * a promise resolves once its effect has the stated durability.
@@ -62,14 +65,17 @@ export interface FileStore {
   list(after: FileId, countMax: number): FileId[];
 
   /**
-   * Whether the machine lost power since the replica's base was installed (or the replica was made).
-   * What it had applied but not synced may be gone then, although it acknowledged it: it does not count
-   * as whole in a majority until an `install`, which ends the suspicion.
+   * How far the replica can be trusted to have what it acknowledged: `suspect` where the machine lost power
+   * since the replica's base was installed (or the replica was made), so that what it had applied but
+   * not synced may be gone; `lost` where it was made so. An `install` makes it `intact`.
    */
-  isSuspect(file: FileId): boolean;
+  trust(file: FileId): Trust;
 
-  /** Makes an empty replica (epochs zero, seq 0) unless there is one. Synced by the first promise. */
-  create(file: FileId, view: View, objectBytes: number): void;
+  /**
+   * Makes an empty replica (epochs zero, seq 0) unless there is one. Synced by the first promise.
+   * @param trust `lost` where an earlier replica of the file may have been here, of which nothing is left
+   */
+  create(file: FileId, view: View, objectBytes: number, trust?: NewTrust): void;
 
   /** promised := epoch. Synced when it resolves. */
   promise(file: FileId, epoch: Epoch): Promise<void>;
@@ -125,7 +131,7 @@ export interface FileStore {
 
   /**
    * In one synced transaction: installed := epoch, seq, sessions, and, where `base` is given, object
-   * map and attributes := base's, taking each object from what was staged or from the own contents
+   * map, attributes and view := base's, taking each object from what was staged or from the own contents
    * of the same version (asserted). Without `base` the contents stay.
    */
   install(

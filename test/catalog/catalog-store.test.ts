@@ -399,13 +399,53 @@ test('a base installed before a loss of power is suspect until the next one', as
   const start = (startCounter: number, powerLossStart: number) =>
     CatalogStore.open({ folder, view: VIEW, startCounter, powerLossStart });
   let store = await start(1, 0);
-  assert.equal(store.isSuspect(), false);
+  assert.equal(store.trust(), 'lost', 'What was here before a new catalog, nobody knows');
+  await enter(store, epoch(1));
+  assert.equal(store.trust(), 'intact');
   await store.close();
   store = await start(2, 2);
-  assert.equal(store.isSuspect(), true);
-  await enter(store, epoch(1));
-  assert.equal(store.isSuspect(), false);
+  assert.equal(store.trust(), 'suspect');
+  await enter(store, epoch(2));
+  assert.equal(store.trust(), 'intact');
   await store.close();
+});
+
+test('a change of the view is an operation: it is kept, and goes with the log and with a copy', async () => {
+  const JOINT = {
+    number: 2,
+    members: SERVERS.slice(0, 3),
+    joint: SERVERS.slice(1, 4),
+    policy: 'all',
+  } as const;
+  const folder = newFolder();
+  let store = await open(folder);
+  await enter(store, epoch(1));
+  const before = dump(store);
+  await store.apply(epoch(1), 1, new Uint8Array(0), JOINT);
+  assert.deepEqual(store.record().view, JOINT);
+  assert.equal(store.record().seq, 1);
+  assert.deepEqual(dump(store), before);
+  await store.close();
+  store = await open(folder);
+  assert.deepEqual(store.record().view, JOINT);
+
+  const byLog = await open();
+  const byCopy = await open();
+  const entries = decodeTail(encodeTail(store.tail({ seq: 0, epoch: EPOCH_ZERO }, 1000) as CatalogTail));
+  await byLog.promise(epoch(2));
+  await byLog.install(epoch(2), 1, byLog.stageTail([entries]));
+  assert.deepEqual(byLog.record().view, JOINT);
+  const { id, bytes } = await store.snapshot();
+  const copy = store.readSnapshot(id, 0, bytes);
+  const staged = await byCopy.stageSnapshot(
+    (async function* () {
+      yield await copy;
+    })(),
+  );
+  await byCopy.promise(epoch(2));
+  await byCopy.install(epoch(2), 1, staged);
+  assert.deepEqual(byCopy.record().view, JOINT);
+  for (const opened of [store, byLog, byCopy]) await opened.close();
 });
 
 // Death of the process ----------------------------------------------------------------------------

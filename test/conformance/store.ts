@@ -5,7 +5,8 @@ import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch, View } from '../../replica/actions.ts';
-import type { FileDescription, FileStore } from '../../server/storage/store.ts';
+import { FAN_OUT, ObjectDigests } from '../../server/storage/object-digests.ts';
+import type { FileDescription, FileStore, ObjectEntry } from '../../server/storage/store.ts';
 
 /** A store under test, which can be thrown away and opened again where it has a disk. */
 export interface StoreFixture {
@@ -64,6 +65,20 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
         { kind: 'truncate', sizeBytes, modifiedNs: BigInt(seq) },
         Uint8Array.of(seq),
       );
+    /** The digests that the store keeps are those of its entries. */
+    const assertDigests = async () => {
+      const kept = await store.digests(file);
+      const expected = new ObjectDigests();
+      for (const entry of store.describe(file).objects) expected.replace(null, entry);
+      assert.deepEqual(kept.total, expected.total);
+      for (let level = 0; level < expected.height; level++) {
+        for (const { index } of store.describe(file).objects) {
+          const number = Math.floor(index / FAN_OUT ** (level + 1));
+          assert.deepEqual(kept.digest(level, number), expected.digest(level, number), `${level}, ${number}`);
+        }
+      }
+      return kept;
+    };
     const readAll = () => store.read(file, 0, 1_000_000);
     const reopen = async () => {
       if (fixture?.reopen == null) return;
@@ -95,7 +110,43 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
         dead: false,
       });
       assert.equal((await readAll()).length, 0);
-      assert.equal(store.isSuspect(file), false);
+      assert.equal(store.trust(file), 'intact');
+    });
+
+    test('a replica that may have replaced one is lost until a base is installed', async () => {
+      store.create(file, VIEW, 16, 'lost');
+      assert.equal(store.trust(file), 'lost');
+      await store.promise(file, e1);
+      assert.equal(store.trust(file), 'lost', 'a promise does not make it whole');
+      await reopen();
+      if (fixture?.reopen == null) store.create(file, VIEW, 16, 'lost');
+      assert.equal(store.trust(file), 'lost');
+      await store.install(file, e1, 0, NO_SESSIONS, null);
+      assert.equal(store.trust(file), 'intact');
+    });
+
+    test('a change of the view is an operation, and leaves the contents alone', async () => {
+      const view = { number: 2, members: VIEW.members.slice(1), joint: VIEW.members, policy: 'all' } as const;
+      await begin(store, file, 16);
+      await write(1, 0, pattern(40, 1));
+      const { attributes, objects } = store.describe(file);
+      await store.apply(file, e1, 2, { kind: 'view', view }, Uint8Array.of(2));
+      for (const again of [false, true]) {
+        if (again) await reopen();
+        assert.deepEqual(store.record(file)?.view, view);
+        assert.equal(store.record(file)?.seq, 2);
+        assert.deepEqual([...(store.record(file)?.sessions ?? [])], [2]);
+        assert.deepEqual(store.attributes(file), attributes);
+        assert.deepEqual(store.describe(file).objects, objects);
+      }
+      // A base brings its view along.
+      const base = store.describe(file);
+      await store.apply(file, e1, 3, { kind: 'view', view: { ...view, number: 3 } }, Uint8Array.of(3));
+      await store.install(file, epoch(2), 2, base.record.sessions, base);
+      assert.deepEqual(store.record(file)?.view, view);
+      await store.apply(file, epoch(2), 3, { kind: 'delete' }, NO_SESSIONS);
+      await store.apply(file, epoch(2), 4, { kind: 'view', view: { ...view, number: 4 } }, NO_SESSIONS);
+      assert.equal(store.record(file)?.view.number, 4, 'also of a file that is deleted');
     });
 
     test('creating again changes nothing', async () => {
@@ -308,6 +359,127 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
       assert.deepEqual(Buffer.from(await store.read(file, 0, 4)), Buffer.from(pattern(4, 77)));
     });
 
+    test('a difference is installed as the whole state is', async () => {
+      await begin(store, file, 16);
+      await write(1, 0, pattern(160, 1));
+      await truncate(2, 150);
+      const own = store.describe(file);
+      const bytes = [pattern(16, 9), pattern(7, 10)] as const;
+      const entryOf = (index: number, content: Uint8Array): ObjectEntry => ({
+        index,
+        versionEpoch: 2,
+        versionSeq: 5,
+        length: content.length,
+        crc32: crc32(content),
+      });
+      const staged = [entryOf(3, bytes[0]), entryOf(1000, bytes[1])] as const;
+      for (const [at, entry] of staged.entries())
+        await store.stage(file, { entry, bytes: bytes[at] as Uint8Array });
+      assert.deepEqual(store.staged(file, 3), staged[0]);
+      await store.digests(file);
+      await store.promise(file, epoch(3));
+      await store.install(file, epoch(3), 5, Uint8Array.of(5), {
+        record: { ...own.record, view: { ...VIEW, number: 4 } },
+        attributes: { ...own.attributes, sizeBytes: 16_007 },
+        from: { epoch: own.record.installed, seq: own.record.seq },
+        changes: new Map([
+          [3, staged[0]],
+          [5, null],
+          [77, null],
+          [1000, staged[1]],
+        ]),
+      });
+      assert.equal(store.staged(file, 3), null);
+      for (const again of [false, true]) {
+        if (again) await reopen();
+        const now = store.describe(file);
+        const kept = own.objects.filter(({ index }) => index !== 3 && index !== 5);
+        assert.deepEqual(
+          now.objects,
+          [...kept, ...staged].sort((a, b) => a.index - b.index),
+        );
+        assert.equal(now.record.view.number, 4);
+        assert.equal(now.record.seq, 5);
+        assert.equal(now.attributes.sizeBytes, 16_007);
+        assert.deepEqual(Buffer.from(await store.read(file, 48, 16)), Buffer.from(bytes[0]));
+        assert.deepEqual(Buffer.from(await store.read(file, 80, 16)), Buffer.alloc(16));
+        await assertDigests();
+      }
+    });
+
+    test('a difference to another state than the one that is here is our own mistake', async () => {
+      await begin(store, file, 16);
+      await write(1, 0, pattern(16, 1));
+      const { record, attributes } = store.describe(file);
+      await write(2, 0, pattern(16, 2));
+      const from = { epoch: record.installed, seq: record.seq };
+      const difference = { record, attributes, from, changes: new Map() };
+      await assert.rejects(store.install(file, epoch(2), 1, NO_SESSIONS, difference), {
+        name: 'AssertionFailure',
+      });
+    });
+
+    test('entries are told in order, some at a time', async () => {
+      await begin(store, file, 16);
+      for (const [at, index] of [40, 3, 900, 4].entries()) await write(at + 1, index * 16, pattern(5, index));
+      const indices = (first: number, last: number, countMax: number) =>
+        store.entries(file, first, last, countMax).map(({ index }) => index);
+      assert.deepEqual(indices(0, Number.MAX_SAFE_INTEGER, 10), [3, 4, 40, 900]);
+      assert.deepEqual(indices(4, 900, 2), [4, 40]);
+      assert.deepEqual(indices(5, 39, 10), []);
+      assert.deepEqual(indices(900, 900, 10), [900]);
+      assert.deepEqual(store.entries(file, 3, 3, 1), [store.describe(file).objects[0]]);
+    });
+
+    test('digests follow the object map through every change', async () => {
+      await begin(store, file, 16);
+      await assertDigests();
+      await write(1, 0, pattern(16 * 300, 1));
+      await assertDigests();
+      await write(2, 16 * 70_000 + 3, pattern(40, 2));
+      await write(3, 20, pattern(3, 3));
+      await assertDigests();
+      await truncate(4, 16 * 200 + 5);
+      await truncate(5, 16 * 400);
+      await assertDigests();
+      const digests = await store.digests(file);
+      const leaf = Math.floor(200 / 16);
+      assert.deepEqual(digests.leavesSince({ epoch: 1, seq: 3 }, 0, 10).includes(leaf), true);
+      assert.deepEqual(digests.leavesSince({ epoch: 1, seq: 5 }, 0, 10), []);
+      assert.deepEqual(digests.leavesSince({ epoch: 0, seq: 0 }, 17, 2), [1, 2]);
+      await store.apply(file, e1, 6, { kind: 'delete' }, NO_SESSIONS);
+      assert.deepEqual((await assertDigests()).total, { low: 0, high: 0 });
+    });
+
+    test('digests are right while the map is read for them and changes', async () => {
+      await begin(store, file, 16);
+      for (let seq = 1; seq <= 8; seq++) await write(seq, (seq - 1) * 16_000, pattern(16_000, seq));
+      await reopen();
+      const asked = store.digests(file);
+      const works: Promise<void>[] = [];
+      for (let seq = 9; seq <= 40; seq++) {
+        works.push(write(seq, ((seq * 797) % 8_000) * 16, pattern(100, seq)));
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      works.push(truncate(41, 16 * 3_000));
+      await asked;
+      await Promise.all(works);
+      await assertDigests();
+    });
+
+    test('what is still wanted of the staged objects is kept', async () => {
+      await begin(store, file, 16);
+      const bytes = pattern(16, 9);
+      for (const index of [1, 2]) {
+        const entry = { index, versionEpoch: 1, versionSeq: 4, length: 16, crc32: crc32(bytes) };
+        await store.stage(file, { entry, bytes });
+      }
+      store.unstage(file, ({ index }) => index === 2);
+      await store.flush(file);
+      assert.equal(store.staged(file, 1), null);
+      assert.equal(store.staged(file, 2)?.versionSeq, 4);
+    });
+
     test('what was staged and forgotten cannot be installed', async () => {
       await begin(store, file, 16);
       const bytes = pattern(16, 9);
@@ -431,6 +603,11 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
                 await reopen();
                 if (fixture?.reopen != null) assert.equal(store.record(file)?.seq, seq);
                 break;
+              case 'digests':
+                await Promise.all(works);
+                works = [];
+                await assertDigests();
+                break;
             }
           }
           await Promise.all(works);
@@ -465,4 +642,5 @@ const step = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('reopen' as const) }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('digests' as const) }) },
 );

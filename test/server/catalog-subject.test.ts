@@ -27,6 +27,7 @@ test('of two fetches only the later one is installed', async () => {
       seq: at + 1,
       epoch: EPOCH,
       body: new Uint8Array(1),
+      view: null,
     }));
     return encodeTail({ installed: EPOCH, entries, more: false });
   };

@@ -116,5 +116,7 @@ export function textApply(text: string, operation: FileOperation): string {
       return text.slice(0, operation.sizeBytes).padEnd(operation.sizeBytes, '\0');
     case 'delete':
       return '';
+    case 'view':
+      return text;
   }
 }

@@ -22,7 +22,7 @@ test('kill -9 in the middle of applies loses nothing that was applied', { timeou
         assert.ok(seq >= (applied.get(id) ?? 0), `File ${id} is at ${seq}, ${applied.get(id)} was applied`);
         const contents = await fixture.store.read(fileId(id), 0, 1_000_000);
         assert.deepEqual(Buffer.from(contents), modelOf(id, seq), `File ${id} at ${seq} in round ${round}`);
-        assert.equal(fixture.store.isSuspect(fileId(id)), false, 'a killed process is no loss of power');
+        assert.equal(fixture.store.trust(fileId(id)), 'intact', 'a killed process is no loss of power');
       }
       await fixture.close();
     }

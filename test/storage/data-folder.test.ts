@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import type { ServerId } from '../../base/ids.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
 import { DataFolder } from '../../server/storage/data-folder.ts';
 import { FolderError, type FolderErrorCode } from '../../server/storage/folder-error.ts';
 import { FOLDER, temporaryFolder } from './stores.ts';
@@ -53,6 +53,17 @@ describe('data folder', () => {
     const last = open(2000, 15_000);
     assert.deepEqual(last.silences, { filesMs: 2000, namesMs: 15_000 });
     last.close();
+  });
+
+  test('remembers from which file on it was there', () => {
+    const made = DataFolder.open(folder, FOLDER);
+    assert.equal(made.bornAt, null, 'Nobody has told it yet');
+    made.setBornAt(17 as FileId);
+    made.close();
+    const again = DataFolder.open(folder, FOLDER);
+    assert.equal(again.bornAt, 17);
+    assert.throws(() => again.setBornAt(18 as FileId), /born once/);
+    again.close();
   });
 
   test('notices a loss of power, once', () => {

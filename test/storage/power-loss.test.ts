@@ -108,11 +108,11 @@ describe('loss of power', () => {
           Buffer.from(wanted),
           `SEED=${seed}, at ${at}`,
         );
-        assert.equal(left.isSuspect(file), true);
+        assert.equal(left.trust(file), 'suspect');
         await left.promise(file, epoch(2));
-        assert.equal(left.isSuspect(file), true, 'a promise does not make it whole');
+        assert.equal(left.trust(file), 'suspect', 'a promise does not make it whole');
         await left.install(file, epoch(2), at ?? 0, new Uint8Array(0), null);
-        assert.equal(left.isSuspect(file), false);
+        assert.equal(left.trust(file), 'intact');
         await left.close();
         after.close();
       } finally {
@@ -280,7 +280,7 @@ async function checkFile(store: DiskStore, file: ReturnType<typeof fileId>, mode
   if (record.seq > model.syncedSeq) reached.add('tail-kept');
   const contents = await store.read(file, 0, 1_000_000);
   assert.deepEqual(Buffer.from(contents), model.states[record.seq], `File ${file} at ${record.seq}`);
-  assert.equal(store.isSuspect(file), true, 'What it acknowledged may be gone');
+  assert.equal(store.trust(file), 'suspect', 'What it acknowledged may be gone');
   for (const { index, versionEpoch, versionSeq, length } of store.describe(file).objects) {
     const bytes = await store.readObject(file, index, versionEpoch, versionSeq);
     assert.equal(bytes?.length, length);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import type { ServerId } from '../../base/ids.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import {
   decodeFileOperation,
@@ -45,6 +46,8 @@ test('bytes that run out, lie about a length, or are left over are refused', () 
   assert.throws(() => new ByteReader(Uint8Array.of(1)).end(), MalformedError);
 });
 
+const servers = fc.array(fc.constantFrom('s1', 's2', 's3') as fc.Arbitrary<ServerId>);
+
 test('file operations arrive as they were sent', () => {
   const modifiedNs = fc.bigInt({ min: 0n, max: 4_000_000_000n * 1_000_000_000n });
   const operation: fc.Arbitrary<FileOperation> = fc.oneof(
@@ -55,6 +58,12 @@ test('file operations arrive as they were sent', () => {
       .tuple(fc.nat(), modifiedNs)
       .map(([sizeBytes, at]): FileOperation => ({ kind: 'truncate', sizeBytes, modifiedNs: at })),
     fc.constant<FileOperation>({ kind: 'delete' }),
+    fc
+      .record(
+        { number: fc.nat(), members: servers, joint: servers, policy: fc.constantFrom('quorum', 'all') },
+        { requiredKeys: ['number', 'members'], noNullPrototype: true },
+      )
+      .map((view): FileOperation => ({ kind: 'view', view })),
   );
   fc.assert(
     fc.property(operation, (sent) => {
@@ -70,6 +79,15 @@ test('file operations out of bounds, and bytes that are none, are refused', () =
   assert.throws(() => decodeFileOperation(encodeFileOperation(large)), MalformedError);
   const far = { ...empty, offset: Number.MAX_SAFE_INTEGER, bytes: Uint8Array.of(1) };
   assert.throws(() => decodeFileOperation(encodeFileOperation(far)), MalformedError);
+  const view = (text: string) => new ByteWriter(64).uint8(4).text(text).finish();
+  for (const text of [
+    '',
+    '7',
+    '{"members":[]}',
+    '{"number":1,"members":["/"]}',
+    '{"number":1,"members":[],"policy":"x"}',
+  ])
+    assert.throws(() => decodeFileOperation(view(text)), MalformedError, text);
   fc.assert(
     fc.property(fc.uint8Array(), (bytes) => {
       try {
