@@ -1,0 +1,79 @@
+/** The definition itself: tries all orders of all subsets. For histories of a handful of operations. */
+import type { Operation } from './operation.ts';
+
+export type StoreState = string | null | readonly string[];
+
+export interface Performed {
+  readonly state: StoreState;
+  readonly output: unknown;
+}
+
+/** Whether some order, of all that certainly happened and any of what perhaps did, explains all answers. */
+export function isLinearizable(operations: readonly Operation[]): boolean {
+  const counted = operations.filter(({ status }) => status !== 'fail');
+  return extend(counted, storeEmpty(counted[0]?.key ?? 'object/'));
+}
+
+function extend(left: readonly Operation[], state: StoreState): boolean {
+  if (left.every(({ status }) => status !== 'ok')) return true;
+  return left.some((operation, index) => {
+    const isLate = left.some(
+      ({ status, return: end }) => status === 'ok' && (end as number) < operation.call,
+    );
+    if (isLate) return false;
+    const next = perform(operation, state);
+    return isAnswer(operation, next.output) && extend(left.toSpliced(index, 1), next.state);
+  });
+}
+
+function isAnswer({ op, status, output }: Operation, expected: unknown): boolean {
+  if (status !== 'ok' || JSON.stringify(output) === JSON.stringify(expected)) return true;
+  // A change's answer need not tell anything; what was read, or compared, is always told.
+  return output === null && !['read', 'pread', 'size', 'cas'].includes(op);
+}
+
+/** @returns what a key of this name is before the first operation */
+export function storeEmpty(key: string): StoreState {
+  return key.startsWith('list/') ? [] : key.startsWith('file/') ? '' : null;
+}
+
+/** What a store does that does one thing after the other. */
+export function perform(operation: Operation, state: StoreState): Performed {
+  const bytes = typeof state === 'string' ? state : '';
+  const list = Array.isArray(state) ? (state as readonly string[]) : [];
+  switch (operation.op) {
+    case 'read':
+      return { state, output: state };
+    case 'write':
+      return { state: operation.input, output: { former: state } };
+    case 'delete':
+      return { state: null, output: { former: state } };
+    case 'cas': {
+      const did = state === operation.input.expect;
+      return { state: did ? operation.input.value : state, output: did };
+    }
+    case 'append':
+      return { state: [...list, operation.input], output: list.length };
+    case 'fappend':
+      return { state: bytes + operation.input.data, output: bytes.length };
+    case 'pwrite': {
+      const changed = [...bytes];
+      while (changed.length < operation.input.off) changed.push('\0');
+      changed.splice(operation.input.off, operation.input.data.length, ...operation.input.data);
+      return { state: changed.join(''), output: changed.length };
+    }
+    case 'truncate': {
+      const { size } = operation.input;
+      const changed = [...bytes].slice(0, size);
+      while (changed.length < size) changed.push('\0');
+      return { state: changed.join(''), output: size };
+    }
+    case 'pread':
+      return {
+        state,
+        output: bytes.substring(operation.input.off, operation.input.off + operation.input.len),
+      };
+    case 'size':
+      return { state, output: bytes.length };
+  }
+}

@@ -1,0 +1,161 @@
+/**
+ * Whether one key's operations can be put into an order that explains all answers.
+ *
+ * [WingGong] "Testing and verifying concurrent objects" searches depth first. Two improvements are
+ * [Lowe] "Testing for linearizability": configurations that were met before are not searched again, and
+ * an operation is put in its place only when one that has to precede something returns (just in time).
+ * One is ours: whatever only observes takes its place as soon as it can, for it stands in nobody's way.
+ */
+import { IMPOSSIBLE, type Model } from './models.ts';
+import type { Operation } from './operation.ts';
+
+/** Configurations that are searched before the search gives up, unless the caller says otherwise. */
+export const CONFIGURATIONS_MAX = 5_000_000;
+
+/** Where a search stands: how many calls and returns lie behind it, the state, and who has had effect. */
+export interface Configuration {
+  readonly event: number;
+  readonly state: number;
+  /** A bit for the slot of each pending operation that has had its effect. */
+  readonly taken: bigint;
+}
+
+interface Pending {
+  readonly operation: Operation;
+  readonly bit: bigint;
+  readonly observes: boolean;
+}
+
+interface Event {
+  readonly isReturn: boolean;
+  readonly atNs: number;
+  readonly self: Pending;
+  /** Of returns: all operations that were called before and have not returned, the returning one included. */
+  readonly pending: readonly Pending[];
+}
+
+/** A history of one key, as calls and returns in the order of time. */
+export class Course {
+  readonly model: Model;
+  readonly events: readonly Event[];
+
+  constructor(operations: readonly Operation[], model: Model) {
+    this.model = model;
+    this.events = eventsOf(model.relevant(operations.filter(counts)), model);
+  }
+
+  get start(): Configuration {
+    return { event: 0, state: this.model.initial, taken: 0n };
+  }
+}
+
+/** What failed has no effect, and a read without an answer says nothing. */
+function counts(operation: Operation): boolean {
+  if (operation.status === 'ok') return true;
+  return operation.status === 'unknown' && !['read', 'pread', 'size'].includes(operation.op);
+}
+
+function eventsOf(operations: readonly Operation[], model: Model): Event[] {
+  const moments = operations.flatMap((operation) => {
+    const call = { atNs: operation.call, isReturn: false, operation };
+    if (operation.status !== 'ok') return [call];
+    return [call, { atNs: operation.return as number, isReturn: true, operation }];
+  });
+  // Calls first: what returned at the moment of another's call is concurrent with it.
+  moments.sort((a, b) => a.atNs - b.atNs || Number(a.isReturn) - Number(b.isReturn));
+  const pending = new Map<Operation, Pending>();
+  const freeSlots: number[] = [];
+  let slots = 0;
+  return moments.map(({ atNs, isReturn, operation }): Event => {
+    const known = pending.get(operation);
+    if (known !== undefined && isReturn) {
+      const event = { isReturn, atNs, self: known, pending: [...pending.values()] };
+      pending.delete(operation);
+      // What is unknown never returns, so that its slot stays its own.
+      freeSlots.push(known.bit.toString(2).length - 1);
+      return event;
+    }
+    const slot = freeSlots.pop() ?? slots++;
+    const self = { operation, bit: 1n << BigInt(slot), observes: model.observes(operation) };
+    pending.set(operation, self);
+    return { isReturn, atNs, self, pending: [] };
+  });
+}
+
+export type SearchResult =
+  /** The configurations that stand at the end: one, or all of them where all were asked for. */
+  | { readonly kind: 'reached'; readonly ends: readonly Configuration[] }
+  /** None. `eventMax`: the furthest return that could not be explained. */
+  | { readonly kind: 'stuck'; readonly eventMax: number }
+  | { readonly kind: 'given-up' };
+
+export interface SearchOptions {
+  readonly from: readonly Configuration[];
+  /** Number of events to explain. */
+  readonly until: number;
+  /** All configurations at the end, and not only the first. */
+  readonly all?: boolean;
+  readonly configurationsMax?: number;
+}
+
+/** Looks for orders that explain the events up to `until`. */
+export function search(course: Course, options: SearchOptions): SearchResult {
+  const { model, events } = course;
+  const { until, all = false, configurationsMax = CONFIGURATIONS_MAX } = options;
+  const stack: Configuration[] = [...options.from].reverse();
+  const visited = new Set<string>();
+  const ends = new Map<string, Configuration>();
+  let eventMax = 0;
+  for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
+    let { event, state, taken } = next;
+    for (; event < until; event++) {
+      const { isReturn, self, pending } = events[event] as Event;
+      if (!isReturn) {
+        if (self.observes && model.apply(state, self.operation) === state) taken |= self.bit;
+        continue;
+      }
+      if ((taken & self.bit) !== 0n) {
+        taken &= ~self.bit;
+        continue;
+      }
+      eventMax = Math.max(eventMax, event);
+      const key = `${event} ${state} ${taken}`;
+      if (visited.has(key)) break;
+      visited.add(key);
+      if (visited.size > configurationsMax) return { kind: 'given-up' };
+      branch(model, { event, state, taken }, self, pending, stack);
+      break;
+    }
+    if (event < until) continue;
+    ends.set(`${state} ${taken}`, { event, state, taken });
+    if (!all) break;
+    if (ends.size > configurationsMax) return { kind: 'given-up' };
+  }
+  return ends.size > 0 ? { kind: 'reached', ends: [...ends.values()] } : { kind: 'stuck', eventMax };
+}
+
+/** Puts what may come next on the stack; on top what lets the returning operation go through at once. */
+function branch(
+  model: Model,
+  at: Configuration,
+  returning: Pending,
+  pending: readonly Pending[],
+  stack: Configuration[],
+): void {
+  const good: Configuration[] = [];
+  for (const one of pending) {
+    // What observes and has not had its place yet does not fit this state.
+    if (one.observes || (at.taken & one.bit) !== 0n) continue;
+    const state = model.apply(at.state, one.operation);
+    if (state === IMPOSSIBLE) continue;
+    let taken = at.taken | one.bit;
+    for (const other of pending) {
+      if (!other.observes || (taken & other.bit) !== 0n) continue;
+      if (model.apply(state, other.operation) === state) taken |= other.bit;
+    }
+    const next = { event: at.event, state, taken };
+    if ((taken & returning.bit) !== 0n) good.push(next);
+    else stack.push(next);
+  }
+  stack.push(...good);
+}

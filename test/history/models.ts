@@ -1,0 +1,257 @@
+/**
+ * What one key would do if its operations came one after the other. A state is a number by which its
+ * model knows it, and equal states have equal numbers, so that configurations are compared cheaply.
+ */
+import { assert } from '../../base/assert.ts';
+import { keyModel, type Operation } from './operation.ts';
+
+/** What `apply` answers where the operation could not have gone so in this state. */
+export const IMPOSSIBLE = -1;
+
+export interface Model {
+  readonly initial: number;
+  /**
+   * @returns the state after the operation, or `IMPOSSIBLE` where its output contradicts `state`, or
+   * where it is unknown and would have done nothing
+   */
+  apply(state: number, operation: Operation): number;
+  /** Whether the operation, going as it went, leaves every state as it is. */
+  observes(operation: Operation): boolean;
+  /** Unknown operations that cannot help to explain anything are left out. */
+  relevant(operations: readonly Operation[]): readonly Operation[];
+  /** A state in a few words. */
+  describe(state: number): string;
+}
+
+/** @returns a model for one key, and for it alone: models number the states that they have met */
+export function modelOf(key: string): Model {
+  switch (keyModel(key)) {
+    case 'register':
+      return new RegisterModel();
+    case 'list':
+      return new ListModel();
+    case 'file':
+      return new FileModel();
+  }
+}
+
+const isKnown = (operation: Operation): boolean => operation.status === 'ok';
+
+/** One value or none: write, read, compare and set, delete. */
+class RegisterModel implements Model {
+  readonly #numbers = new Map<string | null, number>([[null, 0]]);
+  readonly #values: (string | null)[] = [null];
+  readonly initial = 0;
+
+  #numberOf(value: string | null): number {
+    const known = this.#numbers.get(value);
+    if (known !== undefined) return known;
+    const number = this.#values.push(value) - 1;
+    this.#numbers.set(value, number);
+    return number;
+  }
+
+  apply(state: number, operation: Operation): number {
+    const value = this.#values[state] as string | null;
+    const known = isKnown(operation);
+    switch (operation.op) {
+      case 'read':
+        return operation.output === value ? state : IMPOSSIBLE;
+      case 'write':
+        if (known && operation.output !== null && operation.output.former !== value) return IMPOSSIBLE;
+        return this.#numberOf(operation.input);
+      case 'cas': {
+        const matches = value === operation.input.expect;
+        if (known && operation.output !== matches) return IMPOSSIBLE;
+        if (matches) return this.#numberOf(operation.input.value);
+        return known ? state : IMPOSSIBLE;
+      }
+      case 'delete':
+        if (known && operation.output !== null && operation.output.former !== value) return IMPOSSIBLE;
+        return !known && value === null ? IMPOSSIBLE : 0;
+      default:
+        return misplaced(operation);
+    }
+  }
+
+  observes(operation: Operation): boolean {
+    if (operation.op === 'read') return true;
+    if (!isKnown(operation)) return false;
+    if (operation.op === 'cas') return operation.output === false;
+    return operation.op === 'delete' && operation.output?.former === null;
+  }
+
+  /**
+   * A value that nobody saw, and that was perhaps never written, explains only why a comparison failed.
+   */
+  relevant(operations: readonly Operation[]): readonly Operation[] {
+    if (operations.some(({ op, output }) => op === 'cas' && output === false)) return operations;
+    const seen = new Set<unknown>();
+    for (const operation of operations) {
+      if (operation.op === 'cas') seen.add(operation.input.expect);
+      else if (operation.op === 'read' && isKnown(operation)) seen.add(operation.output);
+      else if (operation.op === 'write' || operation.op === 'delete') seen.add(operation.output?.former);
+    }
+    return operations.filter((operation) => {
+      if (isKnown(operation)) return true;
+      if (operation.op === 'write') return seen.has(operation.input);
+      return operation.op !== 'cas' || seen.has(operation.input.value);
+    });
+  }
+
+  describe(state: number): string {
+    return JSON.stringify(this.#values[state]);
+  }
+}
+
+interface ListNode {
+  readonly number: number;
+  readonly parent: ListNode | null;
+  readonly value: string;
+  readonly length: number;
+  readonly next: Map<string, ListNode>;
+}
+
+/** Values one behind the other. Lists with a common beginning share it, as branches of one tree. */
+class ListModel implements Model {
+  readonly #nodes: ListNode[] = [{ number: 0, parent: null, value: '', length: 0, next: new Map() }];
+  readonly initial = 0;
+  readonly #reads = new Map<Operation, number>();
+
+  #child(parent: ListNode, value: string): ListNode {
+    const known = parent.next.get(value);
+    if (known !== undefined) return known;
+    const child = { number: this.#nodes.length, parent, value, length: parent.length + 1, next: new Map() };
+    this.#nodes.push(child);
+    parent.next.set(value, child);
+    return child;
+  }
+
+  apply(state: number, operation: Operation): number {
+    const node = this.#nodes[state] as ListNode;
+    switch (operation.op) {
+      case 'read':
+        return this.#stateRead(operation) === state ? state : IMPOSSIBLE;
+      case 'append':
+        if (isKnown(operation) && operation.output !== null && operation.output !== node.length) {
+          return IMPOSSIBLE;
+        }
+        return this.#child(node, operation.input).number;
+      default:
+        return misplaced(operation);
+    }
+  }
+
+  #stateRead(operation: Operation): number {
+    const known = this.#reads.get(operation);
+    if (known !== undefined) return known;
+    let node = this.#nodes[0] as ListNode;
+    for (const value of operation.output as readonly string[]) node = this.#child(node, value);
+    this.#reads.set(operation, node.number);
+    return node.number;
+  }
+
+  observes(operation: Operation): boolean {
+    return operation.op === 'read';
+  }
+
+  /**
+   * What is in no list that was read can only stand behind all that is in one. It helps to explain nothing,
+   * unless an append whose place is known is in none either.
+   */
+  relevant(operations: readonly Operation[]): readonly Operation[] {
+    const seen = new Set<string>();
+    for (const operation of operations) {
+      if (operation.op !== 'read' || !isKnown(operation)) continue;
+      for (const value of operation.output as readonly string[]) seen.add(value);
+    }
+    const needed = operations.some(
+      (operation) =>
+        operation.op === 'append' &&
+        isKnown(operation) &&
+        operation.output !== null &&
+        !seen.has(operation.input),
+    );
+    if (needed) return operations;
+    return operations.filter(
+      (operation) => isKnown(operation) || operation.op !== 'append' || seen.has(operation.input),
+    );
+  }
+
+  describe(state: number): string {
+    const values: string[] = [];
+    for (let node = this.#nodes[state] as ListNode; node.parent !== null; node = node.parent) {
+      values.unshift(node.value);
+    }
+    return `${values.length} values${values.length > 0 ? `, the last ${values.slice(-5).join(' ')}` : ''}`;
+  }
+}
+
+/** Bytes with a size: holes are zeros, and what a truncation cuts off comes back as zeros. */
+class FileModel implements Model {
+  readonly #numbers = new Map<string, number>([['', 0]]);
+  readonly #contents: string[] = [''];
+  readonly initial = 0;
+
+  #numberOf(contents: string): number {
+    const known = this.#numbers.get(contents);
+    if (known !== undefined) return known;
+    const number = this.#contents.push(contents) - 1;
+    this.#numbers.set(contents, number);
+    return number;
+  }
+
+  apply(state: number, operation: Operation): number {
+    const contents = this.#contents[state] as string;
+    switch (operation.op) {
+      case 'pread': {
+        const { off, len } = operation.input;
+        return contents.slice(off, off + len) === operation.output ? state : IMPOSSIBLE;
+      }
+      case 'size':
+        return contents.length === operation.output ? state : IMPOSSIBLE;
+      case 'pwrite': {
+        const { off, data } = operation.input;
+        const before = contents.slice(0, off).padEnd(off, '\0');
+        return this.#resized(operation, before + data + contents.slice(off + data.length));
+      }
+      case 'fappend':
+        if (isKnown(operation) && operation.output !== null && operation.output !== contents.length) {
+          return IMPOSSIBLE;
+        }
+        return this.#numberOf(contents + operation.input.data);
+      case 'truncate': {
+        const { size } = operation.input;
+        return this.#resized(operation, contents.slice(0, size).padEnd(size, '\0'));
+      }
+      default:
+        return misplaced(operation);
+    }
+  }
+
+  /** Answers of changes say how large the file is after them. */
+  #resized(operation: Operation, contents: string): number {
+    if (isKnown(operation) && operation.output !== null && operation.output !== contents.length) {
+      return IMPOSSIBLE;
+    }
+    return this.#numberOf(contents);
+  }
+
+  observes(operation: Operation): boolean {
+    return operation.op === 'pread' || operation.op === 'size';
+  }
+
+  relevant(operations: readonly Operation[]): readonly Operation[] {
+    return operations;
+  }
+
+  describe(state: number): string {
+    const contents = this.#contents[state] as string;
+    const shown = contents.length > 120 ? `${contents.slice(0, 120)}…` : contents;
+    return `${contents.length} bytes ${JSON.stringify(shown)}`;
+  }
+}
+
+function misplaced({ op, key }: Operation): never {
+  assert(false, `A ${op} is nothing that can be done to ${key}`);
+}
