@@ -18,15 +18,29 @@ export interface Position {
   readonly seq: number;
 }
 
-/** The servers that hold a file's replicas, numbered so that old knowledge can be refused. */
+/**
+ * Who must have an operation before it is answered. `quorum`: a majority. `all`: every member, so that a
+ * write fails while one is away. `read-only`: a majority until the file is sealed, which never changes again.
+ */
+export type Policy = 'quorum' | 'all' | 'read-only';
+
+/**
+ * The servers that hold a subject's replicas. A change of members passes through a view that has both sets,
+ * in which every majority is one of each; numbers grow by one with each, so that the newest is known.
+ */
 export interface View {
   readonly number: number;
   readonly members: readonly ServerId[];
+  /** While the members change: those that are to come. */
+  readonly joint?: readonly ServerId[];
+  /** `quorum` where absent. */
+  readonly policy?: Policy;
 }
 
 /**
- * How far a replica's store can be trusted to have what the replica acknowledged. `suspect`: power was
- * lost since the base was installed. `lost`: the store may have replaced an older one, of which nothing is left.
+ * How far a replica's store may be believed to hold all that the replica acknowledged. `suspect`: power was
+ * lost since its base was installed, and what was not synced may be gone. `lost`: it stands on a disk that
+ * may have replaced another. Either ends with the next installation.
  */
 export type Trust = 'intact' | 'suspect' | 'lost';
 
@@ -60,6 +74,8 @@ export interface RequestId {
 /** An element of a subject's sequence, already resolved: applying it gives the same state everywhere. */
 export interface Operation {
   readonly request: RequestId | null;
+  /** A change of view, which leaves the subject's contents as they are; absent in all other operations. */
+  readonly view?: View;
   /** What the client is told; kept with the session for retries. */
   readonly result: Uint8Array;
   /** What the subject applies; opaque to the core. */
@@ -76,10 +92,22 @@ export type ReplicaEvent =
    * Own lease: this server may act as primary until `untilMs` (lease clock). 0 when it may not. The
    * same event with a later end renews; the core itself notices an end that passed.
    */
-  | { readonly kind: 'lease'; readonly untilMs: number }
+  | {
+      readonly kind: 'lease';
+      readonly untilMs: number;
+      /** Number of the view whose voters decided it; 0 where it was only told again. */
+      readonly view: number;
+    }
   | { readonly kind: 'message'; readonly from: ServerId; readonly message: ReplicaMessage }
   /** The transport reached `peer` again: what was lost meanwhile is to be sent again now. */
   | { readonly kind: 'connected'; readonly peer: ServerId }
+  /** Somebody wants to read here, and the gate is not open: gets ready what would open it. */
+  | { readonly kind: 'read-wanted' }
+  /**
+   * The replicas are to be at these servers; answered by `members-changed`, `refused` (`not-primary`, or `busy`
+   * where another change is under way) or `unknown`. Where new members never come up, a later call replaces this one.
+   */
+  | { readonly kind: 'change-members'; readonly ticket: number; readonly members: readonly ServerId[] }
   /** A client's operation; answered by `committed`, `refused` or `unknown` with the same ticket. */
   | { readonly kind: 'submit'; readonly ticket: number; readonly operation: Operation }
   /**
@@ -94,11 +122,12 @@ export type ReplicaEvent =
   | { readonly kind: 'stop' }
   | { readonly kind: 'promised'; readonly epoch: Epoch }
   | { readonly kind: 'applied'; readonly epoch: Epoch; readonly seq: number }
-  /** `epoch` of the order; `position` and `sessions` of the other's record, read with the contents at one instant. */
+  /** `epoch` of the order; `position`, `view` and `sessions` of the other's record, read with the contents at one instant. */
   | {
       readonly kind: 'state-fetched';
       readonly epoch: Epoch;
       readonly position: Position;
+      readonly view: View;
       readonly sessions: Uint8Array;
     }
   | { readonly kind: 'state-failed'; readonly epoch: Epoch; readonly reason: string }
@@ -115,7 +144,7 @@ export type ReplicaAction =
   | { readonly kind: 'send'; readonly to: ServerId; readonly message: ReplicaMessage }
   /** Store `promised := epoch` so that it survives power loss; then event `promised`. */
   | { readonly kind: 'promise'; readonly epoch: Epoch }
-  /** Apply in this order, in one transaction with `seq` and `sessions`, so that it survives kill −9; then `applied`. */
+  /** Apply in this order, in one transaction with `seq`, `sessions` and the operation's view, if it has one, so that it survives kill −9; then `applied`. */
   | {
       readonly kind: 'apply';
       readonly epoch: Epoch;
@@ -131,12 +160,13 @@ export type ReplicaAction =
   | { readonly kind: 'fetch-state'; readonly epoch: Epoch; readonly from: ServerId }
   /**
    * In one synced transaction: contents := the fetched ones (if `fetched`), installed := epoch,
-   * seq, sessions; then `installed`.
+   * seq, view, sessions; then `installed`. The store is intact from then on.
    */
   | {
       readonly kind: 'install';
       readonly epoch: Epoch;
       readonly seq: number;
+      readonly view: View;
       readonly sessions: Uint8Array;
       readonly fetched: boolean;
     }
@@ -147,12 +177,16 @@ export type ReplicaAction =
   | {
       readonly kind: 'refused';
       readonly ticket: number;
-      readonly reason: 'not-primary' | 'session-expired';
+      readonly reason: 'not-primary' | 'session-expired' | 'busy';
     }
   /** It may or may not have happened: the client retries with the same request id. */
   | { readonly kind: 'unknown'; readonly ticket: number }
   | { readonly kind: 'flushed'; readonly ticket: number }
-  /** The commit point moved, so waiting reads look again. */
+  /** The replicas are where `change-members` wanted them. */
+  | { readonly kind: 'members-changed'; readonly ticket: number; readonly view: View }
+  /** Votes are counted by this view from now on: the lease is to be asked for by the same. */
+  | { readonly kind: 'view-changed'; readonly view: View }
+  /** The commit point moved, or reads may be served again: waiting reads look again. */
   | { readonly kind: 'advanced'; readonly committedSeq: number }
   | { readonly kind: 'role-changed'; readonly role: Role; readonly epoch: Epoch }
   | { readonly kind: 'stopped' }
@@ -175,6 +209,15 @@ export interface ReplicaConfig {
    * out: a primary that never spoke would never learn that it was replaced.
    */
   readonly quietHeartbeatMs: number;
+  /** A read lease lasts this long at the most, in milliseconds; a write waits as long for a holder that is silent. */
+  readonly readLeaseMs: number;
+  /**
+   * No candidate is promised anything for this long after the start, in milliseconds: an earlier life may have
+   * answered a primary's heartbeat just before it ended.
+   */
+  readonly startGuardMs: number;
+  /** A new subject begins with replicas of which no store is known to be the first (the catalog). */
+  readonly mayBeginLost: boolean;
   /** A silent replica is reported unreachable after this long, in milliseconds. */
   readonly silentMs: number;
   /** Operations kept for replicas that lag, in bytes; further back they fetch the state instead. */
@@ -184,8 +227,12 @@ export interface ReplicaConfig {
 /** A replica as its primary sees it. */
 export interface PeerStatus {
   readonly server: ServerId;
-  readonly role: 'primary' | 'backup';
+  readonly role: 'primary' | 'backup' | 'learner';
   readonly state: 'current' | 'catching-up' | 'unreachable';
   /** The last operation it is known to have. */
   readonly seq: number;
+  /** Committed operations that it is not known to have. */
+  readonly lagOperations: number;
+  /** Bytes of them; null where they are kept no longer, so that it is brought up by comparing contents. */
+  readonly lagBytes: number | null;
 }

@@ -1,18 +1,20 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
 import { MalformedError } from '../wire/bytes.ts';
-import type { Epoch, Position } from './actions.ts';
+import type { Epoch, Position, View } from './actions.ts';
 import { epochEqual, epochFormat, positionCompare, positionFormat } from './epoch.ts';
+import type { Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
 import type { ReplicaMessage } from './messages.ts';
 import type { Outbox } from './outbox.ts';
+import type { ReadLease } from './read-lease.ts';
 import { SessionTable } from './sessions.ts';
 import { type Standing, sessionsAfter } from './standing.ts';
 
 /** Messages that only the (would-be) primary of their epoch sends. */
 export type PrimaryMessage = Extract<
   ReplicaMessage,
-  { readonly kind: 'prepare' | 'install' | 'write' | 'heartbeat' | 'flush' }
+  { readonly kind: 'prepare' | 'install' | 'write' | 'heartbeat' | 'flush' | 'commit' | 'read-grant' }
 >;
 
 /**
@@ -24,17 +26,30 @@ export class Backup {
   readonly #out: Outbox;
   readonly #standing: Standing;
   readonly #localFlush: LocalFlush;
+  readonly #guard: Guard;
+  readonly #readLease: ReadLease;
   /** The promised epoch's candidate waits for the promise. */
   #owesPromise = false;
   /** It was asked already for the operations from here on: one lost message is asked for once. */
   #askedSeq = 0;
   /** What the primary of the installed epoch said is committed. */
   #heardCommittedSeq = 0;
+  /** When the primary was last heard to have committed nothing that is not here. */
+  currentAtMs = -Infinity;
   /** The last operation known here to be committed. Per process life; at most `standing.seq`. */
   #committedSeq = 0;
 
-  constructor(self: ServerId, out: Outbox, standing: Standing, localFlush: LocalFlush) {
+  constructor(
+    self: ServerId,
+    out: Outbox,
+    standing: Standing,
+    localFlush: LocalFlush,
+    guard: Guard,
+    readLease: ReadLease,
+  ) {
     this.#self = self;
+    this.#guard = guard;
+    this.#readLease = readLease;
     this.#out = out;
     this.#standing = standing;
     this.#localFlush = localFlush;
@@ -45,7 +60,7 @@ export class Backup {
   }
 
   /** @param message of the promised epoch; smaller ones were refused, for larger ones it was raised */
-  message(message: PrimaryMessage): void {
+  message(message: PrimaryMessage, nowMs: number): void {
     const { epoch } = message;
     assert(epochEqual(epoch, this.#standing.promised), 'Only the promised epoch is listened to');
     assert(epoch.server !== this.#self, 'Nobody else speaks for this server');
@@ -60,10 +75,16 @@ export class Backup {
         this.#onWrite(message);
         return;
       case 'heartbeat':
-        this.#onHeartbeat(message);
+        this.#onHeartbeat(message, nowMs);
         return;
       case 'flush':
         if (epochEqual(epoch, this.#standing.installed)) this.#onFlush(epoch, message.seq);
+        return;
+      case 'commit':
+        if (epochEqual(epoch, this.#standing.installed)) this.#hearCommitted(message.committedSeq);
+        return;
+      case 'read-grant':
+        this.#onReadGrant(message);
         return;
     }
   }
@@ -71,6 +92,7 @@ export class Backup {
   /** A larger epoch was promised: what the older one still waits for is no concern any more. */
   promisedAnew(): void {
     this.#owesPromise = false;
+    this.#readLease.drop();
   }
 
   // Reset ------------------------------------------------------------------------------------------
@@ -85,6 +107,8 @@ export class Backup {
         kind: 'promise',
         epoch: promised,
         position: this.#standing.position,
+        view: this.#standing.view,
+        trust: this.#standing.trust,
       });
     }
     this.#beginInstall();
@@ -94,7 +118,7 @@ export class Backup {
   #onInstall(epoch: Epoch, base: Position): void {
     const standing = this.#standing;
     if (standing.install !== null) return;
-    if (this.#has(epoch, base)) {
+    if (this.#has(epoch, base) && standing.trust === 'intact') {
       this.#out.send(epoch.server, { kind: 'installed', epoch, seq: standing.seq });
       return;
     }
@@ -105,7 +129,8 @@ export class Backup {
   take(epoch: Epoch, base: Position, from: ServerId): void {
     const standing = this.#standing;
     assert(epochEqual(epoch, standing.promised), 'Only the promised epoch is installed');
-    standing.install = { epoch, base, from, stage: 'waiting', seq: 0, sessions: SessionTable.EMPTY };
+    const { view } = standing;
+    standing.install = { epoch, base, from, stage: 'waiting', seq: 0, view, sessions: SessionTable.EMPTY };
   }
 
   #has(epoch: Epoch, base: Position): boolean {
@@ -121,15 +146,20 @@ export class Backup {
     const { install } = standing;
     if (install === null || install.stage !== 'waiting' || !standing.settled) return;
     const { epoch, base } = install;
-    if (this.#has(epoch, base)) {
+    const { seq, view, sessions } = standing;
+    if (this.#has(epoch, base) && standing.trust === 'intact') {
       // Operations under way filled the gap meanwhile.
       standing.install = null;
-      this.#out.send(epoch.server, { kind: 'installed', epoch, seq: standing.seq });
+      this.#out.send(epoch.server, { kind: 'installed', epoch, seq });
+    } else if (this.#has(epoch, base)) {
+      // After a loss of power it has caught up with all that the primary had when it heard of that.
+      this.#out.trace('trusted-again', `${epochFormat(epoch)} at ${seq}`);
+      standing.storeInstall(install, { seq, view, sessions }, false);
     } else if (positionCompare(standing.position, base) === 0) {
       // Stamping: the contents stay, but from now on they are of the new epoch. Otherwise the tail
       // of an older epoch could later win over a newer base that looks shorter.
       this.#out.trace('stamped', `${epochFormat(epoch)} over ${positionFormat(base)}`);
-      standing.storeInstall(install, base.seq, standing.sessions, false);
+      standing.storeInstall(install, { seq: base.seq, view, sessions }, false);
     } else {
       install.stage = 'fetching';
       this.#out.push({ kind: 'fetch-state', epoch, from: install.from });
@@ -145,7 +175,7 @@ export class Backup {
    *
    * @returns whether it is being stored; if not, the fetch was in vain
    */
-  stateFetched(epoch: Epoch, position: Position, encodedSessions: Uint8Array): boolean {
+  stateFetched(epoch: Epoch, position: Position, view: View, encodedSessions: Uint8Array): boolean {
     const standing = this.#standing;
     const { install } = standing;
     if (install === null || install.stage !== 'fetching' || !epochEqual(install.epoch, epoch)) return true;
@@ -161,7 +191,7 @@ export class Backup {
     }
     const within = epochEqual(standing.installed, epoch);
     this.#out.trace(within ? 'caught-up' : 'replaced', `${epochFormat(epoch)} from ${install.from}`);
-    standing.storeInstall(install, position.seq, sessions, true);
+    standing.storeInstall(install, { seq: position.seq, view, sessions }, true);
     return true;
   }
 
@@ -223,14 +253,54 @@ export class Backup {
     this.#out.send(installed.server, { kind: 'ack', epoch: installed, seq });
   }
 
-  #onHeartbeat(message: Extract<PrimaryMessage, { kind: 'heartbeat' }>): void {
+  /** The guard binds although the promise may not be on the disk yet: after a crash the start has a guard of its own. */
+  #onHeartbeat(message: Extract<PrimaryMessage, { kind: 'heartbeat' }>, nowMs: number): void {
     const standing = this.#standing;
-    const { epoch } = message;
+    const { epoch, beat } = message;
+    this.#guard.hold(epoch, nowMs, message.guardMs);
     if (epochEqual(epoch, standing.installed)) {
       this.#hearCommitted(message.committedSeq);
+      if (standing.seq >= message.committedSeq) this.currentAtMs = nowMs;
       if (message.sentSeq > standing.issuedSeq && standing.install === null) this.#ask(epoch, true);
     }
-    this.#out.send(epoch.server, { kind: 'heartbeat-ack', epoch, position: standing.position });
+    const { position, trust } = standing;
+    this.#out.send(epoch.server, { kind: 'heartbeat-ack', epoch, position, beat, trust });
+  }
+
+  // Local reads ------------------------------------------------------------------------------------
+
+  /** Asks for a read lease, or the next one, if reads are wanted here and it is time. */
+  askToRead(nowMs: number): void {
+    const { installed, promised } = this.#standing;
+    if (nowMs < this.#readLease.nextAskMs()) return;
+    if (installed.counter === 0 || installed.server === this.#self || !epochEqual(installed, promised))
+      return;
+    const nonce = this.#readLease.ask(nowMs);
+    this.#out.send(installed.server, { kind: 'read-request', epoch: installed, nonce });
+  }
+
+  #onReadGrant({
+    epoch,
+    nonce,
+    durationMs,
+    startSeq,
+  }: Extract<PrimaryMessage, { kind: 'read-grant' }>): void {
+    if (!epochEqual(epoch, this.#standing.installed)) return;
+    if (!this.#readLease.granted(epoch, nonce, durationMs, startSeq)) return;
+    this.#out.trace('read-lease', `from operation ${startSeq}`);
+    this.#out.push({ kind: 'advanced', committedSeq: this.#committedSeq });
+  }
+
+  /**
+   * Whether the answer to a read may be taken from here: no larger epoch was promised, the lease runs at this
+   * very moment, and what the answer shows is known to be committed. Never the version before an operation that
+   * is not: it may be committed elsewhere already.
+   */
+  readGate(dependsOnSeq: number, nowMs: number): 'serve' | 'wait' | 'not-primary' {
+    const { installed, promised, seq } = this.#standing;
+    if (!epochEqual(installed, promised) || !this.#readLease.covers(installed, seq, nowMs))
+      return 'not-primary';
+    return dependsOnSeq <= this.#committedSeq ? 'serve' : 'wait';
   }
 
   /** Asks for what is missing; `again` also where it was asked before, because that was lost. */

@@ -1,7 +1,7 @@
 import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
 import { isFileId, isServerId } from '../base/ids.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
-import type { Epoch, Operation, Position } from './actions.ts';
+import type { Epoch, Operation, Policy, Position, Trust, View } from './actions.ts';
 import { EPOCH_ZERO } from './epoch.ts';
 import type { ReplicaMessage, ReplicaMessageBody } from './messages.ts';
 
@@ -19,6 +19,19 @@ const TAG_HEARTBEAT = 10;
 const TAG_HEARTBEAT_ACK = 11;
 const TAG_FLUSH = 12;
 const TAG_FLUSHED = 13;
+const TAG_COMMIT = 14;
+const TAG_READ_REQUEST = 15;
+const TAG_READ_GRANT = 16;
+const TAG_READ_REVOKE = 17;
+const TAG_READ_RETURNED = 18;
+const TAG_YIELD = 19;
+
+const POLICIES: readonly Policy[] = ['quorum', 'all', 'read-only'];
+const TRUSTS: readonly Trust[] = ['intact', 'suspect', 'lost'];
+
+/** What an operation has besides result and body. */
+const OPERATION_REQUEST = 1;
+const OPERATION_VIEW = 2;
 
 /** Replicas of one file at the most. */
 export const MEMBERS_MAX = 15;
@@ -41,19 +54,20 @@ export function encodeReplicaMessage(file: FileId, message: ReplicaMessage): Uin
     message.kind === 'write'
       ? FIXED_BYTES + message.operation.result.length + message.operation.body.length
       : FIXED_BYTES;
-  const writer = new ByteWriter(capacityBytes).uint53(file).uint53(message.view).uint53(message.incarnation);
+  const writer = new ByteWriter(capacityBytes).uint53(file).uint53(message.incarnation);
   switch (message.kind) {
     case 'prepare':
-      writeMembers(writeEpoch(writer.uint8(TAG_PREPARE), message.epoch), message.members);
+      writeView(writeEpoch(writer.uint8(TAG_PREPARE), message.epoch), message.view);
       break;
     case 'promise':
       writePosition(writeEpoch(writer.uint8(TAG_PROMISE), message.epoch), message.position);
+      writeView(writer, message.view).uint8(TRUSTS.indexOf(message.trust));
       break;
     case 'refuse':
       writeEpoch(writeEpoch(writer.uint8(TAG_REFUSE), message.epoch), message.promised);
       break;
     case 'install':
-      writeMembers(writeEpoch(writer.uint8(TAG_INSTALL), message.epoch), message.members);
+      writeView(writeEpoch(writer.uint8(TAG_INSTALL), message.epoch), message.view);
       writePosition(writer, message.base);
       break;
     case 'installed':
@@ -73,17 +87,41 @@ export function encodeReplicaMessage(file: FileId, message: ReplicaMessage): Uin
       writePosition(writeEpoch(writer.uint8(TAG_NEED_STATE), message.epoch), message.position);
       break;
     case 'heartbeat':
-      writeMembers(writeEpoch(writer.uint8(TAG_HEARTBEAT), message.epoch), message.members);
-      writer.uint53(message.committedSeq).uint53(message.sentSeq);
+      writeView(writeEpoch(writer.uint8(TAG_HEARTBEAT), message.epoch), message.view);
+      writer
+        .uint53(message.committedSeq)
+        .uint53(message.sentSeq)
+        .uint53(message.beat)
+        .uint53(message.guardMs);
       break;
     case 'heartbeat-ack':
       writePosition(writeEpoch(writer.uint8(TAG_HEARTBEAT_ACK), message.epoch), message.position);
+      writer.uint53(message.beat).uint8(TRUSTS.indexOf(message.trust));
       break;
     case 'flush':
       writeEpoch(writer.uint8(TAG_FLUSH), message.epoch).uint53(message.seq);
       break;
     case 'flushed':
       writeEpoch(writer.uint8(TAG_FLUSHED), message.epoch).uint53(message.seq);
+      break;
+    case 'commit':
+      writeEpoch(writer.uint8(TAG_COMMIT), message.epoch).uint53(message.committedSeq);
+      break;
+    case 'read-request':
+      writeEpoch(writer.uint8(TAG_READ_REQUEST), message.epoch).uint53(message.nonce);
+      break;
+    case 'read-grant':
+      writeEpoch(writer.uint8(TAG_READ_GRANT), message.epoch).uint53(message.nonce);
+      writer.uint53(message.durationMs).uint53(message.startSeq);
+      break;
+    case 'read-revoke':
+      writeEpoch(writer.uint8(TAG_READ_REVOKE), message.epoch);
+      break;
+    case 'read-returned':
+      writeEpoch(writer.uint8(TAG_READ_RETURNED), message.epoch);
+      break;
+    case 'yield':
+      writeEpoch(writer.uint8(TAG_YIELD), message.epoch);
       break;
   }
   return writer.finish();
@@ -97,11 +135,10 @@ export function decodeReplicaMessage(frame: Uint8Array): ReplicaFrame {
   const reader = new ByteReader(frame);
   const file = reader.uint53();
   if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
-  const view = reader.uint53();
   const incarnation = reader.uint53() as Incarnation;
   const body = readBody(reader);
   reader.end();
-  return { file, message: { view, incarnation, ...body } };
+  return { file, message: { incarnation, ...body } };
 }
 
 function readBody(reader: ByteReader): ReplicaMessageBody {
@@ -110,13 +147,19 @@ function readBody(reader: ByteReader): ReplicaMessageBody {
   if (epoch.counter === 0) throw new MalformedError('A message belongs to no epoch');
   switch (tag) {
     case TAG_PREPARE:
-      return { kind: 'prepare', epoch, members: readMembers(reader) };
+      return { kind: 'prepare', epoch, view: readView(reader) };
     case TAG_PROMISE:
-      return { kind: 'promise', epoch, position: readPosition(reader) };
+      return {
+        kind: 'promise',
+        epoch,
+        position: readPosition(reader),
+        view: readView(reader),
+        trust: readOneOf(reader, TRUSTS),
+      };
     case TAG_REFUSE:
       return { kind: 'refuse', epoch, promised: readEpoch(reader) };
     case TAG_INSTALL:
-      return { kind: 'install', epoch, members: readMembers(reader), base: readPosition(reader) };
+      return { kind: 'install', epoch, view: readView(reader), base: readPosition(reader) };
     case TAG_INSTALLED:
       return { kind: 'installed', epoch, seq: reader.uint53() };
     case TAG_WRITE: {
@@ -129,16 +172,46 @@ function readBody(reader: ByteReader): ReplicaMessageBody {
       return { kind: 'resend', epoch, fromSeq: readSeq(reader) };
     case TAG_NEED_STATE:
       return { kind: 'need-state', epoch, position: readPosition(reader) };
-    case TAG_HEARTBEAT: {
-      const members = readMembers(reader);
-      return { kind: 'heartbeat', epoch, members, committedSeq: reader.uint53(), sentSeq: reader.uint53() };
-    }
+    case TAG_HEARTBEAT:
+      return {
+        kind: 'heartbeat',
+        epoch,
+        view: readView(reader),
+        committedSeq: reader.uint53(),
+        sentSeq: reader.uint53(),
+        beat: reader.uint53(),
+        guardMs: reader.uint53(),
+      };
     case TAG_HEARTBEAT_ACK:
-      return { kind: 'heartbeat-ack', epoch, position: readPosition(reader) };
+      return {
+        kind: 'heartbeat-ack',
+        epoch,
+        position: readPosition(reader),
+        beat: reader.uint53(),
+        trust: readOneOf(reader, TRUSTS),
+      };
     case TAG_FLUSH:
       return { kind: 'flush', epoch, seq: reader.uint53() };
     case TAG_FLUSHED:
       return { kind: 'flushed', epoch, seq: reader.uint53() };
+    case TAG_COMMIT:
+      return { kind: 'commit', epoch, committedSeq: reader.uint53() };
+    case TAG_READ_REQUEST:
+      return { kind: 'read-request', epoch, nonce: reader.uint53() };
+    case TAG_READ_GRANT:
+      return {
+        kind: 'read-grant',
+        epoch,
+        nonce: reader.uint53(),
+        durationMs: reader.uint53(),
+        startSeq: reader.uint53(),
+      };
+    case TAG_READ_REVOKE:
+      return { kind: 'read-revoke', epoch };
+    case TAG_READ_RETURNED:
+      return { kind: 'read-returned', epoch };
+    case TAG_YIELD:
+      return { kind: 'yield', epoch };
     default:
       throw new MalformedError(`Replica message tag ${tag} is unknown`);
   }
@@ -167,6 +240,34 @@ function readPosition(reader: ByteReader): Position {
   return { epoch: readEpoch(reader), seq: reader.uint53() };
 }
 
+/** Also for others who keep or send views. */
+export function writeView(writer: ByteWriter, { number, members, joint, policy }: View): ByteWriter {
+  writer.uint53(number).uint8(POLICIES.indexOf(policy ?? 'quorum'));
+  writeMembers(writer, members);
+  return writeMembers(writer, joint ?? []);
+}
+
+/** @throws MalformedError */
+export function readView(reader: ByteReader): View {
+  const number = reader.uint53();
+  const policy = readOneOf(reader, POLICIES);
+  const members = readMembers(reader);
+  if (members.length === 0) throw new MalformedError('A view has members');
+  const joint = readMembers(reader);
+  return {
+    number,
+    members,
+    ...(joint.length === 0 ? {} : { joint }),
+    ...(policy === 'quorum' ? {} : { policy }),
+  };
+}
+
+function readOneOf<Value>(reader: ByteReader, values: readonly Value[]): Value {
+  const value = values[reader.uint8()];
+  if (value === undefined) throw new MalformedError('A value is none of those there are');
+  return value;
+}
+
 function writeMembers(writer: ByteWriter, members: readonly ServerId[]): ByteWriter {
   writer.uint8(members.length);
   for (const member of members) writer.text(member);
@@ -175,7 +276,7 @@ function writeMembers(writer: ByteWriter, members: readonly ServerId[]): ByteWri
 
 function readMembers(reader: ByteReader): ServerId[] {
   const count = reader.uint8();
-  if (count === 0 || count > MEMBERS_MAX) throw new MalformedError(`A view of ${count} members`);
+  if (count > MEMBERS_MAX) throw new MalformedError(`A view of ${count} members`);
   const members: ServerId[] = [];
   for (let index = 0; index < count; index++) {
     const member = reader.text();
@@ -187,22 +288,27 @@ function readMembers(reader: ByteReader): ServerId[] {
 }
 
 function writeOperation(writer: ByteWriter, operation: Operation): void {
-  const { request } = operation;
-  writer.uint8(request === null ? 0 : 1);
+  const { request, view } = operation;
+  writer.uint8((request === null ? 0 : OPERATION_REQUEST) | (view === undefined ? 0 : OPERATION_VIEW));
+  if (view !== undefined) writeView(writer, view);
   if (request !== null) writer.uint53(request.session).uint53(request.number).uint53(request.since);
   writer.bytes(operation.result).bytes(operation.body);
 }
 
 function readOperation(reader: ByteReader): Operation {
-  const flag = reader.uint8();
-  if (flag > 1) throw new MalformedError('A request is there or not');
+  const flags = reader.uint8();
+  if ((flags & ~(OPERATION_REQUEST | OPERATION_VIEW)) !== 0)
+    throw new MalformedError(`An operation with flags ${flags}`);
+  const view = (flags & OPERATION_VIEW) === 0 ? undefined : readView(reader);
   const request =
-    flag === 0 ? null : { session: reader.uint53(), number: readSeq(reader), since: reader.uint53() };
+    (flags & OPERATION_REQUEST) === 0
+      ? null
+      : { session: reader.uint53(), number: readSeq(reader), since: reader.uint53() };
   const result = reader.bytes();
   if (result.length > RESULT_BYTES_MAX) throw new MalformedError(`A result of ${result.length} bytes`);
   const body = reader.bytes();
   if (body.length > OPERATION_BYTES_MAX) throw new MalformedError(`An operation of ${body.length} bytes`);
-  return { request, result, body };
+  return { request, result, body, ...(view === undefined ? {} : { view }) };
 }
 
 /** Numbers of operations and requests begin at 1. */

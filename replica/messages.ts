@@ -1,5 +1,5 @@
-import type { Incarnation, ServerId } from '../base/ids.ts';
-import type { Epoch, Operation, Position, View } from './actions.ts';
+import type { Incarnation } from '../base/ids.ts';
+import type { Epoch, Operation, Position, Trust, View } from './actions.ts';
 
 /**
  * What the replicas of one file tell each other. `epoch` is always the epoch the message belongs
@@ -8,9 +8,15 @@ import type { Epoch, Operation, Position, View } from './actions.ts';
  */
 export type ReplicaMessageBody =
   /** Candidate: will you refuse every smaller epoch from now on, and where do you stand? */
-  | { readonly kind: 'prepare'; readonly epoch: Epoch; readonly members: readonly ServerId[] }
-  /** Replica: I will; I stand at `position`, and stay there until `epoch` is installed. */
-  | { readonly kind: 'promise'; readonly epoch: Epoch; readonly position: Position }
+  | { readonly kind: 'prepare'; readonly epoch: Epoch; readonly view: View }
+  /** Replica: I will; I stand at `position`, and stay there until `epoch` is installed; so far I can be believed. */
+  | {
+      readonly kind: 'promise';
+      readonly epoch: Epoch;
+      readonly position: Position;
+      readonly view: View;
+      readonly trust: Trust;
+    }
   /** Replica: I have promised a larger epoch. */
   | { readonly kind: 'refuse'; readonly epoch: Epoch; readonly promised: Epoch }
   /**
@@ -20,7 +26,7 @@ export type ReplicaMessageBody =
   | {
       readonly kind: 'install';
       readonly epoch: Epoch;
-      readonly members: readonly ServerId[];
+      readonly view: View;
       readonly base: Position;
     }
   /** Replica: the epoch is installed here, and all operations up to `seq`. */
@@ -39,16 +45,46 @@ export type ReplicaMessageBody =
   | { readonly kind: 'resend'; readonly epoch: Epoch; readonly fromSeq: number }
   /** Replica: this epoch is not installed here. */
   | { readonly kind: 'need-state'; readonly epoch: Epoch; readonly position: Position }
-  /** Primary: I am here; this much is committed; you were sent the operations up to `sentSeq`. */
+  /**
+   * Primary: I am here; this much is committed; you were sent the operations up to `sentSeq`. Promise nothing
+   * to anybody else for `guardMs` from when you hear this.
+   */
   | {
       readonly kind: 'heartbeat';
       readonly epoch: Epoch;
-      readonly members: readonly ServerId[];
+      readonly view: View;
       readonly committedSeq: number;
       readonly sentSeq: number;
+      /** Number of the heartbeat in its epoch. */
+      readonly beat: number;
+      readonly guardMs: number;
     }
-  /** Replica: no larger epoch was promised here, and this is where I stand. */
-  | { readonly kind: 'heartbeat-ack'; readonly epoch: Epoch; readonly position: Position }
+  /** Replica: no larger epoch was promised here, I keep the guard of `beat`, and this is where I stand. */
+  | {
+      readonly kind: 'heartbeat-ack';
+      readonly epoch: Epoch;
+      readonly position: Position;
+      readonly beat: number;
+      readonly trust: Trust;
+    }
+  /** Primary: all operations up to `committedSeq` are committed. */
+  | { readonly kind: 'commit'; readonly epoch: Epoch; readonly committedSeq: number }
+  /** Replica: let me answer reads for a while. */
+  | { readonly kind: 'read-request'; readonly epoch: Epoch; readonly nonce: number }
+  /** Primary: do, for `durationMs` from when you asked, once you have all operations up to `startSeq`. */
+  | {
+      readonly kind: 'read-grant';
+      readonly epoch: Epoch;
+      readonly nonce: number;
+      readonly durationMs: number;
+      readonly startSeq: number;
+    }
+  /** Primary: answer no more reads, also by no grant that is still under way. */
+  | { readonly kind: 'read-revoke'; readonly epoch: Epoch }
+  /** Replica: I answer none. */
+  | { readonly kind: 'read-returned'; readonly epoch: Epoch }
+  /** Primary: I serve this epoch no longer; nobody need wait for its guard. */
+  | { readonly kind: 'yield'; readonly epoch: Epoch }
   /** Primary: make the operations up to `seq` survive loss of power. */
   | { readonly kind: 'flush'; readonly epoch: Epoch; readonly seq: number }
   /** Replica: those up to `seq` do. */
@@ -56,8 +92,6 @@ export type ReplicaMessageBody =
 
 /** What every message says about its sender. */
 export interface ReplicaMessageHeader {
-  /** Number of the view the sender knows; a message of another view is not listened to. */
-  readonly view: number;
   /** Which life of the sender this is. */
   readonly incarnation: Incarnation;
 }
@@ -73,7 +107,7 @@ export function messageView(message: ReplicaMessage): View | null {
     case 'prepare':
     case 'install':
     case 'heartbeat':
-      return { number: message.view, members: message.members };
+      return message.view;
     default:
       return null;
   }

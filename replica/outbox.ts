@@ -51,10 +51,24 @@ export const REPLICA_MARKS = [
   'late-answer',
   /** A peer came back as another process: what it acknowledged before is asked again. */
   'peer-restarted',
-  /** A message of another view. */
-  'view-mismatch',
   /** A message of a server that is no member, or that speaks for another. */
   'stranger',
+  /** A candidate was kept waiting: a primary may still answer reads. */
+  'guarded',
+  /** A read waited until a majority had confirmed that there is no other primary. */
+  'guard-lapsed',
+  /** A backup may answer reads. */
+  'read-lease',
+  /** An operation waited for a holder of a read lease that was silent. */
+  'waited-for-reader',
+  /** A replica whose store had lost power has all that counts again. */
+  'trusted-again',
+  /** Promises were there, and too few of them could be believed. */
+  'distrusted',
+  /** Other servers vote from now on. */
+  'view-changed',
+  /** A change of members is complete. */
+  'members-changed',
   /** An orderly end of primaryship. */
   'stopped',
   /** The own disk refused. */
@@ -65,12 +79,10 @@ export type ReplicaMark = (typeof REPLICA_MARKS)[number];
 
 /** Collects the actions of one step, and says in every message who speaks. */
 export class Outbox {
-  readonly #view: number;
   readonly #incarnation: Incarnation;
   #actions: ReplicaAction[] = [];
 
-  constructor(view: number, incarnation: Incarnation) {
-    this.#view = view;
+  constructor(incarnation: Incarnation) {
     this.#incarnation = incarnation;
   }
 
@@ -80,7 +92,7 @@ export class Outbox {
 
   /** The message as it goes out. Sent to several replicas as one object, so that it is encoded once. */
   message(body: ReplicaMessageBody): ReplicaMessage {
-    return { view: this.#view, incarnation: this.#incarnation, ...body };
+    return { incarnation: this.#incarnation, ...body };
   }
 
   send(to: ServerId, body: ReplicaMessageBody): void {

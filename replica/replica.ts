@@ -10,19 +10,32 @@ import type {
   ReplicaEvent,
   ReplicaRecord,
   Role,
+  Trust,
   View,
 } from './actions.ts';
 import { Backup, type PrimaryMessage } from './backup.ts';
 import { epochCompare, epochEqual, epochFormat } from './epoch.ts';
+import { Guard } from './guard.ts';
 import { LocalFlush } from './local-flush.ts';
 import type { ReplicaMessage } from './messages.ts';
 import { Outbox } from './outbox.ts';
+import { ReadGrants, ReadLease } from './read-lease.ts';
 import { Reset } from './reset.ts';
 import { Standing } from './standing.ts';
-import { WriteOrder } from './write-order.ts';
+import { viewVoters } from './view.ts';
+import { type LeaseReading, WriteOrder } from './write-order.ts';
 
 /** A refused candidate waits up to half a heartbeat at first, doubled up to this many times. */
 const BACKOFF_DOUBLINGS_MAX = 4;
+
+/** Reads that wait for the guard have it asked for again after this long, in milliseconds. */
+const GUARD_ASK_MS = 20;
+
+/** A candidate that waits for the guard. */
+interface Held {
+  readonly from: ServerId;
+  readonly message: Extract<ReplicaMessage, { readonly kind: 'prepare' }>;
+}
 
 /** The role, with what is true only in it. */
 type State =
@@ -32,6 +45,9 @@ type State =
   | { readonly kind: 'installing'; readonly reset: Reset }
   | { readonly kind: 'active'; readonly order: WriteOrder }
   | { readonly kind: 'stopping'; readonly order: WriteOrder };
+
+/** What replicas answer to a candidate or primary. */
+type Answer = Exclude<ReplicaMessage, PrimaryMessage | { readonly kind: 'refuse' | 'read-revoke' | 'yield' }>;
 
 /** What a replica says about itself. */
 export interface ReplicaStatus {
@@ -46,6 +62,10 @@ export interface ReplicaStatus {
   readonly leaseUntilMs: number;
   /** At an active primary all members, itself included; elsewhere none. */
   readonly peers: readonly PeerStatus[];
+  readonly view: View;
+  readonly trust: Trust;
+  /** When the primary was last heard to have nothing committed that is not here; −Infinity: never. */
+  readonly currentAtMs: number;
 }
 
 /** Everything an observer may compare before and after a step; see `invariants.ts`. */
@@ -60,6 +80,7 @@ export interface ReplicaInspection {
   readonly leaseUntilMs: number;
   /** The epoch of which this replica is candidate or primary. */
   readonly ownEpoch: Epoch | null;
+  readonly view: View;
 }
 
 /**
@@ -73,17 +94,24 @@ export interface ReplicaInspection {
  */
 export class Replica {
   readonly #config: ReplicaConfig;
-  readonly #view: View;
-  readonly #others: readonly ServerId[];
   readonly #prng: Prng;
   readonly #out: Outbox;
   readonly #standing: Standing;
   readonly #localFlush: LocalFlush;
   readonly #backup: Backup;
+  readonly #guard: Guard;
+  readonly #readLease: ReadLease;
+  readonly #grants = new ReadGrants();
+  /** The own lease; 0 without one. Compared at every step and every read, never by a timer. */
+  readonly #lease: { untilMs: number; view: number } & LeaseReading = { untilMs: 0, view: 0 };
+  /** The largest epoch that asked for a promise while the guard barred it. */
+  #held: Held | null = null;
+  /** Somebody read here last. */
+  #readMs = -Infinity;
   readonly #incarnations = new Map<ServerId, Incarnation>();
   #state: State = { kind: 'backup' };
-  /** The own lease ends here; 0 without one. Compared at every step and every read, never by a timer. */
-  #leaseUntilMs = 0;
+  /** Of which epoch read leases were asked back for. */
+  #readsAsked: Epoch | null = null;
   /** An orderly end was asked for: no new reset with this lease. */
   #stopAsked = false;
   /** The largest counter heard in a refusal: the next epoch is larger. */
@@ -95,19 +123,26 @@ export class Replica {
 
   /**
    * @param record as it was found on disk, or an empty one of the view that a message named
+   * @param trust what is to be thought of the store it was found in
    */
-  constructor(config: ReplicaConfig, file: FileId, record: ReplicaRecord, nowMs: number) {
+  constructor(config: ReplicaConfig, file: FileId, record: ReplicaRecord, trust: Trust, nowMs: number) {
     const { members } = record.view;
-    assert(members.includes(config.self), 'A replica is a member of its view');
     assert(new Set(members).size === members.length, 'Every member has one vote');
     this.#config = config;
-    this.#view = record.view;
-    this.#others = members.filter((member) => member !== config.self);
     this.#prng = new Prng(config.incarnation + file);
-    this.#out = new Outbox(record.view.number, config.incarnation);
-    this.#standing = new Standing(this.#out, record);
+    this.#out = new Outbox(config.incarnation);
+    this.#standing = new Standing(this.#out, record, trust);
     this.#localFlush = new LocalFlush(this.#out, this.#standing);
-    this.#backup = new Backup(config.self, this.#out, this.#standing, this.#localFlush);
+    this.#guard = new Guard(nowMs + config.startGuardMs);
+    this.#readLease = new ReadLease(config.readLeaseMs);
+    this.#backup = new Backup(
+      config.self,
+      this.#out,
+      this.#standing,
+      this.#localFlush,
+      this.#guard,
+      this.#readLease,
+    );
     this.#nowMs = nowMs;
   }
 
@@ -127,19 +162,35 @@ export class Replica {
   }
 
   /**
-   * Whether a read may be served here and now, the contents being pinned in the same turn. The only
-   * place that decides it: read leases at backups would be one more case here.
+   * Whether a read may be served here and now, the contents being pinned in the same turn. The only place that
+   * decides it.
+   *
+   * At the primary: its lease runs, and a majority keeps its guard, so that there is no other. At a backup: it
+   * holds a read lease.
    *
    * @param dependsOnSeq the newest operation of the installed epoch that the answer shows; 0 if none
    * @param nowMs read from the clock for this very read, because the process may have slept
    */
   readGate(dependsOnSeq: number, nowMs: number): 'serve' | 'wait' | 'not-primary' {
     const state = this.#state;
-    if (state.kind !== 'active') return 'not-primary';
-    // Strictly before the end: at the end itself another server may begin.
-    if (nowMs >= this.#leaseUntilMs) return 'not-primary';
+    if (state.kind === 'backup') return this.#backup.readGate(dependsOnSeq, nowMs);
+    if (!this.leads(nowMs) || state.kind !== 'active') return 'not-primary';
+    // A guard that lapsed for want of heartbeats is asked for anew; see `read-wanted`.
+    if (nowMs >= state.order.guardEndMs()) return 'wait';
     // Never what is not committed: it may vanish. And never the version before: it may be outdated.
     return dependsOnSeq <= state.order.committedSeq ? 'serve' : 'wait';
+  }
+
+  /** Whether this server is the primary now: it orders operations. */
+  leads(nowMs: number): boolean {
+    // Strictly before the end: at the end itself another server may begin.
+    return this.#state.kind === 'active' && nowMs < this.#lease.untilMs;
+  }
+
+  /** Somebody reads here: what reads need is kept ready for a while. */
+  noteRead(nowMs: number): void {
+    this.#readMs = nowMs;
+    if (this.#state.kind === 'backup') this.#readLease.noteRead(nowMs);
   }
 
   get role(): Role {
@@ -163,16 +214,32 @@ export class Replica {
       epoch: this.#standing.installed,
       seq: this.#standing.seq,
       committedSeq: this.#committedSeq(),
-      leaseUntilMs: this.#leaseUntilMs,
+      leaseUntilMs: this.#lease.untilMs,
       peers: state.kind === 'active' || state.kind === 'stopping' ? state.order.peers(nowMs) : [],
+      view: this.#standing.view,
+      trust: this.#standing.trust,
+      currentAtMs: state.kind === 'active' ? nowMs : this.#backup.currentAtMs,
     };
   }
 
   /** @returns when the next `tick` is due, on the lease clock */
   nextWakeMs(): number | null {
-    if (this.#leaseUntilMs === 0 || this.#state.kind === 'failed') return null;
-    if (this.#state.kind !== 'backup') return Math.min(this.#leaseUntilMs, this.#heartbeatAtMs);
-    return this.#stopAsked ? this.#leaseUntilMs : Math.min(this.#leaseUntilMs, this.#retryAtMs);
+    const state = this.#state;
+    if (state.kind === 'failed') return null;
+    let wakeMs = this.#lease.untilMs === 0 ? Infinity : this.#lease.untilMs;
+    if (this.#held !== null) wakeMs = Math.min(wakeMs, this.#guard.barsUntilMs(this.#held.message.epoch));
+    if (state.kind === 'backup') {
+      const askMs = this.#readLease.nextAskMs();
+      // While it may not ask, it is not woken for it.
+      if (askMs > this.#nowMs) wakeMs = Math.min(wakeMs, askMs);
+      if (this.#lease.untilMs !== 0 && !this.#stopAsked) wakeMs = Math.min(wakeMs, this.#beginAtMs());
+    } else {
+      wakeMs = Math.min(wakeMs, this.#heartbeatAtMs);
+      if (state.kind === 'active' || state.kind === 'stopping')
+        wakeMs = Math.min(wakeMs, state.order.nextCommitMs);
+      if (state.kind === 'stopping') wakeMs = Math.min(wakeMs, this.#grants.nextEndMs());
+    }
+    return wakeMs === Infinity ? null : wakeMs;
   }
 
   inspect(): ReplicaInspection {
@@ -185,8 +252,9 @@ export class Replica {
       seq,
       issuedSeq,
       committedSeq: this.#committedSeq(),
-      leaseUntilMs: this.#leaseUntilMs,
+      leaseUntilMs: this.#lease.untilMs,
       ownEpoch: this.#ownEpoch(),
+      view: this.#standing.view,
     };
   }
 
@@ -195,7 +263,7 @@ export class Replica {
   #handle(event: ReplicaEvent, nowMs: number): void {
     switch (event.kind) {
       case 'lease':
-        this.#onLease(event.untilMs, nowMs);
+        this.#onLease(event.untilMs, event.view, nowMs);
         return;
       case 'message':
         this.#onMessage(event.from, event.message, nowMs);
@@ -204,10 +272,16 @@ export class Replica {
         this.#onConnected(event.peer);
         return;
       case 'submit':
-        this.#onSubmit(event.ticket, event.operation);
+        this.#onSubmit(event.ticket, event.operation, nowMs);
         return;
       case 'flush':
-        this.#onFlush(event.ticket);
+        this.#onFlush(event.ticket, nowMs);
+        return;
+      case 'change-members':
+        this.#onChangeMembers(event.ticket, event.members, nowMs);
+        return;
+      case 'read-wanted':
+        this.#onReadWanted(nowMs);
         return;
       case 'stop':
         this.#onStop();
@@ -220,7 +294,7 @@ export class Replica {
         this.#backup.applied();
         return;
       case 'state-fetched':
-        if (!this.#backup.stateFetched(event.epoch, event.position, event.sessions)) {
+        if (!this.#backup.stateFetched(event.epoch, event.position, event.view, event.sessions)) {
           this.#abandonReset(event.epoch, nowMs);
         }
         return;
@@ -245,22 +319,25 @@ export class Replica {
 
   /** A failed replica acknowledges nothing, ever: what its disk holds is not known any more. */
   #stepFailed(event: ReplicaEvent): void {
-    if (event.kind === 'submit' || event.kind === 'flush') {
+    if (event.kind === 'submit' || event.kind === 'flush' || event.kind === 'change-members') {
       this.#out.push({ kind: 'refused', ticket: event.ticket, reason: 'not-primary' });
     }
     if (event.kind === 'stop') this.#out.push({ kind: 'stopped' });
   }
 
-  #onLease(untilMs: number, nowMs: number): void {
+  #onLease(untilMs: number, view: number, nowMs: number): void {
     if (untilMs > nowMs) {
-      this.#leaseUntilMs = untilMs;
+      this.#lease.untilMs = untilMs;
+      this.#lease.view = Math.max(this.#lease.view, view);
+      // The guard reaches to the end of the lease that was known when it was asked for.
+      if (this.#state.kind === 'active' && this.#isRead(nowMs)) this.#heartbeatAtMs = nowMs;
     } else {
       this.#endLease();
     }
   }
 
   #endLapsedLease(nowMs: number): void {
-    if (this.#leaseUntilMs !== 0 && nowMs >= this.#leaseUntilMs) this.#endLease();
+    if (this.#lease.untilMs !== 0 && nowMs >= this.#lease.untilMs) this.#endLease();
   }
 
   /**
@@ -268,7 +345,8 @@ export class Replica {
    * gets the lease again, even if nobody had it in between: nobody can know.
    */
   #endLease(): void {
-    this.#leaseUntilMs = 0;
+    this.#lease.untilMs = 0;
+    this.#lease.view = 0;
     this.#retryAtMs = 0;
     this.#refusals = 0;
     if (this.#ownEpoch() !== null) {
@@ -279,31 +357,55 @@ export class Replica {
   }
 
   #onConnected(peer: ServerId): void {
-    if (!this.#others.includes(peer)) return;
     const state = this.#state;
-    if (state.kind === 'preparing' || state.kind === 'installing') this.#ask(state.reset, peer);
+    if (state.kind === 'preparing' || state.kind === 'installing') {
+      if (state.reset.voters.has(peer) && peer !== this.#config.self) this.#ask(state.reset, peer);
+    }
     if (state.kind === 'active' || state.kind === 'stopping') state.order.connected(peer);
   }
 
-  #onSubmit(ticket: number, operation: Operation): void {
+  #onSubmit(ticket: number, operation: Operation, nowMs: number): void {
     if (this.#state.kind === 'active') {
-      this.#state.order.submit(ticket, operation);
+      this.#state.order.submit(ticket, operation, nowMs);
     } else {
       this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' });
     }
   }
 
-  #onFlush(ticket: number): void {
+  #onFlush(ticket: number, nowMs: number): void {
     if (this.#state.kind === 'active') {
-      this.#state.order.flush(ticket);
+      this.#state.order.flush(ticket, nowMs);
     } else {
       this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' });
     }
+  }
+
+  #onChangeMembers(ticket: number, members: readonly ServerId[], nowMs: number): void {
+    assert(members.length > 0 && new Set(members).size === members.length, 'A view has distinct members');
+    if (this.#state.kind === 'active') {
+      this.#state.order.changeMembers(ticket, members, nowMs);
+    } else {
+      this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' });
+    }
+  }
+
+  /** A backup asks for a read lease; a primary whose guard lapsed has it confirmed by the others. */
+  #onReadWanted(nowMs: number): void {
+    this.noteRead(nowMs);
+    const state = this.#state;
+    if (state.kind !== 'active' || nowMs < state.order.guardEndMs()) return;
+    if (state.order.sinceBeatMs(nowMs) < GUARD_ASK_MS) return;
+    this.#out.trace('guard-lapsed', epochFormat(state.order.epoch));
+    this.#beat(state.order, nowMs);
+  }
+
+  #isRead(nowMs: number): boolean {
+    return nowMs - this.#readMs < this.#config.quietHeartbeatMs;
   }
 
   #onStop(): void {
     // Without a lease there is nothing to end; the next lease is a new beginning.
-    this.#stopAsked = this.#leaseUntilMs !== 0;
+    this.#stopAsked = this.#lease.untilMs !== 0;
     const state = this.#state;
     if (state.kind === 'active') {
       this.#become({ kind: 'stopping', order: state.order });
@@ -332,20 +434,12 @@ export class Replica {
     const { reset } = state;
     reset.install(this.#config.self, seq);
     // Who needs only the stamp was asked when the base was chosen.
-    for (const member of this.#others) if (!reset.needsOnlyStamp(member)) this.#ask(reset, member);
+    for (const member of this.#others(reset)) if (!reset.needsOnlyStamp(member)) this.#ask(reset, member);
   }
 
   // Messages ---------------------------------------------------------------------------------------
 
   #onMessage(from: ServerId, message: ReplicaMessage, nowMs: number): void {
-    if (message.view !== this.#view.number) {
-      this.#out.trace('view-mismatch', `${from} speaks of view ${message.view}`);
-      return;
-    }
-    if (!this.#others.includes(from)) {
-      this.#out.trace('stranger', `${from} is no member`);
-      return;
-    }
     this.#noteIncarnation(from, message.incarnation);
     switch (message.kind) {
       case 'prepare':
@@ -353,7 +447,16 @@ export class Replica {
       case 'write':
       case 'heartbeat':
       case 'flush':
+      case 'commit':
+      case 'read-grant':
         this.#onPrimaryMessage(from, message, nowMs);
+        return;
+      case 'read-revoke':
+        this.#readLease.drop();
+        this.#out.send(from, { kind: 'read-returned', epoch: message.epoch });
+        return;
+      case 'yield':
+        if (message.epoch.server === from) this.#guard.lift(message.epoch);
         return;
       case 'refuse':
         this.#onRefuse(from, message.epoch, message.promised, nowMs);
@@ -386,8 +489,26 @@ export class Replica {
       this.#out.send(from, { kind: 'refuse', epoch, promised: this.#standing.promised });
       return;
     }
+    if (message.kind === 'prepare' && nowMs < this.#guard.barsUntilMs(epoch)) {
+      this.#hold(from, message);
+      return;
+    }
     if (order > 0) this.#followEpoch(epoch, nowMs);
-    this.#backup.message(message);
+    this.#backup.message(message, nowMs);
+  }
+
+  /** The candidate has to wait: a primary that this replica has answered may still show reads that it must not outdate. */
+  #hold(from: ServerId, message: Held['message']): void {
+    this.#out.trace('guarded', `${epochFormat(message.epoch)} waits`);
+    if (this.#held !== null && epochCompare(this.#held.message.epoch, message.epoch) > 0) return;
+    this.#held = { from, message };
+  }
+
+  #answerHeld(nowMs: number): void {
+    const held = this.#held;
+    if (held === null || nowMs < this.#guard.barsUntilMs(held.message.epoch)) return;
+    this.#held = null;
+    this.#onPrimaryMessage(held.from, held.message, nowMs);
   }
 
   /**
@@ -432,11 +553,7 @@ export class Replica {
   }
 
   /** Answers count in the epoch they were asked in, and in no other. */
-  #onAnswer(
-    from: ServerId,
-    message: Exclude<ReplicaMessage, PrimaryMessage | { readonly kind: 'refuse' }>,
-    nowMs: number,
-  ): void {
+  #onAnswer(from: ServerId, message: Answer, nowMs: number): void {
     const own = this.#ownEpoch();
     if (own === null || !epochEqual(own, message.epoch)) {
       this.#out.trace('late-answer', `${message.kind} of ${epochFormat(message.epoch)} from ${from}`);
@@ -450,25 +567,32 @@ export class Replica {
     }
   }
 
-  #onAnswerToCandidate(
-    reset: Reset,
-    from: ServerId,
-    message: Exclude<ReplicaMessage, PrimaryMessage | { readonly kind: 'refuse' }>,
-  ): void {
+  #onAnswerToCandidate(reset: Reset, from: ServerId, message: Answer): void {
+    if (!reset.voters.has(from)) {
+      this.#out.trace('stranger', `${from} is no member`);
+      return;
+    }
     if (message.kind === 'promise') {
-      reset.promise(from, message.position);
+      const { position, view, trust } = message;
+      const before = reset.voters.size;
+      reset.promise(from, { position, view, trust });
+      // It may know of members that this server has not heard of.
+      if (reset.voters.size > before) for (const member of this.#others(reset)) this.#ask(reset, member);
       // Too late to be asked for the base: it is given the base.
       if (reset.base !== null) this.#ask(reset, from);
     }
     if (message.kind === 'installed' && reset.base !== null) reset.install(from, message.seq);
   }
 
-  #onAnswerToPrimary(
-    order: WriteOrder,
-    from: ServerId,
-    message: Exclude<ReplicaMessage, PrimaryMessage | { readonly kind: 'refuse' }>,
-    nowMs: number,
-  ): void {
+  #onAnswerToPrimary(order: WriteOrder, from: ServerId, message: Answer, nowMs: number): void {
+    if (message.kind === 'read-returned') {
+      order.readsReturned(from);
+      return;
+    }
+    if (!order.knows(from)) {
+      this.#out.trace('stranger', `${from} is no member`);
+      return;
+    }
     switch (message.kind) {
       case 'promise':
         // Too late even for the majority that has the base: it is given the base now.
@@ -485,7 +609,10 @@ export class Replica {
         order.stateNeeded(from, nowMs);
         return;
       case 'heartbeat-ack':
-        order.heartbeatAnswered(from, message.position, nowMs);
+        order.heartbeatAnswered(from, message.position, message.beat, message.trust, nowMs);
+        return;
+      case 'read-request':
+        if (this.#state.kind === 'active') order.readRequested(from, message.nonce, nowMs);
         return;
       case 'flushed':
         order.flushedAt(from, message.seq, nowMs);
@@ -499,23 +626,43 @@ export class Replica {
 
   /** Does what has become possible through the event: promises, installations, commits. */
   #advance(nowMs: number): void {
+    this.#answerHeld(nowMs);
     const state = this.#state;
     if (state.kind === 'backup' && this.#mayBegin(nowMs)) this.#beginReset(nowMs);
     if (this.#state.kind === 'preparing') this.#advancePreparing(this.#state.reset, nowMs);
     this.#backup.advance();
     this.#advanceInstalling(nowMs);
-    this.#advanceOrder();
+    this.#advanceOrder(nowMs);
+    if (this.#state.kind === 'backup') this.#backup.askToRead(nowMs);
   }
 
-  #advanceOrder(): void {
+  #advanceOrder(nowMs: number): void {
     const state = this.#state;
     if (state.kind !== 'active' && state.kind !== 'stopping') return;
-    state.order.advance();
-    if (state.kind === 'stopping' && state.order.isIdle) this.#stepDown();
+    const { order } = state;
+    order.advance(nowMs);
+    if (state.kind === 'active' && order.isOut) {
+      this.#out.trace('members-changed', 'without this server');
+      this.#onStop();
+    }
+    if (this.#state.kind !== 'stopping' || !order.isIdle) return;
+    // Reads elsewhere end before the lease is given back: a new primary need not wait for them.
+    const asks = this.#readsAsked !== order.epoch;
+    this.#readsAsked = order.epoch;
+    if (!order.takeReadsBack(nowMs, asks)) return;
+    order.yield();
+    this.#stepDown();
   }
 
   #mayBegin(nowMs: number): boolean {
-    return this.#leaseUntilMs > nowMs && !this.#stopAsked && nowMs >= this.#retryAtMs;
+    if (this.#stopAsked || !viewVoters(this.#standing.view).includes(this.#config.self)) return false;
+    return this.#lease.untilMs > nowMs && nowMs >= this.#beginAtMs();
+  }
+
+  /** Whoever asks others to keep the guard keeps it too. */
+  #beginAtMs(): number {
+    const { self, incarnation } = this.#config;
+    return Math.max(this.#retryAtMs, this.#guard.barsUntilMs({ counter: 0, server: self, incarnation }));
   }
 
   /**
@@ -530,17 +677,22 @@ export class Replica {
     const epoch: Epoch = { counter, server: self, incarnation };
     this.#standing.promise(epoch);
     this.#backup.promisedAnew();
-    const reset = new Reset(epoch, this.#view, self);
+    const reset = new Reset(epoch, this.#standing.view, self, this.#config.mayBeginLost);
     this.#out.trace('reset-started', epochFormat(epoch));
     this.#become({ kind: 'preparing', reset });
     this.#heartbeatAtMs = nowMs + this.#config.heartbeatMs;
-    for (const member of this.#others) this.#ask(reset, member);
+    for (const member of this.#others(reset)) this.#ask(reset, member);
+  }
+
+  #others(reset: Reset): ServerId[] {
+    return [...reset.voters].filter((member) => member !== this.#config.self);
   }
 
   /** Steps 2 and 3: a majority has promised; the replica that stands furthest has the base. */
   #advancePreparing(reset: Reset, nowMs: number): void {
     const { self } = this.#config;
-    if (this.#standing.settled) reset.promise(self, this.#standing.position);
+    const { position, view, trust } = this.#standing;
+    if (this.#standing.settled) reset.promise(self, { position, view, trust });
     const base = reset.choose();
     if (base === null) return;
     const { counter } = base.position.epoch;
@@ -555,9 +707,14 @@ export class Replica {
       base.holder === self ? 'base-own' : 'base-fetched',
       `${base.holder}/${base.position.seq}`,
     );
+    if (!viewVoters(reset.view).includes(self)) {
+      // The members changed without this server's knowledge: another has to lead.
+      this.#abandonReset(reset.epoch, nowMs);
+      return;
+    }
     this.#become({ kind: 'installing', reset });
     this.#backup.take(reset.epoch, base.position, base.holder);
-    for (const member of this.#others) this.#ask(reset, member);
+    for (const member of this.#others(reset)) this.#ask(reset, member);
   }
 
   /** Step 5: a majority has the base, so from now on no later epoch can miss it. */
@@ -567,11 +724,15 @@ export class Replica {
     const { base } = reset;
     if (base === null || !reset.isComplete()) return;
     const order = new WriteOrder(
-      this.#config,
-      this.#view,
-      this.#out,
-      this.#standing,
-      this.#localFlush,
+      {
+        config: this.#config,
+        out: this.#out,
+        standing: this.#standing,
+        localFlush: this.#localFlush,
+        guard: this.#guard,
+        grants: this.#grants,
+        lease: this.#lease,
+      },
       base.position,
       reset.installed,
       nowMs,
@@ -580,8 +741,12 @@ export class Replica {
     this.#out.trace('active', epochFormat(reset.epoch));
     this.#become({ kind: 'active', order });
     this.#out.push({ kind: 'advanced', committedSeq: order.committedSeq });
+    this.#beat(order, nowMs);
+  }
+
+  #beat(order: WriteOrder, nowMs: number): void {
     order.heartbeat(nowMs);
-    this.#heartbeatAtMs = nowMs + this.#config.heartbeatMs;
+    this.#heartbeatAtMs = nowMs + (order.isQuiet ? this.#config.quietHeartbeatMs : this.#config.heartbeatMs);
   }
 
   /** Repeats what may have been lost; also tells others that there is a primary, and hears if not. */
@@ -596,24 +761,25 @@ export class Replica {
       return;
     }
     this.#heartbeatAtMs = nowMs + periodMs;
-    if (order !== null) order.heartbeat(nowMs);
-    else if (state.kind === 'preparing' || state.kind === 'installing') {
-      for (const member of this.#others) this.#ask(state.reset, member);
+    if (order !== null) {
+      order.heartbeat(nowMs);
+      if (state.kind === 'stopping') order.takeReadsBack(nowMs, true);
+    } else if (state.kind === 'preparing' || state.kind === 'installing') {
+      for (const member of this.#others(state.reset)) this.#ask(state.reset, member);
     }
   }
 
   /** Asks a member for what the reset still lacks of it. */
   #ask(reset: Reset, member: ServerId): void {
-    const { epoch, base } = reset;
-    const { members } = this.#view;
+    const { epoch, base, view } = reset;
     if (base === null) {
-      if (!reset.hasPromised(member)) this.#out.send(member, { kind: 'prepare', epoch, members });
+      if (!reset.hasPromised(member)) this.#out.send(member, { kind: 'prepare', epoch, view });
     } else if (
       (reset.hasInstalled(this.#config.self) || reset.needsOnlyStamp(member)) &&
       !reset.hasInstalled(member)
     ) {
       // Whoever needs more than the stamp fetches it from here, once it is installed here.
-      this.#out.send(member, { kind: 'install', epoch, members, base: base.position });
+      this.#out.send(member, { kind: 'install', epoch, view, base: base.position });
     }
   }
 

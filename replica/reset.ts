@@ -1,8 +1,9 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
 import { majority } from '../base/quorum.ts';
-import type { Epoch, Position, View } from './actions.ts';
+import type { Epoch, Position, Trust, View } from './actions.ts';
 import { positionCompare } from './epoch.ts';
+import { viewHasMajority, viewSides, viewVoters } from './view.ts';
 
 /** Whose state a new epoch begins with, and where it stands. */
 export interface Base {
@@ -21,34 +22,83 @@ export interface Base {
  * @param promises the positions of a majority; at equal positions `self` wins, because its state
  *   need not be fetched
  */
-export function authoritative(promises: ReadonlyMap<ServerId, Position>, self: ServerId): Base {
+export function authoritative(
+  promises: ReadonlyMap<ServerId, { readonly position: Position }>,
+  self: ServerId,
+): Base {
   const own = promises.get(self);
   assert(own !== undefined, 'The own promise is one of the majority');
-  let base: Base = { holder: self, position: own };
-  for (const [holder, position] of promises) {
+  let base: Base = { holder: self, position: own.position };
+  for (const [holder, { position }] of promises) {
     if (positionCompare(position, base.position) > 0) base = { holder, position };
   }
   return base;
+}
+
+/** What a replica said with its promise. */
+export interface Promised {
+  readonly position: Position;
+  readonly view: View;
+  readonly trust: Trust;
+}
+
+/**
+ * Whether these promises show all that was acknowledged, one side of the view at a time:
+ *
+ * - a majority of replicas that are intact: each acknowledged operation was on a majority, which shares one
+ *   with this; or
+ * - a majority at all, if a majority has lost power: then only what was synced is owed, and every majority has
+ *   a replica that synced it; or
+ * - all, so that what is left anywhere is here. Not if nothing can be left anywhere: a subject all of whose
+ *   stores were replaced does not begin anew as an empty one, unless it may.
+ */
+export function promisesSuffice(
+  view: View,
+  promises: ReadonlyMap<ServerId, Promised>,
+  mayBeginLost: boolean,
+): boolean {
+  return viewSides(view).every((side) => {
+    const needed = majority(side.length);
+    const trusts = side.flatMap((server) => promises.get(server)?.trust ?? []);
+    const count = (trust: Trust): number => trusts.filter((each) => each === trust).length;
+    if (count('intact') >= needed || count('suspect') >= needed) return true;
+    return trusts.length === side.length && (mayBeginLost || count('lost') < side.length);
+  });
 }
 
 /** Replica reset as the new primary sees it: promises in, base chosen, installations in. */
 export class Reset {
   readonly epoch: Epoch;
   readonly #self: ServerId;
-  readonly #majority: number;
-  readonly #promises = new Map<ServerId, Position>();
+  /** By which this server began. The base may bring a newer one. */
+  readonly #ownView: View;
+  readonly #mayBeginLost: boolean;
+  readonly #promises = new Map<ServerId, Promised>();
   readonly #installed = new Map<ServerId, number>();
   #base: Base | null = null;
 
-  constructor(epoch: Epoch, view: View, self: ServerId) {
+  constructor(epoch: Epoch, view: View, self: ServerId, mayBeginLost: boolean) {
     this.epoch = epoch;
+    this.#ownView = view;
     this.#self = self;
-    this.#majority = majority(view.members.length);
+    this.#mayBeginLost = mayBeginLost;
   }
 
   /** The base once it is chosen. */
   get base(): Base | null {
     return this.#base;
+  }
+
+  /** By this view the epoch begins: the base's. */
+  get view(): View {
+    const base = this.#base;
+    return base === null ? this.#ownView : (this.#promises.get(base.holder)?.view ?? this.#ownView);
+  }
+
+  /** All whose promises count by any view that is known of. */
+  get voters(): ReadonlySet<ServerId> {
+    const views = [this.#ownView, ...[...this.#promises.values()].map(({ view }) => view)];
+    return new Set(views.flatMap((view) => [...viewVoters(view)]));
   }
 
   /** Members that have the base, with their last operation; each once, by name. */
@@ -66,9 +116,9 @@ export class Reset {
    */
   needsOnlyStamp(member: ServerId): boolean {
     const base = this.#base;
-    const position = this.#promises.get(member);
-    if (base === null || base.holder !== this.#self || position === undefined) return false;
-    return positionCompare(position, base.position) === 0;
+    const promised = this.#promises.get(member);
+    if (base === null || base.holder !== this.#self || promised === undefined) return false;
+    return positionCompare(promised.position, base.position) === 0;
   }
 
   hasInstalled(member: ServerId): boolean {
@@ -76,19 +126,29 @@ export class Reset {
   }
 
   /** Of a repeated answer the first counts: a replica that has promised does not move. */
-  promise(member: ServerId, position: Position): void {
-    if (this.#base === null && !this.#promises.has(member)) this.#promises.set(member, position);
+  promise(member: ServerId, promised: Promised): void {
+    if (this.#base === null && !this.#promises.has(member)) this.#promises.set(member, promised);
   }
 
   /**
-   * @returns the base, as soon as a majority with the own replica in it has promised; chosen once.
+   * @returns the base, as soon as enough have promised, this replica among them; chosen once.
    *   The own promise is required, so that an epoch is never led by a replica it is not installed at.
+   *
+   * Enough by the own view, and by the base's: whoever goes by an old view finds the newer one at one of a
+   * majority of the old, because a change of members was on a majority of both before it counted.
    */
   choose(): Base | null {
-    if (this.#base === null && this.#promises.has(this.#self) && this.#promises.size >= this.#majority) {
-      this.#base = authoritative(this.#promises, this.#self);
-    }
-    return this.#base;
+    if (this.#base !== null) return this.#base;
+    if (!this.#promises.has(this.#self) || !this.#suffices(this.#ownView)) return null;
+    const base = authoritative(this.#promises, this.#self);
+    const view = this.#promises.get(base.holder)?.view ?? this.#ownView;
+    if (!this.#suffices(view)) return null;
+    this.#base = base;
+    return base;
+  }
+
+  #suffices(view: View): boolean {
+    return promisesSuffice(view, this.#promises, this.#mayBeginLost);
   }
 
   install(member: ServerId, seq: number): void {
@@ -101,7 +161,8 @@ export class Reset {
    * without it. Serving earlier would show clients a state that may vanish.
    */
   isComplete(): boolean {
-    return this.#installed.has(this.#self) && this.#installed.size >= this.#majority;
+    if (!this.#installed.has(this.#self)) return false;
+    return viewHasMajority(this.view, (server) => this.#installed.has(server));
   }
 
   /** The member came back as another process: ask it again. */

@@ -1,9 +1,10 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
-import type { Epoch, Operation, Position, ReplicaRecord } from './actions.ts';
+import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from './actions.ts';
 import { epochCompare, epochEqual } from './epoch.ts';
 import type { Outbox } from './outbox.ts';
 import { SessionTable } from './sessions.ts';
+import { viewIsAt } from './view.ts';
 
 /** A new epoch (or, within one, a newer state) on its way into this replica. */
 export interface Install {
@@ -16,6 +17,7 @@ export interface Install {
   stage: 'waiting' | 'fetching' | 'storing';
   /** What `storing` stores. */
   seq: number;
+  view: View;
   sessions: SessionTable;
 }
 
@@ -37,9 +39,13 @@ export class Standing {
   issuedSeq: number;
   /** The session table as of `issuedSeq`. */
   sessions: SessionTable;
+  /** As of `issuedSeq`: a change of members counts from when it is accepted. */
+  view: View;
+  /** How far the store may be believed to hold all that was acknowledged from it. */
+  trust: Trust;
   install: Install | null = null;
 
-  constructor(out: Outbox, record: ReplicaRecord) {
+  constructor(out: Outbox, record: ReplicaRecord, trust: Trust) {
     assert(epochCompare(record.installed, record.promised) <= 0, 'Nothing is installed without a promise');
     this.#out = out;
     this.promised = record.promised;
@@ -48,6 +54,8 @@ export class Standing {
     this.seq = record.seq;
     this.issuedSeq = record.seq;
     this.sessions = SessionTable.decode(record.sessions);
+    this.view = record.view;
+    this.trust = trust;
   }
 
   get position(): Position {
@@ -82,6 +90,7 @@ export class Standing {
     assert(this.install === null, 'Contents that are about to be replaced do not change');
     this.issuedSeq++;
     this.sessions = sessions;
+    if (operation.view !== undefined) this.#goBy(operation.view);
     this.#out.push({
       kind: 'apply',
       epoch: this.installed,
@@ -98,12 +107,18 @@ export class Standing {
   }
 
   /** Makes the contents, own or fetched, those of the epoch: all or nothing. */
-  storeInstall(install: Install, seq: number, sessions: SessionTable, fetched: boolean): void {
+  storeInstall(
+    install: Install,
+    { seq, view, sessions }: { readonly seq: number; readonly view: View; readonly sessions: SessionTable },
+    fetched: boolean,
+  ): void {
     assert(this.settled && epochEqual(install.epoch, this.promised), 'Only the promised epoch is installed');
     install.stage = 'storing';
     install.seq = seq;
+    install.view = view;
     install.sessions = sessions;
-    this.#out.push({ kind: 'install', epoch: install.epoch, seq, sessions: sessions.encode(), fetched });
+    const { epoch } = install;
+    this.#out.push({ kind: 'install', epoch, seq, view, sessions: sessions.encode(), fetched });
   }
 
   installStored(epoch: Epoch, seq: number): void {
@@ -115,6 +130,15 @@ export class Standing {
     this.seq = seq;
     this.issuedSeq = seq;
     this.sessions = install.sessions;
+    this.trust = 'intact';
+    this.#goBy(install.view);
+  }
+
+  #goBy(view: View): void {
+    if (view.number === this.view.number && viewIsAt(view, this.view.members)) return;
+    this.view = view;
+    this.#out.trace('view-changed', `${view.number}: ${view.members.join()} ${view.joint?.join() ?? ''}`);
+    this.#out.push({ kind: 'view-changed', view });
   }
 }
 

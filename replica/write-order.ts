@@ -1,16 +1,21 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
-import { majority } from '../base/quorum.ts';
-import type { Epoch, Operation, PeerStatus, Position, ReplicaConfig, View } from './actions.ts';
+import type { Epoch, Operation, PeerStatus, Position, ReplicaConfig, Trust, View } from './actions.ts';
 import { epochEqual } from './epoch.ts';
+import { DRIFT_MAX, type Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
 import type { ReplicaMessage } from './messages.ts';
 import type { Outbox } from './outbox.ts';
+import type { ReadGrants } from './read-lease.ts';
 import type { SessionTable } from './sessions.ts';
 import { type Standing, sessionsAfter } from './standing.ts';
+import { sameServers, viewIsAt, viewJoint, viewReached, viewSettled, viewVoters } from './view.ts';
 
 /** Bytes sent to a replica and not acknowledged by it, beyond which the next operation waits. */
 const WINDOW_BYTES_MAX = 16 * 1024 * 1024;
+
+/** Heartbeats whose answers still count. */
+const BEATS_MAX = 64;
 
 /** What an operation costs in memory beside its bytes. */
 const OPERATION_OVERHEAD_BYTES = 128;
@@ -43,11 +48,42 @@ interface Peer {
   /** The last operation that survives loss of power there. */
   flushedSeq: number;
   heardMs: number;
+  /** Until then it promises nothing to anybody else, by this process's clock. */
+  guardUntilMs: number;
+}
+
+/** A change of members on its way: the new ones fetch the state, then both sets vote, then the new set alone. */
+type MemberChange = { readonly tickets: readonly number[] } & (
+  | { readonly stage: 'learning'; readonly target: readonly ServerId[] }
+  | { readonly stage: 'joint' | 'settling'; readonly seq: number }
+);
+
+interface Beat {
+  readonly sentMs: number;
+  readonly guardMs: number;
 }
 
 interface PendingFlush {
   readonly ticket: number;
   readonly seq: number;
+}
+
+/** What a write order works with: most of it lives longer than an epoch. */
+export interface WriteOrderParts {
+  readonly config: ReplicaConfig;
+  readonly out: Outbox;
+  readonly standing: Standing;
+  readonly localFlush: LocalFlush;
+  readonly guard: Guard;
+  readonly grants: ReadGrants;
+  readonly lease: LeaseReading;
+}
+
+/** The own lease, as it is when it is asked for. */
+export interface LeaseReading {
+  readonly untilMs: number;
+  /** Number of the newest view in which it was decided. */
+  readonly view: number;
 }
 
 /**
@@ -57,13 +93,24 @@ interface PendingFlush {
 export class WriteOrder {
   readonly epoch: Epoch;
   readonly #config: ReplicaConfig;
-  readonly #view: View;
   readonly #out: Outbox;
   readonly #standing: Standing;
   readonly #localFlush: LocalFlush;
   readonly #base: Position;
+  readonly #guard: Guard;
+  readonly #grants: ReadGrants;
+  readonly #lease: LeaseReading;
   readonly #peers = new Map<ServerId, Peer>();
-  readonly #majority: number;
+  /** As of `#lastSeq`. */
+  #view: View;
+  /** By which operations are counted. While the end of a change is under way, still the joint one. */
+  #countedView: View;
+  #change: MemberChange | null = null;
+  readonly #beats = new Map<number, Beat>();
+  #beat = 0;
+  #beatMs = -Infinity;
+  /** A commit waits for a holder of a read lease, and for nothing else. */
+  #waitsForReader = false;
   /** Operations from `#firstSeq` to `#lastSeq`; those after the commit point are always here. */
   readonly #operations = new Map<number, Sequenced>();
   #firstSeq: number;
@@ -79,44 +126,52 @@ export class WriteOrder {
   /**
    * @param base what a majority has installed: all of it is committed
    * @param installed members that have told so
+   * @param lease the own lease at any moment
    */
   constructor(
-    config: ReplicaConfig,
-    view: View,
-    out: Outbox,
-    standing: Standing,
-    localFlush: LocalFlush,
+    parts: WriteOrderParts,
     base: Position,
     installed: ReadonlyMap<ServerId, number>,
     nowMs: number,
   ) {
+    const { config, out, standing, localFlush, guard, grants, lease } = parts;
     assert(standing.seq === base.seq, 'The base is here');
+    const { view } = standing;
     this.epoch = standing.installed;
     this.#config = config;
-    this.#view = view;
     this.#out = out;
     this.#standing = standing;
     this.#localFlush = localFlush;
+    this.#guard = guard;
+    this.#grants = grants;
+    this.#lease = lease;
     this.#base = base;
-    this.#majority = majority(view.members.length);
+    this.#view = view;
+    this.#countedView = view;
+    if (view.joint !== undefined) this.#change = { stage: 'joint', seq: base.seq, tickets: [] };
     this.#firstSeq = base.seq + 1;
     this.#lastSeq = base.seq;
     this.#committedSeq = base.seq;
     this.#sessions = standing.sessions;
-    for (const server of view.members) {
-      if (server === config.self) continue;
-      const seq = installed.get(server);
-      this.#peers.set(server, {
-        server,
-        installed: seq !== undefined,
-        fetching: false,
-        ackedSeq: seq ?? 0,
-        nextSeq: (seq ?? base.seq) + 1,
-        floorSeq: base.seq,
-        flushedSeq: -1,
-        heardMs: nowMs,
-      });
+    for (const server of viewVoters(view)) {
+      if (server !== config.self) this.#addPeer(server, installed.get(server), base.seq, nowMs);
     }
+    // Who has this epoch installed has given up what it was allowed in an earlier one.
+    for (const server of installed.keys()) grants.returned(server);
+  }
+
+  #addPeer(server: ServerId, seq: number | undefined, floorSeq: number, nowMs: number): void {
+    this.#peers.set(server, {
+      server,
+      installed: seq !== undefined,
+      fetching: false,
+      ackedSeq: seq ?? 0,
+      nextSeq: (seq ?? floorSeq) + 1,
+      floorSeq,
+      flushedSeq: -1,
+      heardMs: nowMs,
+      guardUntilMs: -Infinity,
+    });
   }
 
   get committedSeq(): number {
@@ -138,7 +193,7 @@ export class WriteOrder {
 
   // From clients -----------------------------------------------------------------------------------
 
-  submit(ticket: number, operation: Operation): void {
+  submit(ticket: number, operation: Operation, nowMs: number): void {
     const { request } = operation;
     const answer = request === null ? null : this.#sessions.find(request);
     if (answer?.kind === 'expired') {
@@ -157,11 +212,12 @@ export class WriteOrder {
       sequenced.tickets = [...sequenced.tickets, ticket];
       return;
     }
-    this.#sequence(ticket, operation);
+    this.#sequence([ticket], operation);
+    this.advance(nowMs);
   }
 
   /** Numbers the operation and sends it at once: it need not wait for those before it. */
-  #sequence(ticket: number, operation: Operation): void {
+  #sequence(tickets: readonly number[], operation: Operation): number {
     const seq = this.#lastSeq + 1;
     this.#sessions = sessionsAfter(this.#sessions, seq, operation);
     this.#bytesEnd += operation.body.length + operation.result.length + OPERATION_OVERHEAD_BYTES;
@@ -176,21 +232,56 @@ export class WriteOrder {
         operation,
       }),
       bytesEnd: this.#bytesEnd,
-      tickets: [ticket],
+      tickets,
     });
     this.#lastSeq = seq;
     for (const peer of this.#peers.values()) this.#pump(peer);
-    this.advance();
+    return seq;
   }
 
-  flush(ticket: number): void {
+  flush(ticket: number, nowMs: number): void {
     const seq = this.#committedSeq;
     this.#flushes.push({ ticket, seq });
     this.#localFlush.want(seq);
     for (const peer of this.#peers.values()) {
       if (peer.installed && peer.flushedSeq < seq) this.#sendFlush(peer.server, seq);
     }
-    this.advance();
+    this.advance(nowMs);
+  }
+
+  /** The replicas are to be at `servers`. */
+  changeMembers(ticket: number, servers: readonly ServerId[], nowMs: number): void {
+    const change = this.#change;
+    if (change === null && viewIsAt(this.#view, servers)) {
+      this.#out.push({ kind: 'members-changed', ticket, view: this.#view });
+      return;
+    }
+    const same = change?.stage === 'learning' ? change.target : this.#view.joint;
+    if (change?.stage === 'joint' && same !== undefined && sameServers(same, servers)) {
+      this.#change = { ...change, tickets: [...change.tickets, ticket] };
+      return;
+    }
+    if (change !== null && change.stage !== 'learning') {
+      this.#out.push({ kind: 'refused', ticket, reason: 'busy' });
+      return;
+    }
+    const again = same !== undefined && sameServers(same, servers);
+    if (!again) for (const waiting of change?.tickets ?? []) this.#tellUnknown(waiting);
+    this.#change = {
+      stage: 'learning',
+      target: servers,
+      tickets: again ? [...(change?.tickets ?? []), ticket] : [ticket],
+    };
+    const voters = viewVoters(this.#view);
+    for (const server of this.#peers.keys()) {
+      if (!voters.includes(server) && !servers.includes(server)) this.#peers.delete(server);
+    }
+    for (const server of servers) {
+      if (server === this.#config.self || this.#peers.has(server)) continue;
+      this.#addPeer(server, undefined, this.#standing.seq, nowMs);
+      this.#sendInstall(this.#peer(server));
+    }
+    this.advance(nowMs);
   }
 
   /** No longer primary of this epoch: what is under way may have happened or not. */
@@ -199,8 +290,10 @@ export class WriteOrder {
       for (const ticket of this.#operation(seq).tickets) this.#tellUnknown(ticket);
     }
     for (const { ticket } of this.#flushes) this.#tellUnknown(ticket);
+    for (const ticket of this.#change?.tickets ?? []) this.#tellUnknown(ticket);
     this.#operations.clear();
     this.#flushes = [];
+    this.#change = null;
   }
 
   #tellUnknown(ticket: number): void {
@@ -215,6 +308,8 @@ export class WriteOrder {
     const peer = this.#heard(from, nowMs);
     assert(seq <= this.#lastSeq, 'Nobody has an operation of this epoch that was not sequenced');
     if (!peer.installed) {
+      // What it was allowed in an earlier epoch ended with the promise that this one needed.
+      this.#grants.returned(from);
       peer.installed = true;
       peer.ackedSeq = seq;
       peer.nextSeq = seq + 1;
@@ -225,16 +320,19 @@ export class WriteOrder {
       peer.fetching = false;
       peer.nextSeq = peer.ackedSeq + 1;
     }
-    this.advance();
+    this.advance(nowMs);
     this.#pump(peer);
   }
 
   /** The replica answers a heartbeat from where it stands. */
-  heartbeatAnswered(from: ServerId, position: Position, nowMs: number): void {
+  heartbeatAnswered(from: ServerId, position: Position, beat: number, trust: Trust, nowMs: number): void {
+    this.#noteGuard(from, beat, nowMs);
     if (epochEqual(position.epoch, this.epoch)) {
       this.acknowledged(from, position.seq, nowMs);
-      const peer = this.#peer(from);
-      if (peer.fetching) this.#sendInstall(peer);
+      const peer = this.#peers.get(from);
+      if (peer === undefined) return;
+      // After a loss of power it has to have all that it may have acknowledged before, and say so.
+      if (peer.fetching || trust !== 'intact') this.#sendInstall(peer);
     } else {
       this.stateNeeded(from, nowMs);
     }
@@ -257,13 +355,14 @@ export class WriteOrder {
   flushedAt(from: ServerId, seq: number, nowMs: number): void {
     const peer = this.#heard(from, nowMs);
     peer.flushedSeq = Math.max(peer.flushedSeq, seq);
-    this.advance();
+    this.advance(nowMs);
   }
 
   /** The transport reached the replica again: all that it has not acknowledged may be lost. */
   connected(server: ServerId): void {
-    const peer = this.#peer(server);
-    this.#sendHeartbeat(peer);
+    const peer = this.#peers.get(server);
+    if (peer === undefined) return;
+    this.#sendHeartbeat(peer, 0);
     if (!peer.installed || peer.fetching) return;
     peer.nextSeq = peer.ackedSeq + 1;
     this.#pump(peer);
@@ -271,7 +370,8 @@ export class WriteOrder {
 
   /** The replica came back as another process: it tells anew where it stands. */
   forget(server: ServerId): void {
-    const peer = this.#peer(server);
+    const peer = this.#peers.get(server);
+    if (peer === undefined) return;
     peer.installed = false;
     peer.fetching = false;
     peer.ackedSeq = 0;
@@ -281,18 +381,27 @@ export class WriteOrder {
 
   // Progress ---------------------------------------------------------------------------------------
 
-  /** Does what has become possible: own applies, commits, flushes, dropping what nobody needs. */
-  advance(): void {
-    this.#applyOwn();
-    this.#commit();
+  knows(server: ServerId): boolean {
+    return this.#peers.has(server);
+  }
+
+  /** Does what has become possible: own applies, commits, flushes, changes of members. */
+  advance(nowMs: number): void {
+    for (;;) {
+      this.#applyOwn(nowMs);
+      const before = this.#committedSeq;
+      this.#commit(nowMs);
+      if (!this.#advanceChange() && this.#committedSeq === before) break;
+    }
     this.#finishFlushes();
   }
 
   /** Repeats what may be lost, and lets the others know that a primary is here. */
   heartbeat(nowMs: number): void {
     const flushSeq = this.#flushes.at(-1)?.seq ?? -1;
+    const guardMs = this.#nextBeat(nowMs);
     for (const peer of this.#peers.values()) {
-      this.#sendHeartbeat(peer);
+      this.#sendHeartbeat(peer, guardMs);
       if (peer.installed && peer.flushedSeq < flushSeq) this.#sendFlush(peer.server, flushSeq);
     }
     this.#drop(nowMs);
@@ -302,26 +411,22 @@ export class WriteOrder {
    * The own copy. `first`: as soon as it is sequenced. `last`: once the others of a majority have
    * it, so that applying it commits it.
    */
-  #applyOwn(): void {
+  #applyOwn(nowMs: number): void {
     while (this.#standing.issuedSeq < this.#lastSeq) {
       const seq = this.#standing.issuedSeq + 1;
-      if (this.#config.appliesAtPrimary === 'last' && this.#othersWith(seq) < this.#majority - 1) break;
+      if (this.#config.appliesAtPrimary === 'last' && this.#reachedWith(Infinity, nowMs) < seq) break;
       const { operation, sessions } = this.#operation(seq);
       this.#standing.apply(operation, sessions);
     }
   }
 
   /**
-   * The commit point: what a majority, this replica included, has applied in this epoch. Acks are
-   * cumulative, so the k-th largest tells it. Acks of older epochs never get here: the same number
-   * named another operation then.
+   * The commit point: what a majority, this replica included, has applied in this epoch, and all who may answer
+   * reads have applied. Acks are cumulative, so the k-th largest tells it. Acks of older epochs never get here:
+   * the same number named another operation then.
    */
-  #commit(): void {
-    const seqs = [this.#standing.seq];
-    for (const peer of this.#peers.values()) seqs.push(peer.installed ? peer.ackedSeq : 0);
-    seqs.sort((a, b) => b - a);
-    const majoritySeq = seqs[this.#majority - 1] ?? 0;
-    const committedSeq = Math.min(majoritySeq, this.#standing.seq);
+  #commit(nowMs: number): void {
+    const committedSeq = Math.min(this.#reachedWith(this.#standing.seq, nowMs), this.#standing.seq);
     if (committedSeq <= this.#committedSeq) return;
     const from = this.#committedSeq + 1;
     this.#committedSeq = committedSeq;
@@ -332,23 +437,195 @@ export class WriteOrder {
       for (const ticket of sequenced.tickets) this.#out.push({ kind: 'committed', ticket, seq, result });
       sequenced.tickets = [];
     }
+    for (const server of this.#grants.holders(nowMs)) {
+      // What is not known to be committed is not read there: the sooner it is, the better.
+      if (this.#peers.has(server))
+        this.#out.send(server, { kind: 'commit', epoch: this.epoch, committedSeq });
+    }
     this.#drop(null);
+  }
+
+  /** How far operations have come if this replica has `ownSeq`. */
+  #reachedWith(ownSeq: number, nowMs: number): number {
+    const { self } = this.#config;
+    const ackedSeq = (server: ServerId): number => {
+      if (server === self) return ownSeq;
+      const peer = this.#peers.get(server);
+      return peer?.installed === true ? peer.ackedSeq : 0;
+    };
+    // Members change by majorities even where writes need all: one that is gone for ever has to be replaced.
+    const everybody = this.#view.policy === 'all' && this.#countedView.joint === undefined;
+    const reached = viewReached(this.#countedView, ackedSeq, everybody);
+    let atReaders = reached;
+    for (const server of this.#grants.holders(nowMs)) {
+      if (server !== self) atReaders = Math.min(atReaders, Math.max(this.#committedSeq, ackedSeq(server)));
+    }
+    const waits = atReaders < reached && atReaders < this.#lastSeq && reached > this.#committedSeq;
+    if (waits && !this.#waitsForReader) this.#out.trace('waited-for-reader', `at operation ${reached}`);
+    this.#waitsForReader = waits;
+    // The end of a change of members needs both sets; what comes after it only the new one.
+    const change = this.#change;
+    if (change?.stage === 'settling') return Math.min(atReaders, change.seq);
+    return atReaders;
+  }
+
+  /** When a commit may be possible without a message: a read lease that it waits for is over then. */
+  get nextCommitMs(): number {
+    return this.#waitsForReader ? this.#grants.nextEndMs() : Infinity;
   }
 
   #finishFlushes(): void {
     if (this.#flushes.length === 0) return;
     const ownSeq = this.#localFlush.flushedSeq;
+    const { self } = this.#config;
+    const flushedSeq = (server: ServerId): number =>
+      server === self ? ownSeq : (this.#peers.get(server)?.flushedSeq ?? -1);
+    const reached = Math.min(ownSeq, viewReached(this.#countedView, flushedSeq));
     const waiting: PendingFlush[] = [];
     for (const flush of this.#flushes) {
-      let count = ownSeq >= flush.seq ? 1 : 0;
-      for (const peer of this.#peers.values()) if (peer.flushedSeq >= flush.seq) count++;
-      if (ownSeq >= flush.seq && count >= this.#majority) {
-        this.#out.push({ kind: 'flushed', ticket: flush.ticket });
-      } else {
-        waiting.push(flush);
-      }
+      if (reached >= flush.seq) this.#out.push({ kind: 'flushed', ticket: flush.ticket });
+      else waiting.push(flush);
     }
     this.#flushes = waiting;
+  }
+
+  // Members ----------------------------------------------------------------------------------------
+
+  /**
+   * One step of a change of members, if it is time. Both sets vote from when the first step is *sequenced*; the
+   * second follows once the first is committed and a lease was decided by both sets, so that a majority of the
+   * new set knows of it.
+   *
+   * @returns whether something was sequenced or is complete
+   */
+  #advanceChange(): boolean {
+    const change = this.#change;
+    if (change === null) return false;
+    switch (change.stage) {
+      case 'learning':
+        if (!this.#haveLearned(change.target)) return false;
+        this.#view = viewJoint(this.#view, change.target);
+        this.#countedView = this.#view;
+        this.#change = { stage: 'joint', tickets: change.tickets, seq: this.#sequenceView() };
+        return true;
+      case 'joint':
+        if (this.#committedSeq < change.seq || this.#lease.view < this.#view.number) return false;
+        this.#view = viewSettled(this.#view);
+        this.#change = { stage: 'settling', tickets: change.tickets, seq: this.#sequenceView() };
+        return true;
+      case 'settling':
+        if (this.#committedSeq < change.seq) return false;
+        this.#settleChange(change.tickets);
+        return true;
+    }
+  }
+
+  #sequenceView(): number {
+    const nothing = new Uint8Array(0);
+    return this.#sequence([], { request: null, result: nothing, body: nothing, view: this.#view });
+  }
+
+  /** New members have the state, so that they hold up nothing when they begin to vote. */
+  #haveLearned(target: readonly ServerId[]): boolean {
+    return target.every((server) => {
+      if (server === this.#config.self || viewVoters(this.#view).includes(server)) return true;
+      const peer = this.#peer(server);
+      return peer.installed && !peer.fetching && peer.ackedSeq >= this.#committedSeq;
+    });
+  }
+
+  #settleChange(tickets: readonly number[]): void {
+    const view = this.#view;
+    this.#change = null;
+    this.#countedView = view;
+    this.#out.trace('members-changed', `${view.number}: ${view.members.join()}`);
+    for (const ticket of tickets) this.#out.push({ kind: 'members-changed', ticket, view });
+    for (const server of [...this.#peers.keys()]) {
+      if (view.members.includes(server)) continue;
+      // It was sent the operation that tells it so; this tells it that it is committed.
+      this.#out.send(server, { kind: 'commit', epoch: this.epoch, committedSeq: this.#committedSeq });
+      this.#peers.delete(server);
+    }
+  }
+
+  /** This server votes on the subject no more: another has to lead. */
+  get isOut(): boolean {
+    return this.#change === null && !viewVoters(this.#view).includes(this.#config.self);
+  }
+
+  // Reads ------------------------------------------------------------------------------------------
+
+  /** Until when no other primary can be, by what a majority has answered; this replica binds itself, too. */
+  guardEndMs(): number {
+    const guardUntilMs = (server: ServerId): number =>
+      server === this.#config.self ? Infinity : (this.#peers.get(server)?.guardUntilMs ?? -Infinity);
+    return viewReached(this.#countedView, guardUntilMs);
+  }
+
+  /** How long ago replicas were last asked to keep the guard, in milliseconds. */
+  sinceBeatMs(nowMs: number): number {
+    return nowMs - this.#beatMs;
+  }
+
+  /** @returns for how long the next heartbeat asks for the guard */
+  #nextBeat(nowMs: number): number {
+    const guardMs = Math.max(0, Math.floor(this.#lease.untilMs - nowMs));
+    this.#beat++;
+    this.#beatMs = nowMs;
+    this.#beats.set(this.#beat, { sentMs: nowMs, guardMs });
+    this.#beats.delete(this.#beat - BEATS_MAX);
+    this.#guard.hold(this.epoch, nowMs, guardMs);
+    return guardMs;
+  }
+
+  /** Counted from before the heartbeat left, so that it ends here before it ends there. */
+  #noteGuard(from: ServerId, number: number, nowMs: number): void {
+    const peer = this.#peers.get(from);
+    const beat = this.#beats.get(number);
+    if (peer === undefined || beat === undefined) return;
+    const beforeMs = this.guardEndMs();
+    peer.guardUntilMs = Math.max(peer.guardUntilMs, beat.sentMs + beat.guardMs * (1 - DRIFT_MAX));
+    if (beforeMs <= nowMs && nowMs < this.guardEndMs()) {
+      this.#out.push({ kind: 'advanced', committedSeq: this.#committedSeq });
+    }
+  }
+
+  /**
+   * A replica wants to answer reads by itself. Only one that has all that is committed is allowed to, and for
+   * no longer than this server may answer them itself.
+   */
+  readRequested(from: ServerId, nonce: number, nowMs: number): void {
+    const peer = this.#heard(from, nowMs);
+    if (!peer.installed || peer.fetching || peer.ackedSeq < this.#committedSeq) return;
+    const endMs = Math.min(this.#lease.untilMs, this.guardEndMs());
+    const durationMs = Math.floor(Math.min(this.#config.readLeaseMs, (endMs - nowMs) / (1 + DRIFT_MAX)));
+    if (durationMs <= 0) return;
+    this.#grants.grant(from, nowMs, durationMs);
+    this.#out.send(from, {
+      kind: 'read-grant',
+      epoch: this.epoch,
+      nonce,
+      durationMs,
+      startSeq: this.#lastSeq,
+    });
+  }
+
+  /** @returns whether nobody may answer reads of this epoch any more; asks for it where somebody may */
+  takeReadsBack(nowMs: number, again: boolean): boolean {
+    const holders = this.#grants.holders(nowMs);
+    if (again)
+      for (const server of holders) this.#out.send(server, { kind: 'read-revoke', epoch: this.epoch });
+    return holders.length === 0;
+  }
+
+  readsReturned(from: ServerId): void {
+    this.#grants.returned(from);
+  }
+
+  /** The end: nobody need wait for the guard of this epoch. */
+  yield(): void {
+    this.#guard.lift(this.epoch);
+    for (const server of this.#peers.keys()) this.#out.send(server, { kind: 'yield', epoch: this.epoch });
   }
 
   /** Sends what the replica lacks, in order, as far as the window allows. */
@@ -403,22 +680,25 @@ export class WriteOrder {
 
   #sendInstall(peer: Peer): void {
     // Who has the epoch but lags behind fetches the state as it is here now.
-    const base = peer.installed ? this.#standing.position : this.#base;
+    const base = peer.installed ? { epoch: this.epoch, seq: this.#standing.seq } : this.#base;
     this.#out.send(peer.server, {
       kind: 'install',
       epoch: this.epoch,
-      members: this.#view.members,
+      view: this.#view,
       base,
     });
   }
 
-  #sendHeartbeat(peer: Peer): void {
+  /** @param guardMs 0 where only this replica is spoken to, so that no answer is counted */
+  #sendHeartbeat(peer: Peer, guardMs: number): void {
     this.#out.send(peer.server, {
       kind: 'heartbeat',
       epoch: this.epoch,
-      members: this.#view.members,
+      view: this.#view,
       committedSeq: this.#committedSeq,
       sentSeq: peer.installed ? peer.nextSeq - 1 : 0,
+      beat: guardMs === 0 ? 0 : this.#beat,
+      guardMs,
     });
   }
 
@@ -430,19 +710,29 @@ export class WriteOrder {
 
   peers(nowMs: number): PeerStatus[] {
     const { self } = this.#config;
-    return this.#view.members.map((server): PeerStatus => {
-      if (server === self) return { server, role: 'primary', state: 'current', seq: this.#standing.seq };
-      const peer = this.#peer(server);
-      const current = peer.installed && peer.ackedSeq >= this.#committedSeq;
-      const state = this.#isSilent(peer, nowMs) ? 'unreachable' : current ? 'current' : 'catching-up';
-      return { server, role: 'backup', state, seq: peer.ackedSeq };
+    const voters = viewVoters(this.#view);
+    const statuses: PeerStatus[] = [...this.#peers.values()].map((peer) => {
+      const lagOperations = Math.max(0, this.#committedSeq - peer.ackedSeq);
+      const current = peer.installed && lagOperations === 0;
+      return {
+        server: peer.server,
+        role: voters.includes(peer.server) ? 'backup' : 'learner',
+        state: this.#isSilent(peer, nowMs) ? 'unreachable' : current ? 'current' : 'catching-up',
+        seq: peer.ackedSeq,
+        lagOperations,
+        lagBytes: current ? 0 : this.#lagBytes(peer),
+      };
     });
+    if (!voters.includes(self)) return statuses;
+    const own = { server: self, role: 'primary', state: 'current', seq: this.#standing.seq } as const;
+    statuses.push({ ...own, lagOperations: 0, lagBytes: 0 });
+    return statuses.sort((a, b) => voters.indexOf(a.server) - voters.indexOf(b.server));
   }
 
-  #othersWith(seq: number): number {
-    let count = 0;
-    for (const peer of this.#peers.values()) if (peer.installed && peer.ackedSeq >= seq) count++;
-    return count;
+  #lagBytes(peer: Peer): number | null {
+    if (!peer.installed || peer.ackedSeq + 1 < this.#firstSeq) return null;
+    const before = this.#operations.get(peer.ackedSeq)?.bytesEnd ?? this.#bytesDropped;
+    return (this.#operations.get(this.#committedSeq)?.bytesEnd ?? this.#bytesDropped) - before;
   }
 
   #isSilent(peer: Peer, nowMs: number): boolean {
@@ -457,7 +747,7 @@ export class WriteOrder {
 
   #peer(server: ServerId): Peer {
     const peer = this.#peers.get(server);
-    assert(peer !== undefined, 'Strangers are sent away at the door');
+    assert(peer !== undefined, 'Who is no peer is sent away at the door');
     return peer;
   }
 

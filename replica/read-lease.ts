@@ -1,0 +1,102 @@
+import type { ServerId } from '../base/ids.ts';
+import type { Epoch } from './actions.ts';
+import { epochEqual } from './epoch.ts';
+import { DRIFT_MAX } from './guard.ts';
+
+/** A holder asks this many times in a read lease for the next one. */
+const ASKS_PER_LEASE = 3;
+
+/**
+ * A backup's right to answer reads from its own disk. While it runs, the primary commits nothing that this
+ * replica has not acknowledged; so what is here and known to be committed is all there is.
+ * All times are readings of this replica's own clock; the lease counts from before it was asked for.
+ */
+export class ReadLease {
+  readonly #leaseMs: number;
+  #epoch: Epoch | null = null;
+  #untilMs = -Infinity;
+  #startSeq = 0;
+  #nonce = 0;
+  #askedMs = -Infinity;
+  /** The question that a grant may answer. */
+  #open = false;
+  #readMs = -Infinity;
+
+  constructor(leaseMs: number) {
+    this.#leaseMs = leaseMs;
+  }
+
+  /** Somebody reads here, or would like to. */
+  noteRead(nowMs: number): void {
+    this.#readMs = nowMs;
+  }
+
+  /** Whether the lease runs, was given in `epoch`, and all operations that came before it are here. */
+  covers(epoch: Epoch, seq: number, nowMs: number): boolean {
+    if (this.#epoch === null || !epochEqual(this.#epoch, epoch)) return false;
+    return nowMs < this.#untilMs && seq >= this.#startSeq;
+  }
+
+  /** @returns when the primary is to be asked (again); Infinity while nobody reads here */
+  nextAskMs(): number {
+    if (this.#readMs === -Infinity) return Infinity;
+    const dueMs = this.#askedMs + this.#leaseMs / ASKS_PER_LEASE;
+    return dueMs <= this.#readMs + this.#leaseMs ? dueMs : Infinity;
+  }
+
+  /** @returns the nonce of the question that goes out now */
+  ask(nowMs: number): number {
+    this.#nonce++;
+    this.#askedMs = nowMs;
+    this.#open = true;
+    return this.#nonce;
+  }
+
+  /** @returns whether the grant answers the latest question */
+  granted(epoch: Epoch, nonce: number, durationMs: number, startSeq: number): boolean {
+    if (!this.#open || nonce !== this.#nonce) return false;
+    this.#open = false;
+    const untilMs = this.#askedMs + durationMs * (1 - DRIFT_MAX);
+    const renewed = this.#epoch !== null && epochEqual(this.#epoch, epoch);
+    this.#untilMs = renewed ? Math.max(this.#untilMs, untilMs) : untilMs;
+    this.#startSeq = renewed ? Math.max(this.#startSeq, startSeq) : startSeq;
+    this.#epoch = epoch;
+    return true;
+  }
+
+  /** Answers no more reads, by no grant that is under way either. */
+  drop(): void {
+    this.#epoch = null;
+    this.#untilMs = -Infinity;
+    this.#open = false;
+  }
+}
+
+/**
+ * What a process granted as a primary, by its own clock. Outlives its epochs: a read lease of an earlier one
+ * may still run when a later one begins.
+ */
+export class ReadGrants {
+  readonly #untilMs = new Map<ServerId, number>();
+
+  /** To be called before the grant goes out. */
+  grant(server: ServerId, nowMs: number, durationMs: number): void {
+    const untilMs = nowMs + durationMs * (1 + DRIFT_MAX);
+    this.#untilMs.set(server, Math.max(this.#untilMs.get(server) ?? 0, untilMs));
+  }
+
+  returned(server: ServerId): void {
+    this.#untilMs.delete(server);
+  }
+
+  /** @returns servers whose read leases may still run */
+  holders(nowMs: number): ServerId[] {
+    for (const [server, untilMs] of this.#untilMs) if (nowMs >= untilMs) this.#untilMs.delete(server);
+    return [...this.#untilMs.keys()];
+  }
+
+  /** @returns when the first of them is over; Infinity without any */
+  nextEndMs(): number {
+    return Math.min(Infinity, ...this.#untilMs.values());
+  }
+}

@@ -1,0 +1,59 @@
+import { assert } from '../base/assert.ts';
+import type { ServerId } from '../base/ids.ts';
+import { majority } from '../base/quorum.ts';
+import type { View } from './actions.ts';
+
+/** @returns all servers that vote, each once: the members, and while they change also those to come */
+export function viewVoters({ members, joint }: View): readonly ServerId[] {
+  return joint === undefined ? members : [...new Set([...members, ...joint])];
+}
+
+/** @returns the sets of which every majority has to be one: one set, or two while the members change */
+export function viewSides({ members, joint }: View): readonly (readonly ServerId[])[] {
+  return joint === undefined ? [members] : [members, joint];
+}
+
+/** Whether `counts` holds for a majority of each side. */
+export function viewHasMajority(view: View, counts: (server: ServerId) => boolean): boolean {
+  return viewSides(view).every((side) => side.filter(counts).length >= majority(side.length));
+}
+
+/**
+ * What a majority of each side has reached, by a number of each voter that only grows.
+ *
+ * @param everybody whether all of each side are wanted instead of a majority
+ * @returns the largest number that so many voters have reached
+ */
+export function viewReached(
+  view: View,
+  reached: (server: ServerId) => number,
+  everybody: boolean = false,
+): number {
+  let least = Infinity;
+  for (const side of viewSides(view)) {
+    const needed = everybody ? side.length : majority(side.length);
+    const numbers = side.map(reached).sort((a, b) => b - a);
+    least = Math.min(least, numbers[needed - 1] ?? 0);
+  }
+  return least;
+}
+
+/** The view in which a change of members begins: both sets vote. */
+export function viewJoint({ number, members, policy }: View, joint: readonly ServerId[]): View {
+  return { number: number + 1, members, joint, ...(policy === undefined ? {} : { policy }) };
+}
+
+/** The view in which it ends. */
+export function viewSettled({ number, joint, policy }: View): View {
+  assert(joint !== undefined, 'A change ends where one began');
+  return { number: number + 1, members: joint, ...(policy === undefined ? {} : { policy }) };
+}
+
+/** Whether the replicas are at just these servers, in whatever order, and no change is under way. */
+export function viewIsAt({ members, joint }: View, servers: readonly ServerId[]): boolean {
+  return joint === undefined && sameServers(members, servers);
+}
+
+export function sameServers(a: readonly ServerId[], b: readonly ServerId[]): boolean {
+  return a.length === b.length && a.every((server) => b.includes(server));
+}
