@@ -234,7 +234,7 @@ async function compose(
     operationTimeoutMs: config.operationTimeoutMs,
     isConnected,
   });
-  const placement = new Placement(servers, isConnected);
+  const placement = new Placement({ configured: servers, isConnected });
   const catalog: CatalogService =
     catalogStore === null ? new AbsentCatalog(config.catalogMembers) : makeCatalog(catalogStore);
   function makeCatalog(opened: CatalogStore): LocalCatalogService {
@@ -248,7 +248,8 @@ async function compose(
       driver,
       subject,
       operationTimeoutMs: config.operationTimeoutMs,
-      placement: (replicas) => placement.choose(replicas),
+      placement: (replicas, known) => placement.choose(replicas, known),
+      capacity: (known) => placement.candidates(known).length,
       isConnected,
     });
   }

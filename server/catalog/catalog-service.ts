@@ -2,7 +2,14 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/actions.ts';
-import type { Command, CommandRequest, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
+import type {
+  Command,
+  CommandRequest,
+  CommandResults,
+  Query,
+  QueryResults,
+  ServerInfo,
+} from '../../wire/catalog-api.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { CatalogService } from '../services.ts';
@@ -31,7 +38,9 @@ export interface CatalogServiceParts extends PrimaryWaiterParts {
   readonly driver: ReplicaDriver;
   readonly subject: CatalogSubject;
   /** Which servers hold a new file of a volume with that many replicas. */
-  placement(replicas: number): ServerId[];
+  placement(replicas: number, servers: readonly ServerInfo[]): ServerId[];
+  /** How many servers can hold replicas. */
+  capacity?(servers: readonly ServerInfo[]): number;
 }
 
 /** The namespace as this server, one of the catalog's members, can serve it. */
@@ -132,7 +141,11 @@ export class LocalCatalogService implements CatalogService {
     try {
       execution = subject.execute(
         batch.map((waiting) => waiting.request),
-        { nowNs: this.#parts.clock.wallNs(), placement: (replicas) => this.#parts.placement(replicas) },
+        {
+          nowNs: this.#parts.clock.wallNs(),
+          placement: (replicas, servers) => this.#parts.placement(replicas, servers),
+          capacity: (servers) => this.#parts.capacity?.(servers) ?? Number.POSITIVE_INFINITY,
+        },
       );
     } catch (error) {
       for (const waiting of batch) waiting.reject(error);

@@ -5,7 +5,7 @@ import { executeRequests } from '../../catalog/batch.ts';
 import type { CommandOf } from '../../catalog/command.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
-import type { ServerInfo } from '../../wire/catalog-api.ts';
+import type { QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import { Catalog, main, SERVERS } from './fixture.ts';
 
 function registration(id: string, more: Partial<CommandOf<'server-register'>> = {}) {
@@ -123,9 +123,13 @@ test('files with too few or too many replicas are found, a page of inodes at a t
     const found: [number, number][] = [];
     let pages = 0;
     for (let after: number | null = 0; after !== null; pages++) {
-      const { files, next } = catalog.query({ kind: 'files-miscounted', after, countMax: 2 });
-      for (const { inode, wanted } of files) found.push([inode, wanted]);
-      after = next;
+      const page: QueryResults['files-miscounted'] = catalog.query({
+        kind: 'files-miscounted',
+        after,
+        countMax: 2,
+      });
+      for (const { inode, wanted } of page.files) found.push([inode, wanted]);
+      after = page.next;
     }
     assert.equal(pages, 2, 'A root and two files, two at a time');
     return found;

@@ -1,0 +1,77 @@
+import { join } from 'node:path';
+import type { ServerId } from '../../base/ids.ts';
+import {
+  rebalancedMembers,
+  rebalanceOf,
+  type ServerStanding,
+  wantedMembers,
+} from '../../server/membership/wanted-members.ts';
+import type { ServerState } from '../../wire/catalog-api.ts';
+import { type Handler, playConversations } from '../data-driven.ts';
+
+const MIB = 2 ** 20;
+
+/**
+ * `servers a b/z c:20%` are in, in reach, half free unless said; `/z` is the zone. `draining a`, `out a`,
+ * `away a`, `gone a`, `well a` change them. `file a b c wants 3` answers the members, `-` where they stay.
+ */
+function start(): Handler {
+  const servers = new Map<string, ServerStanding>();
+  const change = (ids: readonly string[], what: Partial<ServerStanding>): string => {
+    for (const id of ids) servers.set(id, { ...(servers.get(id) as ServerStanding), ...what });
+    return '';
+  };
+  const state = (ids: readonly string[], to: ServerState) => change(ids, { state: to });
+  const run = ([word, ...rest]: readonly string[]): string => {
+    switch (word) {
+      case 'servers':
+        for (const text of rest) {
+          const [, id = '', zone = '', free = '50'] = /^(\w+)(?:\/(\w+))?(?::(\d+)%)?$/.exec(text) ?? [];
+          const room = { freeBytes: Number(free) * MIB, totalBytes: 100 * MIB };
+          servers.set(id, { id: id as ServerId, zone, ...room, reachable: true, state: 'in', gone: false });
+        }
+        return '';
+      case 'draining':
+        return state(rest, 'draining');
+      case 'out':
+        return state(rest, 'out');
+      case 'away':
+        return change(rest, { reachable: false });
+      case 'gone':
+        return change(rest, { reachable: false, gone: true });
+      case 'well':
+        return change(rest, { reachable: true, gone: false, state: 'in' });
+      case 'file': {
+        const at = rest.indexOf('wants');
+        const file = { inode: 7, members: rest.slice(0, at) as ServerId[] };
+        const wanted = wantedMembers(file, [...servers.values()], Number(rest[at + 1]));
+        const again = wantedMembers(
+          { ...file, members: wanted },
+          [...servers.values()],
+          Number(rest[at + 1]),
+        );
+        const settled = again.join(' ') === wanted.join(' ') ? '' : ` and then ${again.join(' ')}`;
+        return (wanted.join(' ') === file.members.join(' ') ? '-' : wanted.join(' ')) + settled;
+      }
+      case 'rebalance': {
+        const move = rebalanceOf([...servers.values()], Number(rest[0]) / 100);
+        if (move === null) return '-';
+        const files = rest.slice(1).map((text) => {
+          const file = { inode: 7, members: text.split(',') as ServerId[] };
+          return `${text}: ${rebalancedMembers(file, [...servers.values()], move)?.join(',') ?? '-'}`;
+        });
+        const head = `${move.from} to ${move.to}, ${move.bytesMax / MIB} MiB at the most`;
+        return [head, ...files].join('\n');
+      }
+      default:
+        throw new Error(`Unknown word ${word}`);
+    }
+  };
+  return (commands) =>
+    commands
+      .map(run)
+      .filter((line) => line !== '')
+      .join('\n');
+}
+
+playConversations(join(import.meta.dirname, '../testdata/membership'), start);
