@@ -283,8 +283,8 @@ export class CatalogStore {
       if (batch.length > 0) open.body = encodeBatch(batch);
       return { body: open.body, outcomes };
     } catch (error) {
-      this.rollback();
-      throw storageError('Cannot execute a batch', error);
+      this.#open = null;
+      throw this.#undone('Cannot execute a batch', error);
     }
   }
 
@@ -302,8 +302,7 @@ export class CatalogStore {
       writer.exec('COMMIT');
       this.#record = record;
     } catch (error) {
-      this.#undo();
-      throw storageError(`Cannot commit batch ${seq}`, error);
+      throw this.#undone(`Cannot commit batch ${seq}`, error);
     }
     this.#lookAtLog();
   }
@@ -312,7 +311,11 @@ export class CatalogStore {
   rollback(): void {
     if (this.#open === null) return;
     this.#open = null;
-    this.#undo();
+    try {
+      this.#undo();
+    } catch (error) {
+      this.#fail(storageError('Cannot undo a batch', error));
+    }
   }
 
   // The backups' way -----------------------------------------------------------------------------
@@ -548,8 +551,7 @@ export class CatalogStore {
       writer.exec('COMMIT');
       this.#record = record;
     } catch (error) {
-      this.#undo();
-      throw storageError(`Cannot ${action}`, error);
+      throw this.#undone(`Cannot ${action}`, error);
     }
     this.#lookAtLog();
   }
@@ -587,6 +589,19 @@ export class CatalogStore {
     await diskFileOps.datasync(databaseFd);
     writer.pragma('wal_checkpoint(TRUNCATE)');
     await this.#flush.request();
+  }
+
+  /**
+   * Undoes a transaction that failed. With a full disk the catalog stays as it was; after anything else that
+   * SQLite tells, nobody knows what it holds, and it is over until a restart.
+   * @returns the failure, to be thrown
+   */
+  #undone(action: string, cause: unknown): Error {
+    const error = storageError(action, cause);
+    const code = errorCode(cause);
+    if (code.startsWith('SQLITE_') && code !== 'SQLITE_FULL') return this.#fail(error);
+    this.#undo();
+    return error;
   }
 
   #undo(): void {
@@ -644,8 +659,7 @@ export class CatalogStore {
       writer.exec('COMMIT');
       this.#record = record;
     } catch (error) {
-      this.#undo();
-      throw storageError(`Cannot install the catalog's log up to ${seq}`, error);
+      throw this.#undone(`Cannot install the catalog's log up to ${seq}`, error);
     }
   }
 

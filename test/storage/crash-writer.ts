@@ -1,14 +1,23 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
+import { CatalogStore } from '../../server/storage/catalog-store.ts';
+import type { DataFolder } from '../../server/storage/data-folder.ts';
+import type { Command } from '../../wire/catalog-api.ts';
+import { begin, epoch, fileId, NO_SESSIONS, pattern, VIEW } from '../conformance/store.ts';
 import { DiskFixture } from './stores.ts';
 
 /**
- * Writes to a store until it is killed, and says on standard output which operations were applied:
- * lines of `file seq`, and of `file seq synced` after a flush. What an operation is, `operationOf` knows.
+ * Writes to the stores of a folder until it is killed, and says on standard output which operations were applied:
+ * lines of `file seq`, of `file seq synced` after a flush, and of `file epoch promised`. What an operation
+ * is, `operationOf` knows; the catalog, under the number 0, makes the directory `d7` with operation 7.
  */
 export const OBJECT_BYTES = 512;
 export const FILE_IDS = [1, 2, 3];
+export const CATALOG = 0;
+/** Operations of a file that go to the store at once, between two flushes, and between two promises. */
+const DEPTH = 8;
+const FLUSH_EVERY = 96;
+const PROMISE_EVERY = 160;
 
 export function operationOf(file: number, seq: number) {
   const turn = (seq * 2_654_435_761 + file * 97) >>> 0;
@@ -40,15 +49,26 @@ export interface Said {
   /** By file, the last operation that was applied, and that was synced. */
   readonly applied: Map<number, number>;
   readonly synced: Map<number, number>;
+  /** By file, the counter of the highest epoch promised. */
+  readonly promised: Map<number, number>;
 }
 
-/** Runs a writer on the folder and kills it after so many lines. */
-export async function writeUntilKilled(folder: string, lineCount: number): Promise<Said> {
+/**
+ * Runs a writer on the folder until `stop` ends it, one way or another.
+ * @param stop is called once, after so many lines
+ */
+export async function writeUntil(
+  folder: string,
+  lineCount: number,
+  stop: (child: ChildProcess) => void,
+): Promise<Said> {
   const child = spawn(process.execPath, [import.meta.filename, folder], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+    // A writer whose disk fails under it dies of that, and says so.
+    stdio: ['ignore', 'pipe', process.env.DEBUG === '1' ? 'inherit' : 'ignore'],
   });
   const applied = new Map<number, number>();
   const synced = new Map<number, number>();
+  const promised = new Map<number, number>();
   let rest = '';
   let lines = 0;
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -56,13 +76,23 @@ export async function writeUntilKilled(folder: string, lineCount: number): Promi
     rest = parts.pop() ?? '';
     for (const line of parts) {
       const [file, seq, word] = line.split(' ');
-      const known = word === 'synced' ? synced : applied;
+      const known = word === 'synced' ? synced : word === 'promised' ? promised : applied;
       known.set(Number(file), Math.max(known.get(Number(file)) ?? 0, Number(seq)));
-      if (++lines === lineCount) child.kill('SIGKILL');
+      if (++lines === lineCount) stop(child);
     }
   });
   await once(child, 'close');
-  return { lines, applied, synced };
+  return { lines, applied, synced, promised };
+}
+
+/** Runs a writer on the folder and kills it after so many lines. */
+export function writeUntilKilled(folder: string, lineCount: number): Promise<Said> {
+  return writeUntil(folder, lineCount, (child) => child.kill('SIGKILL'));
+}
+
+/** Opens the catalog of a folder whose data folder is open. */
+export function openCatalog({ path, startCounter, powerLossStart }: DataFolder): Promise<CatalogStore> {
+  return CatalogStore.open({ folder: path, view: VIEW, startCounter, powerLossStart });
 }
 
 if (import.meta.main) {
@@ -79,15 +109,49 @@ if (import.meta.main) {
     let depth: Promise<void>[] = [];
     for (;;) {
       depth.push(one(++seq));
-      if (depth.length >= 8) {
+      if (depth.length >= DEPTH) {
         await Promise.all(depth);
         depth = [];
-        if (seq % 96 === 0) {
+        if (seq % FLUSH_EVERY === 0) {
           await store.flush(file);
           process.stdout.write(`${id} ${seq} synced\n`);
+        }
+        if (seq % PROMISE_EVERY === 0) {
+          const counter = (store.record(file)?.promised.counter ?? 0) + 1;
+          await store.promise(file, epoch(counter));
+          process.stdout.write(`${id} ${counter} promised\n`);
         }
       }
     }
   };
-  await Promise.all(FILE_IDS.map(write));
+  const writeNames = async (): Promise<void> => {
+    const catalog = await openCatalog(fixture.folder);
+    if (catalog.record().installed.counter === 0) {
+      await catalog.promise(epoch(1));
+      await catalog.install(epoch(1), 0, null);
+    }
+    for (let seq = catalog.record().seq + 1; ; seq++) {
+      catalog.begin();
+      const command: Command =
+        seq === 1
+          ? { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096 }
+          : {
+              kind: 'make-directory',
+              place: { volume: 'main', path: `/d${seq}` },
+              mode: 0o755,
+              uid: 0,
+              gid: 0,
+            };
+      const request = { session: 5, number: seq, since: 0, command };
+      catalog.execute([request], { nowNs: BigInt(seq), placement: () => VIEW.members });
+      await catalog.finish(epoch(1), seq);
+      process.stdout.write(`${CATALOG} ${seq}\n`);
+      if (seq % 20 === 0) {
+        await catalog.flush();
+        process.stdout.write(`${CATALOG} ${seq} synced\n`);
+      }
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  await Promise.all([...FILE_IDS.map(write), writeNames()]);
 }

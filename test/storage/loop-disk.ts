@@ -1,0 +1,93 @@
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { mounted } from './mounts.ts';
+import { temporaryFolder } from './stores.ts';
+
+/** EXT4_IOC_SHUTDOWN (the same number for XFS) with the flag that also drops the file system's own journal. */
+const CUT = `
+import fcntl, os, struct, sys
+fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))`;
+
+const MAKERS = {
+  ext4: ['mkfs.ext4', '-q', '-F', '-E', 'lazy_itable_init=0,lazy_journal_init=0'],
+  xfs: ['mkfs.xfs', '-q', '-f'],
+} as const;
+
+export type FileSystemKind = keyof typeof MAKERS;
+
+/**
+ * A real file system of its own, in an image behind a loop device, that a test may treat as badly as it likes:
+ * cut its power, fill it, make it read-only, take the bytes from under it. Nothing simulated lies in between.
+ */
+export class LoopDisk {
+  /** Where it is mounted. */
+  readonly folder: string;
+  readonly #parent: string;
+  readonly #image: string;
+
+  private constructor(parent: string) {
+    this.#parent = parent;
+    this.#image = path.join(parent, 'image');
+    this.folder = path.join(parent, 'mount');
+  }
+
+  /** @returns null, and why, where this machine does not let it be made: no root, no loop devices, no mkfs */
+  static make(
+    kind: FileSystemKind,
+    sizeMiB: number,
+  ): { disk: LoopDisk; why: null } | { disk: null; why: string } {
+    if (process.getuid?.() !== 0) return { disk: null, why: 'needs root' };
+    const disk = new LoopDisk(temporaryFolder());
+    fs.writeFileSync(disk.#image, '');
+    fs.truncateSync(disk.#image, sizeMiB * 1024 * 1024);
+    const [program, ...flags] = MAKERS[kind];
+    const made = spawnSync(program, [...flags, disk.#image], { encoding: 'utf8' });
+    if (made.status === 0 && disk.#mount()) return { disk, why: null };
+    fs.rmSync(disk.#parent, { recursive: true });
+    return { disk: null, why: made.status === 0 ? 'needs loop devices' : `needs ${program}` };
+  }
+
+  /**
+   * What was not synced is gone, contents and names alike; every call fails from now on, until `repower`.
+   * @returns false where the kernel or this machine's tools do not know how
+   */
+  cutPower(): boolean {
+    return spawnSync('python3', ['-c', CUT, this.folder]).status === 0;
+  }
+
+  /** Mounts it again as the next boot of the machine would. Nobody has anything open on it. */
+  repower(): void {
+    this.#unmount();
+    if (!this.#mount()) throw new Error(`Cannot mount ${this.#image} again`);
+  }
+
+  /** As the kernel does by itself when the disk under a file system fails. */
+  makeReadOnly(): void {
+    this.#remount('ro');
+  }
+
+  makeWritable(): void {
+    this.#remount('rw');
+  }
+
+  /** Its end; what was on it is gone. */
+  remove(): void {
+    this.#unmount();
+    fs.rmSync(this.#parent, { recursive: true });
+  }
+
+  #mount(): boolean {
+    return mounted(this.folder, ['-o', 'loop', this.#image]) !== null;
+  }
+
+  #unmount(): void {
+    const undone = spawnSync('umount', [this.folder], { encoding: 'utf8' });
+    if (undone.status !== 0) throw new Error(`Cannot unmount ${this.folder}: ${undone.stderr}`);
+  }
+
+  #remount(mode: 'ro' | 'rw'): void {
+    const done = spawnSync('mount', ['-o', `remount,${mode}`, this.folder], { encoding: 'utf8' });
+    if (done.status !== 0) throw new Error(`Cannot make ${this.folder} ${mode}: ${done.stderr}`);
+  }
+}
