@@ -95,7 +95,7 @@ export function fileStateInstall(
   epoch: Epoch,
   seq: number,
   sessions: Uint8Array,
-  base: FileDescription | null,
+  base: Pick<FileDescription, 'record' | 'attributes'> | null,
   start: number,
 ): FileState {
   const attributes = base?.attributes ?? state.attributes;

@@ -10,6 +10,7 @@ import type { DataFolder } from './data-folder.ts';
 import { storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
 import { IndexDatabase, type ObjectRow } from './index-database.ts';
+import type { ObjectDigests } from './object-digests.ts';
 import { type RecoveryReport, recoverFromPowerLoss } from './power-loss.ts';
 import {
   checkObject,
@@ -22,6 +23,7 @@ import type {
   FetchedObject,
   FileAttributes,
   FileDescription,
+  FileDifference,
   FileStore,
   NewTrust,
   ObjectEntry,
@@ -202,6 +204,15 @@ export class DiskStore implements FileStore {
     return { record: state.record, attributes: state.attributes, objects };
   }
 
+  entries(file: FileId, first: number, last: number, countMax: number): ObjectEntry[] {
+    this.#need(file);
+    return this.#index.objectsUpTo(file, first, last, countMax).map(entryOf);
+  }
+
+  digests(file: FileId): Promise<ObjectDigests> {
+    return this.#need(file).digests();
+  }
+
   async readObject(
     file: FileId,
     index: number,
@@ -229,8 +240,13 @@ export class DiskStore implements FileStore {
     return this.#submit(file, { kind: 'stage', object });
   }
 
-  unstage(file: FileId): void {
-    this.#need(file).submitOwn('unstage');
+  staged(file: FileId, index: number): ObjectEntry | null {
+    const row = this.#need(file).staged(index);
+    return row === null ? null : entryOf(row);
+  }
+
+  unstage(file: FileId, keeps: (entry: ObjectEntry) => boolean = () => false): void {
+    this.#need(file).unstage(keeps);
   }
 
   install(
@@ -238,7 +254,7 @@ export class DiskStore implements FileStore {
     epoch: Epoch,
     seq: number,
     sessions: Uint8Array,
-    base: FileDescription | null,
+    base: FileDescription | FileDifference | null,
   ): Promise<void> {
     return this.#submit(file, { kind: 'install', epoch, seq, sessions, base });
   }

@@ -241,6 +241,11 @@ export class IndexDatabase {
     return this.#statements.objectRange.all(file, first, last);
   }
 
+  /** The first `countMax` of objects `first` to `last`, in order. */
+  objectsUpTo(file: FileId, first: number, last: number, countMax: number): ObjectRow[] {
+    return this.#statements.objectsUpTo.all(file, first, last, countMax);
+  }
+
   /** The next `countMax` objects after `after`: for walks that let others have a turn in between. */
   objectsAfter(file: FileId, after: number, countMax: number): ObjectRow[] {
     return this.#statements.objectsAfter.all(file, after, countMax);
@@ -484,6 +489,9 @@ function prepareAll(database: Database.Database) {
     ),
     objectRange: prepare<[number, number, number], ObjectRow>(
       `SELECT ${OBJECT_SELECT} FROM objects WHERE file = ? AND idx BETWEEN ? AND ? ORDER BY idx`,
+    ),
+    objectsUpTo: prepare<[number, number, number, number], ObjectRow>(
+      `SELECT ${OBJECT_SELECT} FROM objects WHERE file = ? AND idx BETWEEN ? AND ? ORDER BY idx LIMIT ?`,
     ),
     objectsAfter: prepare<[number, number, number], ObjectRow>(
       `SELECT ${OBJECT_SELECT} FROM objects WHERE file = ? AND idx > ? ORDER BY idx LIMIT ?`,

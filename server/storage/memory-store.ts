@@ -15,10 +15,12 @@ import {
   trustOf,
   writePieces,
 } from './contents.ts';
+import { ObjectDigests } from './object-digests.ts';
 import type {
   FetchedObject,
   FileAttributes,
   FileDescription,
+  FileDifference,
   FileStore,
   NewTrust,
   ObjectEntry,
@@ -34,6 +36,9 @@ interface MemoryObject {
 interface MemoryFile {
   state: FileState;
   objects: Map<number, MemoryObject>;
+  /** Indices in ascending order; null while nobody knows. */
+  ordered: readonly number[] | null;
+  digests: ObjectDigests;
   readonly staged: Map<number, MemoryObject>;
   /** Settles when the last call made so far has taken effect. */
   tail: Promise<void>;
@@ -65,6 +70,8 @@ export class MemoryStore implements FileStore {
     this.#files.set(file, {
       state: fileStateNew(view, objectBytes, trust === 'lost' ? LOST_START : 1),
       objects: new Map(),
+      ordered: [],
+      digests: new ObjectDigests(),
       staged: new Map(),
       tail: Promise.resolve(),
     });
@@ -139,6 +146,26 @@ export class MemoryStore implements FileStore {
     return { record: state.record, attributes: state.attributes, objects: entries };
   }
 
+  entries(file: FileId, first: number, last: number, countMax: number): ObjectEntry[] {
+    const held = this.#need(file);
+    if (first === last) {
+      const entry = held.objects.get(first)?.entry;
+      return entry === undefined ? [] : [entry];
+    }
+    held.ordered ??= [...held.objects.keys()].sort((a, b) => a - b);
+    const found: ObjectEntry[] = [];
+    for (let at = placeOf(held.ordered, first); at < held.ordered.length && found.length < countMax; at++) {
+      const index = held.ordered[at] as number;
+      if (index > last) break;
+      found.push((held.objects.get(index) as MemoryObject).entry);
+    }
+    return found;
+  }
+
+  async digests(file: FileId): Promise<ObjectDigests> {
+    return this.#need(file).digests;
+  }
+
   async readObject(
     file: FileId,
     index: number,
@@ -163,8 +190,14 @@ export class MemoryStore implements FileStore {
     });
   }
 
-  unstage(file: FileId): void {
-    void this.#change(file, (held) => held.staged.clear());
+  staged(file: FileId, index: number): ObjectEntry | null {
+    return this.#need(file).staged.get(index)?.entry ?? null;
+  }
+
+  unstage(file: FileId, keeps: (entry: ObjectEntry) => boolean = () => false): void {
+    void this.#change(file, (held) => {
+      for (const [index, { entry }] of [...held.staged]) if (!keeps(entry)) held.staged.delete(index);
+    });
   }
 
   install(
@@ -172,14 +205,26 @@ export class MemoryStore implements FileStore {
     epoch: Epoch,
     seq: number,
     sessions: Uint8Array,
-    base: FileDescription | null,
+    base: FileDescription | FileDifference | null,
   ): Promise<void> {
     return this.#change(file, (held) => {
       const next = fileStateInstall(held.state, epoch, seq, sessions, base, 1);
-      if (base !== null) {
+      if (base !== null && 'changes' in base) {
+        const { installed, seq: ownSeq } = held.state.record;
+        assert(
+          epochEquals(base.from.epoch, installed) && base.from.seq === ownSeq,
+          'A difference is to the state that is here',
+        );
+        for (const [index, entry] of base.changes) {
+          setObject(held, index, entry === null ? null : stagedObjectOf(held, entry));
+        }
+      } else if (base !== null) {
         const objects = new Map<number, MemoryObject>();
         for (const entry of base.objects) objects.set(entry.index, objectOf(held, entry));
         held.objects = objects;
+        held.ordered = null;
+        held.digests = new ObjectDigests();
+        for (const { entry } of objects.values()) held.digests.replace(null, entry);
       }
       held.staged.clear();
       held.state = next;
@@ -259,7 +304,7 @@ function cut(held: MemoryFile, seq: number): void {
   const { sizeBytes, objectBytes } = held.state.attributes;
   for (const [index, { bytes }] of held.objects) {
     const kept = bytesWithin(index, sizeBytes, objectBytes);
-    if (kept === 0) held.objects.delete(index);
+    if (kept === 0) setObject(held, index, null);
     else if (bytes.length > kept) put(held, index, seq, bytes.slice(0, kept));
   }
 }
@@ -267,7 +312,45 @@ function cut(held: MemoryFile, seq: number): void {
 function put(held: MemoryFile, index: number, seq: number, bytes: Uint8Array): void {
   const versionEpoch = held.state.record.installed.counter;
   const entry = { index, versionEpoch, versionSeq: seq, length: bytes.length, crc32: crc32(bytes) };
-  held.objects.set(index, { entry, bytes });
+  setObject(held, index, { entry, bytes });
+}
+
+function setObject(held: MemoryFile, index: number, object: MemoryObject | null): void {
+  const before = held.objects.get(index)?.entry ?? null;
+  held.digests.replace(before, object?.entry ?? null);
+  if ((before === null) !== (object === null)) held.ordered = null;
+  if (object === null) held.objects.delete(index);
+  else held.objects.set(index, object);
+}
+
+/** @returns where in the ascending numbers the first is that is not below `wanted` */
+function placeOf(ascending: readonly number[], wanted: number): number {
+  let low = 0;
+  let high = ascending.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((ascending[middle] as number) < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function stagedObjectOf(held: MemoryFile, entry: ObjectEntry): MemoryObject {
+  const staged = held.staged.get(entry.index);
+  assert(
+    staged !== undefined && sameObject(staged.entry, entry),
+    `Object ${entry.index} of the difference is staged`,
+  );
+  return staged;
+}
+
+function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
+  return (
+    a.versionEpoch === b.versionEpoch &&
+    a.versionSeq === b.versionSeq &&
+    a.length === b.length &&
+    a.crc32 === b.crc32
+  );
 }
 
 function objectOf(held: MemoryFile, entry: ObjectEntry): MemoryObject {

@@ -15,9 +15,10 @@ import {
 } from './contents.ts';
 import { storageError } from './failures.ts';
 import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import { ObjectDigests } from './object-digests.ts';
 import { crc32Of, type DraftOutcome, ObjectDraft } from './object-draft.ts';
 import { SlotMap } from './slot-map.ts';
-import type { FetchedObject, FileDescription, ObjectEntry } from './store.ts';
+import type { FetchedObject, FileDescription, FileDifference, ObjectEntry } from './store.ts';
 
 /** Operations and bytes that go to the disk together. */
 const BATCH_COUNT_MAX = 256;
@@ -26,6 +27,11 @@ const BATCH_BYTES_MAX = 8 * 1024 * 1024;
 const UNSYNCED_BYTES_MAX = 1024 * 1024 * 1024;
 /** Rows of the index between two turns of the event loop. */
 const ROWS_PER_TURN = 10_000;
+/** Rows whose digests are taken, or which are looked up one by one, between two turns: a millisecond or two. */
+const DIGESTS_PER_TURN = 2_000;
+const LOOKUPS_PER_TURN = 200;
+/** A change of more objects than this forgets the digests, which costs less than to follow it. */
+const DIGESTED_CHANGES_MAX = 10_000;
 /** A container is cut once this many bytes at its end are free. */
 const TRIM_BYTES_MIN = 16 * 1024 * 1024;
 
@@ -66,7 +72,23 @@ interface InstallItem extends Waiter {
   readonly epoch: Epoch;
   readonly seq: number;
   readonly sessions: Uint8Array;
-  readonly base: FileDescription | null;
+  readonly base: FileDescription | FileDifference | null;
+}
+
+interface UnstageItem extends Waiter {
+  readonly kind: 'unstage';
+  readonly keeps: (entry: ObjectEntry) => boolean;
+}
+
+/** An object before and after a change: null where there is none. */
+type RowChange = readonly [ObjectRow | null, ObjectRow | null];
+
+/** How the rows of the index become a base's. */
+interface InstallPlan {
+  readonly puts: readonly ObjectRow[];
+  readonly deletes: readonly ObjectRow[];
+  /** Rows that are here now and not in the base. */
+  readonly dropped: readonly ObjectRow[];
 }
 
 const ACTIONS = {
@@ -85,8 +107,9 @@ type Item =
   | ApplyItem
   | StageItem
   | InstallItem
+  | UnstageItem
   | (Waiter & { readonly kind: 'promise'; readonly epoch: Epoch })
-  | (Waiter & { readonly kind: 'create' | 'flush' | 'unstage' | 'trim' | 'remove' });
+  | (Waiter & { readonly kind: 'create' | 'flush' | 'trim' | 'remove' });
 
 export type ItemRequest = Item extends infer Kind
   ? Kind extends Item
@@ -120,6 +143,9 @@ export class ReplicaFile {
   /** Where the last new object went: the next one goes behind it. */
   #lastPlaced = { index: -2, slot: -2 };
   readonly #staged = new Map<number, ObjectRow>();
+  /** Digests of the objects up to an index; null until somebody asks. */
+  #digests: { readonly tree: ObjectDigests; upTo: number } | null = null;
+  #digesting: Promise<void> | null = null;
   /** End of the slots that were in use since the container was last cut. */
   #placedEnd = 0;
 
@@ -157,7 +183,8 @@ export class ReplicaFile {
 
   /** Nothing refers to this object but the store's table: it may be forgotten and loaded again. */
   get evictable(): boolean {
-    return this.idle && !this.unborn && !this.removed && this.#staged.size === 0;
+    const atRest = this.idle && this.#digesting === null;
+    return atRest && !this.unborn && !this.removed && this.#staged.size === 0;
   }
 
   get idle(): boolean {
@@ -175,8 +202,17 @@ export class ReplicaFile {
   }
 
   /** As `submit`, for work of the store's own. Its failures end the store, or somebody else hears of them. */
-  submitOwn(kind: 'create' | 'flush' | 'trim' | 'unstage'): void {
-    this.submit({ kind }).catch((error) => {
+  submitOwn(kind: 'create' | 'flush' | 'trim'): void {
+    this.#own(this.submit({ kind }));
+  }
+
+  /** Forgets what was staged and is not kept. */
+  unstage(keeps: (entry: ObjectEntry) => boolean): void {
+    this.#own(this.submit({ kind: 'unstage', keeps }));
+  }
+
+  #own(work: Promise<void>): void {
+    work.catch((error) => {
       if (!(error instanceof ServiceError)) this.#parts.fail(error);
     });
   }
@@ -203,6 +239,57 @@ export class ReplicaFile {
     this.#unpinned?.();
     this.#unpinned = null;
     this.#parts.idle(this);
+  }
+
+  /** @returns the object of this index that lies staged, or null */
+  staged(index: number): ObjectRow | null {
+    return this.#staged.get(index) ?? null;
+  }
+
+  /** Digests of all objects, as of the last commit in the turn in which the promise is fulfilled. */
+  async digests(): Promise<ObjectDigests> {
+    while (this.#digests?.upTo !== Infinity) {
+      this.#digesting ??= this.#readDigests().finally(() => {
+        this.#digesting = null;
+        this.#parts.idle(this);
+      });
+      await this.#digesting;
+    }
+    return this.#digests.tree;
+  }
+
+  /** Goes on beside the queue: what is committed meanwhile is followed as far as the rows were read. */
+  async #readDigests(): Promise<void> {
+    const digests = { tree: new ObjectDigests(), upTo: -1 };
+    this.#digests = digests;
+    for (;;) {
+      await new Promise((resolve) => setImmediate(resolve));
+      this.#parts.check();
+      if (this.removed) throw new ServiceError('not-found', `This server has no replica of file ${this.id}`);
+      // Forgotten meanwhile: whoever waits begins anew.
+      if (this.#digests !== digests) return;
+      const rows = this.#parts.index.objectsAfter(this.id, digests.upTo, DIGESTS_PER_TURN);
+      for (const row of rows) digests.tree.replace(null, row);
+      const last = rows.at(-1);
+      if (last === undefined || rows.length < DIGESTS_PER_TURN) {
+        digests.upTo = Infinity;
+        return;
+      }
+      digests.upTo = last.index;
+    }
+  }
+
+  #digest(changes: readonly RowChange[]): void {
+    const digests = this.#digests;
+    if (digests === null) return;
+    if (changes.length > DIGESTED_CHANGES_MAX) {
+      this.#digests = null;
+      return;
+    }
+    for (const [before, after] of changes) {
+      const index = after?.index ?? before?.index ?? Infinity;
+      if (index <= digests.upTo) digests.tree.replace(before, after);
+    }
   }
 
   // --- the queue ---------------------------------------------------------------------------------------------
@@ -259,7 +346,7 @@ export class ReplicaFile {
     if (this.removed) throw new ServiceError('not-found', `This server has no replica of file ${this.id}`);
     switch (first.kind) {
       case 'create':
-        await this.#commit(this.state, () => undefined);
+        await this.#commit(this.state, [], () => undefined);
         break;
       case 'apply':
         if (this.#shrinks(first.operation, this.state.attributes.sizeBytes))
@@ -268,7 +355,7 @@ export class ReplicaFile {
         break;
       case 'promise': {
         const record = { ...this.state.record, promised: first.epoch };
-        await this.#commit({ ...this.state, record }, () => undefined);
+        await this.#commit({ ...this.state, record }, [], () => undefined);
         // The next batch need not wait for this sync.
         this.#background(this.#flushIndex(), first);
         return;
@@ -280,8 +367,11 @@ export class ReplicaFile {
         await this.#stageBatch(batch as StageItem[]);
         return;
       case 'unstage':
-        for (const row of this.#staged.values()) this.#freeSlot(row.slot);
-        this.#staged.clear();
+        for (const row of [...this.#staged.values()]) {
+          if (first.keeps(row)) continue;
+          this.#staged.delete(row.index);
+          this.#freeSlot(row.slot);
+        }
         break;
       case 'install':
         await this.#install(first);
@@ -335,8 +425,9 @@ export class ReplicaFile {
     }
     const ordered = [...drafts.values()].sort((a, b) => a.index - b.index);
     const rows = await this.#writeDrafts(ordered);
+    const changes = rows.map((row, at): RowChange => [ordered[at]?.base ?? null, row]);
     try {
-      await this.#commitChange(next, () => {
+      await this.#commitChange(next, changes, () => {
         for (const [at, row] of rows.entries()) {
           const base = ordered[at]?.base ?? null;
           if (base !== null && this.#inBase(base)) this.#parts.index.putUndo(this.id, this.#generation, base);
@@ -441,7 +532,7 @@ export class ReplicaFile {
     this.#assertInstalled(item);
     const next = fileStateApply(this.state, item.seq, item.operation, item.sessions);
     if (this.state.attributes.dead) {
-      await this.#commitChange(next, () => undefined);
+      await this.#commitChange(next, [], () => undefined);
       item.resolve();
       return;
     }
@@ -457,8 +548,10 @@ export class ReplicaFile {
     const firstDropped = kept > 0 ? last + 1 : last;
     const dropped: ObjectRow[] = [];
     for await (const rows of this.#walk(firstDropped - 1)) dropped.push(...rows);
+    const changes = dropped.map((row): RowChange => [row, null]);
+    if (cut !== null) changes.push([tail, cut]);
     try {
-      await this.#commitChange(next, () => {
+      await this.#commitChange(next, changes, () => {
         const { index } = this.#parts;
         index.putUndoFrom(
           this.id,
@@ -559,16 +652,19 @@ export class ReplicaFile {
     const { epoch, seq, sessions, base } = item;
     const next = fileStateInstall(this.state, epoch, seq, sessions, base, this.#parts.start);
     if (base !== null && this.#slots === null) await this.#loadSlots();
-    const plan = base === null ? null : await this.#planInstall(base.objects);
+    const plan = base === null ? NO_PLAN : await this.#planInstall(base);
+    const changes = plan.deletes.map((row): RowChange => [row, null]);
+    const ownRows = new Map(plan.dropped.map((row) => [row.index, row]));
+    for (const row of plan.puts) changes.push([ownRows.get(row.index) ?? null, row]);
     // A new file has nothing to lose: where the stamp is gone after a loss of power, so is all that
     // was written under it and not synced, and whoever syncs that syncs the stamp along.
     const isNew = base === null && seq === 0;
     // First the contents, then the transaction: wherever it is found, it is whole, and needs no undo.
     if (!isNew) await this.#syncOrFail(this.#parts.containers.flush(this.id));
-    await this.#commit(next, () => {
+    await this.#commit(next, changes, () => {
       const { index } = this.#parts;
-      for (const row of plan?.deletes ?? []) index.deleteObject(this.id, row.index);
-      for (const row of plan?.puts ?? []) index.putObject(this.id, row);
+      for (const row of plan.deletes) index.deleteObject(this.id, row.index);
+      for (const row of plan.puts) index.putObject(this.id, row);
       index.dropGenerations(this.id, Number.MAX_SAFE_INTEGER);
     });
     if (!isNew) await this.#syncOrFail(this.#parts.index.flush());
@@ -579,17 +675,49 @@ export class ReplicaFile {
     this.#unsyncedBytes = 0;
     this.#durableGeneration = this.#generation;
     this.#olderGenerations = false;
-    for (const { slot } of [...(plan?.dropped ?? []), ...this.#retired]) this.#freeSlot(slot);
+    for (const { slot } of [...plan.dropped, ...this.#retired]) this.#freeSlot(slot);
     this.#retired = [];
     this.#heldSlots.clear();
-    for (const row of plan?.puts ?? []) this.#staged.delete(row.index);
+    for (const row of plan.puts) this.#staged.delete(row.index);
     for (const row of this.#staged.values()) this.#freeSlot(row.slot);
     this.#staged.clear();
     this.#lastPlaced = { index: -2, slot: -2 };
     this.#trimIfWorthwhile();
   }
 
-  async #planInstall(objects: readonly ObjectEntry[]) {
+  #planInstall(base: FileDescription | FileDifference): Promise<InstallPlan> {
+    return 'changes' in base ? this.#planDifference(base) : this.#planWhole(base.objects);
+  }
+
+  async #planDifference({ from, changes }: FileDifference): Promise<InstallPlan> {
+    const { installed, seq } = this.state.record;
+    assert(
+      epochEquals(from.epoch, installed) && from.seq === seq,
+      'A difference is to the state that is here',
+    );
+    const puts: ObjectRow[] = [];
+    const deletes: ObjectRow[] = [];
+    const dropped: ObjectRow[] = [];
+    let lookups = 0;
+    for (const [index, entry] of changes) {
+      if (++lookups % LOOKUPS_PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
+      const mine = this.#parts.index.object(this.id, index);
+      if (mine !== null) dropped.push(mine);
+      if (entry === null) {
+        if (mine !== null) deletes.push(mine);
+        continue;
+      }
+      const staged = this.#staged.get(index);
+      assert(
+        staged !== undefined && sameObject(staged, entry),
+        `Object ${index} of the difference is staged`,
+      );
+      puts.push(staged);
+    }
+    return { puts, deletes, dropped };
+  }
+
+  async #planWhole(objects: readonly ObjectEntry[]): Promise<InstallPlan> {
     const own = new Map<number, ObjectRow>();
     for await (const rows of this.#walk(-1)) for (const row of rows) own.set(row.index, row);
     const puts: ObjectRow[] = [];
@@ -647,21 +775,22 @@ export class ReplicaFile {
 
   // --- commits and syncs -------------------------------------------------------------------------------------------
 
-  async #commit(next: FileState, change: () => void): Promise<void> {
+  async #commit(next: FileState, changes: readonly RowChange[], change: () => void): Promise<void> {
     await this.#parts.index.commit(() => {
       change();
       this.#parts.index.putFile(this.id, next);
     });
     this.unborn = false;
     this.state = next;
+    this.#digest(changes);
   }
 
   /** A commit whose contents are not synced: the state before stays known until they are. */
-  async #commitChange(next: FileState, change: () => void): Promise<void> {
+  async #commitChange(next: FileState, changes: readonly RowChange[], change: () => void): Promise<void> {
     const before = this.state;
     const save = !this.#generationSaved;
     const forget = save && this.#olderGenerations && this.#durableGeneration >= 0;
-    await this.#commit(next, () => {
+    await this.#commit(next, changes, () => {
       const { index } = this.#parts;
       if (forget) index.dropGenerations(this.id, this.#durableGeneration);
       if (save) index.putGeneration(this.id, this.#generation, before);
@@ -783,6 +912,8 @@ export class ReplicaFile {
     }
   }
 }
+
+const NO_PLAN: InstallPlan = { puts: [], deletes: [], dropped: [] };
 
 function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
   return (

@@ -1,6 +1,7 @@
 import type { FileId } from '../../base/ids.ts';
-import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
+import type { Epoch, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
+import type { ObjectDigests } from './object-digests.ts';
 
 /** An object (fixed-size piece) of a file as a replica holds it. A hole has no entry. */
 export interface ObjectEntry {
@@ -31,6 +32,16 @@ export interface FileDescription {
   readonly record: ReplicaRecord;
   readonly attributes: FileAttributes;
   readonly objects: readonly ObjectEntry[];
+}
+
+/** What makes the own state another replica's: a description that leaves out what both have. */
+export interface FileDifference {
+  readonly record: ReplicaRecord;
+  readonly attributes: FileAttributes;
+  /** Position of the own state that this is the difference to. */
+  readonly from: Position;
+  /** Objects that were staged, and null for those that go. All others stay. */
+  readonly changes: ReadonlyMap<number, ObjectEntry | null>;
 }
 
 /** An object that another replica sent, with its bytes. */
@@ -115,6 +126,16 @@ export interface FileStore {
   /** @returns record, attributes and object map at one instant */
   describe(file: FileId): FileDescription;
 
+  /** @returns the first `countMax` entries of objects `first` to `last`, in order, as they are at the call */
+  entries(file: FileId, first: number, last: number, countMax: number): ObjectEntry[];
+
+  /**
+   * Digests of the object map. The first call reads all of it, a page in each turn of the event loop; from
+   * then on they are kept as the map changes. What is returned agrees with `record` and `entries` in
+   * the turn in which the promise is fulfilled, and may be forgotten later: whoever waits asks again.
+   */
+  digests(file: FileId): Promise<ObjectDigests>;
+
   /** @returns the object's bytes if it still has that version, else null. Checksum verified. */
   readObject(
     file: FileId,
@@ -126,20 +147,24 @@ export interface FileStore {
   /** Puts an object of another replica beside the own contents. Verifies the checksum. Lost at a crash. */
   stage(file: FileId, object: FetchedObject): Promise<void>;
 
-  /** Forgets what was staged. */
-  unstage(file: FileId): void;
+  /** @returns the entry of the object of this index that was staged last, if it was not installed or forgotten since */
+  staged(file: FileId, index: number): ObjectEntry | null;
+
+  /** Forgets what was staged, but for what `keeps` says is still wanted. */
+  unstage(file: FileId, keeps?: (entry: ObjectEntry) => boolean): void;
 
   /**
    * In one synced transaction: installed := epoch, seq, sessions, and, where `base` is given, object
    * map, attributes and view := base's, taking each object from what was staged or from the own contents
-   * of the same version (asserted). Without `base` the contents stay.
+   * of the same version (asserted). Without `base` the contents stay. A `FileDifference` costs only what
+   * differs, and is of the state that is here (asserted).
    */
   install(
     file: FileId,
     epoch: Epoch,
     seq: number,
     sessions: Uint8Array,
-    base: FileDescription | null,
+    base: FileDescription | FileDifference | null,
   ): Promise<void>;
 
   /** Removes the replica and its contents for good. */

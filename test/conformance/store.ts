@@ -71,9 +71,10 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
       const expected = new ObjectDigests();
       for (const entry of store.describe(file).objects) expected.replace(null, entry);
       assert.deepEqual(kept.total, expected.total);
+      const { objects } = store.describe(file);
       for (let level = 0; level < expected.height; level++) {
-        for (const { index } of store.describe(file).objects) {
-          const number = Math.floor(index / FAN_OUT ** (level + 1));
+        const numbers = new Set(objects.map(({ index }) => Math.floor(index / FAN_OUT ** (level + 1))));
+        for (const number of numbers) {
           assert.deepEqual(kept.digest(level, number), expected.digest(level, number), `${level}, ${number}`);
         }
       }
