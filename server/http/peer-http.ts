@@ -27,9 +27,10 @@ const CONNECTIONS_MAX = 64;
 /** Requests that this server makes of its peers' HTTP faces, marked as forwarded. */
 export class PeerHttp {
   readonly #urls: ReadonlyMap<ServerId, string>;
-  readonly #pools = new Map<ServerId, Pool>();
+  readonly #pools = new Map<ServerId, { readonly url: string; readonly pool: Pool }>();
   readonly #inFlight = new Map<ServerId, Set<AbortController>>();
 
+  /** @param urls looked at before each exchange: servers come and go */
   constructor(urls: ReadonlyMap<ServerId, string>) {
     this.#urls = urls;
   }
@@ -88,7 +89,7 @@ export class PeerHttp {
   async close(): Promise<void> {
     const pools = [...this.#pools.values()];
     this.#pools.clear();
-    await Promise.all(pools.map((pool) => pool.destroy()));
+    await Promise.all(pools.map(({ pool }) => pool.destroy()));
   }
 
   #inFlightOf(server: ServerId): Set<AbortController> {
@@ -101,22 +102,23 @@ export class PeerHttp {
   }
 
   #poolOf(server: ServerId): Pool {
-    let pool = this.#pools.get(server);
-    if (pool === undefined) {
-      const url = this.#urls.get(server);
-      if (url === undefined) {
-        throw new ServiceError('unknown', `Server ${server} has no known address`, { unreachable: [server] });
-      }
-      // The time-outs of undici are off: each exchange has its own, and it covers everything.
-      pool = new Pool(url, {
-        connections: CONNECTIONS_MAX,
-        pipelining: 1,
-        headersTimeout: 0,
-        bodyTimeout: 0,
-        keepAliveTimeout: 30_000,
-      });
-      this.#pools.set(server, pool);
+    const url = this.#urls.get(server);
+    if (url === undefined) {
+      throw new ServiceError('unknown', `Server ${server} has no known address`, { unreachable: [server] });
     }
+    const known = this.#pools.get(server);
+    if (known?.url === url) return known.pool;
+    // It listens elsewhere now: what is under way to the former place may still be answered.
+    if (known !== undefined) void known.pool.close();
+    // The time-outs of undici are off: each exchange has its own, and it covers everything.
+    const pool = new Pool(url, {
+      connections: CONNECTIONS_MAX,
+      pipelining: 1,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      keepAliveTimeout: 30_000,
+    });
+    this.#pools.set(server, { url, pool });
     return pool;
   }
 }

@@ -51,17 +51,23 @@ export const PEER_TIMING: PeerTiming = {
 
 export interface PeerTransportOptions extends Introduction {
   /** Where the servers of the cluster listen; this server may be among them. */
-  readonly peers: ReadonlyMap<ServerId, { readonly host: string; readonly port: number }>;
+  readonly peers: ReadonlyMap<ServerId, PeerAddress>;
   readonly handlers: TransportHandlers;
   readonly log: Logger;
   readonly limits?: Partial<TransportLimits>;
   readonly timing?: Partial<PeerTiming>;
 }
 
+/** Where a server listens. */
+export interface PeerAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
 /** State of dialing one peer. */
 interface Dialer {
   readonly peer: ServerId;
-  readonly url: string;
+  url: string;
   readonly link: PeerLink;
   readonly log: Logger;
   /** Attempts without lasting success. */
@@ -69,6 +75,8 @@ interface Dialer {
   /** An attempt or its connection is there. */
   ws: WebSocket | null;
   retry: NodeJS.Timeout | null;
+  /** No longer one of the servers: it is not dialed again. */
+  removed: boolean;
 }
 
 /**
@@ -111,20 +119,44 @@ export class PeerTransport implements Transport {
         headers.push(`${name}: ${value}`);
       }
     });
-    for (const [peer, { host, port }] of options.peers) {
-      if (peer === server) continue;
-      const log = options.log.child({ peer });
-      const link = new PeerLink(this.#limits.queueBytesMax, log, {
-        connected: () => {
-          this.#exchange.peerConnected(peer);
-        },
-        disconnected: () => {
-          this.#exchange.peerLost(peer);
-        },
-      });
-      const url = `ws://${host.includes(':') ? `[${host}]` : host}:${port}${PEER_PATH}`;
-      this.#dialers.set(peer, { peer, url, link, log, attempts: 0, ws: null, retry: null });
+    for (const [peer, address] of options.peers) this.addPeer(peer, address);
+  }
+
+  /** Makes a server one of the peers, or tells that it listens elsewhere now, which counts from the next dialing on. */
+  addPeer(peer: ServerId, { host, port }: PeerAddress): void {
+    if (peer === this.#self || this.#closed) return;
+    const url = `ws://${host.includes(':') ? `[${host}]` : host}:${port}${PEER_PATH}`;
+    const known = this.#dialers.get(peer);
+    if (known !== undefined) {
+      known.url = url;
+      return;
     }
+    const log = this.#log.child({ peer });
+    const link = new PeerLink(this.#limits.queueBytesMax, log, {
+      connected: () => {
+        this.#exchange.peerConnected(peer);
+      },
+      disconnected: () => {
+        this.#exchange.peerLost(peer);
+      },
+    });
+    const dialer = { peer, url, link, log, attempts: 0, ws: null, retry: null, removed: false };
+    this.#dialers.set(peer, dialer);
+    if (this.#started) this.#dial(dialer);
+  }
+
+  /** Ends the connections with a peer; from now on it is a stranger. */
+  removePeer(peer: ServerId): void {
+    const dialer = this.#dialers.get(peer);
+    if (dialer === undefined) return;
+    dialer.removed = true;
+    this.#end(dialer);
+    this.#dialers.delete(peer);
+  }
+
+  /** The peers, connected or not. */
+  get peers(): ServerId[] {
+    return [...this.#dialers.keys()];
   }
 
   /** Begins to dial. Before, connections of others are accepted already. */
@@ -162,9 +194,13 @@ export class PeerTransport implements Transport {
     this.#strangers.delete(strangerKey(request));
     this.#acceptor.handleUpgrade(request, socket, head, (ws) => {
       this.#watch(ws);
+      if (dialer.removed) {
+        ws.terminate();
+        return;
+      }
       this.#attach(dialer, ws, request.socket, incarnation, false);
       // The peer is there: it is dialed at once instead of at the end of a pause.
-      if (this.#started && dialer.retry !== null) {
+      if (this.#started && !dialer.removed && dialer.retry !== null) {
         clearTimeout(dialer.retry);
         dialer.retry = null;
         this.#dial(dialer);
@@ -199,19 +235,22 @@ export class PeerTransport implements Transport {
     if (this.#closed) return;
     this.#closed = true;
     this.#exchange.close();
-    for (const dialer of this.#dialers.values()) {
-      if (dialer.retry !== null) clearTimeout(dialer.retry);
-      dialer.link.close();
-      if (dialer.ws?.readyState === WebSocket.CONNECTING) dialer.ws.terminate();
-    }
+    for (const dialer of this.#dialers.values()) this.#end(dialer);
     await Promise.all(
       [...this.#sockets].map((ws) => new Promise<void>((resolve) => ws.once('close', () => resolve()))),
     );
   }
 
+  #end(dialer: Dialer): void {
+    if (dialer.retry !== null) clearTimeout(dialer.retry);
+    dialer.retry = null;
+    dialer.link.close();
+    if (dialer.ws?.readyState === WebSocket.CONNECTING) dialer.ws.terminate();
+  }
+
   #dial(dialer: Dialer): void {
     assert(dialer.ws === null && dialer.retry === null, 'One attempt at a time');
-    if (this.#closed) return;
+    if (this.#closed || dialer.removed) return;
     const ws = new WebSocket(dialer.url, {
       headers: helloHeaders(this.#introduction, dialer.peer),
       perMessageDeflate: false,
@@ -225,7 +264,7 @@ export class PeerTransport implements Transport {
     const fail = (reason: string): void => {
       if (dialer.ws !== ws) return;
       dialer.ws = null;
-      if (this.#closed) return;
+      if (this.#closed || dialer.removed) return;
       dialer.link.trouble(reason);
       this.#redialLater(dialer);
       ws.terminate();
@@ -252,6 +291,7 @@ export class PeerTransport implements Transport {
     });
     ws.on('open', () => {
       if (dialer.ws !== ws) return;
+      if (dialer.removed) return fail('it is no longer one of the servers');
       assert(incarnation !== null && socket !== null, 'A connection opens after its upgrade');
       for (const event of ['error', 'close', 'unexpected-response', 'upgrade']) ws.removeAllListeners(event);
       this.#watch(ws);
@@ -286,13 +326,15 @@ export class PeerTransport implements Transport {
         if (!dialed) return;
         assert(dialer.ws === ws, 'A dialer has one connection');
         dialer.ws = null;
-        if (!this.#closed) this.#redialLater(dialer);
+        if (!this.#closed && !dialer.removed) this.#redialLater(dialer);
       },
     });
     link.begin(connection);
   }
 
-  #receive({ peer, link }: Dialer, connection: PeerConnection, fragments: readonly Uint8Array[]): void {
+  #receive(dialer: Dialer, connection: PeerConnection, fragments: readonly Uint8Array[]): void {
+    if (dialer.removed) return;
+    const { peer, link } = dialer;
     const { incarnation } = connection;
     // Before its pong a peer does not send, and from an older life nothing is heard.
     if (incarnation !== link.incarnation) return;
