@@ -24,6 +24,7 @@ import type {
 } from '../../replica/actions.ts';
 import { decodeReplicaMessage, encodeReplicaMessage } from '../../replica/codec.ts';
 import { EPOCH_ZERO, epochEqual, epochFormat, positionFormat } from '../../replica/epoch.ts';
+import { DRIFT_MAX } from '../../replica/guard.ts';
 import { assertStep } from '../../replica/invariants.ts';
 import { messageView, type ReplicaMessage } from '../../replica/messages.ts';
 import { Replica } from '../../replica/replica.ts';
@@ -128,6 +129,9 @@ export interface SystemOptions {
   readonly leases: 'real' | 'scripted';
   readonly leaseMs?: number;
   readonly clockSkewMaxMs?: number;
+  readonly readLeaseMs?: number;
+  /** Absent: as long as leases promise anything, and none in scripts. */
+  readonly startGuardMs?: number;
   readonly appliesAtPrimary?: 'first' | 'last';
   readonly retainedBytesMax?: number;
   /** A disk step takes between these. */
@@ -188,6 +192,8 @@ export class SystemWorld {
     this.options = {
       leaseMs: 1000,
       clockSkewMaxMs: 50,
+      readLeaseMs: (options.leaseMs ?? 1000) / 5,
+      startGuardMs: options.leases === 'real' ? (options.leaseMs ?? 1000) * (1 + DRIFT_MAX) : 0,
       appliesAtPrimary: 'first',
       retainedBytesMax: 100_000,
       diskMinMs: 0.2,
@@ -381,12 +387,12 @@ export class SystemWorld {
     const process = this.process(server);
     this.world.call(server, () => {
       process.open();
-      process.step({ kind: 'lease', untilMs: this.world.clockMs(server) + durationMs });
+      process.lease(this.world.clockMs(server) + durationMs);
     });
   }
 
   revoke(server: ServerId): void {
-    this.world.call(server, () => this.process(server).step({ kind: 'lease', untilMs: 0 }));
+    this.world.call(server, () => this.process(server).lease(0));
   }
 
   /** A client's change, straight to one server. @returns where its answer will be */
@@ -482,6 +488,9 @@ export class ServerProcess implements Process<SystemMessage> {
       heartbeatMs: options.leaseMs / 10,
       quietHeartbeatMs: options.leaseMs / 4,
       silentMs: options.leaseMs / 2,
+      readLeaseMs: options.readLeaseMs,
+      startGuardMs: options.startGuardMs,
+      mayBeginLost: false,
       retainedBytesMax: options.retainedBytesMax,
     };
     this.host =
@@ -525,7 +534,8 @@ export class ServerProcess implements Process<SystemMessage> {
         const { position, disk } = message.snapshot;
         this.#staged = disk;
         this.#system.counts.fetches++;
-        this.step({ kind: 'state-fetched', epoch, position, sessions: disk.record.sessions });
+        const { view, sessions } = disk.record;
+        this.step({ kind: 'state-fetched', epoch, position, view, sessions });
         return;
       }
     }
@@ -556,7 +566,8 @@ export class ServerProcess implements Process<SystemMessage> {
       disks.set(this.#id, { record, contents: contentsEmpty() });
     }
     const disk = disks.get(this.#id);
-    if (disk !== undefined) this.replica = new Replica(this.#config, FILE, disk.record, this.#nowMs);
+    if (disk !== undefined)
+      this.replica = new Replica(this.#config, FILE, disk.record, 'intact', this.#nowMs);
   }
 
   /** Somebody uses the file here: this server is willing to be its primary. */
@@ -582,10 +593,10 @@ export class ServerProcess implements Process<SystemMessage> {
           break;
         }
         case 'held':
-          this.step({ kind: 'lease', untilMs: action.untilMs });
+          this.step({ kind: 'lease', untilMs: action.untilMs, view: action.view });
           break;
         case 'lost':
-          this.step({ kind: 'lease', untilMs: 0 });
+          this.step({ kind: 'lease', untilMs: 0, view: 0 });
           break;
         case 'learned':
         case 'trace':
@@ -597,6 +608,12 @@ export class ServerProcess implements Process<SystemMessage> {
   /** An orderly end of primaryship; the lease is given back when it is done. */
   stop(): void {
     this.step({ kind: 'stop' });
+  }
+
+  /** A scripted lease, decided in the view that this server goes by; 0 ends it. */
+  lease(untilMs: number): void {
+    const view = this.replica?.status(this.#nowMs).view.number ?? 0;
+    this.step({ kind: 'lease', untilMs, view });
   }
 
   step(event: ReplicaEvent): void {
@@ -663,6 +680,9 @@ export class ServerProcess implements Process<SystemMessage> {
           this.#system.activated(action.epoch);
         }
         this.#retryReads();
+        return;
+      case 'view-changed':
+      case 'members-changed':
         return;
       case 'stopped':
         // Not from within the step that stopped.
@@ -743,13 +763,13 @@ export class ServerProcess implements Process<SystemMessage> {
   }
 
   #install(action: Extract<ReplicaAction, { kind: 'install' }>): void {
-    const { epoch, seq, sessions, fetched } = action;
+    const { epoch, seq, view, sessions, fetched } = action;
     const staged = this.#staged;
     this.#staged = null;
     assert(!fetched || staged !== null, 'What is installed was fetched');
     const effect = () => {
       if (fetched && staged !== null) this.#disks().contents = staged.contents;
-      this.#update({ installed: epoch, seq, sessions });
+      this.#update({ installed: epoch, seq, view, sessions });
       this.#system.stored(this.#id, this.#disks());
     };
     this.#disk(action.kind, effect, { kind: 'installed', epoch, seq });
