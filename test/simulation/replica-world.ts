@@ -15,8 +15,11 @@ const B = 'b' as ServerId;
 const C = 'c' as ServerId;
 const D = 'd' as ServerId;
 
-/** Longer than any script. */
-const LONG_MS = 60_000;
+/**
+ * Longer than what a script does with one primary. What a dead one was promised lasts as long, so whoever leads
+ * after it waits for that.
+ */
+const LONG_MS = 2_000;
 /** Enough for a reset or a write, and less than a heartbeat. */
 const SHORT_MS = 40;
 /** Enough for several heartbeats. */
@@ -47,10 +50,14 @@ class Script {
     this.system.world.runFor(durationMs);
   }
 
-  /** Gives a lease and waits until its holder is the primary. */
+  /** Gives a lease, again if need be, and waits until its holder is the primary. */
   lead(server: ServerId, durationMs = LONG_MS): void {
-    this.system.grant(server, durationMs);
-    this.system.world.runFor(500, () => this.role(server) === 'active');
+    const { world } = this.system;
+    const untilMs = world.nowMs + 2 * LONG_MS;
+    while (world.nowMs < untilMs && this.role(server) !== 'active') {
+      this.system.grant(server, durationMs);
+      world.runFor(durationMs / 2, () => this.role(server) === 'active');
+    }
     this.run(5);
     this.expect(this.role(server) === 'active', `${server} becomes primary`);
   }
@@ -130,11 +137,16 @@ const scenarios: Record<string, () => string | null> = {
   /** b promises, and dies before the promise is on its disk. */
   'forgotten promise': directed({}, (s) => {
     s.system.leasesExclude = false;
-    s.lead(A);
+    s.lead(A, 200);
     s.run();
+    // a's heartbeats are lost, so that nobody is bound by them any more.
+    s.rule = (from, _to, message) => (from === A && message?.kind === 'heartbeat' ? 'drop' : null);
+    s.system.grant(A, LONG_MS);
+    s.run(300);
     s.system.diskDelayMs = (server, kind) => (server === B && kind === 'promise' ? 20 : 0.2);
     s.rule = (from, to, message) => {
       if ((from === A && to === C) || (from === C && to === A)) return 'drop';
+      if (from === A && message?.kind === 'heartbeat') return 'drop';
       if (from === A && message?.kind === 'write') return 'hold';
       return from === C && message?.kind === 'install' ? 'drop' : null;
     };
@@ -147,8 +159,7 @@ const scenarios: Record<string, () => string | null> = {
     s.expect(write.answer?.kind === 'done', 'nobody keeps b from acknowledging');
     s.system.revoke(A);
     s.rule = (from, to) => ((from === A && to === C) || (from === C && to === A) ? 'drop' : null);
-    s.run(HEARTBEATS_MS);
-    s.expect(s.role(C) === 'active', 'c becomes primary in the end');
+    s.lead(C);
     s.write(C, Y);
     s.read(C);
   }),
@@ -158,9 +169,11 @@ const scenarios: Record<string, () => string | null> = {
     s.system.leasesExclude = false;
     s.lead(A);
     s.isolated.add(A);
+    s.system.grant(A, 3 * LONG_MS);
     s.lead(B);
     s.write(B, Y);
     s.isolated.clear();
+    s.expect(s.role(A) === 'active', 'a has not heard of it yet');
     s.write(A, X);
     s.run(HEARTBEATS_MS);
   }),
@@ -348,10 +361,14 @@ const scenarios: Record<string, () => string | null> = {
   'refused primary': directed({}, (s) => {
     s.system.leasesExclude = false;
     s.lead(A);
-    s.rule = (from, to) => ((from === A && to === B) || (from === B && to === A) ? 'drop' : null);
+    s.isolated.add(A);
+    s.system.grant(A, 3 * LONG_MS);
     s.lead(B);
+    s.isolated.clear();
+    s.rule = (from, to) => ((from === A && to === B) || (from === B && to === A) ? 'drop' : null);
     s.write(B, Y);
-    s.run(100);
+    s.run(HEARTBEATS_MS);
+    s.expect(s.role(A) !== 'active', 'a follows the larger epoch');
     s.read(A);
   }),
 
