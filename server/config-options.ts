@@ -15,6 +15,20 @@ export const OPTIONS = [
     help: 'Where a server of the cluster is to be found; once for each, this one included',
   },
   {
+    name: 'join',
+    value: 'URL,URL,...',
+    example: 'http://10.0.0.1:7401',
+    fallback: null,
+    help: 'Instead of all --peer: servers of a running cluster that this one shall come to; the others learn of it by themselves',
+  },
+  {
+    name: 'zone',
+    value: 'LABEL',
+    example: 'rack-1',
+    fallback: 'none: it fails alone',
+    help: 'What fails together with this server: a rack, a room. Replicas of a file go to different zones as long as there are any',
+  },
+  {
     name: 'listen',
     value: 'HOST:PORT',
     example: '127.0.0.1:7401',
@@ -89,7 +103,21 @@ export const OPTIONS = [
     value: 'TIME',
     example: '1h',
     fallback: '1h',
-    help: 'How long replicas of files that the catalog no longer knows are kept',
+    help: 'How long replicas are kept of files that the catalog no longer knows, or that have moved to other servers',
+  },
+  {
+    name: 'replace-after',
+    value: 'TIME',
+    example: '1h',
+    fallback: '1h',
+    help: 'How long a server may be out of reach before its replicas are replaced on others',
+  },
+  {
+    name: 'compare-every',
+    value: 'TIME',
+    example: '10m',
+    fallback: '10m',
+    help: 'How often this server compares its replicas with those of others; also whenever one comes back',
   },
   {
     name: 'log-level',

@@ -38,6 +38,10 @@ export interface ServerConfig {
   readonly peers: ReadonlyMap<ServerId, Address>;
   /** Base URLs of the same servers. */
   readonly urls: ReadonlyMap<ServerId, string>;
+  /** Base URLs of servers of a running cluster, which say who the others are; none where `peers` does. */
+  readonly join: readonly string[];
+  /** What fails together with this server; null where nobody said. */
+  readonly zone: string | null;
   /** The data folder, as it was given. */
   readonly data: string;
   /** t_max: length of a lease. */
@@ -52,6 +56,10 @@ export interface ServerConfig {
   readonly operationTimeoutMs: number;
   readonly gcGraceMs: number;
   readonly leaseIdleMs: number;
+  /** A server that is out of reach for so long is replaced. */
+  readonly replaceAfterMs: number;
+  /** Replicas are compared with those of others this often. */
+  readonly compareEveryMs: number;
   readonly logLevel: LogLevel;
   readonly insecureNetwork: boolean;
 }
@@ -273,7 +281,13 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
 
   const id = readId(text('id'));
   const insecureNetwork = readBoolean(text('insecure-network'));
-  const peers = readPeers(source('peer'), id);
+  const join = readJoin(text('join'));
+  const peers = readPeers(source('peer'), id, join.length > 0 ? text('listen') : null);
+  if (join.length > 0 && peers.size > 1) {
+    throw new ConfigurationError(
+      `Cannot use --join together with --peer of other servers: the servers at ${join.join(', ')} say who the others are`,
+    );
+  }
   const own = peers.get(id) as Address;
   const listen = readListen(text('listen'), own, id);
   refuseOpenNetwork(insecureNetwork, listen, peers);
@@ -302,15 +316,20 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     listen,
     peers,
     urls: new Map([...peers].map(([server, address]) => [server, `http://${addressFormat(address)}`])),
+    join,
+    zone: readZone(text('zone')),
     data: data.value,
     leaseMs,
     namedLeaseMaxMs,
     leaseAlgorithm: readLeaseAlgorithm(text('lease-algorithm')),
     clockSkewMaxMs,
-    catalogMembers: readCatalogMembers(text('catalog-members'), peers),
+    // Whoever joins is told them.
+    catalogMembers: join.length > 0 ? [] : readCatalogMembers(text('catalog-members'), peers),
     operationTimeoutMs,
     gcGraceMs: duration('gc-grace', 3_600_000),
     leaseIdleMs: duration('lease-idle', LEASE_IDLE_LEASES * leaseMs),
+    replaceAfterMs: duration('replace-after', 3_600_000),
+    compareEveryMs: duration('compare-every', 600_000),
     logLevel: readLogLevel(text('log-level')),
     insecureNetwork,
   };
@@ -386,7 +405,18 @@ function addressParse(text: string): Address | null {
   return { host: six ?? name ?? '', port };
 }
 
-function readPeers(source: OptionSource | undefined, id: ServerId): Map<ServerId, Address> {
+/** @param listen where a server listens that joins a cluster: it need not name itself among the peers */
+function readPeers(source: OptionSource | undefined, id: ServerId, listen: Given): Map<ServerId, Address> {
+  if ((source === undefined || source.texts.length === 0) && listen !== null) {
+    const address = addressParse(listen.value);
+    if (address === null || isWildcard(address.host)) {
+      throw new ConfigurationError(
+        `Cannot use ${listen.label} "${listen.value}" with --join: nobody can be found there; ` +
+          `add --peer ${id}=HOST:PORT with the address that others use`,
+      );
+    }
+    return new Map([[id, address]]);
+  }
   if (source === undefined || source.texts.length === 0) {
     throw new ConfigurationError(
       'No servers are given: write --peer ID=HOST:PORT once for each server of the cluster, this one included',
@@ -425,6 +455,30 @@ function readPeers(source: OptionSource | undefined, id: ServerId): Map<ServerId
   }
   // In one order everywhere, whatever order the options had.
   return new Map([...peers].toSorted(([a], [b]) => serverIdCompare(a, b)));
+}
+
+function readJoin(given: Given): string[] {
+  if (given === null) return [];
+  return given.value.split(',').map((part) => {
+    const text = part.trim();
+    const url = URL.parse(/^[a-z]+:\/\//i.test(text) ? text : `http://${text}`);
+    if (text === '' || url === null || url.protocol !== 'http:') {
+      throw new ConfigurationError(
+        `Cannot use ${given.label} "${given.value}": write base URLs of servers, such as http://10.0.0.1:7401`,
+      );
+    }
+    return url.origin;
+  });
+}
+
+function readZone(given: Given): string | null {
+  if (given === null) return null;
+  if (!/^[A-Za-z0-9._-]{1,63}$/.test(given.value)) {
+    throw new ConfigurationError(
+      `Cannot use ${given.label} "${given.value}": a zone has 1 to 63 letters, digits, dots, hyphens and underscores`,
+    );
+  }
+  return given.value;
 }
 
 function readListen(given: Given, own: Address, id: ServerId): Address {

@@ -52,6 +52,8 @@ test('the least that is needed; everything else has a default', () => {
       ['s2', 'http://127.0.0.1:7402'],
       ['s3', 'http://127.0.0.1:7403'],
     ]),
+    join: [],
+    zone: null,
     data: '/d',
     leaseMs: 5_000,
     namedLeaseMaxMs: 15_000,
@@ -61,9 +63,26 @@ test('the least that is needed; everything else has a default', () => {
     operationTimeoutMs: 15_000,
     gcGraceMs: 3_600_000,
     leaseIdleMs: 15_000,
+    replaceAfterMs: 3_600_000,
+    compareEveryMs: 600_000,
     logLevel: 'info',
     insecureNetwork: false,
   });
+});
+
+test('a server that joins a cluster names only itself', () => {
+  const join = ['--id', 's4', '--data', '/d', '--join', '127.0.0.1:7401, http://127.0.0.1:7402'];
+  const config = read([...join, '--listen', '127.0.0.1:7404', '--zone', 'rack-1']);
+  assert.deepEqual(config.join, ['http://127.0.0.1:7401', 'http://127.0.0.1:7402']);
+  assert.deepEqual(config.peers, new Map([['s4', { host: '127.0.0.1', port: 7404 }]]));
+  assert.deepEqual([config.zone, config.catalogMembers], ['rack-1', []]);
+  const behind = read([...join, '--peer', 's4=127.0.0.1:7404']);
+  assert.deepEqual(behind.listen, { host: '127.0.0.1', port: 7404 });
+  assert.match(refusal(join), /No servers are given/);
+  assert.match(refusal([...join, ...PEERS, '--peer', 's4=127.0.0.1:7404']), /--join together with --peer/);
+  assert.match(refusal([...join, '--listen', '0.0.0.0:7404']), /nobody can be found there; add --peer s4=/);
+  assert.match(refusal(['--id', 's4', '--data', '/d', '--join', 'ftp://x']), /base URLs of servers/);
+  assert.match(refusal([...GOOD, '--zone', 'a b']), /a zone has 1 to 63/);
 });
 
 test('a flag wins over the environment, that over the file, that over the default', () => {
