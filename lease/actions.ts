@@ -30,6 +30,11 @@ export interface LeaseConfig extends LeaseTiming {
    * out may run for so long. The silence after this start is no shorter.
    */
   readonly formerSilenceMs?: number;
+  /**
+   * The view of a cell as it is on disk here, where its members ever changed; null for all other cells. What this
+   * layer was told of a cell is forgotten with the cell; by this it never votes by a view that is over.
+   */
+  readonly knownView?: (cell: CellId) => KnownView | null;
 }
 
 /** Largest note that travels with a claim, in UTF-16 code units. */
@@ -79,6 +84,13 @@ export type LeaseOutcome =
   /** No majority has answered in time. What was asked for may or may not have come about. */
   | { readonly kind: 'unknown' };
 
+/** Who votes on a cell, as the layer above has it on disk. */
+export interface KnownView {
+  readonly view: number;
+  readonly members: readonly ServerId[];
+  readonly joint?: readonly ServerId[];
+}
+
 /** Events of the host: one per server process, with all its cells. */
 export type LeaseEvent =
   /**
@@ -96,6 +108,8 @@ export type LeaseEvent =
       /** Extra delay before competing, in milliseconds: larger where the own data is known to lag. */
       readonly handicapMs: number;
     }
+  /** The members of the cell changed, as the layer above knows: older views are refused from now on. Opens nothing. */
+  | ({ readonly kind: 'view'; readonly cell: CellId } & KnownView)
   /** No longer wanted here: a held lease runs out unless `release` follows; no new attempt. */
   | { readonly kind: 'close'; readonly cell: CellId }
   /**
@@ -167,7 +181,13 @@ export type LeaseMark = (typeof LEASE_MARKS)[number];
 export type LeaseAction =
   | { readonly kind: 'send'; readonly to: ServerId; readonly message: LeaseMessage }
   /** This server holds the cell's lease until `untilMs` (lease clock); sent again at each renewal. */
-  | { readonly kind: 'held'; readonly cell: CellId; readonly untilMs: number }
+  | {
+      readonly kind: 'held';
+      readonly cell: CellId;
+      readonly untilMs: number;
+      /** Number of the view by which it was decided; 0 where it is only told again. */
+      readonly view: number;
+    }
   | { readonly kind: 'answered'; readonly ask: number; readonly outcome: LeaseOutcome }
   /** A claim on this cell was decided or given back, as this member heard: `LeaseHost.claim` says what stands now. */
   | { readonly kind: 'claimed'; readonly cell: CellId }

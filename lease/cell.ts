@@ -2,7 +2,7 @@ import { assert, unreachable } from '../base/assert.ts';
 import type { CellId, ServerId } from '../base/ids.ts';
 import type { Prng } from '../base/prng.ts';
 import type { Acceptor } from './acceptor.ts';
-import type { LeaseAction, LeaseMark, LeaseOutcome, LeaseView } from './actions.ts';
+import type { KnownView, LeaseAction, LeaseMark, LeaseOutcome, LeaseView } from './actions.ts';
 import { type Ballot, type BallotSequence, ballotCompare } from './ballot.ts';
 import type { Belief, CellTable } from './cell-table.ts';
 import type { ClientBidder } from './client-bidder.ts';
@@ -199,7 +199,7 @@ export class Cell {
     work.backoffMs = 0;
     const belief = table.belief(row);
     if (belief !== null && this.#isOwn()) {
-      out.push({ kind: 'held', cell: this.id, untilMs: belief.untilMs });
+      out.push({ kind: 'held', cell: this.id, untilMs: belief.untilMs, view: 0 });
       work.attemptAtMs = changed ? nowMs : this.#renewalMs(belief.untilMs);
     } else if (belief !== null && nowMs <= belief.untilMs) {
       this.#pushLearned(belief, out);
@@ -208,6 +208,14 @@ export class Cell {
       work.attemptAtMs = nowMs + handicapMs;
     }
     this.#attemptIfDue(nowMs, out);
+  }
+
+  /** Votes by this view from now on, or by a newer one that it knows. */
+  follow({ view, members, joint }: KnownView): void {
+    const { acceptor } = this.#context;
+    if (view <= this.#group().view) return;
+    assert(!this.#table.isOpen(this.#row), 'An open cell is opened anew with its new view');
+    acceptor.regroup(this.#row, view, members, joint);
   }
 
   close(nowMs: number, out: LeaseAction[]): void {
@@ -532,7 +540,7 @@ export class Cell {
       this.#trace(out, held ? 'renewed' : 'decided', '');
       this.#table.setBelief(this.#row, lease);
       work.attemptAtMs = this.#renewalMs(lease.untilMs);
-      out.push({ kind: 'held', cell: this.id, untilMs: lease.untilMs });
+      out.push({ kind: 'held', cell: this.id, untilMs: lease.untilMs, view: this.#group().view });
     } else {
       // Decided too late to be acted on. It harms nobody: others see that it is over.
       work.attemptAtMs = nowMs + this.#nextBackoffMs(work);

@@ -5,6 +5,7 @@ import { Acceptor } from './acceptor.ts';
 import {
   CLAIM_NOTE_MAX,
   type ClaimedLease,
+  type KnownView,
   type LeaseAction,
   type LeaseConfig,
   type LeaseEvent,
@@ -41,6 +42,7 @@ export class LeaseHost {
   readonly #table: CellTable;
   readonly #wheel: Wheel;
   readonly #cell: Cell;
+  readonly #knownView: (cell: CellId) => KnownView | null;
   #clockFault = false;
   #recovered = false;
   #lastMs: number;
@@ -49,6 +51,7 @@ export class LeaseHost {
   constructor(config: LeaseConfig, nowMs: number) {
     const parameters = leaseParameters(config);
     this.#parameters = parameters;
+    this.#knownView = config.knownView ?? (() => null);
     const rules = rulesOf(parameters, nowMs);
     const table = new CellTable();
     this.#table = table;
@@ -89,6 +92,10 @@ export class LeaseHost {
         this.#settle(cell, nowMs);
         break;
       }
+      case 'view':
+        // A cell that is not here learns its view when it is.
+        this.#find(event.cell)?.follow(event);
+        break;
       case 'close':
       case 'release': {
         const cell = this.#find(event.cell);
@@ -277,7 +284,10 @@ export class LeaseHost {
     if (row !== null) return this.#cell.at(row);
     const added = this.#table.add(id);
     this.#wheel.insert(added, this.#lastMs + this.#parameters.forgetMs, this.#lastMs);
-    return this.#cell.at(added);
+    const cell = this.#cell.at(added);
+    const known = this.#knownView(id);
+    if (known !== null) cell.follow(known);
+    return cell;
   }
 
   #find(id: CellId): Cell | null {

@@ -207,6 +207,13 @@ export class Replica {
     return this.#standing.issuedSeq;
   }
 
+  /** The last operation that was numbered; a primary that applies last numbers before it applies. */
+  get orderedSeq(): number {
+    const state = this.#state;
+    const leads = state.kind === 'active' || state.kind === 'stopping';
+    return leads ? state.order.lastSeq : this.#standing.issuedSeq;
+  }
+
   status(nowMs: number): ReplicaStatus {
     const state = this.#state;
     return {
@@ -269,7 +276,7 @@ export class Replica {
         this.#onMessage(event.from, event.message, nowMs);
         return;
       case 'connected':
-        this.#onConnected(event.peer);
+        this.#onConnected(event.peer, nowMs);
         return;
       case 'submit':
         this.#onSubmit(event.ticket, event.operation, nowMs);
@@ -356,12 +363,15 @@ export class Replica {
     this.#stopAsked = false;
   }
 
-  #onConnected(peer: ServerId): void {
+  #onConnected(peer: ServerId, nowMs: number): void {
     const state = this.#state;
     if (state.kind === 'preparing' || state.kind === 'installing') {
       if (state.reset.voters.has(peer) && peer !== this.#config.self) this.#ask(state.reset, peer);
     }
-    if (state.kind === 'active' || state.kind === 'stopping') state.order.connected(peer);
+    if (state.kind !== 'active' && state.kind !== 'stopping') return;
+    state.order.connected(peer);
+    // What asked for the guard may be lost with what else was.
+    if (this.#isRead(nowMs)) this.#heartbeatAtMs = nowMs;
   }
 
   #onSubmit(ticket: number, operation: Operation, nowMs: number): void {

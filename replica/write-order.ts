@@ -178,6 +178,10 @@ export class WriteOrder {
     return this.#committedSeq;
   }
 
+  get lastSeq(): number {
+    return this.#lastSeq;
+  }
+
   /** Nothing is under way: no operation, no flush. */
   get isIdle(): boolean {
     return this.#committedSeq === this.#lastSeq && this.#flushes.length === 0;

@@ -14,18 +14,20 @@ import type {
 } from '../wire/catalog-api.ts';
 import {
   type FileState,
+  HEADER_AGE,
   HEADER_CONTENTS,
   HEADER_EPOCH,
   HEADER_MODIFIED,
   HEADER_PRIMARY,
   HEADER_SEQ,
+  HEADER_SERVED,
   HEADER_SIZE,
   type WriteResult,
 } from '../wire/http-api.ts';
 import { type PeerAnswer, PeerHttp, type PeerRequest } from './http/peer-http.ts';
 import { type RequestName, RequestNames } from './http/request-names.ts';
 import type { MetricsRegistry } from './metrics.ts';
-import type { CatalogService, FileService, FileStanding, StatusService } from './services.ts';
+import type { CatalogService, FileRead, FileService, FileStanding, StatusService } from './services.ts';
 
 /** What a server can do by itself; the gateway adds its peers. */
 export interface Services {
@@ -48,9 +50,9 @@ export interface CallOptions {
   readonly timeoutMs?: number;
 }
 
-export interface ReadResult {
-  readonly bytes: Uint8Array;
-  readonly state: FileState;
+export interface ReadOptions extends CallOptions {
+  /** Any replica may answer, with whatever it holds. */
+  readonly stale?: boolean;
 }
 
 /** Where a file is ordered, as far as this server knows, and what this server is to it. */
@@ -75,6 +77,7 @@ interface Trail {
   ambiguous: boolean;
 }
 
+const AGE_UNKNOWN = 'unknown';
 const BACKOFF_FIRST_MS = 10;
 const BACKOFF_MAX_MS = 200;
 const HINTS_MAX = 50_000;
@@ -209,16 +212,24 @@ export class Gateway {
   }
 
   /** Bytes from `offset` on, fewer than `length` at the end of the file; all of one state. */
-  async read(file: FileId, offset: number, length: number, options: CallOptions = {}): Promise<ReadResult> {
-    return this.#route(
+  async read(file: FileId, offset: number, length: number, options: ReadOptions = {}): Promise<FileRead> {
+    const stale = options.stale === true;
+    const { files } = this.services;
+    return this.#route<FileRead>(
       {
         cell: file,
         action: `read file ${file}`,
-        local: () => this.services.files.read(file, offset, length),
+        local: () => (stale ? files.readStale(file, offset, length) : files.read(file, offset, length)),
         remote: async (server, timeoutMs) => {
-          const path = `/v1/data/${file}?offset=${offset}&length=${length}`;
+          const consistency = stale ? '&consistency=stale' : '';
+          const path = `/v1/data/${file}?offset=${offset}&length=${length}${consistency}`;
           const { headers, bytes } = await this.#ask(server, { method: 'GET', path }, timeoutMs);
-          return { bytes, state: stateOfHeaders(file, headers) };
+          return {
+            bytes,
+            state: stateOfHeaders(file, headers),
+            served: 'forwarded',
+            ageMs: ageOfHeaders(headers),
+          };
         },
       },
       options,
@@ -518,7 +529,10 @@ export class Gateway {
 
   #learn(cell: CellId, server: ServerId, result: unknown): void {
     const epoch = typeof result === 'object' && result !== null ? epochIn(result) : null;
-    this.#primaries.set(cell, { server, epoch: epoch ?? this.#primaries.peek(cell)?.epoch ?? 0 });
+    this.#primaries.set(cell, {
+      server: primaryIn(result) ?? server,
+      epoch: epoch ?? this.#primaries.peek(cell)?.epoch ?? 0,
+    });
   }
 
   #remember(attributes: Attributes): void {
@@ -617,6 +631,30 @@ function stateOfHeaders(file: FileId, headers: PeerAnswer['headers']): FileState
     primary: text(HEADER_PRIMARY),
     epoch: Number(text(HEADER_EPOCH)),
   };
+}
+
+function ageOfHeaders(headers: PeerAnswer['headers']): number {
+  const text = headers[HEADER_AGE];
+  if (text === undefined) return 0;
+  return text === AGE_UNKNOWN ? Infinity : Number(text);
+}
+
+/** The headers by which a read tells who answered, and how old the answer may be. */
+export function headersOfRead({ served, ageMs }: FileRead, stale: boolean): Record<string, string> {
+  if (!stale) return { [HEADER_SERVED]: served };
+  return {
+    [HEADER_SERVED]: served,
+    [HEADER_AGE]: ageMs === Infinity ? AGE_UNKNOWN : String(Math.ceil(ageMs)),
+  };
+}
+
+/** The server that the answer names as the primary; a backup answers reads, too. */
+function primaryIn(result: unknown): ServerId | null {
+  if (typeof result !== 'object' || result === null) return null;
+  if ('primary' in result && typeof result.primary === 'string') {
+    return isServerId(result.primary) ? result.primary : null;
+  }
+  return 'state' in result ? primaryIn(result.state) : null;
 }
 
 function epochIn(result: object): number | null {

@@ -2,8 +2,9 @@ import type { Logger } from 'pino';
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
-import type { LeaseAlgorithm, LeaseMark, LeaseTiming, LeaseView } from '../lease/actions.ts';
+import type { KnownView, LeaseAlgorithm, LeaseMark, LeaseTiming, LeaseView } from '../lease/actions.ts';
 import type { View } from '../replica/actions.ts';
+import { viewVoters } from '../replica/view.ts';
 import type { Clock } from './clock.ts';
 import { CLOCK_CHECK_MS, type FormerTiming, LeaseLink, type LeaseNews } from './lease-link.ts';
 import { CHANNEL_LEASE, type Transport } from './transport/transport.ts';
@@ -20,8 +21,10 @@ export interface LeaseDriverParts extends LeaseTiming {
   drawIncarnation(): Incarnation;
   /** The transport, which is made after its handlers, of which this driver is one. */
   transport(): Transport;
-  /** Own lease of `cell` until `untilMs` (the process clock); 0 when it is held no longer. */
-  changed(cell: CellId, untilMs: number): void;
+  /** The view of a file whose members ever changed, as it is on disk; null for all others. */
+  knownView(cell: CellId): View | null;
+  /** Own lease of `cell` until `untilMs` (the process clock), by `view` (0: told again); 0 when it is held no longer. */
+  changed(cell: CellId, untilMs: number, view: number): void;
   fatal(error: unknown): void;
 }
 
@@ -38,13 +41,19 @@ export class LeaseDriver {
     this.#parts = parts;
     this.#link = new LeaseLink({
       ...parts,
+      knownView: (cell) => {
+        const view = parts.knownView(cell);
+        return view === null ? null : leaseViewOf(view);
+      },
       options: '--lease, --clock-skew or --lease-algorithm',
       send: (to, frame) => parts.transport().send(to, CHANNEL_LEASE, frame),
       news: (action) => this.#news(action),
       // The host has said of each lease that it is lost.
       faulted: () => undefined,
       begun: () => {
-        for (const [cell, view] of this.#opened) this.open(cell, view);
+        for (const [cell, view] of this.#opened) {
+          if (viewVoters(view).includes(parts.self)) this.open(cell, view);
+        }
       },
     });
   }
@@ -52,7 +61,14 @@ export class LeaseDriver {
   /** This server wants the cell to have a holder, and is willing to be it. */
   open(cell: CellId, view: View): void {
     this.#opened.set(cell, view);
-    this.#link.step({ kind: 'open', cell, view: view.number, members: view.members, handicapMs: 0 });
+    this.#link.step({ kind: 'open', cell, ...leaseViewOf(view), handicapMs: 0 });
+  }
+
+  /** The members of the cell change: the lease goes by the new view, and is given up where this server is out. */
+  follow(cell: CellId, view: View): void {
+    if (!this.#opened.has(cell)) this.#link.step({ kind: 'view', cell, ...leaseViewOf(view) });
+    else if (viewVoters(view).includes(this.#parts.self)) this.open(cell, view);
+    else this.#opened.set(cell, view);
   }
 
   close(cell: CellId): void {
@@ -147,11 +163,11 @@ export class LeaseDriver {
   #news(action: LeaseNews): void {
     switch (action.kind) {
       case 'held':
-        this.#parts.changed(action.cell, this.#link.processMs(action.untilMs));
+        this.#parts.changed(action.cell, this.#link.processMs(action.untilMs), action.view);
         this.#notify(action.cell);
         return;
       case 'lost':
-        this.#parts.changed(action.cell, 0);
+        this.#parts.changed(action.cell, 0, 0);
         this.#notify(action.cell);
         return;
       case 'learned':
@@ -169,4 +185,8 @@ export class LeaseDriver {
   #notify(cell: CellId): void {
     for (const listener of [...(this.#listeners.get(cell) ?? [])]) listener();
   }
+}
+
+function leaseViewOf({ number, members, joint }: View): KnownView {
+  return { view: number, members, ...(joint === undefined ? {} : { joint }) };
 }

@@ -1,6 +1,13 @@
 import type { Logger } from 'pino';
-import type { Incarnation, ServerId } from '../base/ids.ts';
-import type { LeaseAction, LeaseAlgorithm, LeaseEvent, LeaseMark, LeaseTiming } from '../lease/actions.ts';
+import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
+import type {
+  KnownView,
+  LeaseAction,
+  LeaseAlgorithm,
+  LeaseEvent,
+  LeaseMark,
+  LeaseTiming,
+} from '../lease/actions.ts';
 import { LeaseFrameReader, LeaseFrameWriter } from '../lease/codec.ts';
 import { LeaseHost } from '../lease/host.ts';
 import type { LeaseMessage } from '../lease/messages.ts';
@@ -44,6 +51,8 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly options: string;
   /** Absent where no earlier life of this server had other timing. */
   readonly former?: FormerTiming;
+  /** Absent where members of cells never change. */
+  readonly knownView?: (cell: CellId) => KnownView | null;
   drawIncarnation(): Incarnation;
   send(to: ServerId, frame: Uint8Array): void;
   news(action: LeaseNews): void;
@@ -152,12 +161,20 @@ export class LeaseLink {
   }
 
   #begin(): LeaseHost {
-    const { self, leaseMs, clockSkewMaxMs, algorithm, former } = this.#parts;
+    const { self, leaseMs, clockSkewMaxMs, algorithm, former, knownView } = this.#parts;
     const formerSilenceMs = former?.silenceMs ?? 0;
     this.#offsetMs = this.#parts.clock.wallDriftMs();
     this.#sleptMs = this.#parts.clock.sleptMs();
     const incarnation = this.#parts.drawIncarnation();
-    const config = { self, leaseMs, clockSkewMaxMs, algorithm, formerSilenceMs, incarnation };
+    const config = {
+      self,
+      leaseMs,
+      clockSkewMaxMs,
+      algorithm,
+      formerSilenceMs,
+      incarnation,
+      ...(knownView === undefined ? {} : { knownView }),
+    };
     return new LeaseHost(config, this.nowMs());
   }
 

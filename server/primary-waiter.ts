@@ -1,7 +1,7 @@
 import { ServiceError } from '../base/errors.ts';
 import type { ServerId } from '../base/ids.ts';
-import { majority } from '../base/quorum.ts';
 import type { View } from '../replica/actions.ts';
+import { viewHasMajority, viewVoters } from '../replica/view.ts';
 import { bounded } from './bounded.ts';
 import type { Clock } from './clock.ts';
 import type { LeaseDriver } from './lease-driver.ts';
@@ -46,7 +46,7 @@ export class PrimaryWaiter {
   async primary(driver: ReplicaDriver, view: View, subject: string, competes: boolean): Promise<void> {
     const { lease, clock, operationTimeoutMs, isConnected } = this.#parts;
     const deadlineMs = clock.nowMs() + operationTimeoutMs;
-    while (driver.readGate(0) !== 'serve') {
+    while (!driver.leads) {
       if (driver.closed) throw new ServiceError('not-primary', `This server has just closed ${subject}`);
       const { own, holder, remainingMs } = lease.view(driver.file);
       if (!own && holder !== null && remainingMs > 0 && isConnected(holder)) {
@@ -82,8 +82,9 @@ export class PrimaryWaiter {
 
   /** @returns for how long no majority has been connected, as far as somebody looked */
   #aloneMs(driver: ReplicaDriver, view: View, nowMs: number): number {
-    const { members } = view;
-    if (members.length - this.#unreachable(view).length >= majority(members.length)) {
+    const isThere = (member: ServerId): boolean =>
+      member === this.#parts.self || this.#parts.isConnected(member);
+    if (viewHasMajority(view, isThere)) {
       this.#alone.delete(driver);
       return 0;
     }
@@ -95,7 +96,9 @@ export class PrimaryWaiter {
   }
 
   #unreachable(view: View): ServerId[] {
-    return view.members.filter((member) => member !== this.#parts.self && !this.#parts.isConnected(member));
+    return viewVoters(view).filter(
+      (member) => member !== this.#parts.self && !this.#parts.isConnected(member),
+    );
   }
 
   #change(driver: ReplicaDriver): Promise<void> {

@@ -1,8 +1,16 @@
 import type { Logger } from 'pino';
 import { AssertionFailure, assert, unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
-import type { Epoch, Operation, PeerStatus, ReplicaAction, ReplicaEvent, Role } from '../replica/actions.ts';
+import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
+import type {
+  Epoch,
+  Operation,
+  PeerStatus,
+  ReplicaAction,
+  ReplicaEvent,
+  Role,
+  View,
+} from '../replica/actions.ts';
 import { epochCompare } from '../replica/epoch.ts';
 import type { ReplicaMessage } from '../replica/messages.ts';
 import { Replica } from '../replica/replica.ts';
@@ -13,6 +21,9 @@ import type { WakeQueue } from './wake-queue.ts';
 
 /** A state transfer that gets no answer for this long is given up and begun again. */
 const FETCH_TIMEOUT_MS = 10_000;
+
+/** The part of a state that any replica may answer for. */
+const OBJECTS = 'objects';
 
 /** What a driver needs of the server around it. */
 export interface ReplicaSurroundings {
@@ -26,9 +37,17 @@ export interface ReplicaSurroundings {
   readonly heartbeatMs: number;
   readonly quietHeartbeatMs: number;
   readonly silentMs: number;
+  readonly readLeaseMs: number;
+  /** How long after the start of this process nobody is promised anything; counted from `startedMs`. */
+  readonly startGuardMs: number;
+  readonly startedMs: number;
   readonly retainedBytesMax: number;
   send(to: ServerId, file: FileId, message: ReplicaMessage): void;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+  /** Other servers vote on the file from now on. */
+  viewChanged(file: FileId, view: View): void;
+  /** The replica stopped leading of itself, because the file's members are others now. */
+  ledOut(file: FileId): void;
   /** A core broke one of its own invariants: the process must not go on. */
   fatal(error: unknown): void;
 }
@@ -55,6 +74,7 @@ export class ReplicaDriver {
   readonly #around: ReplicaSurroundings;
   readonly #tickets = new Map<number, Waiter<Committed>>();
   readonly #flushes = new Map<number, Waiter<void>>();
+  readonly #changes = new Map<number, Waiter<View>>();
   readonly #roleListeners = new Set<() => void>();
   readonly #advanceListeners = new Set<() => void>();
   #nextTicket = 1;
@@ -96,11 +116,29 @@ export class ReplicaDriver {
     );
   }
 
-  /** May this server answer a read that depends on operation `dependsOnSeq`? Evaluated at use. */
+  /** Whether this server is the primary at this very moment. */
+  get leads(): boolean {
+    return !this.#closed && this.#around.isClockSound() && this.#core.leads(this.#around.clock.nowMs());
+  }
+
+  /** The last operation that was numbered here, applied or not. */
+  get orderedSeq(): number {
+    return this.#core.orderedSeq;
+  }
+
+  /**
+   * May this server answer a read that depends on operation `dependsOnSeq`, as the primary or by a read lease?
+   * Evaluated at use. Where it may not, what would allow it is asked for.
+   */
   readGate(dependsOnSeq: number): ReturnType<Replica['readGate']> {
     if (this.#closed) return 'not-primary';
     if (!this.#around.isClockSound()) return 'not-primary';
-    return this.#core.readGate(dependsOnSeq, this.#around.clock.nowMs());
+    const nowMs = this.#around.clock.nowMs();
+    this.#core.noteRead(nowMs);
+    const gate = this.#core.readGate(dependsOnSeq, nowMs);
+    if (gate === 'serve') this.#scheduleWake();
+    else this.step({ kind: 'read-wanted' });
+    return gate;
   }
 
   /** Calls back at each change of role, until the returned function is called. */
@@ -124,16 +162,38 @@ export class ReplicaDriver {
           `Cannot read file ${this.file}: this server is not its primary`,
         );
       }
-      await new Promise<void>((resolve) => {
-        const done = (): void => {
-          this.#advanceListeners.delete(done);
-          this.#roleListeners.delete(done);
-          resolve();
-        };
-        this.#advanceListeners.add(done);
-        this.#roleListeners.add(done);
-      });
+      await this.#change();
     }
+  }
+
+  /** The commit point or the role moved, or what reads were allowed by may be over: that ends without a word. */
+  #change(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => done(), this.#around.readLeaseMs);
+      const done = (): void => {
+        clearTimeout(timer);
+        this.#advanceListeners.delete(done);
+        this.#roleListeners.delete(done);
+        resolve();
+      };
+      this.#advanceListeners.add(done);
+      this.#roleListeners.add(done);
+    });
+  }
+
+  /**
+   * Moves the replicas to these servers; see `change-members` in the core.
+   *
+   * @returns the view when the change is complete
+   * @throws ServiceError `not-primary`, `busy` (another change is under way) or `unknown`
+   */
+  changeMembers(members: readonly ServerId[]): Promise<View> {
+    if (this.#closed) return Promise.reject(this.#closedError());
+    const ticket = this.#nextTicket++;
+    return new Promise((resolve, reject) => {
+      this.#changes.set(ticket, { resolve, reject });
+      this.step({ kind: 'change-members', ticket, members });
+    });
   }
 
   /**
@@ -152,6 +212,12 @@ export class ReplicaDriver {
       this.step({ kind: 'submit', ticket, operation });
       if (sequenced !== undefined && this.#core.issuedSeq > before) sequenced();
     });
+  }
+
+  /** Waits until all that was numbered is applied here. @returns false where this server ceases to lead first */
+  async applied(): Promise<boolean> {
+    while (this.leads && this.orderedSeq > this.status().seq) await this.#change();
+    return this.leads;
   }
 
   /** @throws ServiceError `unknown` where the epoch ends first */
@@ -189,6 +255,7 @@ export class ReplicaDriver {
 
   #begin(): Replica {
     const around = this.#around;
+    const nowMs = around.clock.nowMs();
     return new Replica(
       {
         self: around.self,
@@ -197,11 +264,15 @@ export class ReplicaDriver {
         heartbeatMs: around.heartbeatMs,
         quietHeartbeatMs: around.quietHeartbeatMs,
         silentMs: around.silentMs,
+        readLeaseMs: around.readLeaseMs,
+        startGuardMs: Math.max(0, around.startedMs + around.startGuardMs - nowMs),
+        mayBeginLost: this.file === CATALOG_CELL,
         retainedBytesMax: around.retainedBytesMax,
       },
       this.file,
       this.subject.record(),
-      around.clock.nowMs(),
+      this.subject.trust(),
+      nowMs,
     );
   }
 
@@ -234,16 +305,18 @@ export class ReplicaDriver {
     this.#closed = true;
     this.subject.abandon();
     const error = new ServiceError('unknown', `File ${this.file} was closed on this server`);
-    for (const waiter of [...this.#tickets.values(), ...this.#flushes.values()]) waiter.reject(error);
-    this.#tickets.clear();
-    this.#flushes.clear();
+    for (const waiters of [this.#tickets, this.#flushes, this.#changes]) {
+      for (const waiter of waiters.values()) waiter.reject(error);
+      waiters.clear();
+    }
     for (const resolve of this.#stopWaiters.splice(0)) resolve();
     this.#notify(this.#roleListeners);
   }
 
   /** Nobody waits here, and nothing is under way to the disk: another driver may take the replica over. */
   get idle(): boolean {
-    return this.#tickets.size === 0 && this.#flushes.size === 0 && this.#ordersUnderWay === 0;
+    const waiting = this.#tickets.size + this.#flushes.size + this.#changes.size;
+    return waiting === 0 && this.#ordersUnderWay === 0;
   }
 
   /** Closed: whoever finds this out asks the host for the replica again. */
@@ -253,6 +326,8 @@ export class ReplicaDriver {
 
   /** Answers a peer that fetches this replica's state for `epoch`. */
   async serve(epoch: Epoch, method: string, payload: Uint8Array): Promise<Uint8Array> {
+    // An object is named by its exact version: it is the same in every epoch.
+    if (method === OBJECTS) return this.subject.serve(method, payload);
     this.#assertPromised(epoch);
     const answer = await this.subject.serve(method, payload);
     // Whatever was read while another epoch was promised belongs to no base.
@@ -297,16 +372,16 @@ export class ReplicaDriver {
         return;
       case 'refused': {
         const code = action.reason;
-        const error = new ServiceError(code, `Cannot change file ${this.file}: ${REFUSALS[code]}`);
-        (this.#settle(this.#tickets, action.ticket) ?? this.#settle(this.#flushes, action.ticket))?.reject(
-          error,
+        this.#reject(
+          action.ticket,
+          new ServiceError(code, `Cannot change file ${this.file}: ${REFUSALS[code]}`),
         );
         return;
       }
       case 'unknown': {
-        const error = new ServiceError('unknown', `The primary of file ${this.file} changed meanwhile`);
-        (this.#settle(this.#tickets, action.ticket) ?? this.#settle(this.#flushes, action.ticket))?.reject(
-          error,
+        this.#reject(
+          action.ticket,
+          new ServiceError('unknown', `The primary of file ${this.file} changed meanwhile`),
         );
         return;
       }
@@ -324,7 +399,14 @@ export class ReplicaDriver {
         );
         this.#notify(this.#roleListeners);
         return;
+      case 'members-changed':
+        this.#settle(this.#changes, action.ticket)?.resolve(action.view);
+        return;
+      case 'view-changed':
+        this.#around.viewChanged(this.file, action.view);
+        return;
       case 'stopped':
+        if (this.#stopWaiters.length === 0) this.#around.ledOut(this.file);
         for (const resolve of this.#stopWaiters.splice(0)) resolve();
         return;
       case 'trace':
@@ -339,6 +421,12 @@ export class ReplicaDriver {
     const waiter = waiters.get(ticket);
     waiters.delete(ticket);
     return waiter;
+  }
+
+  #reject(ticket: number, error: ServiceError): void {
+    for (const waiters of [this.#tickets, this.#flushes, this.#changes]) {
+      this.#settle<unknown>(waiters as Map<number, Waiter<unknown>>, ticket)?.reject(error);
+    }
   }
 
   #notify(listeners: Set<() => void>): void {
@@ -410,4 +498,5 @@ export class ReplicaDriver {
 const REFUSALS = {
   'not-primary': 'this server is not its primary',
   'session-expired': 'the request belongs to a session that is no longer remembered',
+  busy: 'its replicas are being moved already',
 } as const;

@@ -4,12 +4,13 @@ import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../b
 import type { View } from '../replica/actions.ts';
 import { decodeReplicaMessage, encodeReplicaMessage } from '../replica/codec.ts';
 import { messageView, type ReplicaMessage } from '../replica/messages.ts';
+import { viewVoters } from '../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
 import type { Clock } from './clock.ts';
 import { FileSubject } from './file/file-subject.ts';
 import { ReplicaDriver, type ReplicaSurroundings } from './replica-driver.ts';
 import { decodeStateRequest, STATE_CALL } from './state-call.ts';
-import type { FileStore } from './storage/store.ts';
+import type { FileStore, NewTrust } from './storage/store.ts';
 import {
   CHANNEL_REPLICA,
   CHANNEL_REPLICA_VIEW,
@@ -17,6 +18,9 @@ import {
   type Transport,
 } from './transport/transport.ts';
 import type { WakeQueue } from './wake-queue.ts';
+
+/** Number of the view in which a file is made. */
+const FIRST_VIEW = 1;
 
 /** Operations that a primary keeps for replicas that lag, per file. */
 const RETAINED_BYTES_MAX = 16 * 1024 * 1024;
@@ -31,6 +35,13 @@ export interface ReplicaHostParts {
   readonly heartbeatMs: number;
   readonly quietHeartbeatMs: number;
   readonly silentMs: number;
+  /** @see ReplicaConfig.readLeaseMs, ReplicaConfig.startGuardMs */
+  readonly readLeaseMs: number;
+  readonly startGuardMs: number;
+  /** How far a store that has no replica of the file can be believed never to have had one. */
+  trustOfNew(file: FileId): NewTrust;
+  viewChanged(file: FileId, view: View): void;
+  ledOut(file: FileId): void;
   /** The lease clock can be trusted at this very moment. */
   isClockSound(): boolean;
   /** The transport, which is made after its handlers, of which this host is one. */
@@ -49,11 +60,15 @@ export class ReplicaHost {
   readonly #drivers = new Map<FileId, ReplicaDriver>();
   /** Being removed from the store: nobody takes them into use. */
   readonly #leaving = new Set<FileId>();
+  /** Files whose members ever changed. */
+  readonly #changed: Set<FileId>;
   #encoded: { readonly message: ReplicaMessage; readonly frame: Uint8Array } | null = null;
 
   constructor(parts: ReplicaHostParts) {
     this.#parts = parts;
+    this.#changed = new Set(parts.store.filesWithViewAfter(FIRST_VIEW));
     const { self, incarnation, clock, wakes, log, heartbeatMs, quietHeartbeatMs, silentMs } = parts;
+    const { readLeaseMs, startGuardMs } = parts;
     this.#around = {
       self,
       incarnation,
@@ -63,6 +78,14 @@ export class ReplicaHost {
       heartbeatMs,
       quietHeartbeatMs,
       silentMs,
+      readLeaseMs,
+      startGuardMs,
+      startedMs: clock.nowMs(),
+      viewChanged: (file, view) => {
+        if (file !== CATALOG_CELL) this.#noteView(file, view);
+        parts.viewChanged(file, view);
+      },
+      ledOut: (file) => parts.ledOut(file),
       retainedBytesMax: RETAINED_BYTES_MAX,
       send: (to, file, message) => this.#send(to, file, message),
       call: (to, method, payload, timeoutMs) => parts.transport().call(to, method, payload, timeoutMs),
@@ -101,7 +124,9 @@ export class ReplicaHost {
   /** @returns the replica, made empty if there is none yet */
   create(file: FileId, view: View, objectBytes: number): ReplicaDriver {
     this.#assertStaying(file);
-    if (this.#parts.store.record(file) === null) this.#parts.store.create(file, view, objectBytes);
+    if (this.#parts.store.record(file) === null) {
+      this.#parts.store.create(file, view, objectBytes, this.#parts.trustOfNew(file));
+    }
     return this.load(file);
   }
 
@@ -123,8 +148,19 @@ export class ReplicaHost {
   }
 
   /** Own lease: this server may act as primary of `file` until `untilMs`; 0 when no longer. */
-  leaseChanged(file: FileId, untilMs: number): void {
-    this.#drivers.get(file)?.step({ kind: 'lease', untilMs });
+  leaseChanged(file: FileId, untilMs: number, view: number): void {
+    this.#drivers.get(file)?.step({ kind: 'lease', untilMs, view });
+  }
+
+  /** @returns the view of a file whose members ever changed, as it is on disk here; null for all others */
+  knownView(file: FileId): View | null {
+    if (file === CATALOG_CELL) return this.#drivers.get(file)?.subject.record().view ?? null;
+    if (!this.#changed.has(file)) return null;
+    return this.#parts.store.record(file)?.view ?? null;
+  }
+
+  #noteView(file: FileId, view: View): void {
+    if (view.number > FIRST_VIEW) this.#changed.add(file);
   }
 
   connected(peer: ServerId): void {
@@ -185,7 +221,9 @@ export class ReplicaHost {
     if (file === CATALOG_CELL || this.#leaving.has(file)) return null;
     if (this.#parts.store.record(file) !== null) return this.load(file);
     const view = messageView(message);
-    if (view === null || objectBytes === null || !view.members.includes(this.#parts.self)) return null;
+    if (view === null || objectBytes === null) return null;
+    // A member, or one that is to become a member and begins by learning the state.
+    if (!viewVoters(view).includes(this.#parts.self) && message.kind !== 'install') return null;
     return this.create(file, view, objectBytes);
   }
 

@@ -7,6 +7,8 @@ import { assert } from '../base/assert.ts';
 import { CATALOG_CELL, type Incarnation, type ServerId } from '../base/ids.ts';
 import { leaseSilenceMs } from '../lease/parameters.ts';
 import type { View } from '../replica/actions.ts';
+import { DRIFT_MAX } from '../replica/guard.ts';
+import { viewVoters } from '../replica/view.ts';
 import type { Command, Query } from '../wire/catalog-api.ts';
 import { within } from './bounded.ts';
 import { AbsentCatalog } from './catalog/absent-catalog.ts';
@@ -43,6 +45,9 @@ const HEARTBEAT_MS_MAX = 500;
 const QUIET_HEARTBEATS_PER_LEASE = 1;
 /** A replica that missed this many heartbeats is reported unreachable. */
 const HEARTBEATS_MISSED = 4;
+/** A backup's right to answer reads, which is as long as a write waits for one that died. */
+const READ_LEASES_PER_LEASE = 4;
+const READ_LEASE_MS_MAX = 1_000;
 /** An orderly end waits this long for files, and for the catalog, to be given back; their leases end anyway. */
 const RELEASE_MS_MAX = 2_000;
 
@@ -165,6 +170,18 @@ async function compose(
     heartbeatMs,
     quietHeartbeatMs,
     silentMs: quietHeartbeatMs + heartbeatMs * HEARTBEATS_MISSED,
+    readLeaseMs: Math.min(READ_LEASE_MS_MAX, config.leaseMs / READ_LEASES_PER_LEASE),
+    // No shorter than the silence that an earlier life with other timing would have kept.
+    startGuardMs: Math.max(config.leaseMs, folder.silences.filesMs) * (1 + DRIFT_MAX),
+    trustOfNew: () => 'intact',
+    viewChanged: (file, view) => {
+      lease.follow(file, view);
+      if (file !== CATALOG_CELL) files.viewChanged(file, view);
+    },
+    ledOut: (file) => {
+      lease.release(file);
+      lease.close(file);
+    },
     transport: connected,
     isClockSound: () => lease.isClockSound(),
     fatal,
@@ -187,7 +204,8 @@ async function compose(
     log,
     drawIncarnation,
     transport: connected,
-    changed: (cell, untilMs) => host.leaseChanged(cell, untilMs),
+    knownView: (cell) => host.knownView(cell),
+    changed: (cell, untilMs, view) => host.leaseChanged(cell, untilMs, view),
     fatal,
   });
   const named = new NamedLeases({
@@ -242,7 +260,6 @@ async function compose(
     const driver = host.adopt((around) => new ReplicaDriver(CATALOG_CELL, subject, around));
     return new LocalCatalogService({
       self,
-      view: catalogView,
       clock,
       lease,
       driver,
@@ -296,7 +313,11 @@ async function compose(
   const idle = new IdleFiles({ clock, log, host, lease, files, idleMs: config.leaseIdleMs });
   await app.listen({ host: config.listen.host, port: config.listen.port });
   transport.start();
-  if (catalogStore !== null) lease.open(CATALOG_CELL, catalogView);
+  if (catalogStore !== null) {
+    // The catalog's own record knows better than the configuration who holds it now.
+    const { view } = catalogStore.record();
+    if (viewVoters(view).includes(self)) lease.open(CATALOG_CELL, view);
+  }
   return { app, gateway, garbage, idle, lease, named, host, wakes, transport, store, catalogStore, folder };
 }
 

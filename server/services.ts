@@ -1,7 +1,7 @@
 import type { FileId, ServerId } from '../base/ids.ts';
 import type { PeerStatus, RequestId, View } from '../replica/actions.ts';
 import type { Command, CommandRequest, CommandResults, Query, QueryResults } from '../wire/catalog-api.ts';
-import type { FileState, ServerStatus, WriteResult } from '../wire/http-api.ts';
+import type { FileState, Served, ServerStatus, WriteResult } from '../wire/http-api.ts';
 
 /**
  * What this server itself can do, as the HTTP face sees it. Nothing here forwards: where another
@@ -34,14 +34,22 @@ export interface FileStanding {
   readonly replicas: readonly PeerStatus[];
 }
 
+/** Bytes of a file, all of one state. */
+export interface FileRead {
+  readonly bytes: Uint8Array;
+  readonly state: FileState;
+  /** Who answered: the primary, another replica by itself, or one that this server asked. */
+  readonly served: Served;
+  /** For how long at most this may have been outdated, in milliseconds: 0 unless a stale answer was asked for. */
+  readonly ageMs: number;
+}
+
 /** Contents of files whose primary this server is, or becomes by being asked. */
 export interface FileService {
   /** Shorter than `length` at the end of the file. All bytes are of one state. */
-  read(
-    file: FileId,
-    offset: number,
-    length: number,
-  ): Promise<{ readonly bytes: Uint8Array; readonly state: FileState }>;
+  read(file: FileId, offset: number, length: number): Promise<FileRead>;
+  /** What the replica here holds, however old. `not-primary` where there is none. */
+  readStale(file: FileId, offset: number, length: number): Promise<FileRead>;
   /** Bytes at an offset, or behind the last one. At most `WRITE_BYTES_MAX`. Acknowledged by a majority when it resolves. */
   write(file: FileId, request: RequestId, offset: number | 'append', bytes: Uint8Array): Promise<WriteResult>;
   truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult>;

@@ -50,7 +50,7 @@ export class LocalStatusService implements StatusService {
     const space = await store.space();
     const recoveringMs = Math.ceil(lease.recoveringMs());
     const files = host.all().filter((driver) => driver.file !== CATALOG_CELL);
-    const primaries = files.filter((driver) => driver.readGate(0) === 'serve');
+    const primaries = files.filter((driver) => driver.leads);
     const underReplicated = primaries
       .filter((driver) =>
         driver

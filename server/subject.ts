@@ -1,4 +1,4 @@
-import type { Epoch, Operation, Position, ReplicaRecord } from '../replica/actions.ts';
+import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from '../replica/actions.ts';
 
 /** Asks the server that holds the wanted state; bound to one epoch, which the answerer must have promised. */
 export type AskSource = (method: string, payload: Uint8Array) => Promise<Uint8Array>;
@@ -6,6 +6,7 @@ export type AskSource = (method: string, payload: Uint8Array) => Promise<Uint8Ar
 /** What was fetched and lies beside the own contents. */
 export interface FetchedState {
   readonly position: Position;
+  readonly view: View;
   readonly sessions: Uint8Array;
 }
 
@@ -20,10 +21,13 @@ export interface Subject {
 
   record(): ReplicaRecord;
 
+  /** How far the store can be believed to hold what the replica acknowledged. */
+  trust(): Trust;
+
   /** promised := epoch; survives power loss when it resolves. */
   promise(epoch: Epoch): Promise<void>;
 
-  /** Applies one operation together with its position; survives kill −9 when it resolves. */
+  /** Applies one operation, or its change of view, together with its position; survives kill −9 when it resolves. */
   apply(epoch: Epoch, seq: number, operation: Operation, sessions: Uint8Array): Promise<void>;
 
   /** All that is applied survives power loss when it resolves. */
@@ -36,7 +40,7 @@ export interface Subject {
    */
   fetch(ask: AskSource): Promise<FetchedState>;
 
-  /** Takes over what was fetched (or keeps the contents) and stamps the epoch; survives power loss. */
+  /** Takes over what was fetched with its view (or keeps both) and stamps the epoch; survives power loss. */
   install(epoch: Epoch, seq: number, sessions: Uint8Array, fetched: boolean): Promise<void>;
 
   /** Answers a fetch of another replica. Called only while `epoch` is promised here. */

@@ -1,5 +1,5 @@
 import type { ErrorCode, HolderDetails } from '../base/errors.ts';
-import type { Attributes, ContentVersion } from './catalog-api.ts';
+import type { Attributes, ContentVersion, ServerState } from './catalog-api.ts';
 
 /** Response headers that say who answered. */
 export const HEADER_PRIMARY = 'leasehold-primary';
@@ -10,6 +10,12 @@ export const HEADER_SIZE = 'leasehold-size';
 export const HEADER_CONTENTS = 'leasehold-contents';
 export const HEADER_MODIFIED = 'leasehold-modified-ns';
 export const HEADER_SEQ = 'leasehold-seq';
+/** Who answered a read. */
+export const HEADER_SERVED = 'leasehold-served';
+/** For how long a stale answer may have been outdated, in milliseconds; `unknown` where that is not known. */
+export const HEADER_AGE = 'leasehold-age-ms';
+
+export type Served = 'primary' | 'local' | 'forwarded';
 /** Request header between servers: this request was forwarded once and is not forwarded again. */
 export const HEADER_FORWARDED = 'leasehold-forwarded';
 
@@ -56,10 +62,53 @@ export interface FileInfo {
   readonly lease: { readonly holder: string | null; readonly remainingMs: number };
   readonly replicas: readonly {
     readonly server: string;
-    readonly role: 'primary' | 'backup';
+    /** `learner`: on its way to become a member; it does not vote yet. */
+    readonly role: 'primary' | 'backup' | 'learner';
     readonly state: 'current' | 'catching-up' | 'unreachable';
     readonly version: number;
     readonly reachable: boolean;
+    /** Committed operations that it is not known to have. */
+    readonly lagOperations: number;
+    /** Bytes of them; null where they are kept no longer. */
+    readonly lagBytes: number | null;
+  }[];
+}
+
+/** How far the move of replicas is that goes on now, or was the last; from the catalog's primary. */
+export interface Moving {
+  /** Files that were to be moved since nothing was to do last, those included that are still to come. */
+  readonly total: number;
+  readonly done: number;
+  /** Attempts that failed; they are repeated. */
+  readonly failed: number;
+  /** Files that are being moved now. */
+  readonly current: readonly number[];
+}
+
+/** Replicas that a server found to be behind its own when it compared them last. */
+export interface ReplicaLag {
+  readonly files: number;
+  /** Operations that they lack, as far as they can be counted. */
+  readonly versions: number;
+  /** Sizes of files that a server lacks wholly. */
+  readonly bytes: number;
+}
+
+/** Answer of `GET /v1/servers`: what a server knows of the others without asking anybody. */
+export interface ClusterServers {
+  readonly cluster: string;
+  readonly paramsHash: string;
+  /** With whom the cluster began. */
+  readonly bootstrap: {
+    readonly urls: Readonly<Record<string, string>>;
+    readonly catalogMembers: readonly string[];
+  };
+  readonly catalogMembers: readonly string[];
+  readonly servers: readonly {
+    readonly id: string;
+    readonly url: string;
+    readonly zone: string;
+    readonly state: ServerState;
   }[];
 }
 
@@ -85,6 +134,11 @@ export interface ServerStatus {
   readonly uptimeMs: number;
   /** Estimated offset of each peer's lease clock, in milliseconds. */
   readonly clockOffsetsMs: Readonly<Record<string, number>>;
+  /** Absent where the server does not say. */
+  readonly membership?: ServerState;
+  readonly lag?: ReplicaLag;
+  /** Of the catalog's primary only. */
+  readonly moving?: Moving;
   /** Leases under names; absent where the server does not answer. */
   readonly namedLeases?: {
     /** How many this server knows to be held. */
@@ -109,4 +163,8 @@ export interface ClusterStatus {
   readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
   readonly servers: readonly ServerStatus[];
   readonly underReplicated: readonly number[];
+  /** Absent where the catalog's primary does not answer. */
+  readonly moving?: Moving;
+  /** Of all servers together: a replica that is behind is counted by each server that is ahead of it. */
+  readonly lag: ReplicaLag;
 }

@@ -48,6 +48,7 @@ class LeaseServer {
       log,
       drawIncarnation,
       transport: () => this.#transport,
+      knownView: () => null,
       changed: (cell, untilMs) => this.#changed(cell, untilMs),
       fatal: (error) => {
         log.fatal({ err: error }, 'broken');

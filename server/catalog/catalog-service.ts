@@ -34,7 +34,6 @@ interface Waiting {
 }
 
 export interface CatalogServiceParts extends PrimaryWaiterParts {
-  readonly view: View;
   readonly driver: ReplicaDriver;
   readonly subject: CatalogSubject;
   /** Which servers hold a new file of a volume with that many replicas. */
@@ -77,7 +76,10 @@ export class LocalCatalogService implements CatalogService {
 
   async query(query: Query): Promise<QueryResults[Query['kind']]> {
     await this.#primary();
-    return this.#parts.subject.query(query);
+    const { driver, subject } = this.#parts;
+    // What a primary applies last is committed: nothing that is seen waits for anybody.
+    await this.#bounded(driver.committed(driver.epoch, 0));
+    return subject.query(query);
   }
 
   async flush(): Promise<void> {
@@ -85,24 +87,28 @@ export class LocalCatalogService implements CatalogService {
     await this.#bounded(this.#parts.driver.flush());
   }
 
-  async changeMembers(_members: readonly ServerId[]): Promise<View> {
+  async changeMembers(members: readonly ServerId[]): Promise<View> {
     await this.#primary();
-    throw new ServiceError('busy', 'The members of the catalog cannot be changed by this version');
+    return this.#parts.driver.changeMembers(members);
   }
 
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] } {
-    const { lease, driver, view } = this.#parts;
-    const { epoch, seq } = driver.status();
+    const { lease, driver } = this.#parts;
+    const { epoch, seq, view } = driver.status();
     return { primary: lease.view(CATALOG_CELL).holder, epoch: epoch.counter, seq, members: view.members };
   }
 
+  get #view(): View {
+    return this.#parts.subject.record().view;
+  }
+
   #isPrimary(): boolean {
-    return this.#parts.driver.readGate(0) === 'serve';
+    return this.#parts.driver.leads;
   }
 
   /** Resolves where this server is the catalog's primary; waits for a coming election, within bounds. */
   #primary(): Promise<void> {
-    return this.#waiter.primary(this.#parts.driver, this.#parts.view, 'the catalog', false);
+    return this.#waiter.primary(this.#parts.driver, this.#view, 'the catalog', false);
   }
 
   /** One batch at a time: while one is replicated, the next one gathers. */
@@ -112,6 +118,11 @@ export class LocalCatalogService implements CatalogService {
     try {
       while (this.#queue.length > 0) {
         await this.#parts.subject.ready();
+        // A change of members has a place in the order, too: a batch is not executed before it is applied.
+        if (!(await this.#parts.driver.applied())) {
+          this.#refuseQueued();
+          return;
+        }
         if (!this.#isPrimary()) {
           this.#refuseQueued();
           return;
@@ -180,6 +191,6 @@ export class LocalCatalogService implements CatalogService {
   }
 
   #bounded<Value>(work: Promise<Value>): Promise<Value> {
-    return this.#waiter.bounded(work, this.#parts.view, 'the catalog');
+    return this.#waiter.bounded(work, this.#view, 'the catalog');
   }
 }

@@ -2,7 +2,7 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
-import type { Epoch, Operation, ReplicaRecord } from '../../replica/actions.ts';
+import type { Epoch, Operation, ReplicaRecord, Trust } from '../../replica/actions.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults } from '../../wire/catalog-api.ts';
 import {
@@ -45,6 +45,10 @@ export class CatalogSubject implements Subject {
     return this.#store.record();
   }
 
+  trust(): Trust {
+    return this.#store.trust();
+  }
+
   query(query: Query): QueryResults[Query['kind']] {
     return this.#store.query(query);
   }
@@ -78,7 +82,7 @@ export class CatalogSubject implements Subject {
       await this.#store.finish(epoch, seq);
       return;
     }
-    await this.#store.apply(epoch, seq, operation.body);
+    await this.#store.apply(epoch, seq, operation.body, operation.view ?? null);
   }
 
   flush(): Promise<void> {
@@ -96,7 +100,7 @@ export class CatalogSubject implements Subject {
       throw new ServiceError('precondition-failed', 'A later fetch of the catalog replaced this one');
     }
     this.#staged = staged;
-    return { position: staged.position, sessions: new Uint8Array(0) };
+    return { position: staged.position, view: staged.view, sessions: new Uint8Array(0) };
   }
 
   async install(epoch: Epoch, seq: number, _sessions: Uint8Array, fetched: boolean): Promise<void> {

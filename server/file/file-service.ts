@@ -1,15 +1,17 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { RequestId, View } from '../../replica/actions.ts';
+import type { Epoch, RequestId, View } from '../../replica/actions.ts';
+import { MEMBERS_MAX } from '../../replica/codec.ts';
 import { epochCompare } from '../../replica/epoch.ts';
+import { viewVoters } from '../../replica/view.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState, WriteResult } from '../../wire/http-api.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
-import type { FileService, FileStanding } from '../services.ts';
+import type { FileRead, FileService, FileStanding } from '../services.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 import { FilePrimary } from './file-primary.ts';
 import { Room } from './room.ts';
@@ -39,6 +41,8 @@ export class LocalFileService implements FileService {
   readonly #primaries = new WeakMap<ReplicaDriver, FilePrimary>();
   /** Replicas that were new here when the catalog called their file live. */
   readonly #seenLive = new WeakSet<ReplicaDriver>();
+  /** Numbers of views that the catalog was told of. */
+  readonly #toldViews = new WeakMap<ReplicaDriver, number>();
   readonly #settler: Settler;
   readonly #room: Room;
 
@@ -49,17 +53,30 @@ export class LocalFileService implements FileService {
     this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
   }
 
-  async read(file: FileId, offset: number, length: number): Promise<{ bytes: Uint8Array; state: FileState }> {
-    const driver = await this.#activate(file);
+  async read(file: FileId, offset: number, length: number): Promise<FileRead> {
+    const driver = await this.#reader(file);
     const { store } = this.#parts;
     const { epoch, committedSeq } = driver.status();
+    const served = driver.leads ? 'primary' : 'local';
     // One uninterrupted step decides what is read; it may be answered once all of it is committed.
     const dependsOnSeq = store.readDependsOn(file, offset, length);
+    this.#assertReadable(driver, dependsOnSeq);
     const attributes = store.attributes(file);
     const reading = store.read(file, offset, length);
     const [bytes] = await Promise.all([reading, this.#bounded(file, driver.committed(epoch, dependsOnSeq))]);
     await driver.committed(epoch, dependsOnSeq);
-    return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch.counter) };
+    return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch), served, ageMs: 0 };
+  }
+
+  /** What is here now, whether it is the newest or not. */
+  async readStale(file: FileId, offset: number, length: number): Promise<FileRead> {
+    const driver = await this.#member(file);
+    const { epoch, seq, currentAtMs } = driver.status();
+    const { store, clock } = this.#parts;
+    const attributes = store.attributes(file);
+    const bytes = await store.read(file, offset, length);
+    const ageMs = currentAtMs === -Infinity ? Infinity : Math.max(0, clock.nowMs() - currentAtMs);
+    return { bytes, state: this.#stateOf(file, attributes, seq, epoch), served: 'local', ageMs };
   }
 
   async write(
@@ -99,25 +116,30 @@ export class LocalFileService implements FileService {
     const primary = this.#primaryOf(driver);
     // Contents without a name would be lost all the same: the first time, the catalog is flushed too.
     await this.#bounded(file, Promise.all([driver.flush(), primary.nameFlushed()]));
-    return this.state(file);
+    return this.#stateAt(file, driver);
   }
 
   async state(file: FileId): Promise<FileState> {
-    const driver = await this.#activate(file);
+    return this.#stateAt(file, await this.#reader(file));
+  }
+
+  async #stateAt(file: FileId, driver: ReplicaDriver): Promise<FileState> {
     const { epoch, committedSeq } = driver.status();
     const attributes = this.#parts.store.attributes(file);
     const dependsOnSeq = attributes.versionEpoch === epoch.counter ? attributes.versionSeq : 0;
+    this.#assertReadable(driver, dependsOnSeq);
     await this.#bounded(file, driver.committed(epoch, dependsOnSeq));
-    return this.#stateOf(file, attributes, committedSeq, epoch.counter);
+    return this.#stateOf(file, attributes, committedSeq, epoch);
   }
 
   async settle(file: FileId): Promise<FileState> {
-    const primary = this.#primaryOf(await this.#activate(file));
+    const driver = await this.#activate(file);
+    const primary = this.#primaryOf(driver);
     let state: FileState | null = null;
     await this.#bounded(
       file,
       primary.settle(async (mark) => {
-        state = await this.state(file);
+        state = await this.#stateAt(file, driver);
         // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
         if (state.epoch !== primary.epoch.counter) {
           throw new ServiceError('not-primary', `The primary of file ${file} changed meanwhile`);
@@ -128,15 +150,18 @@ export class LocalFileService implements FileService {
     return state ?? this.state(file);
   }
 
-  async changeMembers(file: FileId, _members: readonly ServerId[]): Promise<View> {
-    await this.#activate(file);
-    throw new ServiceError('busy', `The members of file ${file} cannot be changed by this version`);
+  async changeMembers(file: FileId, members: readonly ServerId[]): Promise<View> {
+    if (members.length === 0 || members.length > MEMBERS_MAX || new Set(members).size !== members.length) {
+      throw new ServiceError('bad-request', `A file has 1 to ${MEMBERS_MAX} replicas at different servers`);
+    }
+    const driver = await this.#activate(file);
+    return driver.changeMembers(members);
   }
 
   /** Before the lease is given back: tells the catalog what only this primary knows. */
   async settleBeforeRelease(driver: ReplicaDriver): Promise<void> {
     if (this.#primaries.get(driver)?.unsettled === false) return;
-    if (driver.readGate(0) === 'serve') await this.settle(driver.file);
+    if (driver.leads) await this.settle(driver.file);
   }
 
   standing(file: FileId): FileStanding | null {
@@ -146,12 +171,12 @@ export class LocalFileService implements FileService {
     if (view === null) return null;
     const held = lease.view(file);
     const primary = held.own ? self : held.holder;
-    const serving = driver !== null && driver.readGate(0) === 'serve';
+    const serving = driver?.leads === true;
     return {
       view,
       primary,
       epoch: driver?.epoch.counter ?? store.record(file)?.promised.counter ?? 0,
-      role: serving ? 'primary' : view.members.includes(self) ? 'backup' : 'none',
+      role: serving ? 'primary' : viewVoters(view).includes(self) ? 'backup' : 'none',
       lease: { holder: primary, remainingMs: Math.max(0, held.remainingMs) },
       replicas: serving ? driver.peers(this.#parts.isConnected) : [],
     };
@@ -159,21 +184,73 @@ export class LocalFileService implements FileService {
 
   /** @returns the driver of a replica that is primary now; becomes it where nobody is */
   async #activate(file: FileId): Promise<ReplicaDriver> {
-    const { host, lease, self } = this.#parts;
+    const { host, lease } = this.#parts;
     const ready = host.loaded(file);
-    if (ready !== null && ready.readGate(0) === 'serve') {
+    if (ready?.leads === true) {
       ready.usedAtMs = this.#parts.clock.nowMs();
       return ready;
     }
     lease.assertUsable();
-    const driver = ready ?? (await this.#open(file));
+    const driver = await this.#member(file);
+    await this.#waiter.primary(driver, driver.status().view, `file ${file}`, true);
+    this.#tellNewMembers(driver);
+    return driver;
+  }
+
+  /** @returns the driver of a replica that may answer reads now; becomes the primary where nobody is */
+  async #reader(file: FileId): Promise<ReplicaDriver> {
+    const ready = this.#parts.host.loaded(file);
+    if (ready !== null && ready.readGate(0) !== 'not-primary') {
+      ready.usedAtMs = this.#parts.clock.nowMs();
+      return ready;
+    }
+    return this.#activate(file);
+  }
+
+  /**
+   * To be called in the turn in which contents are pinned: a backup whose right to answer had ended then, and
+   * comes again later, would show what was outdated in between.
+   */
+  #assertReadable(driver: ReplicaDriver, dependsOnSeq: number): void {
+    if (driver.readGate(dependsOnSeq) !== 'not-primary') return;
+    throw new ServiceError('not-primary', `This server may not answer reads of file ${driver.file} now`);
+  }
+
+  /** @returns the driver of the replica here, whatever its role */
+  async #member(file: FileId): Promise<ReplicaDriver> {
+    const driver = this.#parts.host.loaded(file) ?? (await this.#open(file));
     driver.usedAtMs = this.#parts.clock.nowMs();
-    const { view } = driver.subject.record();
-    if (!view.members.includes(self)) {
+    if (!viewVoters(driver.status().view).includes(this.#parts.self)) {
       throw new ServiceError('not-primary', `This server holds no replica of file ${file}`);
     }
-    await this.#waiter.primary(driver, view, `file ${file}`, true);
     return driver;
+  }
+
+  /** The members of a file changed, as this server votes from now on. */
+  viewChanged(file: FileId, view: View): void {
+    const driver = this.#parts.host.loaded(file);
+    if (driver?.leads === true && view.joint === undefined) this.#tellNewMembers(driver);
+  }
+
+  /** The catalog follows what the file's own sequence says. A primary tells it whenever it may not know. */
+  #tellNewMembers(driver: ReplicaDriver): void {
+    const { view, epoch } = driver.status();
+    if (view.number === 1 || view.joint !== undefined || this.#toldViews.get(driver) === view.number) return;
+    this.#toldViews.set(driver, view.number);
+    const { log, catalog } = this.#parts;
+    const { number, members } = view;
+    // An order that is not committed is not told: by then it is, or this server leads no more.
+    const told = driver.committed(epoch, driver.orderedSeq).then(() =>
+      catalog.command({
+        kind: 'follow-view',
+        inode: driver.file,
+        view: { number, members: [...members] },
+      }),
+    );
+    told.catch((error: unknown) => {
+      this.#toldViews.delete(driver);
+      log.info({ file: driver.file, err: error }, 'the catalog does not know the new members of a file yet');
+    });
   }
 
   async #open(file: FileId): Promise<ReplicaDriver> {
@@ -182,7 +259,12 @@ export class LocalFileService implements FileService {
     const attributes = await catalog.attributes(file);
     if (attributes.kind !== 'file')
       throw new ServiceError('bad-request', `Inode ${file} is a ${attributes.kind}`);
-    const view = { number: attributes.view, members: attributes.replicas as ServerId[] };
+    const { policy } = attributes;
+    const view: View = {
+      number: attributes.view,
+      members: attributes.replicas as ServerId[],
+      ...(policy === undefined || policy === 'quorum' ? {} : { policy }),
+    };
     if (!view.members.includes(self)) {
       throw new ServiceError('not-primary', `This server holds no replica of file ${file}`);
     }
@@ -221,15 +303,15 @@ export class LocalFileService implements FileService {
   }
 
   /** @param seq a committed operation: a number that is not may be given out again after a reset */
-  #stateOf(file: FileId, attributes: FileAttributes, seq: number, epoch: number): FileState {
+  #stateOf(file: FileId, attributes: FileAttributes, seq: number, epoch: Epoch): FileState {
     return {
       file,
       sizeBytes: attributes.sizeBytes,
       modifiedNs: attributes.modifiedNs.toString(),
       contents: { epoch: attributes.versionEpoch, seq: attributes.versionSeq },
       seq,
-      primary: this.#parts.self,
-      epoch,
+      primary: epoch.counter === 0 ? this.#parts.self : epoch.server,
+      epoch: epoch.counter,
     };
   }
 

@@ -4,7 +4,7 @@ import type { FileId } from '../../base/ids.ts';
 import type { RequestId } from '../../replica/actions.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState } from '../../wire/http-api.ts';
-import { type Gateway, headersOfState } from '../gateway.ts';
+import { type Gateway, headersOfRead, headersOfState } from '../gateway.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
 
@@ -25,9 +25,11 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     const query = request.query as Parameters;
     const offset = integerOf(query.offset ?? '0', 'offset');
     const length = integerOf(query.length, 'length', 0, WRITE_BYTES_MAX);
-    const { bytes, state } = await gateway.read(file, offset, length, callOptionsOf(request.headers));
+    const stale = query.consistency === 'stale';
+    const read = await gateway.read(file, offset, length, { ...callOptionsOf(request.headers), stale });
+    const { bytes, state } = read;
     setFileHeaders(reply, gateway, file, state);
-    reply.headers(headersOfState(state));
+    reply.headers({ ...headersOfState(state), ...headersOfRead(read, stale) });
     return reply.type(OCTETS).header('content-length', String(bytes.length)).send(bufferOf(bytes));
   });
 

@@ -4,7 +4,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
-import { contentVersionCompare, type Gateway, type ReadResult } from '../gateway.ts';
+import { contentVersionCompare, type Gateway } from '../gateway.ts';
+import type { FileRead } from '../services.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { checkIfMatch, conditionsOf, etagOf, httpDate, matchesIfNoneMatch, rangeOf } from './conditions.ts';
 import { sendProblem } from './problems.ts';
@@ -50,7 +51,7 @@ export class Downloads {
     const { inode } = attributes;
     const file = inode as FileId;
     let facts: Facts = attributes;
-    let read: (ReadResult & { readonly offset: number }) | null = null;
+    let read: (FileRead & { readonly offset: number }) | null = null;
     for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
       const etag = etagOf(inode, facts.contents);
       const conditions = conditionsOf(request.headers);
@@ -120,7 +121,7 @@ export class Downloads {
     end: number,
     state: FileState,
   ): AsyncGenerator<Buffer> {
-    const ahead: { readonly length: number; readonly result: Promise<ReadResult> }[] = [];
+    const ahead: { readonly length: number; readonly result: Promise<FileRead> }[] = [];
     let next = start + first.length;
     const fill = () => {
       const count = this.#active > CROWD_COUNT ? 1 : 1 + READ_AHEAD_COUNT;

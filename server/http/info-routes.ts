@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import { viewVoters } from '../../replica/view.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { FileInfo, FileState } from '../../wire/http-api.ts';
 import { attributesWithState, type Gateway } from '../gateway.ts';
@@ -12,6 +13,9 @@ import { parseFilePath, volumePath } from './path.ts';
 export const INFO_PREFIX = '/v1/info/';
 
 type Replica = FileInfo['replicas'][number];
+
+const NO_LAG = { lagOperations: 0, lagBytes: 0 };
+const UNKNOWN_LAG = { lagOperations: 0, lagBytes: null };
 
 /** `GET /v1/info/{volume}/{path}`: who holds the file. It is opened if nobody has, so that there is a primary to name. */
 export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
@@ -61,15 +65,17 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
   }
 
   function replicasOf(standing: FileStanding, seq: number): readonly Replica[] {
-    return standing.view.members.map((server): Replica => {
+    const learners = standing.replicas.filter(({ role }) => role === 'learner').map(({ server }) => server);
+    return [...viewVoters(standing.view), ...learners].map((server): Replica => {
       const status = standing.replicas.find((replica) => replica.server === server);
       if (status !== undefined) {
-        const { role, state } = status;
-        return { server, role, state, version: status.seq, reachable: state !== 'unreachable' };
+        const { role, state, lagOperations, lagBytes } = status;
+        const reachable = state !== 'unreachable';
+        return { server, role, state, version: status.seq, reachable, lagOperations, lagBytes };
       }
       return server === standing.primary
-        ? { server, role: 'primary', state: 'current', version: seq, reachable: true }
-        : { server, role: 'backup', state: 'unreachable', version: 0, reachable: false };
+        ? { server, role: 'primary', state: 'current', version: seq, reachable: true, ...NO_LAG }
+        : { server, role: 'backup', state: 'unreachable', version: 0, reachable: false, ...UNKNOWN_LAG };
     });
   }
 
@@ -79,7 +85,7 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
       const connected = [...status.urls.keys()].some((id) => id === server && status.isConnected(id));
       const reachable = server === status.id || connected;
       const state = reachable ? 'catching-up' : 'unreachable';
-      return { server, role: 'backup', state, version: 0, reachable };
+      return { server, role: 'backup', state, version: 0, reachable, ...UNKNOWN_LAG };
     });
   }
 }

@@ -72,8 +72,13 @@ export interface CatalogSnapshot {
 
 /** Another replica's state, checked and lying beside the own one until `install` or `unstage`. */
 export type StagedCatalog =
-  | { readonly kind: 'tail'; readonly position: Position; readonly entries: readonly LogEntry[] }
-  | { readonly kind: 'snapshot'; readonly position: Position; readonly file: string };
+  | {
+      readonly kind: 'tail';
+      readonly position: Position;
+      readonly view: View;
+      readonly entries: readonly LogEntry[];
+    }
+  | { readonly kind: 'snapshot'; readonly position: Position; readonly view: View; readonly file: string };
 
 export interface CatalogStoreOptions {
   readonly folder: string;
@@ -480,7 +485,8 @@ export class CatalogStore {
     }
     const installed = pieces.at(-1)?.installed;
     assert(installed !== undefined, 'A tail has a piece at least');
-    return { kind: 'tail', position: { epoch: installed, seq }, entries };
+    const view = entries.findLast((entry) => entry.view !== null)?.view ?? this.#record.view;
+    return { kind: 'tail', position: { epoch: installed, seq }, view, entries };
   }
 
   /** Writes another replica's snapshot beside the own state, and checks it. */
@@ -496,7 +502,8 @@ export class CatalogStore {
         await handle.close();
       }
       const record = checkSnapshot(file);
-      return { kind: 'snapshot', position: { epoch: record.installed, seq: record.last.seq }, file };
+      const position = { epoch: record.installed, seq: record.last.seq };
+      return { kind: 'snapshot', position, view: record.view, file };
     } catch (error) {
       await removeDatabase(file);
       throw storageError('Cannot take a copy of the catalog', error);

@@ -1,4 +1,5 @@
 import fsPromises from 'node:fs/promises';
+import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
@@ -7,17 +8,18 @@ import type { FileOperation } from '../../wire/file-operation.ts';
 import { type Container, Containers } from './container.ts';
 import { fileStateNew, LOST_START, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
-import { storageError } from './failures.ts';
+import { isDamage, storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
 import { IndexDatabase, type ObjectRow } from './index-database.ts';
 import type { ObjectDigests } from './object-digests.ts';
 import { type RecoveryReport, recoverFromPowerLoss } from './power-loss.ts';
 import {
-  checkObject,
   type ItemRequest,
   ReplicaFile,
   readObjectRow,
+  readSoundRow,
   type StoreParts,
+  sameObject,
 } from './replica-file.ts';
 import type {
   FetchedObject,
@@ -44,6 +46,12 @@ export interface DiskStoreOptions {
   readonly fileOps?: FileOps;
 }
 
+/**
+ * Finds a damaged object's bytes on other servers.
+ * @returns null where nobody who answers has this version; the bytes are checked by the store
+ */
+export type Mender = (file: FileId, entry: ObjectEntry) => Promise<Uint8Array | null>;
+
 /** Whole objects that lie side by side both on the disk and in the answer. */
 interface ReadRun {
   readonly rows: ObjectRow[];
@@ -68,6 +76,7 @@ export class DiskStore implements FileStore {
   readonly #unborn = new Set<FileId>();
   readonly #failure: FailureState;
   #recovery: RecoveryReport = { filesChecked: 0, rolledBack: [] };
+  #mender: Mender = async () => null;
   #closed = false;
   #allIdle: (() => void) | null = null;
 
@@ -87,6 +96,7 @@ export class DiskStore implements FileStore {
       start: folder.startCounter,
       fail: (cause) => failure.set(cause),
       check: () => failure.check(),
+      mend: (file, row, cause) => this.#mend(file, row, cause),
       idle: (file) => this.#onIdle(file),
     };
   }
@@ -105,6 +115,16 @@ export class DiskStore implements FileStore {
       await index.commit(() => removed.forEach((file) => void index.forgetRemoved(file)));
     if (folder.lostPower) store.#recovery = await recoverFromPowerLoss(index, containers);
     return store;
+  }
+
+  /** Who is asked for a damaged object. */
+  set mender(mender: Mender) {
+    this.#mender = mender;
+  }
+
+  /** Why the store is over until a restart; null while it works. */
+  get failure(): string | null {
+    return this.#failure.reason;
   }
 
   /** What this start found out about the last loss of power. */
@@ -128,6 +148,11 @@ export class DiskStore implements FileStore {
       .filter((file) => this.#files.get(file)?.removed !== true)
       .sort((a, b) => a - b)
       .slice(0, countMax);
+  }
+
+  filesWithViewAfter(number: number): FileId[] {
+    this.#check();
+    return this.#index.filesWithViewAfter(number);
   }
 
   create(file: FileId, view: View, objectBytes: number, trust: NewTrust = 'intact'): void {
@@ -225,15 +250,40 @@ export class DiskStore implements FileStore {
     replica.pin([row]);
     try {
       const bytes = await this.#containers.use(file, false, (container) =>
-        readObjectRow(container, file, row, replica.objectBytes),
+        readSoundRow(this.#parts, container, file, row, replica.objectBytes),
       );
-      if (bytes === null) throw containerMissing(file);
-      return bytes;
+      return bytes ?? (await this.#mend(file, row, containerMissing(file)));
     } catch (cause) {
       throw storageError(`Cannot read object ${index} of file ${file}`, cause);
     } finally {
       replica.unpin([row]);
     }
+  }
+
+  /**
+   * Looks at an object as it lies on this disk, asking nobody else.
+   * @returns its bytes, `damaged`, or `gone` where the object has another version, or none
+   */
+  async inspect(file: FileId, entry: ObjectEntry): Promise<Uint8Array | 'damaged' | 'gone'> {
+    const replica = this.#find(file);
+    const row = replica === null ? null : this.#index.object(file, entry.index);
+    if (replica === null || row === null || !sameObject(row, entry)) return 'gone';
+    replica.pin([row]);
+    try {
+      const bytes = await this.#containers.use(file, false, (container) =>
+        readObjectRow(container, file, row, replica.objectBytes),
+      );
+      return bytes ?? 'damaged';
+    } catch (cause) {
+      if (isDamage(cause)) return 'damaged';
+      throw storageError(`Cannot read object ${entry.index} of file ${file}`, cause);
+    } finally {
+      replica.unpin([row]);
+    }
+  }
+
+  repair(file: FileId, object: FetchedObject): Promise<void> {
+    return this.#submit(file, { kind: 'repair', object });
   }
 
   stage(file: FileId, object: FetchedObject): Promise<void> {
@@ -417,9 +467,9 @@ export class DiskStore implements FileStore {
     if (rows.length === 0) return out;
     const done = await this.#containers.use(id, false, async (container) => {
       await Promise.all([
-        ...runs.map((run) => readRun(container, id, run, objectBytes)),
+        ...runs.map((run) => readRun(this.#parts, container, id, run, objectBytes)),
         ...partial.map(async (row) => {
-          const bytes = await readObjectRow(container, id, row, objectBytes);
+          const bytes = await readSoundRow(this.#parts, container, id, row, objectBytes);
           const begin = row.index * objectBytes;
           const from = Math.max(begin, offset);
           out.set(bytes.subarray(from - begin, Math.min(begin + row.length, end) - begin), from - offset);
@@ -427,24 +477,51 @@ export class DiskStore implements FileStore {
       ]);
       return true;
     });
-    if (done === null) throw containerMissing(id);
+    if (done !== null) return out;
+    for (const row of rows) {
+      const bytes = await this.#mend(id, row, containerMissing(id));
+      const begin = row.index * objectBytes;
+      const from = Math.max(begin, offset);
+      const to = Math.min(begin + row.length, end);
+      if (from < to) out.set(bytes.subarray(from - begin, to - begin), from - offset);
+    }
     return out;
+  }
+
+  async #mend(file: FileId, row: ObjectRow, cause: unknown): Promise<Uint8Array> {
+    if (!isDamage(cause)) throw cause;
+    const entry = entryOf(row);
+    const bytes = await this.#mender(file, entry);
+    if (bytes === null || bytes.length !== row.length || crc32(bytes) !== row.crc32) throw cause;
+    // Whoever reads need not wait until the disk has it again, nor fail where it has no room.
+    this.repair(file, { entry, bytes }).catch((error: unknown) => {
+      if (!(error instanceof ServiceError)) this.#failure.set(error);
+    });
+    return bytes;
   }
 }
 
-async function readRun(container: Container, file: FileId, run: ReadRun, objectBytes: number): Promise<void> {
+async function readRun(
+  parts: StoreParts,
+  container: Container,
+  file: FileId,
+  run: ReadRun,
+  objectBytes: number,
+): Promise<void> {
   const bytes = run.target.subarray(run.begin, run.begin + run.byteCount);
   const first = run.rows[0];
   assert(first !== undefined, 'A run has objects');
-  const count = await container.read(bytes, first.slot * objectBytes);
+  const count = await container.read(bytes, first.slot * objectBytes).catch((cause: unknown) => {
+    // One sector that the disk cannot give does not damage its neighbours: they are read one by one.
+    if (isDamage(cause)) return 0;
+    throw cause;
+  });
   let at = 0;
   for (const row of run.rows) {
-    checkObject(
-      file,
-      row,
-      bytes.subarray(at, at + row.length),
-      Math.max(0, Math.min(row.length, count - at)),
-    );
+    const own = bytes.subarray(at, at + row.length);
+    const ownCount = Math.max(0, Math.min(row.length, count - at));
+    if (ownCount < row.length || crc32(own) !== row.crc32)
+      own.set(await readSoundRow(parts, container, file, row, objectBytes));
     at += row.length;
   }
 }
@@ -464,6 +541,10 @@ class FailureState {
 
   get failed(): boolean {
     return this.#error !== null;
+  }
+
+  get reason(): string | null {
+    return this.#error?.message ?? null;
   }
 
   set(cause: unknown): void {

@@ -279,6 +279,10 @@ export class IndexDatabase {
     }));
   }
 
+  filesWithViewAfter(number: number): FileId[] {
+    return this.#statements.filesByView.all(number) as FileId[];
+  }
+
   filesWithGenerations(): FileId[] {
     return this.#statements.generationFiles.all() as FileId[];
   }
@@ -520,6 +524,9 @@ function prepareAll(database: Database.Database) {
     ),
     generationNewest: prepare<[number], number | null>(
       'SELECT max(generation) FROM undo_files WHERE file = ?',
+    ).pluck(),
+    filesByView: prepare<[number], number>(
+      "SELECT file FROM files WHERE json_extract(view, '$.number') > ? ORDER BY file",
     ).pluck(),
     generationFiles: prepare<[], number>('SELECT DISTINCT file FROM undo_files ORDER BY file').pluck(),
     generationDrop: prepare<[number, number]>('DELETE FROM undo_files WHERE file = ? AND generation < ?'),

@@ -65,6 +65,11 @@ export class MemoryStore implements FileStore {
       .slice(0, countMax);
   }
 
+  filesWithViewAfter(number: number): FileId[] {
+    const files = [...this.#files].filter(([, held]) => held.state.record.view.number > number);
+    return files.map(([file]) => file);
+  }
+
   create(file: FileId, view: View, objectBytes: number, trust: NewTrust = 'intact'): void {
     if (this.#find(file) !== null) return;
     this.#files.set(file, {
@@ -175,6 +180,17 @@ export class MemoryStore implements FileStore {
     const object = this.#need(file).objects.get(index);
     if (object?.entry.versionEpoch !== versionEpoch || object.entry.versionSeq !== versionSeq) return null;
     return checked(file, object).slice();
+  }
+
+  repair(file: FileId, object: FetchedObject): Promise<void> {
+    const { entry } = object;
+    const bytes = object.bytes.slice();
+    return this.#change(file, (held) => {
+      const mine = held.objects.get(entry.index);
+      if (mine === undefined || !sameObject(mine.entry, entry)) return;
+      checked(file, { entry, bytes });
+      held.objects.set(entry.index, { entry, bytes });
+    });
   }
 
   stage(file: FileId, object: FetchedObject): Promise<void> {

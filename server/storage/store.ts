@@ -82,6 +82,9 @@ export interface FileStore {
    */
   trust(file: FileId): Trust;
 
+  /** Files whose view here is a later one than `number`. */
+  filesWithViewAfter(number: number): FileId[];
+
   /**
    * Makes an empty replica (epochs zero, seq 0) unless there is one. Synced by the first promise.
    * @param trust `lost` where an earlier replica of the file may have been here, of which nothing is left
@@ -143,6 +146,12 @@ export interface FileStore {
     versionEpoch: number,
     versionSeq: number,
   ): Promise<Uint8Array | null>;
+
+  /**
+   * Puts another replica's bytes in the place of a damaged object's. Nothing happens where the object has another
+   * version by now. Verifies the checksum. Synced when it resolves.
+   */
+  repair(file: FileId, object: FetchedObject): Promise<void>;
 
   /** Puts an object of another replica beside the own contents. Verifies the checksum. Lost at a crash. */
   stage(file: FileId, object: FetchedObject): Promise<void>;

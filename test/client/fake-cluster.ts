@@ -317,7 +317,17 @@ export class FakeCluster {
       primary: this.primary,
       epoch: 1,
       lease: { holder: this.primary, remainingMs: 1500 },
-      replicas: [{ server: 's1', role: 'primary', state: 'current', version: 1, reachable: true }],
+      replicas: [
+        {
+          server: 's1',
+          role: 'primary',
+          state: 'current',
+          version: 1,
+          reachable: true,
+          lagOperations: 0,
+          lagBytes: 0,
+        },
+      ],
     };
   }
 

@@ -250,7 +250,15 @@ export class FakeCluster {
         return {
           bytes: new Uint8Array(found.bytes.subarray(offset, offset + length)),
           state: this.#state(file, found),
+          served: 'primary',
+          ageMs: 0,
         };
+      },
+      readStale: async (file, offset, length) => {
+        const found = this.files.get(file);
+        if (found === undefined) throw new ServiceError('not-primary', 'Not here');
+        const bytes = new Uint8Array(found.bytes.subarray(offset, offset + length));
+        return { bytes, state: this.#state(file, found), served: 'local', ageMs: 7 };
       },
       write: (file, request, offset, bytes) =>
         change('write', file, request, (found) => {
@@ -304,6 +312,8 @@ export class FakeCluster {
                 role: server === id ? ('primary' as const) : ('backup' as const),
                 state: this.away.has(server) ? ('unreachable' as const) : ('current' as const),
                 seq: found.seq,
+                lagOperations: 0,
+                lagBytes: 0,
               }))
             : [],
         };

@@ -13,9 +13,9 @@ function heartbeatOf(cluster: SmallCluster, from: string): Uint8Array {
   const server = from as ServerId;
   const incarnation = 99 as Incarnation;
   const epoch = { counter: 3, server, incarnation };
-  const { members, number } = cluster.view;
-  const body = { kind: 'heartbeat', epoch, members, committedSeq: 0, sentSeq: 0 } as const;
-  const frame = encodeReplicaMessage(FILE, { view: number, incarnation, ...body });
+  const { view } = cluster;
+  const body = { kind: 'heartbeat', epoch, view, committedSeq: 0, sentSeq: 0, beat: 0, guardMs: 0 } as const;
+  const frame = encodeReplicaMessage(FILE, { incarnation, ...body });
   return new ByteWriter(4 + frame.length).uint32(OBJECT_BYTES).raw(frame).finish();
 }
 

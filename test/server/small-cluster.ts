@@ -60,7 +60,7 @@ export class SmallCluster {
     const fatal = (error: unknown) => void this.fatal.push(error);
     const made: { transport?: MemoryTransport } = {};
     const transport = (): MemoryTransport => made.transport as MemoryTransport;
-    const host = new ReplicaHost({
+    const host: ReplicaHost = new ReplicaHost({
       self: id,
       incarnation,
       clock,
@@ -70,11 +70,16 @@ export class SmallCluster {
       heartbeatMs: 20,
       quietHeartbeatMs: 40,
       silentMs: 200,
+      readLeaseMs: 100,
+      startGuardMs: 0,
+      trustOfNew: () => 'intact',
+      viewChanged: (file, view) => lease.follow(file, view),
+      ledOut: (file) => lease.release(file),
       transport,
       isClockSound: () => true,
       fatal,
     });
-    const lease = new LeaseDriver({
+    const lease: LeaseDriver = new LeaseDriver({
       self: id,
       peers: this.view.members.filter((member) => member !== id),
       leaseMs: LEASE_MS,
@@ -85,7 +90,8 @@ export class SmallCluster {
       log,
       drawIncarnation: () => incarnation,
       transport,
-      changed: (cell, untilMs) => host.leaseChanged(cell, untilMs),
+      knownView: (cell) => host.knownView(cell),
+      changed: (cell, untilMs, view) => host.leaseChanged(cell, untilMs, view),
       fatal,
     });
     const files = new LocalFileService({
