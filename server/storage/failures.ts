@@ -10,6 +10,11 @@ export function errorCode(cause: unknown): string {
   return typeof cause.code === 'string' ? cause.code : '';
 }
 
+/** @returns whether an object that was read is damaged: bytes that are not those written, or that the disk cannot give */
+export function isDamage(cause: unknown): boolean {
+  return cause instanceof ServiceError ? cause.code === 'integrity' : errorCode(cause) === 'EIO';
+}
+
 /**
  * @param action what was being done, as in `Cannot apply operation 7 of file 12`
  * @returns the same failure in the words of the catalogue; our own errors pass unchanged

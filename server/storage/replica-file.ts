@@ -45,6 +45,11 @@ export interface StoreParts {
   fail(cause: unknown): void;
   /** @throws ServiceError once `fail` was called */
   check(): void;
+  /**
+   * Bytes of a damaged object, from another replica that has the same version.
+   * @param cause how the damage was met; thrown where it is none, or nobody has the bytes
+   */
+  mend(file: FileId, row: ObjectRow, cause: unknown): Promise<Uint8Array>;
   /** The file has nothing under way any more. */
   idle(file: ReplicaFile): void;
 }
@@ -63,7 +68,7 @@ interface ApplyItem extends Waiter {
 }
 
 interface StageItem extends Waiter {
-  readonly kind: 'stage';
+  readonly kind: 'stage' | 'repair';
   readonly object: FetchedObject;
 }
 
@@ -94,6 +99,7 @@ interface InstallPlan {
 const ACTIONS = {
   apply: 'apply an operation to',
   stage: 'stage objects of',
+  repair: 'repair an object of',
   install: 'install a state of',
   promise: 'store a promise for',
   create: 'create',
@@ -304,7 +310,8 @@ export class ReplicaFile {
         const first = batch[0] as Item;
         const error = storageError(`Cannot ${ACTIONS[first.kind]} file ${this.id}`, cause);
         // What was to follow an operation that did not happen must not happen either.
-        const rest = first.kind === 'stage' || first.kind === 'trim' ? [] : this.#queue.splice(0);
+        const isBeside = first.kind === 'stage' || first.kind === 'repair' || first.kind === 'trim';
+        const rest = isBeside ? [] : this.#queue.splice(0);
         for (const item of [...batch, ...rest]) item.reject(error);
       }
     }
@@ -366,6 +373,9 @@ export class ReplicaFile {
       case 'stage':
         await this.#stageBatch(batch as StageItem[]);
         return;
+      case 'repair':
+        await this.#repair(first.object);
+        break;
       case 'unstage':
         for (const row of [...this.#staged.values()]) {
           if (first.keeps(row)) continue;
@@ -456,7 +466,7 @@ export class ReplicaFile {
       const bases = await Promise.all(
         drafts.map((draft) =>
           draft.needsBase
-            ? readObjectRow(container, this.id, draft.base as ObjectRow, this.objectBytes)
+            ? readSoundRow(this.#parts, container, this.id, draft.base as ObjectRow, this.objectBytes)
             : null,
         ),
       );
@@ -579,7 +589,7 @@ export class ReplicaFile {
   async #copyHead(row: ObjectRow, length: number, seq: number): Promise<ObjectRow> {
     const slots = this.#slots as SlotMap;
     const copied = await this.#parts.containers.use(this.id, true, async (container) => {
-      const bytes = await readObjectRow(container, this.id, row, this.objectBytes);
+      const bytes = await readSoundRow(this.#parts, container, this.id, row, this.objectBytes);
       const head = bytes.subarray(0, length);
       const slot = this.#takeSlots(slots, 1, -1);
       try {
@@ -646,6 +656,34 @@ export class ReplicaFile {
       this.#staged.set(row.index, row);
       item.resolve();
     }
+  }
+
+  /** First the contents, then the row: wherever the row is found, it is whole. */
+  async #repair({ entry, bytes }: FetchedObject): Promise<void> {
+    const row = this.#parts.index.object(this.id, entry.index);
+    if (row === null || !sameObject(row, entry)) return;
+    if (bytes.length !== row.length || crc32Of([bytes]) !== row.crc32) {
+      const what = `Object ${entry.index} of file ${this.id}, fetched from another replica,`;
+      throw new ServiceError('integrity', `${what} does not match its checksum`);
+    }
+    const slots = this.#slots ?? (await this.#loadSlots());
+    const slot = this.#takeSlots(slots, 1, -1);
+    try {
+      await this.#parts.containers.use(this.id, true, async (container) => {
+        const position = slot * this.objectBytes;
+        await container.write([{ position, buffers: [bytes], byteCount: bytes.length }]);
+        await this.#syncOrFail(container.flush());
+      });
+      await this.#commit(this.state, [], () => this.#parts.index.putObject(this.id, { ...row, slot }));
+    } catch (error) {
+      this.#freeSlot(slot);
+      throw error;
+    }
+    await this.#syncOrFail(this.#parts.index.flush());
+    const held = this.#heldSlots.get(row.slot);
+    if (held === undefined) this.#freeSlot(row.slot);
+    else this.#retired.push({ slot: row.slot, generation: held });
+    this.#heldSlots.delete(row.slot);
   }
 
   async #install(item: InstallItem): Promise<void> {
@@ -915,7 +953,7 @@ export class ReplicaFile {
 
 const NO_PLAN: InstallPlan = { puts: [], deletes: [], dropped: [] };
 
-function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
+export function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
   return (
     a.versionEpoch === b.versionEpoch &&
     a.versionSeq === b.versionSeq &&
@@ -939,6 +977,21 @@ export async function readObjectRow(
   const count = await container.read(bytes, row.slot * objectBytes);
   checkObject(file, row, bytes, count);
   return bytes;
+}
+
+/** As `readObjectRow`, and where the object is damaged, the bytes of another replica. */
+export async function readSoundRow(
+  parts: Pick<StoreParts, 'mend'>,
+  container: Container,
+  file: FileId,
+  row: ObjectRow,
+  objectBytes: number,
+): Promise<Uint8Array> {
+  try {
+    return await readObjectRow(container, file, row, objectBytes);
+  } catch (cause) {
+    return parts.mend(file, row, cause);
+  }
 }
 
 /** @throws ServiceError `integrity` where the bytes are not those that were written */

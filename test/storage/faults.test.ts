@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, test } from 'node:test';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import { diskFileOps, type FileOps } from '../../server/storage/file-ops.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern, storeConformance } from '../conformance/store.ts';
+import { flipByte } from './damage.ts';
 import { mounted } from './mounts.ts';
 import { DiskFixture, FOLDER, temporaryFolder } from './stores.ts';
 
@@ -14,7 +15,13 @@ const file = fileId(1);
 /** A disk that does what it is told to do wrong. */
 class FaultyDisk implements FileOps {
   /** Fails the next call of the kind, on a path that ends so, with the code. */
-  fault: { readonly call: keyof FileOps; readonly suffix: string; readonly code: string } | null = null;
+  fault: {
+    readonly call: keyof FileOps;
+    readonly suffix: string;
+    readonly code: string;
+    /** Fails all calls, not only the next one. */
+    readonly lasting?: true;
+  } | null = null;
   /** Writes and reads stop short after this many bytes. */
   shortBytes = Number.POSITIVE_INFINITY;
   /** Reads wait for this before they look. */
@@ -65,7 +72,7 @@ class FaultyDisk implements FileOps {
   #strike(call: keyof FileOps, path: string | undefined): void {
     const { fault } = this;
     if (fault === null || fault.call !== call || path?.endsWith(fault.suffix) !== true) return;
-    this.fault = null;
+    if (fault.lasting !== true) this.fault = null;
     throw Object.assign(new Error(`${fault.code}: injected`), { code: fault.code });
   }
 }
@@ -137,8 +144,13 @@ describe('disk store with a failing disk', () => {
 
   test('a read error is told and not believed to be data', async () => {
     await write(1, 0, pattern(100, 1));
-    disk.fault = { call: 'read', suffix: '.dat', code: 'EIO' };
+    disk.fault = { call: 'read', suffix: '.dat', code: 'EIO', lasting: true };
     await assert.rejects(fixture.store.read(file, 0, 100), withCode('storage'));
+    // Another replica has what the disk cannot give any more.
+    fixture.store.mender = async () => pattern(100, 1);
+    assert.equal((await fixture.store.read(file, 0, 100)).length, 100);
+    disk.fault = null;
+    fixture.store.mender = async () => null;
     assert.equal((await fixture.store.read(file, 0, 100)).length, 100);
   });
 
@@ -292,12 +304,3 @@ test('a disk that is really full', async (t) => {
     fs.rmdirSync(folder);
   }
 });
-
-function flipByte(path: string, position: number): void {
-  const fd = fs.openSync(path, 'r+');
-  const byte = Buffer.alloc(1);
-  fs.readSync(fd, byte, 0, 1, position);
-  byte[0] = (byte[0] as number) ^ 0x10;
-  fs.writeSync(fd, byte, 0, 1, position);
-  fs.closeSync(fd);
-}
