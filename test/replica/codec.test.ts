@@ -5,8 +5,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { Epoch, Operation } from '../../replica/actions.ts';
-import { decodeReplicaMessage, encodeReplicaMessage } from '../../replica/codec.ts';
+import type { Epoch, Operation, Policy, Trust, View } from '../../replica/actions.ts';
+import {
+  decodeReplicaMessage,
+  encodeReplicaMessage,
+  MEMBERS_MAX,
+  OPERATION_BYTES_MAX,
+  RESULT_BYTES_MAX,
+} from '../../replica/codec.ts';
 import { EPOCH_ZERO, epochCompare } from '../../replica/epoch.ts';
 import type { ReplicaMessage, ReplicaMessageBody } from '../../replica/messages.ts';
 import { MalformedError } from '../../wire/bytes.ts';
@@ -20,45 +26,77 @@ const incarnation = uint53 as fc.Arbitrary<Incarnation>;
 const epoch: fc.Arbitrary<Epoch> = record({ counter: positive, server, incarnation });
 const position = record({ epoch: fc.oneof(epoch, fc.constant(EPOCH_ZERO)), seq: uint53 });
 const members = fc.uniqueArray(server, { minLength: 1, maxLength: 4 });
-const request = record({ session: uint53, number: positive, since: uint53 });
-const operation: fc.Arbitrary<Operation> = record({
-  request: fc.option(request),
-  result: fc.uint8Array({ maxLength: 40 }),
-  body: fc.uint8Array({ maxLength: 200 }),
-});
-const kind = <Kind extends string>(name: Kind) => fc.constant(name);
-const body: fc.Arbitrary<ReplicaMessageBody> = fc.oneof(
-  record({ kind: kind('prepare'), epoch, members }),
-  record({ kind: kind('promise'), epoch, position }),
-  record({ kind: kind('refuse'), epoch, promised: epoch }),
-  record({ kind: kind('install'), epoch, members, base: position }),
-  record({ kind: kind('installed'), epoch, seq: uint53 }),
-  record({ kind: kind('write'), epoch, seq: positive, committedSeq: uint53, operation }),
-  record({ kind: kind('ack'), epoch, seq: uint53 }),
-  record({ kind: kind('resend'), epoch, fromSeq: positive }),
-  record({ kind: kind('need-state'), epoch, position }),
-  record({ kind: kind('heartbeat'), epoch, members, committedSeq: uint53, sentSeq: uint53 }),
-  record({ kind: kind('heartbeat-ack'), epoch, position }),
-  record({ kind: kind('flush'), epoch, seq: uint53 }),
-  record({ kind: kind('flushed'), epoch, seq: uint53 }),
+/** The usual policy is not written out. */
+const policy = fc.constantFrom<Policy>('all', 'read-only');
+const view: fc.Arbitrary<View> = fc.record(
+  { number: uint53, members, joint: members, policy },
+  { noNullPrototype: true, requiredKeys: ['number', 'members'] },
 );
-const message = fc
-  .tuple(body, uint53, incarnation)
-  .map(([fields, view, life]): ReplicaMessage => ({ view, incarnation: life, ...fields }));
+const trust = fc.constantFrom<Trust>('intact', 'suspect', 'lost');
+const request = record({ session: uint53, number: positive, since: uint53 });
+const operation: fc.Arbitrary<Operation> = fc.record(
+  {
+    request: fc.option(request),
+    view,
+    result: fc.uint8Array({ maxLength: 40 }),
+    body: fc.uint8Array({ maxLength: 200 }),
+  },
+  { noNullPrototype: true, requiredKeys: ['request', 'result', 'body'] },
+);
+const kind = <Kind extends string>(name: Kind) => fc.constant(name);
+const bodies: { [Kind in ReplicaMessageBody['kind']]: fc.Arbitrary<ReplicaMessageBody & { kind: Kind }> } = {
+  prepare: record({ kind: kind('prepare'), epoch, view }),
+  promise: record({ kind: kind('promise'), epoch, position, view, trust }),
+  refuse: record({ kind: kind('refuse'), epoch, promised: epoch }),
+  install: record({ kind: kind('install'), epoch, view, base: position }),
+  installed: record({ kind: kind('installed'), epoch, seq: uint53 }),
+  write: record({ kind: kind('write'), epoch, seq: positive, committedSeq: uint53, operation }),
+  ack: record({ kind: kind('ack'), epoch, seq: uint53 }),
+  resend: record({ kind: kind('resend'), epoch, fromSeq: positive }),
+  'need-state': record({ kind: kind('need-state'), epoch, position }),
+  heartbeat: record({
+    kind: kind('heartbeat'),
+    epoch,
+    view,
+    committedSeq: uint53,
+    sentSeq: uint53,
+    beat: uint53,
+    guardMs: uint53,
+  }),
+  'heartbeat-ack': record({ kind: kind('heartbeat-ack'), epoch, position, beat: uint53, trust }),
+  commit: record({ kind: kind('commit'), epoch, committedSeq: uint53 }),
+  'read-request': record({ kind: kind('read-request'), epoch, nonce: uint53 }),
+  'read-grant': record({
+    kind: kind('read-grant'),
+    epoch,
+    nonce: uint53,
+    durationMs: uint53,
+    startSeq: uint53,
+  }),
+  'read-revoke': record({ kind: kind('read-revoke'), epoch }),
+  'read-returned': record({ kind: kind('read-returned'), epoch }),
+  yield: record({ kind: kind('yield'), epoch }),
+  flush: record({ kind: kind('flush'), epoch, seq: uint53 }),
+  flushed: record({ kind: kind('flushed'), epoch, seq: uint53 }),
+};
+const message = (of: fc.Arbitrary<ReplicaMessageBody>): fc.Arbitrary<ReplicaMessage> =>
+  fc.tuple(of, incarnation).map(([fields, life]) => ({ incarnation: life, ...fields }));
+const anyMessage = message(fc.oneof(...Object.values(bodies)));
 const file = uint53 as fc.Arbitrary<FileId>;
 
-test('what is read is what was written', () => {
-  fc.assert(
-    fc.property(file, message, (id, sent) => {
-      assert.deepEqual(decodeReplicaMessage(encodeReplicaMessage(id, sent)), { file: id, message: sent });
-    }),
-    { numRuns: 500 },
-  );
-});
+for (const [name, body] of Object.entries(bodies)) {
+  test(`what is read is what was written: ${name}`, () => {
+    fc.assert(
+      fc.property(file, message(body), (id, sent) => {
+        assert.deepEqual(decodeReplicaMessage(encodeReplicaMessage(id, sent)), { file: id, message: sent });
+      }),
+    );
+  });
+}
 
 test('a frame cut short or with a changed byte is refused or another message, and nothing else', () => {
   fc.assert(
-    fc.property(file, message, fc.nat(), fc.integer({ min: 0, max: 255 }), (id, sent, at, byte) => {
+    fc.property(file, anyMessage, fc.nat(), fc.integer({ min: 0, max: 255 }), (id, sent, at, byte) => {
       const frame = encodeReplicaMessage(id, sent);
       const cut = frame.slice(0, at % frame.length);
       assert.throws(() => decodeReplicaMessage(cut), MalformedError);
@@ -82,7 +120,6 @@ test('the bytes of an operation are a view into the frame', () => {
   };
   const frame = encodeReplicaMessage(1 as FileId, {
     kind: 'write',
-    view: 1,
     incarnation: 1 as Incarnation,
     epoch: { counter: 1, server: 'a' as ServerId, incarnation: 1 as Incarnation },
     seq: 1,
@@ -93,6 +130,57 @@ test('the bytes of an operation are a view into the frame', () => {
   assert.ok(decoded.kind === 'write');
   assert.equal(decoded.operation.body.buffer, frame.buffer);
   assert.equal(decoded.operation.body.length, operationLarge.body.length);
+});
+
+test('what no server means is refused', () => {
+  const [a, b] = ['a', 'b'] as ServerId[] as [ServerId, ServerId];
+  const life = { incarnation: 1 as Incarnation };
+  const of: Epoch = { counter: 1, server: a, incarnation: 1 as Incarnation };
+  const prepare = (by: View): ReplicaMessage => {
+    return { ...life, kind: 'prepare', epoch: of, view: by };
+  };
+  const many = Array.from({ length: MEMBERS_MAX + 1 }, (_, index) => `s${index}` as ServerId);
+  const nothing = new Uint8Array(0);
+  const write = (operationOf: Operation): ReplicaMessage => {
+    return { ...life, kind: 'write', epoch: of, seq: 1, committedSeq: 0, operation: operationOf };
+  };
+  const refused: Record<string, ReplicaMessage> = {
+    'a view without members': prepare({ number: 1, members: [] }),
+    'a view of too many': prepare({ number: 1, members: many }),
+    'a member twice': prepare({ number: 1, members: [a, a] }),
+    'a member to come twice': prepare({ number: 1, members: [a], joint: [b, b] }),
+    'a member without a name': prepare({ number: 1, members: ['' as ServerId] }),
+    'a policy of tomorrow': prepare({ number: 1, members: [a], policy: 'some' as Policy }),
+    'a trust of tomorrow': {
+      ...life,
+      kind: 'heartbeat-ack',
+      epoch: of,
+      position: { epoch: of, seq: 1 },
+      beat: 1,
+      trust: 'half' as Trust,
+    },
+    'no epoch': { ...life, kind: 'yield', epoch: EPOCH_ZERO },
+    'operation 0': { ...write({ request: null, result: nothing, body: nothing }), seq: 0 } as ReplicaMessage,
+    'request 0': write({ request: { session: 1, number: 0, since: 0 }, result: nothing, body: nothing }),
+    'a result that is too large': write({
+      request: null,
+      result: new Uint8Array(RESULT_BYTES_MAX + 1),
+      body: nothing,
+    }),
+    'an operation that is too large': write({
+      request: null,
+      result: nothing,
+      body: new Uint8Array(OPERATION_BYTES_MAX + 1),
+    }),
+  };
+  for (const [name, sent] of Object.entries(refused)) {
+    assert.throws(() => decodeReplicaMessage(encodeReplicaMessage(1 as FileId, sent)), MalformedError, name);
+  }
+  const longer = new Uint8Array([
+    ...encodeReplicaMessage(1 as FileId, { ...life, kind: 'yield', epoch: of }),
+    0,
+  ]);
+  assert.throws(() => decodeReplicaMessage(longer), MalformedError, 'A byte too many');
 });
 
 test('epochs are in one order: counter, server, incarnation', () => {

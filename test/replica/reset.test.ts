@@ -6,14 +6,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import type { Epoch, Position } from '../../replica/actions.ts';
-import { authoritative, Reset } from '../../replica/reset.ts';
+import type { Epoch, Position, Trust, View } from '../../replica/actions.ts';
+import { authoritative, type Promised, promisesSuffice, Reset } from '../../replica/reset.ts';
 
 const [a, b, c] = ['a', 'b', 'c'] as ServerId[] as [ServerId, ServerId, ServerId];
 const VIEW = { number: 1, members: [a, b, c] };
 
 const epoch = (counter: number): Epoch => ({ counter, server: a, incarnation: 1 as Incarnation });
 const at = (counter: number, seq: number): Position => ({ epoch: epoch(counter), seq });
+const promised = (position: Position, view: View = VIEW, trust: Trust = 'intact'): Promised => {
+  return { position, view, trust };
+};
 
 test('the base is the furthest position: the later epoch first, then the longer sequence', () => {
   const cases: [Record<string, Position>, ServerId][] = [
@@ -24,7 +27,7 @@ test('the base is the furthest position: the later epoch first, then the longer 
     [{ b: at(3, 1), a: at(2, 9), c: at(3, 2) }, c],
   ];
   for (const [promises, holder] of cases) {
-    const map = new Map(Object.entries(promises)) as Map<ServerId, Position>;
+    const map = new Map(Object.entries(promises).map(([of, position]) => [of as ServerId, { position }]));
     assert.equal(authoritative(map, a).holder, holder);
   }
 });
@@ -45,7 +48,7 @@ test('every committed operation is in the base, whichever majority answers', () 
             if (left === a) continue;
             const promises = new Map(
               members
-                .map((member, index) => [member, all[index] as Position] as const)
+                .map((member, index) => [member, { position: all[index] as Position }] as const)
                 .filter(([m]) => m !== left),
             );
             const { position } = authoritative(promises, a);
@@ -59,11 +62,11 @@ test('every committed operation is in the base, whichever majority answers', () 
 });
 
 test('the own promise and the own installation are needed', () => {
-  const reset = new Reset(epoch(9), VIEW, a);
-  reset.promise(b, at(1, 1));
-  reset.promise(c, at(1, 2));
+  const reset = new Reset(epoch(9), VIEW, a, false);
+  reset.promise(b, promised(at(1, 1)));
+  reset.promise(c, promised(at(1, 2)));
   assert.equal(reset.choose(), null);
-  reset.promise(a, at(1, 1));
+  reset.promise(a, promised(at(1, 1)));
   assert.equal(reset.choose()?.holder, c);
   reset.install(b, 2);
   reset.install(c, 2);
@@ -73,19 +76,91 @@ test('the own promise and the own installation are needed', () => {
 });
 
 test('one server has one vote, and the first answer counts', () => {
-  const reset = new Reset(epoch(9), VIEW, a);
-  reset.promise(a, at(1, 1));
-  reset.promise(a, at(1, 1));
+  const reset = new Reset(epoch(9), VIEW, a, false);
+  reset.promise(a, promised(at(1, 1)));
+  reset.promise(a, promised(at(1, 1)));
   assert.equal(reset.choose(), null);
-  reset.promise(b, at(1, 1));
-  reset.promise(b, at(5, 5));
+  reset.promise(b, promised(at(1, 1)));
+  reset.promise(b, promised(at(5, 5)));
   assert.equal(reset.choose()?.holder, a);
 });
 
+/** Each row: what the members answered, in their order, and whether that is enough. */
+const SUFFICE: readonly [string, string, boolean][] = [
+  ['a majority of intact stores', 'intact intact -', true],
+  ['two of four are none', 'intact intact - -', false],
+  ['one alone', 'intact', true],
+  ['one that lost power has what was synced, and nobody else has more', 'suspect', true],
+  ['the only disk was replaced: nothing is left', 'lost', false],
+  ['what the second acknowledged may be gone', 'intact suspect -', false],
+  ['everybody has told what is left', 'intact suspect intact', true],
+  ['everybody, though only one is intact', 'suspect intact lost', true],
+  ['a majority lost power: only what was synced is owed', 'suspect suspect -', true],
+  ['two kinds of doubt make no majority', 'suspect lost -', false],
+  ['lost stores vote for nothing', 'lost lost -', false],
+  ['lost stores and one that is left', 'lost lost intact', true],
+  ['lost stores and one that lost power', 'lost lost suspect', true],
+  ['all disks were replaced', 'lost lost lost', false],
+  ['three of five are intact', 'intact intact intact lost -', true],
+  ['two of five are intact', 'intact intact suspect lost -', false],
+  ['both of two', 'intact intact', true],
+  ['one of two', 'intact -', false],
+  ['both of two, one lost', 'intact lost', true],
+];
+
+for (const [name, answers, enough] of SUFFICE) {
+  test(`promises: ${name} (${answers})`, () => {
+    const words = answers.split(' ');
+    const members = words.map((_, index) => `s${index}` as ServerId);
+    const view: View = { number: 1, members };
+    const promises = new Map<ServerId, Promised>();
+    for (const [index, word] of words.entries()) {
+      if (word !== '-') promises.set(members[index] as ServerId, promised(at(1, 1), view, word as Trust));
+    }
+    assert.equal(promisesSuffice(view, promises, false), enough);
+    // A subject that may begin anew does so only when everybody says that there is nothing.
+    const allLost = words.every((word) => word === 'lost');
+    assert.equal(promisesSuffice(view, promises, true), enough || allLost);
+  });
+}
+
+test('while members change, the promises of each side must suffice', () => {
+  const joint: View = { number: 2, members: [a, b], joint: [b, c] };
+  const promises = new Map([
+    [a, promised(at(1, 1), joint)],
+    [b, promised(at(1, 1), joint)],
+  ]);
+  assert.equal(promisesSuffice(joint, promises, false), false);
+  promises.set(c, promised(at(1, 1), joint, 'suspect'));
+  assert.equal(promisesSuffice(joint, promises, false), true, 'all of the new side have answered');
+  promises.delete(a);
+  assert.equal(promisesSuffice(joint, promises, false), false);
+});
+
+test('a candidate with an old view needs the promises of the newer one, too', () => {
+  const d = 'd' as ServerId;
+  const newer: View = { number: 2, members: [a, b, c], joint: [c, d] };
+  const reset = new Reset(epoch(9), VIEW, a, false);
+  reset.promise(a, promised(at(1, 1)));
+  reset.promise(b, promised(at(1, 2), newer));
+  assert.equal(reset.choose(), null, 'Nobody of the new side but c and d, who have not answered');
+  assert.deepEqual([...reset.voters], [a, b, c, d]);
+  reset.promise(c, promised(at(1, 2), newer));
+  assert.equal(reset.choose(), null);
+  reset.promise(d, promised(at(1, 1), newer));
+  assert.equal(reset.choose()?.holder, b);
+  assert.deepEqual(reset.view, newer);
+  // And the base has to be on a majority of both.
+  for (const server of [a, b, c]) reset.install(server, 2);
+  assert.equal(reset.isComplete(), false);
+  reset.install(d, 2);
+  assert.equal(reset.isComplete(), true);
+});
+
 test('a server that restarts is asked again', () => {
-  const reset = new Reset(epoch(9), VIEW, a);
-  reset.promise(a, at(1, 1));
-  reset.promise(b, at(1, 1));
+  const reset = new Reset(epoch(9), VIEW, a, false);
+  reset.promise(a, promised(at(1, 1)));
+  reset.promise(b, promised(at(1, 1)));
   reset.forget(b);
   assert.equal(reset.choose(), null);
   assert.equal(reset.hasPromised(b), false);

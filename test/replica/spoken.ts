@@ -1,0 +1,421 @@
+/**
+ * One replica, spoken to: commands in, the actions it takes out, one per line. What the conversations of
+ * `test/testdata/replica` are played by, in the tests and with planted bugs.
+ *
+ * A view is written `2:a,b,c`, with the members to come `2:a,b,c+c,d`, with its policy `1:a,b/all`.
+ */
+import assert from 'node:assert/strict';
+import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import type {
+  Epoch,
+  Operation,
+  Policy,
+  Position,
+  ReplicaAction,
+  ReplicaEvent,
+  Trust,
+  View,
+} from '../../replica/actions.ts';
+import { EPOCH_ZERO, epochFormat, positionFormat } from '../../replica/epoch.ts';
+import { assertReplica, assertStep } from '../../replica/invariants.ts';
+import type { ReplicaMessage, ReplicaMessageBody } from '../../replica/messages.ts';
+import { Replica } from '../../replica/replica.ts';
+
+const HEARTBEAT_MS = 100;
+const READ_LEASE_MS = 300;
+
+type Options = ReadonlyMap<string, string>;
+
+/** A conversation's state: the replica, the time, the view that messages name unless they say otherwise. */
+export class Spoken {
+  /** Whatever the replica traced. */
+  readonly marks: Set<string>;
+  #spokenTo: Replica | null = null;
+  #nowMs = 0;
+  #view: View = { number: 1, members: [] };
+
+  constructor(marks = new Set<string>()) {
+    this.marks = marks;
+  }
+
+  /** @returns what the replica does, a line each */
+  say(words: readonly string[]): string[] {
+    const [verb, ...rest] = words;
+    const { options, args } = split(rest);
+    switch (verb) {
+      case 'replica':
+        this.#start(args, options);
+        return [];
+      case 'at':
+        assert.ok(number(args[0]) >= this.#nowMs, 'Time goes on');
+        this.#nowMs = number(args[0]);
+        return [];
+      case 'gate':
+        return [this.#replica.readGate(number(args[0]), this.#nowMs)];
+      case 'wake':
+        return [String(this.#replica.nextWakeMs())];
+      case 'status':
+        return this.#status();
+      default:
+        return this.#step(event(verb ?? '', args, options, this.#view));
+    }
+  }
+
+  get #replica(): Replica {
+    assert.ok(this.#spokenTo !== null, 'A conversation begins with "replica"');
+    return this.#spokenTo;
+  }
+
+  /** Also a later life of the same server: `life` tells it from the earlier one. */
+  #start(args: readonly string[], options: Options): void {
+    const [self, of, ...members] = args;
+    assert.equal(of, 'of');
+    const given = options.get('view');
+    this.#view = given === undefined ? { number: 1, members: members as ServerId[] } : view(given);
+    const installed = position(options.get('at') ?? '0/0');
+    const life = options.get('life');
+    this.#spokenTo = new Replica(
+      {
+        self: self as ServerId,
+        incarnation: life === undefined ? incarnation(self as ServerId) : (number(life) as Incarnation),
+        appliesAtPrimary: options.get('applies') === 'last' ? 'last' : 'first',
+        heartbeatMs: HEARTBEAT_MS,
+        quietHeartbeatMs: HEARTBEAT_MS,
+        readLeaseMs: READ_LEASE_MS,
+        startGuardMs: number(options.get('start-guard') ?? '0'),
+        mayBeginLost: options.get('begin') === 'lost',
+        silentMs: 5 * HEARTBEAT_MS,
+        retainedBytesMax: number(options.get('retained') ?? '100000'),
+      },
+      1 as FileId,
+      {
+        view: this.#view,
+        promised: epoch(options.get('promised') ?? epochFormat(installed.epoch)),
+        installed: installed.epoch,
+        seq: installed.seq,
+        sessions: new Uint8Array(),
+      },
+      trust(options),
+      this.#nowMs,
+    );
+    assertReplica(this.#replica.inspect());
+  }
+
+  #status(): string[] {
+    const { role, epoch: of, seq, committedSeq, peers, view: by, trust } = this.#replica.status(this.#nowMs);
+    const whole = [`${role} at ${epochFormat(of)}/${seq}, committed ${committedSeq}`];
+    if (by.number !== 1) whole.push(`by ${viewText(by)}`);
+    if (trust !== 'intact') whole.push(trust);
+    const known = peers.map(({ server, role: part, state, seq: at }) => {
+      return `${server}: ${part === 'learner' ? 'learner, ' : ''}${state} at ${at}`;
+    });
+    return [whole.join(', '), ...known];
+  }
+
+  #step(what: ReplicaEvent): string[] {
+    const before = this.#replica.inspect();
+    const actions = this.#replica.step(what, this.#nowMs);
+    assertStep(before, this.#replica.inspect());
+    for (const action of actions) if (action.kind === 'trace') this.marks.add(action.mark);
+    return actions.map(shown);
+  }
+}
+
+function split(words: readonly string[]): { options: Map<string, string>; args: string[] } {
+  const options = new Map<string, string>();
+  const args: string[] = [];
+  for (const word of words) {
+    const at = word.indexOf('=');
+    if (at > 0) options.set(word.slice(0, at), word.slice(at + 1));
+    else args.push(word);
+  }
+  return { options, args };
+}
+
+function event(verb: string, args: readonly string[], options: Options, usual: View): ReplicaEvent {
+  switch (verb) {
+    case 'lease':
+      return { kind: 'lease', untilMs: number(args[0]), view: number(options.get('view') ?? '1') };
+    case 'tick':
+    case 'stop':
+    case 'read-wanted':
+      return { kind: verb };
+    case 'connected':
+      return { kind: 'connected', peer: args[0] as ServerId };
+    case 'submit':
+      return { kind: 'submit', ticket: number(args[0]), operation: operation(args[1], options) };
+    case 'flush':
+      return { kind: 'flush', ticket: number(args[0]) };
+    case 'change': {
+      const [ticket, ...members] = args;
+      return { kind: 'change-members', ticket: number(ticket), members: members as ServerId[] };
+    }
+    case 'promised':
+      return { kind: 'promised', epoch: epoch(args[0]) };
+    case 'applied':
+    case 'installed': {
+      const { epoch: of, seq } = position(args[0]);
+      return { kind: verb, epoch: of, seq };
+    }
+    case 'state-fetched': {
+      const sessions = new Uint8Array(0);
+      const at = position(args[1]);
+      return {
+        kind: 'state-fetched',
+        epoch: epoch(args[0]),
+        position: at,
+        view: viewOf(options, usual),
+        sessions,
+      };
+    }
+    case 'state-failed':
+      return { kind: 'state-failed', epoch: epoch(args[0]), reason: 'as told' };
+    case 'flush-done':
+      return { kind: 'flush-done', seq: number(args[0]) };
+    case 'storage-failed':
+      return { kind: 'storage-failed', reason: 'as told' };
+    case 'from': {
+      const [from, kind, of, ...rest] = args;
+      const body = messageBody(kind ?? '', epoch(of), rest, options, usual);
+      const life = options.get('life');
+      const header = {
+        incarnation: life === undefined ? incarnation(from as ServerId) : (number(life) as Incarnation),
+      };
+      return { kind: 'message', from: from as ServerId, message: { ...header, ...body } as ReplicaMessage };
+    }
+    default:
+      throw new Error(`"${verb}" is no event`);
+  }
+}
+
+function messageBody(
+  kind: string,
+  of: Epoch,
+  rest: readonly string[],
+  options: Options,
+  usual: View,
+): ReplicaMessageBody {
+  switch (kind) {
+    case 'prepare':
+      return { kind, epoch: of, view: viewOf(options, usual) };
+    case 'promise':
+      return {
+        kind,
+        epoch: of,
+        position: position(rest[0]),
+        view: viewOf(options, usual),
+        trust: trust(options),
+      };
+    case 'need-state':
+      return { kind, epoch: of, position: position(rest[0]) };
+    case 'refuse':
+      return { kind, epoch: of, promised: epoch(rest[0]) };
+    case 'install':
+      return { kind, epoch: of, view: viewOf(options, usual), base: position(rest[0]) };
+    case 'installed':
+    case 'ack':
+    case 'flush':
+    case 'flushed':
+      return { kind, epoch: of, seq: number(rest[0]) };
+    case 'resend':
+      return { kind, epoch: of, fromSeq: number(rest[0]) };
+    case 'write': {
+      const committedSeq = count(options, 'committed');
+      return { kind, epoch: of, seq: number(rest[0]), committedSeq, operation: operation(rest[1], options) };
+    }
+    case 'heartbeat':
+      return {
+        kind,
+        epoch: of,
+        view: viewOf(options, usual),
+        committedSeq: count(options, 'committed'),
+        sentSeq: count(options, 'sent'),
+        beat: count(options, 'beat'),
+        guardMs: count(options, 'guard'),
+      };
+    case 'heartbeat-ack':
+      return {
+        kind,
+        epoch: of,
+        position: position(rest[0]),
+        beat: count(options, 'beat'),
+        trust: trust(options),
+      };
+    case 'commit':
+      return { kind, epoch: of, committedSeq: number(rest[0]) };
+    case 'read-request':
+      return { kind, epoch: of, nonce: number(rest[0]) };
+    case 'read-grant': {
+      const [nonce, durationMs, startSeq] = rest.map(Number) as [number, number, number];
+      return { kind, epoch: of, nonce, durationMs, startSeq };
+    }
+    case 'read-revoke':
+    case 'read-returned':
+    case 'yield':
+      return { kind, epoch: of };
+    default:
+      throw new Error(`"${kind}" is no message`);
+  }
+}
+
+/** A change of view has no body and no request. */
+function operation(body: string | undefined, options: Options): Operation {
+  const change = options.get('view');
+  const nothing = new Uint8Array(0);
+  if (change !== undefined) return { request: null, result: nothing, body: nothing, view: view(change) };
+  const [session, count, since] = (options.get('request') ?? '').split('.').map(Number);
+  const request =
+    session === undefined || count === undefined ? null : { session, number: count, since: since ?? 0 };
+  return { request, result: Buffer.from(`did-${body}`), body: Buffer.from(body ?? '') };
+}
+
+function number(word: string | undefined): number {
+  const value = Number(word);
+  assert.ok(Number.isFinite(value), `"${word}" is a number`);
+  return value;
+}
+
+function count(options: Options, name: string): number {
+  return number(options.get(name) ?? '0');
+}
+
+function trust(options: Options): Trust {
+  return (options.get('trust') ?? 'intact') as Trust;
+}
+
+function viewOf(options: Options, usual: View): View {
+  const given = options.get('view');
+  return given === undefined ? usual : view(given);
+}
+
+function view(word: string): View {
+  const [name, rest] = word.split(':') as [string, string];
+  const [sides, policy] = rest.split('/') as [string, string | undefined];
+  const [members, joint] = sides.split('+').map((side) => side.split(',') as ServerId[]) as [
+    ServerId[],
+    ServerId[] | undefined,
+  ];
+  return {
+    number: number(name),
+    members,
+    ...(joint === undefined ? {} : { joint }),
+    ...(policy === undefined ? {} : { policy: policy as Policy }),
+  };
+}
+
+function viewText({ number: name, members, joint, policy }: View): string {
+  const sides = joint === undefined ? members.join() : `${members.join()}+${joint.join()}`;
+  return `${name}:${sides}${policy === undefined ? '' : `/${policy}`}`;
+}
+
+/** Nothing about the first view, which most conversations never leave. */
+function byView(by: View): string {
+  return by.number === 1 ? '' : ` by ${viewText(by)}`;
+}
+
+/** Nothing about a store that is as it should be. */
+function ofTrust(how: Trust): string {
+  return how === 'intact' ? '' : ` ${how}`;
+}
+
+/** a lives its first life, b its second, c its third, so that lives differ. */
+function incarnation(server: ServerId): Incarnation {
+  return (server.charCodeAt(0) - 96) as Incarnation;
+}
+
+function epoch(word: string | undefined): Epoch {
+  const [counter, server] = (word ?? '').split('@');
+  if (server === undefined) return EPOCH_ZERO;
+  return {
+    counter: number(counter),
+    server: server as ServerId,
+    incarnation: incarnation(server as ServerId),
+  };
+}
+
+function position(word: string | undefined): Position {
+  const [of, seq] = (word ?? '').split('/');
+  return { epoch: epoch(of), seq: number(seq) };
+}
+
+const text = (bytes: Uint8Array) => Buffer.from(bytes).toString();
+
+function operationText({ view: change, body }: Operation): string {
+  return change === undefined ? text(body) : viewText(change);
+}
+
+function shown(action: ReplicaAction): string {
+  switch (action.kind) {
+    case 'send':
+      return `→ ${action.to} ${shownMessage(action.message)}`;
+    case 'promise':
+      return `promise ${epochFormat(action.epoch)}`;
+    case 'apply':
+      return `apply ${epochFormat(action.epoch)}/${action.seq} ${operationText(action.operation)}`;
+    case 'fetch-state':
+      return `fetch-state for ${epochFormat(action.epoch)} from ${action.from}`;
+    case 'install':
+      return `install ${epochFormat(action.epoch)}/${action.seq} ${action.fetched ? 'fetched' : 'stamped'}${byView(action.view)}`;
+    case 'flush-local':
+    case 'stopped':
+      return action.kind;
+    case 'committed':
+      return `committed ticket ${action.ticket} at ${action.seq}: ${text(action.result)}`;
+    case 'refused':
+      return `refused ticket ${action.ticket}: ${action.reason}`;
+    case 'unknown':
+    case 'flushed':
+      return `${action.kind} ticket ${action.ticket}`;
+    case 'members-changed':
+      return `members-changed ticket ${action.ticket}: ${viewText(action.view)}`;
+    case 'view-changed':
+      return `view-changed ${viewText(action.view)}`;
+    case 'advanced':
+      return `advanced to ${action.committedSeq}`;
+    case 'role-changed':
+      return `is ${action.role} of ${epochFormat(action.epoch)}`;
+    case 'trace':
+      return `(${action.mark})`;
+  }
+}
+
+function shownMessage(message: ReplicaMessage): string {
+  const of = `${message.kind} ${epochFormat(message.epoch)}`;
+  switch (message.kind) {
+    case 'prepare':
+      return `${of}${byView(message.view)}`;
+    case 'promise':
+      return `${of} at ${positionFormat(message.position)}${byView(message.view)}${ofTrust(message.trust)}`;
+    case 'need-state':
+      return `${of} at ${positionFormat(message.position)}`;
+    case 'heartbeat-ack':
+      return `${of} at ${positionFormat(message.position)} beat=${message.beat}${ofTrust(message.trust)}`;
+    case 'refuse':
+      return `${of} for ${epochFormat(message.promised)}`;
+    case 'install':
+      return `${of} base ${positionFormat(message.base)}${byView(message.view)}`;
+    case 'installed':
+    case 'ack':
+    case 'flush':
+    case 'flushed':
+      return `${of} ${message.seq}`;
+    case 'resend':
+      return `${of} from ${message.fromSeq}`;
+    case 'write':
+      return `${of} ${message.seq} ${operationText(message.operation)} committed=${message.committedSeq}`;
+    case 'heartbeat': {
+      const { committedSeq, sentSeq, beat, guardMs } = message;
+      return `${of} committed=${committedSeq} sent=${sentSeq} beat=${beat} guard=${guardMs}${byView(message.view)}`;
+    }
+    case 'commit':
+      return `${of} ${message.committedSeq}`;
+    case 'read-request':
+      return `${of} nonce=${message.nonce}`;
+    case 'read-grant':
+      return `${of} nonce=${message.nonce} for ${message.durationMs} from operation ${message.startSeq}`;
+    case 'read-revoke':
+    case 'read-returned':
+    case 'yield':
+      return of;
+  }
+}
