@@ -1,51 +1,53 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId } from '../../base/ids.ts';
-import type { Epoch, Operation, ReplicaRecord } from '../../replica/actions.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { Epoch, Operation, Position, ReplicaRecord, Trust } from '../../replica/actions.ts';
+import { epochEqual } from '../../replica/epoch.ts';
 import { decodeFileOperation } from '../../wire/file-operation.ts';
-import type { FetchedObject, FileDescription, FileStore, ObjectEntry } from '../storage/store.ts';
+import type { FetchedObject, FileDifference, FileStore, ObjectEntry } from '../storage/store.ts';
 import type { AskSource, FetchedState, Subject } from '../subject.ts';
-import {
-  decodeDescribed,
-  decodeDescription,
-  decodeKnown,
-  decodeObjects,
-  decodePiece,
-  decodeWanted,
-  encodeDescribed,
-  encodeDescription,
-  encodeKnown,
-  encodeObjects,
-  encodePiece,
-  encodeWanted,
-  type Known,
-} from './file-transfer.ts';
+import { Difference, objectEqual } from './difference.ts';
+import { FileSource } from './file-source.ts';
+import { decodeComparison, encodeKnown, METHODS } from './file-transfer.ts';
+import { ObjectFetch, type ObjectSource } from './object-fetch.ts';
+import { type TransferPace, UNLIMITED } from './transfer-pace.ts';
 
-/** Objects asked for in one call come to about this many bytes, and this many calls run side by side. */
-const FETCH_BYTES = 1024 * 1024;
-const FETCHES_MAX = 4;
-/** After so many descriptions a fetch is given up; a primary that changes this fast is caught up with later. */
+/** After so many comparisons a fetch is given up; a primary that changes this fast is caught up with later. */
 const PASSES_MAX = 64;
-/** Bytes of a description in one answer, and of the newest objects beside them: together they fit a message. */
-const PIECE_BYTES = 2 * 1024 * 1024;
-const NEWEST_BYTES = 4 * 1024 * 1024;
-/** Long descriptions that are kept for those who still ask for their rest. */
-const DESCRIBED_MAX = 4;
+/** A server that owes objects for so long has the same asked of another, in milliseconds. */
+const PATIENCE_MS = 2_000;
+
+/** Who and what may help a fetch, besides the server that has the state. */
+export interface FetchHelp {
+  /** Further servers that may have some of the objects; each is asked only for `objects`. */
+  readonly others?: readonly ServerId[];
+  /** Asks one of the others. What it throws takes that server out of the fetch, no more. */
+  readonly askOther?: (server: ServerId, method: string, payload: Uint8Array) => Promise<Uint8Array>;
+  /** How fast objects are asked for; unlimited without one. */
+  readonly pace?: Pick<TransferPace, 'take'>;
+  readonly patienceMs?: number;
+}
 
 /** A file's objects as the subject of a replica. */
 export class FileSubject implements Subject {
   readonly appliesAtPrimary = 'first';
   readonly #file: FileId;
   readonly #store: FileStore;
-  #fetched: FileDescription | null = null;
+  readonly #source: FileSource;
+  #fetched: FileDifference | null = null;
+  /** What was found out by the last fetch, whole or not: the next one goes on from there. */
+  #difference: Difference | null = null;
   /** Number of the present fetch. One that is not the present one any more stages nothing: it would mix two states. */
   #fetch = 0;
-  readonly #described = new Map<number, Uint8Array>();
-  #describedId = 0;
+  /** Objects on their way to the disk. */
+  readonly #staging = new Set<Promise<void>>();
+  /** Own objects whose bytes are lost, as far as somebody read them. */
+  readonly #damaged = new Set<number>();
 
   constructor(file: FileId, store: FileStore) {
     this.#file = file;
     this.#store = store;
+    this.#source = new FileSource(file, store, (index) => this.noteDamaged(index));
   }
 
   record(): ReplicaRecord {
@@ -54,132 +56,89 @@ export class FileSubject implements Subject {
     return record;
   }
 
+  trust(): Trust {
+    return this.#store.trust(this.#file);
+  }
+
   promise(epoch: Epoch): Promise<void> {
     return this.#store.promise(this.#file, epoch);
   }
 
   async apply(epoch: Epoch, seq: number, operation: Operation, sessions: Uint8Array): Promise<void> {
-    await this.#store.apply(this.#file, epoch, seq, decodeFileOperation(operation.body), sessions);
+    const { body, view } = operation;
+    const change = view === undefined ? decodeFileOperation(body) : ({ kind: 'view', view } as const);
+    await this.#store.apply(this.#file, epoch, seq, change, sessions);
   }
 
   flush(): Promise<void> {
     return this.#store.flush(this.#file);
   }
 
+  /** The bytes of an own object do not match their checksum: the next fetch brings it, whatever else it finds. */
+  noteDamaged(index: number): void {
+    this.#damaged.add(index);
+    this.#difference = null;
+  }
+
   /**
-   * In passes, because a primary goes on while it is asked: what an answer found moved on, the next pass finds in its
-   * new version. Each description brings the newest objects along, read in the same turn, so that the last pass
-   * need not ask for any.
+   * Fetches beside the own contents what differs from the source's state, at the cost of what differs:
+   * first what changed since the own position, which is all unless the two have diverged, then whatever
+   * the digests of ranges of objects find besides.
+   *
+   * In passes, because a primary goes on while it is asked: what moved on meanwhile, the next pass finds in its
+   * new version. Each comparison brings the newest objects along, read in the same turn, so that the last
+   * pass need not ask for any. A fetch that fails leaves what it staged to the next one.
+   *
+   * @throws ServiceError where the source cannot be reached, changes faster than it can be fetched, or
+   *   neither it nor anybody else has an object whole (`integrity`)
    */
-  async fetch(ask: AskSource): Promise<FetchedState> {
+  async fetch(ask: AskSource, help: FetchHelp = {}): Promise<FetchedState> {
     const turn = ++this.#fetch;
-    this.#store.unstage(this.#file);
+    const check = (): void => this.#assertPresent(turn);
     this.#fetched = null;
-    const { installed, seq } = this.record();
-    let known: Known = { epoch: installed.counter, seq };
-    const staged = new Map<number, ObjectEntry>();
-    const stage = async (entry: ObjectEntry, bytes: Uint8Array): Promise<void> => {
-      this.#assertPresent(turn);
-      await this.#store.stage(this.#file, { entry, bytes });
-      staged.set(entry.index, entry);
-    };
+    // What an earlier fetch still brings to the disk might replace what this one stages.
+    await Promise.allSettled(this.#staging);
+    check();
+    let before: Position | null = null;
     for (let pass = 1; pass <= PASSES_MAX; pass++) {
-      const { description, newest } = await this.#askDescription(ask, known);
-      this.#assertPresent(turn);
-      const wanted = new Set(this.#missing(description.objects, staged).map((entry) => entry.index));
-      for (const { entry, bytes } of newest) if (wanted.has(entry.index)) await stage(entry, bytes);
-      await this.#fetchObjects(ask, description, this.#missing(description.objects, staged), stage, turn);
-      this.#assertPresent(turn);
-      const { record } = description;
-      if (this.#missing(description.objects, staged).length === 0) {
-        this.#fetched = description;
-        return { position: { epoch: record.installed, seq: record.seq }, sessions: record.sessions };
+      const difference = this.#differenceHere();
+      const comparison = decodeComparison(await ask(METHODS.compare, encodeKnown(difference.known)));
+      check();
+      const { position, view, sessions, attributes, total } = comparison;
+      await difference.learn(ask, comparison, check);
+      if (pass === 1) this.#forgetUnwanted(difference);
+      const missing = difference.missing.size;
+      await this.#stageAll(difference, comparison.objects, check);
+      if (difference.missing.size > 0) await this.#fetchObjects(ask, help, difference, check);
+      check();
+      const matches = await difference.matches(total);
+      check();
+      const record = this.record();
+      if (matches && difference.missing.size === 0 && isAt(record, difference.from)) {
+        const { from, changes } = difference;
+        this.#fetched = { record: { ...record, view }, attributes, from, changes };
+        return { position, view, sessions };
       }
-      known = { epoch: record.installed.counter, seq: record.seq };
+      if (before !== null && isSame(before, position) && missing > 0 && difference.missing.size === missing) {
+        const [index] = difference.missing.keys();
+        throw new ServiceError('integrity', `No replica of file ${this.#file} has object ${index} whole`);
+      }
+      before = position;
     }
     throw new ServiceError('precondition-failed', `File ${this.#file} changes faster than it can be fetched`);
-  }
-
-  async #askDescription(
-    ask: AskSource,
-    known: Known,
-  ): Promise<{ description: FileDescription; newest: readonly FetchedObject[] }> {
-    const { id, totalBytes, piece, objects } = decodeDescribed(await ask('describe', encodeKnown(known)));
-    const pieces = [piece];
-    for (let offset = piece.length; offset < totalBytes; ) {
-      const more = await ask('describe-more', encodePiece(id, offset));
-      if (more.length === 0) throw new ServiceError('storage', 'A description ended early');
-      pieces.push(more);
-      offset += more.length;
-    }
-    return { description: decodeDescription(Buffer.concat(pieces)), newest: objects };
-  }
-
-  /** Objects that have moved on are passed over. */
-  async #fetchObjects(
-    ask: AskSource,
-    description: FileDescription,
-    missing: readonly ObjectEntry[],
-    stage: (entry: ObjectEntry, bytes: Uint8Array) => Promise<void>,
-    turn: number,
-  ): Promise<void> {
-    const perCall = Math.max(1, Math.floor(FETCH_BYTES / description.attributes.objectBytes));
-    let next = 0;
-    const fetchSome = async (): Promise<void> => {
-      while (next < missing.length) {
-        this.#assertPresent(turn);
-        const wanted = missing.slice(next, next + perCall);
-        next += wanted.length;
-        const contents = decodeObjects(await ask('objects', encodeWanted(wanted)), wanted.length);
-        for (const [place, entry] of wanted.entries()) {
-          const bytes = contents[place] ?? null;
-          if (bytes !== null) await stage(entry, bytes);
-        }
-      }
-    };
-    try {
-      await Promise.all(Array.from({ length: FETCHES_MAX }, fetchSome));
-    } catch (error) {
-      // The calls beside the one that failed go no further.
-      if (turn === this.#fetch) this.#fetch++;
-      throw error;
-    }
   }
 
   async install(epoch: Epoch, seq: number, sessions: Uint8Array, fetched: boolean): Promise<void> {
     const base = fetched ? this.#fetched : null;
     assert(!fetched || base !== null, 'What is installed was fetched before');
     this.#fetched = null;
+    this.#difference = null;
     await this.#store.install(this.#file, epoch, seq, sessions, base);
+    for (const index of base?.changes.keys() ?? []) this.#damaged.delete(index);
   }
 
-  async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
-    switch (method) {
-      case 'describe':
-        return this.#describe(decodeKnown(payload));
-      case 'describe-more': {
-        const { id, offset } = decodePiece(payload);
-        const encoded = this.#described.get(id);
-        if (encoded === undefined) {
-          throw new ServiceError(
-            'precondition-failed',
-            `There is no description ${id} of file ${this.#file}`,
-          );
-        }
-        if (offset + PIECE_BYTES >= encoded.length) this.#described.delete(id);
-        return encoded.subarray(offset, offset + PIECE_BYTES);
-      }
-      case 'objects':
-        return encodeObjects(
-          await Promise.all(
-            decodeWanted(payload).map((entry) =>
-              this.#store.readObject(this.#file, entry.index, entry.versionEpoch, entry.versionSeq),
-            ),
-          ),
-        );
-      default:
-        throw new ServiceError('bad-request', `A file has no state "${method}" to fetch`);
-    }
+  serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
+    return this.#source.serve(method, payload);
   }
 
   /** A file's primary keeps nothing open between operations; only a fetch may be under way. */
@@ -187,65 +146,88 @@ export class FileSubject implements Subject {
     this.#fetch++;
   }
 
+  /** What is known of the difference to the present own state. */
+  #differenceHere(): Difference {
+    const record = this.record();
+    if (this.#difference === null || !isAt(record, this.#difference.from)) {
+      const from = { epoch: record.installed, seq: record.seq };
+      this.#difference = new Difference(this.#file, this.#store, from, new Set(this.#damaged));
+    }
+    return this.#difference;
+  }
+
+  /** Room on the disk that an earlier fetch took for what is not wanted any more. */
+  #forgetUnwanted(difference: Difference): void {
+    this.#store.unstage(this.#file, (entry) =>
+      objectEqual(difference.changes.get(entry.index) ?? null, entry),
+    );
+  }
+
+  async #stageAll(
+    difference: Difference,
+    objects: readonly FetchedObject[],
+    check: () => void,
+  ): Promise<void> {
+    const wanted = objects.filter(({ entry }) =>
+      objectEqual(difference.missing.get(entry.index) ?? null, entry),
+    );
+    const staging = wanted.map(async ({ entry, bytes }) => {
+      try {
+        await this.#stage(difference, entry, bytes, check);
+      } catch (error) {
+        // Damaged on the way: it is asked for once more.
+        if (!(error instanceof ServiceError) || error.code !== 'integrity') throw error;
+      }
+    });
+    await Promise.all(staging);
+  }
+
+  async #stage(
+    difference: Difference,
+    entry: ObjectEntry,
+    bytes: Uint8Array,
+    check: () => void,
+  ): Promise<void> {
+    check();
+    const staging = this.#store.stage(this.#file, { entry, bytes });
+    this.#staging.add(staging);
+    try {
+      await staging;
+    } finally {
+      this.#staging.delete(staging);
+    }
+    check();
+    difference.staged(entry);
+  }
+
+  /** Objects that have moved on are passed over. */
+  #fetchObjects(ask: AskSource, help: FetchHelp, difference: Difference, check: () => void): Promise<void> {
+    const { others = [], askOther, pace = UNLIMITED, patienceMs = PATIENCE_MS } = help;
+    const sources: ObjectSource[] = [{ ask: (wanted) => ask(METHODS.objects, wanted) }];
+    if (askOther !== undefined) {
+      for (const server of others) {
+        sources.push({ ask: (wanted) => askOther(server, METHODS.objects, wanted) });
+      }
+    }
+    return new ObjectFetch({
+      wanted: difference.missing.values(),
+      sources,
+      pace,
+      patienceMs,
+      stage: (entry, bytes) => this.#stage(difference, entry, bytes, check),
+    }).run();
+  }
+
   #assertPresent(turn: number): void {
     if (turn === this.#fetch) return;
     throw new ServiceError('precondition-failed', `A later fetch of file ${this.#file} replaced this one`);
   }
-
-  /** Length and checksum are compared too: versions name the epoch's counter, which two servers may both have chosen. */
-  async #describe(known: Known): Promise<Uint8Array> {
-    const description = this.#store.describe(this.#file);
-    const newest = newestObjects(description.objects, known);
-    // Pinned in this turn, and so as the description says; none of them can have moved on.
-    const reading = newest.map(({ index, versionEpoch, versionSeq }) =>
-      this.#store.readObject(this.#file, index, versionEpoch, versionSeq),
-    );
-    const contents = await Promise.all(reading);
-    const objects = newest.flatMap((entry, place) => {
-      const bytes = contents[place] ?? null;
-      return bytes === null ? [] : [{ entry, bytes }];
-    });
-    const encoded = encodeDescription(description);
-    const id = ++this.#describedId;
-    if (encoded.length > PIECE_BYTES) {
-      this.#described.set(id, encoded);
-      const [oldest] = this.#described.keys();
-      if (this.#described.size > DESCRIBED_MAX && oldest !== undefined) this.#described.delete(oldest);
-    }
-    return encodeDescribed({
-      id,
-      totalBytes: encoded.length,
-      piece: encoded.subarray(0, PIECE_BYTES),
-      objects,
-    });
-  }
-
-  #missing(objects: readonly ObjectEntry[], staged: ReadonlyMap<number, ObjectEntry>): ObjectEntry[] {
-    const own = new Map(this.#store.describe(this.#file).objects.map((entry) => [entry.index, entry]));
-    return objects.filter(
-      (entry) => !sameObject(staged.get(entry.index), entry) && !sameObject(own.get(entry.index), entry),
-    );
-  }
 }
 
-function sameObject(mine: ObjectEntry | undefined, entry: ObjectEntry): boolean {
-  return (
-    mine?.versionEpoch === entry.versionEpoch &&
-    mine.versionSeq === entry.versionSeq &&
-    mine.length === entry.length &&
-    mine.crc32 === entry.crc32
-  );
+function isAt({ installed, seq }: ReplicaRecord, position: Position): boolean {
+  return isSame({ epoch: installed, seq }, position);
 }
 
-/** Objects behind what is known, the newest first, of a few megabytes together. */
-function newestObjects(objects: readonly ObjectEntry[], known: Known): ObjectEntry[] {
-  const newest = objects
-    .filter((entry) => (entry.versionEpoch - known.epoch || entry.versionSeq - known.seq) > 0)
-    .sort((a, b) => b.versionEpoch - a.versionEpoch || b.versionSeq - a.versionSeq);
-  let bytes = 0;
-  const fitting = newest.findIndex((entry) => {
-    bytes += entry.length;
-    return bytes > NEWEST_BYTES;
-  });
-  return fitting < 0 ? newest : newest.slice(0, fitting);
+function isSame(a: Position, b: Position): boolean {
+  return a.seq === b.seq && epochEqual(a.epoch, b.epoch);
 }

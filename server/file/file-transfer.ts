@@ -1,105 +1,91 @@
-import type { ReplicaRecord } from '../../replica/actions.ts';
+import type { Position, View } from '../../replica/actions.ts';
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import { viewFormat, viewParse } from '../../wire/file-operation.ts';
-import type { FetchedObject, FileAttributes, FileDescription, ObjectEntry } from '../storage/store.ts';
+import { type Digest, type DigestNode, FAN_OUT, type Version } from '../storage/object-digests.ts';
+import type { FetchedObject, FileAttributes, ObjectEntry } from '../storage/store.ts';
 
-/** Bytes of one object entry in a description. */
-const ENTRY_BYTES = 32;
 /** Objects in one answer at the most. */
-const WANTED_MAX = 1024;
+export const WANTED_MAX = 1024;
+/** Entries in one answer, and objects of the leaves that are looked into for it: a few milliseconds of work. */
+export const PAGE_ENTRIES_MAX = 4_096;
+/** Nodes whose children are asked for at once, and ranges whose entries are. */
+export const NODES_MAX = 256;
+export const RANGES_MAX = 256;
 
-/** Up to where contents are known already: a version as objects have it. */
-export interface Known {
-  readonly epoch: number;
-  readonly seq: number;
+/** What a replica asks of another. `objects` is of no state: it names each object by its exact version. */
+export const METHODS = {
+  compare: 'compare',
+  changes: 'changes',
+  digests: 'digests',
+  entries: 'entries',
+  objects: 'objects',
+} as const;
+
+/** Entries in ascending order, and the object from which on there may be more of what was asked for. */
+export interface EntryPage {
+  readonly entries: readonly ObjectEntry[];
+  readonly next: number | null;
 }
 
-/** The answer to `describe`: the beginning of the description, and newest objects with their bytes as of that instant. */
-export interface Described {
-  /** By this number the rest of the description is asked for. */
-  readonly id: number;
-  /** Bytes of the whole description. */
-  readonly totalBytes: number;
-  readonly piece: Uint8Array;
+/** A state at one instant, as short as it can be told to somebody who knows most of it. */
+export interface Comparison {
+  readonly position: Position;
+  readonly view: View;
+  readonly sessions: Uint8Array;
+  readonly attributes: FileAttributes;
+  /** Digest of all objects, and the levels of the tree below it. */
+  readonly total: Digest;
+  readonly height: number;
+  /** Objects whose version is behind what the asker knows; of later ones, only the first are told. */
+  readonly changes: EntryPage;
+  /** Some of them with their bytes as of that instant, the newest first. */
   readonly objects: readonly FetchedObject[];
 }
 
-export function encodeKnown({ epoch, seq }: Known): Uint8Array {
+/** Objects `first` to `last`. */
+export interface IndexRange {
+  readonly first: number;
+  readonly last: number;
+}
+
+export function encodeKnown({ epoch, seq }: Version): Uint8Array {
   return new ByteWriter(16).uint53(epoch).uint53(seq).finish();
 }
 
 /** @throws MalformedError */
-export function decodeKnown(bytes: Uint8Array): Known {
+export function decodeKnown(bytes: Uint8Array): Version {
   const reader = new ByteReader(bytes);
   const known = { epoch: reader.uint53(), seq: reader.uint53() };
   reader.end();
   return known;
 }
 
-export function encodeDescribed({ id, totalBytes, piece, objects }: Described): Uint8Array {
-  const size = objects.reduce((sum, { bytes }) => sum + ENTRY_BYTES + 4 + bytes.length, 32 + piece.length);
-  const writer = new ByteWriter(size).uint53(id).uint53(totalBytes).bytes(piece).uint32(objects.length);
-  for (const { entry, bytes } of objects) {
-    writeEntry(writer, entry);
-    writer.bytes(bytes);
-  }
-  return writer.finish();
-}
-
-/** @throws MalformedError */
-export function decodeDescribed(bytes: Uint8Array): Described {
-  const reader = new ByteReader(bytes);
-  const id = reader.uint53();
-  const totalBytes = reader.uint53();
-  const piece = reader.bytes();
-  const objects: FetchedObject[] = [];
-  for (let left = reader.uint32(); left > 0; left--) {
-    objects.push({ entry: readEntry(reader), bytes: reader.bytes() });
-  }
-  reader.end();
-  return { id, totalBytes, piece, objects };
-}
-
-/** Which part of a description is asked for. */
-export function encodePiece(id: number, offset: number): Uint8Array {
-  return new ByteWriter(16).uint53(id).uint53(offset).finish();
-}
-
-/** @throws MalformedError */
-export function decodePiece(bytes: Uint8Array): { readonly id: number; readonly offset: number } {
-  const reader = new ByteReader(bytes);
-  const asked = { id: reader.uint53(), offset: reader.uint53() };
-  reader.end();
-  return asked;
-}
-
-/** A file's state at one instant, without the contents of its objects. */
-export function encodeDescription(description: FileDescription): Uint8Array {
-  const { record, attributes, objects } = description;
-  const writer = new ByteWriter(256 + record.sessions.length + objects.length * ENTRY_BYTES);
-  writer.text(viewFormat(record.view));
-  writeEpoch(writer, record.promised);
-  writeEpoch(writer, record.installed);
-  writer.uint53(record.seq).bytes(record.sessions);
+export function encodeComparison(comparison: Comparison): Uint8Array {
+  const { position, view, sessions, attributes, total, height, changes, objects } = comparison;
+  const bytes = objects.reduce((sum, object) => sum + 16 + object.bytes.length, 0);
+  const writer = new ByteWriter(512 + sessions.length + changes.entries.length * 16 + bytes);
+  writeEpoch(writer, position.epoch).uint53(position.seq);
+  writer.text(viewFormat(view)).bytes(sessions);
   writer.uint53(attributes.sizeBytes).text(attributes.modifiedNs.toString());
   writer.uint53(attributes.versionEpoch).uint53(attributes.versionSeq);
   writer.uint32(attributes.objectBytes).uint8(attributes.dead ? 1 : 0);
-  writer.uint32(objects.length);
-  for (const entry of objects) writeEntry(writer, entry);
+  writeDigest(writer, total).uint8(height);
+  writePage(writer, changes);
+  const places = new Map(changes.entries.map((entry, place) => [entry, place]));
+  writer.varint(objects.length);
+  for (const object of objects) {
+    writer.varint(places.get(object.entry) as number).bytes(object.bytes);
+  }
   return writer.finish();
 }
 
 /** @throws MalformedError */
-export function decodeDescription(bytes: Uint8Array): FileDescription {
+export function decodeComparison(bytes: Uint8Array): Comparison {
   const reader = new ByteReader(bytes);
-  const record: ReplicaRecord = {
-    view: viewParse(reader.text()),
-    promised: readEpoch(reader),
-    installed: readEpoch(reader),
-    seq: reader.uint53(),
-    sessions: reader.bytes().slice(),
-  };
+  const position = { epoch: readEpoch(reader), seq: reader.uint53() };
+  const view = viewParse(reader.text()) as View;
+  const sessions = reader.bytes().slice();
   const attributes: FileAttributes = {
     sizeBytes: reader.uint53(),
     modifiedNs: readNanoseconds(reader),
@@ -108,32 +94,122 @@ export function decodeDescription(bytes: Uint8Array): FileDescription {
     objectBytes: reader.uint32(),
     dead: reader.uint8() === 1,
   };
-  const count = reader.uint32();
-  if (count * ENTRY_BYTES !== reader.remaining)
-    throw new MalformedError(`${count} object entries do not fit`);
-  const objects = Array.from({ length: count }, () => readEntry(reader));
+  if (attributes.objectBytes === 0) throw new MalformedError('Objects have no size');
+  const total = readDigest(reader);
+  const height = reader.uint8();
+  const changes = readPage(reader);
+  const objects: FetchedObject[] = [];
+  for (let left = reader.varint(); left > 0; left--) {
+    const entry = changes.entries[reader.varint()];
+    if (entry === undefined) throw new MalformedError('An object without an entry');
+    objects.push({ entry, bytes: reader.bytes() });
+  }
   reader.end();
-  return { record, attributes, objects };
+  return { position, view, sessions, attributes, total, height, changes, objects };
 }
 
-/** Which objects are asked for, each in exactly one version. */
+/** Asks which objects changed after a version, from object `from` on. */
+export function encodeSince(known: Version, from: number): Uint8Array {
+  return new ByteWriter(24).uint53(known.epoch).uint53(known.seq).uint53(from).finish();
+}
+
+/** @throws MalformedError */
+export function decodeSince(bytes: Uint8Array): { readonly known: Version; readonly from: number } {
+  const reader = new ByteReader(bytes);
+  const asked = { known: { epoch: reader.uint53(), seq: reader.uint53() }, from: reader.uint53() };
+  reader.end();
+  return asked;
+}
+
+export function encodePage(page: EntryPage): Uint8Array {
+  const writer = new ByteWriter(16 + page.entries.length * 16);
+  writePage(writer, page);
+  return writer.finish();
+}
+
+/** @throws MalformedError */
+export function decodePage(bytes: Uint8Array): EntryPage {
+  const reader = new ByteReader(bytes);
+  const page = readPage(reader);
+  reader.end();
+  return page;
+}
+
+/** Asks for the digests of the children of nodes of one level. */
+export function encodeNodes(level: number, numbers: readonly number[]): Uint8Array {
+  const writer = new ByteWriter(8 + numbers.length * 4).uint8(level).varint(numbers.length);
+  for (const number of numbers) writer.varint(number);
+  return writer.finish();
+}
+
+/** @throws MalformedError */
+export function decodeNodes(bytes: Uint8Array): DigestNode[] {
+  const reader = new ByteReader(bytes);
+  const level = reader.uint8();
+  if (level === 0) throw new MalformedError('A leaf has no children');
+  const count = reader.varint();
+  if (count > NODES_MAX) throw new MalformedError(`${count} nodes are asked for at once`);
+  const nodes = Array.from({ length: count }, () => ({ level, number: reader.varint() }));
+  reader.end();
+  return nodes;
+}
+
+/** Of each node that was asked for, its children's digests. */
+export function encodeDigests(digests: readonly Digest[]): Uint8Array {
+  const writer = new ByteWriter(digests.length * 8);
+  for (const digest of digests) writeDigest(writer, digest);
+  return writer.finish();
+}
+
+/** @throws MalformedError */
+export function decodeDigests(bytes: Uint8Array, nodeCount: number): Digest[] {
+  const reader = new ByteReader(bytes);
+  const digests = Array.from({ length: nodeCount * FAN_OUT }, () => readDigest(reader));
+  reader.end();
+  return digests;
+}
+
+/** Asks for the entries of ranges, which are in ascending order. */
+export function encodeRanges(ranges: readonly IndexRange[]): Uint8Array {
+  const writer = new ByteWriter(8 + ranges.length * 16).varint(ranges.length);
+  for (const { first, last } of ranges) writer.varint(first).varint(last - first);
+  return writer.finish();
+}
+
+/** @throws MalformedError */
+export function decodeRanges(bytes: Uint8Array): IndexRange[] {
+  const reader = new ByteReader(bytes);
+  const count = reader.varint();
+  if (count > RANGES_MAX) throw new MalformedError(`${count} ranges are asked for at once`);
+  let before = -1;
+  const ranges: IndexRange[] = [];
+  for (let left = count; left > 0; left--) {
+    const first = reader.varint();
+    const last = first + reader.varint();
+    if (first <= before || !Number.isSafeInteger(last)) throw new MalformedError('Ranges are out of order');
+    ranges.push({ first, last });
+    before = last;
+  }
+  reader.end();
+  return ranges;
+}
+
+/** Which objects are asked for, in ascending order, each in exactly one version. */
 export function encodeWanted(entries: readonly ObjectEntry[]): Uint8Array {
-  const writer = new ByteWriter(4 + entries.length * ENTRY_BYTES).uint32(entries.length);
-  for (const entry of entries) writeEntry(writer, entry);
+  const writer = new ByteWriter(8 + entries.length * 16);
+  writeEntries(writer, entries);
   return writer.finish();
 }
 
 /** @throws MalformedError */
 export function decodeWanted(bytes: Uint8Array): ObjectEntry[] {
   const reader = new ByteReader(bytes);
-  const count = reader.uint32();
-  if (count > WANTED_MAX) throw new MalformedError(`${count} objects are asked for at once`);
-  const entries = Array.from({ length: count }, () => readEntry(reader));
+  const entries = readEntries(reader, WANTED_MAX);
   reader.end();
   return entries;
 }
 
-/** Contents in the order they were asked for; null where the object no longer has that version. */
+/** Contents in the order they were asked for; null where the object is not here in that version. */
 export function encodeObjects(objects: readonly (Uint8Array | null)[]): Uint8Array {
   const size = objects.reduce((sum, bytes) => sum + 5 + (bytes?.length ?? 0), 0);
   const writer = new ByteWriter(size);
@@ -152,19 +228,55 @@ export function decodeObjects(bytes: Uint8Array, count: number): (Uint8Array | n
   return objects;
 }
 
-function writeEntry(writer: ByteWriter, entry: ObjectEntry): void {
-  writer.uint53(entry.index).uint53(entry.versionEpoch).uint53(entry.versionSeq);
-  writer.uint32(entry.length).uint32(entry.crc32);
+function writePage(writer: ByteWriter, { entries, next }: EntryPage): void {
+  writer.uint8(next === null ? 0 : 1);
+  if (next !== null) writer.varint(next);
+  writeEntries(writer, entries);
 }
 
-function readEntry(reader: ByteReader): ObjectEntry {
-  return {
-    index: reader.uint53(),
-    versionEpoch: reader.uint53(),
-    versionSeq: reader.uint53(),
-    length: reader.uint32(),
-    crc32: reader.uint32(),
-  };
+function readPage(reader: ByteReader): EntryPage {
+  const next = reader.uint8() === 1 ? reader.varint() : null;
+  return { next, entries: readEntries(reader, PAGE_ENTRIES_MAX) };
+}
+
+/** Neighbours are told by how far they are apart: a dozen bytes an entry. */
+function writeEntries(writer: ByteWriter, entries: readonly ObjectEntry[]): void {
+  writer.varint(entries.length);
+  let before = -1;
+  for (const entry of entries) {
+    writer
+      .varint(entry.index - before - 1)
+      .varint(entry.versionEpoch)
+      .varint(entry.versionSeq);
+    writer.varint(entry.length).uint32(entry.crc32);
+    before = entry.index;
+  }
+}
+
+function readEntries(reader: ByteReader, countMax: number): ObjectEntry[] {
+  const count = reader.varint();
+  if (count > countMax) throw new MalformedError(`${count} entries at once`);
+  let before = -1;
+  return Array.from({ length: count }, () => {
+    const index = before + 1 + reader.varint();
+    if (!Number.isSafeInteger(index)) throw new MalformedError('No object has such an index');
+    before = index;
+    return {
+      index,
+      versionEpoch: reader.varint(),
+      versionSeq: reader.varint(),
+      length: reader.varint(),
+      crc32: reader.uint32(),
+    };
+  });
+}
+
+function writeDigest(writer: ByteWriter, { low, high }: Digest): ByteWriter {
+  return writer.uint32(low).uint32(high);
+}
+
+function readDigest(reader: ByteReader): Digest {
+  return { low: reader.uint32(), high: reader.uint32() };
 }
 
 function readNanoseconds(reader: ByteReader): bigint {

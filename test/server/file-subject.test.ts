@@ -108,7 +108,7 @@ test('a replica catches up with a primary that goes on', async () => {
   const ask: AskSource = async (method, payload) => {
     await apply(source.subject, epoch, ++seq, 19 * OBJECT_BYTES, Uint8Array.of(seq));
     await apply(source.subject, epoch, ++seq, (seq % 19) * OBJECT_BYTES, Uint8Array.of(seq));
-    if (method === 'describe') state = source.store.describe(FILE);
+    if (method === 'compare') state = source.store.describe(FILE);
     return source.subject.serve(method, payload);
   };
   const { position, sessions } = await target.subject.fetch(ask);

@@ -3,19 +3,29 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import {
-  decodeDescribed,
-  decodeDescription,
+  type Comparison,
+  decodeComparison,
+  decodeDigests,
   decodeKnown,
+  decodeNodes,
   decodeObjects,
-  decodePiece,
+  decodePage,
+  decodeRanges,
+  decodeSince,
   decodeWanted,
-  encodeDescription,
+  encodeComparison,
+  encodeDigests,
+  encodeKnown,
+  encodeNodes,
   encodeObjects,
+  encodePage,
+  encodeRanges,
+  encodeSince,
   encodeWanted,
 } from '../../server/file/file-transfer.ts';
 import { decodeWriteOutcome, encodeWriteOutcome } from '../../server/file/write-outcome.ts';
 import { decodeStateRequest, encodeStateRequest } from '../../server/state-call.ts';
-import type { FileDescription } from '../../server/storage/store.ts';
+import { FAN_OUT } from '../../server/storage/object-digests.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 
 const plain = <Model>(model: { [Key in keyof Model]: fc.Arbitrary<Model[Key]> }): fc.Arbitrary<Model> =>
@@ -28,47 +38,80 @@ const epoch = plain({
   server: fc.constantFrom('s1' as ServerId, 'b-2' as ServerId),
   incarnation: fc.integer({ min: 1 }).map((drawn) => drawn as Incarnation),
 });
-const description: fc.Arbitrary<FileDescription> = plain({
-  record: plain({
-    view: plain({ number: word, members: fc.constant(['s1', 's2', 's3'] as ServerId[]) }),
-    promised: epoch,
-    installed: epoch,
-    seq: count,
-    sessions: fc.uint8Array(),
-  }),
+const entries = fc
+  .uniqueArray(entry, { selector: ({ index }) => index, maxLength: 20 })
+  .map((drawn) => drawn.sort((a, b) => a.index - b.index));
+const page = plain({ entries, next: fc.option(count) });
+const digest = plain({ low: word, high: word });
+const comparison: fc.Arbitrary<Comparison> = plain({
+  position: plain({ epoch, seq: count }),
+  view: plain({ number: word, members: fc.constant(['s1', 's2', 's3'] as ServerId[]) }),
+  sessions: fc.uint8Array(),
   attributes: plain({
     sizeBytes: count,
     modifiedNs: fc.bigInt({ min: -(10n ** 18n), max: 10n ** 19n }),
     versionEpoch: count,
     versionSeq: count,
-    objectBytes: word,
+    objectBytes: fc.integer({ min: 1, max: 2 ** 30 }),
     dead: fc.boolean(),
   }),
-  objects: fc.array(entry, { maxLength: 20 }),
+  total: digest,
+  height: fc.nat({ max: 13 }),
+  changes: page,
+  objects: fc.constant([]),
 });
 
-test('a description arrives as it was sent', () => {
+test('a comparison arrives as it was sent', () => {
   fc.assert(
-    fc.property(description, (sent) => {
-      assert.deepEqual(decodeDescription(encodeDescription(sent)), sent);
+    fc.property(comparison, fc.uint8Array(), (drawn, bytes) => {
+      const objects = drawn.changes.entries.slice(-2).map((entry) => ({ entry, bytes }));
+      const sent = { ...drawn, objects };
+      const arrived = decodeComparison(encodeComparison(sent));
+      assert.deepEqual(
+        {
+          ...arrived,
+          objects: arrived.objects.map((object) => ({ ...object, bytes: Uint8Array.from(object.bytes) })),
+        },
+        sent,
+      );
+    }),
+  );
+});
+
+test('questions and answers of a comparison arrive as they were sent', () => {
+  const numbers = fc.array(count, { maxLength: 20 });
+  fc.assert(
+    fc.property(page, numbers, fc.integer({ min: 1, max: 13 }), digest, (sent, drawn, level, one) => {
+      assert.deepEqual(decodePage(encodePage(sent)), sent);
+      const nodes = drawn.map((number) => ({ level, number }));
+      assert.deepEqual(decodeNodes(encodeNodes(level, drawn)), nodes);
+      const digests = Array.from({ length: drawn.length * FAN_OUT }, () => one);
+      assert.deepEqual(decodeDigests(encodeDigests(digests), drawn.length), digests);
+      const ranges = sent.entries.map(({ index }) => ({ first: index, last: index }));
+      assert.deepEqual(decodeRanges(encodeRanges(ranges)), ranges);
+    }),
+  );
+  fc.assert(
+    fc.property(count, count, count, (known, seq, from) => {
+      assert.deepEqual(decodeKnown(encodeKnown({ epoch: known, seq })), { epoch: known, seq });
+      assert.deepEqual(decodeSince(encodeSince({ epoch: known, seq }, from)), {
+        known: { epoch: known, seq },
+        from,
+      });
     }),
   );
 });
 
 test('wanted objects, their contents, requests and outcomes arrive as they were sent', () => {
   fc.assert(
-    fc.property(
-      fc.array(entry, { maxLength: 10 }),
-      fc.array(fc.option(fc.uint8Array())),
-      (entries, contents) => {
-        assert.deepEqual(decodeWanted(encodeWanted(entries)), entries);
-        const objects = decodeObjects(encodeObjects(contents), contents.length);
-        assert.deepEqual(
-          objects.map((bytes) => bytes && Uint8Array.from(bytes)),
-          contents,
-        );
-      },
-    ),
+    fc.property(entries, fc.array(fc.option(fc.uint8Array())), (wanted, contents) => {
+      assert.deepEqual(decodeWanted(encodeWanted(wanted)), wanted);
+      const objects = decodeObjects(encodeObjects(contents), contents.length);
+      assert.deepEqual(
+        objects.map((bytes) => bytes && Uint8Array.from(bytes)),
+        contents,
+      );
+    }),
   );
   fc.assert(
     fc.property(count, epoch, fc.uint8Array(), (file, asked, payload) => {
@@ -96,10 +139,12 @@ test('bytes that are something else are refused, not believed', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
       for (const decode of [
-        decodeDescribed,
-        decodeDescription,
+        decodeComparison,
         decodeKnown,
-        decodePiece,
+        decodeNodes,
+        decodePage,
+        decodeRanges,
+        decodeSince,
         decodeStateRequest,
         decodeWanted,
       ]) {

@@ -1,0 +1,252 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Position } from '../../replica/actions.ts';
+import {
+  type Digest,
+  digestEqual,
+  digestXor,
+  FAN_OUT,
+  NOTHING,
+  nodeRange,
+  ObjectDigests,
+  type Version,
+} from '../storage/object-digests.ts';
+import type { FileStore, ObjectEntry } from '../storage/store.ts';
+import type { AskSource } from '../subject.ts';
+import {
+  type Comparison,
+  decodeDigests,
+  decodePage,
+  encodeNodes,
+  encodeRanges,
+  encodeSince,
+  type IndexRange,
+  METHODS,
+  NODES_MAX,
+  RANGES_MAX,
+} from './file-transfer.ts';
+
+/** Own entries that are looked up between two turns of the event loop: a millisecond or two. */
+const ENTRIES_PER_TURN = 512;
+const LOOKUPS_PER_TURN = 128;
+
+/**
+ * What makes the own object map another's, as far as it is known: entries by index, laid over the own ones.
+ * It is right once its digest, over the own one, is the other's; whatever it holds until then is only a guess,
+ * so that it may be built from answers of several instants, and kept from one transfer to the next.
+ */
+export class Difference {
+  /** The own state that this is the difference to. */
+  readonly from: Position;
+  /** Later objects of the other's are asked for by version; earlier ones are found by digests. */
+  known: Version;
+  readonly #file: FileId;
+  readonly #store: FileStore;
+  readonly #damaged: ReadonlySet<number>;
+  readonly #changes = new Map<number, ObjectEntry | null>();
+  readonly #missing = new Map<number, ObjectEntry>();
+  readonly #overlay = new ObjectDigests();
+
+  /** @param damaged own objects whose bytes are lost: they differ, whatever their entries say */
+  constructor(file: FileId, store: FileStore, from: Position, damaged: ReadonlySet<number>) {
+    this.from = from;
+    this.known = { epoch: from.epoch.counter, seq: from.seq };
+    this.#file = file;
+    this.#store = store;
+    this.#damaged = damaged;
+    for (const index of damaged) {
+      const own = this.#own(index);
+      if (own !== null) this.#put(index, own);
+    }
+  }
+
+  /** Objects that differ, null for those that the other does not have. */
+  get changes(): ReadonlyMap<number, ObjectEntry | null> {
+    return this.#changes;
+  }
+
+  /** Those of them that are not staged yet. */
+  get missing(): ReadonlyMap<number, ObjectEntry> {
+    return this.#missing;
+  }
+
+  /** Whether the own objects with this laid over them are the other's. */
+  async matches(total: Digest): Promise<boolean> {
+    return digestEqual(digestXor((await this.#store.digests(this.#file)).total, this.#overlay.total), total);
+  }
+
+  staged(entry: ObjectEntry): void {
+    if (objectEqual(this.#missing.get(entry.index) ?? null, entry)) this.#missing.delete(entry.index);
+  }
+
+  /**
+   * Learns what the comparison and what is asked about it tell: all of the difference, unless the other moves
+   * on meanwhile. Memory is that of the difference.
+   * @param check throws where this transfer was replaced by a later one; called after each wait
+   */
+  async learn(ask: AskSource, comparison: Comparison, check: () => void): Promise<void> {
+    const { position, changes, total, height } = comparison;
+    await this.#learnEntries(changes.entries, check);
+    for (let from = changes.next; from !== null; ) {
+      const page = decodePage(await ask(METHODS.changes, encodeSince(this.known, from)));
+      check();
+      assertProgress(from, page.next);
+      await this.#learnEntries(page.entries, check);
+      from = page.next;
+    }
+    const matches = await this.matches(total);
+    check();
+    if (!matches) {
+      const own = await this.#store.digests(this.#file);
+      check();
+      await this.#descend(ask, Math.max(height, own.height, this.#overlay.height), [0], check);
+    }
+    this.known = { epoch: position.epoch.counter, seq: position.seq };
+  }
+
+  async #learnEntries(entries: readonly ObjectEntry[], check: () => void): Promise<void> {
+    let lookups = 0;
+    for (const entry of entries) {
+      if (++lookups % LOOKUPS_PER_TURN === 0) {
+        await turn();
+        check();
+      }
+      this.#set(entry.index, this.#own(entry.index), entry);
+    }
+  }
+
+  /** Depth first, and so many nodes at a time that few are remembered. */
+  async #descend(
+    ask: AskSource,
+    level: number,
+    numbers: readonly number[],
+    check: () => void,
+  ): Promise<void> {
+    for (let at = 0; at < numbers.length; at += NODES_MAX) {
+      const nodes = numbers.slice(at, at + NODES_MAX);
+      const theirs = decodeDigests(await ask(METHODS.digests, encodeNodes(level, nodes)), nodes.length);
+      const own = await this.#store.digests(this.#file);
+      check();
+      const differing: number[] = [];
+      const gone: IndexRange[] = [];
+      const unknown: IndexRange[] = [];
+      for (const [place, digest] of theirs.entries()) {
+        const number = (nodes[Math.floor(place / FAN_OUT)] as number) * FAN_OUT + (place % FAN_OUT);
+        const mine = digestXor(own.digest(level - 1, number), this.#overlay.digest(level - 1, number));
+        if (digestEqual(mine, digest)) continue;
+        const range = nodeRange({ level: level - 1, number });
+        if (digestEqual(digest, NOTHING)) gone.push(range);
+        else if (level === 1 || digestEqual(mine, NOTHING)) pushRange(unknown, range);
+        else differing.push(number);
+      }
+      for (const range of gone) await this.#cover(range, [], check);
+      await this.#askEntries(ask, unknown, check);
+      await this.#descend(ask, level - 1, differing, check);
+    }
+  }
+
+  async #askEntries(ask: AskSource, ranges: readonly IndexRange[], check: () => void): Promise<void> {
+    let left = ranges;
+    while (left.length > 0) {
+      const asked = left.slice(0, RANGES_MAX);
+      const { entries, next } = decodePage(await ask(METHODS.entries, encodeRanges(asked)));
+      check();
+      assertProgress((asked[0] as IndexRange).first, next);
+      const end = next ?? Infinity;
+      let at = 0;
+      for (const { first, last } of asked) {
+        if (first >= end) break;
+        const range = { first, last: Math.min(last, end - 1) };
+        const begin = at;
+        while (at < entries.length && (entries[at] as ObjectEntry).index <= range.last) at++;
+        await this.#cover(range, entries.slice(begin, at), check);
+      }
+      const rest = asked.filter(({ last }) => last >= end);
+      left = [
+        ...rest.map(({ first, last }) => ({ first: Math.max(first, end), last })),
+        ...left.slice(RANGES_MAX),
+      ];
+    }
+  }
+
+  /** Within the range the other has these objects and no others. */
+  async #cover(range: IndexRange, theirs: readonly ObjectEntry[], check: () => void): Promise<void> {
+    const left = new Map(theirs.map((entry) => [entry.index, entry]));
+    for (let from = range.first; ; ) {
+      const own = this.#store.entries(this.#file, from, range.last, ENTRIES_PER_TURN);
+      for (const entry of own) {
+        this.#set(entry.index, entry, left.get(entry.index) ?? null);
+        left.delete(entry.index);
+      }
+      const end = own.at(-1);
+      if (end === undefined || own.length < ENTRIES_PER_TURN) break;
+      from = end.index + 1;
+      await turn();
+      check();
+    }
+    // What is neither the other's nor an own object any more was learned from the other before.
+    const known = new Set(theirs.map((entry) => entry.index));
+    for (const index of this.#changesWithin(range)) {
+      if (!known.has(index) && this.#changes.get(index) !== null) this.#set(index, null, null);
+    }
+    for (const entry of left.values()) this.#set(entry.index, null, entry);
+  }
+
+  #changesWithin({ first, last }: IndexRange): number[] {
+    if (last - first > this.#changes.size) {
+      return [...this.#changes.keys()].filter((index) => index >= first && index <= last);
+    }
+    const within: number[] = [];
+    for (let index = first; index <= last; index++) if (this.#changes.has(index)) within.push(index);
+    return within;
+  }
+
+  #own(index: number): ObjectEntry | null {
+    return this.#store.entries(this.#file, index, index, 1)[0] ?? null;
+  }
+
+  #set(index: number, own: ObjectEntry | null, entry: ObjectEntry | null): void {
+    const change = this.#changes.get(index);
+    const before = change === undefined ? own : change;
+    if (objectEqual(before, entry)) return;
+    this.#overlay.replace(before, entry);
+    if (objectEqual(own, entry) && !this.#damaged.has(index)) {
+      this.#changes.delete(index);
+      this.#missing.delete(index);
+    } else {
+      this.#put(index, entry);
+    }
+  }
+
+  #put(index: number, entry: ObjectEntry | null): void {
+    this.#changes.set(index, entry);
+    if (entry === null || objectEqual(this.#store.staged(this.#file, index), entry))
+      this.#missing.delete(index);
+    else this.#missing.set(index, entry);
+  }
+}
+
+/** @returns whether the two are the very same object */
+export function objectEqual(a: ObjectEntry | null, b: ObjectEntry | null): boolean {
+  if (a === null || b === null) return a === b;
+  return (
+    a.versionEpoch === b.versionEpoch &&
+    a.versionSeq === b.versionSeq &&
+    a.length === b.length &&
+    a.crc32 === b.crc32
+  );
+}
+
+function pushRange(ranges: IndexRange[], range: IndexRange): void {
+  const before = ranges.at(-1);
+  if (before?.last === range.first - 1) ranges[ranges.length - 1] = { first: before.first, last: range.last };
+  else ranges.push(range);
+}
+
+function assertProgress(from: number, next: number | null): void {
+  if (next !== null && next <= from) throw new ServiceError('storage', 'A description does not go on');
+}
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,151 @@
+import { assert } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import { FAN_OUT, type ObjectDigests, type Version } from '../storage/object-digests.ts';
+import type { FetchedObject, FileStore, ObjectEntry } from '../storage/store.ts';
+import {
+  decodeKnown,
+  decodeNodes,
+  decodeRanges,
+  decodeSince,
+  decodeWanted,
+  type EntryPage,
+  encodeComparison,
+  encodeDigests,
+  encodeObjects,
+  encodePage,
+  type IndexRange,
+  METHODS,
+  PAGE_ENTRIES_MAX,
+  WANTED_MAX,
+} from './file-transfer.ts';
+
+/** Bytes of the newest objects beside a comparison: with its entries they fit a message. */
+const NEWEST_BYTES = 4 * 1024 * 1024;
+const LEAVES_MAX = PAGE_ENTRIES_MAX / FAN_OUT;
+
+/** The side of a state transfer that has the state: each answer is of one instant, and a bounded amount of work. */
+export class FileSource {
+  readonly #file: FileId;
+  readonly #store: FileStore;
+  readonly #foundDamaged: (index: number) => void;
+
+  /** @param foundDamaged told of objects whose bytes do not match their checksum */
+  constructor(file: FileId, store: FileStore, foundDamaged: (index: number) => void) {
+    this.#file = file;
+    this.#store = store;
+    this.#foundDamaged = foundDamaged;
+  }
+
+  /** @throws ServiceError `bad-request`, MalformedError */
+  async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
+    switch (method) {
+      case METHODS.compare:
+        return this.#compare(decodeKnown(payload));
+      case METHODS.changes: {
+        const { known, from } = decodeSince(payload);
+        return encodePage(this.#changes(await this.#store.digests(this.#file), known, from));
+      }
+      case METHODS.digests: {
+        const nodes = decodeNodes(payload);
+        const digests = await this.#store.digests(this.#file);
+        return encodeDigests(
+          nodes.flatMap(({ level, number }) =>
+            Array.from({ length: FAN_OUT }, (_, child) =>
+              digests.digest(level - 1, number * FAN_OUT + child),
+            ),
+          ),
+        );
+      }
+      case METHODS.entries:
+        return encodePage(this.#entries(decodeRanges(payload)));
+      case METHODS.objects:
+        return encodeObjects(await Promise.all(decodeWanted(payload).map((wanted) => this.#read(wanted))));
+      default:
+        throw new ServiceError('bad-request', `A file has no state "${method}" to fetch`);
+    }
+  }
+
+  async #compare(known: Version): Promise<Uint8Array> {
+    const digests = await this.#store.digests(this.#file);
+    const record = this.#store.record(this.#file);
+    assert(record !== null, 'A replica in use has a record');
+    const changes = this.#changes(digests, known, 0);
+    const newest = newestObjects(changes.entries);
+    const { total, height } = digests;
+    const attributes = this.#store.attributes(this.#file);
+    // Pinned in this turn, and so as the digests say; none of them can have moved on.
+    const contents = await Promise.all(newest.map((entry) => this.#read(entry)));
+    const objects = newest.flatMap((entry, place): FetchedObject[] => {
+      const bytes = contents[place] ?? null;
+      return bytes === null ? [] : [{ entry, bytes }];
+    });
+    const { installed, seq, view, sessions } = record;
+    const position = { epoch: installed, seq };
+    return encodeComparison({ position, view, sessions, attributes, total, height, changes, objects });
+  }
+
+  /** Objects from `from` on that changed after `known`: those of the first leaves that have any. */
+  #changes(digests: ObjectDigests, known: Version, from: number): EntryPage {
+    const leaves = digests.leavesSince(known, from, LEAVES_MAX + 1);
+    const ranges: IndexRange[] = [];
+    for (const leaf of leaves.slice(0, LEAVES_MAX)) {
+      const first = leaf * FAN_OUT;
+      const last = first + FAN_OUT - 1;
+      const before = ranges.at(-1);
+      if (before?.last === first - 1) ranges[ranges.length - 1] = { first: before.first, last };
+      else ranges.push({ first, last });
+    }
+    const entries = ranges.flatMap(({ first, last }) =>
+      this.#store
+        .entries(this.#file, first, last, PAGE_ENTRIES_MAX)
+        .filter(
+          (entry) =>
+            entry.index >= from && (entry.versionEpoch - known.epoch || entry.versionSeq - known.seq) > 0,
+        ),
+    );
+    const next = leaves[LEAVES_MAX];
+    return { entries, next: next === undefined ? null : next * FAN_OUT };
+  }
+
+  #entries(ranges: readonly IndexRange[]): EntryPage {
+    const entries: ObjectEntry[] = [];
+    for (const { first, last } of ranges) {
+      const left = PAGE_ENTRIES_MAX - entries.length;
+      // As many as there is room for: there may be more of them.
+      if (left === 0) return { entries, next: first };
+      const some = this.#store.entries(this.#file, first, last, left);
+      for (const entry of some) entries.push(entry);
+      const end = some.at(-1);
+      if (end !== undefined && some.length === left && end.index < last)
+        return { entries, next: end.index + 1 };
+    }
+    return { entries, next: null };
+  }
+
+  /** @returns the bytes, or null where this very object is not here, or not whole */
+  async #read(wanted: ObjectEntry): Promise<Uint8Array | null> {
+    const { index, versionEpoch, versionSeq, length, crc32 } = wanted;
+    const [own] = this.#store.entries(this.#file, index, index, 1);
+    // Versions name the epoch's counter, which two servers may both have chosen: their bytes then differ.
+    if (own === undefined || own.length !== length || own.crc32 !== crc32) return null;
+    try {
+      return await this.#store.readObject(this.#file, index, versionEpoch, versionSeq);
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code !== 'integrity') throw error;
+      this.#foundDamaged(index);
+      return null;
+    }
+  }
+}
+
+/** The newest of the objects, of a few megabytes together. */
+function newestObjects(entries: readonly ObjectEntry[]): ObjectEntry[] {
+  const newest = [...entries].sort((a, b) => b.versionEpoch - a.versionEpoch || b.versionSeq - a.versionSeq);
+  let bytes = 0;
+  const fitting = newest.findIndex((entry, place) => {
+    bytes += entry.length;
+    return bytes > NEWEST_BYTES || place >= WANTED_MAX;
+  });
+  return fitting < 0 ? newest : newest.slice(0, fitting);
+}
