@@ -244,7 +244,8 @@ export class Replica {
       wakeMs = Math.min(wakeMs, this.#heartbeatAtMs);
       if (state.kind === 'active' || state.kind === 'stopping')
         wakeMs = Math.min(wakeMs, state.order.nextCommitMs);
-      if (state.kind === 'stopping') wakeMs = Math.min(wakeMs, this.#grants.nextEndMs());
+      if (state.kind === 'stopping' || state.kind === 'installing')
+        wakeMs = Math.min(wakeMs, this.#grants.nextEndMs());
     }
     return wakeMs === Infinity ? null : wakeMs;
   }
@@ -704,7 +705,10 @@ export class Replica {
     const { position, view, trust } = this.#standing;
     if (this.#standing.settled) reset.promise(self, { position, view, trust });
     const base = reset.choose();
-    if (base === null) return;
+    if (base === null) {
+      if (reset.noticeDistrust()) this.#out.trace('distrusted', epochFormat(reset.epoch));
+      return;
+    }
     const { counter } = base.position.epoch;
     if (counter >= reset.epoch.counter) {
       // A server that was cut off counts from what it knew. Its epoch is larger by the server's name
@@ -732,7 +736,7 @@ export class Replica {
     if (this.#state.kind !== 'installing') return;
     const { reset } = this.#state;
     const { base } = reset;
-    if (base === null || !reset.isComplete()) return;
+    if (base === null || !reset.isComplete() || this.#mayBeReadByGrant(reset, nowMs)) return;
     const order = new WriteOrder(
       {
         config: this.#config,
@@ -752,6 +756,15 @@ export class Replica {
     this.#become({ kind: 'active', order });
     this.#out.push({ kind: 'advanced', committedSeq: order.committedSeq });
     this.#beat(order, nowMs);
+  }
+
+  /**
+   * Whether a backup may still answer reads by a lease that this process gave it in an earlier epoch: what the new
+   * epoch begins with may be more than it has. Who promised the new epoch gave its lease up.
+   */
+  #mayBeReadByGrant(reset: Reset, nowMs: number): boolean {
+    const holders = this.#grants.holders(nowMs);
+    return holders.some((server) => !reset.hasPromised(server) && !reset.hasInstalled(server));
   }
 
   #beat(order: WriteOrder, nowMs: number): void {

@@ -76,6 +76,7 @@ export class Reset {
   readonly #promises = new Map<ServerId, Promised>();
   readonly #installed = new Map<ServerId, number>();
   #base: Base | null = null;
+  #distrusted = false;
 
   constructor(epoch: Epoch, view: View, self: ServerId, mayBeginLost: boolean) {
     this.epoch = epoch;
@@ -145,6 +146,13 @@ export class Reset {
     if (!this.#suffices(view)) return null;
     this.#base = base;
     return base;
+  }
+
+  /** @returns whether a majority has promised, but cannot be believed to have all that was acknowledged; told once */
+  noticeDistrust(): boolean {
+    if (this.#distrusted) return false;
+    this.#distrusted = viewHasMajority(this.#ownView, (server) => this.#promises.has(server));
+    return this.#distrusted;
   }
 
   #suffices(view: View): boolean {

@@ -109,8 +109,8 @@ export class WriteOrder {
   readonly #beats = new Map<number, Beat>();
   #beat = 0;
   #beatMs = -Infinity;
-  /** A commit waits for a holder of a read lease, and for nothing else. */
-  #waitsForReader = false;
+  /** Since when a commit waits for a holder of a read lease, and for nothing else; Infinity where none does. */
+  #waitsSinceMs = Infinity;
   /** Operations from `#firstSeq` to `#lastSeq`; those after the commit point are always here. */
   readonly #operations = new Map<number, Sequenced>();
   #firstSeq: number;
@@ -465,8 +465,12 @@ export class WriteOrder {
       if (server !== self) atReaders = Math.min(atReaders, Math.max(this.#committedSeq, ackedSeq(server)));
     }
     const waits = atReaders < reached && atReaders < this.#lastSeq && reached > this.#committedSeq;
-    if (waits && !this.#waitsForReader) this.#out.trace('waited-for-reader', `at operation ${reached}`);
-    this.#waitsForReader = waits;
+    if (waits && this.#waitsSinceMs === Infinity) {
+      this.#out.trace('waited-for-reader', `at operation ${reached}`);
+      this.#waitsSinceMs = nowMs;
+    } else if (!waits) {
+      this.#waitsSinceMs = Infinity;
+    }
     // The end of a change of members needs both sets; what comes after it only the new one.
     const change = this.#change;
     if (change?.stage === 'settling') return Math.min(atReaders, change.seq);
@@ -475,7 +479,7 @@ export class WriteOrder {
 
   /** When a commit may be possible without a message: a read lease that it waits for is over then. */
   get nextCommitMs(): number {
-    return this.#waitsForReader ? this.#grants.nextEndMs() : Infinity;
+    return this.#waitsSinceMs === Infinity ? Infinity : this.#grants.nextEndMs();
   }
 
   #finishFlushes(): void {
@@ -601,6 +605,9 @@ export class WriteOrder {
   readRequested(from: ServerId, nonce: number, nowMs: number): void {
     const peer = this.#heard(from, nowMs);
     if (!peer.installed || peer.fetching || peer.ackedSeq < this.#committedSeq) return;
+    // A slow replica that may read would make all writes as slow.
+    const isSlow = nowMs - this.#waitsSinceMs > this.#config.readLeaseMs && peer.ackedSeq < this.#lastSeq;
+    if (isSlow) return;
     const endMs = Math.min(this.#lease.untilMs, this.guardEndMs());
     const durationMs = Math.floor(Math.min(this.#config.readLeaseMs, (endMs - nowMs) / (1 + DRIFT_MAX)));
     if (durationMs <= 0) return;

@@ -162,12 +162,12 @@ export class ReplicaDriver {
           `Cannot read file ${this.file}: this server is not its primary`,
         );
       }
-      await this.#change();
+      await this.change();
     }
   }
 
   /** The commit point or the role moved, or what reads were allowed by may be over: that ends without a word. */
-  #change(): Promise<void> {
+  change(): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(() => done(), this.#around.readLeaseMs);
       const done = (): void => {
@@ -214,11 +214,6 @@ export class ReplicaDriver {
     });
   }
 
-  /** Waits until all that was numbered is applied here. @returns false where this server ceases to lead first */
-  async applied(): Promise<boolean> {
-    while (this.leads && this.orderedSeq > this.status().seq) await this.#change();
-    return this.leads;
-  }
 
   /** @throws ServiceError `unknown` where the epoch ends first */
   flush(): Promise<void> {

@@ -119,10 +119,8 @@ export class LocalCatalogService implements CatalogService {
       while (this.#queue.length > 0) {
         await this.#parts.subject.ready();
         // A change of members has a place in the order, too: a batch is not executed before it is applied.
-        if (!(await this.#parts.driver.applied())) {
-          this.#refuseQueued();
-          return;
-        }
+        const { driver } = this.#parts;
+        while (driver.leads && driver.orderedSeq > driver.status().seq) await driver.change();
         if (!this.#isPrimary()) {
           this.#refuseQueued();
           return;
