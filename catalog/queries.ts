@@ -6,8 +6,10 @@ import { noAttribute } from './commands/attributes.ts';
 import { nameCheck } from './names.ts';
 import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
-import { Tables } from './tables.ts';
+import { type NameRow, Tables } from './tables.ts';
 import { directoryOf, inodeOf, pathInode, volumeOf } from './walk.ts';
+
+type FoundPath = QueryResults['paths']['paths'][number];
 
 export type QueryOf<Kind extends Query['kind']> = Extract<Query, { kind: Kind }>;
 
@@ -57,6 +59,8 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { volumes: tables.volumes().map(volumeInfoOf) };
     case 'existing':
       return { inodes: query.inodes.filter((inode) => tables.inodeExists(inode)) };
+    case 'paths':
+      return { paths: tables.firstNames(query.inodes).flatMap((name) => pathOf(tables, name) ?? []) };
     case 'servers': {
       const servers = tables.servers.all();
       if (!query.counts) return { servers };
@@ -87,6 +91,20 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     default:
       return unreachable(query);
   }
+}
+
+/** @returns where a name is in its volume; null for one in a directory that is itself unlinked */
+function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | null {
+  const names = [name];
+  let directory = tables.inodeKnown(parent);
+  const volume = tables.volume(directory.volume);
+  while (directory.id !== volume.root) {
+    const above = tables.nameIn(directory.parent, directory.id);
+    if (above === undefined) return null;
+    names.unshift(above);
+    directory = tables.inodeKnown(directory.parent);
+  }
+  return { inode, volume: volume.name, path: `/${names.join('/')}` };
 }
 
 function placedFiles(tables: Tables, rows: readonly PlacedRow[]): PlacedFile[] {

@@ -125,7 +125,7 @@ const SERVER_TABLES = `
     state          TEXT NOT NULL,
     -- empty before the server first registered
     storage_id     TEXT NOT NULL,
-    -- the next inode when this store first registered
+    -- the next inode when this store took the place of another, or 1
     born_at        INTEGER NOT NULL,
     free_bytes     INTEGER NOT NULL,
     total_bytes    INTEGER NOT NULL,

@@ -94,6 +94,13 @@ const INODE_COLUMNS = `
 
 const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy`;
 
+/** A name of an inode in a directory. */
+export interface NameRow {
+  readonly inode: number;
+  readonly parent: number;
+  readonly name: string;
+}
+
 /**
  * The tables as statements that are prepared once for a handle. Straight access, no rules: those
  * are in the commands. A statement is prepared at its first use, so that a handle for reading
@@ -389,6 +396,25 @@ export class Tables {
       after,
       countMax,
     );
+  }
+
+  /** One name of each of the inodes that has any. Reads all names, once. */
+  firstNames(inodes: readonly number[]): NameRow[] {
+    return this.#all<NameRow>(
+      `SELECT inode, parent, min(name) AS name FROM entries
+       WHERE inode IN (SELECT value FROM json_each(?)) GROUP BY inode ORDER BY inode`,
+      JSON.stringify(inodes),
+    );
+  }
+
+  /** The name of an inode in a directory. */
+  nameIn(parent: number, inode: number): string | undefined {
+    const row = this.#get<{ name: string }>(
+      'SELECT name FROM entries WHERE parent = ? AND inode = ?',
+      parent,
+      inode,
+    );
+    return row?.name;
   }
 
   hasChildren(parent: number): boolean {

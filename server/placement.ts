@@ -14,10 +14,12 @@ export interface Candidate {
   /** 0 where the server has not said yet how much room it has. */
   readonly totalBytes: number;
   readonly reachable: boolean;
+  /** It has told the catalog which store it has: what it holds is known to be there from the beginning. */
+  readonly registered: boolean;
 }
 
 /**
- * Chooses servers: those in reach first, of these the ones with room, of these the ones whose zone has fewest
+ * Chooses servers: those in reach and registered first, of these the ones with room, of these the ones whose zone has fewest
  * replicas, of these by chance in proportion to the free space. The same arguments give the same servers.
  *
  * @param seed what tells this choice from others, so that replicas spread
@@ -36,7 +38,7 @@ export function chooseServers(
   const left = candidates.map((candidate) => ({
     id: candidate.id,
     zone: zoneOf(candidate),
-    tier: !candidate.reachable ? 2 : isNearlyFull(candidate) ? 1 : 0,
+    tier: tierOf(candidate),
     luck: luckOf(candidate, seed, typicalBytes),
   }));
   const chosen: ServerId[] = [];
@@ -54,6 +56,12 @@ export function chooseServers(
     chosen.push(best.id);
   }
   return chosen;
+}
+
+function tierOf(candidate: Candidate): number {
+  if (!candidate.reachable) return 3;
+  if (!candidate.registered) return 2;
+  return isNearlyFull(candidate) ? 1 : 0;
 }
 
 /** A server without a label fails alone. */
@@ -101,10 +109,13 @@ export class Placement {
     const known = new Set(servers.map(({ id }) => id));
     const silent = configured
       .filter((id) => !known.has(id))
-      .map((id) => ({ id, zone: '', freeBytes: 0, totalBytes: 0 }));
+      .map((id) => ({ id, zone: '', freeBytes: 0, totalBytes: 0, registered: false }));
     const registered = servers
       .filter(({ state }) => state === 'in')
-      .map(({ id, zone, freeBytes, totalBytes }) => ({ id: id as ServerId, zone, freeBytes, totalBytes }));
+      .map(({ id, zone, freeBytes, totalBytes, storageId }) => ({
+        ...{ id: id as ServerId, zone, freeBytes, totalBytes },
+        registered: storageId !== '',
+      }));
     return [...registered, ...silent].map((each) => ({ ...each, reachable: isConnected(each.id) }));
   }
 }

@@ -275,8 +275,8 @@ export interface ServerInfo {
   /** Identity of its store; empty before it first registered. */
   readonly storageId: string;
   /**
-   * Number of the next inode when this store first registered: of files with smaller numbers, the server
-   * may have had a replica on a disk that it no longer has.
+   * Of files with smaller numbers, the server may have had a replica on a disk that it no longer has: what the
+   * next inode's number was when this store took the place of another. 1 for a server's first store.
    */
   readonly bornAt: number;
   readonly freeBytes: number;
@@ -326,6 +326,8 @@ export const Query = Type.Union([
   Type.Object({ kind: Type.Literal('volumes') }),
   /** Those of `inodes` that still exist. */
   Type.Object({ kind: Type.Literal('existing'), inodes: Type.Array(Inode, { maxItems: 10_000 }) }),
+  /** One path of each of the files that has a name. Reads all names: for people who look for something, not for programs. */
+  Type.Object({ kind: Type.Literal('paths'), inodes: Type.Array(Inode, { maxItems: 1_000 }) }),
   /** All servers, also those that are out. `counts`: with the number of files that each holds. */
   Type.Object({ kind: Type.Literal('servers'), counts: Type.Boolean() }),
   /** Files with a replica on a server, in ascending order, with numbers above `after`. */
@@ -395,6 +397,9 @@ export interface QueryResults {
   readonly volume: { readonly volume: VolumeInfo };
   readonly volumes: { readonly volumes: readonly VolumeInfo[] };
   readonly existing: { readonly inodes: readonly number[] };
+  readonly paths: {
+    readonly paths: readonly { readonly inode: number; readonly volume: string; readonly path: string }[];
+  };
   readonly servers: { readonly servers: readonly (ServerInfo & { readonly replicas?: number })[] };
   readonly 'files-on': { readonly files: readonly PlacedFile[]; readonly more: boolean };
   /** `next`: where to go on, or null at the end. */

@@ -5,6 +5,8 @@ import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../walk.ts';
 
+const FIRST_INODE = 1;
+
 /** A server that was removed stays so until somebody adds it: it may hold what others have replaced. */
 export function serverRegister(
   tables: Tables,
@@ -21,13 +23,19 @@ export function serverRegister(
     zone: command.zone ?? before?.zone ?? '',
     state: before?.state ?? 'in',
     storageId,
-    bornAt: before?.storageId === storageId ? before.bornAt : tables.nextInode(),
+    bornAt: bornAt(tables, before, storageId),
     freeBytes,
     totalBytes,
     registeredNs: atNs,
   };
   tables.servers.put(server);
   return { server };
+}
+
+/** The first store of a server replaces none; one that it has kept is as old as it was. */
+function bornAt(tables: Tables, before: ServerInfo | undefined, storageId: string): number {
+  if (before === undefined || before.storageId === '') return FIRST_INODE;
+  return before.storageId === storageId ? before.bornAt : tables.nextInode();
 }
 
 export function serverAdd(
@@ -47,7 +55,7 @@ export function serverAdd(
     zone: command.zone ?? before?.zone ?? '',
     state: 'in',
     storageId: before?.storageId ?? '',
-    bornAt: before?.bornAt ?? 0,
+    bornAt: before?.bornAt ?? FIRST_INODE,
     freeBytes: 0,
     totalBytes: 0,
     registeredNs: atNs,

@@ -40,7 +40,8 @@ export function wantedMembers(
   const staying = trimmed(file.members.filter(isGood), known, factor);
   const zones = staying.map((id) => zoneOf(known.get(id) ?? { id, zone: '' }));
   const free = servers.filter(
-    ({ id, state, gone, reachable }) => state === 'in' && !gone && reachable && !file.members.includes(id),
+    ({ id, state, gone, reachable, registered }) =>
+      state === 'in' && !gone && reachable && registered && !file.members.includes(id),
   );
   const added = chooseServers(factor - staying.length, free, file.inode, zones);
   const wanted = new Set([...staying, ...added]);

@@ -19,7 +19,7 @@ function register(catalog: Catalog, id: string, more?: Partial<CommandOf<'server
 
 test('a server that registers learns from which file on its store is known', () => {
   const catalog = new Catalog();
-  const first = catalog.file('/a');
+  catalog.file('/a');
   const server = register(catalog, 's1', { zone: 'rack-1' });
   assert.deepEqual(server, {
     id: 's1',
@@ -27,16 +27,21 @@ test('a server that registers learns from which file on its store is known', () 
     zone: 'rack-1',
     state: 'in',
     storageId: 'store of s1',
-    bornAt: first.inode + 1,
+    bornAt: 1,
     freeBytes: 10,
     totalBytes: 100,
     registeredNs: catalog.timeNs.toString(),
   });
-  catalog.file('/b');
+  const latest = catalog.file('/b');
   const again = register(catalog, 's1', { freeBytes: 5 });
   assert.deepEqual([again.bornAt, again.zone, again.freeBytes], [server.bornAt, 'rack-1', 5]);
   const emptied = register(catalog, 's1', { storageId: 'another store' });
-  assert.equal(emptied.bornAt, server.bornAt + 1, 'Every file of before may have been on the former disk');
+  assert.equal(emptied.bornAt, latest.inode + 1, 'Every file of before may have been on the former disk');
+  catalog.file('/c');
+  const restarted = register(catalog, 's1', { storageId: 'another store' });
+  assert.equal(restarted.bornAt, emptied.bornAt, 'However often it says so');
+  catalog.run({ kind: 'server-add', id: 's2', url: 'http://s2:7401' });
+  assert.equal(register(catalog, 's2').bornAt, 1, 'It was announced, but had no store yet');
 });
 
 test('two servers are not at one address', () => {

@@ -5,7 +5,15 @@ import { type Candidate, chooseServers, Placement } from '../../server/placement
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 
 function candidate(id: string, more: Partial<Candidate> = {}): Candidate {
-  return { id: id as ServerId, zone: '', freeBytes: 50, totalBytes: 100, reachable: true, ...more };
+  return {
+    id: id as ServerId,
+    zone: '',
+    freeBytes: 50,
+    totalBytes: 100,
+    reachable: true,
+    registered: true,
+    ...more,
+  };
 }
 
 const CHOICES = 600;
@@ -25,13 +33,18 @@ test('who is out of reach comes last, and before them who is nearly full', () =>
   const servers = [
     candidate('away', { reachable: false, freeBytes: 100 }),
     candidate('full', { freeBytes: 4 }),
+    candidate('silent', { registered: false }),
     candidate('a', { freeBytes: 10 }),
     candidate('b', { freeBytes: 10 }),
   ];
   const found = shares(2, servers);
-  assert.deepEqual([found.away, found.full], [0, 0]);
+  assert.deepEqual([found.away, found.full, found.silent], [0, 0, 0]);
   assert.deepEqual(chooseServers(3, servers, 1).at(-1), 'full');
-  assert.deepEqual(chooseServers(9, servers, 1).slice(2), ['full', 'away'], 'And then who there is');
+  assert.deepEqual(
+    chooseServers(9, servers, 1).slice(2),
+    ['full', 'silent', 'away'],
+    'And then who there is',
+  );
 });
 
 test('replicas go to different zones as long as there are any', () => {
@@ -91,5 +104,5 @@ test('configured servers may hold files before they register; draining and remov
   const chosen = placement.choose(9, servers);
   assert.deepEqual(chosen.toSorted(), ['s1', 's4', 's5']);
   const firsts = new Set(Array.from({ length: 40 }, () => placement.choose(1, servers)[0]));
-  assert.equal(firsts.size, 3, 'Each in its turn');
+  assert.deepEqual([...firsts].toSorted(), ['s1', 's5'], 'Each in its turn; s4 has not registered yet');
 });

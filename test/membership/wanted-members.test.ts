@@ -28,7 +28,8 @@ function start(): Handler {
         for (const text of rest) {
           const [, id = '', zone = '', free = '50'] = /^(\w+)(?:\/(\w+))?(?::(\d+)%)?$/.exec(text) ?? [];
           const room = { freeBytes: Number(free) * MIB, totalBytes: 100 * MIB };
-          servers.set(id, { id: id as ServerId, zone, ...room, reachable: true, state: 'in', gone: false });
+          const well = { reachable: true, registered: true, state: 'in', gone: false } as const;
+          servers.set(id, { id: id as ServerId, zone, ...room, ...well });
         }
         return '';
       case 'draining':

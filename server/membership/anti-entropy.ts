@@ -1,0 +1,255 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import { type FileId, isFileId, isServerId, type ServerId } from '../../base/ids.ts';
+import type { Position, ReplicaRecord } from '../../replica/actions.ts';
+import { positionCompare } from '../../replica/epoch.ts';
+import { viewVoters } from '../../replica/view.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import type { ReplicaLag } from '../../wire/http-api.ts';
+
+/** The call by which a server asks another where its replicas stand. */
+export const POSITIONS_CALL = 'positions';
+
+/** Files in one call. */
+const PAGE = 1_000;
+const CALL_MS = 10_000;
+/** A peer that comes into reach is compared after a moment: it may be about to leave again. */
+const SETTLE_MS = 2_000;
+/** While replicas lag, the next comparison comes sooner. */
+const LAGGING_PERIOD_MS = 30_000;
+/** Files that are opened at the same time so that their primaries bring all replicas up, and the pause after each. */
+const OPEN_PARALLEL = 2;
+const OPEN_PAUSE_MS = 50;
+
+type Asked = readonly [file: number, counter: number, server: string, incarnation: number, seq: number];
+/** A replica that is behind: where it stands, or null where there is none. */
+type Behind = readonly [file: number, seq: number | null];
+
+export interface AntiEntropyParts {
+  readonly self: ServerId;
+  readonly log: Logger;
+  readonly everyMs: number;
+  readonly settleMs?: number;
+  /** Files with a replica here, in ascending order. */
+  list(after: FileId, countMax: number): readonly FileId[];
+  record(file: FileId): ReplicaRecord | null;
+  sizeBytes(file: FileId): number;
+  /** In use here: whoever is its primary knows where its replicas stand, and sends what they lack. */
+  isInUse(file: FileId): boolean;
+  /** Servers in reach, without this one. */
+  peers(): readonly ServerId[];
+  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+  /** Uses the file as a client would, so that it has a primary. */
+  open(file: FileId): Promise<unknown>;
+}
+
+/**
+ * Finds replicas that fell behind while nobody used their files: a server that was away comes back, and of what was
+ * written meanwhile only files in use are sent to it. Each server compares its replicas with those of the others
+ * and opens files of which another's replica is behind its own; becoming primary brings all replicas up.
+ */
+export class AntiEntropy {
+  readonly #parts: AntiEntropyParts;
+  readonly #lag = new Map<ServerId, ReplicaLag>();
+  readonly #due = new Map<ServerId, NodeJS.Timeout>();
+  #timer: NodeJS.Timeout | null = null;
+  #working: Promise<void> = Promise.resolve();
+  #closed = false;
+
+  constructor(parts: AntiEntropyParts) {
+    this.#parts = parts;
+    this.#schedule();
+  }
+
+  /** What was found when each peer was compared last. */
+  lag(): ReplicaLag {
+    const sum = { files: 0, versions: 0, bytes: 0 };
+    for (const { files, versions, bytes } of this.#lag.values()) {
+      sum.files += files;
+      sum.versions += versions;
+      sum.bytes += bytes;
+    }
+    return sum;
+  }
+
+  connected(peer: ServerId): void {
+    if (this.#closed) return;
+    clearTimeout(this.#due.get(peer));
+    const timer = setTimeout(() => {
+      this.#due.delete(peer);
+      void this.#inTurn(() => this.compare(peer));
+    }, this.#parts.settleMs ?? SETTLE_MS);
+    this.#due.set(peer, timer);
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    for (const timer of this.#due.values()) clearTimeout(timer);
+    this.#due.clear();
+  }
+
+  /** Answers a peer: which of its replicas are ahead of those here. */
+  serve(payload: Uint8Array): Uint8Array {
+    const behind: Behind[] = [];
+    for (const { file, position } of decodeAsked(payload)) {
+      const record = this.#parts.record(file);
+      if (record === null) behind.push([file, null]);
+      else if (positionCompare(positionOf(record), position) < 0) behind.push([file, record.seq]);
+    }
+    return Buffer.from(JSON.stringify(behind));
+  }
+
+  /** Whether a server holds all of a file that is in a state. */
+  async holds(server: ServerId, file: FileId, position: Position): Promise<boolean> {
+    const behind = await this.#ask(server, [{ file, position }]);
+    return behind.length === 0;
+  }
+
+  /** Compares all replicas that this server and `peer` both should have, and opens the files of those behind. */
+  async compare(peer: ServerId): Promise<void> {
+    const { record, sizeBytes, isInUse, list, log } = this.#parts;
+    const lag = { files: 0, versions: 0, bytes: 0 };
+    const files: FileId[] = [];
+    for (let after = 0 as FileId; !this.#closed; ) {
+      const page = list(after, PAGE);
+      const last = page.at(-1);
+      if (last === undefined) break;
+      after = last;
+      const asked = page.flatMap((file) => {
+        if (isInUse(file)) return [];
+        const own = record(file);
+        // What was never written is nowhere behind.
+        if (own === null || own.installed.counter === 0 || !viewVoters(own.view).includes(peer)) return [];
+        return [{ file, position: positionOf(own), seq: own.seq }];
+      });
+      if (asked.length === 0) continue;
+      const behind = new Map(await this.#ask(peer, asked));
+      for (const { file, seq } of asked) {
+        const theirs = behind.get(file);
+        if (theirs === undefined || isInUse(file)) continue;
+        files.push(file);
+        lag.files += 1;
+        lag.versions += Math.max(0, seq - (theirs ?? 0));
+        if (theirs === null) lag.bytes += sizeBytes(file);
+      }
+    }
+    this.#lag.set(peer, lag);
+    if (files.length === 0) return;
+    log.info({ peer, ...lag }, 'replicas are behind: their files are opened');
+    await this.#openAll(files);
+  }
+
+  #schedule(): void {
+    if (this.#closed) return;
+    const { everyMs } = this.#parts;
+    const pauseMs = this.lag().files > 0 ? Math.min(everyMs, LAGGING_PERIOD_MS) : everyMs;
+    this.#timer = setTimeout(() => {
+      void this.#inTurn(() => this.#compareAll()).then(() => this.#schedule());
+    }, pauseMs);
+  }
+
+  async #compareAll(): Promise<void> {
+    const peers = this.#parts.peers();
+    for (const known of [...this.#lag.keys()]) if (!peers.includes(known)) this.#lag.delete(known);
+    for (const peer of peers) {
+      if (this.#closed) return;
+      await this.#attempt(() => this.compare(peer));
+    }
+  }
+
+  /** One comparison at a time, so that a cluster that starts is not flooded. */
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    this.#working = this.#working.then(() => this.#attempt(work));
+    return this.#working;
+  }
+
+  async #attempt(work: () => Promise<void>): Promise<void> {
+    if (this.#closed) return;
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof ServiceError || error instanceof MalformedError)) throw error;
+      this.#parts.log.debug({ err: error }, 'replicas are compared another time');
+    }
+  }
+
+  async #openAll(files: readonly FileId[]): Promise<void> {
+    const waiting = files.values();
+    const worker = async (): Promise<void> => {
+      // The workers share one iterator: each file is taken by the first that is free.
+      for (const file of waiting) {
+        if (this.#closed) return;
+        await this.#attempt(async () => void (await this.#parts.open(file)));
+        await delay(OPEN_PAUSE_MS);
+      }
+    };
+    await Promise.all(Array.from({ length: OPEN_PARALLEL }, worker));
+  }
+
+  async #ask(
+    peer: ServerId,
+    asked: readonly { readonly file: FileId; readonly position: Position }[],
+  ): Promise<readonly [FileId, number | null][]> {
+    const rows = asked.map(({ file, position: { epoch, seq } }): Asked => {
+      return [file, epoch.counter, epoch.server, epoch.incarnation, seq];
+    });
+    const payload = Buffer.from(JSON.stringify(rows));
+    const answer = await this.#parts.call(peer, POSITIONS_CALL, payload, CALL_MS);
+    return decodeBehind(answer);
+  }
+}
+
+function positionOf({ installed, seq }: ReplicaRecord): Position {
+  return { epoch: installed, seq };
+}
+
+function decodeAsked(payload: Uint8Array): { readonly file: FileId; readonly position: Position }[] {
+  return parseRows(payload).map((row) => {
+    const [file, counter, server, incarnation, seq] = row;
+    if (
+      typeof file !== 'number' ||
+      !isFileId(file) ||
+      !isCount(counter) ||
+      typeof server !== 'string' ||
+      !isServerId(server) ||
+      !isCount(incarnation) ||
+      !isCount(seq)
+    ) {
+      throw new MalformedError('A position has not its five fields');
+    }
+    const epoch: Position['epoch'] = {
+      counter,
+      server,
+      incarnation: incarnation as Position['epoch']['incarnation'],
+    };
+    return { file, position: { epoch, seq } };
+  });
+}
+
+function decodeBehind(payload: Uint8Array): [FileId, number | null][] {
+  return parseRows(payload).map(([file, seq]) => {
+    if (typeof file !== 'number' || !isFileId(file) || !(seq === null || isCount(seq))) {
+      throw new MalformedError('A replica that is behind has not its two fields');
+    }
+    return [file, seq];
+  });
+}
+
+function parseRows(payload: Uint8Array): unknown[][] {
+  let rows: unknown;
+  try {
+    rows = JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
+  } catch (cause) {
+    throw new MalformedError('Positions are not JSON', { cause });
+  }
+  if (!Array.isArray(rows) || rows.length > PAGE || !rows.every((row) => Array.isArray(row))) {
+    throw new MalformedError('Positions are no list');
+  }
+  return rows;
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}

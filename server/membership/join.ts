@@ -1,0 +1,98 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { request } from 'undici';
+import type { ServerId } from '../../base/ids.ts';
+import type { ServerInfo } from '../../wire/catalog-api.ts';
+import type { ClusterServers } from '../../wire/http-api.ts';
+import { parseJsonObject } from '../../wire/json.ts';
+import { ConfigurationError } from '../config.ts';
+import { isClusterServers } from './known-servers.ts';
+
+/** Between two attempts to find a server that answers. */
+const RETRY_MS = 1_000;
+const ANSWER_MS = 20_000;
+
+export interface JoinParts {
+  readonly self: ServerId;
+  readonly cluster: string;
+  readonly url: string;
+  readonly zone: string | null;
+  readonly storageId: string;
+  readonly join: readonly string[];
+  readonly log: Logger;
+  random53(): number;
+}
+
+/** What a server that joined was told. */
+export interface Joined {
+  readonly servers: ClusterServers;
+  /** This server as the catalog has it now. */
+  readonly registered: ServerInfo;
+}
+
+/**
+ * Asks a running cluster to be let in: first who is there, then to be registered, so that the others dial this
+ * server and accept its connections. Tries again until somebody answers.
+ *
+ * @throws ConfigurationError where the cluster is another one, or has removed this server
+ */
+export async function joinCluster(parts: JoinParts): Promise<Joined> {
+  for (let attempt = 0; ; attempt++) {
+    for (const base of parts.join) {
+      try {
+        return await joinAt(base, parts);
+      } catch (error) {
+        if (error instanceof ConfigurationError) throw error;
+        const reason = error instanceof Error ? error.message : String(error);
+        if (attempt % 10 === 0) parts.log.warn({ server: base, reason }, 'cannot join here yet');
+      }
+    }
+    await delay(RETRY_MS);
+  }
+}
+
+async function joinAt(base: string, parts: JoinParts): Promise<Joined> {
+  const { self, cluster, url, zone, storageId } = parts;
+  const before = await exchange('GET', `${base}/v1/servers`, null);
+  if (!isClusterServers(before)) throw new Error('the answer names no servers');
+  if (before.cluster !== cluster) {
+    throw new ConfigurationError(
+      `Cannot join the cluster at ${base}: it is "${before.cluster}", and --cluster says "${cluster}"`,
+    );
+  }
+  const command = {
+    ...{ kind: 'server-register', id: self, url, storageId, freeBytes: 0, totalBytes: 0 },
+    ...(zone === null ? {} : { zone }),
+  };
+  const body = { session: parts.random53(), number: 1, command };
+  const { server } = await exchange('POST', `${base}/v1/catalog/commands`, body);
+  const registered = server as ServerInfo;
+  if (registered.state === 'out') {
+    throw new ConfigurationError(
+      `Cannot join the cluster at ${base}: server ${self} was removed from it. Let it in again with ` +
+        `"leasehold server add ${self} ${url}", or choose another --id`,
+    );
+  }
+  const servers = await exchange('GET', `${base}/v1/servers`, null);
+  return { servers: isClusterServers(servers) ? servers : before, registered };
+}
+
+async function exchange(
+  method: 'GET' | 'POST',
+  url: string,
+  body: unknown,
+): Promise<Record<string, unknown>> {
+  const response = await request(url, {
+    method,
+    signal: AbortSignal.timeout(ANSWER_MS),
+    ...(body === null ? {} : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+  });
+  const text = await response.body.text();
+  const answer = parseJsonObject(text);
+  if (response.statusCode !== 200 || answer === null) {
+    throw new Error(
+      typeof answer?.detail === 'string' ? answer.detail : `it answered ${response.statusCode}`,
+    );
+  }
+  return answer;
+}

@@ -1,0 +1,204 @@
+import { randomUUID } from 'node:crypto';
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import type { Logger } from 'pino';
+import { isServerId, type ServerId, serverIdCompare } from '../../base/ids.ts';
+import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';
+import type { ClusterServers } from '../../wire/http-api.ts';
+
+/** With whom a cluster began: the same on all servers, for good. Names are leased among these, and their catalog is the first. */
+export interface Bootstrap {
+  readonly urls: ReadonlyMap<ServerId, string>;
+  readonly catalogMembers: readonly ServerId[];
+}
+
+/** A moment of the catalog: what was told in a later one is newer. */
+export type CatalogMoment = readonly [epoch: number, seq: number];
+
+export interface KnownServersParts {
+  readonly self: ServerId;
+  readonly selfUrl: string;
+  readonly cluster: string;
+  readonly paramsHash: string;
+  readonly bootstrap: Bootstrap;
+  /** Addresses that this server was told itself: they hold whatever the catalog says. */
+  readonly configured: ReadonlyMap<ServerId, string>;
+  /** Where the list outlives this process. */
+  readonly file: string;
+  readonly log: Logger;
+}
+
+type KnownServer = ClusterServers['servers'][number];
+
+/**
+ * What this server knows of the others without asking anybody: where they are, and whether they are in. It is told
+ * by the catalog, remembers it on disk, and so finds the others even where it was never configured with them and
+ * the catalog has no majority.
+ */
+export class KnownServers {
+  /** Base URLs of all servers that take part, this one included. Changes in place. */
+  readonly urls = new Map<ServerId, string>();
+  /** All servers that take part but this one. Changes in place. */
+  readonly others: ServerId[] = [];
+  readonly #parts: KnownServersParts;
+  readonly #listeners = new Set<() => void>();
+  #servers: readonly KnownServer[] = [];
+  #catalogMembers: readonly ServerId[];
+  #moment: CatalogMoment = [0, 0];
+  #written = '';
+
+  constructor(parts: KnownServersParts, remembered: ClusterServers | null) {
+    this.#parts = parts;
+    this.#catalogMembers = parts.bootstrap.catalogMembers;
+    if (remembered !== null) {
+      this.#servers = remembered.servers;
+      this.#catalogMembers = remembered.catalogMembers as readonly ServerId[];
+    }
+    this.#update();
+  }
+
+  /** Who holds the catalog, as far as is known here. */
+  get catalogMembers(): readonly ServerId[] {
+    return this.#catalogMembers;
+  }
+
+  /** `in` also where the catalog has never heard of the server. */
+  stateOf(server: ServerId): ServerState {
+    return this.#servers.find(({ id }) => id === server)?.state ?? 'in';
+  }
+
+  get isDraining(): boolean {
+    return this.stateOf(this.#parts.self) !== 'in';
+  }
+
+  /** Calls back after each change, until the returned function is called. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** @param moment null where it is not known; then the list is taken as the newest */
+  take(
+    servers: readonly KnownServer[],
+    catalogMembers: readonly ServerId[],
+    moment: CatalogMoment | null,
+  ): void {
+    if (moment !== null) {
+      const [epoch, seq] = this.#moment;
+      if (moment[0] < epoch || (moment[0] === epoch && moment[1] < seq)) return;
+      this.#moment = moment;
+    }
+    this.#servers = servers.map(({ id, url, zone, state }) => ({ id, url, zone, state }));
+    if (catalogMembers.length > 0) this.#catalogMembers = catalogMembers;
+    const changed = this.#update();
+    this.#remember();
+    if (changed) for (const listener of [...this.#listeners]) listener();
+  }
+
+  /** What a server is told that wants to join, or that asks who is there. */
+  describe(): ClusterServers {
+    const { cluster, paramsHash, bootstrap } = this.#parts;
+    return {
+      cluster,
+      paramsHash,
+      bootstrap: { urls: Object.fromEntries(bootstrap.urls), catalogMembers: bootstrap.catalogMembers },
+      catalogMembers: this.#catalogMembers,
+      servers: this.#servers,
+    };
+  }
+
+  /** @returns whether anything is different now */
+  #update(): boolean {
+    const { self, selfUrl, configured, bootstrap } = this.#parts;
+    const before = JSON.stringify([[...this.urls], this.stateOf(self)]);
+    const urls = new Map<ServerId, string>(bootstrap.urls);
+    for (const { id, url, state } of this.#servers) {
+      if (!isServerId(id)) continue;
+      if (state === 'out') urls.delete(id);
+      else urls.set(id, configured.get(id) ?? url);
+    }
+    urls.set(self, selfUrl);
+    const sorted = [...urls].toSorted(([a], [b]) => serverIdCompare(a, b));
+    this.urls.clear();
+    for (const [id, url] of sorted) this.urls.set(id, url);
+    this.others.splice(0, this.others.length, ...[...this.urls.keys()].filter((id) => id !== self));
+    return before !== JSON.stringify([[...this.urls], this.stateOf(self)]) || this.#moment[1] === 0;
+  }
+
+  #remember(): void {
+    const text = `${JSON.stringify(this.describe(), null, 2)}\n`;
+    if (text === this.#written) return;
+    const { file, log } = this.#parts;
+    try {
+      writeWhole(file, text);
+      this.#written = text;
+    } catch (error) {
+      // It is only a help for the next start.
+      log.warn({ err: error, file }, 'the list of servers could not be written');
+    }
+  }
+}
+
+/** @returns what an earlier life of this server wrote down; null where there is nothing that can be used */
+export function readRemembered(file: string): ClusterServers | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    if (error instanceof SyntaxError || (error instanceof Error && 'code' in error)) return null;
+    throw error;
+  }
+  return isClusterServers(value) ? value : null;
+}
+
+/** Whether `value` is what `describe` gives, as far as others rely on it. */
+export function isClusterServers(value: unknown): value is ClusterServers {
+  if (typeof value !== 'object' || value === null) return false;
+  const { cluster, paramsHash, bootstrap, catalogMembers, servers } = value as Record<string, unknown>;
+  if (typeof cluster !== 'string' || typeof paramsHash !== 'string') return false;
+  if (typeof bootstrap !== 'object' || bootstrap === null) return false;
+  const { urls, catalogMembers: first } = bootstrap as Record<string, unknown>;
+  return (
+    typeof urls === 'object' &&
+    urls !== null &&
+    Object.entries(urls).every(([id, url]) => isServerId(id) && typeof url === 'string') &&
+    areServerIds(first) &&
+    areServerIds(catalogMembers) &&
+    Array.isArray(servers) &&
+    servers.every(isKnownServer)
+  );
+}
+
+function areServerIds(value: unknown): value is ServerId[] {
+  return Array.isArray(value) && value.every((id) => typeof id === 'string' && isServerId(id));
+}
+
+function isKnownServer(value: unknown): value is KnownServer {
+  if (typeof value !== 'object' || value === null) return false;
+  const { id, url, zone, state } = value as Record<string, unknown>;
+  return (
+    typeof id === 'string' &&
+    isServerId(id) &&
+    typeof url === 'string' &&
+    URL.canParse(url) &&
+    typeof zone === 'string' &&
+    (['in', 'draining', 'out'] satisfies ServerState[] as unknown[]).includes(state)
+  );
+}
+
+/** What others need to know of a server. */
+export function knownServerOf({ id, url, zone, state }: ServerInfo): KnownServer {
+  return { id, url, zone, state };
+}
+
+/** After a crash there is the old text or the new one. */
+function writeWhole(file: string, text: string): void {
+  const fresh = `${file}.${randomUUID()}`;
+  const fd = openSync(fresh, 'w', 0o600);
+  try {
+    writeFileSync(fd, text);
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+  renameSync(fresh, file);
+}

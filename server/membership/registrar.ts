@@ -1,0 +1,108 @@
+import type { Logger } from 'pino';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { Command, CommandResults, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
+import type { StoreSpace } from '../storage/store.ts';
+import type { KnownServers } from './known-servers.ts';
+import { knownServerOf } from './known-servers.ts';
+
+/** After a failed attempt. */
+const RETRY_MS = 1_000;
+/** How often a server looks whether the catalog still has it right. */
+const PERIOD_MS = 60_000;
+/** A change of free space by this part of the disk is worth a command of the catalog. */
+const SPACE_STEP = 0.01;
+
+type RegisterCommand = Extract<Command, { kind: 'server-register' }>;
+type ServersQuery = Extract<Query, { kind: 'servers' }>;
+
+export interface RegistrarParts {
+  readonly self: ServerId;
+  readonly url: string;
+  readonly zone: string | null;
+  readonly storageId: string;
+  readonly log: Logger;
+  readonly known: KnownServers;
+  readonly periodMs?: number;
+  space(): Promise<StoreSpace>;
+  /** Is told once for each store from which file on nothing can have been on a disk before it. */
+  bornAt(file: FileId): void;
+  command(command: RegisterCommand): Promise<CommandResults['server-register']>;
+  query(query: ServersQuery): Promise<QueryResults['servers']>;
+}
+
+/**
+ * Tells the catalog that this server is there, and how much room it has; learns who the others are. A command is
+ * given only where the catalog has something wrong: an idle cluster writes nothing.
+ */
+export class Registrar {
+  readonly #parts: RegistrarParts;
+  #timer: NodeJS.Timeout | null = null;
+  #registered = false;
+  #closed = false;
+  #warned = false;
+
+  constructor(parts: RegistrarParts) {
+    this.#parts = parts;
+  }
+
+  start(): void {
+    void this.#turn();
+  }
+
+  /** The catalog has this store's number now. */
+  get registered(): boolean {
+    return this.#registered;
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+  }
+
+  async #turn(): Promise<void> {
+    let pauseMs = this.#parts.periodMs ?? PERIOD_MS;
+    try {
+      await this.#refresh();
+    } catch (error) {
+      pauseMs = RETRY_MS;
+      this.#parts.log.debug({ err: error }, 'this server is not registered yet');
+    }
+    if (!this.#closed) this.#timer = setTimeout(() => void this.#turn(), pauseMs);
+  }
+
+  async #refresh(): Promise<void> {
+    const { self, url, zone, storageId, known, log } = this.#parts;
+    const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
+    const { freeBytes, totalBytes } = await this.#parts.space();
+    let own = servers.find(({ id }) => id === self) ?? null;
+    if (own?.state !== 'out' && (!this.#registered || !this.#isRight(own, freeBytes, totalBytes))) {
+      const command: RegisterCommand = {
+        ...{ kind: 'server-register', id: self, url, storageId, freeBytes, totalBytes },
+        ...(zone === null ? {} : { zone }),
+      };
+      ({ server: own } = await this.#parts.command(command));
+      this.#parts.bornAt(own.bornAt as FileId);
+      this.#registered = true;
+    }
+    if (own?.state === 'out' && !this.#warned) {
+      this.#warned = true;
+      log.error(
+        `this server was removed from the cluster: end it, or let it in again with "leasehold server add ${self} ${url}"`,
+      );
+    }
+    const others = servers.filter(({ id }) => id !== self);
+    known.take([...others, ...(own === null ? [] : [own])].map(knownServerOf), [], null);
+  }
+
+  #isRight(own: ServerInfo | null, freeBytes: number, totalBytes: number): boolean {
+    const { url, zone, storageId } = this.#parts;
+    return (
+      own !== null &&
+      own.url === url &&
+      own.storageId === storageId &&
+      (zone === null || own.zone === zone) &&
+      own.totalBytes === totalBytes &&
+      Math.abs(own.freeBytes - freeBytes) <= totalBytes * SPACE_STEP
+    );
+  }
+}
