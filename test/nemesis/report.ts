@@ -1,0 +1,63 @@
+/** What a run comes to, in words, and whether it counts. */
+import { onlyReadsAreWrong, operationsByKey } from '../history/checker.ts';
+import { verdictText } from '../history/report.ts';
+import { LAST } from './load.ts';
+import type { RunResult } from './run.ts';
+
+/** @returns what is missing or wrong; a run without any of it has passed */
+export function runFaults(result: RunResult): readonly string[] {
+  const { verdict, recorder, faults, deaths, untold, catalogFailovers } = result;
+  const wrong: string[] = [];
+  for (const { key } of verdict.violations) {
+    const ofKey = operationsByKey(recorder.operations).get(key) ?? [];
+    const readsOnly = onlyReadsAreWrong(ofKey, ({ client }) => client.startsWith(LAST));
+    wrong.push(`${key} is not linearizable: ${readsOnly ? 'reads alone are wrong' : 'WRITES are wrong'}`);
+  }
+  for (const key of verdict.undecided) wrong.push(`${key} is undecided`);
+  for (const { id, how, log } of deaths) wrong.push(`${id} ended by itself (${how}):\n${log}`);
+  for (const one of untold) wrong.push(`not in time: ${one}`);
+  for (const code of ['internal', 'integrity', 'storage']) {
+    const count = recorder.problems.get(code) ?? 0;
+    // A full disk is the one reason for a disk to refuse.
+    if (count > 0 && !(code === 'storage' && faults.has('disk-full'))) wrong.push(`${count} times "${code}"`);
+  }
+  // A run in which nothing happened proves nothing, and would be green.
+  if (faults.size === 0) wrong.push('no fault was made');
+  if (recorder.failovers + catalogFailovers === 0) wrong.push('no primary was ever replaced');
+  for (const op of [
+    'read',
+    'write',
+    'cas',
+    'delete',
+    'append',
+    'pwrite',
+    'pread',
+    'fappend',
+    'truncate',
+    'size',
+  ]) {
+    if (!recorder.counts.has(`${op} ok`)) wrong.push(`no ${op} succeeded`);
+  }
+  return wrong;
+}
+
+export function runText(result: RunResult): string {
+  const { verdict, recorder, faults, skipped, catalogFailovers, checkMs } = result;
+  const { failovers, served, counts, problems } = recorder;
+  return [
+    `operations   ${countsText(counts)}`,
+    `reads        ${countsText(served)}`,
+    `errors       ${countsText(problems)}`,
+    `faults       ${countsText(faults)}`,
+    ...skipped.map((reason) => `skipped      ${reason}`),
+    `failovers    ${failovers} of files, ${catalogFailovers} of the catalog`,
+    `checked in   ${Math.round(checkMs)} ms`,
+    verdictText(verdict),
+  ].join('\n');
+}
+
+function countsText(counts: ReadonlyMap<string, number>): string {
+  if (counts.size === 0) return 'none';
+  const sorted = [...counts].sort(([a], [b]) => a.localeCompare(b));
+  return sorted.map(([name, count]) => `${name} ${count}`).join(', ');
+}

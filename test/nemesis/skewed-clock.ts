@@ -1,0 +1,37 @@
+/**
+ * Loaded before a server's program by `node --import`: sets its wall clock off by what stands in the file
+ * `SKEW_FILE`, milliseconds and perhaps a rate, which is read again and again. The monotonic clock stays as
+ * it is.
+ */
+import { readFileSync } from 'node:fs';
+
+const READ_PERIOD_MS = 50;
+const RealDate = Date;
+const file = process.env.SKEW_FILE;
+let offsetMs = 0;
+let rate = 1;
+let sinceMs = RealDate.now();
+
+function look(path: string): void {
+  const [offset = 0, pace = 1] = readFileSync(path, 'utf8').trim().split(' ').map(Number);
+  // Found while it is being replaced.
+  if (Number.isNaN(offset) || Number.isNaN(pace) || (offset === offsetMs && pace === rate)) return;
+  offsetMs = offset;
+  rate = pace;
+  sinceMs = RealDate.now();
+}
+
+function now(): number {
+  const wallMs = RealDate.now();
+  return Math.floor(wallMs + offsetMs + (wallMs - sinceMs) * (rate - 1));
+}
+
+if (file !== undefined) {
+  look(file);
+  setInterval(look, READ_PERIOD_MS, file).unref();
+  globalThis.Date = new Proxy(RealDate, {
+    construct: (target, args: unknown[]) =>
+      Reflect.construct(target, args.length === 0 ? [now()] : args) as Date,
+    get: (target, property, receiver) => (property === 'now' ? now : Reflect.get(target, property, receiver)),
+  });
+}
