@@ -4,6 +4,9 @@ import { verdictText } from '../history/report.ts';
 import { LAST } from './load.ts';
 import type { RunResult } from './run.ts';
 
+/** Where servers read locally at all, so many of the reads at all servers are to be local. */
+const LOCAL_SHARE_MIN = 0.05;
+
 /** @returns what is missing or wrong; a run without any of it has passed */
 export function runFaults(result: RunResult): readonly string[] {
   const { verdict, recorder, faults, deaths, untold, catalogFailovers } = result;
@@ -23,6 +26,10 @@ export function runFaults(result: RunResult): readonly string[] {
   }
   // A run in which nothing happened proves nothing, and would be green.
   if (faults.size === 0) wrong.push('no fault was made');
+  const local = recorder.served.get('local') ?? 0;
+  const reads = [...recorder.served.values()].reduce((sum, count) => sum + count, 0);
+  // Servers that know no local reads say of none that it was one.
+  if (local > 0 && local < LOCAL_SHARE_MIN * reads) wrong.push(`only ${local} of ${reads} reads were local`);
   if (recorder.failovers + catalogFailovers === 0) wrong.push('no primary was ever replaced');
   for (const op of [
     'read',

@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { historyCheck } from '../history/checker.ts';
+import { historyParse } from '../history/operation.ts';
+
+const MAIN = fileURLToPath(new URL('main.ts', import.meta.url));
+
+/**
+ * Goal: what clients of five real servers see is linearizable, while the servers are killed, stopped, cut off
+ * from each other, and lied to by their clocks.
+ * Method: a short run of `npm run nemesis`, which fails also where nothing happened. Where there are no network
+ * namespaces it says so, and goes on without partitions. A failure names its seed, and the servers' last words.
+ */
+test('clients see one history, whatever happens to the servers', { timeout: 240_000 }, async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-history-'));
+  try {
+    const out = join(folder, 'history.jsonl');
+    const args = ['--out', out, '--for', '40s', '--lease', '1s', '--faults', 'kill,stop,partition,skew'];
+    const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+    let said = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
+    });
+    const [code] = (await once(child, 'exit')) as [number | null];
+    for (const line of said.trimEnd().split('\n')) t.diagnostic(line);
+    assert.equal(code, 0, said);
+    // The file says the same to whoever reads it later.
+    const verdict = historyCheck(historyParse(readFileSync(out, 'utf8')));
+    assert.deepEqual([verdict.violations, verdict.undecided], [[], []]);
+    assert.ok(verdict.operations > 1_000, `${verdict.operations} operations`);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
