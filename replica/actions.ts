@@ -98,6 +98,7 @@ export type ReplicaEvent =
       /** Number of the view whose voters decided it; 0 where it was only told again. */
       readonly view: number;
     }
+  /** Once a peer's new life was heard, nothing that a former life of it sent is brought any more. */
   | { readonly kind: 'message'; readonly from: ServerId; readonly message: ReplicaMessage }
   /** The transport reached `peer` again: what was lost meanwhile is to be sent again now. */
   | { readonly kind: 'connected'; readonly peer: ServerId }
@@ -212,10 +213,10 @@ export interface ReplicaConfig {
   /** A read lease lasts this long at the most, in milliseconds; a write waits as long for a holder that is silent. */
   readonly readLeaseMs: number;
   /**
-   * No candidate is promised anything for this long after the start, in milliseconds: an earlier life may have
-   * answered a primary's heartbeat just before it ended.
+   * No candidate is promised anything before this moment of the lease clock: an earlier life, or an earlier replica in
+   * this life (`Replica.boundUntilMs`), may have answered a primary's heartbeat just before it ended.
    */
-  readonly startGuardMs: number;
+  readonly startGuardUntilMs: number;
   /** A new subject begins with replicas of which no store is known to be the first (the catalog). */
   readonly mayBeginLost: boolean;
   /** A silent replica is reported unreachable after this long, in milliseconds. */

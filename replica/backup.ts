@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
-import type { ServerId } from '../base/ids.ts';
+import type { Incarnation, ServerId } from '../base/ids.ts';
 import { MalformedError } from '../wire/bytes.ts';
-import type { Epoch, Position, View } from './actions.ts';
+import type { Epoch, Position, ReplicaConfig, View } from './actions.ts';
 import { epochEqual, epochFormat, positionCompare, positionFormat } from './epoch.ts';
 import type { Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
@@ -27,6 +27,7 @@ export class Backup {
   readonly #standing: Standing;
   readonly #localFlush: LocalFlush;
   readonly #guard: Guard;
+  readonly #incarnation: Incarnation;
   readonly #readLease: ReadLease;
   /** The promised epoch's candidate waits for the promise. */
   #owesPromise = false;
@@ -40,7 +41,7 @@ export class Backup {
   #committedSeq = 0;
 
   constructor(
-    self: ServerId,
+    { self, incarnation }: Pick<ReplicaConfig, 'self' | 'incarnation'>,
     out: Outbox,
     standing: Standing,
     localFlush: LocalFlush,
@@ -48,6 +49,7 @@ export class Backup {
     readLease: ReadLease,
   ) {
     this.#self = self;
+    this.#incarnation = incarnation;
     this.#guard = guard;
     this.#readLease = readLease;
     this.#out = out;
@@ -69,7 +71,7 @@ export class Backup {
         this.#owesPromise = true;
         return;
       case 'install':
-        this.#onInstall(epoch, message.base);
+        this.#onInstall(epoch, message.base, message.to);
         return;
       case 'write':
         this.#onWrite(message);
@@ -115,13 +117,17 @@ export class Backup {
     this.#localFlush.advance();
   }
 
-  #onInstall(epoch: Epoch, base: Position): void {
+  #onInstall(epoch: Epoch, base: Position, to: Incarnation): void {
     const standing = this.#standing;
     if (standing.install !== null) return;
-    if (this.#has(epoch, base) && standing.trust === 'intact') {
+    const trusted = standing.trust === 'intact';
+    // What was sent before the primary heard of the loss says nothing of what this replica may have had by then.
+    const meant = trusted || to === this.#incarnation;
+    if (this.#has(epoch, base) && (trusted || !meant)) {
       this.#out.send(epoch.server, { kind: 'installed', epoch, seq: standing.seq });
       return;
     }
+    if (!meant) return;
     this.take(epoch, base, epoch.server);
   }
 

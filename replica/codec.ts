@@ -68,7 +68,7 @@ export function encodeReplicaMessage(file: FileId, message: ReplicaMessage): Uin
       break;
     case 'install':
       writeView(writeEpoch(writer.uint8(TAG_INSTALL), message.epoch), message.view);
-      writePosition(writer, message.base);
+      writePosition(writer, message.base).uint53(message.to);
       break;
     case 'installed':
       writeEpoch(writer.uint8(TAG_INSTALLED), message.epoch).uint53(message.seq);
@@ -159,7 +159,13 @@ function readBody(reader: ByteReader): ReplicaMessageBody {
     case TAG_REFUSE:
       return { kind: 'refuse', epoch, promised: readEpoch(reader) };
     case TAG_INSTALL:
-      return { kind: 'install', epoch, view: readView(reader), base: readPosition(reader) };
+      return {
+        kind: 'install',
+        epoch,
+        view: readView(reader),
+        base: readPosition(reader),
+        to: reader.uint53() as Incarnation,
+      };
     case TAG_INSTALLED:
       return { kind: 'installed', epoch, seq: reader.uint53() };
     case TAG_WRITE: {

@@ -39,6 +39,11 @@ export class Guard {
     this.#untilMs = -Infinity;
   }
 
+  /** Until when anybody at all is promised nothing; −Infinity where nobody asked for it. */
+  get heldUntilMs(): number {
+    return this.#untilMs;
+  }
+
   /** @returns until when `candidate` is promised nothing; the past where it may be */
   barsUntilMs(candidate: Epoch): number {
     const held = this.#epoch;

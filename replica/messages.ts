@@ -21,13 +21,15 @@ export type ReplicaMessageBody =
   | { readonly kind: 'refuse'; readonly epoch: Epoch; readonly promised: Epoch }
   /**
    * Primary: be a replica of this epoch. Who stands at `base` already has all it needs; who does
-   * not fetches the state from me.
+   * not fetches the state from me. `to`: the life of the replica that this was chosen for, 0 where that
+   * is not known; a replica whose store is in doubt takes nothing that an earlier life of it was meant to have.
    */
   | {
       readonly kind: 'install';
       readonly epoch: Epoch;
       readonly view: View;
       readonly base: Position;
+      readonly to: Incarnation;
     }
   /** Replica: the epoch is installed here, and all operations up to `seq`. */
   | { readonly kind: 'installed'; readonly epoch: Epoch; readonly seq: number }

@@ -16,14 +16,16 @@ export class ReadLease {
   #epoch: Epoch | null = null;
   #untilMs = -Infinity;
   #startSeq = 0;
-  #nonce = 0;
+  #nonce: number;
   #askedMs = -Infinity;
   /** The question that a grant may answer. */
   #open = false;
   #readMs = -Infinity;
 
-  constructor(leaseMs: number) {
+  /** @param firstNonce larger than any that an earlier life, or an earlier replica in this one, has used */
+  constructor(leaseMs: number, firstNonce: number) {
     this.#leaseMs = leaseMs;
+    this.#nonce = firstNonce;
   }
 
   /** Somebody reads here, or would like to. */
@@ -93,6 +95,11 @@ export class ReadGrants {
   holders(nowMs: number): ServerId[] {
     for (const [server, untilMs] of this.#untilMs) if (nowMs >= untilMs) this.#untilMs.delete(server);
     return [...this.#untilMs.keys()];
+  }
+
+  /** @returns when the last of them is over; −Infinity without any */
+  lastEndMs(): number {
+    return Math.max(-Infinity, ...this.#untilMs.values());
   }
 
   /** @returns when the first of them is over; Infinity without any */

@@ -28,6 +28,12 @@ import { type LeaseReading, WriteOrder } from './write-order.ts';
 /** A refused candidate waits up to half a heartbeat at first, doubled up to this many times. */
 const BACKOFF_DOUBLINGS_MAX = 4;
 
+const LIFE_UNKNOWN = 0 as Incarnation;
+
+/** Questions for read leases are numbered from a place of their own in each life, and in each replica of one life. */
+const NONCE_LIVES = 2 ** 32;
+const NONCE_TIMES = 2 ** 20;
+
 /** Reads that wait for the guard have it asked for again after this long, in milliseconds. */
 const GUARD_ASK_MS = 20;
 
@@ -109,6 +115,8 @@ export class Replica {
   /** Somebody read here last. */
   #readMs = -Infinity;
   readonly #incarnations = new Map<ServerId, Incarnation>();
+  /** Lives of peers that are over. */
+  readonly #over = new Map<ServerId, Set<Incarnation>>();
   #state: State = { kind: 'backup' };
   /** Of which epoch read leases were asked back for. */
   #readsAsked: Epoch | null = null;
@@ -133,10 +141,12 @@ export class Replica {
     this.#out = new Outbox(config.incarnation);
     this.#standing = new Standing(this.#out, record, trust);
     this.#localFlush = new LocalFlush(this.#out, this.#standing);
-    this.#guard = new Guard(nowMs + config.startGuardMs);
-    this.#readLease = new ReadLease(config.readLeaseMs);
+    this.#guard = new Guard(config.startGuardUntilMs);
+    // Never one that was used before: an answer to it may still be under way.
+    const firstNonce = (config.incarnation % NONCE_LIVES) * NONCE_TIMES + (Math.floor(nowMs) % NONCE_TIMES);
+    this.#readLease = new ReadLease(config.readLeaseMs, firstNonce);
     this.#backup = new Backup(
-      config.self,
+      config,
       this.#out,
       this.#standing,
       this.#localFlush,
@@ -200,6 +210,14 @@ export class Replica {
   /** The epoch whose base is installed here; of an active primary its own. */
   get epoch(): Epoch {
     return this.#standing.installed;
+  }
+
+  /**
+   * Until when a replica that takes this one's place in the same process must promise nothing to anybody: for
+   * so long this one is bound, by what it answered and by what it allowed. −Infinity where it is not.
+   */
+  get boundUntilMs(): number {
+    return Math.max(this.#guard.heldUntilMs, this.#grants.lastEndMs());
   }
 
   /** The last operation that was given to the storage here. */
@@ -451,6 +469,10 @@ export class Replica {
   // Messages ---------------------------------------------------------------------------------------
 
   #onMessage(from: ServerId, message: ReplicaMessage, nowMs: number): void {
+    if (this.#over.get(from)?.has(message.incarnation) === true) {
+      this.#out.trace('late-answer', `${message.kind} of a former life of ${from}`);
+      return;
+    }
     this.#noteIncarnation(from, message.incarnation);
     switch (message.kind) {
       case 'prepare':
@@ -482,6 +504,7 @@ export class Replica {
     const before = this.#incarnations.get(from);
     this.#incarnations.set(from, incarnation);
     if (before === undefined || before === incarnation) return;
+    this.#over.set(from, (this.#over.get(from) ?? new Set()).add(before));
     this.#out.trace('peer-restarted', from);
     const state = this.#state;
     if (state.kind === 'preparing' || state.kind === 'installing') state.reset.forget(from);
@@ -607,7 +630,7 @@ export class Replica {
     switch (message.kind) {
       case 'promise':
         // Too late even for the majority that has the base: it is given the base now.
-        order.stateNeeded(from, nowMs);
+        order.promisedLate(from, message.trust, nowMs);
         return;
       case 'installed':
       case 'ack':
@@ -695,6 +718,10 @@ export class Replica {
     for (const member of this.#others(reset)) this.#ask(reset, member);
   }
 
+  #life(server: ServerId): Incarnation {
+    return this.#incarnations.get(server) ?? LIFE_UNKNOWN;
+  }
+
   #others(reset: Reset): ServerId[] {
     return [...reset.voters].filter((member) => member !== this.#config.self);
   }
@@ -746,6 +773,7 @@ export class Replica {
         guard: this.#guard,
         grants: this.#grants,
         lease: this.#lease,
+        lifeOf: (server) => this.#life(server),
       },
       base.position,
       reset.installed,
@@ -802,7 +830,8 @@ export class Replica {
       !reset.hasInstalled(member)
     ) {
       // Whoever needs more than the stamp fetches it from here, once it is installed here.
-      this.#out.send(member, { kind: 'install', epoch, view, base: base.position });
+      const to = this.#life(member);
+      this.#out.send(member, { kind: 'install', epoch, view, base: base.position, to });
     }
   }
 

@@ -1,5 +1,5 @@
 import { assert } from '../base/assert.ts';
-import type { ServerId } from '../base/ids.ts';
+import type { Incarnation, ServerId } from '../base/ids.ts';
 import type { Epoch, Operation, PeerStatus, Position, ReplicaConfig, Trust, View } from './actions.ts';
 import { epochEqual } from './epoch.ts';
 import { DRIFT_MAX, type Guard } from './guard.ts';
@@ -9,10 +9,20 @@ import type { Outbox } from './outbox.ts';
 import type { ReadGrants } from './read-lease.ts';
 import type { SessionTable } from './sessions.ts';
 import { type Standing, sessionsAfter } from './standing.ts';
-import { sameServers, viewIsAt, viewJoint, viewReached, viewSettled, viewVoters } from './view.ts';
+import {
+  sameServers,
+  viewHasMajority,
+  viewIsAt,
+  viewJoint,
+  viewReached,
+  viewSettled,
+  viewVoters,
+} from './view.ts';
 
 /** Bytes sent to a replica and not acknowledged by it, beyond which the next operation waits. */
 const WINDOW_BYTES_MAX = 16 * 1024 * 1024;
+
+const LIFE_UNKNOWN = 0 as Incarnation;
 
 /** Heartbeats whose answers still count. */
 const BEATS_MAX = 64;
@@ -50,6 +60,12 @@ interface Peer {
   heardMs: number;
   /** Until then it promises nothing to anybody else, by this process's clock. */
   guardUntilMs: number;
+  /** The last heartbeat that it answered. */
+  answeredBeat: number;
+  /** As it said itself. */
+  trust: Trust;
+  /** The heartbeat before which it was not known to have lost its disk; null where it has not. */
+  lostSinceBeat: number | null;
 }
 
 /** A change of members on its way: the new ones fetch the state, then both sets vote, then the new set alone. */
@@ -77,6 +93,8 @@ export interface WriteOrderParts {
   readonly guard: Guard;
   readonly grants: ReadGrants;
   readonly lease: LeaseReading;
+  /** Which life of a server was heard last; 0 where none was. */
+  lifeOf(server: ServerId): Incarnation;
 }
 
 /** The own lease, as it is when it is asked for. */
@@ -100,6 +118,7 @@ export class WriteOrder {
   readonly #guard: Guard;
   readonly #grants: ReadGrants;
   readonly #lease: LeaseReading;
+  readonly #lifeOf: (server: ServerId) => Incarnation;
   readonly #peers = new Map<ServerId, Peer>();
   /** As of `#lastSeq`. */
   #view: View;
@@ -134,7 +153,7 @@ export class WriteOrder {
     installed: ReadonlyMap<ServerId, number>,
     nowMs: number,
   ) {
-    const { config, out, standing, localFlush, guard, grants, lease } = parts;
+    const { config, out, standing, localFlush, guard, grants, lease, lifeOf } = parts;
     assert(standing.seq === base.seq, 'The base is here');
     const { view } = standing;
     this.epoch = standing.installed;
@@ -145,6 +164,7 @@ export class WriteOrder {
     this.#guard = guard;
     this.#grants = grants;
     this.#lease = lease;
+    this.#lifeOf = lifeOf;
     this.#base = base;
     this.#view = view;
     this.#countedView = view;
@@ -171,6 +191,9 @@ export class WriteOrder {
       flushedSeq: -1,
       heardMs: nowMs,
       guardUntilMs: -Infinity,
+      answeredBeat: 0,
+      trust: 'intact',
+      lostSinceBeat: null,
     });
   }
 
@@ -331,6 +354,7 @@ export class WriteOrder {
   /** The replica answers a heartbeat from where it stands. */
   heartbeatAnswered(from: ServerId, position: Position, beat: number, trust: Trust, nowMs: number): void {
     this.#noteGuard(from, beat, nowMs);
+    this.#noteTrust(from, trust);
     if (epochEqual(position.epoch, this.epoch)) {
       this.acknowledged(from, position.seq, nowMs);
       const peer = this.#peers.get(from);
@@ -346,6 +370,12 @@ export class WriteOrder {
   stateNeeded(from: ServerId, nowMs: number): void {
     const peer = this.#heard(from, nowMs);
     if (!peer.installed) this.#sendInstall(peer);
+  }
+
+  /** The replica has promised the epoch that is led already. */
+  promisedLate(from: ServerId, trust: Trust, nowMs: number): void {
+    this.#noteTrust(from, trust);
+    this.stateNeeded(from, nowMs);
   }
 
   resend(from: ServerId, fromSeq: number, nowMs: number): void {
@@ -592,10 +622,34 @@ export class WriteOrder {
     const beat = this.#beats.get(number);
     if (peer === undefined || beat === undefined) return;
     const beforeMs = this.guardEndMs();
+    peer.answeredBeat = Math.max(peer.answeredBeat, number);
     peer.guardUntilMs = Math.max(peer.guardUntilMs, beat.sentMs + beat.guardMs * (1 - DRIFT_MAX));
     if (beforeMs <= nowMs && nowMs < this.guardEndMs()) {
       this.#out.push({ kind: 'advanced', committedSeq: this.#committedSeq });
     }
+  }
+
+  #noteTrust(from: ServerId, trust: Trust): void {
+    const peer = this.#peers.get(from);
+    if (peer === undefined) return;
+    peer.trust = trust;
+    if (trust !== 'lost') peer.lostSinceBeat = null;
+    else peer.lostSinceBeat ??= this.#beat;
+  }
+
+  /**
+   * Whether the replica may be given the state. One that has lost its promises with its disk may have promised a
+   * larger epoch, and would follow this one all the same: so a majority of the others has to confirm first, after
+   * the loss was known, that there is none.
+   */
+  #mayInstall(peer: Peer): boolean {
+    const { lostSinceBeat } = peer;
+    if (lostSinceBeat === null || !viewVoters(this.#countedView).includes(peer.server)) return true;
+    const confirms = (server: ServerId): boolean => {
+      if (server === peer.server) return false;
+      return server === this.#config.self || (this.#peers.get(server)?.answeredBeat ?? 0) > lostSinceBeat;
+    };
+    return viewHasMajority(this.#countedView, confirms);
   }
 
   /**
@@ -690,13 +744,17 @@ export class WriteOrder {
   // Messages ---------------------------------------------------------------------------------------
 
   #sendInstall(peer: Peer): void {
-    // Who has the epoch but lags behind fetches the state as it is here now.
-    const base = peer.installed ? { epoch: this.epoch, seq: this.#standing.seq } : this.#base;
+    if (!this.#mayInstall(peer)) return;
+    // Who has the epoch but lags behind fetches the state as it is here now; so does who is in doubt, because
+    // the base of the epoch is not all that it may have acknowledged in it.
+    const current = peer.installed || peer.trust !== 'intact';
+    const base = current ? { epoch: this.epoch, seq: this.#standing.seq } : this.#base;
     this.#out.send(peer.server, {
       kind: 'install',
       epoch: this.epoch,
       view: this.#view,
       base,
+      to: current ? this.#lifeOf(peer.server) : LIFE_UNKNOWN,
     });
   }
 

@@ -38,9 +38,8 @@ export interface ReplicaSurroundings {
   readonly quietHeartbeatMs: number;
   readonly silentMs: number;
   readonly readLeaseMs: number;
-  /** How long after the start of this process nobody is promised anything; counted from `startedMs`. */
-  readonly startGuardMs: number;
-  readonly startedMs: number;
+  /** @see ReplicaConfig.startGuardUntilMs: as far as earlier lives are concerned, and earlier cores in this one */
+  startGuardUntilMs(file: FileId): number;
   readonly retainedBytesMax: number;
   send(to: ServerId, file: FileId, message: ReplicaMessage): void;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
@@ -90,7 +89,7 @@ export class ReplicaDriver {
     this.file = file;
     this.subject = subject;
     this.#around = around;
-    this.#core = this.#begin();
+    this.#core = this.#begin(-Infinity);
     this.#scheduleWake();
   }
 
@@ -114,6 +113,11 @@ export class ReplicaDriver {
     return this.status().peers.map((peer) =>
       isConnected(peer.server) ? peer : { ...peer, state: 'unreachable' },
     );
+  }
+
+  /** @see Replica.boundUntilMs */
+  get boundUntilMs(): number {
+    return this.#core.boundUntilMs;
   }
 
   /** Whether this server is the primary at this very moment. */
@@ -214,7 +218,6 @@ export class ReplicaDriver {
     });
   }
 
-
   /** @throws ServiceError `unknown` where the epoch ends first */
   flush(): Promise<void> {
     if (this.#closed) return Promise.reject(this.#closedError());
@@ -243,12 +246,13 @@ export class ReplicaDriver {
       this.role === 'failed' && this.idle,
       'Only what has failed, and has nothing under way, begins anew',
     );
-    this.#core = this.#begin();
+    this.#core = this.#begin(this.boundUntilMs);
     this.#wakeAtMs = Infinity;
     this.#scheduleWake();
   }
 
-  #begin(): Replica {
+  /** @param boundUntilMs what the core before this one was bound by */
+  #begin(boundUntilMs: number): Replica {
     const around = this.#around;
     const nowMs = around.clock.nowMs();
     return new Replica(
@@ -260,7 +264,7 @@ export class ReplicaDriver {
         quietHeartbeatMs: around.quietHeartbeatMs,
         silentMs: around.silentMs,
         readLeaseMs: around.readLeaseMs,
-        startGuardMs: Math.max(0, around.startedMs + around.startGuardMs - nowMs),
+        startGuardUntilMs: Math.max(around.startGuardUntilMs(this.file), boundUntilMs),
         mayBeginLost: this.file === CATALOG_CELL,
         retainedBytesMax: around.retainedBytesMax,
       },

@@ -35,8 +35,9 @@ export interface ReplicaHostParts {
   readonly heartbeatMs: number;
   readonly quietHeartbeatMs: number;
   readonly silentMs: number;
-  /** @see ReplicaConfig.readLeaseMs, ReplicaConfig.startGuardMs */
+  /** @see ReplicaConfig.readLeaseMs */
   readonly readLeaseMs: number;
+  /** What a primary may have been promised by an earlier life of this server lasts no longer than this, in milliseconds. */
   readonly startGuardMs: number;
   /** How far a store that has no replica of the file can be believed never to have had one. */
   trustOfNew(file: FileId): NewTrust;
@@ -60,6 +61,8 @@ export class ReplicaHost {
   readonly #drivers = new Map<FileId, ReplicaDriver>();
   /** Being removed from the store: nobody takes them into use. */
   readonly #leaving = new Set<FileId>();
+  /** Files not in use, whose last replica here is bound for a while. */
+  readonly #boundUntilMs = new Map<FileId, number>();
   /** Files whose members ever changed. */
   readonly #changed: Set<FileId>;
   #encoded: { readonly message: ReplicaMessage; readonly frame: Uint8Array } | null = null;
@@ -68,7 +71,8 @@ export class ReplicaHost {
     this.#parts = parts;
     this.#changed = new Set(parts.store.filesWithViewAfter(FIRST_VIEW));
     const { self, incarnation, clock, wakes, log, heartbeatMs, quietHeartbeatMs, silentMs } = parts;
-    const { readLeaseMs, startGuardMs } = parts;
+    const { readLeaseMs } = parts;
+    const startGuardUntilMs = clock.nowMs() + parts.startGuardMs;
     this.#around = {
       self,
       incarnation,
@@ -79,8 +83,7 @@ export class ReplicaHost {
       quietHeartbeatMs,
       silentMs,
       readLeaseMs,
-      startGuardMs,
-      startedMs: clock.nowMs(),
+      startGuardUntilMs: (file) => Math.max(startGuardUntilMs, this.#boundUntilMs.get(file) ?? -Infinity),
       viewChanged: (file, view) => {
         if (file !== CATALOG_CELL) this.#noteView(file, view);
         parts.viewChanged(file, view);
@@ -130,9 +133,16 @@ export class ReplicaHost {
     return this.load(file);
   }
 
+  /** What the replica promised others binds the next one of the file, too. */
   unload(driver: ReplicaDriver): void {
     if (this.#drivers.get(driver.file) === driver) this.#drivers.delete(driver.file);
     driver.close();
+    const nowMs = this.#parts.clock.nowMs();
+    for (const [file, untilMs] of this.#boundUntilMs) {
+      if (untilMs > nowMs) break;
+      this.#boundUntilMs.delete(file);
+    }
+    if (driver.boundUntilMs > nowMs) this.#boundUntilMs.set(driver.file, driver.boundUntilMs);
   }
 
   /** Removes a replica and its contents for good. */

@@ -23,6 +23,7 @@ import { Replica } from '../../replica/replica.ts';
 
 const HEARTBEAT_MS = 100;
 const READ_LEASE_MS = 300;
+const NONCE_NEVER = Number.MAX_SAFE_INTEGER;
 
 type Options = ReadonlyMap<string, string>;
 
@@ -33,6 +34,8 @@ export class Spoken {
   #spokenTo: Replica | null = null;
   #nowMs = 0;
   #view: View = { number: 1, members: [] };
+  /** Of the questions for read leases, in all lives of the server. */
+  readonly #nonces: number[] = [];
 
   constructor(marks = new Set<string>()) {
     this.marks = marks;
@@ -56,6 +59,9 @@ export class Spoken {
         return [String(this.#replica.nextWakeMs())];
       case 'status':
         return this.#status();
+      case 'lead':
+        this.#lead(number(args[0]), args.slice(1) as ServerId[], options);
+        return [];
       default:
         return this.#step(event(verb ?? '', args, options, this.#view));
     }
@@ -82,10 +88,10 @@ export class Spoken {
         heartbeatMs: HEARTBEAT_MS,
         quietHeartbeatMs: HEARTBEAT_MS,
         readLeaseMs: READ_LEASE_MS,
-        startGuardMs: number(options.get('start-guard') ?? '0'),
+        startGuardUntilMs: this.nowMs + count(options, 'start-guard'),
         mayBeginLost: options.get('begin') === 'lost',
         silentMs: 5 * HEARTBEAT_MS,
-        retainedBytesMax: number(options.get('retained') ?? '100000'),
+        retainedBytesMax: count(options, 'retained', 100_000),
       },
       1 as FileId,
       {
@@ -101,6 +107,29 @@ export class Spoken {
     assertReplica(this.#replica.inspect());
   }
 
+  /** Makes it the primary with the help of `others`, who stand where it stands; what that takes is in `reset.txt`. */
+  #lead(untilMs: number, others: readonly ServerId[], options: Options): void {
+    const lease = { kind: 'lease', untilMs, view: count(options, 'view', this.#view.number) } as const;
+    this.#step(lease);
+    const { ownEpoch, installed, seq, view: by } = this.#replica.inspect();
+    assert.ok(ownEpoch !== null, 'It begins a reset');
+    const position = { epoch: installed, seq };
+    const base = { epoch: ownEpoch, seq };
+    const hear = (from: ServerId, body: ReplicaMessageBody): void => {
+      this.#step({ kind: 'message', from, message: { incarnation: incarnation(from), ...body } });
+    };
+    this.#step({ kind: 'promised', epoch: ownEpoch });
+    for (const from of others) {
+      hear(from, { kind: 'promise', epoch: ownEpoch, position, view: by, trust: 'intact' });
+    }
+    this.#step({ kind: 'installed', epoch: ownEpoch, seq });
+    for (const from of others) hear(from, { kind: 'installed', epoch: ownEpoch, seq });
+    for (const from of others) {
+      hear(from, { kind: 'heartbeat-ack', epoch: ownEpoch, position: base, beat: 1, trust: 'intact' });
+    }
+    assert.equal(this.#replica.role, 'active');
+  }
+
   #status(): string[] {
     const { role, epoch: of, seq, committedSeq, peers, view: by, trust } = this.#replica.status(this.#nowMs);
     const whole = [`${role} at ${epochFormat(of)}/${seq}, committed ${committedSeq}`];
@@ -114,10 +143,25 @@ export class Spoken {
 
   #step(what: ReplicaEvent): string[] {
     const before = this.#replica.inspect();
-    const actions = this.#replica.step(what, this.#nowMs);
+    const actions = this.#replica.step(this.#withNonce(what), this.#nowMs);
     assertStep(before, this.#replica.inspect());
     for (const action of actions) if (action.kind === 'trace') this.marks.add(action.mark);
-    return actions.map(shown);
+    return actions.map((action) => shown(this.#withCount(action)));
+  }
+
+  /** The replica's questions are numbered in the order in which it asks them, whatever their nonces are. */
+  #withCount(action: ReplicaAction): ReplicaAction {
+    if (action.kind !== 'send' || action.message.kind !== 'read-request') return action;
+    const { nonce } = action.message;
+    if (!this.#nonces.includes(nonce)) this.#nonces.push(nonce);
+    return { ...action, message: { ...action.message, nonce: this.#nonces.indexOf(nonce) + 1 } };
+  }
+
+  /** The grant of such a number names its nonce; of another one a nonce that was never asked with. */
+  #withNonce(what: ReplicaEvent): ReplicaEvent {
+    if (what.kind !== 'message' || what.message.kind !== 'read-grant') return what;
+    const nonce = this.#nonces[what.message.nonce - 1] ?? NONCE_NEVER;
+    return { ...what, message: { ...what.message, nonce } };
   }
 }
 
@@ -135,7 +179,7 @@ function split(words: readonly string[]): { options: Map<string, string>; args: 
 function event(verb: string, args: readonly string[], options: Options, usual: View): ReplicaEvent {
   switch (verb) {
     case 'lease':
-      return { kind: 'lease', untilMs: number(args[0]), view: number(options.get('view') ?? '1') };
+      return { kind: 'lease', untilMs: number(args[0]), view: count(options, 'view', 1) };
     case 'tick':
     case 'stop':
     case 'read-wanted':
@@ -275,8 +319,9 @@ function number(word: string | undefined): number {
   return value;
 }
 
-function count(options: Options, name: string): number {
-  return number(options.get(name) ?? '0');
+function count(options: Options, name: string, usual = 0): number {
+  const given = options.get(name);
+  return given === undefined ? usual : number(given);
 }
 
 function trust(options: Options): Trust {
@@ -323,13 +368,15 @@ function incarnation(server: ServerId): Incarnation {
   return (server.charCodeAt(0) - 96) as Incarnation;
 }
 
+/** `3@a`, or `3@a#20` where it is of another life of a than the usual one. */
 function epoch(word: string | undefined): Epoch {
-  const [counter, server] = (word ?? '').split('@');
-  if (server === undefined) return EPOCH_ZERO;
+  const [counter, name] = (word ?? '').split('@');
+  if (name === undefined) return EPOCH_ZERO;
+  const [server, life] = name.split('#') as [ServerId, string | undefined];
   return {
     counter: number(counter),
-    server: server as ServerId,
-    incarnation: incarnation(server as ServerId),
+    server,
+    incarnation: life === undefined ? incarnation(server) : (number(life) as Incarnation),
   };
 }
 

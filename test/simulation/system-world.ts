@@ -489,7 +489,7 @@ export class ServerProcess implements Process<SystemMessage> {
       quietHeartbeatMs: options.leaseMs / 4,
       silentMs: options.leaseMs / 2,
       readLeaseMs: options.readLeaseMs,
-      startGuardMs: options.startGuardMs,
+      startGuardUntilMs: this.#nowMs + options.startGuardMs,
       mayBeginLost: false,
       retainedBytesMax: options.retainedBytesMax,
     };
