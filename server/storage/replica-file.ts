@@ -28,7 +28,7 @@ const UNSYNCED_BYTES_MAX = 1024 * 1024 * 1024;
 /** Rows of the index between two turns of the event loop. */
 const ROWS_PER_TURN = 10_000;
 /** Rows whose digests are taken, or which are looked up one by one, between two turns: a millisecond or two. */
-const DIGESTS_PER_TURN = 2_000;
+const DIGESTS_PER_TURN = 1_000;
 const LOOKUPS_PER_TURN = 200;
 /** A change of more objects than this forgets the digests, which costs less than to follow it. */
 const DIGESTED_CHANGES_MAX = 10_000;

@@ -1,0 +1,404 @@
+/**
+ * Goal: a state transfer makes one replica the other, byte for byte, and costs what differs.
+ * Method: two replicas without a core around them, a wire that counts, and, case by case, one way in which
+ * replicas come to differ; then random ways, with a bound on the bytes for each object that differs.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { ServerId } from '../../base/ids.ts';
+import { UNLIMITED } from '../../server/file/transfer-pace.ts';
+import { assertSame, CountedWire, differing, epochOf, FILE, LoneReplica, turn } from './transfer-pair.ts';
+
+const OBJECT_BYTES = 16;
+
+interface Case {
+  readonly name: string;
+  /** Objects that both have at first, in one epoch. */
+  readonly objects: number;
+  differ(source: LoneReplica, target: LoneReplica): Promise<void>;
+  /** Questions asked, at the most, and bytes of questions and answers. */
+  readonly messagesMax: number;
+  readonly bytesMax: number;
+}
+
+const filled = (count: number, value: number): Uint8Array => new Uint8Array(count * OBJECT_BYTES).fill(value);
+
+const CASES: readonly Case[] = [
+  {
+    name: 'nothing differs',
+    objects: 5_000,
+    differ: async () => undefined,
+    messagesMax: 1,
+    bytesMax: 300,
+  },
+  {
+    name: 'nothing but the position differs',
+    objects: 5_000,
+    differ: async (source) => {
+      await source.begin(epochOf(9, 'b'));
+      await source.truncate(source.store.attributes(FILE).sizeBytes);
+    },
+    messagesMax: 1,
+    bytesMax: 300,
+  },
+  {
+    name: 'the newest object differs',
+    objects: 5_000,
+    differ: (source) => source.write(3_000 * OBJECT_BYTES, filled(1, 9)),
+    messagesMax: 1,
+    bytesMax: 400,
+  },
+  {
+    name: 'three appends and an overwrite',
+    objects: 5_000,
+    differ: async (source) => {
+      for (let times = 0; times < 3; times++)
+        await source.write((5_000 + times) * OBJECT_BYTES, filled(1, 7));
+      await source.write(5, Uint8Array.of(1, 2, 3));
+    },
+    messagesMax: 1,
+    bytesMax: 600,
+  },
+  {
+    name: 'a truncated tail',
+    objects: 5_000,
+    differ: (source) => source.truncate(2_000 * OBJECT_BYTES + 3),
+    messagesMax: 6,
+    bytesMax: 3_000,
+  },
+  {
+    name: 'a hole punched by truncate and extend',
+    objects: 5_000,
+    differ: async (source) => {
+      await source.truncate(1_000 * OBJECT_BYTES);
+      await source.truncate(5_000 * OBJECT_BYTES);
+      await source.write(4_999 * OBJECT_BYTES, filled(1, 3));
+    },
+    messagesMax: 6,
+    bytesMax: 3_000,
+  },
+  {
+    name: 'an uncommitted suffix of an old epoch at the laggard, more at the source',
+    objects: 5_000,
+    differ: async (source, target) => {
+      for (const object of [100, 101, 4_900, 6_000]) await target.write(object * OBJECT_BYTES, filled(1, 66));
+      await source.begin(epochOf(2, 'b'));
+      await source.write(101 * OBJECT_BYTES, filled(1, 5));
+    },
+    messagesMax: 7,
+    bytesMax: 6_000,
+  },
+  {
+    name: 'an uncommitted truncate at the laggard',
+    objects: 5_000,
+    differ: async (source, target) => {
+      await target.truncate(10);
+      await source.begin(epochOf(2, 'b'));
+    },
+    messagesMax: 20,
+    bytesMax: 5_000 * (OBJECT_BYTES + 60),
+  },
+  {
+    name: 'the file was deleted',
+    objects: 5_000,
+    differ: (source) => source.apply({ kind: 'delete' }),
+    messagesMax: 4,
+    bytesMax: 2_000,
+  },
+  {
+    name: 'the laggard has nothing yet',
+    objects: 0,
+    differ: (source) => source.write(0, filled(10_000, 8)),
+    messagesMax: 20,
+    bytesMax: 10_000 * (OBJECT_BYTES + 60),
+  },
+  {
+    name: 'everything differs, and in no order',
+    objects: 5_000,
+    differ: async (source, target) => {
+      await target.begin(epochOf(5, 'c'));
+      await target.write(0, filled(5_000, 1));
+      await source.begin(epochOf(6, 'b'));
+      for (let at = 0; at < 5_000; at += 500)
+        await source.write(((at * 7) % 5_000) * OBJECT_BYTES, filled(500, at));
+    },
+    messagesMax: 30,
+    bytesMax: 5_000 * (OBJECT_BYTES + 60),
+  },
+  {
+    name: 'objects far apart in a sparse file',
+    objects: 40,
+    differ: async (source, target) => {
+      for (let power = 10; power < 44; power += 3)
+        await target.write(2 ** power * OBJECT_BYTES, filled(1, 1));
+      await source.begin(epochOf(3, 'b'));
+      for (let power = 11; power < 44; power += 4)
+        await source.write(2 ** power * OBJECT_BYTES, filled(1, 2));
+    },
+    messagesMax: 40,
+    bytesMax: 40_000,
+  },
+];
+
+for (const { name, objects, differ, messagesMax, bytesMax } of CASES) {
+  test(`${name}: brought to the same state, in ${messagesMax} messages and ${bytesMax} bytes at the most`, async () => {
+    const source = await LoneReplica.make(OBJECT_BYTES);
+    const target = await LoneReplica.make(OBJECT_BYTES);
+    for (const replica of [source, target]) if (objects > 0) await replica.write(0, filled(objects, 4));
+    await differ(source, target);
+    const wire = new CountedWire({ source });
+    await wire.bring(target, 'source');
+    await assertSame(target, source);
+    assert.ok(wire.messages <= messagesMax, `${wire.messages} messages: ${wire.asked.join(' ')}`);
+    assert.ok(wire.bytes <= bytesMax, `${wire.bytes} bytes`);
+  });
+}
+
+test('a transfer that broke off in the middle is gone on with, not begun again', async () => {
+  const source = await LoneReplica.make(1024);
+  const target = await LoneReplica.make(1024);
+  await source.fill(12_000 * 1024, 1);
+  const wire = new CountedWire({ source });
+  let served = 0;
+  wire.fault = async (_server, method, serve) => {
+    if (method === 'objects' && served++ >= 5) throw new Error('the source died');
+    return serve();
+  };
+  await assert.rejects(wire.bring(target, 'source'), /the source died/);
+  const before = wire.bytes;
+  assert.ok(before > 6_000_000, `${before} bytes came before`);
+  wire.fault = (_server, _method, serve) => serve();
+  await wire.bring(target, 'source');
+  await assertSame(target, source);
+  // 12 MB in all, and the entries of what was not there the first time once more.
+  assert.ok(wire.bytes < 12_900_000, `${before} bytes, then ${wire.bytes - before}`);
+});
+
+test('what an earlier transfer brought is used while it is wanted, and forgotten otherwise', async () => {
+  const source = await LoneReplica.make(OBJECT_BYTES);
+  const target = await LoneReplica.make(OBJECT_BYTES);
+  await source.write(0, filled(2_000, 1));
+  const wire = new CountedWire({ source });
+  wire.fault = async (_server, method, serve) => {
+    if (method === 'objects') throw new Error('the source died');
+    return serve();
+  };
+  await assert.rejects(wire.bring(target, 'source'), /the source died/);
+  assert.notEqual(target.store.staged(FILE, 1_000), null);
+  await source.truncate(1_200 * OBJECT_BYTES);
+  await source.write(1_100 * OBJECT_BYTES, filled(1, 2));
+  wire.fault = (_server, _method, serve) => serve();
+  await wire.bring(target, 'source');
+  await assertSame(target, source);
+});
+
+test('objects come from every replica that has them, also from those of which some are other versions', async () => {
+  const [source, second, target] = [
+    await LoneReplica.make(64 * 1024),
+    await LoneReplica.make(64 * 1024),
+    await LoneReplica.make(64 * 1024),
+  ];
+  for (const replica of [source, second]) await replica.fill(200 * 64 * 1024, 1);
+  await source.write(5, Uint8Array.of(7));
+  await source.write(150 * 64 * 1024, Uint8Array.of(7));
+  const wire = new CountedWire({ source, second });
+  await wire.bring(target, 'source', ['second']);
+  await assertSame(target, source);
+  const bySecond = wire.asked.filter((asked) => asked === 'objects@second').length;
+  assert.ok(bySecond >= 3, `${bySecond} calls to the second`);
+});
+
+interface Fault {
+  readonly name: string;
+  /** Of the two that have the objects, `bad` does this. */
+  fault(serve: () => Promise<Uint8Array>): Promise<Uint8Array>;
+}
+
+const FAULTS: readonly Fault[] = [
+  { name: 'refuses', fault: () => Promise.reject(new Error('another epoch was promised')) },
+  { name: 'never answers', fault: () => new Promise(() => undefined) },
+  {
+    name: 'sends garbage',
+    fault: async (serve) => {
+      const answer = (await serve()).slice();
+      for (let at = 9; at < answer.length; at += 1_000) answer[at] = (answer[at] as number) ^ 0x10;
+      return answer;
+    },
+  },
+  { name: 'sends nothing', fault: async () => new Uint8Array(0) },
+  {
+    name: 'has none of them',
+    fault: async (serve) => {
+      const count = Math.floor((await serve()).length / 65_541);
+      return new Uint8Array(count);
+    },
+  },
+];
+
+for (const { name, fault } of FAULTS) {
+  for (const bad of ['source', 'second']) {
+    test(`a server that ${name} does not stop a transfer: ${bad}`, async () => {
+      const [source, second, target] = [
+        await LoneReplica.make(65_536),
+        await LoneReplica.make(65_536),
+        await LoneReplica.make(65_536),
+      ];
+      for (const replica of [source, second]) {
+        for (let at = 0; at < 150; at++) await replica.write(at * 65_536, new Uint8Array(65_536).fill(at));
+      }
+      const wire = new CountedWire({ source, second });
+      wire.fault = (server, method, serve) =>
+        server === bad && method === 'objects' ? fault(serve) : serve();
+      await wire.bring(target, 'source', ['second'], { patienceMs: 1 });
+      await assertSame(target, source);
+    });
+  }
+}
+
+test('where nobody has an object whole, the transfer says which', async () => {
+  const source = await LoneReplica.make(OBJECT_BYTES);
+  const target = await LoneReplica.make(OBJECT_BYTES);
+  await source.write(0, filled(20, 1));
+  source.store.damage(FILE, 13);
+  const wire = new CountedWire({ source });
+  await assert.rejects(wire.bring(target, 'source'), { code: 'integrity', message: /object 13 whole/ });
+  assert.ok(wire.messages < 6, `${wire.messages} messages`);
+});
+
+test('an own object that is damaged is fetched, although its version is right', async () => {
+  const source = await LoneReplica.make(OBJECT_BYTES);
+  const target = await LoneReplica.make(OBJECT_BYTES);
+  for (const replica of [source, target]) await replica.write(0, filled(100, 1));
+  target.store.damage(FILE, 42);
+  target.subject.noteDamaged(42);
+  const wire = new CountedWire({ source });
+  await wire.bring(target, 'source');
+  await assertSame(target, source);
+  assert.equal(wire.messages, 2);
+});
+
+test('a transfer goes on with a source that goes on', async () => {
+  const source = await LoneReplica.make(OBJECT_BYTES);
+  const target = await LoneReplica.make(OBJECT_BYTES);
+  await source.write(0, filled(3_000, 1));
+  await target.write(0, filled(2_000, 9));
+  const wire = new CountedWire({ source });
+  let times = 0;
+  let state = source.store.describe(FILE);
+  wire.fault = async (_server, method, serve) => {
+    times++;
+    if (times % 5 === 0 && method !== 'compare') await source.truncate((2_900 - times) * OBJECT_BYTES);
+    await source.write(((times * 37) % 2_500) * OBJECT_BYTES, filled(2, times));
+    if (method === 'compare') state = source.store.describe(FILE);
+    return serve();
+  };
+  await wire.bring(target, 'source');
+  await assertSame(target, source, state);
+});
+
+test('the pace is asked for every call for objects, before it is made', async () => {
+  const source = await LoneReplica.make(64 * 1024);
+  const target = await LoneReplica.make(64 * 1024);
+  await source.fill(160 * 64 * 1024, 3);
+  const wire = new CountedWire({ source });
+  let allowedBytes = 0;
+  const waiting: (() => void)[] = [];
+  const fetching = wire.bring(target, 'source', [], {
+    pace: {
+      take: async (bytes) => {
+        await new Promise<void>((resolve) => waiting.push(resolve));
+        allowedBytes += bytes;
+      },
+    },
+  });
+  let done = false;
+  void fetching.then(() => {
+    done = true;
+  });
+  while (waiting.length < 4) await turn();
+  assert.equal(wire.asked.filter((asked) => asked.startsWith('objects')).length, 0);
+  while (!done) {
+    waiting.shift()?.();
+    await turn();
+  }
+  await assertSame(target, source);
+  assert.ok(allowedBytes >= 6 * 1024 * 1024, `${allowedBytes} bytes were allowed`);
+  await UNLIMITED.take(Infinity);
+});
+
+const change = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('write' as const),
+      object: fc.nat(600),
+      count: fc.integer({ min: 1, max: 5 }),
+      far: fc.boolean(),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('truncate' as const), object: fc.nat(700) }) },
+);
+type Change = typeof change extends fc.Arbitrary<infer Value> ? Value : never;
+
+async function play(replica: LoneReplica, changes: readonly Change[], seed: number): Promise<void> {
+  for (const [at, next] of changes.entries()) {
+    if (next.kind === 'truncate') await replica.truncate(next.object * OBJECT_BYTES + 5);
+    else {
+      const first = next.far ? next.object * 1_000 : next.object;
+      await replica.write(first * OBJECT_BYTES, filled(next.count, seed + at));
+    }
+  }
+}
+
+test('any two replicas come to the same state, at the cost of what differs', {
+  timeout: 120_000,
+}, async () => {
+  const few = fc.array(change, { maxLength: 12 });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(change, { maxLength: 40 }),
+      few,
+      few,
+      few,
+      fc.boolean(),
+      async (common, ofTarget, ofSource, meanwhile, isBroken) => {
+        const source = await LoneReplica.make(OBJECT_BYTES);
+        const target = await LoneReplica.make(OBJECT_BYTES);
+        for (const replica of [source, target]) {
+          await replica.write(0, filled(600, 1));
+          await play(replica, common, 2);
+        }
+        await play(target, ofTarget, 100);
+        await source.begin(epochOf(2, 'b'));
+        await play(source, ofSource, 200);
+        const count = differing(source, target);
+        const wire = new CountedWire({ source, third: target });
+        const changes = [...meanwhile];
+        let calls = 0;
+        let state = source.store.describe(FILE);
+        wire.fault = async (_server, method, serve) => {
+          if (isBroken && ++calls === 2) throw new Error('the connection broke');
+          const next = changes.pop();
+          if (next !== undefined) await play(source, [next], 300 + changes.length);
+          if (method === 'compare') state = source.store.describe(FILE);
+          return serve();
+        };
+        for (let tries = 0; ; tries++) {
+          try {
+            await wire.bring(target, 'source', ['third' as ServerId]);
+            break;
+          } catch (error) {
+            assert.ok(tries === 0 && isBroken, String(error));
+          }
+        }
+        await assertSame(target, source, state);
+        if (meanwhile.length > 0) return;
+        // For each object that differs: a path of five nodes, the sixteen entries of its leaf, itself, twice if broken.
+        const bytesMax = (isBroken ? 2 : 1) * (1_000 + count * (6 * 140 + 16 * 20 + OBJECT_BYTES + 40));
+        assert.ok(wire.bytes <= bytesMax, `${wire.bytes} bytes for ${count} objects`);
+      },
+    ),
+    { numRuns: Number(process.env.RUNS ?? 150) },
+  );
+});
