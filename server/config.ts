@@ -16,6 +16,8 @@ const LEASE_MS_MAX = 600_000;
 /** A file that nobody uses keeps its primary for so many leases: renewing costs messages, electing anew a few milliseconds. */
 const LEASE_IDLE_LEASES = 3;
 const OPERATION_TIMEOUT_MS_DEFAULT = 15_000;
+const SCRUB_EVERY_MS_DEFAULT = 7 * 86_400_000;
+const SCRUB_BYTES_PER_S_DEFAULT = 20 * 1024 * 1024;
 const NAMED_LEASE_MAX_MS_DEFAULT = 15_000;
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
@@ -56,6 +58,12 @@ export interface ServerConfig {
   readonly operationTimeoutMs: number;
   readonly gcGraceMs: number;
   readonly leaseIdleMs: number;
+  readonly scrubEveryMs: number;
+  readonly scrubBytesPerS: number;
+  /** `Infinity` for no bound. */
+  readonly catchUpBytesPerS: number;
+  /** A damaged data folder is put aside and filled anew. */
+  readonly rebuild: boolean;
   /** A server that is out of reach for so long is replaced. */
   readonly replaceAfterMs: number;
   /** Replicas are compared with those of others this often. */
@@ -328,6 +336,10 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     operationTimeoutMs,
     gcGraceMs: duration('gc-grace', 3_600_000),
     leaseIdleMs: duration('lease-idle', LEASE_IDLE_LEASES * leaseMs),
+    scrubEveryMs: duration('scrub-every', SCRUB_EVERY_MS_DEFAULT),
+    scrubBytesPerS: readRate(text('scrub-rate'), SCRUB_BYTES_PER_S_DEFAULT),
+    catchUpBytesPerS: readRate(text('catch-up-rate'), Infinity),
+    rebuild: readBoolean(text('rebuild')),
     replaceAfterMs: duration('replace-after', 3_600_000),
     compareEveryMs: duration('compare-every', 600_000),
     logLevel: readLogLevel(text('log-level')),
@@ -377,6 +389,18 @@ function readLeaseAlgorithm(given: Given): LeaseAlgorithm {
     );
   }
   return algorithm;
+}
+
+function readRate(given: Given, fallback: number): number {
+  if (given === null) return fallback;
+  const [, count = '', unit = ''] = /^(\d{1,6})(KiB|MiB|GiB)\/s$/.exec(given.value) ?? [];
+  const bytesPerS = Number(count) * 1024 ** (['KiB', 'MiB', 'GiB'].indexOf(unit) + 1);
+  if (unit === '' || bytesPerS === 0) {
+    throw new ConfigurationError(
+      `Cannot use ${given.label} "${given.value}": it is no rate; write a number with KiB/s, MiB/s or GiB/s, such as 20MiB/s`,
+    );
+  }
+  return bytesPerS;
 }
 
 function readBoolean(given: Given): boolean {

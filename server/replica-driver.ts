@@ -14,6 +14,7 @@ import type {
 import { epochCompare } from '../replica/epoch.ts';
 import type { ReplicaMessage } from '../replica/messages.ts';
 import { Replica } from '../replica/replica.ts';
+import { viewVoters } from '../replica/view.ts';
 import type { Clock } from './clock.ts';
 import { encodeStateRequest, STATE_CALL } from './state-call.ts';
 import type { Subject } from './subject.ts';
@@ -43,6 +44,8 @@ export interface ReplicaSurroundings {
   readonly retainedBytesMax: number;
   send(to: ServerId, file: FileId, message: ReplicaMessage): void;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+  /** Shared by all replicas that catch up with others here. */
+  readonly catchUpPace: { take(bytes: number): Promise<void> };
   /** Other servers vote on the file from now on. */
   viewChanged(file: FileId, view: View): void;
   /** The replica stopped leading of itself, because the file's members are others now. */
@@ -464,14 +467,18 @@ export class ReplicaDriver {
     assert(from !== this.#around.self, 'A replica does not fetch from itself');
     this.#ordersUnderWay++;
     try {
-      const fetched = await this.subject.fetch((method, payload) =>
-        this.#around.call(
-          from,
-          STATE_CALL,
-          encodeStateRequest(this.file, epoch, method, payload),
-          FETCH_TIMEOUT_MS,
-        ),
-      );
+      const ask = (server: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> => {
+        const request = encodeStateRequest(this.file, epoch, method, payload);
+        return this.#around.call(server, STATE_CALL, request, FETCH_TIMEOUT_MS);
+      };
+      const { self, catchUpPace } = this.#around;
+      const others = viewVoters(this.status().view).filter((server) => server !== self && server !== from);
+      const fetched = await this.subject.fetch((method, payload) => ask(from, method, payload), {
+        others,
+        askOther: ask,
+        // Clients wait for the base of an epoch; for a replica that lags nobody does.
+        ...(epoch.server === self ? {} : { pace: catchUpPace }),
+      });
       this.step({ kind: 'state-fetched', epoch, ...fetched });
     } catch (error) {
       if (error instanceof AssertionFailure) return this.#around.fatal(error);

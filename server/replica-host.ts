@@ -8,6 +8,7 @@ import { viewVoters } from '../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
 import type { Clock } from './clock.ts';
 import { FileSubject } from './file/file-subject.ts';
+import { TransferPace } from './file/transfer-pace.ts';
 import { ReplicaDriver, type ReplicaSurroundings } from './replica-driver.ts';
 import { decodeStateRequest, STATE_CALL } from './state-call.ts';
 import type { FileStore, NewTrust } from './storage/store.ts';
@@ -39,6 +40,8 @@ export interface ReplicaHostParts {
   readonly readLeaseMs: number;
   /** What a primary may have been promised by an earlier life of this server lasts no longer than this, in milliseconds. */
   readonly startGuardMs: number;
+  /** How fast replicas here catch up with others, all together; `Infinity` for no bound. */
+  readonly catchUpBytesPerSecond: number;
   /** How far a store that has no replica of the file can be believed never to have had one. */
   trustOfNew(file: FileId): NewTrust;
   viewChanged(file: FileId, view: View): void;
@@ -84,6 +87,10 @@ export class ReplicaHost {
       silentMs,
       readLeaseMs,
       startGuardUntilMs: (file) => Math.max(startGuardUntilMs, this.#boundUntilMs.get(file) ?? -Infinity),
+      catchUpPace: new TransferPace(parts.catchUpBytesPerSecond, {
+        nowMs: () => clock.nowMs(),
+        at: (atMs, wake) => wakes.at(atMs, wake),
+      }),
       viewChanged: (file, view) => {
         if (file !== CATALOG_CELL) this.#noteView(file, view);
         parts.viewChanged(file, view);

@@ -1,39 +1,49 @@
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
+import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { assert } from '../base/assert.ts';
-import { CATALOG_CELL, type Incarnation, type ServerId } from '../base/ids.ts';
+import { ServiceError } from '../base/errors.ts';
+import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
 import { leaseSilenceMs } from '../lease/parameters.ts';
 import type { View } from '../replica/actions.ts';
 import { DRIFT_MAX } from '../replica/guard.ts';
 import { viewVoters } from '../replica/view.ts';
-import type { Command, Query } from '../wire/catalog-api.ts';
+import type { Command } from '../wire/catalog-api.ts';
 import { within } from './bounded.ts';
-import { AbsentCatalog } from './catalog/absent-catalog.ts';
+import { CatalogHolder, type CatalogReplica } from './catalog/catalog-holder.ts';
 import { LocalCatalogService } from './catalog/catalog-service.ts';
 import { CatalogSubject } from './catalog/catalog-subject.ts';
 import { Clock } from './clock.ts';
-import { paramsHash, type ServerConfig } from './config.ts';
+import { type Address, paramsHash, type ServerConfig } from './config.ts';
 import { LocalFileService } from './file/file-service.ts';
 import { Garbage } from './file/garbage.ts';
 import { IdleFiles } from './file/idle-files.ts';
 import { Gateway } from './gateway.ts';
 import { buildApp } from './http/app.ts';
 import { LeaseDriver } from './lease-driver.ts';
+import { type ClusterPlan, planCluster } from './membership/cluster-plan.ts';
+import { addressOf, Membership } from './membership/membership.ts';
 import { MetricsRegistry } from './metrics.ts';
 import { LEASES_CALL } from './named/lease-directory.ts';
 import { NamedLeases } from './named/named-leases.ts';
 import { Placement } from './placement.ts';
+import { REPAIR_CALL } from './repair/repair-call.ts';
+import { Repairer } from './repair/repairer.ts';
+import { Scrubber } from './repair/scrubber.ts';
 import { ReplicaDriver } from './replica-driver.ts';
 import { ReplicaHost } from './replica-host.ts';
 import { registerServerMetrics } from './server-metrics.ts';
-import type { CatalogService } from './services.ts';
 import { LocalStatusService } from './status-service.ts';
 import { CatalogStore } from './storage/catalog-store.ts';
 import { DataFolder, type Silences } from './storage/data-folder.ts';
 import { DiskStore } from './storage/disk-store.ts';
+import { FolderError } from './storage/folder-error.ts';
+import { setAside } from './storage/set-aside.ts';
+import type { NewTrust } from './storage/store.ts';
 import { PeerTransport } from './transport/peer-transport.ts';
 import { CHANNEL_LEASE, CHANNEL_NAMED_LEASE } from './transport/transport.ts';
 import { WakeQueue } from './wake-queue.ts';
@@ -48,6 +58,8 @@ const HEARTBEATS_MISSED = 4;
 /** A backup's right to answer reads, which is as long as a write waits for one that died. */
 const READ_LEASES_PER_LEASE = 4;
 const READ_LEASE_MS_MAX = 1_000;
+/** A server registers as soon as the catalog answers. */
+const NOT_REGISTERED_RETRY_MS = 500;
 /** An orderly end waits this long for files, and for the catalog, to be given back; their leases end anyway. */
 const RELEASE_MS_MAX = 2_000;
 
@@ -67,10 +79,25 @@ export class Server {
    * @throws FolderError where the data folder is not to be used, or the error of listening
    */
   static async start(config: ServerConfig, log: Logger, fatal: (error: unknown) => void): Promise<Server> {
+    try {
+      return await Server.#begin(config, log, fatal);
+    } catch (error) {
+      if (!config.rebuild || !(error instanceof FolderError) || error.code !== 'damaged') throw error;
+      const aside = setAside(config.data);
+      log.warn(
+        { aside, reason: error.message },
+        'the damaged data folder is put aside, and an empty one begun',
+      );
+      return await Server.#begin(config, log, fatal);
+    }
+  }
+
+  static async #begin(config: ServerConfig, log: Logger, fatal: (error: unknown) => void): Promise<Server> {
     const { cluster, id: server } = config;
     const folder = DataFolder.open(config.data, { cluster, server, silences: silencesOf(config) });
     try {
-      return new Server(await compose(config, folder, log, fatal));
+      const plan = await planCluster(config, { folder, log, random53: drawIncarnation });
+      return new Server(await compose(plan, folder, log, fatal));
     } catch (error) {
       folder.close();
       throw error;
@@ -79,9 +106,25 @@ export class Server {
 
   /** Gives all leases back and ends; what cannot be finished is left to the next start. */
   async stop(): Promise<void> {
-    const { app, gateway, garbage, idle, lease, named, host, wakes, transport, store, catalogStore, folder } =
-      this.#parts;
+    const {
+      app,
+      gateway,
+      garbage,
+      idle,
+      lease,
+      named,
+      host,
+      wakes,
+      transport,
+      store,
+      catalogStore,
+      folder,
+      scrubber,
+      membership,
+    } = this.#parts;
+    membership.close();
     garbage.close();
+    scrubber.close();
     lease.retire();
     await idle.releaseAll(RELEASE_MS_MAX);
     const catalog = host.loaded(CATALOG_CELL);
@@ -100,7 +143,7 @@ export class Server {
     host.close();
     wakes.close();
     await store.close();
-    await catalogStore?.close();
+    await catalogStore()?.close();
     folder.close();
   }
 }
@@ -116,8 +159,11 @@ interface Parts {
   readonly wakes: WakeQueue;
   readonly transport: PeerTransport;
   readonly store: DiskStore;
-  readonly catalogStore: CatalogStore | null;
+  readonly membership: Membership;
+  /** Null while this server holds no replica of the catalog. */
+  catalogStore(): CatalogStore | null;
   readonly folder: DataFolder;
+  readonly scrubber: Scrubber;
 }
 
 function silencesOf({ leaseMs, namedLeaseMaxMs, clockSkewMaxMs }: ServerConfig): Silences {
@@ -128,30 +174,23 @@ function silencesOf({ leaseMs, namedLeaseMaxMs, clockSkewMaxMs }: ServerConfig):
 }
 
 async function compose(
-  config: ServerConfig,
+  { config, bootstrap, known }: ClusterPlan,
   folder: DataFolder,
   log: Logger,
   fatal: (error: unknown) => void,
 ): Promise<Parts> {
   const self = config.id;
-  const servers = [...config.peers.keys()];
-  const others = servers.filter((server) => server !== self);
   const clock = new Clock();
   const wakes = new WakeQueue(clock);
   const metrics = new MetricsRegistry();
   const incarnation = drawIncarnation();
   const heartbeatMs = Math.min(HEARTBEAT_MS_MAX, config.leaseMs / HEARTBEATS_PER_LEASE);
   const quietHeartbeatMs = config.leaseMs / QUIET_HEARTBEATS_PER_LEASE;
-  const store = await DiskStore.open(folder);
-  const catalogView: View = { number: 1, members: config.catalogMembers };
-  const catalogStore = config.catalogMembers.includes(self)
-    ? await CatalogStore.open({
-        folder: folder.path,
-        view: catalogView,
-        startCounter: folder.startCounter,
-        powerLossStart: folder.powerLossStart,
-      })
-    : null;
+  let storeFailed = (_reason: string): void => undefined;
+  const store = await DiskStore.open(folder, { failed: (reason) => storeFailed(reason) });
+  const catalogView: View = { number: 1, members: bootstrap.catalogMembers };
+  let catalogStore: CatalogStore | null = null;
+  let membership: Membership | null = null;
 
   let transport: PeerTransport | null = null;
   const connected = (): PeerTransport => {
@@ -173,9 +212,12 @@ async function compose(
     readLeaseMs: Math.min(READ_LEASE_MS_MAX, config.leaseMs / READ_LEASES_PER_LEASE),
     // No shorter than the silence that an earlier life with other timing would have kept.
     startGuardMs: Math.max(config.leaseMs, folder.silences.filesMs) * (1 + DRIFT_MAX),
-    trustOfNew: () => 'intact',
+    catchUpBytesPerSecond: config.catchUpBytesPerS,
+    trustOfNew: (file) => trustOfNew(folder, file),
     viewChanged: (file, view) => {
-      lease.follow(file, view);
+      // A server that comes to hold the catalog wants it to have a holder; files are opened when they are used.
+      if (file === CATALOG_CELL && viewVoters(view).includes(self)) lease.open(file, view);
+      else lease.follow(file, view);
       if (file !== CATALOG_CELL) files.viewChanged(file, view);
     },
     ledOut: (file) => {
@@ -194,7 +236,7 @@ async function compose(
   };
   const lease: LeaseDriver = new LeaseDriver({
     self,
-    peers: others,
+    peers: known.others,
     algorithm: config.leaseAlgorithm,
     former: { silenceMs: folder.silences.filesMs, over: recovered },
     leaseMs: config.leaseMs,
@@ -211,7 +253,8 @@ async function compose(
   const named = new NamedLeases({
     self,
     former: { silenceMs: folder.silences.namesMs, over: recovered },
-    urls: config.urls,
+    // Two servers with different sets could each find a majority of their own: the set is the one of the beginning.
+    urls: bootstrap.urls,
     leaseMs: config.namedLeaseMaxMs,
     clockSkewMaxMs: config.clockSkewMaxMs,
     operationTimeoutMs: config.operationTimeoutMs,
@@ -226,7 +269,7 @@ async function compose(
   const status = new LocalStatusService({
     self,
     cluster: config.cluster,
-    urls: config.urls,
+    urls: known.urls,
     timing: { leaseMs: config.leaseMs, clockSkewMaxMs: config.clockSkewMaxMs },
     operationTimeoutMs: config.operationTimeoutMs,
     clock,
@@ -234,7 +277,45 @@ async function compose(
     lease,
     named: named.driver,
     store,
+    membership: {
+      state: () => known.stateOf(self),
+      registered: () => membership?.registered ?? false,
+      moving: () => membership?.moving() ?? null,
+      lag: () => membership?.lag() ?? { files: 0, versions: 0, bytes: 0 },
+    },
+    failure: () => failure,
+    scrub: () => scrubber.status(),
     isConnected,
+  });
+  let failure: string | null = null;
+  storeFailed = (reason) => {
+    if (failure !== null) return;
+    failure = reason;
+    log.fatal({ reason }, 'the disk failed: this server lets its leases end and serves nothing more');
+    // Nobody has to wait for longer than a lease: none is renewed, and none wanted.
+    lease.retire();
+    for (const driver of host.all()) lease.close(driver.file);
+  };
+  const repairer = new Repairer({
+    self,
+    log,
+    store,
+    isConnected,
+    call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
+  });
+  store.mender = (file, entry) => repairer.fetch(file, entry);
+  const scrubber = new Scrubber({
+    clock,
+    log,
+    store,
+    repairer,
+    recordFile: folder.file('scrub.json'),
+    bytesPerS: config.scrubBytesPerS,
+    everyMs: config.scrubEveryMs,
+    paths: async (inodes) => {
+      const { paths } = await gateway.queryCatalog({ kind: 'paths', inodes: [...inodes].slice(0, 1_000) });
+      return new Map(paths.map(({ inode, volume, path }) => [inode as FileId, `${volume}:${path}`]));
+    },
   });
   const files = new LocalFileService({
     self,
@@ -249,36 +330,53 @@ async function compose(
       command: (command) => gateway.command(command),
       flush: () => gateway.flushCatalog(),
     },
+    yieldTo: (view) => membership?.yieldTo(view) ?? null,
     operationTimeoutMs: config.operationTimeoutMs,
     isConnected,
   });
-  const placement = new Placement({ configured: servers, isConnected });
-  const catalog: CatalogService =
-    catalogStore === null ? new AbsentCatalog(config.catalogMembers) : makeCatalog(catalogStore);
-  function makeCatalog(opened: CatalogStore): LocalCatalogService {
+  const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });
+  const catalog = new CatalogHolder({ self, members: () => known.catalogMembers, open: openCatalog });
+  async function openCatalog(): Promise<CatalogReplica> {
+    const opened = await CatalogStore.open({
+      folder: folder.path,
+      view: catalogView,
+      startCounter: folder.startCounter,
+      powerLossStart: folder.powerLossStart,
+      mark: folder.mark('catalog.db'),
+      failed: (reason) => storeFailed(reason),
+    });
+    catalogStore = opened;
     const subject = new CatalogSubject(opened);
     const driver = host.adopt((around) => new ReplicaDriver(CATALOG_CELL, subject, around));
-    return new LocalCatalogService({
+    const service = new LocalCatalogService({
       self,
       clock,
       lease,
       driver,
       subject,
       operationTimeoutMs: config.operationTimeoutMs,
-      placement: (replicas, known) => placement.choose(replicas, known),
-      capacity: (known) => placement.candidates(known).length,
+      placement: (replicas, registered) => placement.choose(replicas, registered),
+      capacity: (registered) => placement.candidates(registered).length,
       isConnected,
     });
+    return { service, view: () => subject.record().view };
   }
   const gateway = new Gateway({ services: { catalog, files, status }, random53: drawIncarnation, metrics });
-  const app = await buildApp({ gateway, log, metrics, named });
+  const app = await buildApp({
+    membership: { describe: () => known.describe() },
+    gateway,
+    log,
+    metrics,
+    named,
+    scrubber,
+  });
 
   transport = new PeerTransport({
     server: self,
     incarnation,
     cluster: config.cluster,
     paramsHash: paramsHash(config),
-    peers: config.peers,
+    peers: addressesOf(known.urls),
     log,
     handlers: {
       message: (from, channel, payload) => {
@@ -286,39 +384,78 @@ async function compose(
         else if (channel === CHANNEL_NAMED_LEASE) named.driver.receive(from, payload);
         else host.receive(from, channel, payload);
       },
-      connected: (peer) => host.connected(peer),
+      connected: (peer) => {
+        host.connected(peer);
+        membership?.connected(peer);
+        scrubber.retry();
+      },
       disconnected: (peer) => gateway.peerDisconnected(peer),
-      call: async (_from, method, payload) =>
-        method === LEASES_CALL ? named.directory.serve(payload) : host.serve(method, payload),
+      call: async (_from, method, payload) => {
+        if (method === LEASES_CALL) return named.directory.serve(payload);
+        if (method === REPAIR_CALL) return repairer.serve(payload);
+        return membership?.serve(method, payload) ?? host.serve(method, payload);
+      },
     },
   });
   const accept = transport;
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     accept.handleUpgrade(request, socket, head);
   });
-  registerServerMetrics(metrics, { host, lease, transport });
+  registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer });
   named.registerMetrics(metrics);
 
+  const idle = new IdleFiles({ clock, log, host, lease, files, idleMs: config.leaseIdleMs });
+  const nowMs = (): number => performance.now();
+  const joined = new Membership({
+    ...{ config, folder, log, known, store, host, gateway, catalog, placement, idle, transport, nowMs },
+  });
+  membership = joined;
   const garbage = new Garbage({
+    self,
     log,
     store,
     host,
     lease,
     graceMs: config.gcGraceMs,
     nowNs: () => clock.wallNs(),
+    nowMs,
     isCatalogPrimary: () => catalog.status().primary === self,
     command: (command: Command) => gateway.command(command),
-    query: (query: Query) => gateway.queryCatalog(query),
+    query: (query) => gateway.queryCatalog(query),
+    holds: (server, file, position) => joined.holds(server, file, position),
   });
-  const idle = new IdleFiles({ clock, log, host, lease, files, idleMs: config.leaseIdleMs });
+  // A folder that has a catalog keeps it, whatever the configuration says.
+  if (bootstrap.catalogMembers.includes(self) || existsSync(folder.file('catalog.db'))) await catalog.hold();
   await app.listen({ host: config.listen.host, port: config.listen.port });
   transport.start();
-  if (catalogStore !== null) {
-    // The catalog's own record knows better than the configuration who holds it now.
-    const { view } = catalogStore.record();
-    if (viewVoters(view).includes(self)) lease.open(CATALOG_CELL, view);
+  scrubber.begin();
+  // The catalog's own record knows better than the configuration who holds it now.
+  const view = catalog.view();
+  if (view !== null && viewVoters(view).includes(self)) lease.open(CATALOG_CELL, view);
+  joined.start();
+  return {
+    ...{ app, gateway, garbage, idle, lease, named, host, wakes, transport, store, folder, scrubber },
+    membership: joined,
+    catalogStore: () => catalogStore,
+  };
+}
+
+function addressesOf(urls: ReadonlyMap<ServerId, string>): Map<ServerId, Address> {
+  return new Map([...urls].map(([server, url]) => [server, addressOf(url)]));
+}
+
+/**
+ * How far a replica that is made here may be believed to be the first of its file on this server.
+ *
+ * @throws ServiceError `recovering` before the catalog has told what the folder can be believed
+ */
+function trustOfNew(folder: DataFolder, file: FileId): NewTrust {
+  if (folder.bornAt === null) {
+    throw new ServiceError('recovering', 'The catalog does not know this server and its disk yet', {
+      retryAfterMs: NOT_REGISTERED_RETRY_MS,
+    });
   }
-  return { app, gateway, garbage, idle, lease, named, host, wakes, transport, store, catalogStore, folder };
+  return file >= folder.bornAt ? 'intact' : 'lost';
 }
 
 /** @returns a random integer from 1 to 2^53 − 1 */

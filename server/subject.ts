@@ -1,7 +1,20 @@
+import type { ServerId } from '../base/ids.ts';
 import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from '../replica/actions.ts';
 
 /** Asks the server that holds the wanted state; bound to one epoch, which the answerer must have promised. */
 export type AskSource = (method: string, payload: Uint8Array) => Promise<Uint8Array>;
+
+/** What makes a fetch faster, or slower. */
+export interface FetchHelp {
+  /** Further servers that may have some of the objects; each is asked only for `objects`. */
+  readonly others?: readonly ServerId[];
+  /** Asks one of the others. What it throws takes that server out of the fetch, no more. */
+  readonly askOther?: (server: ServerId, method: string, payload: Uint8Array) => Promise<Uint8Array>;
+  /** How fast objects are asked for; unlimited without one. */
+  readonly pace?: { take(bytes: number): Promise<void> };
+  /** An object that a source does not bring in this time is asked for elsewhere, in milliseconds. */
+  readonly patienceMs?: number;
+}
 
 /** What was fetched and lies beside the own contents. */
 export interface FetchedState {
@@ -38,7 +51,7 @@ export interface Subject {
    *
    * @throws ServiceError where the source cannot be reached, or its state moved on under the fetch
    */
-  fetch(ask: AskSource): Promise<FetchedState>;
+  fetch(ask: AskSource, help?: FetchHelp): Promise<FetchedState>;
 
   /** Takes over what was fetched with its view (or keeps both) and stamps the epoch; survives power loss. */
   install(epoch: Epoch, seq: number, sessions: Uint8Array, fetched: boolean): Promise<void>;

@@ -5,7 +5,7 @@ import type { Epoch, Operation, Position, ReplicaRecord, Trust } from '../../rep
 import { epochEqual } from '../../replica/epoch.ts';
 import { decodeFileOperation } from '../../wire/file-operation.ts';
 import type { FetchedObject, FileDifference, FileStore, ObjectEntry } from '../storage/store.ts';
-import type { AskSource, FetchedState, Subject } from '../subject.ts';
+import type { AskSource, FetchedState, FetchHelp, Subject } from '../subject.ts';
 import { Difference, objectEqual } from './difference.ts';
 import { FileSource } from './file-source.ts';
 import { decodeComparison, encodeKnown, METHODS } from './file-transfer.ts';
@@ -16,17 +16,6 @@ import { type TransferPace, UNLIMITED } from './transfer-pace.ts';
 const PASSES_MAX = 64;
 /** A server that owes objects for so long has the same asked of another, in milliseconds. */
 const PATIENCE_MS = 2_000;
-
-/** Who and what may help a fetch, besides the server that has the state. */
-export interface FetchHelp {
-  /** Further servers that may have some of the objects; each is asked only for `objects`. */
-  readonly others?: readonly ServerId[];
-  /** Asks one of the others. What it throws takes that server out of the fetch, no more. */
-  readonly askOther?: (server: ServerId, method: string, payload: Uint8Array) => Promise<Uint8Array>;
-  /** How fast objects are asked for; unlimited without one. */
-  readonly pace?: Pick<TransferPace, 'take'>;
-  readonly patienceMs?: number;
-}
 
 /** A file's objects as the subject of a replica. */
 export class FileSubject implements Subject {

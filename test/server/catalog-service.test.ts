@@ -17,7 +17,9 @@ test('a batch fits one message, however large its commands are', async () => {
     placement: () => [],
     isConnected: () => true,
     driver: {
-      readGate: () => 'serve',
+      leads: true,
+      orderedSeq: 0,
+      status: () => ({ seq: 0 }),
       onRole: () => () => undefined,
       submit: async ({ body }: { body: Uint8Array }) => {
         batches.push(body);
@@ -27,6 +29,7 @@ test('a batch fits one message, however large its commands are', async () => {
     },
     subject: {
       ready: () => Promise.resolve(),
+      record: () => ({ view: { number: 1, members: ['a' as ServerId] } }),
       execute: (requests: readonly CommandRequest[]) => ({
         body: Buffer.from(JSON.stringify(requests)),
         outcomes: requests.map(() => ({ kind: 'done', result: {} })),
