@@ -17,10 +17,10 @@ import {
   type IndexRange,
   METHODS,
   PAGE_ENTRIES_MAX,
-  WANTED_MAX,
 } from './file-transfer.ts';
 
-/** Bytes of the newest objects beside a comparison: with its entries they fit a message. */
+/** The newest objects beside a comparison, and their bytes: with its entries they fit a message. */
+const NEWEST_MAX = 128;
 const NEWEST_BYTES = 4 * 1024 * 1024;
 const LEAVES_MAX = PAGE_ENTRIES_MAX / FAN_OUT;
 
@@ -145,7 +145,7 @@ function newestObjects(entries: readonly ObjectEntry[]): ObjectEntry[] {
   let bytes = 0;
   const fitting = newest.findIndex((entry, place) => {
     bytes += entry.length;
-    return bytes > NEWEST_BYTES || place >= WANTED_MAX;
+    return bytes > NEWEST_BYTES || place >= NEWEST_MAX;
   });
   return fitting < 0 ? newest : newest.slice(0, fitting);
 }

@@ -6,12 +6,12 @@ import { type Digest, type DigestNode, FAN_OUT, type Version } from '../storage/
 import type { FetchedObject, FileAttributes, ObjectEntry } from '../storage/store.ts';
 
 /** Objects in one answer at the most. */
-export const WANTED_MAX = 1024;
+export const WANTED_MAX = 256;
 /** Entries in one answer, and objects of the leaves that are looked into for it: a few milliseconds of work. */
-export const PAGE_ENTRIES_MAX = 4_096;
+export const PAGE_ENTRIES_MAX = 2_048;
 /** Nodes whose children are asked for at once, and ranges whose entries are. */
 export const NODES_MAX = 256;
-export const RANGES_MAX = 256;
+export const RANGES_MAX = 128;
 
 /** What a replica asks of another. `objects` is of no state: it names each object by its exact version. */
 export const METHODS = {

@@ -14,23 +14,23 @@ const BURST_MS = 100;
  * is paid for afterwards, so that an object larger than the bucket passes as well.
  */
 export class TransferPace {
-  readonly #bytesPerSecond: number;
+  readonly #bytesPerS: number;
   readonly #time: PaceTime;
   /** When all that was taken so far is paid for. */
   #paidAtMs = 0;
 
-  /** @param bytesPerSecond at least 1; `Infinity` for no bound */
-  constructor(bytesPerSecond: number, time: PaceTime) {
-    assert(bytesPerSecond >= 1, 'A transfer goes on');
-    this.#bytesPerSecond = bytesPerSecond;
+  /** @param bytesPerS at least 1; `Infinity` for no bound */
+  constructor(bytesPerS: number, time: PaceTime) {
+    assert(bytesPerS >= 1, 'A transfer goes on');
+    this.#bytesPerS = bytesPerS;
     this.#time = time;
   }
 
   /** Resolves when `bytes` more may be asked for. Those who wait go in the order in which they came. */
   async take(bytes: number): Promise<void> {
-    if (this.#bytesPerSecond === Infinity) return;
+    if (this.#bytesPerS === Infinity) return;
     const beginMs = Math.max(this.#paidAtMs, this.#time.nowMs() - BURST_MS);
-    this.#paidAtMs = beginMs + (bytes * 1000) / this.#bytesPerSecond;
+    this.#paidAtMs = beginMs + (bytes * 1000) / this.#bytesPerS;
     if (beginMs <= this.#time.nowMs()) return;
     await new Promise<void>((resolve) => this.#time.at(beginMs, resolve));
   }

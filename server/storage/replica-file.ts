@@ -189,12 +189,12 @@ export class ReplicaFile {
 
   /** Nothing refers to this object but the store's table: it may be forgotten and loaded again. */
   get evictable(): boolean {
-    const atRest = this.idle && this.#digesting === null;
-    return atRest && !this.unborn && !this.removed && this.#staged.size === 0;
+    return this.idle && !this.unborn && !this.removed && this.#staged.size === 0;
   }
 
   get idle(): boolean {
-    return !this.#running && this.#queue.length === 0 && this.#flushes === 0 && this.#pins.size === 0;
+    const isQueueIdle = !this.#running && this.#queue.length === 0 && this.#flushes === 0;
+    return isQueueIdle && this.#pins.size === 0 && this.#digesting === null;
   }
 
   submit(request: ItemRequest): Promise<void> {

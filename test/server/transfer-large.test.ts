@@ -14,7 +14,7 @@ import { CountedWire, epochOf, FILE, LoneReplica } from './transfer-pair.ts';
 const OBJECTS = 1_000_000;
 const OBJECT_BYTES = 16;
 /** Objects whose entries one turn of the event loop may read: some milliseconds. */
-const ROWS_PER_TURN_MAX = 6_000;
+const ROWS_PER_TURN_MAX = 3_000;
 
 let first: DiskFixture;
 let second: DiskFixture;
@@ -117,7 +117,7 @@ test('of a million objects, a thousand that were written meanwhile are told one 
     await source.write(((at * 7_919) % OBJECTS) * OBJECT_BYTES, new Uint8Array(OBJECT_BYTES).fill(at));
   }
   const { messages, bytes } = await bring();
-  assert.ok(messages <= 10, `${messages} messages`);
+  assert.ok(messages <= 15, `${messages} messages`);
   assert.ok(bytes < 100_000, `${bytes} bytes`);
 });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch, View } from '../../replica/actions.ts';
-import { type FetchHelp, FileSubject } from '../../server/file/file-subject.ts';
+import { FileSubject } from '../../server/file/file-subject.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import { ObjectDigests } from '../../server/storage/object-digests.ts';
 import type { FileStore } from '../../server/storage/store.ts';
@@ -99,7 +99,7 @@ export class CountedWire {
     target: LoneReplica<FileStore>,
     from: string,
     others: readonly string[] = [],
-    help: Partial<FetchHelp> = {},
+    help: Parameters<FileSubject['fetch']>[1] = {},
   ): Promise<FetchedState> {
     const fetched = await target.subject.fetch((method, payload) => this.ask(from, method, payload), {
       others: others as readonly ServerId[],
