@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { type ErrorCode, ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type CellId, type FileId, isServerId, type ServerId } from '../base/ids.ts';
-import type { RequestId } from '../replica/actions.ts';
+import type { RequestId, View } from '../replica/actions.ts';
 import type {
   Attributes,
   Command,
@@ -320,6 +320,37 @@ export class Gateway {
     );
   }
 
+  /** Moves a file's replicas. What takes longer than the call goes on; asking again waits for the same. */
+  async changeMembers(file: FileId, members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
+    const view = await this.#fileCall(
+      file,
+      `move the replicas of file ${file}`,
+      () => this.services.files.changeMembers(file, members),
+      {
+        method: 'POST',
+        path: `/v1/data/${file}/members`,
+        contentType: 'application/json',
+        body: JSON.stringify({ members }),
+      },
+      options,
+    );
+    this.#members.set(file, view.members);
+    return view;
+  }
+
+  /** Moves the catalog's replicas. */
+  async changeCatalogMembers(members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
+    return this.#route(
+      {
+        cell: CATALOG_CELL,
+        action: 'move the catalog',
+        local: () => this.services.catalog.changeMembers(members),
+        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/members', { members }, timeoutMs),
+      },
+      options,
+    );
+  }
+
   /** The catalog's primary as far as is known here; asks nobody. */
   catalogPrimary(): ServerId | null {
     return this.services.catalog.status().primary ?? this.#primaries.peek(CATALOG_CELL)?.server ?? null;
@@ -490,6 +521,8 @@ export class Gateway {
       const member = members[(call.cell + step) % members.length] as ServerId;
       if (usable(member)) return member;
     }
+    // All were asked, and none is the primary: perhaps the file has moved to others since.
+    this.#members.delete(call.cell);
     return null;
   }
 

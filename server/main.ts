@@ -34,7 +34,7 @@ export async function runServer(argv: readonly string[]): Promise<void> {
   try {
     server = await Server.start(config, log, fatal);
   } catch (error) {
-    if (error instanceof FolderError) {
+    if (error instanceof FolderError || error instanceof ConfigurationError) {
       refuse(error.message);
     } else if (isListenError(error)) {
       const { host, port } = config.listen;

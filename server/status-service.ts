@@ -1,11 +1,21 @@
 import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
-import type { ServerStatus } from '../wire/http-api.ts';
+import type { ServerState } from '../wire/catalog-api.ts';
+import type { Moving, ReplicaLag, ScrubStatus, ServerStatus } from '../wire/http-api.ts';
 import type { Clock } from './clock.ts';
 import type { LeaseDriver } from './lease-driver.ts';
 import type { NamedLeaseDriver } from './named/named-lease-driver.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StatusService } from './services.ts';
 import type { FileStore } from './storage/store.ts';
+
+/** What this server knows of its part among the others. */
+export interface StatusOfMembership {
+  state(): ServerState;
+  registered(): boolean;
+  /** Null where this server is not the catalog's primary. */
+  moving(): Moving | null;
+  lag(): ReplicaLag;
+}
 
 export interface StatusServiceParts {
   readonly self: ServerId;
@@ -18,8 +28,17 @@ export interface StatusServiceParts {
   readonly lease: LeaseDriver;
   readonly named: Pick<NamedLeaseDriver, 'claimCount' | 'recoveringMs'>;
   readonly store: FileStore;
+  /** Absent where no servers come and go. */
+  readonly membership?: StatusOfMembership;
+  /** Why the disk is not used any more; null while it is. */
+  failure(): string | null;
+  /** Null while no scrubber is there. */
+  scrub(): Promise<ScrubStatus> | null;
   isConnected(server: ServerId): boolean;
 }
+
+/** Damaged objects in one status; `GET /v1/scrub` tells all. */
+const UNREPAIRABLE_TOLD_MAX = 100;
 
 /** What this server knows of itself, for `GET /v1/status/self`. */
 export class LocalStatusService implements StatusService {
@@ -46,8 +65,13 @@ export class LocalStatusService implements StatusService {
   }
 
   async self(): Promise<ServerStatus> {
-    const { host, lease, named, store, clock } = this.#parts;
-    const space = await store.space();
+    const { host, lease, named, store, clock, membership } = this.#parts;
+    const moving = membership?.moving() ?? null;
+    const failure = this.#parts.failure();
+    const [space, scrub] = await Promise.all([
+      failure === null ? store.space() : { freeBytes: 0, totalBytes: 0 },
+      this.#parts.scrub(),
+    ]);
     const recoveringMs = Math.ceil(lease.recoveringMs());
     const files = host.all().filter((driver) => driver.file !== CATALOG_CELL);
     const primaries = files.filter((driver) => driver.leads);
@@ -63,17 +87,32 @@ export class LocalStatusService implements StatusService {
       id: this.id,
       url: this.urls.get(this.id) ?? '',
       reachable: true,
-      state: lease.clockFault ? 'clock-fault' : recoveringMs > 0 ? 'recovering' : 'serving',
+      state:
+        failure !== null
+          ? 'storage-failed'
+          : lease.clockFault
+            ? 'clock-fault'
+            : recoveringMs > 0
+              ? 'recovering'
+              : 'serving',
+      ...(failure === null ? {} : { failure }),
+      ...(scrub === null || scrub.unrepairable.length === 0
+        ? {}
+        : { scrub: { unrepairable: scrub.unrepairable.slice(0, UNREPAIRABLE_TOLD_MAX) } }),
       recoveringMs,
       primaries: primaries.length,
       backups: files.length - primaries.length,
-      replicas: store.list(0 as FileId, Number.MAX_SAFE_INTEGER).length,
+      replicas: failure === null ? store.list(0 as FileId, Number.MAX_SAFE_INTEGER).length : 0,
       underReplicated,
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,
       pid: process.pid,
       uptimeMs: Math.round(clock.nowMs() - this.#startedMs),
       clockOffsetsMs: lease.clockOffsetsMs(),
+      ...(membership === undefined
+        ? {}
+        : { membership: membership.state(), registered: membership.registered(), lag: membership.lag() }),
+      ...(moving === null ? {} : { moving }),
       namedLeases: { known: named.claimCount, recoveringMs: Math.ceil(named.recoveringMs()) },
     };
   }

@@ -32,6 +32,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   readonly store: FileStore;
   readonly host: ReplicaHost;
   readonly catalog: CatalogAccess;
+  /** Who shall be primary instead of this server; null where it may be. */
+  yieldTo?(view: View): ServerId | null;
 }
 
 /** Contents of files: finds out whether this server is a file's primary, becomes it if nobody is, and serves. */
@@ -192,9 +194,23 @@ export class LocalFileService implements FileService {
     }
     lease.assertUsable();
     const driver = await this.#member(file);
+    this.#yield(driver);
     await this.#waiter.primary(driver, driver.status().view, `file ${file}`, true);
     this.#tellNewMembers(driver);
     return driver;
+  }
+
+  /** A server that is to be emptied becomes primary only where nobody else can. */
+  #yield(driver: ReplicaDriver): void {
+    const primary = this.#parts.yieldTo?.(driver.status().view) ?? null;
+    if (primary === null) return;
+    throw new ServiceError(
+      'not-primary',
+      `This server is being drained, and leaves file ${driver.file} to others`,
+      {
+        primary,
+      },
+    );
   }
 
   /** @returns the driver of a replica that may answer reads now; becomes the primary where nobody is */

@@ -1,6 +1,9 @@
 import type { Logger } from 'pino';
-import type { FileId } from '../../base/ids.ts';
-import type { Command, Query } from '../../wire/catalog-api.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
+import type { Position, ReplicaRecord } from '../../replica/actions.ts';
+import { viewVoters } from '../../replica/view.ts';
+import type { Command, PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { FileStore } from '../storage/store.ts';
@@ -9,6 +12,7 @@ import type { FileStore } from '../storage/store.ts';
 const PAGE = 1_000;
 
 export interface GarbageParts {
+  readonly self: ServerId;
   readonly log: Logger;
   readonly store: FileStore;
   readonly host: ReplicaHost;
@@ -16,19 +20,28 @@ export interface GarbageParts {
   /** A file without a name is kept for this long, in milliseconds, for those who still read it. */
   readonly graceMs: number;
   nowNs(): bigint;
+  /** Monotonic, in milliseconds. */
+  nowMs(): number;
   isCatalogPrimary(): boolean;
   command(command: Command): Promise<unknown>;
-  query(query: Query): Promise<unknown>;
+  query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
+  /** Whether a server's replica of the file stands at `position` or further. */
+  holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
 }
 
 /**
  * Removes what nobody can reach. The catalog's primary forgets files that have had no name for the
  * grace time; every server removes replicas of files that the catalog no longer knows. Ids are never
  * used twice, so a server that was away for any time cannot bring a deleted file back.
+ *
+ * Replicas of files that have moved to other servers go, too: after the same time, and only once a majority of
+ * those who hold the file now have all that is here.
  */
 export class Garbage {
   readonly #parts: GarbageParts;
   readonly #timer: NodeJS.Timeout;
+  /** Replicas whose files were found to have moved, since when. */
+  readonly #movedSinceMs = new Map<FileId, number>();
   #busy = false;
 
   constructor(parts: GarbageParts) {
@@ -60,23 +73,62 @@ export class Garbage {
   }
 
   async #removeUnknown(): Promise<void> {
-    const { store, host, lease, log } = this.#parts;
+    const { store, query } = this.#parts;
+    const moved = new Set<FileId>();
     let after = 0 as FileId;
     for (;;) {
       const page = store.list(after, PAGE);
       const last = page.at(-1);
-      if (last === undefined) return;
+      if (last === undefined) break;
       after = last;
-      const answer = (await this.#parts.query({ kind: 'existing', inodes: page })) as {
-        inodes: readonly number[];
-      };
-      const existing = new Set(answer.inodes);
+      const { files } = await query({ kind: 'placed', inodes: page });
+      const placed = new Map(files.map((file) => [file.inode as FileId, file]));
       for (const file of page) {
-        if (existing.has(file)) continue;
-        lease.close(file);
-        await host.remove(file);
-        log.debug({ file }, 'removed the replica of a deleted file');
+        const place = placed.get(file);
+        if (place === undefined) {
+          await this.#remove(file, 'removed the replica of a deleted file');
+        } else if (this.#hasMoved(file, place)) {
+          moved.add(file);
+          await this.#removeMoved(file, place);
+        }
       }
     }
+    for (const file of this.#movedSinceMs.keys()) if (!moved.has(file)) this.#movedSinceMs.delete(file);
   }
+
+  /** The catalog follows the file's own record: a record that is newer than what the catalog has decides. */
+  #hasMoved(file: FileId, place: PlacedFile): boolean {
+    const record = this.#parts.store.record(file);
+    if (record === null || place.members.includes(this.#parts.self)) return false;
+    return record.view.number <= place.view || !viewVoters(record.view).includes(this.#parts.self);
+  }
+
+  async #removeMoved(file: FileId, place: PlacedFile): Promise<void> {
+    const { self, store, graceMs, holds, nowMs } = this.#parts;
+    const sinceMs = this.#movedSinceMs.get(file) ?? nowMs();
+    this.#movedSinceMs.set(file, sinceMs);
+    if (nowMs() - sinceMs < graceMs) return;
+    const record = store.record(file);
+    // A replica that is in use has learned something since, or others still learn from it.
+    if (record === null || this.#parts.host.loaded(file) !== null) return;
+    const members = (place.members as readonly ServerId[]).filter((member) => member !== self);
+    const answers = await Promise.allSettled(
+      members.map((member) => holds(member, file, positionOf(record))),
+    );
+    const whole = answers.filter((answer) => answer.status === 'fulfilled' && answer.value).length;
+    if (whole < majority(place.members.length) || store.record(file)?.seq !== record.seq) return;
+    await this.#remove(file, 'removed the replica of a file that others hold now');
+    this.#movedSinceMs.delete(file);
+  }
+
+  async #remove(file: FileId, why: string): Promise<void> {
+    const { host, lease, log } = this.#parts;
+    lease.close(file);
+    await host.remove(file);
+    log.debug({ file }, why);
+  }
+}
+
+function positionOf({ installed, seq }: ReplicaRecord): Position {
+  return { epoch: installed, seq };
 }

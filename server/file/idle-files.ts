@@ -41,6 +41,16 @@ export class IdleFiles {
     await within(Promise.all(drivers.map((driver) => this.#leave(driver, 'ending'))), limitMs);
   }
 
+  /** This server is being drained: files that another server can serve get their primary there at once. */
+  async handOver(mayLeave: (driver: ReplicaDriver) => boolean): Promise<void> {
+    const drivers = this.#parts.host.all().filter(({ file }) => file !== CATALOG_CELL);
+    await Promise.all(
+      drivers
+        .filter((driver) => driver.leads && mayLeave(driver))
+        .map((driver) => this.#leave(driver, 'ending')),
+    );
+  }
+
   #sweep(): void {
     const idleSinceMs = this.#parts.clock.nowMs() - this.#parts.idleMs;
     for (const driver of this.#parts.host.all()) {

@@ -8,7 +8,9 @@ import { dataRoutes } from './data-routes.ts';
 import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
 import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
 import { leaseRoutes } from './lease-routes.ts';
+import { type MembershipView, membershipRoutes } from './membership-routes.ts';
 import { handleError, installProblems, refuseConnection } from './problems.ts';
+import { type Scrubbing, scrubRoutes } from './scrub-routes.ts';
 import { statusRoutes } from './status-routes.ts';
 
 export interface AppOptions {
@@ -17,6 +19,10 @@ export interface AppOptions {
   readonly metrics: MetricsRegistry;
   /** Absent where nobody can hold a lease under a name. */
   readonly named?: NamedLeases;
+  /** Absent where no servers come and go. */
+  readonly membership?: MembershipView;
+  /** Absent where there is no disk to look at. */
+  readonly scrubber?: Scrubbing;
 }
 
 const JSON_BYTES_MAX = 1024 * 1024;
@@ -31,7 +37,7 @@ const HEADERS_TIMEOUT_MS = 30_000;
  * between servers come in on the same port: listen to `upgrade` of `app.server`.
  */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { gateway, log, metrics, named } = options;
+  const { gateway, log, metrics, named, membership, scrubber } = options;
   const app: FastifyInstance = fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
@@ -54,6 +60,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(async (scope) => fileRoutes(scope, gateway, metrics));
   await app.register(async (scope) => infoRoutes(scope, gateway));
   await app.register(async (scope) => statusRoutes(scope, gateway, metrics));
+  if (scrubber !== undefined) await app.register(async (scope) => scrubRoutes(scope, gateway, scrubber));
+  await app.register(async (scope) => membershipRoutes(scope, gateway, membership ?? null));
   if (named !== undefined) await app.register(async (scope) => leaseRoutes(scope, named));
   return app;
 }

@@ -8,6 +8,16 @@ import type { MetricsRegistry } from '../metrics.ts';
 
 /** A server that does not say how it is within this time is reported as unreachable. */
 const PEER_STATUS_MS = 1000;
+const NOT_REGISTERED_RETRY_MS = 1000;
+/** Files named in a sentence. */
+const DAMAGED_NAMES_MAX = 3;
+
+const NOT_SERVING = {
+  recovering: 'recovering',
+  'clock-fault': 'clock-fault',
+  'storage-failed': 'storage',
+  unreachable: 'no-majority',
+} as const;
 
 /** How the cluster and this server are, for people, orchestrators and Prometheus. */
 export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
@@ -25,17 +35,30 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
   app.get('/readyz', async (_request, reply) => {
     const self = await status.self();
     if (self.state !== 'serving') {
-      const code = self.state === 'recovering' ? 'recovering' : 'clock-fault';
+      const code = NOT_SERVING[self.state];
       throw new ServiceError(code, reasonOf(self) ?? 'This server does not serve', {
         retryAfterMs: self.recoveringMs,
       });
     }
-    const { primary } = catalog.status();
-    if (primary === null || (primary !== status.id && !status.isConnected(primary))) {
+    if (!isCatalogReachable()) {
       throw new ServiceError('no-majority', 'The catalog has no primary that this server can reach');
+    }
+    if (self.registered === false) {
+      throw new ServiceError('recovering', 'The catalog does not know this server and its disk yet', {
+        retryAfterMs: NOT_REGISTERED_RETRY_MS,
+      });
     }
     return reply.type('text/plain').send('ready\n');
   });
+
+  /** A server without a replica of the catalog knows of its primary only from the last answer; then a majority will do. */
+  function isCatalogReachable(): boolean {
+    const isHere = (server: ServerId): boolean => server === status.id || status.isConnected(server);
+    const primary = gateway.catalogPrimary();
+    if (primary !== null && isHere(primary)) return true;
+    const { members } = catalog.status();
+    return !members.includes(status.id) && members.filter(isHere).length >= majority(members.length);
+  }
 
   app.get('/metrics', (_request, reply) =>
     reply.type('text/plain; version=0.0.4; charset=utf-8').send(metrics.text()),
@@ -54,7 +77,8 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
   }
 
   function judge(servers: readonly ServerStatus[]): ClusterStatus {
-    const { primary, epoch, seq, members } = catalog.status();
+    const { epoch, seq, members } = catalog.status();
+    const primary = gateway.catalogPrimary();
     const underReplicated = [...new Set(servers.flatMap((server) => server.underReplicated))].sort(
       (a, b) => a - b,
     );
@@ -62,18 +86,26 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     const serving = new Set<string>(servers.filter(({ state }) => state === 'serving').map(({ id }) => id));
     const catalogServing = members.filter((member) => serving.has(member)).length;
     const needed = members.length === 0 ? 1 : majority(members.length);
+    reasons.push(...servers.flatMap(damageOf));
     const down = catalogServing < needed;
     if (down) {
       reasons.push(
         `${catalogServing} of the catalog's ${members.length} servers serve, and ${needed} are needed`,
       );
-    } else if (primary === null) {
+    } else if (primary === null && members.includes(status.id)) {
       reasons.push('The catalog has no primary at the moment');
     }
     if (underReplicated.length > 0) {
       const files = underReplicated.length === 1 ? '1 file has' : `${underReplicated.length} files have`;
       reasons.push(`${files} fewer current replicas than there should be`);
     }
+    const lag = { files: 0, versions: 0, bytes: 0 };
+    for (const server of servers) {
+      lag.files += server.lag?.files ?? 0;
+      lag.versions += server.lag?.versions ?? 0;
+      lag.bytes += server.lag?.bytes ?? 0;
+    }
+    const moving = servers.find(({ id }) => id === primary)?.moving;
     const verdict: Verdict = down ? 'down' : reasons.length > 0 ? 'degraded' : 'healthy';
     return {
       verdict,
@@ -83,6 +115,8 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
       timing: status.timing,
       servers,
       underReplicated,
+      ...(moving === undefined ? {} : { moving }),
+      lag,
     };
   }
 }
@@ -96,9 +130,22 @@ function reasonOf(server: ServerStatus): string | null {
       return `Server ${server.id} waits ${(server.recoveringMs / 1000).toFixed(1)} s more for leases from before its restart to end`;
     case 'clock-fault':
       return `The clock of server ${server.id} is out of bounds, so it takes part in no lease`;
+    case 'storage-failed':
+      return `Server ${server.id} has failed: ${server.failure ?? 'its disk is not used any more'}`;
     case 'unreachable':
       return `Server ${server.id} does not answer`;
   }
+}
+
+/** What a server could not repair, by name as far as a sentence has room. */
+function damageOf({ id, scrub }: ServerStatus): string[] {
+  const objects = scrub?.unrepairable ?? [];
+  if (objects.length === 0) return [];
+  const names = [...new Set(objects.map(({ file, path }) => path ?? `file ${file}`))];
+  const named = names.slice(0, DAMAGED_NAMES_MAX).join(', ');
+  const rest = names.length > DAMAGED_NAMES_MAX ? ` and ${names.length - DAMAGED_NAMES_MAX} more` : '';
+  const count = objects.length === 1 ? '1 object is' : `${objects.length} objects are`;
+  return [`${count} damaged on server ${id} and could not be repaired: ${named}${rest}`];
 }
 
 function unreachableStatus(id: ServerId, url: string): ServerStatus {

@@ -121,7 +121,7 @@ export class KnownServers {
     this.urls.clear();
     for (const [id, url] of sorted) this.urls.set(id, url);
     this.others.splice(0, this.others.length, ...[...this.urls.keys()].filter((id) => id !== self));
-    return before !== JSON.stringify([[...this.urls], this.stateOf(self)]) || this.#moment[1] === 0;
+    return before !== JSON.stringify([[...this.urls], this.stateOf(self)]);
   }
 
   #remember(): void {

@@ -79,7 +79,7 @@ export function greet(
   if (!isPeer(server)) {
     return refused(
       403,
-      `Server ${server} is not in the configuration of ${own.server}: add --peer ${server}=HOST:PORT there`,
+      `Server ${server} is not in the configuration of ${own.server}: add --peer ${server}=HOST:PORT there, or start it with --join`,
     );
   }
   if (expected !== '' && expected !== own.server) {

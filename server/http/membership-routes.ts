@@ -1,0 +1,47 @@
+import type { FastifyInstance } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import { isServerId, type ServerId } from '../../base/ids.ts';
+import type { ClusterServers } from '../../wire/http-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { callOptionsOf, fileIdOf } from './input.ts';
+
+/** What this server knows of the others, for those who ask. */
+export interface MembershipView {
+  describe(): ClusterServers;
+}
+
+/** Moving all of a large file takes as long as it takes; who asked may ask again and waits for the same move. */
+const CHANGE_MS_MAX = 60_000;
+
+/** Who the servers are, and where replicas are to be. */
+export function membershipRoutes(
+  app: FastifyInstance,
+  gateway: Gateway,
+  membership: MembershipView | null,
+): void {
+  if (membership !== null) app.get('/v1/servers', () => membership.describe());
+
+  app.post('/v1/data/:file/members', async (request) => {
+    const file = fileIdOf((request.params as Record<string, unknown>).file);
+    const options = { ...callOptionsOf(request.headers), timeoutMs: CHANGE_MS_MAX };
+    return gateway.changeMembers(file, membersOf(request.body), options);
+  });
+
+  app.post('/v1/catalog/members', async (request) => {
+    const options = { ...callOptionsOf(request.headers), timeoutMs: CHANGE_MS_MAX };
+    return gateway.changeCatalogMembers(membersOf(request.body), options);
+  });
+}
+
+function membersOf(body: unknown): ServerId[] {
+  const { members } = typeof body === 'object' && body !== null ? (body as Record<string, unknown>) : {};
+  if (!Array.isArray(members) || members.length === 0 || new Set(members).size !== members.length) {
+    throw new ServiceError('bad-request', '"members" is a list of servers, each named once');
+  }
+  return members.map((id: unknown) => {
+    if (typeof id !== 'string' || !isServerId(id)) {
+      throw new ServiceError('bad-request', `"members" names ${JSON.stringify(id)}, which is no server`);
+    }
+    return id;
+  });
+}

@@ -1,0 +1,74 @@
+import type { Logger } from 'pino';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { ClusterServers } from '../../wire/http-api.ts';
+import { ConfigurationError, paramsHash, type ServerConfig } from '../config.ts';
+import type { DataFolder } from '../storage/data-folder.ts';
+import { joinCluster } from './join.ts';
+import { type Bootstrap, KnownServers, knownServerOf, readRemembered } from './known-servers.ts';
+
+const LIST_FILE = 'servers.json';
+
+export interface ClusterPlanParts {
+  readonly folder: DataFolder;
+  readonly log: Logger;
+  random53(): number;
+}
+
+/** With whom a server is to work, found out before anything else begins. */
+export interface ClusterPlan {
+  /** As it was given; with the cluster's own values where the server joins one. */
+  readonly config: ServerConfig;
+  readonly bootstrap: Bootstrap;
+  readonly known: KnownServers;
+}
+
+/**
+ * A server that was told all others goes by that; one that joins asks them, once, and goes by what it remembers
+ * from then on.
+ *
+ * @throws ConfigurationError where the cluster to be joined is another one, or does not want this server
+ */
+export async function planCluster(config: ServerConfig, parts: ClusterPlanParts): Promise<ClusterPlan> {
+  const { folder, log } = parts;
+  const { id: self, cluster } = config;
+  const selfUrl = config.urls.get(self) ?? '';
+  const file = folder.file(LIST_FILE);
+  const found = readRemembered(file);
+  const before = found?.cluster === cluster ? found : null;
+  const joins = config.join.length > 0;
+  const remembered = joins ? (before ?? (await join(config, selfUrl, parts))) : before;
+  const bootstrap =
+    joins && remembered !== null
+      ? bootstrapOf(remembered)
+      : { urls: config.urls, catalogMembers: config.catalogMembers };
+  const effective = { ...config, catalogMembers: bootstrap.catalogMembers };
+  const hash = paramsHash(effective);
+  if (joins && remembered?.paramsHash !== hash) {
+    throw new ConfigurationError(
+      'Cannot join the cluster: --lease, --named-lease-max, --lease-algorithm and --clock-skew must be the same as on its servers',
+    );
+  }
+  const known = new KnownServers(
+    { self, selfUrl, cluster, paramsHash: hash, bootstrap, configured: config.urls, file, log },
+    remembered,
+  );
+  return { config: effective, bootstrap, known };
+}
+
+async function join(config: ServerConfig, url: string, parts: ClusterPlanParts): Promise<ClusterServers> {
+  const { folder, log, random53 } = parts;
+  const { id: self, cluster, zone } = config;
+  const { servers, registered } = await joinCluster({
+    ...{ self, cluster, url, zone, storageId: folder.storageId, join: config.join, log, random53 },
+  });
+  if (folder.bornAt === null) folder.setBornAt(registered.bornAt as FileId);
+  const others = servers.servers.filter(({ id }) => id !== self);
+  return { ...servers, servers: [...others, knownServerOf(registered)] };
+}
+
+function bootstrapOf({ bootstrap }: ClusterServers): Bootstrap {
+  return {
+    urls: new Map(Object.entries(bootstrap.urls) as [ServerId, string][]),
+    catalogMembers: bootstrap.catalogMembers as readonly ServerId[],
+  };
+}

@@ -1,0 +1,253 @@
+import type { Logger } from 'pino';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { View } from '../../replica/actions.ts';
+import { viewVoters } from '../../replica/view.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';
+import type { ClusterServers, Moving, ReplicaLag } from '../../wire/http-api.ts';
+import type { CatalogHolder } from '../catalog/catalog-holder.ts';
+import type { Address, ServerConfig } from '../config.ts';
+import type { IdleFiles } from '../file/idle-files.ts';
+import type { Gateway } from '../gateway.ts';
+import type { Placement } from '../placement.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { DataFolder } from '../storage/data-folder.ts';
+import type { FileStore } from '../storage/store.ts';
+import type { PeerTransport } from '../transport/peer-transport.ts';
+import { AntiEntropy, POSITIONS_CALL } from './anti-entropy.ts';
+import { isClusterServers, type KnownServers, knownServerOf } from './known-servers.ts';
+import { Registrar } from './registrar.ts';
+import { Steward } from './steward.ts';
+
+/** The catalog's primary tells another server who the servers are. */
+const SERVERS_CALL = 'servers';
+/** The catalog's primary asks a server to get ready for a replica of the catalog. */
+const HOLD_CATALOG_CALL = 'hold-catalog';
+const CALL_MS = 10_000;
+/** While this server is drained, files that it had to open all the same are offered to others this often. */
+const HAND_OVER_MS = 5_000;
+/** One move of a file, or of the catalog. It goes on if it takes longer. */
+const CHANGE_MS = 60_000;
+
+export interface MembershipParts {
+  readonly config: ServerConfig;
+  readonly folder: DataFolder;
+  readonly log: Logger;
+  readonly known: KnownServers;
+  readonly store: FileStore;
+  readonly host: ReplicaHost;
+  readonly gateway: Gateway;
+  readonly catalog: CatalogHolder;
+  readonly placement: Placement;
+  readonly idle: IdleFiles;
+  readonly transport: PeerTransport;
+  nowMs(): number;
+}
+
+/** This server among the others: what it tells them, and what it does because they come and go. */
+export class Membership {
+  readonly #parts: MembershipParts;
+  readonly #registrar: Registrar;
+  readonly #steward: Steward;
+  readonly #antiEntropy: AntiEntropy;
+  readonly #handOverTimer: NodeJS.Timeout;
+  /** What the others were told last, by this server as the catalog's primary; and who has heard it. */
+  #announced = '';
+  readonly #heard = new Set<ServerId>();
+
+  constructor(parts: MembershipParts) {
+    this.#parts = parts;
+    const { config, folder, log, known, store, host, gateway, placement, transport } = parts;
+    this.#registrar = new Registrar({
+      self: config.id,
+      url: known.urls.get(config.id) ?? '',
+      zone: config.zone,
+      storageId: folder.storageId,
+      log,
+      known,
+      space: () => store.space(),
+      bornAt: (file) => {
+        if (folder.bornAt === null) folder.setBornAt(file);
+      },
+      command: (command) => gateway.command(command),
+      query: (query) => gateway.queryCatalog(query),
+    });
+    this.#steward = new Steward({
+      log,
+      replaceAfterMs: config.replaceAfterMs,
+      nowMs: parts.nowMs,
+      isCatalogPrimary: () => this.#isCatalogPrimary(),
+      query: (query) => gateway.queryCatalog(query),
+      candidates: (servers) => placement.candidates(servers),
+      isConnected: (server) => this.#isConnected(server),
+      catalogMembers: () => parts.catalog.status().members,
+      changeMembers: (file, members) => gateway.changeMembers(file, members, { timeoutMs: CHANGE_MS }),
+      changeCatalogMembers: (members) => this.#changeCatalogMembers(members),
+      followView: (file, { number, members }) =>
+        gateway.command({ kind: 'follow-view', inode: file, view: { number, members: [...members] } }),
+      announce: (servers) => this.#announce(servers),
+    });
+    this.#antiEntropy = new AntiEntropy({
+      self: config.id,
+      log,
+      everyMs: config.compareEveryMs,
+      list: (after, countMax) => store.list(after, countMax),
+      record: (file) => store.record(file),
+      sizeBytes: (file) => store.attributes(file).sizeBytes,
+      isInUse: (file) => host.loaded(file) !== null,
+      peers: () => transport.peers.filter((peer) => transport.isConnected(peer)),
+      call: (to, method, payload, timeoutMs) => transport.call(to, method, payload, timeoutMs),
+      open: (file) => gateway.standing(file),
+    });
+    known.onChange(() => this.#follow());
+    this.#handOverTimer = setInterval(() => this.#handOver(), HAND_OVER_MS);
+  }
+
+  /** To be called when the server listens. */
+  start(): void {
+    this.#follow();
+    this.#registrar.start();
+  }
+
+  close(): void {
+    clearInterval(this.#handOverTimer);
+    this.#registrar.close();
+    this.#steward.close();
+    this.#antiEntropy.close();
+  }
+
+  /** The catalog knows this server and its store. */
+  get registered(): boolean {
+    return this.#registrar.registered;
+  }
+
+  describe(): ClusterServers {
+    return this.#parts.known.describe();
+  }
+
+  state(): ServerState {
+    return this.#parts.known.stateOf(this.#parts.config.id);
+  }
+
+  moving(): Moving | null {
+    return this.#steward.moving();
+  }
+
+  lag(): ReplicaLag {
+    return this.#antiEntropy.lag();
+  }
+
+  connected(peer: ServerId): void {
+    this.#heard.delete(peer);
+    this.#antiEntropy.connected(peer);
+  }
+
+  /** @returns whether `peer` holds all of a file that is in a state */
+  holds(peer: ServerId, file: FileId, position: Parameters<AntiEntropy['holds']>[2]): Promise<boolean> {
+    return this.#antiEntropy.holds(peer, file, position);
+  }
+
+  /** Answers a peer's call; null where it is none of membership's. */
+  serve(method: string, payload: Uint8Array): Promise<Uint8Array> | null {
+    switch (method) {
+      case POSITIONS_CALL:
+        return Promise.resolve(this.#antiEntropy.serve(payload));
+      case SERVERS_CALL:
+        this.#takeList(payload);
+        return Promise.resolve(new Uint8Array(0));
+      case HOLD_CATALOG_CALL:
+        return this.#parts.catalog.hold().then(() => new Uint8Array(0));
+      default:
+        return null;
+    }
+  }
+
+  #isCatalogPrimary(): boolean {
+    const { catalog, config } = this.#parts;
+    return catalog.status().primary === config.id;
+  }
+
+  #isConnected(server: ServerId): boolean {
+    return server === this.#parts.config.id || this.#parts.transport.isConnected(server);
+  }
+
+  /** The transport goes by what is known now; a server that turned to draining hands over what it serves. */
+  #follow(): void {
+    const { known, transport, config } = this.#parts;
+    for (const peer of transport.peers) if (!known.urls.has(peer)) transport.removePeer(peer);
+    for (const [peer, url] of known.urls) {
+      if (peer !== config.id) transport.addPeer(peer, addressOf(url));
+    }
+    this.#handOver();
+  }
+
+  #handOver(): void {
+    const { known, idle } = this.#parts;
+    if (!known.isDraining) return;
+    void idle.handOver((driver) => this.yieldTo(driver.status().view) !== null);
+  }
+
+  /** Who shall be primary of a file instead of this server; null where it may be. */
+  yieldTo(view: View): ServerId | null {
+    const { known, config } = this.#parts;
+    if (!known.isDraining) return null;
+    const others = [...viewVoters(view)].filter(
+      (member) => member !== config.id && this.#isConnected(member),
+    );
+    return others.find((member) => known.stateOf(member) === 'in') ?? null;
+  }
+
+  /** New holders get ready first, then the catalog moves. */
+  async #changeCatalogMembers(members: readonly ServerId[]): Promise<View> {
+    const { transport, gateway, config, catalog } = this.#parts;
+    const before = catalog.status().members;
+    for (const member of members) {
+      if (member === config.id || before.includes(member)) continue;
+      await transport.call(member, HOLD_CATALOG_CALL, new Uint8Array(0), CALL_MS);
+    }
+    return gateway.changeCatalogMembers(members, { timeoutMs: CHANGE_MS });
+  }
+
+  #announce(servers: readonly ServerInfo[]): void {
+    const { known, transport, catalog, log } = this.#parts;
+    const { epoch, seq, members } = catalog.status();
+    const list = servers.map(knownServerOf);
+    const text = JSON.stringify([list, members]);
+    if (text !== this.#announced) {
+      this.#announced = text;
+      this.#heard.clear();
+      known.take(list, members, [epoch, seq]);
+    }
+    const payload = Buffer.from(JSON.stringify({ ...known.describe(), epoch, seq }));
+    for (const peer of transport.peers) {
+      if (this.#heard.has(peer) || !transport.isConnected(peer)) continue;
+      this.#heard.add(peer);
+      transport.call(peer, SERVERS_CALL, payload, CALL_MS).catch((error: unknown) => {
+        this.#heard.delete(peer);
+        log.debug({ peer, err: error }, 'a server has not heard yet who the servers are');
+      });
+    }
+  }
+
+  #takeList(payload: Uint8Array): void {
+    let list: unknown;
+    try {
+      list = JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
+    } catch (cause) {
+      throw new MalformedError('A list of servers is not JSON', { cause });
+    }
+    if (!isClusterServers(list)) throw new MalformedError('A list of servers has not its fields');
+    const { epoch, seq } = list as { epoch?: unknown; seq?: unknown };
+    if (typeof epoch !== 'number' || typeof seq !== 'number') {
+      throw new MalformedError('A list of servers says not how new it is');
+    }
+    this.#parts.known.take(list.servers, list.catalogMembers as readonly ServerId[], [epoch, seq]);
+  }
+}
+
+/** Host and port of a base URL. */
+export function addressOf(url: string): Address {
+  const { hostname, port, protocol } = new URL(url);
+  const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+  return { host, port: port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port) };
+}
