@@ -257,7 +257,7 @@ export class Replica {
       const askMs = this.#readLease.nextAskMs();
       // While it may not ask, it is not woken for it.
       if (askMs > this.#nowMs) wakeMs = Math.min(wakeMs, askMs);
-      if (this.#lease.untilMs !== 0 && !this.#stopAsked) wakeMs = Math.min(wakeMs, this.#beginAtMs());
+      if (this.#lease.untilMs !== 0 && this.#isWilling()) wakeMs = Math.min(wakeMs, this.#beginAtMs());
     } else {
       wakeMs = Math.min(wakeMs, this.#heartbeatAtMs);
       if (state.kind === 'active' || state.kind === 'stopping')
@@ -689,8 +689,11 @@ export class Replica {
   }
 
   #mayBegin(nowMs: number): boolean {
-    if (this.#stopAsked || !viewVoters(this.#standing.view).includes(this.#config.self)) return false;
-    return this.#lease.untilMs > nowMs && nowMs >= this.#beginAtMs();
+    return this.#isWilling() && this.#lease.untilMs > nowMs && nowMs >= this.#beginAtMs();
+  }
+
+  #isWilling(): boolean {
+    return !this.#stopAsked && viewVoters(this.#standing.view).includes(this.#config.self);
   }
 
   /** Whoever asks others to keep the guard keeps it too. */

@@ -93,7 +93,11 @@ export class Reset {
   /** By this view the epoch begins: the base's. */
   get view(): View {
     const base = this.#base;
-    return base === null ? this.#ownView : (this.#promises.get(base.holder)?.view ?? this.#ownView);
+    return base === null ? this.#ownView : this.#viewAt(base);
+  }
+
+  #viewAt({ holder }: Base): View {
+    return this.#promises.get(holder)?.view ?? this.#ownView;
   }
 
   /** All whose promises count by any view that is known of. */
@@ -142,16 +146,17 @@ export class Reset {
     if (this.#base !== null) return this.#base;
     if (!this.#promises.has(this.#self) || !this.#suffices(this.#ownView)) return null;
     const base = authoritative(this.#promises, this.#self);
-    const view = this.#promises.get(base.holder)?.view ?? this.#ownView;
-    if (!this.#suffices(view)) return null;
+    if (!this.#suffices(this.#viewAt(base))) return null;
     this.#base = base;
     return base;
   }
 
   /** @returns whether a majority has promised, but cannot be believed to have all that was acknowledged; told once */
   noticeDistrust(): boolean {
-    if (this.#distrusted) return false;
-    this.#distrusted = viewHasMajority(this.#ownView, (server) => this.#promises.has(server));
+    if (this.#distrusted || !this.#promises.has(this.#self)) return false;
+    const promised = (server: ServerId): boolean => this.#promises.has(server);
+    const views = [this.#ownView, this.#viewAt(authoritative(this.#promises, this.#self))];
+    this.#distrusted = views.every((view) => viewHasMajority(view, promised));
     return this.#distrusted;
   }
 

@@ -353,8 +353,9 @@ export class WriteOrder {
 
   /** The replica answers a heartbeat from where it stands. */
   heartbeatAnswered(from: ServerId, position: Position, beat: number, trust: Trust, nowMs: number): void {
-    this.#noteGuard(from, beat, nowMs);
     this.#noteTrust(from, trust);
+    // A promise to another that went with its disk does not bind it: its answer excludes nobody.
+    if (trust !== 'lost') this.#noteGuard(from, beat, nowMs);
     if (epochEqual(position.epoch, this.epoch)) {
       this.acknowledged(from, position.seq, nowMs);
       const peer = this.#peers.get(from);
