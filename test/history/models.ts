@@ -117,6 +117,9 @@ class ListModel implements Model {
   readonly #nodes: ListNode[] = [{ number: 0, parent: null, value: '', length: 0, next: new Map() }];
   readonly initial = 0;
   readonly #reads = new Map<Operation, number>();
+  /** The longest list that was read. */
+  #longest: ListNode = this.#nodes[0] as ListNode;
+  readonly #beginnings = new Set<number>([0]);
 
   #child(parent: ListNode, value: string): ListNode {
     const known = parent.next.get(value);
@@ -136,10 +139,17 @@ class ListModel implements Model {
         if (isKnown(operation) && operation.output !== null && operation.output !== node.length) {
           return IMPOSSIBLE;
         }
-        return this.#child(node, operation.input).number;
+        return this.#appended(node, operation.input);
       default:
         return misplaced(operation);
     }
+  }
+
+  /** A list that was read was all there was at its time: until then there are only its beginnings. */
+  #appended(node: ListNode, value: string): number {
+    const child = this.#child(node, value);
+    const isBefore = child.length <= this.#longest.length;
+    return isBefore && !this.#beginnings.has(child.number) ? IMPOSSIBLE : child.number;
   }
 
   #stateRead(operation: Operation): number {
@@ -161,9 +171,16 @@ class ListModel implements Model {
    */
   relevant(operations: readonly Operation[]): readonly Operation[] {
     const seen = new Set<string>();
+    this.#longest = this.#nodes[0] as ListNode;
     for (const operation of operations) {
       if (operation.op !== 'read' || !isKnown(operation)) continue;
       for (const value of operation.output as readonly string[]) seen.add(value);
+      const read = this.#nodes[this.#stateRead(operation)] as ListNode;
+      if (read.length > this.#longest.length) this.#longest = read;
+    }
+    this.#beginnings.clear();
+    for (let node: ListNode | null = this.#longest; node !== null; node = node.parent) {
+      this.#beginnings.add(node.number);
     }
     const needed = operations.some(
       (operation) =>

@@ -46,6 +46,7 @@ export class NemesisCluster {
   readonly deaths: Death[] = [];
   readonly #options: ClusterOptions;
   readonly #members: ReadonlyMap<string, Member>;
+  #stopped = false;
   readonly #onExit = (): void => {
     for (const { process: child } of this.#members.values()) child?.kill('SIGKILL');
     this.#remove();
@@ -208,7 +209,10 @@ export class NemesisCluster {
     return null;
   }
 
+  /** Ends all servers and takes their folders away; a second time does nothing. */
   async stop(): Promise<void> {
+    if (this.#stopped) return;
+    this.#stopped = true;
     process.off('exit', this.#onExit);
     for (const id of this.ids) await this.kill(id);
     this.#remove();

@@ -4,6 +4,7 @@
 const UNKNOWN_MAX = 6;
 /** Appended values, and changes of a file; then reading all of it becomes dear. */
 const CHANGES_MAX = 250;
+const RENEW_PAUSE_MS = 500;
 
 export type KeyKind = 'object' | 'list' | 'file' | 'entry';
 
@@ -33,6 +34,7 @@ export class Keys {
   readonly #kinds: readonly KeyKind[];
   readonly #make: HolderMaker;
   readonly #making = new Set<number>();
+  #ended = false;
 
   /** @param kinds one for each holder that is in use at a time */
   constructor(kinds: readonly KeyKind[], make: HolderMaker) {
@@ -52,6 +54,11 @@ export class Keys {
     return this.#active.filter((holder) => holder !== null).filter((holder) => holder.kind === kind);
   }
 
+  /** @returns those of them that may be changed further; perhaps none, until there are new ones */
+  writable(kind: KeyKind): readonly Holder[] {
+    return this.of(kind).filter((holder) => holder.unknown < UNKNOWN_MAX);
+  }
+
   /** Numbers of all files there ever were. */
   files(): readonly number[] {
     return this.all.filter(({ kind }) => kind !== 'entry').map(({ number }) => number);
@@ -64,19 +71,32 @@ export class Keys {
     const limit = holder.kind === 'list' || holder.kind === 'file' ? CHANGES_MAX : Infinity;
     const isWorn = holder.changes >= limit || holder.unknown >= UNKNOWN_MAX;
     const place = this.#active.indexOf(holder);
-    // Goes on in the background; until there is another the old one serves.
-    if (isWorn && place >= 0) void this.#renew(place);
+    if (isWorn && place >= 0) this.#renewLater(place);
   }
 
-  async #renew(place: number): Promise<void> {
-    if (this.#making.has(place)) return;
+  /** In the background, and again and again until the servers let it. */
+  #renewLater(place: number): void {
+    void this.#renew(place).then((isDone) => {
+      if (!isDone && !this.#ended) setTimeout(() => this.#renewLater(place), RENEW_PAUSE_MS).unref();
+    });
+  }
+
+  /** No more holders are made. */
+  end(): void {
+    this.#ended = true;
+  }
+
+  /** @returns whether there is a new one, or somebody else sees to it */
+  async #renew(place: number): Promise<boolean> {
+    if (this.#making.has(place)) return true;
     this.#making.add(place);
     const kind = this.#kinds[place] as KeyKind;
     const number = await this.#make(kind);
     this.#making.delete(place);
-    if (number === null) return;
+    if (number === null) return false;
     const holder = { kind, number, changes: 0, unknown: 0 };
     this.#active[place] = holder;
     this.all.push(holder);
+    return true;
   }
 }

@@ -24,6 +24,8 @@ const WRITERS: readonly KeyKind[] = [
 /** How long every server has at the end to say what it has of every key. */
 const LAST_READS_MS = 120_000;
 const LAST_READERS = 8;
+/** A client to whom something was refused comes back after this. */
+const TROUBLE_PAUSE_MS = 200;
 
 export interface LoadOptions {
   readonly requests: Requests;
@@ -110,13 +112,14 @@ export class Load {
   /** Resolves when all clients have ended. @throws what one of them failed with */
   async end(): Promise<void> {
     this.#ended = true;
+    this.keys.end();
     await Promise.all(this.#running);
   }
 
   async #readSomething(client: NemesisClient, server: string): Promise<void> {
     const { prng } = client;
     const holder = prng.pick(this.keys.of(prng.pick(HOLDERS)));
-    await this.#read(client, server, holder);
+    if (!(await this.#read(client, server, holder))) await delay(TROUBLE_PAUSE_MS);
   }
 
   async #read(client: NemesisClient, server: string, holder: Holder): Promise<boolean> {
@@ -141,9 +144,12 @@ export class Load {
   }
 
   async #writeSomething(client: NemesisClient, kind: KeyKind): Promise<void> {
-    const holder = client.prng.pick(this.keys.of(kind));
+    const holders = this.keys.writable(kind);
+    if (holders.length === 0) return delay(TROUBLE_PAUSE_MS);
+    const holder = client.prng.pick(holders);
     const status = await this.#write(client, holder);
     this.keys.changed(holder, status === 'unknown');
+    if (status !== 'ok') await delay(TROUBLE_PAUSE_MS);
   }
 
   #write(client: NemesisClient, { kind, number }: Holder) {

@@ -64,6 +64,7 @@ export async function nemesisRun(options: Arguments, network: Network): Promise<
     say('all faults are over');
     const untold = [...storm.late, ...(await load.lastReads())];
     await load.end();
+    await cluster.stop();
     say('checking');
     const beganMs = performance.now();
     const verdict = historyCheck(recorder.operations);
