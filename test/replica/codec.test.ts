@@ -48,7 +48,7 @@ const bodies: { [Kind in ReplicaMessageBody['kind']]: fc.Arbitrary<ReplicaMessag
   prepare: record({ kind: kind('prepare'), epoch, view }),
   promise: record({ kind: kind('promise'), epoch, position, view, trust }),
   refuse: record({ kind: kind('refuse'), epoch, promised: epoch }),
-  install: record({ kind: kind('install'), epoch, view, base: position }),
+  install: record({ kind: kind('install'), epoch, view, base: position, to: incarnation }),
   installed: record({ kind: kind('installed'), epoch, seq: uint53 }),
   write: record({ kind: kind('write'), epoch, seq: positive, committedSeq: uint53, operation }),
   ack: record({ kind: kind('ack'), epoch, seq: uint53 }),

@@ -27,13 +27,19 @@ const NONCE_NEVER = Number.MAX_SAFE_INTEGER;
 
 type Options = ReadonlyMap<string, string>;
 
+/** What a message says unless the conversation says otherwise: the first view, and that it is meant for this life. */
+interface Usual {
+  readonly view: View;
+  readonly life: Incarnation;
+}
+
 /** A conversation's state: the replica, the time, the view that messages name unless they say otherwise. */
 export class Spoken {
   /** Whatever the replica traced. */
   readonly marks: Set<string>;
   #spokenTo: Replica | null = null;
   #nowMs = 0;
-  #view: View = { number: 1, members: [] };
+  #usual: Usual = { view: { number: 1, members: [] }, life: 0 as Incarnation };
   /** Of the questions for read leases, in all lives of the server. */
   readonly #nonces: number[] = [];
 
@@ -63,7 +69,7 @@ export class Spoken {
         this.#lead(number(args[0]), args.slice(1) as ServerId[], options);
         return [];
       default:
-        return this.#step(event(verb ?? '', args, options, this.#view));
+        return this.#step(event(verb ?? '', args, options, this.#usual));
     }
   }
 
@@ -77,25 +83,27 @@ export class Spoken {
     const [self, of, ...members] = args;
     assert.equal(of, 'of');
     const given = options.get('view');
-    this.#view = given === undefined ? { number: 1, members: members as ServerId[] } : view(given);
+    this.#usual = {
+      view: given === undefined ? { number: 1, members: members as ServerId[] } : view(given),
+      life: count(options, 'life', incarnation(self as ServerId)) as Incarnation,
+    };
     const installed = position(options.get('at') ?? '0/0');
-    const life = options.get('life');
     this.#spokenTo = new Replica(
       {
         self: self as ServerId,
-        incarnation: life === undefined ? incarnation(self as ServerId) : (number(life) as Incarnation),
+        incarnation: this.#usual.life,
         appliesAtPrimary: options.get('applies') === 'last' ? 'last' : 'first',
         heartbeatMs: HEARTBEAT_MS,
         quietHeartbeatMs: HEARTBEAT_MS,
         readLeaseMs: READ_LEASE_MS,
-        startGuardUntilMs: this.nowMs + count(options, 'start-guard'),
+        startGuardUntilMs: this.#nowMs + count(options, 'start-guard'),
         mayBeginLost: options.get('begin') === 'lost',
         silentMs: 5 * HEARTBEAT_MS,
         retainedBytesMax: count(options, 'retained', 100_000),
       },
       1 as FileId,
       {
-        view: this.#view,
+        view: this.#usual.view,
         promised: epoch(options.get('promised') ?? epochFormat(installed.epoch)),
         installed: installed.epoch,
         seq: installed.seq,
@@ -109,7 +117,7 @@ export class Spoken {
 
   /** Makes it the primary with the help of `others`, who stand where it stands; what that takes is in `reset.txt`. */
   #lead(untilMs: number, others: readonly ServerId[], options: Options): void {
-    const lease = { kind: 'lease', untilMs, view: count(options, 'view', this.#view.number) } as const;
+    const lease = { kind: 'lease', untilMs, view: count(options, 'view', this.#usual.view.number) } as const;
     this.#step(lease);
     const { ownEpoch, installed, seq, view: by } = this.#replica.inspect();
     assert.ok(ownEpoch !== null, 'It begins a reset');
@@ -176,7 +184,7 @@ function split(words: readonly string[]): { options: Map<string, string>; args: 
   return { options, args };
 }
 
-function event(verb: string, args: readonly string[], options: Options, usual: View): ReplicaEvent {
+function event(verb: string, args: readonly string[], options: Options, usual: Usual): ReplicaEvent {
   switch (verb) {
     case 'lease':
       return { kind: 'lease', untilMs: number(args[0]), view: count(options, 'view', 1) };
@@ -237,7 +245,7 @@ function messageBody(
   of: Epoch,
   rest: readonly string[],
   options: Options,
-  usual: View,
+  usual: Usual,
 ): ReplicaMessageBody {
   switch (kind) {
     case 'prepare':
@@ -255,7 +263,13 @@ function messageBody(
     case 'refuse':
       return { kind, epoch: of, promised: epoch(rest[0]) };
     case 'install':
-      return { kind, epoch: of, view: viewOf(options, usual), base: position(rest[0]) };
+      return {
+        kind,
+        epoch: of,
+        view: viewOf(options, usual),
+        base: position(rest[0]),
+        to: count(options, 'to', usual.life) as Incarnation,
+      };
     case 'installed':
     case 'ack':
     case 'flush':
@@ -328,9 +342,9 @@ function trust(options: Options): Trust {
   return (options.get('trust') ?? 'intact') as Trust;
 }
 
-function viewOf(options: Options, usual: View): View {
+function viewOf(options: Options, usual: Usual): View {
   const given = options.get('view');
-  return given === undefined ? usual : view(given);
+  return given === undefined ? usual.view : view(given);
 }
 
 function view(word: string): View {
@@ -361,6 +375,11 @@ function byView(by: View): string {
 /** Nothing about a store that is as it should be. */
 function ofTrust(how: Trust): string {
   return how === 'intact' ? '' : ` ${how}`;
+}
+
+/** Nothing where it is meant for whatever life hears it. */
+function toLife(life: Incarnation): string {
+  return life === 0 ? '' : ` to life ${life}`;
 }
 
 /** a lives its first life, b its second, c its third, so that lives differ. */
@@ -440,7 +459,7 @@ function shownMessage(message: ReplicaMessage): string {
     case 'refuse':
       return `${of} for ${epochFormat(message.promised)}`;
     case 'install':
-      return `${of} base ${positionFormat(message.base)}${byView(message.view)}`;
+      return `${of} base ${positionFormat(message.base)}${byView(message.view)}${toLife(message.to)}`;
     case 'installed':
     case 'ack':
     case 'flush':
