@@ -7,7 +7,7 @@ import type {
   QueryRequest,
   QueryResults,
 } from '../wire/catalog-api.ts';
-import type { ClusterStatus, FileInfo, ServerStatus } from '../wire/http-api.ts';
+import type { ClusterStatus, FileInfo, ScrubStatuses, ServerStatus } from '../wire/http-api.ts';
 import { type Download, type DownloadOptions, downloadFile } from './download.ts';
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
 import { FileHandle, lostSession } from './file-handle.ts';
@@ -168,6 +168,21 @@ export class ClusterClient {
     return this.#get('Cannot ask a server for its status', '/v1/status/self', options);
   }
 
+  /**
+   * How far servers are with looking for damaged objects, by server; null for one that does not answer.
+   * @param server only this one; null for all
+   */
+  scrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {
+    return this.#get('Cannot ask for scrubs', scrubPath(server), options);
+  }
+
+  /** Makes servers look for damaged objects now, where they do not already. @returns as `scrubs` */
+  startScrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {
+    const path = scrubPath(server);
+    const request: ExchangeRequest = { what: 'Cannot start a scrub', method: 'POST', path, mutation: false };
+    return this.#exchanger.perform({ primary: null }, request, readJson<ScrubStatuses>, options);
+  }
+
   /** Who holds a file, who is its primary, and how far its replicas are. Opens the file. */
   info(volume: string, path: string, options?: CallOptions): Promise<FileInfo> {
     return this.#get(
@@ -191,6 +206,10 @@ export class ClusterClient {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+function scrubPath(server: string | null): string {
+  return server === null ? '/v1/scrub' : `/v1/scrub?server=${encodeURIComponent(server)}`;
 }
 
 function describePlace(place: { parent: number; name: string } | { volume: string; path: string }): string {
@@ -254,6 +273,8 @@ function describeQuery(query: Query): string {
       return 'list the volumes';
     case 'existing':
       return 'ask which files exist';
+    case 'paths':
+      return 'ask where files are to be found';
     case 'placed':
       return 'ask where files are';
     case 'servers':

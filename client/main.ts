@@ -4,6 +4,7 @@ import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
 import { addLeaseCommands } from './commands/lease.ts';
 import { addMountCommands } from './commands/mount.ts';
+import { addScrubCommand } from './commands/scrub.ts';
 import { addServerCommand } from './commands/server.ts';
 import { addStateCommands } from './commands/state.ts';
 import { addTransferCommands } from './commands/transfer.ts';
@@ -65,6 +66,7 @@ export function buildProgram(output: OutputConfiguration = {}): Command {
   addTransferCommands(program);
   addTreeCommands(program);
   addStateCommands(program);
+  addScrubCommand(program);
   addMountCommands(program);
   addLeaseCommands(program);
   addDemoCommand(program);

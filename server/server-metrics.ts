@@ -1,10 +1,14 @@
 import { CATALOG_CELL } from '../base/ids.ts';
 import type { LeaseDriver } from './lease-driver.ts';
 import type { Labels, MetricsRegistry } from './metrics.ts';
+import type { Repairer } from './repair/repairer.ts';
+import type { Scrubber } from './repair/scrubber.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { Transport } from './transport/transport.ts';
 
 export interface MeasuredParts {
+  readonly scrubber: Pick<Scrubber, 'total' | 'unrepairable'>;
+  readonly repairer: Pick<Repairer, 'fetchedCount' | 'failedCount'>;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
   readonly transport: Transport;
@@ -12,7 +16,41 @@ export interface MeasuredParts {
 
 /** Registers what this server counts besides its HTTP answers. */
 export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredParts): void {
-  const { host, lease, transport } = parts;
+  const { host, lease, transport, scrubber, repairer } = parts;
+  metrics.observe(
+    'counter',
+    'leasehold_scrub_objects_total',
+    'Objects the scrubber looked at, by verdict',
+    () => {
+      const { objects, damaged, repaired } = scrubber.total;
+      return [
+        [{ verdict: 'read' }, objects],
+        [{ verdict: 'damaged' }, damaged],
+        [{ verdict: 'repaired' }, repaired],
+      ];
+    },
+  );
+  metrics.observe(
+    'counter',
+    'leasehold_scrub_bytes_total',
+    'Bytes the scrubber read',
+    () => scrubber.total.bytes,
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_scrub_unrepairable',
+    'Objects of the last pass that are whole on no server',
+    () => scrubber.unrepairable.length,
+  );
+  metrics.observe(
+    'counter',
+    'leasehold_repairs_total',
+    'Damaged objects asked of other servers, by fate',
+    () => [
+      [{ fate: 'fetched' }, repairer.fetchedCount],
+      [{ fate: 'not-found' }, repairer.failedCount],
+    ],
+  );
   metrics.observe('gauge', 'leasehold_replicas_in_use', 'Replicas of files in use here, by role', () => {
     const roles = new Map<string, number>([
       ['primary', 0],

@@ -118,7 +118,11 @@ export interface ServerStatus {
   readonly id: string;
   readonly url: string;
   readonly reachable: boolean;
-  readonly state: 'serving' | 'recovering' | 'clock-fault' | 'unreachable';
+  readonly state: 'serving' | 'recovering' | 'clock-fault' | 'storage-failed' | 'unreachable';
+  /** Why its disk is not used any more: `storage-failed` only. */
+  readonly failure?: string;
+  /** Damaged objects that it could not repair; absent where there are none. */
+  readonly scrub?: Pick<ScrubStatus, 'unrepairable'>;
   /** Left of the silence after a restart, in milliseconds. */
   readonly recoveringMs: number;
   /** Files (the catalog's cell not counted) this server is primary of, and backup of, among those in use. */
@@ -136,6 +140,8 @@ export interface ServerStatus {
   readonly clockOffsetsMs: Readonly<Record<string, number>>;
   /** Absent where the server does not say. */
   readonly membership?: ServerState;
+  /** The catalog knows this server and which disk it has; before, it takes no replicas. */
+  readonly registered?: boolean;
   readonly lag?: ReplicaLag;
   /** Of the catalog's primary only. */
   readonly moving?: Moving;
@@ -147,6 +153,30 @@ export interface ServerStatus {
     readonly recoveringMs: number;
   };
 }
+
+/** How far a server is with reading all objects on its disk, as `GET /v1/scrub` tells for each server. */
+export interface ScrubStatus {
+  readonly state: 'running' | 'waiting';
+  /** Begin and end of the pass under way, or of the last one, as ISO 8601; null where there is none. */
+  readonly startedAt: string | null;
+  readonly finishedAt: string | null;
+  readonly bytesPerSecond: number;
+  /** Read so far in this pass. */
+  readonly objects: number;
+  readonly bytes: number;
+  /** Found damaged, and repaired from another server. */
+  readonly damaged: number;
+  readonly repaired: number;
+  /** Damaged, and whole on no server that could be reached; the path where the catalog knows one. */
+  readonly unrepairable: readonly {
+    readonly file: number;
+    readonly object: number;
+    readonly path: string | null;
+  }[];
+}
+
+/** Answer of `GET` and `POST /v1/scrub`, by server; null for one that does not answer. */
+export type ScrubStatuses = Readonly<Record<string, ScrubStatus | null>>;
 
 /** Answer of `GET /v1/status`, put together by the server that was asked. */
 export interface ClusterStatus {

@@ -17,6 +17,7 @@ import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults } from '../../wire/catalog-api.ts';
 import { viewFormat, viewParse } from '../../wire/file-operation.ts';
 import { LOST_START, trustOf } from './contents.ts';
+import type { DatabaseMark, OpenDatabase } from './database-mark.ts';
 import { errorCode, storageError } from './failures.ts';
 import { diskFileOps } from './file-ops.ts';
 import { FolderError } from './folder-error.ts';
@@ -84,6 +85,10 @@ export interface CatalogStoreOptions {
   readonly folder: string;
   /** Members of the catalog's cell, for a catalog that is new here; one that exists keeps its own. */
   readonly view: View;
+  /** What the folder remembers of `catalog.db`; absent where nobody would miss it. */
+  readonly mark?: DatabaseMark;
+  /** Told once, where the catalog is over until a restart. */
+  readonly failed?: (reason: string) => void;
   /** The folder's start counters (see `DataFolder`), for `trust`. */
   readonly startCounter?: number;
   readonly powerLossStart?: number;
@@ -146,6 +151,8 @@ export class CatalogStore {
   readonly #startCounter: number;
   readonly #powerLossStart: number;
   readonly #flush: SharedFlush;
+  readonly #mark: DatabaseMark | undefined;
+  readonly #onFailure: (reason: string) => void;
   readonly #snapshots = new Map<number, Snapshot>();
   /** Connections that copy a snapshot; they end before the database is exchanged. */
   readonly #copying = new Set<Database.Database>();
@@ -162,6 +169,8 @@ export class CatalogStore {
   private constructor(options: CatalogStoreOptions, file: string, handles: Handles) {
     this.#folder = options.folder;
     this.#path = file;
+    this.#mark = options.mark;
+    this.#onFailure = options.failed ?? (() => undefined);
     this.#startCounter = options.startCounter ?? 0;
     this.#powerLossStart = options.powerLossStart ?? 0;
     this.#handles = handles;
@@ -176,6 +185,7 @@ export class CatalogStore {
    */
   static async open(options: CatalogStoreOptions): Promise<CatalogStore> {
     const file = path.join(options.folder, 'catalog.db');
+    options.mark?.check();
     await removeLeftovers(options.folder);
     try {
       const handles = openHandles(file, (writer) => {
@@ -183,13 +193,15 @@ export class CatalogStore {
         ensureReplicaTables(writer, options.view);
       });
       await diskFileOps.flushDirectory(options.folder);
-      return new CatalogStore(options, file, handles);
+      const store = new CatalogStore(options, file, handles);
+      options.mark?.opened(store.#asOpen());
+      return store;
     } catch (error) {
       if (['SQLITE_CORRUPT', 'SQLITE_NOTADB'].includes(errorCode(error))) {
         throw new FolderError(
           'damaged',
           `Cannot open ${file}: it is damaged (${error instanceof Error ? error.message : String(error)}). ` +
-            'Move the data folder away and start with an empty one; the catalog is copied from the other replicas',
+            'Start with --rebuild, which puts what is in the data folder aside and fills an empty one from the other servers',
           { cause: error },
         );
       }
@@ -521,16 +533,38 @@ export class CatalogStore {
     this.rollback();
     for (const id of [...this.#snapshots.keys()]) await this.closeSnapshot(id);
     this.#closeCopies();
-    if (this.#failed === null) await this.flush();
+    const healthy = this.#failed === null;
+    if (healthy) await this.flush();
     this.#failed ??= new ServiceError('storage', 'The catalog is closed');
-    const { reader, writer, logFd, databaseFd } = this.#handles;
-    reader.close();
-    writer.close();
+    const { logFd, databaseFd } = this.#handles;
+    if (healthy) {
+      this.#copyBackNow();
+      this.#mark?.closing();
+    }
+    this.#closeHandles();
+    if (!healthy) this.#mark?.closed();
     await diskFileOps.close(logFd);
     await diskFileOps.close(databaseFd);
   }
 
   // ----------------------------------------------------------------------------------------------
+
+  #asOpen(): OpenDatabase {
+    return { copyBack: () => this.#copyBackNow(), close: () => this.#closeHandles() };
+  }
+
+  #copyBackNow(): void {
+    const { writer } = this.#handles;
+    if (writer.inTransaction) writer.exec('ROLLBACK');
+    writer.pragma('synchronous = FULL');
+    writer.pragma('wal_checkpoint(TRUNCATE)');
+  }
+
+  #closeHandles(): void {
+    const { reader, writer } = this.#handles;
+    reader.close();
+    writer.close();
+  }
 
   /** Said where the caller then runs without a pause: nobody else is changing the catalog. */
   #assertFree(): void {
@@ -703,6 +737,7 @@ export class CatalogStore {
       reader.close();
       writer.pragma('synchronous = FULL');
       writer.pragma('wal_checkpoint(TRUNCATE)');
+      this.#mark?.closing();
       const mode = writer.pragma('journal_mode = DELETE', { simple: true });
       assert(mode === 'delete', 'A database that nobody else has open gives up its log');
       writer.close();
@@ -712,6 +747,7 @@ export class CatalogStore {
       flushDirectory(this.#folder);
       this.#handles = openHandles(this.#path, ensureLogView);
       flushDirectory(this.#folder);
+      this.#mark?.opened(this.#asOpen());
       this.#record = readRecord(this.#handles.reader);
       this.#logBytes = readLogBytes(this.#handles.reader);
     } catch (error) {
@@ -754,7 +790,9 @@ export class CatalogStore {
   }
 
   #fail(error: Error): Error {
-    this.#failed ??= error;
+    if (this.#failed !== null) return error;
+    this.#failed = error;
+    this.#onFailure(error.message);
     return error;
   }
 }

@@ -3,9 +3,11 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { assert } from '../../base/assert.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import { DatabaseMark, type DatabaseState } from './database-mark.ts';
 import { errorCode } from './failures.ts';
 import { FolderError } from './folder-error.ts';
 import { FolderLock } from './folder-lock.ts';
+import { isAside } from './set-aside.ts';
 
 /** The form of the folder that this program reads and writes; see FORMAT.md. */
 export const FOLDER_FORMAT = 1;
@@ -45,6 +47,8 @@ interface Meta {
   readonly silences: Silences;
   /** The first file id that could have had no replica on an earlier folder of this server; null until it is known. */
   readonly bornAt: number | null;
+  /** What databases were made here. */
+  readonly databases: Readonly<Record<string, DatabaseState>>;
 }
 
 /**
@@ -111,6 +115,7 @@ export class DataFolder {
           powerLossStart: lostPower ? startCounter : (known?.powerLossStart ?? 0),
           silences: longest(options.silences, known?.silences),
           bornAt: known?.bornAt ?? null,
+          databases: known?.databases ?? {},
         };
         if (known === null) makeObjectDirectories(folder);
         writeMeta(folder, meta);
@@ -140,6 +145,19 @@ export class DataFolder {
     assert(this.#meta.bornAt === null, 'A folder is born once');
     this.#meta = { ...this.#meta, bornAt: file };
     writeMeta(this.path, this.#meta);
+  }
+
+  /** @returns what is remembered of a database in the folder */
+  mark(name: string): DatabaseMark {
+    return new DatabaseMark(
+      this.file(name),
+      () => this.#meta.databases[name] ?? null,
+      (state) => {
+        if (this.#meta.databases[name] === state) return;
+        this.#meta = { ...this.#meta, databases: { ...this.#meta.databases, [name]: state } };
+        writeMeta(this.path, this.#meta);
+      },
+    );
   }
 
   /** Leases of earlier starts are over: the next start need not think of their timing. */
@@ -206,7 +224,9 @@ function makeDirectory(folder: string): void {
 function refuseForeign(folder: string): void {
   const names = fs.readdirSync(folder);
   if (names.includes(META)) return;
-  const stranger = names.find((name) => !OWN_BEFORE_META.has(name) && name !== 'lost+found');
+  const stranger = names.find(
+    (name) => !OWN_BEFORE_META.has(name) && !isAside(name) && name !== 'lost+found',
+  );
   if (stranger === undefined) return;
   throw new FolderError(
     'foreign',
@@ -243,8 +263,8 @@ function readMeta(folder: string): Meta | null {
   const damaged = (why: string): FolderError =>
     new FolderError(
       'damaged',
-      `Cannot use ${folder} as data folder: its META file ${why}. Move the folder away and start with an empty ` +
-        "one: the server then counts as new, and its files are copied from the other replicas once it has the old one's place",
+      `Cannot use ${folder} as data folder: its META file ${why}. Start with --rebuild, which puts ` +
+        'what is in it aside and fills an empty one from the other servers',
     );
   let value: unknown;
   try {
@@ -264,6 +284,7 @@ function readMeta(folder: string): Meta | null {
     powerLossStart,
     silences,
     bornAt,
+    databases,
   } = value as Record<string, unknown>;
   if (!isCount(format) || format === 0) throw damaged('names no format');
   if (format > FOLDER_FORMAT) {
@@ -289,6 +310,8 @@ function readMeta(folder: string): Meta | null {
     powerLossStart,
     silences: readSilences(silences) ?? { filesMs: 0, namesMs: 0 },
     bornAt: isCount(bornAt) ? bornAt : null,
+    // A folder of before remembers none, but has its index from its first start on.
+    databases: readDatabases(databases) ?? (startCounter > 0 ? { 'index.db': 'closed' } : {}),
   };
 }
 
@@ -297,6 +320,12 @@ function readSilences(value: unknown): Silences | null {
   if (typeof value !== 'object' || value === null) return null;
   const { filesMs, namesMs } = value as Record<string, unknown>;
   return typeof filesMs === 'number' && typeof namesMs === 'number' ? { filesMs, namesMs } : null;
+}
+
+function readDatabases(value: unknown): Record<string, DatabaseState> | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const states = Object.entries(value).filter(([, state]) => state === 'open' || state === 'closed');
+  return Object.fromEntries(states) as Record<string, DatabaseState>;
 }
 
 function longest(one: Silences | undefined, other: Silences | undefined): Silences {

@@ -8,6 +8,7 @@ import type { FileOperation } from '../../wire/file-operation.ts';
 import { type Container, Containers } from './container.ts';
 import { fileStateNew, LOST_START, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
+import type { DatabaseMark } from './database-mark.ts';
 import { isDamage, storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
 import { IndexDatabase, type ObjectRow } from './index-database.ts';
@@ -44,6 +45,8 @@ const CLOSING_FLUSHES_MAX = 32;
 export interface DiskStoreOptions {
   /** The disk; a test hands in one that fails. */
   readonly fileOps?: FileOps;
+  /** Told once, where the store is over until a restart. */
+  readonly failed?: (reason: string) => void;
 }
 
 /**
@@ -75,6 +78,7 @@ export class DiskStore implements FileStore {
   readonly #files = new Map<FileId, ReplicaFile>();
   readonly #unborn = new Set<FileId>();
   readonly #failure: FailureState;
+  readonly #mark: DatabaseMark;
   #recovery: RecoveryReport = { filesChecked: 0, rolledBack: [] };
   #mender: Mender = async () => null;
   #closed = false;
@@ -85,11 +89,13 @@ export class DiskStore implements FileStore {
     index: IndexDatabase,
     containers: Containers,
     failure: FailureState,
+    mark: DatabaseMark,
   ) {
     this.#folder = folder;
     this.#index = index;
     this.#containers = containers;
     this.#failure = failure;
+    this.#mark = mark;
     this.#parts = {
       index,
       containers,
@@ -104,11 +110,20 @@ export class DiskStore implements FileStore {
   /** Opens the store of a folder, and after a loss of power first finds out what is left. */
   static async open(folder: DataFolder, options: DiskStoreOptions = {}): Promise<DiskStore> {
     const ops = options.fileOps ?? diskFileOps;
-    const failure = new FailureState();
+    const failure = new FailureState(options.failed ?? (() => undefined));
     const onFailure = (cause: unknown): void => failure.set(cause);
-    const index = await IndexDatabase.open(folder.path, folder.file('index.db'), ops, onFailure);
+    const mark = folder.mark('index.db');
+    mark.check();
+    const index = await IndexDatabase.open(
+      folder.path,
+      folder.file('index.db'),
+      ops,
+      onFailure,
+      folder.lostPower,
+    );
+    mark.opened({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
     const containers = new Containers(folder.file('objects'), ops, onFailure);
-    const store = new DiskStore(folder, index, containers, failure);
+    const store = new DiskStore(folder, index, containers, failure, mark);
     const removed = index.removedFiles();
     for (const file of removed) await containers.unlink(file);
     if (removed.length > 0)
@@ -335,7 +350,8 @@ export class DiskStore implements FileStore {
     if (!this.#failure.failed) await this.#makeAllDurable();
     await this.#containers.close();
     const healthy = !this.#failure.failed;
-    await this.#index.close(healthy);
+    await this.#index.close(healthy, () => this.#mark.closing());
+    if (!healthy) this.#mark.closed();
     if (healthy && !this.#failure.failed) this.#folder.markClean();
   }
 
@@ -537,7 +553,12 @@ function entryOf(row: ObjectRow): ObjectEntry {
 
 /** Set once and for good: after a failed sync nobody knows what is on the disk. */
 class FailureState {
+  readonly #failed: (reason: string) => void;
   #error: ServiceError | null = null;
+
+  constructor(failed: (reason: string) => void) {
+    this.#failed = failed;
+  }
 
   get failed(): boolean {
     return this.#error !== null;
@@ -556,6 +577,7 @@ class FailureState {
       {},
       { cause },
     );
+    this.#failed(this.#error.message);
   }
 
   check(): void {

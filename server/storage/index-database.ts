@@ -152,12 +152,15 @@ export class IndexDatabase {
   /**
    * Opens the index, making it where there is none. Its names are synced when this resolves.
    * @param onFailure told of a failure after which the index is not to be trusted
+   * @param thorough reads all of it, as after a loss of power
+   * @throws FolderError `damaged`
    */
   static async open(
     folder: string,
     path: string,
     ops: FileOps,
     onFailure: (error: unknown) => void,
+    thorough = false,
   ): Promise<IndexDatabase> {
     const database = new Database(path, { timeout: 0 });
     try {
@@ -175,16 +178,13 @@ export class IndexDatabase {
       await ops.flushDirectory(folder);
       const index = new IndexDatabase(database, ops, logFd, databaseFd, onFailure);
       await index.#checkpoint();
+      const verdict = thorough ? database.pragma('quick_check(1)', { simple: true }) : 'ok';
+      if (verdict !== 'ok') throw damaged(path, String(verdict));
       return index;
     } catch (error) {
       database.close();
       if (['SQLITE_CORRUPT', 'SQLITE_NOTADB'].includes(errorCode(error))) {
-        throw new FolderError(
-          'damaged',
-          `Cannot open ${path}: it is damaged (${error instanceof Error ? error.message : String(error)}). ` +
-            'Move the data folder away and start with an empty one; the files are copied from the other replicas',
-          { cause: error },
-        );
+        throw damaged(path, error instanceof Error ? error.message : String(error), error);
       }
       throw error;
     }
@@ -206,19 +206,37 @@ export class IndexDatabase {
     return this.#logFlush.request();
   }
 
-  /** Ends the process's use of the index; everything in it is synced. */
-  async close(healthy: boolean): Promise<void> {
+  /**
+   * Ends the process's use of the index; everything in it is synced.
+   * @param copiedBack called where its log, which goes, is not needed any more
+   */
+  async close(healthy: boolean, copiedBack: () => void): Promise<void> {
     if (this.#checkpointing !== null) await this.#checkpointing;
     assert(this.#works.length === 0, 'The index is closed after its last commit');
     try {
       // So that closing, which copies the log back and deletes it, has nothing left to block for.
-      if (healthy) await this.#checkpoint();
+      if (healthy) {
+        await this.#checkpoint();
+        copiedBack();
+      }
     } finally {
       copiedUnsynced.delete(this.#databaseFd);
       this.#database.close();
       await this.#ops.close(this.#logFd);
       await this.#ops.close(this.#databaseFd);
     }
+  }
+
+  /** Where nobody can wait any more, because the process ends. */
+  copyBack(): void {
+    fs.fdatasyncSync(this.#logFd);
+    this.#database.pragma('wal_checkpoint(PASSIVE)');
+    fs.fdatasyncSync(this.#databaseFd);
+  }
+
+  closeNow(): void {
+    copiedUnsynced.delete(this.#databaseFd);
+    this.#database.close();
   }
 
   // --- reading -----------------------------------------------------------------------------------------
@@ -442,6 +460,15 @@ export class IndexDatabase {
       if (this.#works.length > 0) this.#schedule();
     }
   }
+}
+
+function damaged(path: string, why: string, cause?: unknown): FolderError {
+  return new FolderError(
+    'damaged',
+    `Cannot open ${path}: it is damaged (${why}). Start with --rebuild, which puts what is in the data folder aside ` +
+      'and fills an empty one from the other servers',
+    { cause },
+  );
 }
 
 function prepareSchema(database: Database.Database, path: string): void {

@@ -1,0 +1,73 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Command } from 'commander';
+import type { ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
+import { EXIT_DEGRADED } from '../failure.ts';
+import { formatTable, printable, printJson, printLine } from '../output.ts';
+import { formatBytes } from '../quantities.ts';
+import { addClusterOptions, withClient } from './cluster-command.ts';
+
+/** How often somebody who waits for the end looks. */
+const LOOK_MS = 1_000;
+
+interface ScrubOptions {
+  readonly look?: true;
+  readonly wait?: true;
+  readonly json?: true;
+}
+
+export function addScrubCommand(program: Command): void {
+  addClusterOptions(program.command('scrub'))
+    .description(
+      'look for damaged objects on the disks of one server, or of all, and repair them; 7 if some cannot be',
+    )
+    .argument('[server]', 'id of a server')
+    .option('--look', 'start nothing, only show how far it is')
+    .option('--wait', 'show the end of it')
+    .option('--json', 'print it as JSON')
+    .action(async (server: string | undefined, options: ScrubOptions, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const wanted = server ?? null;
+        let told =
+          options.look === true ? await client.scrubs(wanted, call) : await client.startScrubs(wanted, call);
+        while (options.wait === true && Object.values(told).some((scrub) => scrub?.state === 'running')) {
+          await delay(LOOK_MS, undefined, call);
+          told = await client.scrubs(wanted, call);
+        }
+        if (options.json === true) printJson(told);
+        else printScrubs(told);
+        if (Object.values(told).some((scrub) => (scrub?.unrepairable.length ?? 0) > 0))
+          process.exitCode = EXIT_DEGRADED;
+      });
+    });
+}
+
+function printScrubs(told: ScrubStatuses): void {
+  const rows = Object.entries(told).map(([server, scrub]) =>
+    scrub === null
+      ? [server, 'unreachable', '-', '-', '-', '-', '-']
+      : [
+          server,
+          describe(scrub),
+          `${scrub.objects}`,
+          formatBytes(scrub.bytes),
+          `${scrub.damaged}`,
+          `${scrub.repaired}`,
+          `${scrub.unrepairable.length}`,
+        ],
+  );
+  const header = ['SERVER', 'STATE', 'OBJECTS', 'READ', 'DAMAGED', 'REPAIRED', 'LEFT'];
+  for (const line of formatTable([header, ...rows])) printLine(line);
+  for (const [server, scrub] of Object.entries(told)) {
+    for (const { file, object, path } of scrub?.unrepairable ?? []) {
+      const name = path === null ? `file ${file}` : printable(path);
+      printLine(
+        `Damaged on ${server}, and whole on no server that could be reached: object ${object} of ${name}`,
+      );
+    }
+  }
+}
+
+function describe(scrub: ScrubStatus): string {
+  if (scrub.state === 'running') return 'running';
+  return scrub.startedAt === null ? 'never ran' : `ended ${scrub.finishedAt ?? 'early'}`;
+}

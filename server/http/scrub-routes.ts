@@ -1,0 +1,54 @@
+import type { FastifyInstance } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import { isServerId, type ServerId } from '../../base/ids.ts';
+import type { ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
+import type { Gateway } from '../gateway.ts';
+
+/** A server that does not answer within this time is reported as such. */
+const PEER_SCRUB_MS = 2_000;
+
+/** What reads all objects of this server's disk, in search of damaged ones. */
+export interface Scrubbing {
+  start(): void;
+  status(): Promise<ScrubStatus>;
+}
+
+/** Starts, and tells of, the search for damaged objects: on one server, or on all. */
+export function scrubRoutes(app: FastifyInstance, gateway: Gateway, scrubber: Scrubbing): void {
+  const { status } = gateway.services;
+
+  app.get('/v1/scrub/self', () => scrubber.status());
+
+  app.post('/v1/scrub/self', () => {
+    scrubber.start();
+    return scrubber.status();
+  });
+
+  app.get('/v1/scrub', (request) => ofAll('GET', request.query));
+  app.post('/v1/scrub', (request) => ofAll('POST', request.query));
+
+  async function ofAll(method: 'GET' | 'POST', query: unknown): Promise<ScrubStatuses> {
+    const { server } = query as { server?: unknown };
+    const known = [...status.urls.keys()];
+    const wanted = server === undefined ? known : known.filter((id) => id === server);
+    if (wanted.length === 0) {
+      const name = typeof server === 'string' && isServerId(server) ? `"${server}"` : 'of that name';
+      throw new ServiceError('not-found', `There is no server ${name}; there are ${known.join(', ')}`);
+    }
+    return Object.fromEntries(await Promise.all(wanted.map(async (id) => [id, await of(method, id)])));
+  }
+
+  async function of(method: 'GET' | 'POST', id: ServerId): Promise<ScrubStatus | null> {
+    if (id === status.id) {
+      if (method === 'POST') scrubber.start();
+      return scrubber.status();
+    }
+    try {
+      const { bytes } = await gateway.peers.exchange(id, { method, path: '/v1/scrub/self' }, PEER_SCRUB_MS);
+      return JSON.parse(Buffer.from(bytes).toString('utf8')) as ScrubStatus;
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      return null;
+    }
+  }
+}

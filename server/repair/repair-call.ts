@@ -1,0 +1,39 @@
+import { type FileId, isFileId } from '../../base/ids.ts';
+import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+import type { ObjectEntry } from '../storage/store.ts';
+
+/** The call between servers by which one asks another for the bytes of an object that is damaged on its own disk. */
+export const REPAIR_CALL = 'repair';
+
+/** One object in exactly one version. */
+export interface RepairRequest {
+  readonly file: FileId;
+  readonly entry: ObjectEntry;
+}
+
+export function encodeRepairRequest({ file, entry }: RepairRequest): Uint8Array {
+  return new ByteWriter(40)
+    .uint53(file)
+    .uint53(entry.index)
+    .uint53(entry.versionEpoch)
+    .uint53(entry.versionSeq)
+    .uint32(entry.length)
+    .uint32(entry.crc32)
+    .finish();
+}
+
+/** @throws MalformedError */
+export function decodeRepairRequest(bytes: Uint8Array): RepairRequest {
+  const reader = new ByteReader(bytes);
+  const file = reader.uint53();
+  if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
+  const entry = {
+    index: reader.uint53(),
+    versionEpoch: reader.uint53(),
+    versionSeq: reader.uint53(),
+    length: reader.uint32(),
+    crc32: reader.uint32(),
+  };
+  reader.end();
+  return { file, entry };
+}

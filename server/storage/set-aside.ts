@@ -1,0 +1,34 @@
+import fs from 'node:fs';
+import path from 'node:path';
+
+/** What was put aside lies in the data folder itself, which may be a disk of its own. */
+const ASIDE = /^damaged-[1-9]\d*$/;
+
+/** @returns whether an entry of a data folder is the damaged contents of an earlier one */
+export function isAside(name: string): boolean {
+  return ASIDE.test(name);
+}
+
+/**
+ * Moves all that is in a data folder which nobody has open into `damaged-1`, `damaged-2`, … inside it, so that
+ * the next start makes an empty one with another storage id. META goes last: if this is interrupted,
+ * what remains is a damaged folder still, not an empty one.
+ *
+ * @returns the folder that it is in now
+ */
+export function setAside(folder: string): string {
+  const names = fs.readdirSync(folder).filter((name) => !isAside(name) && name !== 'lost+found');
+  let number = 1;
+  while (fs.existsSync(path.join(folder, `damaged-${number}`))) number++;
+  const aside = path.join(folder, `damaged-${number}`);
+  fs.mkdirSync(aside, { mode: 0o700 });
+  const ordered = names.toSorted((a, b) => Number(a === 'META') - Number(b === 'META'));
+  for (const name of ordered) fs.renameSync(path.join(folder, name), path.join(aside, name));
+  const fd = fs.openSync(folder, 'r');
+  try {
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+  return aside;
+}
