@@ -11,6 +11,8 @@ export interface ClockLimits {
   readonly offsetMaxMs: number;
   /** Largest difference of the rate from that of true time, as a fraction. */
   readonly slewMax: number;
+  /** Now and then it jumps forwards within its limits. True if absent. */
+  readonly clocksJump?: boolean;
 }
 
 /** A clock that nobody sets may be this far off at the beginning of a run. */
@@ -113,7 +115,7 @@ export class ClockCourse {
 
   /** Prefers the ends of what is allowed, where the protocols are tight. */
   #draw(startMs: number): { overMs: number; offsetMs: number } {
-    const { offsetMaxMs, slewMax } = this.#limits;
+    const { offsetMaxMs, slewMax, clocksJump = true } = this.#limits;
     const here = this.#offsetMs + this.#slew * (startMs - this.#sinceMs);
     const draw = this.#prng.next();
     const rest = this.#prng.chance(0.3);
@@ -126,7 +128,7 @@ export class ClockCourse {
     const goal = draw < 0.3 ? -offsetMaxMs : draw > 0.7 ? offsetMaxMs : (draw * 5 - 2.5) * offsetMaxMs;
     const slew = slewMax * (0.2 + 0.8 * this.#prng.next());
     // Now and then a clock jumps, which it may only do forwards.
-    const jumps = goal > here && this.#prng.chance(0.2);
+    const jumps = goal > here && this.#prng.chance(0.2) && clocksJump;
     if (jumps) return { offsetMs: microsecond(goal), overMs: JUMP_MS };
     return {
       offsetMs: microsecond(goal),

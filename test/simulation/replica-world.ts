@@ -8,7 +8,9 @@ import type { ServerId } from '../../base/ids.ts';
 import type { ReplicaMessage } from '../../replica/messages.ts';
 import type { Campaign } from './planted.ts';
 import { runSystem } from './system-run.ts';
-import { type Handle, type SystemOptions, SystemWorld, Violation, type Wish } from './system-world.ts';
+import { WHOLE_FILE, type FileWish as Wish } from './system-subject.ts';
+import { type Handle, type SystemOptions, SystemWorld } from './system-world.ts';
+import { Violation } from './violation.ts';
 
 const A = 'a' as ServerId;
 const B = 'b' as ServerId;
@@ -74,8 +76,8 @@ class Script {
   }
 
   /** A read, and time for it. */
-  read(server: ServerId, object: number | null = 0): Handle {
-    const handle = this.system.read(server, object);
+  read(server: ServerId, what = '0'): Handle {
+    const handle = this.system.read(server, what);
     this.run();
     return handle;
   }
@@ -96,7 +98,7 @@ function directed(options: Partial<SystemOptions>, script: (script: Script) => v
     try {
       const playing = new Script(options);
       script(playing);
-      playing.system.judge();
+      playing.system.observers.judge();
       return null;
     } catch (error) {
       if (error instanceof Error) return error.message;
@@ -378,7 +380,7 @@ const scenarios: Record<string, () => string | null> = {
     s.write(A, { kind: 'append', value: 'appended' });
     s.write(A, { kind: 'truncate', recordsBytes: 4 });
     s.write(A, { kind: 'truncate', recordsBytes: 16 });
-    s.read(A, null);
+    s.read(A, WHOLE_FILE);
     s.run(HEARTBEATS_MS);
     s.expect(s.system.hasConverged(), 'all replicas hold the same');
   }),

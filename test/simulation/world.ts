@@ -55,6 +55,8 @@ export interface Faults {
   readonly offsetMaxMs: number;
   /** Fastest slew of a clock, as a fraction of elapsed time. */
   readonly slewMax: number;
+  /** Clocks jump forwards now and then, within their limits. True if absent. */
+  readonly clocksJump?: boolean;
 }
 
 /** A quiet LAN with exact clocks: the ground on which scripts are written. */

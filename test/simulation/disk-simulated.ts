@@ -1,0 +1,102 @@
+/**
+ * A server's disk as far as one subject is concerned. What is applied survives the death of the process; a loss of
+ * power takes whatever was not synced, back to some moment since the last sync. Promises and installations are
+ * synced, as the order to a driver says, and so is what was flushed.
+ */
+import { assert } from '../../base/assert.ts';
+import type { Prng } from '../../base/prng.ts';
+import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
+import { EPOCH_ZERO, epochEqual } from '../../replica/epoch.ts';
+import type { Contents } from './system-contents.ts';
+
+/** An operation that was applied since the last installation. */
+interface Applied {
+  readonly epoch: Epoch;
+  readonly seq: number;
+  readonly operation: Operation;
+  readonly sessions: Uint8Array;
+}
+
+export class SimulatedDisk {
+  /** As any process sees it. */
+  record: ReplicaRecord;
+  contents: Contents;
+  #trust: Trust;
+  /** As of the last installation, which was synced. */
+  #base: { readonly record: ReplicaRecord; readonly contents: Contents };
+  #applied: Applied[] = [];
+  #syncedSeq: number;
+
+  /** @param trust `lost` where this may be the place of an earlier disk */
+  constructor(view: View, contents: Contents, trust: Exclude<Trust, 'suspect'>) {
+    const record = {
+      view,
+      promised: EPOCH_ZERO,
+      installed: EPOCH_ZERO,
+      seq: 0,
+      sessions: new Uint8Array(),
+    };
+    this.record = record;
+    this.contents = contents;
+    this.#trust = trust;
+    this.#base = { record, contents: contents.copy() };
+    this.#syncedSeq = 0;
+  }
+
+  get trust(): Trust {
+    return this.#trust;
+  }
+
+  get position(): Position {
+    return { epoch: this.record.installed, seq: this.record.seq };
+  }
+
+  /** Synced. */
+  promise(promised: Epoch): void {
+    this.record = { ...this.record, promised };
+  }
+
+  apply(epoch: Epoch, seq: number, operation: Operation, sessions: Uint8Array): void {
+    assert(seq === this.record.seq + 1, 'Operations are applied in order');
+    this.#applied.push({ epoch, seq, operation, sessions });
+    this.#redo({ epoch, seq, operation, sessions });
+  }
+
+  #redo({ epoch, seq, operation, sessions }: Applied): void {
+    this.contents.apply(operation, epoch, seq);
+    const view = operation.view ?? this.record.view;
+    this.record = { ...this.record, seq, sessions, view };
+  }
+
+  /** Synced. `contents` are another replica's, or null to keep the own. */
+  install(change: Omit<ReplicaRecord, 'promised'>, contents: Contents | null): void {
+    if (contents !== null) this.contents = contents;
+    this.record = { ...this.record, ...change };
+    assert(this.contents.log.length === this.record.seq, 'What is installed is all there');
+    this.#trust = 'intact';
+    this.#base = { record: this.record, contents: this.contents.copy() };
+    this.#applied = [];
+    this.#syncedSeq = this.record.seq;
+  }
+
+  /** What was applied up to `seq` survives from now on. */
+  synced(epoch: Epoch, seq: number): void {
+    // A flush that was ordered before another state was installed says nothing about that.
+    if (epochEqual(epoch, this.record.installed)) this.#syncedSeq = Math.max(this.#syncedSeq, seq);
+  }
+
+  /** @returns how many operations are gone */
+  losePower(dice: Prng): number {
+    const { seq, promised } = this.record;
+    const all = dice.chance(0.3);
+    const keptSeq = all ? this.#syncedSeq : dice.integer(this.#syncedSeq, seq);
+    if (this.#trust === 'intact') this.#trust = 'suspect';
+    if (keptSeq === seq) return 0;
+    this.record = { ...this.#base.record, promised };
+    this.contents = this.#base.contents.copy();
+    this.#applied = this.#applied.filter((applied) => applied.seq <= keptSeq);
+    for (const applied of this.#applied) this.#redo(applied);
+    assert(this.record.seq === keptSeq, 'What was synced is still there');
+    return seq - keptSeq;
+  }
+}

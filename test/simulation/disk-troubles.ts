@@ -1,0 +1,126 @@
+/**
+ * What befalls disks: machines lose power, disks are replaced by empty ones, are full, or slow. Knows how much of
+ * it the replicas have to bear: as long as a minority of each set of members is in doubt, nothing that was
+ * acknowledged may be lost; and after a loss of power of more of them, nothing that was flushed.
+ */
+import type { ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
+import type { Trust, View } from '../../replica/actions.ts';
+import { viewSides, viewVoters } from '../../replica/view.ts';
+import type { SystemWorld } from './system-world.ts';
+
+/** A slow disk takes so many times longer. */
+const SLOWNESS = 40;
+
+export class DiskTroubles {
+  readonly counts = {
+    powerLosses: 0,
+    /** Operations that were applied and not synced when power was lost. */
+    unsyncedLost: 0,
+    majorityPowerLosses: 0,
+    wipes: 0,
+    fullDisks: 0,
+    slowDisks: 0,
+  };
+  readonly #system: SystemWorld;
+  readonly #replaced = new Set<ServerId>();
+  readonly #fullUntilMs = new Map<ServerId, number>();
+  readonly #slowUntilMs = new Map<ServerId, number>();
+  /** More than a minority has lost power, and not all are what they were. */
+  #recovering = false;
+
+  constructor(system: SystemWorld) {
+    this.#system = system;
+  }
+
+  /** What a replica is to be thought of that is made on this server's disk. */
+  trustOfNew(server: ServerId): Exclude<Trust, 'suspect'> {
+    return this.#replaced.has(server) ? 'lost' : 'intact';
+  }
+
+  isFull(server: ServerId): boolean {
+    return (this.#fullUntilMs.get(server) ?? 0) > this.#system.world.nowMs;
+  }
+
+  /** How many times longer a step of the disk takes than usual. */
+  slowness(server: ServerId): number {
+    return (this.#slowUntilMs.get(server) ?? 0) > this.#system.world.nowMs ? SLOWNESS : 1;
+  }
+
+  fill(server: ServerId, forMs: number): void {
+    const { world } = this.#system;
+    world.note(server, 'has a full disk');
+    this.#fullUntilMs.set(server, world.nowMs + forMs);
+  }
+
+  slow(server: ServerId, forMs: number): void {
+    const { world } = this.#system;
+    world.note(server, 'has a slow disk');
+    this.counts.slowDisks++;
+    this.#slowUntilMs.set(server, world.nowMs + forMs);
+  }
+
+  /** From now on disks are as they should be. */
+  end(): void {
+    this.#fullUntilMs.clear();
+    this.#slowUntilMs.clear();
+  }
+
+  /** Whether the replicas have to bear that these servers lose what they did not sync, or everything. */
+  mayDoubt(servers: readonly ServerId[]): boolean {
+    return this.#views().every((view) =>
+      viewSides(view).every((side) => {
+        const doubted = side.filter((server) => servers.includes(server) || this.#isDoubtful(server));
+        return side.length - doubted.length >= majority(side.length);
+      }),
+    );
+  }
+
+  #isDoubtful(server: ServerId): boolean {
+    const trust = this.#system.disks.get(server)?.trust ?? this.trustOfNew(server);
+    return trust !== 'intact';
+  }
+
+  /** The views that count, or may come to count. */
+  #views(): View[] {
+    const { disks, observers } = this.#system;
+    const known = [...disks.values()].map(({ record }) => record.view);
+    return [observers.view, ...known.filter(({ number }) => number > observers.view.number)];
+  }
+
+  /** Machines go dark at once, and come back one by one. */
+  losePower(servers: readonly ServerId[], downMs: () => number): void {
+    const { world, prng, disks, observers } = this.#system;
+    const isBearable = this.mayDoubt(servers);
+    for (const server of servers) world.crashFor(server, downMs());
+    for (const server of servers) {
+      const lost = disks.get(server)?.losePower(prng) ?? 0;
+      world.note(server, `loses power, and ${lost} operations`);
+      this.counts.powerLosses++;
+      this.counts.unsyncedLost += lost;
+    }
+    if (isBearable) return;
+    this.counts.majorityPowerLosses++;
+    this.#recovering = true;
+    observers.majorityLostPower();
+  }
+
+  /** The disk is replaced by an empty one. */
+  wipe(server: ServerId, downMs: number): void {
+    const { world, disks } = this.#system;
+    world.note(server, 'gets an empty disk');
+    this.counts.wipes++;
+    world.crashFor(server, downMs);
+    disks.delete(server);
+    this.#replaced.add(server);
+  }
+
+  /** To be called after every step: notices when all that was in doubt is what it was. */
+  look(): void {
+    if (!this.#recovering) return;
+    const voters = viewVoters(this.#system.observers.view);
+    if (voters.some((server) => this.#isDoubtful(server))) return;
+    this.#recovering = false;
+    this.#system.observers.recovered();
+  }
+}

@@ -1,0 +1,149 @@
+/** What befalls servers in a random run of the system, beside what `World` does to anybody's. */
+import type { ServerId } from '../../base/ids.ts';
+import { viewVoters } from '../../replica/view.ts';
+import { Client, type Habits } from './system-client.ts';
+import type { Shape } from './system-run.ts';
+import type { SystemWorld } from './system-world.ts';
+
+/** Draws something again and again until the storm is over. */
+function repeat(system: SystemWorld, minMs: number, maxMs: number, strike: () => void): void {
+  const { world, prng } = system;
+  const next = () => {
+    world.at(world.nowMs + minMs + prng.next() * (maxMs - minMs), () => {
+      if (system.calm) return;
+      strike();
+      next();
+    });
+  };
+  next();
+}
+
+/** Now and then the primary stops in good order and gives its lease back. */
+export function scheduleStops(system: SystemWorld): void {
+  const { world, prng } = system;
+  repeat(system, 1_000, 6_000, () => {
+    const primary = system.primary();
+    if (primary !== null && prng.chance(0.5)) world.call(primary, () => system.process(primary).stop());
+  });
+}
+
+/**
+ * Clocks go wrong where nobody can measure it: the primary is cut off, and all other clocks jump over the
+ * end of its lease. A clock that is wrong while its server can be heard is found out before it does harm.
+ */
+export function scheduleClockJumps(system: SystemWorld): void {
+  const { world, prng } = system;
+  const { leaseMs } = system.options;
+  let aheadMs = 0;
+  repeat(system, 1_500, 4_500, () => {
+    const [holder] = system.holders();
+    if (holder === undefined) return;
+    const others = world.ids.filter((id) => id !== holder);
+    // Some of its backups may stay with it.
+    const far = others.filter(() => prng.chance(0.8));
+    const links = far.flatMap((id): [ServerId, ServerId][] => [
+      [id, holder],
+      [holder, id],
+    ]);
+    world.cutFor(links, (0.5 + prng.next()) * leaseMs);
+    aheadMs += (0.5 + prng.next()) * leaseMs;
+    for (const id of others) world.slewClock(id, aheadMs, 1);
+  });
+}
+
+export function scheduleDiskTroubles(system: SystemWorld, shape: Shape): void {
+  const { world, prng, troubles } = system;
+  const { leaseMs } = system.options;
+  const downMs = () => prng.next() * (prng.chance(0.5) ? 100 : 1.5 * leaseMs);
+  const target = () => {
+    const primary = prng.chance(0.4) ? system.primary() : null;
+    return primary ?? prng.pick(viewVoters(system.observers.view));
+  };
+  if (shape.power !== 'never') {
+    repeat(system, 500, 2_500, () => {
+      const server = target();
+      if (troubles.mayDoubt([server])) troubles.losePower([server], downMs);
+    });
+  }
+  if (shape.power === 'all') {
+    world.at(world.nowMs + 2_000 + prng.next() * 5_000, () => {
+      const some = world.ids.filter(() => prng.chance(0.7));
+      troubles.losePower(prng.chance(0.6) ? world.ids : some, downMs);
+    });
+  }
+  if (shape.wipes) {
+    repeat(system, 1_500, 5_000, () => {
+      const server = target();
+      if (troubles.mayDoubt([server])) troubles.wipe(server, downMs());
+    });
+  }
+  if (shape.badDisks) {
+    repeat(system, 1_000, 4_000, () => {
+      const forMs = prng.next() * 2 * leaseMs;
+      if (prng.chance(0.5)) troubles.fill(target(), forMs);
+      else troubles.slow(target(), forMs);
+    });
+  }
+}
+
+/** Somebody who moves the replicas about: adds, removes, replaces servers. */
+export class MemberMoves {
+  readonly #system: SystemWorld;
+  readonly #client: Client;
+  #ended = false;
+
+  constructor(system: SystemWorld, habits: Habits) {
+    this.#system = system;
+    this.#client = new Client(system, habits, 70);
+  }
+
+  begin(): void {
+    const { world, prng } = this.#system;
+    world.at(world.nowMs + 500 + prng.next() * 1_000, () => this.#next());
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#client.end();
+  }
+
+  #next(): void {
+    if (this.#ended) return;
+    const { world, prng, counts } = this.#system;
+    const members = this.#draw();
+    this.#client.move(members, (moved) => {
+      if (moved) {
+        counts.moves++;
+        this.#tell(members);
+      }
+      world.at(world.nowMs + prng.next() * 1_000, () => this.#next());
+    });
+  }
+
+  /** The catalog is told where the replicas are now, unless they have moved on. */
+  #tell(members: readonly ServerId[]): void {
+    const { observers } = this.#system;
+    const { view } = observers;
+    if (view.joint === undefined && members.every((server) => view.members.includes(server))) {
+      this.#system.catalogView = view;
+    }
+  }
+
+  #draw(): ServerId[] {
+    const { world, prng, observers } = this.#system;
+    const { members } = observers.view;
+    const others = world.ids.filter((id) => !members.includes(id));
+    const draw = prng.next();
+    if (draw < 0.3 && others.length > 0) return [...members, prng.pick(others)];
+    if (draw < 0.5 && members.length > 2) {
+      const leaving = prng.pick(members);
+      return members.filter((id) => id !== leaving);
+    }
+    if (draw < 0.8 && others.length > 0) {
+      const leaving = members.find((id) => !world.isUp(id)) ?? prng.pick(members);
+      return [...members.filter((id) => id !== leaving), prng.pick(others)];
+    }
+    const some = world.ids.filter(() => prng.chance(0.5));
+    return some.length > 0 ? some : [...members];
+  }
+}
