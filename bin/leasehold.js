@@ -25,7 +25,8 @@ async function run(argv) {
   process.env.UV_THREADPOOL_SIZE ??= '8';
   const [command, ...rest] = argv;
   stopWithParent();
-  if (command === 'server') {
+  // With a word behind it, it is about the servers of a cluster; a server itself is only given options.
+  if (command === 'server' && !/^[a-z]/.test(rest[0] ?? '')) {
     const { runServer } = await import('../server/main.ts');
     await runServer(rest);
   } else if (command === 'mount-daemon') {

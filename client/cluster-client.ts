@@ -18,6 +18,8 @@ import { type Upload, type UploadOptions, uploadFile } from './upload.ts';
 
 const OPERATION_TIMEOUT_MS = 30_000;
 const LIST_COUNT_MAX = 1_000;
+/** A server works on a move of replicas for so long before it answers. */
+const MOVE_ATTEMPT_MS = 70_000;
 const JSON_HEADERS = { 'content-type': 'application/json' } as const;
 
 export interface ClusterClientOptions {
@@ -26,6 +28,8 @@ export interface ClusterClientOptions {
   /** How long one call may take in all, retries included. */
   readonly operationTimeoutMs?: number;
 }
+
+export type FileView = FileInfo['view'];
 
 export interface Entry {
   readonly name: string;
@@ -190,6 +194,25 @@ export class ClusterClient {
       `/v1/info/${encodeURIComponent(volume)}${encodePath(path)}`,
       options,
     );
+  }
+
+  /**
+   * Moves a file's replicas to these servers; resolves when they are there. Asked again while a move is under
+   * way, it waits for the same.
+   */
+  async changeMembers(file: number, members: readonly string[], options?: CallOptions): Promise<FileView> {
+    const request: ExchangeRequest = {
+      what: `Cannot move the replicas of file ${file}`,
+      method: 'POST',
+      path: `/v1/data/${file}/members`,
+      headers: JSON_HEADERS,
+      body: JSON.stringify({ members }),
+      mutation: false,
+    };
+    return this.#exchanger.perform({ primary: null }, request, readJson<FileView>, {
+      attemptMs: MOVE_ATTEMPT_MS,
+      ...options,
+    });
   }
 
   #get<Value>(what: string, path: string, options?: CallOptions): Promise<Value> {

@@ -4,6 +4,7 @@ import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
 import { addLeaseCommands } from './commands/lease.ts';
 import { addMountCommands } from './commands/mount.ts';
+import { addReplicaCommands } from './commands/replica.ts';
 import { addScrubCommand } from './commands/scrub.ts';
 import { addServerCommand } from './commands/server.ts';
 import { addStateCommands } from './commands/state.ts';
@@ -66,6 +67,7 @@ export function buildProgram(output: OutputConfiguration = {}): Command {
   addTransferCommands(program);
   addTreeCommands(program);
   addStateCommands(program);
+  addReplicaCommands(program);
   addScrubCommand(program);
   addMountCommands(program);
   addLeaseCommands(program);

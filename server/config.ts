@@ -137,6 +137,9 @@ where all of them are, itself included.
 ${lines.flat().join('\n')}
   -h, --help                  Show this text
 
+To list the servers of a cluster, and to add, drain or remove one:
+  leasehold server ls | add | drain | undrain | remove | zone     (each with --help)
+
 Durations are ${DURATION_FORM}.
 Each option can also be given in the environment, --clock-skew as LEASEHOLD_CLOCK_SKEW,
 all --peer together as LEASEHOLD_PEERS=s1=HOST:PORT,s2=HOST:PORT, or in a TOML file under

@@ -1,12 +1,31 @@
-import type { Command } from 'commander';
-import { CommandFailure, EXIT_USAGE } from '../failure.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Command, InvalidArgumentError } from 'commander';
+import type { QueryResults } from '../../wire/catalog-api.ts';
+import type { ClusterStatus } from '../../wire/http-api.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE } from '../failure.ts';
+import { formatTable, printJson, printLine } from '../output.ts';
+import { formatBytes } from '../quantities.ts';
+import { addClusterOptions, withClient } from './cluster-command.ts';
 
-/** `leasehold server` stands in the help; the launcher runs it without coming here, since a client is no server. */
+const POLL_MS = 500;
+/** Without a file moved for this long, the reason is looked for. */
+const STUCK_MS = 15_000;
+
+type ListedServer = QueryResults['servers']['servers'][number];
+type Call = CallOptions & { readonly signal: AbortSignal };
+
+/**
+ * `leasehold server` without a word behind it stands in the help only: the launcher runs the server without coming
+ * here, since a client is no server. With one, it looks after the servers of a cluster.
+ */
 export function addServerCommand(program: Command): void {
-  program
+  const server = program
     .command('server')
-    .description('run one server of a cluster ("leasehold server --help" shows its options)')
-    .helpOption(false)
+    .description(
+      'run one server of a cluster ("leasehold server --help" shows its options); list and change servers',
+    )
     .allowUnknownOption()
     .allowExcessArguments()
     .action(() => {
@@ -16,4 +35,186 @@ export function addServerCommand(program: Command): void {
         'start it with "npx leasehold server …"',
       );
     });
+
+  addClusterOptions(server.command('ls'))
+    .description('list the servers: where they are, what they hold, how much room they have')
+    .option('--all', 'also those that were removed')
+    .option('--json', 'print the servers as JSON')
+    .action(async (options: { readonly all?: true; readonly json?: true }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const { servers } = await client.query({ kind: 'servers', counts: true }, call);
+        const status = await client.status(call);
+        const shown = servers.filter(
+          ({ state, replicas }) => options.all || state !== 'out' || replicas !== 0,
+        );
+        if (options.json) return printJson({ servers: shown, moving: status.moving ?? null });
+        for (const line of formatTable([HEADER, ...shown.map((one) => rowOf(one, status))])) printLine(line);
+        const { moving } = status;
+        if (moving !== undefined && moving.done < moving.total)
+          printLine(`Moving: ${describeMoving(moving)}`);
+      });
+    });
+
+  addClusterOptions(server.command('drain'))
+    .description('move everything that a server holds to others; waits until nothing is left')
+    .argument('<id>', 'id of the server')
+    .option('--no-wait', 'begin it, and do not wait')
+    .option('--json', 'print the server as JSON at the end')
+    .action(
+      async (id: string, options: { readonly wait: boolean; readonly json?: true }, command: Command) => {
+        await withClient(command, async (client, call) => {
+          await client.command({ kind: 'server-state', id, state: 'draining' }, call);
+          const left = options.wait ? await emptied(client, id, call) : await listed(client, id, call);
+          if (options.json) printJson(left);
+          else if (options.wait)
+            printLine(`Server ${id} holds nothing any more: remove it, or stop it as you like`);
+          else printLine(`Server ${id} is being drained: it holds ${left.replicas ?? 0} files`);
+        });
+      },
+    );
+
+  addClusterOptions(server.command('undrain'))
+    .description('let a server that was being drained take replicas again')
+    .argument('<id>', 'id of the server')
+    .action(async (id: string, _options: unknown, command: Command) => {
+      await withClient(command, async (client, call) => {
+        await client.command({ kind: 'server-state', id, state: 'in' }, call);
+        printLine(`Server ${id} takes replicas again`);
+      });
+    });
+
+  addClusterOptions(server.command('add'))
+    .description('let a server in: before its first start without --join, or after it was removed')
+    .argument('<id>', 'id of the server')
+    .argument('<url>', 'its base URL, as the other servers reach it', baseUrl)
+    .option('--zone <label>', 'what fails together with it', zone)
+    .action(async (id: string, url: string, options: { readonly zone?: string }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        await client.command({ kind: 'server-add', id, url, ...options }, call);
+        printLine(`Server ${id} at ${url} is one of the servers now`);
+      });
+    });
+
+  addClusterOptions(server.command('remove'))
+    .description('take a server out that holds nothing any more, or that is dead and will not come back')
+    .argument('<id>', 'id of the server')
+    .option('--dead', 'it is lost with all it held: other servers get new replicas; waits until that is done')
+    .action(async (id: string, options: { readonly dead?: true }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        await client.command({ kind: 'server-remove', id, dead: options.dead === true }, call);
+        if (options.dead) await emptied(client, id, call);
+        printLine(`Server ${id} is removed`);
+      });
+    });
+
+  addClusterOptions(server.command('zone'))
+    .description('say what fails together with a server; replicas go to different zones')
+    .argument('<id>', 'id of the server')
+    .argument('<label>', 'name of the zone; "-" for none', zone)
+    .action(async (id: string, label: string, _options: unknown, command: Command) => {
+      await withClient(command, async (client, call) => {
+        await client.command({ kind: 'server-zone', id, zone: label === '-' ? '' : label }, call);
+        printLine(label === '-' ? `Server ${id} fails alone` : `Server ${id} is in zone ${label}`);
+      });
+    });
+}
+
+const HEADER = ['SERVER', 'URL', 'ZONE', 'IS', 'REACHABLE', 'FILES', 'FREE', 'TOTAL'];
+
+function rowOf(server: ListedServer, status: ClusterStatus): string[] {
+  const reachable = status.servers.find(({ id }) => id === server.id)?.reachable === true;
+  return [
+    server.id,
+    server.url,
+    server.zone === '' ? '-' : server.zone,
+    server.state,
+    reachable ? 'yes' : 'no',
+    `${server.replicas ?? 0}`,
+    server.totalBytes === 0 ? '-' : formatBytes(server.freeBytes),
+    server.totalBytes === 0 ? '-' : formatBytes(server.totalBytes),
+  ];
+}
+
+export function describeMoving({
+  total,
+  done,
+  failed,
+  current,
+}: NonNullable<ClusterStatus['moving']>): string {
+  const failures = failed === 0 ? '' : `, ${failed} attempts failed and are repeated`;
+  return `${done} of ${total} files, ${current.length} at this moment${failures}`;
+}
+
+/** Waits until the server holds no file and no part in the catalog; says how far it is wherever somebody looks. */
+async function emptied(client: ClusterClient, id: string, call: Call): Promise<ListedServer> {
+  let least = Number.POSITIVE_INFINITY;
+  let movedMs = performance.now();
+  let explained = false;
+  for (;;) {
+    const server = await listed(client, id, call);
+    const { catalog, moving } = await client.status(call);
+    const left = server.replicas ?? 0;
+    if (left === 0 && !catalog.members.includes(id)) {
+      clearNote();
+      return server;
+    }
+    if (left < least) {
+      least = left;
+      movedMs = performance.now();
+    }
+    const what = left > 0 ? `${left} files left` : 'the catalog is left';
+    note(`${what} on ${id}${moving === undefined ? '' : `; moved ${describeMoving(moving)}`}`);
+    if (!explained && performance.now() - movedMs > STUCK_MS) {
+      explained = true;
+      clearNote();
+      process.stderr.write(
+        `leasehold: ${what} on ${id}, and nothing has moved for a while: ${await whyStuck(client, id, call)}\n`,
+      );
+    }
+    await delay(POLL_MS, undefined, { signal: call.signal }).catch((error: unknown) => {
+      throw call.signal.aborted ? call.signal.reason : error;
+    });
+  }
+}
+
+async function whyStuck(client: ClusterClient, id: string, call: Call): Promise<string> {
+  const { servers } = await client.query({ kind: 'servers', counts: false }, call);
+  const { volumes } = await client.query({ kind: 'volumes' }, call);
+  const takers = servers.filter((server) => server.state === 'in' && server.id !== id).length;
+  const factor = Math.max(0, ...volumes.map(({ replicas }) => replicas));
+  if (takers < factor) {
+    return `there are ${takers} other servers for volumes with ${factor} replicas. Add a server, or lower "volume set NAME --replicas"`;
+  }
+  return '"leasehold status" shows servers that are out of reach, and attempts that failed';
+}
+
+async function listed(client: ClusterClient, id: string, call: Call): Promise<ListedServer> {
+  const { servers } = await client.query({ kind: 'servers', counts: true }, call);
+  const server = servers.find((one) => one.id === id);
+  if (server === undefined) throw new CommandFailure(EXIT_NOT_FOUND, `There is no server ${id}`);
+  return server;
+}
+
+/** A line that is drawn over, where a person looks. */
+function note(text: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
+}
+
+function clearNote(): void {
+  if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
+}
+
+function baseUrl(text: string): string {
+  const url = URL.parse(/^[a-z]+:\/\//i.test(text) ? text : `http://${text}`);
+  if (url === null || url.protocol !== 'http:' || url.port === '') {
+    throw new InvalidArgumentError('It is a base URL with a port, such as http://10.0.0.4:7401.');
+  }
+  return url.origin;
+}
+
+function zone(text: string): string {
+  if (!/^[A-Za-z0-9._-]{1,63}$/.test(text)) {
+    throw new InvalidArgumentError('A zone has 1 to 63 letters, digits, dots, hyphens and underscores.');
+  }
+  return text;
 }

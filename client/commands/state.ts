@@ -8,6 +8,7 @@ import { formatTable, printable, printJson, printLine } from '../output.ts';
 import { formatBytes, formatDuration } from '../quantities.ts';
 import { parseRemotePath } from '../remote-path.ts';
 import { addClusterOptions, withClient } from './cluster-command.ts';
+import { describeMoving } from './server.ts';
 
 /** A status is wanted now or not at all. */
 const STATUS_TIMEOUT_MS = 10_000;
@@ -90,6 +91,13 @@ function printStatus(status: StatusOrDown): void {
   const { primary, epoch, members } = status.catalog;
   printLine('');
   printLine(`Catalog: primary ${primary ?? 'none'}, epoch ${epoch}, on ${members.join(', ')}`);
+  if (status.moving !== undefined && status.moving.done < status.moving.total) {
+    printLine(`Moving: ${describeMoving(status.moving)}`);
+  }
+  if (status.lag.files > 0) {
+    const { files, versions, bytes } = status.lag;
+    printLine(`Replicas behind: ${files}, by ${versions} changes; ${formatBytes(bytes)} are missing wholly`);
+  }
   if (status.underReplicated.length > 0) {
     printLine(`Files in use with too few current replicas: ${status.underReplicated.join(', ')}`);
   }

@@ -1,4 +1,6 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { Policy } from '../../wire/catalog-api.ts';
+import { CommandFailure, EXIT_USAGE } from '../failure.ts';
 import { formatTable, printJson, printLine } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 import { isVolumeName } from '../remote-path.ts';
@@ -10,7 +12,24 @@ const OBJECT_BYTES_MAX = 4 * 1024 * 1024;
 interface CreateOptions {
   readonly replicas: number;
   readonly objectSize: number;
+  readonly policy: Policy;
+  readonly force?: true;
   readonly json?: true;
+}
+
+interface SetOptions {
+  readonly replicas?: number;
+  readonly policy?: Policy;
+  readonly force?: true;
+  readonly json?: true;
+}
+
+const POLICIES: readonly Policy[] = ['quorum', 'all', 'read-only'];
+
+function policyOption(): Option {
+  return new Option('--policy <policy>', 'who must have a change of a file before it is answered').choices(
+    POLICIES,
+  );
 }
 
 export function addVolumeCommands(program: Command): void {
@@ -21,15 +40,42 @@ export function addVolumeCommands(program: Command): void {
     .argument('<name>', 'name of the volume: a-z, 0-9, ".", "_", "-"', volumeName)
     .option('--replicas <count>', 'servers that hold each file', wholeNumber(1, 15), 3)
     .option('--object-size <size>', 'size of the pieces that files are stored in', objectSize, 128 * 1024)
+    .addOption(policyOption().default('quorum'))
+    .option('--force', 'also if there are fewer servers than replicas')
     .option('--json', 'print the volume as JSON')
     .action(async (name: string, options: CreateOptions, command: Command) => {
       await withClient(command, async (client, call) => {
+        const { replicas, objectSize: objectBytes, policy, force = false } = options;
         const { volume } = await client.command(
-          { kind: 'volume-create', name, replicas: options.replicas, objectBytes: options.objectSize },
+          { kind: 'volume-create', name, replicas, objectBytes, policy, force },
           call,
         );
         if (options.json) printJson(volume);
         else printLine(`Created the volume ${volume.name} with ${volume.replicas} replicas of each file`);
+      });
+    });
+
+  addClusterOptions(volume.command('set'))
+    .description('change how many replicas the files of a volume have, or the policy of files to come')
+    .argument('<name>', 'name of the volume', volumeName)
+    .option(
+      '--replicas <count>',
+      'servers that hold each file; files that are there follow',
+      wholeNumber(1, 15),
+    )
+    .addOption(policyOption())
+    .option('--force', 'also if there are fewer servers than replicas')
+    .option('--json', 'print the volume as JSON')
+    .action(async (name: string, options: SetOptions, command: Command) => {
+      const { json, ...changes } = options;
+      if (changes.replicas === undefined && changes.policy === undefined) {
+        throw new CommandFailure(EXIT_USAGE, 'Nothing to change: give --replicas or --policy');
+      }
+      await withClient(command, async (client, call) => {
+        const { volume } = await client.command({ kind: 'volume-set', name, ...changes }, call);
+        if (json) return printJson(volume);
+        printLine(`The volume ${name} has ${volume.replicas} replicas of each file, policy ${volume.policy}`);
+        if (changes.replicas !== undefined) printLine('"leasehold server ls" shows how far its files are');
       });
     });
 
@@ -46,8 +92,9 @@ export function addVolumeCommands(program: Command): void {
           formatBytes(one.objectBytes),
           `${one.inodes}`,
           formatBytes(one.usedBytes),
+          one.policy,
         ]);
-        const table = formatTable([['NAME', 'REPLICAS', 'OBJECT SIZE', 'INODES', 'USED'], ...rows]);
+        const table = formatTable([['NAME', 'REPLICAS', 'OBJECT SIZE', 'INODES', 'USED', 'POLICY'], ...rows]);
         for (const line of table) printLine(line);
       });
     });

@@ -340,6 +340,7 @@ export class FakeCluster {
       timing: { leaseMs: 2000, clockSkewMaxMs: 100 },
       servers: this.servers.map((server) => server.selfStatus()),
       underReplicated: [],
+      lag: { files: 0, versions: 0, bytes: 0 },
     };
   }
 }

@@ -1,0 +1,141 @@
+import type { Command } from 'commander';
+import type { FileInfo } from '../../wire/http-api.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
+import { formatTable, printJson, printLine } from '../output.ts';
+import { parseRemotePath } from '../remote-path.ts';
+import { addClusterOptions, withClient } from './cluster-command.ts';
+
+/** A file's replicas are moved in the background where that takes longer than one call; asked again, it is waited for. */
+const MOVE_TIMEOUT_MS = 30 * 60_000;
+
+interface JsonOption {
+  readonly json?: true;
+}
+
+/** Whether a file may get a replica on a server, as the catalog sees it. */
+type Standing = 'in' | 'draining' | 'out' | 'unknown';
+
+export function addReplicaCommands(program: Command): void {
+  const replica = program.command('replica').description("show and move a file's replicas");
+
+  addClusterOptions(replica.command('ls'))
+    .description('show which servers hold a file, and how far each replica is')
+    .argument('<path>', 'VOLUME:/path')
+    .option('--json', 'print it as JSON')
+    .action(async (path: string, options: JsonOption, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const info = await infoOf(client, path, call);
+        const { servers } = await client.query({ kind: 'servers', counts: false }, call);
+        const rows = info.replicas.map((one) => {
+          const server = servers.find(({ id }) => id === one.server);
+          return { ...one, zone: server?.zone ?? '', membership: server?.state ?? 'in' };
+        });
+        if (options.json) return printJson({ file: info.file, view: info.view, replicas: rows });
+        printLine(`View ${info.view.number} of file ${info.file}`);
+        const cells = rows.map((row) => [
+          row.server,
+          row.zone === '' ? '-' : row.zone,
+          row.membership,
+          row.role,
+          row.state,
+          `${row.version}`,
+          row.reachable ? 'yes' : 'no',
+        ]);
+        const header = ['REPLICA', 'ZONE', 'SERVER IS', 'ROLE', 'STATE', 'VERSION', 'REACHABLE'];
+        for (const line of formatTable([header, ...cells])) printLine(line);
+      });
+    });
+
+  addClusterOptions(replica.command('add'))
+    .description('give a file one replica more')
+    .argument('<path>', 'VOLUME:/path')
+    .argument('<server>', 'id of the server that shall hold it')
+    .option('--json', 'print the new view as JSON')
+    .action(async (path: string, server: string, options: JsonOption, command: Command) => {
+      await change(command, path, options, (members) => {
+        if (members.includes(server)) throw refusal(`Server ${server} holds ${path} already`);
+        return [...members, server];
+      });
+    });
+
+  addClusterOptions(replica.command('rm'))
+    .description('take one replica of a file away')
+    .argument('<path>', 'VOLUME:/path')
+    .argument('<server>', 'id of the server that holds it')
+    .option('--json', 'print the new view as JSON')
+    .action(async (path: string, server: string, options: JsonOption, command: Command) => {
+      await change(command, path, options, (members) => {
+        if (!members.includes(server)) throw refusal(`Server ${server} does not hold ${path}`);
+        if (members.length === 1) throw refusal(`Server ${server} holds the only replica of ${path}`);
+        return members.filter((member) => member !== server);
+      });
+    });
+
+  addClusterOptions(replica.command('move'))
+    .description('move one replica of a file to another server')
+    .argument('<path>', 'VOLUME:/path')
+    .argument('<from>', 'id of the server that holds it')
+    .argument('<to>', 'id of the server that shall hold it')
+    .option('--json', 'print the new view as JSON')
+    .action(async (path: string, from: string, to: string, options: JsonOption, command: Command) => {
+      await change(command, path, options, (members) => {
+        if (!members.includes(from)) throw refusal(`Server ${from} does not hold ${path}`);
+        if (members.includes(to)) throw refusal(`Server ${to} holds ${path} already`);
+        return members.map((member) => (member === from ? to : member));
+      });
+    });
+}
+
+/** Changes the members, and notes how many the file wants now if that is not what its volume says. */
+async function change(
+  command: Command,
+  path: string,
+  options: JsonOption,
+  edit: (members: readonly string[]) => readonly string[],
+): Promise<void> {
+  await withClient(command, async (client, call) => {
+    const info = await infoOf(client, path, call);
+    const members = edit(info.view.members);
+    const added = members.filter((member) => !info.view.members.includes(member));
+    await assertTaking(client, added, call);
+    const { volume } = await client.query({ kind: 'volume', name: info.volume }, call);
+    const count = members.length === volume.replicas ? null : members.length;
+    const view = await client.changeMembers(info.file, members, { ...call, timeoutMs: MOVE_TIMEOUT_MS });
+    await client.command({ kind: 'set-replicas', inode: info.file, count }, call);
+    if (options.json) printJson(view);
+    else printLine(`${path} is on ${view.members.join(', ')} now`);
+  });
+}
+
+async function assertTaking(
+  client: ClusterClient,
+  servers: readonly string[],
+  call: CallOptions,
+): Promise<void> {
+  if (servers.length === 0) return;
+  const { servers: known } = await client.query({ kind: 'servers', counts: false }, call);
+  for (const server of servers) {
+    const standing: Standing = known.find(({ id }) => id === server)?.state ?? 'unknown';
+    if (standing === 'in') continue;
+    const why = standing === 'unknown' ? 'there is no such server' : `it is ${standing}`;
+    throw refusal(
+      `Cannot put a replica on server ${server}: ${why}`,
+      '"leasehold server ls" shows the servers',
+    );
+  }
+}
+
+async function infoOf(client: ClusterClient, path: string, call: CallOptions): Promise<FileInfo> {
+  const place = parseRemotePath(path);
+  const info = await client.info(place.volume, place.path, call);
+  if (info.attributes.kind !== 'file') {
+    throw new CommandFailure(EXIT_USAGE, `"${path}" is a ${info.attributes.kind}: only files have replicas`);
+  }
+  return info;
+}
+
+function refusal(message: string, hint = ''): CommandFailure {
+  return new CommandFailure(EXIT_PRECONDITION, message, hint);
+}
