@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import type { FileId } from '../../base/ids.ts';
 import type { Epoch, Operation, Position, ReplicaRecord, Trust } from '../../replica/actions.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import { decodeFileOperation } from '../../wire/file-operation.ts';
@@ -10,7 +10,7 @@ import { Difference, objectEqual } from './difference.ts';
 import { FileSource } from './file-source.ts';
 import { decodeComparison, encodeKnown, METHODS } from './file-transfer.ts';
 import { ObjectFetch, type ObjectSource } from './object-fetch.ts';
-import { type TransferPace, UNLIMITED } from './transfer-pace.ts';
+import { UNLIMITED } from './transfer-pace.ts';
 
 /** After so many comparisons a fetch is given up; a primary that changes this fast is caught up with later. */
 const PASSES_MAX = 64;

@@ -29,7 +29,7 @@ const CASES: readonly Case[] = [
     objects: 5_000,
     differ: async () => undefined,
     messagesMax: 1,
-    bytesMax: 300,
+    bytesMax: 200,
   },
   {
     name: 'nothing but the position differs',
@@ -39,14 +39,14 @@ const CASES: readonly Case[] = [
       await source.truncate(source.store.attributes(FILE).sizeBytes);
     },
     messagesMax: 1,
-    bytesMax: 300,
+    bytesMax: 200,
   },
   {
     name: 'the newest object differs',
     objects: 5_000,
     differ: (source) => source.write(3_000 * OBJECT_BYTES, filled(1, 9)),
     messagesMax: 1,
-    bytesMax: 400,
+    bytesMax: 250,
   },
   {
     name: 'three appends and an overwrite',
@@ -57,14 +57,14 @@ const CASES: readonly Case[] = [
       await source.write(5, Uint8Array.of(1, 2, 3));
     },
     messagesMax: 1,
-    bytesMax: 600,
+    bytesMax: 350,
   },
   {
     name: 'a truncated tail',
     objects: 5_000,
     differ: (source) => source.truncate(2_000 * OBJECT_BYTES + 3),
-    messagesMax: 6,
-    bytesMax: 3_000,
+    messagesMax: 5,
+    bytesMax: 800,
   },
   {
     name: 'a hole punched by truncate and extend',
@@ -74,8 +74,8 @@ const CASES: readonly Case[] = [
       await source.truncate(5_000 * OBJECT_BYTES);
       await source.write(4_999 * OBJECT_BYTES, filled(1, 3));
     },
-    messagesMax: 6,
-    bytesMax: 3_000,
+    messagesMax: 5,
+    bytesMax: 1_200,
   },
   {
     name: 'an uncommitted suffix of an old epoch at the laggard, more at the source',
@@ -85,8 +85,8 @@ const CASES: readonly Case[] = [
       await source.begin(epochOf(2, 'b'));
       await source.write(101 * OBJECT_BYTES, filled(1, 5));
     },
-    messagesMax: 7,
-    bytesMax: 6_000,
+    messagesMax: 6,
+    bytesMax: 1_500,
   },
   {
     name: 'an uncommitted truncate at the laggard',
@@ -95,22 +95,22 @@ const CASES: readonly Case[] = [
       await target.truncate(10);
       await source.begin(epochOf(2, 'b'));
     },
-    messagesMax: 35,
-    bytesMax: 5_000 * (OBJECT_BYTES + 60),
+    messagesMax: 28,
+    bytesMax: 5_000 * (OBJECT_BYTES + 30),
   },
   {
     name: 'the file was deleted',
     objects: 5_000,
     differ: (source) => source.apply({ kind: 'delete' }),
-    messagesMax: 4,
-    bytesMax: 2_000,
+    messagesMax: 2,
+    bytesMax: 400,
   },
   {
     name: 'the laggard has nothing yet',
     objects: 0,
     differ: (source) => source.write(0, filled(10_000, 8)),
-    messagesMax: 60,
-    bytesMax: 10_000 * (OBJECT_BYTES + 60),
+    messagesMax: 44,
+    bytesMax: 10_000 * (OBJECT_BYTES + 30),
   },
   {
     name: 'everything differs, and in no order',
@@ -122,8 +122,8 @@ const CASES: readonly Case[] = [
       for (let at = 0; at < 5_000; at += 500)
         await source.write(((at * 7) % 5_000) * OBJECT_BYTES, filled(500, at));
     },
-    messagesMax: 40,
-    bytesMax: 5_000 * (OBJECT_BYTES + 60),
+    messagesMax: 23,
+    bytesMax: 5_000 * (OBJECT_BYTES + 30),
   },
   {
     name: 'objects far apart in a sparse file',
@@ -135,8 +135,8 @@ const CASES: readonly Case[] = [
       for (let power = 11; power < 44; power += 4)
         await source.write(2 ** power * OBJECT_BYTES, filled(1, 2));
     },
-    messagesMax: 40,
-    bytesMax: 40_000,
+    messagesMax: 10,
+    bytesMax: 2_000,
   },
 ];
 
@@ -275,6 +275,85 @@ test('an own object that is damaged is fetched, although its version is right', 
   await wire.bring(target, 'source');
   await assertSame(target, source);
   assert.equal(wire.messages, 2);
+});
+
+test('an own object that is damaged is fetched, also where a transfer before wanted another version of it', async () => {
+  const [source, second, target] = [
+    await LoneReplica.make(OBJECT_BYTES),
+    await LoneReplica.make(OBJECT_BYTES),
+    await LoneReplica.make(OBJECT_BYTES),
+  ];
+  for (const replica of [source, second, target]) await replica.write(0, filled(1_000, 1));
+  target.store.damage(FILE, 42);
+  target.subject.noteDamaged(42);
+  await source.write(0, filled(600, 2));
+  const wire = new CountedWire({ source, second });
+  wire.fault = async (server, method, serve) => {
+    if (server === 'source' && method === 'objects') throw new Error('the source died');
+    return serve();
+  };
+  await assert.rejects(wire.bring(target, 'source'), /the source died/);
+  await wire.bring(target, 'second');
+  await assertSame(target, second);
+});
+
+test('a laggard whose own state moves on under a transfer compares anew', async () => {
+  const source = await LoneReplica.make(OBJECT_BYTES);
+  const target = await LoneReplica.make(OBJECT_BYTES);
+  await source.write(0, filled(1_000, 1));
+  const wire = new CountedWire({ source });
+  let calls = 0;
+  wire.fault = async (_server, method, serve) => {
+    if (method === 'objects' && calls++ === 1) await target.write(500 * OBJECT_BYTES, filled(3, 9));
+    return serve();
+  };
+  await wire.bring(target, 'source');
+  await assertSame(target, source);
+  assert.equal(wire.asked.filter((asked) => asked.startsWith('compare')).length, 2);
+});
+
+test('a transfer begins once all that an earlier one brought is on the disk', async () => {
+  const source = await LoneReplica.make(OBJECT_BYTES);
+  const plain = await LoneReplica.make(OBJECT_BYTES);
+  await source.write(0, filled(1, 1));
+  const held: (() => void)[] = [];
+  const store = new Proxy(plain.store, {
+    get: (memory, name) => {
+      if (name === 'stage') {
+        return async (...staged: Parameters<typeof memory.stage>) => {
+          await memory.stage(...staged);
+          if (held.length === 0) await new Promise<void>((resolve) => held.push(resolve));
+        };
+      }
+      const member = Reflect.get(memory, name) as unknown;
+      return typeof member === 'function' ? member.bind(memory) : member;
+    },
+  });
+  const target = new LoneReplica(store);
+  const wire = new CountedWire({ source });
+  const earlier = assert.rejects(wire.bring(target, 'source'), { code: 'precondition-failed' });
+  while (held.length === 0) await turn();
+  const later = wire.bring(target, 'source');
+  for (let turns = 0; turns < 10; turns++) await turn();
+  assert.equal(wire.messages, 1);
+  held[0]?.();
+  await Promise.all([earlier, later]);
+  await assertSame(target, source);
+});
+
+test('a replica that has other bytes under the same versions is asked on for those it may have', async () => {
+  const [source, second, target] = [
+    await LoneReplica.make(64 * 1024),
+    await LoneReplica.make(64 * 1024),
+    await LoneReplica.make(64 * 1024),
+  ];
+  await source.fill(240 * 64 * 1024, 1);
+  await second.fill(240 * 64 * 1024, 2);
+  const wire = new CountedWire({ source, second });
+  await wire.bring(target, 'source', ['second']);
+  await assertSame(target, source);
+  const bySecond = wire.asked.filter((asked) => asked === 'objects@second').length;
+  assert.ok(bySecond >= 4, `${bySecond} calls to the second`);
 });
 
 test('a transfer goes on with a source that goes on', async () => {
