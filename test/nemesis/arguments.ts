@@ -17,7 +17,7 @@ export const HELP = `Runs real servers under load, breaks them, and checks what 
   --lease 2s         length of the servers' leases; clocks may differ by a twentieth of it
   --pace 10ms        how long a client rests between two operations
   --loopback         no network namespaces even where there could be some
-  --keep             leave the servers' folders, with their logs, where they are
+  --keep             leave the servers' disks and logs where they are, as after a failure
 
 As root on Linux each server gets a network namespace and a disk of its own. Faults that need what is not there
 are skipped, and named. The exit code is 0 if the history is linearizable and the faults did hit, 1 if not, 2 if the

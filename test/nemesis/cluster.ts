@@ -18,7 +18,6 @@ export interface ClusterOptions {
   readonly operationTimeoutMs: number;
   readonly network: Network;
   readonly ownDisks: boolean;
-  readonly keep: boolean;
 }
 
 interface Member {
@@ -49,7 +48,8 @@ export class NemesisCluster {
   #stopped = false;
   readonly #onExit = (): void => {
     for (const { process: child } of this.#members.values()) child?.kill('SIGKILL');
-    this.#remove();
+    for (const { disk } of this.#members.values()) disk.remove();
+    this.remove();
   };
 
   private constructor(folder: string, options: ClusterOptions, ports: readonly number[]) {
@@ -209,21 +209,17 @@ export class NemesisCluster {
     return null;
   }
 
-  /** Ends all servers and takes their folders away; a second time does nothing. */
+  /** Ends all servers and lets go of their disks; a second time does nothing. */
   async stop(): Promise<void> {
     if (this.#stopped) return;
     this.#stopped = true;
     process.off('exit', this.#onExit);
     for (const id of this.ids) await this.kill(id);
-    this.#remove();
+    for (const { disk } of this.#members.values()) disk.remove();
   }
 
-  #remove(): void {
-    if (this.#options.keep) {
-      process.stdout.write(`The servers' folders stay: ${this.folder}\n`);
-      return;
-    }
-    for (const { disk } of this.#members.values()) disk.remove();
+  /** Takes the folders of servers that were stopped away, disks and logs. */
+  remove(): void {
     rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
   }
 }

@@ -54,6 +54,8 @@ async function judged(options: Arguments, network: Network): Promise<number> {
   process.stdout.write(`${runText(result)}\n`);
   for (const one of wrong) process.stdout.write(`WRONG        ${one}\n`);
   process.stdout.write(wrong.length === 0 ? 'passed\n' : `FAILED, seed ${options.seed}\n`);
+  if (wrong.length === 0 && !options.keep) result.cluster.remove();
+  else process.stdout.write(`The servers' disks and logs are in ${result.cluster.folder}\n`);
   return wrong.length === 0 ? 0 : 1;
 }
 

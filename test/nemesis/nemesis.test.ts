@@ -33,7 +33,7 @@ test('clients see one history, whatever happens to the servers', { timeout: 240_
     // The file says the same to whoever reads it later.
     const verdict = historyCheck(historyParse(readFileSync(out, 'utf8')));
     assert.deepEqual([verdict.violations, verdict.undecided], [[], []]);
-    assert.ok(verdict.operations > 1_000, `${verdict.operations} operations`);
+    assert.ok(verdict.operations > 300, `${verdict.operations} operations`);
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -4,11 +4,13 @@ import { verdictText } from '../history/report.ts';
 import { LAST } from './load.ts';
 import type { RunResult } from './run.ts';
 
+type Judged = Pick<RunResult, 'verdict' | 'recorder' | 'faults' | 'deaths' | 'untold' | 'catalogFailovers'>;
+
 /** Where servers read locally at all, so many of the reads at all servers are to be local. */
 const LOCAL_SHARE_MIN = 0.05;
 
 /** @returns what is missing or wrong; a run without any of it has passed */
-export function runFaults(result: RunResult): readonly string[] {
+export function runFaults(result: Judged): readonly string[] {
   const { verdict, recorder, faults, deaths, untold, catalogFailovers } = result;
   const wrong: string[] = [];
   for (const { key } of verdict.violations) {

@@ -33,6 +33,8 @@ export interface RunResult {
   /** Keys that a server did not tell of in the end, and other things that did not happen in time. */
   readonly untold: readonly string[];
   readonly checkMs: number;
+  /** Of the servers, which have ended: what they left. */
+  readonly cluster: NemesisCluster;
 }
 
 /** @param network made for as many servers as there are */
@@ -48,7 +50,6 @@ export async function nemesisRun(options: Arguments, network: Network): Promise<
     operationTimeoutMs: 2 * options.leaseMs,
     network,
     ownDisks: faults.includes('disk-full') || faults.includes('power'),
-    keep: options.keep,
   });
   const recorder = new Recorder(options.out);
   const urls = new Map(cluster.ids.map((id) => [id, cluster.url(id)]));
@@ -70,7 +71,7 @@ export async function nemesisRun(options: Arguments, network: Network): Promise<
     const verdict = historyCheck(recorder.operations);
     const checkMs = performance.now() - beganMs;
     const { counts, deaths, catalogFailovers } = storm;
-    return { verdict, recorder, faults: counts, skipped, deaths, catalogFailovers, untold, checkMs };
+    return { verdict, recorder, faults: counts, skipped, deaths, catalogFailovers, untold, checkMs, cluster };
   } finally {
     // Where a fault could not be made, what the clients have to say comes second.
     await Promise.allSettled([load.end()]);

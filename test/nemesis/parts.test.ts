@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { historyCheck } from '../history/checker.ts';
+import { historyOf } from '../history/conversation.ts';
+import { historyParse } from '../history/operation.ts';
+import { usableFaults } from './abilities.ts';
+import { argumentsParse, FAULTS, UsageError } from './arguments.ts';
+import { Keys } from './keys.ts';
+import { LoopbackNetwork } from './network.ts';
+import { Recorder } from './recorder.ts';
+import { runFaults } from './report.ts';
+
+test('the command line says what is wrong with it', () => {
+  for (const [args, complaint] of [
+    [[], /--out FILE is missing/],
+    [['--out', 'x', '--faults', 'kill,flood'], /"flood" is none of kill, stop/],
+    [['--out', 'x', '--for', '60'], /--for is a number with a unit/],
+    [['--out', 'x', '--servers', '2'], /--servers is an integer from 3 to 9/],
+    [['--out', 'x', '--what'], /--what/],
+  ] as const) {
+    assert.throws(
+      () => argumentsParse(args),
+      (error) => error instanceof UsageError && complaint.test(error.message),
+    );
+  }
+  const { faults, loadMs, servers } = argumentsParse(['--out', 'x', '--for', '10m']);
+  assert.deepEqual([faults, loadMs, servers], [FAULTS, 600_000, 5]);
+});
+
+test('without namespaces partitions are skipped by name, and killing is not', () => {
+  const { faults, skipped } = usableFaults(['kill', 'partition'], new LoopbackNetwork('no root'));
+  assert.deepEqual(faults, ['kill']);
+  assert.deepEqual(skipped, ['partition: no root']);
+});
+
+test('a key whose operations remain unknown is replaced, and meanwhile not changed further', async () => {
+  let number = 0;
+  let isUp = true;
+  const keys = new Keys(['list'], () => Promise.resolve(isUp ? ++number : null));
+  await keys.fill();
+  const [first] = keys.writable('list');
+  assert.ok(first !== undefined);
+  isUp = false;
+  for (let times = 0; times < 6; times++) keys.changed(first, true);
+  assert.deepEqual(keys.writable('list'), []);
+  assert.deepEqual(keys.of('list'), [first], 'it is still read');
+  await new Promise((resolve) => setImmediate(resolve));
+  isUp = true;
+  keys.changed(first, false);
+  await new Promise((resolve) => setImmediate(resolve));
+  keys.end();
+  assert.deepEqual(keys.files(), [1, 2]);
+});
+
+/** A run that has seen all operations and a failover; `text` is the history of an object. */
+async function runOf(text: string, change: (recorder: Recorder) => void = () => undefined) {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-recorder-'));
+  const file = join(folder, 'history.jsonl');
+  const recorder = new Recorder(file);
+  const others = [
+    ...historyOf('entry/1', '1 2 a cas - x -> true\n3 4 a delete -> x'),
+    ...historyOf('list/1', '1 2 a append x'),
+    ...historyOf(
+      'file/1',
+      '1 2 a pwrite 0 a\n3 4 a fappend b\n5 6 a truncate 1\n7 8 a pread 0 1 -> a\n9 9 a size -> 1',
+    ),
+  ];
+  for (const operation of [...historyOf('object/1', text), ...others]) recorder.record(operation);
+  recorder.answeredBy('1', { primary: 's1', epoch: 1 });
+  recorder.answeredBy('1', { primary: 's2', epoch: 2 });
+  change(recorder);
+  await recorder.close();
+  assert.deepEqual(historyParse(readFileSync(file, 'utf8')).length, recorder.operations.length);
+  rmSync(folder, { recursive: true });
+  const verdict = historyCheck(recorder.operations);
+  const faults = new Map([['kill', 1]]);
+  return { verdict, recorder, faults, deaths: [], untold: [], catalogFailovers: 0 };
+}
+
+const GOOD = '1 2 a write x\n3 4 r read -> x';
+
+test('a good history with failovers passes', async () => {
+  assert.deepEqual(runFaults(await runOf(GOOD)), []);
+});
+
+test('what did not happen, or should not have, fails a run', async () => {
+  const good = await runOf(GOOD);
+  assert.deepEqual(runFaults({ ...good, faults: new Map() }), ['no fault was made']);
+  assert.deepEqual(runFaults({ ...good, untold: ['list 3 at s1'] }), ['not in time: list 3 at s1']);
+  const death = { id: 's1', how: 'exit code 1', log: 'last words' };
+  assert.match(
+    runFaults({ ...good, deaths: [death] }).join(),
+    /s1 ended by itself \(exit code 1\):\nlast words/,
+  );
+  const broken = await runOf(GOOD, (recorder) => recorder.problem('integrity'));
+  assert.deepEqual(runFaults(broken), ['1 times "integrity"']);
+  const calm = await runOf(GOOD);
+  calm.recorder.failovers = 0;
+  assert.deepEqual(runFaults(calm), ['no primary was ever replaced']);
+});
+
+test('where servers read locally, hardly ever doing so fails a run', async () => {
+  const text = Array.from({ length: 40 }, (_, index) => `${index * 2} ${index * 2 + 1} r read -> -`).join(
+    '\n',
+  );
+  const localAt = (share: number) =>
+    runOf(`90 91 a write x\n${text}`, (recorder) => {
+      recorder.served.set('local', share);
+      recorder.served.set('redirected', 100 - share);
+    });
+  assert.deepEqual(runFaults(await localAt(1)), ['only 1 of 100 reads were local']);
+  assert.deepEqual(runFaults(await localAt(20)), []);
+  assert.deepEqual(runFaults(await localAt(0)), [], 'servers of before say of none that it was');
+});
+
+test('stale reads are told from lost writes', async () => {
+  const stale = '1 2 a write x\n3 4 a write y\n5 6 r read -> x\n7 8 last1 read -> y';
+  assert.match(runFaults(await runOf(stale)).join(), /object\/1 is not linearizable: reads alone are wrong/);
+  const lost = '1 2 a write x\n3 4 a write y\n7 8 last1 read -> x';
+  assert.match(runFaults(await runOf(lost)).join(), /object\/1 is not linearizable: WRITES are wrong/);
+});
