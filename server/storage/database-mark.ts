@@ -40,11 +40,12 @@ export class DatabaseMark {
     const state = this.#state();
     if (state === null) return;
     const wanted = state === 'open' ? [this.#path, `${this.#path}-wal`] : [this.#path];
-    const missing = wanted.find((file) => !fs.existsSync(file));
+    // SQLite takes an empty file for a database that is yet to be made; a log may be empty.
+    const missing = wanted.find((file) => sizeOf(file) <= (file === this.#path ? 0 : -1));
     if (missing === undefined) return;
     throw new FolderError(
       'damaged',
-      `Cannot use ${this.#path}: ${missing} is gone. Bring it back, or start with --rebuild, which puts what is in the data ` +
+      `Cannot use ${this.#path}: ${missing} is gone, or empty. Bring it back, or start with --rebuild, which puts what is in the data ` +
         'folder aside and fills an empty one from the other servers',
     );
   }
@@ -81,4 +82,9 @@ export class DatabaseMark {
     this.closing();
     database.close();
   }
+}
+
+/** @returns −1 where there is no such file */
+function sizeOf(file: string): number {
+  return fs.statSync(file, { throwIfNoEntry: false })?.size ?? -1;
 }

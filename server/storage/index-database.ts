@@ -4,7 +4,7 @@ import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, View } from '../../replica/actions.ts';
 import type { FileState } from './contents.ts';
-import { errorCode } from './failures.ts';
+import { errorCode, storageError } from './failures.ts';
 import type { FileOps } from './file-ops.ts';
 import { FolderError } from './folder-error.ts';
 import { SharedFlush } from './shared-flush.ts';
@@ -242,71 +242,81 @@ export class IndexDatabase {
   // --- reading -----------------------------------------------------------------------------------------
 
   file(file: FileId): FileState | null {
-    const row = this.#statements.fileGet.get(file);
+    const row = this.#read(() => this.#statements.fileGet.get(file));
     return row === undefined ? null : stateOf(row);
   }
 
   list(after: number, countMax: number): FileId[] {
-    return this.#statements.fileList.all(after, countMax) as FileId[];
+    return this.#read(() => this.#statements.fileList.all(after, countMax) as FileId[]);
   }
 
   object(file: FileId, index: number): ObjectRow | null {
-    return this.#statements.objectGet.get(file, index) ?? null;
+    return this.#read(() => this.#statements.objectGet.get(file, index) ?? null);
   }
 
   /** Objects `first` to `last`, in order. */
   objects(file: FileId, first: number, last: number): ObjectRow[] {
-    return this.#statements.objectRange.all(file, first, last);
+    return this.#read(() => this.#statements.objectRange.all(file, first, last));
   }
 
   /** The first `countMax` of objects `first` to `last`, in order. */
   objectsUpTo(file: FileId, first: number, last: number, countMax: number): ObjectRow[] {
-    return this.#statements.objectsUpTo.all(file, first, last, countMax);
+    return this.#read(() => this.#statements.objectsUpTo.all(file, first, last, countMax));
   }
 
   /** The next `countMax` objects after `after`: for walks that let others have a turn in between. */
   objectsAfter(file: FileId, after: number, countMax: number): ObjectRow[] {
-    return this.#statements.objectsAfter.all(file, after, countMax);
+    return this.#read(() => this.#statements.objectsAfter.all(file, after, countMax));
   }
 
   /** Highest sequence number among objects `first` to `last` that were written in the epoch; 0 if none was. */
   newestSeq(file: FileId, first: number, last: number, epochCounter: number): number {
-    return this.#statements.objectNewest.get(file, first, last, epochCounter) ?? 0;
+    return this.#read(() => this.#statements.objectNewest.get(file, first, last, epochCounter) ?? 0);
   }
 
   /** Objects written by operations after `seq` of the epoch. */
   objectsSince(file: FileId, epochCounter: number, seq: number): ObjectRow[] {
-    return this.#statements.objectsSince.all(file, epochCounter, seq);
+    return this.#read(() => this.#statements.objectsSince.all(file, epochCounter, seq));
   }
 
   undoSlots(file: FileId): { readonly slot: number; readonly generation: number }[] {
-    return this.#statements.undoSlots.all(file);
+    return this.#read(() => this.#statements.undoSlots.all(file));
   }
 
   newestGeneration(file: FileId): number | null {
-    return this.#statements.generationNewest.get(file) ?? null;
+    return this.#read(() => this.#statements.generationNewest.get(file) ?? null);
   }
 
   /** Generations of a file, the newest first. */
   generations(file: FileId): Generation[] {
-    const current = this.#statements.fileGet.get(file);
+    const current = this.#read(() => this.#statements.fileGet.get(file));
     if (current === undefined) return [];
-    return this.#statements.generationList.all(file).map((row) => ({
+    return this.#read(() => this.#statements.generationList.all(file)).map((row) => ({
       number: row.generation,
       state: stateOf({ ...current, ...row }),
     }));
   }
 
   filesWithViewAfter(number: number): FileId[] {
-    return this.#statements.filesByView.all(number) as FileId[];
+    return this.#read(() => this.#statements.filesByView.all(number) as FileId[]);
   }
 
   filesWithGenerations(): FileId[] {
-    return this.#statements.generationFiles.all() as FileId[];
+    return this.#read(() => this.#statements.generationFiles.all() as FileId[]);
   }
 
   removedFiles(): FileId[] {
-    return this.#statements.removedList.all() as FileId[];
+    return this.#read(() => this.#statements.removedList.all() as FileId[]);
+  }
+
+  /** What cannot be read may be anything: the index is not to be trusted any more. */
+  #read<Result>(work: () => Result): Result {
+    try {
+      return work();
+    } catch (error) {
+      this.#onFailure(error);
+      throw storageError('Cannot read the index', error);
+    }
   }
 
   // --- changing, within `commit` only -------------------------------------------------------------------

@@ -91,8 +91,15 @@ export function writeUntilKilled(folder: string, lineCount: number): Promise<Sai
 }
 
 /** Opens the catalog of a folder whose data folder is open. */
-export function openCatalog({ path, startCounter, powerLossStart }: DataFolder): Promise<CatalogStore> {
-  return CatalogStore.open({ folder: path, view: VIEW, startCounter, powerLossStart });
+export function openCatalog(folder: DataFolder): Promise<CatalogStore> {
+  const { path, startCounter, powerLossStart } = folder;
+  return CatalogStore.open({
+    folder: path,
+    view: VIEW,
+    startCounter,
+    powerLossStart,
+    mark: folder.mark('catalog.db'),
+  });
 }
 
 if (import.meta.main) {
