@@ -145,7 +145,11 @@ export type ReplicaAction =
   | { readonly kind: 'send'; readonly to: ServerId; readonly message: ReplicaMessage }
   /** Store `promised := epoch` so that it survives power loss; then event `promised`. */
   | { readonly kind: 'promise'; readonly epoch: Epoch }
-  /** Apply in this order, in one transaction with `seq`, `sessions` and the operation's view, if it has one, so that it survives kill −9; then `applied`. */
+  /**
+   * Apply in this order, in one transaction with `seq`, `sessions` and the operation's view, if it has one, so
+   * that it survives kill −9; then `applied`. With a view it survives loss of power, too: by an older one, others
+   * would vote than have what follows.
+   */
   | {
       readonly kind: 'apply';
       readonly epoch: Epoch;

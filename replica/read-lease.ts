@@ -79,31 +79,42 @@ export class ReadLease {
  * may still run when a later one begins.
  */
 export class ReadGrants {
-  readonly #untilMs = new Map<ServerId, number>();
+  readonly #grants = new Map<ServerId, { readonly epoch: Epoch; readonly untilMs: number }>();
 
   /** To be called before the grant goes out. */
-  grant(server: ServerId, nowMs: number, durationMs: number): void {
+  grant(server: ServerId, epoch: Epoch, nowMs: number, durationMs: number): void {
     const untilMs = nowMs + durationMs * (1 + DRIFT_MAX);
-    this.#untilMs.set(server, Math.max(this.#untilMs.get(server) ?? 0, untilMs));
+    this.#grants.set(server, { epoch, untilMs: Math.max(this.#grants.get(server)?.untilMs ?? 0, untilMs) });
   }
 
+  /** The server has given back what it held, or the process that held it is gone. */
   returned(server: ServerId): void {
-    this.#untilMs.delete(server);
+    this.#grants.delete(server);
+  }
+
+  /** The server follows `epoch`: what it held of an earlier one ended with its promise. */
+  followed(server: ServerId, epoch: Epoch): void {
+    const grant = this.#grants.get(server);
+    if (grant !== undefined && !epochEqual(grant.epoch, epoch)) this.#grants.delete(server);
   }
 
   /** @returns servers whose read leases may still run */
   holders(nowMs: number): ServerId[] {
-    for (const [server, untilMs] of this.#untilMs) if (nowMs >= untilMs) this.#untilMs.delete(server);
-    return [...this.#untilMs.keys()];
+    for (const [server, { untilMs }] of this.#grants) if (nowMs >= untilMs) this.#grants.delete(server);
+    return [...this.#grants.keys()];
   }
 
   /** @returns when the last of them is over; −Infinity without any */
   lastEndMs(): number {
-    return Math.max(-Infinity, ...this.#untilMs.values());
+    return Math.max(-Infinity, ...this.#ends());
   }
 
   /** @returns when the first of them is over; Infinity without any */
   nextEndMs(): number {
-    return Math.min(Infinity, ...this.#untilMs.values());
+    return Math.min(Infinity, ...this.#ends());
+  }
+
+  #ends(): number[] {
+    return [...this.#grants.values()].map(({ untilMs }) => untilMs);
   }
 }

@@ -506,6 +506,8 @@ export class Replica {
     if (before === undefined || before === incarnation) return;
     this.#over.set(from, (this.#over.get(from) ?? new Set()).add(before));
     this.#out.trace('peer-restarted', from);
+    // The process that might have read by them is gone.
+    this.#grants.returned(from);
     const state = this.#state;
     if (state.kind === 'preparing' || state.kind === 'installing') state.reset.forget(from);
     if (state.kind === 'active' || state.kind === 'stopping') state.order.forget(from);

@@ -177,7 +177,7 @@ export class WriteOrder {
       if (server !== config.self) this.#addPeer(server, installed.get(server), base.seq, nowMs);
     }
     // Who has this epoch installed has given up what it was allowed in an earlier one.
-    for (const server of installed.keys()) grants.returned(server);
+    for (const server of installed.keys()) grants.followed(server, this.epoch);
   }
 
   #addPeer(server: ServerId, seq: number | undefined, floorSeq: number, nowMs: number): void {
@@ -336,7 +336,7 @@ export class WriteOrder {
     assert(seq <= this.#lastSeq, 'Nobody has an operation of this epoch that was not sequenced');
     if (!peer.installed) {
       // What it was allowed in an earlier epoch ended with the promise that this one needed.
-      this.#grants.returned(from);
+      this.#grants.followed(from, this.epoch);
       peer.installed = true;
       peer.ackedSeq = seq;
       peer.nextSeq = seq + 1;
@@ -666,7 +666,7 @@ export class WriteOrder {
     const endMs = Math.min(this.#lease.untilMs, this.guardEndMs());
     const durationMs = Math.floor(Math.min(this.#config.readLeaseMs, (endMs - nowMs) / (1 + DRIFT_MAX)));
     if (durationMs <= 0) return;
-    this.#grants.grant(from, nowMs, durationMs);
+    this.#grants.grant(from, this.epoch, nowMs, durationMs);
     this.#out.send(from, {
       kind: 'read-grant',
       epoch: this.epoch,

@@ -84,6 +84,8 @@ export class ReplicaDriver {
   #closed = false;
   /** Orders of the core that are being carried out: what they leave on the disk, a new core would not know. */
   #ordersUnderWay = 0;
+  /** The end of what waits for a change of view to be synced. */
+  #syncing: Promise<void> | null = null;
   #stepping = false;
   readonly #queued: ReplicaEvent[] = [];
   readonly #stopWaiters: (() => void)[] = [];
@@ -353,7 +355,8 @@ export class ReplicaDriver {
         return;
       case 'apply': {
         const { epoch, seq, operation, sessions } = action;
-        this.#durably(this.subject.apply(epoch, seq, operation, sessions), { kind: 'applied', epoch, seq });
+        const work = this.subject.apply(epoch, seq, operation, sessions);
+        this.#durably(this.#viewSynced(work, operation.view !== undefined), { kind: 'applied', epoch, seq });
         return;
       }
       case 'fetch-state':
@@ -433,6 +436,21 @@ export class ReplicaDriver {
 
   #notify(listeners: Set<() => void>): void {
     for (const listener of [...listeners]) listener();
+  }
+
+  /** A change of view is synced before it, or anything after it, counts as applied. */
+  #viewSynced(work: Promise<void>, hasView: boolean): Promise<void> {
+    if (!hasView && this.#syncing === null) return work;
+    const before = this.#syncing ?? Promise.resolve();
+    const synced = before.then(() => work).then(() => (hasView ? this.subject.flush() : undefined));
+    // Whoever waits for it hears of a failure; that another waits for it, too, is no failure of its own.
+    work.catch(() => undefined);
+    this.#syncing = synced;
+    const over = (): void => {
+      if (this.#syncing === synced) this.#syncing = null;
+    };
+    synced.then(over, over);
+    return synced;
   }
 
   #durably(work: Promise<void>, done: ReplicaEvent): void {

@@ -7,6 +7,7 @@ import { messageView, type ReplicaMessage } from '../replica/messages.ts';
 import { viewVoters } from '../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
 import type { Clock } from './clock.ts';
+import type { DepartedFiles } from './file/departed-files.ts';
 import { FileSubject } from './file/file-subject.ts';
 import { TransferPace } from './file/transfer-pace.ts';
 import { ReplicaDriver, type ReplicaSurroundings } from './replica-driver.ts';
@@ -33,6 +34,7 @@ export interface ReplicaHostParts {
   readonly wakes: WakeQueue;
   readonly log: Logger;
   readonly store: FileStore;
+  readonly departed: Pick<DepartedFiles, 'view'>;
   readonly heartbeatMs: number;
   readonly quietHeartbeatMs: number;
   readonly silentMs: number;
@@ -64,15 +66,20 @@ export class ReplicaHost {
   readonly #drivers = new Map<FileId, ReplicaDriver>();
   /** Being removed from the store: nobody takes them into use. */
   readonly #leaving = new Set<FileId>();
+  /** Of files in use: it never changes, and is told while the store may not be asked any more. */
+  readonly #objectBytes = new Map<FileId, number>();
   /** Files not in use, whose last replica here is bound for a while. */
   readonly #boundUntilMs = new Map<FileId, number>();
-  /** Files whose members ever changed. */
-  readonly #changed: Set<FileId>;
+  /** The views of subjects here whose members ever changed. */
+  readonly #changed = new Map<FileId, View>();
   #encoded: { readonly message: ReplicaMessage; readonly frame: Uint8Array } | null = null;
 
   constructor(parts: ReplicaHostParts) {
     this.#parts = parts;
-    this.#changed = new Set(parts.store.filesWithViewAfter(FIRST_VIEW));
+    for (const file of parts.store.filesWithViewAfter(FIRST_VIEW)) {
+      const record = parts.store.record(file);
+      if (record !== null) this.#noteView(file, record.view);
+    }
     const { self, incarnation, clock, wakes, log, heartbeatMs, quietHeartbeatMs, silentMs } = parts;
     const { readLeaseMs } = parts;
     const startGuardUntilMs = clock.nowMs() + parts.startGuardMs;
@@ -92,7 +99,7 @@ export class ReplicaHost {
         at: (atMs, wake) => wakes.at(atMs, wake),
       }),
       viewChanged: (file, view) => {
-        if (file !== CATALOG_CELL) this.#noteView(file, view);
+        this.#noteView(file, view);
         parts.viewChanged(file, view);
       },
       ledOut: (file) => parts.ledOut(file),
@@ -108,6 +115,7 @@ export class ReplicaHost {
   adopt(make: (around: ReplicaSurroundings) => ReplicaDriver): ReplicaDriver {
     const driver = make(this.#around);
     this.#drivers.set(driver.file, driver);
+    this.#noteView(driver.file, driver.status().view);
     return driver;
   }
 
@@ -128,6 +136,7 @@ export class ReplicaHost {
     const driver = new ReplicaDriver(file, new FileSubject(file, this.#parts.store), this.#around);
     driver.usedAtMs = this.#parts.clock.nowMs();
     this.#drivers.set(file, driver);
+    this.#objectBytes.set(file, this.#parts.store.attributes(file).objectBytes);
     return driver;
   }
 
@@ -135,14 +144,21 @@ export class ReplicaHost {
   create(file: FileId, view: View, objectBytes: number): ReplicaDriver {
     this.#assertStaying(file);
     if (this.#parts.store.record(file) === null) {
-      this.#parts.store.create(file, view, objectBytes, this.#parts.trustOfNew(file));
+      const { store, departed } = this.#parts;
+      // One that was removed here would not know what it acknowledged before.
+      const trust = departed.view(file) === null ? this.#parts.trustOfNew(file) : 'lost';
+      store.create(file, view, objectBytes, trust);
+      this.#noteView(file, view);
     }
     return this.load(file);
   }
 
   /** What the replica promised others binds the next one of the file, too. */
   unload(driver: ReplicaDriver): void {
-    if (this.#drivers.get(driver.file) === driver) this.#drivers.delete(driver.file);
+    if (this.#drivers.get(driver.file) === driver) {
+      this.#drivers.delete(driver.file);
+      this.#objectBytes.delete(driver.file);
+    }
     driver.close();
     const nowMs = this.#parts.clock.nowMs();
     for (const [file, untilMs] of this.#boundUntilMs) {
@@ -171,13 +187,13 @@ export class ReplicaHost {
 
   /** @returns the view of a file whose members ever changed, as it is on disk here; null for all others */
   knownView(file: FileId): View | null {
-    if (file === CATALOG_CELL) return this.#drivers.get(file)?.subject.record().view ?? null;
-    if (!this.#changed.has(file)) return null;
-    return this.#parts.store.record(file)?.view ?? null;
+    const here = this.#changed.get(file) ?? null;
+    const departed = this.#parts.departed.view(file);
+    return (here?.number ?? 0) > (departed?.number ?? 0) ? here : departed;
   }
 
   #noteView(file: FileId, view: View): void {
-    if (view.number > FIRST_VIEW) this.#changed.add(file);
+    if (view.number > FIRST_VIEW) this.#changed.set(file, view);
   }
 
   connected(peer: ServerId): void {
@@ -253,11 +269,11 @@ export class ReplicaHost {
     // Heartbeats find out when it is back; nothing is put into bytes for nobody.
     if (!this.#parts.transport().isConnected(to)) return;
     const frame = this.#frameOf(file, message);
-    if (messageView(message) === null || file === CATALOG_CELL) {
+    const objectBytes = this.#objectBytes.get(file);
+    if (messageView(message) === null || objectBytes === undefined) {
       this.#parts.transport().send(to, CHANNEL_REPLICA, frame);
       return;
     }
-    const { objectBytes } = this.#parts.store.attributes(file);
     const payload = new ByteWriter(4 + frame.length).uint32(objectBytes).raw(frame).finish();
     this.#parts.transport().send(to, CHANNEL_REPLICA_VIEW, payload);
   }

@@ -19,6 +19,7 @@ import { LocalCatalogService } from './catalog/catalog-service.ts';
 import { CatalogSubject } from './catalog/catalog-subject.ts';
 import { Clock } from './clock.ts';
 import { type Address, paramsHash, type ServerConfig } from './config.ts';
+import { DepartedFiles } from './file/departed-files.ts';
 import { LocalFileService } from './file/file-service.ts';
 import { Garbage } from './file/garbage.ts';
 import { IdleFiles } from './file/idle-files.ts';
@@ -199,6 +200,7 @@ async function compose(
   };
   const isConnected = (server: ServerId): boolean => server === self || connected().isConnected(server);
 
+  const departed = await DepartedFiles.open(folder.file('departed'));
   const host = new ReplicaHost({
     self,
     incarnation,
@@ -206,6 +208,7 @@ async function compose(
     wakes,
     log,
     store,
+    departed,
     heartbeatMs,
     quietHeartbeatMs,
     silentMs: quietHeartbeatMs + heartbeatMs * HEARTBEATS_MISSED,
@@ -414,6 +417,7 @@ async function compose(
     self,
     log,
     store,
+    departed,
     host,
     lease,
     graceMs: config.gcGraceMs,

@@ -7,6 +7,7 @@ import type { Command, PlacedFile, Query, QueryResults } from '../../wire/catalo
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { FileStore } from '../storage/store.ts';
+import type { DepartedFiles } from './departed-files.ts';
 
 /** Files compared with the catalog in one query, and collected by one command. */
 const PAGE = 1_000;
@@ -15,6 +16,7 @@ export interface GarbageParts {
   readonly self: ServerId;
   readonly log: Logger;
   readonly store: FileStore;
+  readonly departed: Pick<DepartedFiles, 'add' | 'files' | 'forget'>;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
   /** A file without a name is kept for this long, in milliseconds, for those who still read it. */
@@ -94,6 +96,17 @@ export class Garbage {
       }
     }
     for (const file of this.#movedSinceMs.keys()) if (!moved.has(file)) this.#movedSinceMs.delete(file);
+    await this.#forgetDeparted();
+  }
+
+  async #forgetDeparted(): Promise<void> {
+    const { departed, query } = this.#parts;
+    const files = departed.files();
+    for (let at = 0; at < files.length; at += PAGE) {
+      const page = files.slice(at, at + PAGE);
+      const placed = new Set((await query({ kind: 'placed', inodes: page })).files.map(({ inode }) => inode));
+      await departed.forget(page.filter((file) => !placed.has(file)));
+    }
   }
 
   /** The catalog follows the file's own record: a record that is newer than what the catalog has decides. */
@@ -117,6 +130,8 @@ export class Garbage {
     );
     const whole = answers.filter((answer) => answer.status === 'fulfilled' && answer.value).length;
     if (whole < majority(place.members.length) || store.record(file)?.seq !== record.seq) return;
+    const { view: number, members: names } = place;
+    await this.#parts.departed.add(file, { number, members: names as readonly ServerId[] });
     await this.#remove(file, 'removed the replica of a file that others hold now');
     this.#movedSinceMs.delete(file);
   }

@@ -68,7 +68,7 @@ test('a holder reads no longer than its grantor counts with', () => {
         nowMs += pauseMs;
         const nonce = lease.ask(holder.at(nowMs));
         nowMs += thereMs;
-        grants.grant(B, grantor.at(nowMs), durationMs);
+        grants.grant(B, EPOCH, grantor.at(nowMs), durationMs);
         nowMs += backMs;
         assert.ok(lease.granted(EPOCH, nonce, durationMs, 0));
       }
@@ -89,7 +89,7 @@ test('a grantor counts with no more than both margins', () => {
       const lease = new ReadLease(300, 0);
       const grants = new ReadGrants();
       const nonce = lease.ask(holder.at(0));
-      grants.grant(B, grantor.at(0), durationMs);
+      grants.grant(B, EPOCH, grantor.at(0), durationMs);
       lease.granted(EPOCH, nonce, durationMs, 0);
       // A lease that is never valid would be safe, too.
       const early = (durationMs * (1 - DRIFT_MAX)) / (1 + DRIFT_MAX);

@@ -72,6 +72,7 @@ export class SmallCluster {
       silentMs: 200,
       readLeaseMs: 100,
       startGuardMs: 0,
+      departed: { view: () => null },
       catchUpBytesPerSecond: Infinity,
       trustOfNew: () => 'intact',
       viewChanged: (file, view) => lease.follow(file, view),

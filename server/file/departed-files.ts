@@ -1,0 +1,102 @@
+import fs from 'node:fs/promises';
+import path from 'node:path';
+import type { FileId } from '../../base/ids.ts';
+import { isFileId } from '../../base/ids.ts';
+import type { View } from '../../replica/actions.ts';
+
+interface Line {
+  readonly file: FileId;
+  readonly view: View;
+}
+
+/**
+ * Files whose replicas moved away from this server and were removed here, with the view by which they did. A
+ * member that lags may still go by an older view, and take this server for one of a majority: then it must not
+ * vote as one that never heard of the file. Kept until the file is gone for good; a line of JSON for each, in
+ * the data folder, synced before the replica is removed.
+ */
+export class DepartedFiles {
+  readonly #path: string;
+  readonly #views: Map<FileId, View>;
+  /** One change of the file on the disk after the other. */
+  #work: Promise<void> = Promise.resolve();
+
+  private constructor(file: string, views: Map<FileId, View>) {
+    this.#path = file;
+    this.#views = views;
+  }
+
+  /** A last line that a crash cut short was not promised to anybody. */
+  static async open(file: string): Promise<DepartedFiles> {
+    const views = new Map<FileId, View>();
+    for (const text of (await readLines(file)).slice(0, -1)) {
+      const { file: id, view } = JSON.parse(text) as Line;
+      if (isFileId(id)) views.set(id, view);
+    }
+    const departed = new DepartedFiles(file, views);
+    await departed.#rewrite();
+    return departed;
+  }
+
+  /** @returns the view by which this server is no member any more; null where the file was never removed here */
+  view(file: FileId): View | null {
+    return this.#views.get(file) ?? null;
+  }
+
+  files(): FileId[] {
+    return [...this.#views.keys()];
+  }
+
+  /** Resolves when it survives loss of power. */
+  add(file: FileId, view: View): Promise<void> {
+    return this.#next(async () => {
+      const handle = await fs.open(this.#path, 'a');
+      try {
+        await handle.writeFile(`${JSON.stringify({ file, view } satisfies Line)}\n`);
+        await handle.datasync();
+      } finally {
+        await handle.close();
+      }
+      this.#views.set(file, view);
+    });
+  }
+
+  /** The files are gone for good: their ids are never used again. */
+  forget(files: readonly FileId[]): Promise<void> {
+    if (files.length === 0) return Promise.resolve();
+    return this.#next(() => {
+      for (const file of files) this.#views.delete(file);
+      return this.#rewrite();
+    });
+  }
+
+  #next(change: () => Promise<void>): Promise<void> {
+    const done = this.#work.then(change);
+    // A failed change is its caller's to report; the next one is independent of it.
+    this.#work = done.catch(() => undefined);
+    return done;
+  }
+
+  async #rewrite(): Promise<void> {
+    const text = [...this.#views].map(([file, view]) => `${JSON.stringify({ file, view } satisfies Line)}\n`);
+    const beside = `${this.#path}.new`;
+    await fs.writeFile(beside, text.join(''), { flush: true });
+    await fs.rename(beside, this.#path);
+    const folder = await fs.open(path.dirname(this.#path), 'r');
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
+  }
+}
+
+/** @returns all lines, the last one being what follows the last end of line */
+async function readLines(file: string): Promise<string[]> {
+  try {
+    return (await fs.readFile(file, 'utf8')).split('\n');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [''];
+    throw error;
+  }
+}
