@@ -1,7 +1,7 @@
 /**
  * A server's disk as far as one subject is concerned. What is applied survives the death of the process; a loss of
- * power takes whatever was not synced, back to some moment since the last sync. Promises and installations are
- * synced, as the order to a driver says, and so is what was flushed.
+ * power takes whatever was not synced, back to some moment since the last sync. Promises, installations and changes
+ * of members are synced, as the order to a driver says, and so is what was flushed.
  */
 import { assert } from '../../base/assert.ts';
 import type { Prng } from '../../base/prng.ts';
@@ -60,6 +60,8 @@ export class SimulatedDisk {
     assert(seq === this.record.seq + 1, 'Operations are applied in order');
     this.#applied.push({ epoch, seq, operation, sessions });
     this.#redo({ epoch, seq, operation, sessions });
+    // A majority that came to go by an older view would not be one.
+    if (operation.view !== undefined) this.#syncedSeq = seq;
   }
 
   #redo({ epoch, seq, operation, sessions }: Applied): void {

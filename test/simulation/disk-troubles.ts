@@ -9,8 +9,8 @@ import type { Trust, View } from '../../replica/actions.ts';
 import { viewSides, viewVoters } from '../../replica/view.ts';
 import type { SystemWorld } from './system-world.ts';
 
-/** A slow disk takes so many times longer. */
-const SLOWNESS = 40;
+/** A step of a slow disk takes so long, in milliseconds. */
+const SLOW_MS = 80;
 
 export class DiskTroubles {
   readonly counts = {
@@ -42,9 +42,10 @@ export class DiskTroubles {
     return (this.#fullUntilMs.get(server) ?? 0) > this.#system.world.nowMs;
   }
 
-  /** How many times longer a step of the disk takes than usual. */
-  slowness(server: ServerId): number {
-    return (this.#slowUntilMs.get(server) ?? 0) > this.#system.world.nowMs ? SLOWNESS : 1;
+  /** @returns how long a step of the server's disk takes that would take `usualMs` */
+  durationMs(server: ServerId, usualMs: number): number {
+    const isSlow = (this.#slowUntilMs.get(server) ?? 0) > this.#system.world.nowMs;
+    return isSlow ? SLOW_MS : usualMs;
   }
 
   fill(server: ServerId, forMs: number): void {
@@ -118,9 +119,11 @@ export class DiskTroubles {
   /** To be called after every step: notices when all that was in doubt is what it was. */
   look(): void {
     if (!this.#recovering) return;
-    const voters = viewVoters(this.#system.observers.view);
-    if (voters.some((server) => this.#isDoubtful(server))) return;
+    const { observers, disks } = this.#system;
+    const hasAll = (server: ServerId): boolean =>
+      !this.#isDoubtful(server) && (disks.get(server)?.record.seq ?? 0) >= observers.committedSeq;
+    if (this.#system.primary() === null || !viewVoters(observers.view).every(hasAll)) return;
     this.#recovering = false;
-    this.#system.observers.recovered();
+    observers.recovered();
   }
 }

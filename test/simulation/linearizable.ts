@@ -104,12 +104,12 @@ export type FileEntry =
  * called before it returned.
  *
  * @param sequence the requests by position; index 0 is position 1
- * @param states contents after each prefix; index 0 is the empty file
+ * @param states what a read may show after each prefix, one text or several; index 0 is before all operations
  * @returns null, or what is wrong
  */
 export function sequenceViolation(
   sequence: readonly string[],
-  states: readonly string[],
+  states: readonly (string | readonly string[])[],
   history: readonly FileEntry[],
 ): string | null {
   const positions = new Map<string, number>();
@@ -132,10 +132,12 @@ export function sequenceViolation(
     calledMaxMs.push(Math.max(previous, calledMs.get(request) ?? -Infinity));
   }
   const byContent = new Map<string, number[]>();
-  for (const [seq, content] of states.entries()) {
-    const seqs = byContent.get(content);
-    if (seqs === undefined) byContent.set(content, [seq]);
-    else seqs.push(seq);
+  for (const [seq, shown] of states.entries()) {
+    for (const content of typeof shown === 'string' ? [shown] : shown) {
+      const seqs = byContent.get(content);
+      if (seqs === undefined) byContent.set(content, [seq]);
+      else seqs.push(seq);
+    }
   }
 
   // Calls and returns in order of time. At equal times calls first: such operations are concurrent.

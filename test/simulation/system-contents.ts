@@ -35,20 +35,24 @@ export interface Wish {
 
 /** A wish as an operation: what is applied everywhere, and what the client is told. */
 export interface Resolved {
-  readonly body: Uint8Array;
+  /** Null where nothing is to be done: the answer is known already. */
+  readonly body: Uint8Array | null;
   /** The client's answer, beside the request it is for. */
   readonly answer: string;
 }
 
 /** Resolves wishes at a primary, against everything that was sequenced before. */
 export interface Orderer {
-  resolve(request: RequestId, wish: Wish): Resolved;
+  /** @param nowMs what the primary's clock shows */
+  resolve(request: RequestId, wish: Wish, nowMs: number): Resolved;
   noteOrdered(operation: Operation): void;
 }
 
 /** A kind of subject. */
 export interface Subject {
   readonly appliesAtPrimary: 'first' | 'last';
+  /** It remembers requests by itself, so that the core need not. */
+  readonly keepsSessions: boolean;
   empty(): Contents;
   /** @param contents of a server that has become primary */
   orderer(contents: Contents): Orderer;

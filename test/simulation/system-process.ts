@@ -148,6 +148,9 @@ export class ServerProcess implements Process<SystemMessage> {
   /** `last`: one operation at a time, because the next is resolved against the applied state. */
   readonly #queue: (() => void)[] = [];
   #underWay: number | null = null;
+  #queueWaits = false;
+  /** Of each peer, the number of the latest life that it was heard in. */
+  readonly #heardLives = new Map<ServerId, number>();
   #stepping = false;
   readonly #events: ReplicaEvent[] = [];
 
@@ -200,6 +203,7 @@ export class ServerProcess implements Process<SystemMessage> {
         return;
       case 'replica': {
         const decoded = decodeReplicaMessage(message.frame.bytes).message;
+        if (this.#isOver(from, decoded.incarnation)) return;
         if (this.replica === null) this.#admit(decoded);
         this.step({ kind: 'message', from, message: decoded });
         return;
@@ -211,6 +215,14 @@ export class ServerProcess implements Process<SystemMessage> {
         this.#takeState(message.id, message.snapshot);
         return;
     }
+  }
+
+  /** Once the transport has heard a new life of a peer, it brings nothing of a former one any more. */
+  #isOver(from: ServerId, incarnation: Incarnation): boolean {
+    const life = this.#system.lives.indexOf(incarnation);
+    if (life < (this.#heardLives.get(from) ?? 0)) return true;
+    this.#heardLives.set(from, life);
+    return false;
   }
 
   tick(): void {
@@ -441,7 +453,7 @@ export class ServerProcess implements Process<SystemMessage> {
       return;
     }
     const drawnMs = options.diskMinMs + prng.next() * (options.diskMaxMs - options.diskMinMs);
-    const durationMs = diskDelayMs?.(this.#id, kind) ?? drawnMs * troubles.slowness(this.#id);
+    const durationMs = diskDelayMs?.(this.#id, kind) ?? troubles.durationMs(this.#id, drawnMs);
     const doneMs = Math.max(this.#diskBusyUntilMs, world.nowMs) + durationMs;
     this.#diskBusyUntilMs = doneMs;
     this.#diskSteps++;
@@ -566,10 +578,25 @@ export class ServerProcess implements Process<SystemMessage> {
 
   #nextInQueue(): void {
     while (this.#underWay === null) {
+      // A change of members has a place in the order, too: nothing is resolved before it is applied.
+      const { replica } = this;
+      if (replica !== null && this.#role === 'active' && replica.orderedSeq > replica.inspect().seq) {
+        this.#waitInQueue();
+        return;
+      }
       const next = this.#queue.shift();
       if (next === undefined) return;
       next();
     }
+  }
+
+  #waitInQueue(): void {
+    if (this.#queueWaits) return;
+    this.#queueWaits = true;
+    this.#system.world.later(this.#id, 2, () => {
+      this.#queueWaits = false;
+      this.#nextInQueue();
+    });
   }
 
   #submit(request: RequestId, wish: Wish, reply: Reply): void {
@@ -577,11 +604,27 @@ export class ServerProcess implements Process<SystemMessage> {
       reply({ kind: 'refused', hint: this.#hint() });
       return;
     }
+    const key = requestKey(request, wish);
+    const { body, answer } = this.#orderer.resolve(request, wish, this.#leaseMs);
+    if (body === null) {
+      this.#answerKnown(key, answer, reply);
+      return;
+    }
     const ticket = this.#ticket(reply);
     if (this.#config.appliesAtPrimary === 'last') this.#underWay = ticket;
-    const { body, answer } = this.#orderer.resolve(request, wish);
-    const result = resultEncode(requestKey(request, wish), answer);
-    this.step({ kind: 'submit', ticket, operation: { request, result, body } });
+    const named = this.#system.subject.keepsSessions ? null : request;
+    this.step({
+      kind: 'submit',
+      ticket,
+      operation: { request: named, result: resultEncode(key, answer), body },
+    });
+  }
+
+  /** The subject remembers that it was done. */
+  #answerKnown(key: string, answer: string, reply: Reply): void {
+    const seq = 1 + this.#contents.log.findIndex(({ request }) => request === key);
+    if (this.replica?.leads(this.#processMs) !== true || seq === 0) reply({ kind: 'unknown' });
+    else reply({ kind: 'done', seq, answer, segment: this.#system.observers.segment });
   }
 
   #ticket(reply: Reply): number {

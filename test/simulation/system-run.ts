@@ -3,6 +3,7 @@
  * healing, then judgement.
  */
 import { Prng } from '../../base/prng.ts';
+import { CATALOG_HABITS, CATALOG_SUBJECT } from './catalog-subject.ts';
 import { Client, type Habits } from './system-client.ts';
 import { MemberMoves, scheduleClockJumps, scheduleDiskTroubles, scheduleStops } from './system-storm.ts';
 import { fileSubject, REGISTERS, WHOLE_FILE } from './system-subject.ts';
@@ -34,6 +35,8 @@ export interface Shape {
   readonly wipes: boolean;
   /** Disks are full or slow for a while. */
   readonly badDisks: boolean;
+  /** The subject is the catalog instead of a file. */
+  readonly catalog: boolean;
 }
 
 function drawShape(seed: number, prng: Prng): Shape {
@@ -45,6 +48,7 @@ function drawShape(seed: number, prng: Prng): Shape {
     power,
     wipes: prng.chance(0.2) && power !== 'all' && !clocksBroken,
     badDisks: prng.chance(0.2),
+    catalog: prng.chance(0.2),
   };
 }
 
@@ -80,7 +84,7 @@ function drawOptions(seed: number, shape: Shape, prng: Prng, verbose: boolean): 
     replicas,
     faults: drawFaults(prng, leaseMs, clockSkewMaxMs),
     leases: 'real',
-    subject: fileSubject(prng.chance(0.7) ? 'first' : 'last'),
+    subject: shape.catalog ? CATALOG_SUBJECT : fileSubject(prng.chance(0.85) ? 'first' : 'last'),
     clocksBroken: shape.clocksBroken,
     leaseMs,
     clockSkewMaxMs,
@@ -113,7 +117,7 @@ export function runSystem(seed: number, verbose = false): RunReport {
   system.leasesExclude = !shape.clocksBroken;
   let violation: string | null = null;
   try {
-    runAll(system, shape, FILE_HABITS);
+    runAll(system, shape, shape.catalog ? CATALOG_HABITS : FILE_HABITS);
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     violation = error instanceof Violation ? error.message : (error.stack ?? error.message);

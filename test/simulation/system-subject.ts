@@ -169,6 +169,7 @@ function valueBytes(value: string): Uint8Array {
 export function fileSubject(appliesAtPrimary: 'first' | 'last'): Subject {
   return {
     appliesAtPrimary,
+    keepsSessions: false,
     empty: () => new FileContents(),
     orderer: (contents) => new FileOrderer(contents as FileContents, appliesAtPrimary),
     judge,

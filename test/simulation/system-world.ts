@@ -69,6 +69,8 @@ export class SystemWorld {
   readonly troubles: DiskTroubles;
   readonly observers: Observers;
   readonly processes = new Map<ServerId, ServerProcess>();
+  /** Lives of all servers, in the order in which they began. */
+  readonly lives: Incarnation[] = [];
   readonly marks = new Map<string, number>();
   /** How often something happened that a run is for. */
   readonly counts = {
@@ -155,6 +157,7 @@ export class SystemWorld {
   }
 
   #boot(server: ServerId, incarnation: Incarnation): Process<SystemMessage> {
+    this.lives.push(incarnation);
     const process = new ServerProcess(this, server, incarnation);
     this.processes.set(server, process);
     return process;
