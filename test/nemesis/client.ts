@@ -1,14 +1,18 @@
 import type { Prng } from '../../base/prng.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import { type FileState, HEADER_EPOCH, HEADER_PRIMARY, type WriteResult } from '../../wire/http-api.ts';
+import {
+  type FileState,
+  HEADER_EPOCH,
+  HEADER_PRIMARY,
+  HEADER_SERVED,
+  type WriteResult,
+} from '../../wire/http-api.ts';
 import type { Operation, OperationKind, Served, Status } from '../history/operation.ts';
 import { OBJECT_BYTES, RECORD_BYTES } from './keys.ts';
 import { nowNs, type Recorder } from './recorder.ts';
 import { type Answer, type Outcome, type Request, type Requests, Session } from './requests.ts';
 
 export const VOLUME = 'nemesis';
-/** Names the way an answer was come by; servers that answer from backups send it. */
-const HEADER_SERVED = 'leasehold-served';
 const ORPHANS_AT_ONCE = 16;
 /** A read waits so long for its one server. */
 const READ_MS = 4_000;
@@ -243,6 +247,7 @@ export class NemesisClient {
     const facts = key.startsWith('entry/') ? [null, 'not-found'] : [null];
     if (attempt.kind === 'answer' && facts.includes(attempt.code)) {
       const how = servedOf(attempt);
+      if (HEADER_SERVED in attempt.headers) this.#recorder.tellsServed = true;
       this.#record({ ...common, return: end, status: 'ok', output: output(attempt), how });
       return true;
     }

@@ -24,6 +24,8 @@ export class Recorder {
   readonly served = new Map<Served, number>();
   /** Errors of servers, by code. */
   readonly problems = new Map<string, number>();
+  /** Servers say of reads who answered them, so that it is known whether any was local. */
+  tellsServed = false;
   /** A file's primary was another than before. */
   failovers = 0;
   readonly #out: WriteStream;
@@ -49,7 +51,7 @@ export class Recorder {
     this.#primaries.set(file, now);
   }
 
-  /** Who was heard of last as the primary of any of `files`. */
+  /** @returns who was heard of last as the primary of a file */
   primaryOf(file: string): string | null {
     return this.#primaries.get(file)?.primary ?? null;
   }
