@@ -10,7 +10,7 @@ const SYSTEM_PLACE = 12;
 /**
  * CPU that processes have used since their start, in milliseconds, in all threads. NaN where there is no /proc.
  */
-export function processCpuMs(processes: readonly ChildProcess[]): number {
+export function processCpuMs(processes: readonly Pick<ChildProcess, 'pid'>[]): number {
   let ticks = 0;
   for (const { pid } of processes) {
     if (process.platform !== 'linux') return Number.NaN;

@@ -1,0 +1,25 @@
+import type { Report } from '../lease/report.ts';
+import type { ReplicaCluster } from './replica-cluster.ts';
+
+/** How long leases last in a section, and how far clocks may differ. */
+export interface Timing {
+  readonly leaseMs: number;
+  readonly clockSkewMs: number;
+}
+
+/** What a section finds when it runs. */
+export interface Bench {
+  /** Everything small: to see that it works, not how fast. */
+  readonly quick: boolean;
+  /** How often each measurement is repeated. */
+  readonly runs: number;
+  /** Three servers of a section's own, to be stopped by it. */
+  servers(timing: Timing): Promise<ReplicaCluster>;
+  /** Tells whoever waits what is being done. */
+  progress(text: string): void;
+}
+
+export interface Section {
+  readonly title: string;
+  run(bench: Bench): Promise<Report>;
+}

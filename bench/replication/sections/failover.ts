@@ -1,0 +1,175 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { FileStanding } from '../../../server/services.ts';
+import { HEADER_FORWARDED } from '../../../wire/http-api.ts';
+import type { Goal, Report } from '../../lease/report.ts';
+import { numberText, summarize } from '../../lease/statistics.ts';
+import { fill } from '../fill.ts';
+import type { BenchFile, ReplicaCluster } from '../replica-cluster.ts';
+import type { Bench, Section } from '../section.ts';
+import { longestGapMs, SteadyWriter } from '../steady-writer.ts';
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const GIB = 1024 * MIB;
+const TIMING = { leaseMs: 2_000, clockSkewMs: 100 };
+const GOAL_MS = 50;
+/** The writer is at it for so long before anything is done to the servers. */
+const SETTLED_MS = 200;
+/** How long the next primary is watched, in case it stumbles once more. */
+const WATCHED_MS = 300;
+
+const ENDS = ['SIGKILL', 'SIGTERM'] as const;
+type End = (typeof ENDS)[number];
+
+interface Trial {
+  readonly end: End;
+  /** From the signal to the first acknowledgement by another primary; from the last one before it where it is SIGTERM. */
+  readonly gapMs: number;
+  /** What was left of the lease at the signal, and the clock skew after which others may act. */
+  readonly owedMs: number;
+  /** How far what was left may be off: as long as it took to ask. */
+  readonly uncertainMs: number;
+  /** The same server was the catalog's primary. */
+  readonly catalogToo: boolean;
+}
+
+interface Subject {
+  readonly name: string;
+  readonly file: BenchFile;
+  readonly trials: Trial[];
+}
+
+export const failover: Section = {
+  title: 'How long writes wait for the next primary, beyond what the lease of the last one forbids',
+  run,
+};
+
+async function run(bench: Bench): Promise<Report> {
+  const servers = await bench.servers(TIMING);
+  try {
+    const subjects = await makeFiles(bench, servers);
+    for (const subject of subjects) {
+      for (const end of ENDS) {
+        for (let turn = 0; turn < bench.runs; turn++) {
+          bench.progress(`${subject.name}, ${end} ${turn + 1} of ${bench.runs}`);
+          subject.trials.push(await trial(servers, subject.file, end));
+        }
+      }
+    }
+    return report(subjects);
+  } finally {
+    await servers.stop();
+  }
+}
+
+async function makeFiles(bench: Bench, servers: ReplicaCluster): Promise<Subject[]> {
+  const objects = bench.quick ? 500 : 100_000;
+  const sizeMib = bench.quick ? 1 : 64;
+  const empty = await servers.createFile('empty', 128 * KIB);
+  const dense = await servers.createFile('dense', 128 * KIB);
+  await fill(servers, dense, { count: sizeMib, strideBytes: MIB, bytes: Buffer.alloc(MIB, 1) });
+  const sparse = await servers.createFile('sparse', 8 * KIB);
+  bench.progress(`a sparse file with ${numberText(objects)} objects`);
+  const stride = 8 * KIB;
+  await fill(servers, sparse, { count: objects, strideBytes: stride, bytes: Buffer.from('object') });
+  await fill(servers, sparse, { count: 1, strideBytes: 0, bytes: Buffer.from('first') });
+  const spanGib = numberText((objects * stride) / GIB, 1);
+  const subjects = [
+    { name: 'empty', file: empty, trials: [] },
+    { name: `${sizeMib} MiB`, file: dense, trials: [] },
+    { name: `${spanGib} GiB in ${numberText(objects)} objects of 8 KiB`, file: sparse, trials: [] },
+  ];
+  for (const { file } of subjects) await servers.cluster.current(file.path);
+  return subjects;
+}
+
+async function trial(servers: ReplicaCluster, file: BenchFile, end: End): Promise<Trial> {
+  const { cluster } = servers;
+  await cluster.ready();
+  const { primary, epoch } = await cluster.current(file.path, 60_000);
+  if (primary === null) throw new Error(`${file.path} has no primary`);
+  const writer = await SteadyWriter.start(servers, file);
+  try {
+    // At any moment between two renewals of the lease.
+    await delay(SETTLED_MS + Math.random() * TIMING.leaseMs);
+    const { catalog } = await cluster.status(primary);
+    const askedMs = performance.now();
+    const remainingMs = await leaseRemainingMs(servers, primary, file);
+    const toldMs = performance.now();
+    const gone = cluster.kill(primary, end);
+    const signalMs = performance.now();
+    const first = await writer.first((acknowledgement) => acknowledgement.epoch > epoch);
+    const untilMs = first.atMs + WATCHED_MS;
+    await writer.first(({ atMs }) => atMs > untilMs);
+    await gone;
+    const leftMs = (askedMs + toldMs) / 2 + remainingMs - signalMs;
+    const killed = end === 'SIGKILL';
+    return {
+      end,
+      gapMs: killed ? first.atMs - signalMs : longestGapMs(writer.acknowledgements, signalMs, untilMs),
+      owedMs: killed ? Math.max(0, leftMs) + TIMING.clockSkewMs : 0,
+      uncertainMs: toldMs - askedMs,
+      catalogToo: catalog.primary === primary,
+    };
+  } finally {
+    await writer.stop();
+    if (!cluster.isRunning(primary)) cluster.spawn(primary);
+  }
+}
+
+/** What is left of the lease as its holder sees it, who is asked as servers ask each other: nobody else answers. */
+async function leaseRemainingMs(
+  servers: ReplicaCluster,
+  primary: string,
+  { file }: BenchFile,
+): Promise<number> {
+  const path = `/v1/data/${file}/standing`;
+  const headers = { [HEADER_FORWARDED]: '1' };
+  const response = await servers.pool(primary).request({ method: 'GET', path, headers });
+  if (response.statusCode !== 200) throw new Error(`No standing: ${await response.body.text()}`);
+  return ((await response.body.json()) as FileStanding).lease.remainingMs;
+}
+
+function report(subjects: readonly Subject[]): Report {
+  const rows: string[][] = [];
+  const goals: Goal[] = [];
+  for (const { name, trials } of subjects) {
+    for (const end of ENDS) {
+      const chosen = trials.filter((one) => one.end === end);
+      const gaps = summarize(chosen.map(({ gapMs }) => gapMs));
+      const beyond = summarize(chosen.map(({ gapMs, owedMs }) => gapMs - owedMs));
+      const catalogToo = chosen.filter((one) => one.catalogToo).map(({ gapMs, owedMs }) => gapMs - owedMs);
+      rows.push([
+        name,
+        end,
+        `${chosen.length}`,
+        numberText(gaps.median),
+        numberText(beyond.median),
+        numberText(beyond.max),
+        catalogToo.length === 0 ? '–' : catalogToo.map((one) => numberText(one)).join(' '),
+      ]);
+      goals.push({
+        what: `${name}, ${end}: without writes ${end === 'SIGKILL' ? 'beyond lease and clock skew' : 'at all'}`,
+        wanted: `at most ${GOAL_MS} ms`,
+        measured: `median ${numberText(beyond.median)} ms, longest ${numberText(beyond.max)} ms`,
+        met: beyond.max <= GOAL_MS,
+      });
+    }
+  }
+  const uncertain = summarize(subjects.flatMap(({ trials }) => trials.map(({ uncertainMs }) => uncertainMs)));
+  return {
+    table: {
+      columns: ['file', 'end', 'n', 'gap, ms', 'beyond, ms', 'longest', 'of them with the catalog’s primary'],
+      rows,
+    },
+    goals,
+    notes: [
+      `Leases of ${TIMING.leaseMs / 1000} s, clock skew ${TIMING.clockSkewMs} ms. One writer that sends the next write 2 ms after an ` +
+        'acknowledgement, and a failed one again after 2 ms. The gap after SIGKILL counts from the signal, and what was left of the ' +
+        'lease and the clock skew are taken off; after SIGTERM it is the longest time between two acknowledgements, and nothing is taken off.',
+      `What was left was asked just before, which took ${numberText(uncertain.median, 1)} ms (at most ${numberText(uncertain.max, 1)}): so far it may be off.`,
+    ],
+    figures: [],
+    data: subjects.map(({ name, trials }) => ({ name, trials })),
+  };
+}
