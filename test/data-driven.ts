@@ -39,6 +39,24 @@ export function playConversations(folder: string, start: (name: string) => Handl
   }
 }
 
+/**
+ * Plays a file without a test around it.
+ *
+ * @returns where an answer is another than the file says, and the first line that differs; null where none is
+ */
+export function conversationDiffers(path: string, handler: Handler): string | null {
+  for (const { commands, answer, line } of blocksRead(readFileSync(path, 'utf8')).blocks) {
+    const said = handler(commands.map((command) => command.trim().split(/\s+/))).trimEnd();
+    if (said === answer) continue;
+    const [ours, theirs] = [said.split('\n'), answer.split('\n')];
+    const at = ours.findIndex((each, index) => each !== theirs[index]);
+    const index = at === -1 ? ours.length : at;
+    const nothing = 'nothing';
+    return `${basename(path)}:${line}: "${ours[index] ?? nothing}" instead of "${theirs[index] ?? nothing}"`;
+  }
+  return null;
+}
+
 function playFile(path: string, handler: Handler): void {
   const { blocks, rest } = blocksRead(readFileSync(path, 'utf8'));
   assert.ok(blocks.length > 0, `${path} has a block`);

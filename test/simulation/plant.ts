@@ -5,7 +5,18 @@ import { fileURLToPath } from 'node:url';
 import type { Planted } from './planted.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-const COPIED = ['base', 'wire', 'lease', 'replica', 'test/simulation', 'test/testdata/simulation'];
+const COPIED = [
+  'base',
+  'wire',
+  'lease',
+  'catalog',
+  'replica',
+  'test/data-driven.ts',
+  'test/replica',
+  'test/simulation',
+  'test/testdata/replica',
+  'test/testdata/simulation',
+];
 
 /**
  * @param folder for all copies, empty at first

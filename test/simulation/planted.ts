@@ -50,7 +50,7 @@ export interface Campaign {
 export const CAMPAIGN_MODULES: Readonly<Record<PlantedLayer, string>> = {
   lease: 'lease-campaign.ts',
   claim: 'claim-campaign.ts',
-  replica: 'replica-world.ts',
+  replica: 'replica-campaign.ts',
 };
 
 /** Makes entries of a list of bugs of one layer. */

@@ -1,0 +1,324 @@
+/** Known bugs of changes of members, and of stores that cannot be believed; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const replica = plantedIn('replica');
+
+const SIDES = 'return joint === undefined ? [members] : [members, joint];';
+const JOINT_ENDS =
+  'if (this.#committedSeq < change.seq || this.#lease.view < this.#view.number) return false;';
+
+export const PLANTED_MEMBERS: readonly Planted[] = [
+  replica(
+    '46a',
+    'while members change, a majority of all of them together counts',
+    {
+      file: 'replica/view.ts',
+      find: SIDES,
+      replace: 'return [[...new Set([...members, ...(joint ?? [])])]];',
+    },
+    { directed: 'view-guard.txt' },
+  ),
+  replica(
+    '46b',
+    'while members change, a majority of the new ones counts',
+    { file: 'replica/view.ts', find: SIDES, replace: 'return [joint ?? members];' },
+    { directed: 'view-remove.txt' },
+  ),
+  replica(
+    '46c',
+    'while members change, a majority of the old ones counts',
+    { file: 'replica/view.ts', find: SIDES, replace: 'return [members];' },
+    { directed: 'view-change.txt' },
+  ),
+  replica(
+    '46d',
+    'a change ends before the lease was decided by both sets',
+    {
+      file: 'replica/write-order.ts',
+      find: JOINT_ENDS,
+      replace: 'if (this.#committedSeq < change.seq) return false;',
+    },
+    { directed: 'view-change.txt' },
+  ),
+  replica(
+    '46e',
+    'a change ends before its beginning is committed',
+    {
+      file: 'replica/write-order.ts',
+      find: JOINT_ENDS,
+      replace: 'if (this.#lease.view < this.#view.number) return false;',
+    },
+    { directed: 'view-remove.txt' },
+  ),
+  replica(
+    '46f',
+    'a change begins while another is under way',
+    {
+      file: 'replica/write-order.ts',
+      find: "if (change !== null && change.stage !== 'learning') {",
+      replace: 'if (change === undefined) {',
+    },
+    { directed: 'view-remove.txt' },
+  ),
+  replica(
+    '46g',
+    'who only learns is counted',
+    {
+      file: 'replica/write-order.ts',
+      find: 'const reached = viewReached(this.#countedView, ackedSeq, everybody);',
+      replace:
+        'const reached = [ownSeq, ...[...this.#peers.values()].map((peer) => peer.ackedSeq)].sort((x, y) => y - x)[Math.floor(this.#view.members.length / 2)] ?? 0;',
+    },
+    { directed: 'view-learner.txt' },
+  ),
+  replica(
+    '46h',
+    'new members vote before they have what is committed',
+    {
+      file: 'replica/write-order.ts',
+      find: 'if (!this.#haveLearned(change.target)) return false;',
+      replace: '',
+    },
+    { directed: 'view-change.txt' },
+  ),
+  replica(
+    '46i',
+    'a candidate is content with the promises of the view that it knows',
+    {
+      file: 'replica/reset.ts',
+      find: 'if (!this.#suffices(this.#viewAt(base))) return null;',
+      replace: '',
+    },
+    { directed: 'view-reset.txt' },
+  ),
+  replica(
+    '46j',
+    'the base is on a majority of the view that the candidate began by',
+    {
+      file: 'replica/reset.ts',
+      find: 'return viewHasMajority(this.view, (server) => this.#installed.has(server));',
+      replace: 'return viewHasMajority(this.#ownView, (server) => this.#installed.has(server));',
+    },
+    { directed: 'view-reset.txt' },
+  ),
+  replica(
+    '46k',
+    'a primary that is no member any more goes on',
+    {
+      file: 'replica/replica.ts',
+      find: "if (state.kind === 'active' && order.isOut) {",
+      replace: "if (state.kind !== 'active' && order.isOut) {",
+    },
+    { directed: 'view-change.txt' },
+  ),
+  replica(
+    '46l',
+    'a server begins an epoch of replicas of which it has none',
+    {
+      file: 'replica/replica.ts',
+      find: 'return !this.#stopAsked && viewVoters(this.#standing.view).includes(this.#config.self);',
+      replace: 'return !this.#stopAsked;',
+    },
+    { directed: 'view-backup.txt' },
+  ),
+  replica(
+    '46m',
+    'the next primary leaves the change half done',
+    {
+      file: 'replica/write-order.ts',
+      find: "if (view.joint !== undefined) this.#change = { stage: 'joint', seq: base.seq, tickets: [] };",
+      replace: '',
+    },
+    { directed: 'view-reset.txt' },
+  ),
+  replica(
+    '46n',
+    'a replica goes on by the view it had before the operation that changes it',
+    {
+      file: 'replica/standing.ts',
+      find: 'if (operation.view !== undefined) this.#goBy(operation.view);',
+      replace: '',
+    },
+    { directed: 'view-backup.txt' },
+  ),
+  replica(
+    '46o',
+    'the view is no part of the state that is taken over',
+    {
+      file: 'replica/backup.ts',
+      find: 'standing.storeInstall(install, { seq: position.seq, view, sessions }, true);',
+      replace: 'standing.storeInstall(install, { seq: position.seq, view: standing.view, sessions }, true);',
+    },
+    { directed: 'view-backup.txt' },
+  ),
+  replica(
+    '46p',
+    'nobody waits for who may read and is no member any more',
+    {
+      file: 'replica/write-order.ts',
+      find: 'if (server !== self) atReaders = Math.min(',
+      replace: 'if (this.#peers.has(server)) atReaders = Math.min(',
+    },
+    { directed: 'view-learner.txt' },
+  ),
+  replica(
+    '46q',
+    'whoever asked for a change that another took the place of never hears of it',
+    {
+      file: 'replica/write-order.ts',
+      find: 'if (!again) for (const waiting of change?.tickets ?? []) this.#tellUnknown(waiting);',
+      replace: '',
+    },
+    { directed: 'view-remove.txt' },
+  ),
+  replica(
+    '46r',
+    'a majority is enough where writes are to be everywhere',
+    {
+      file: 'replica/write-order.ts',
+      find: "const everybody = this.#view.policy === 'all' && this.#countedView.joint === undefined;",
+      replace: 'const everybody = this.#view === null;',
+    },
+    { directed: 'view-all.txt' },
+  ),
+  replica(
+    '46s',
+    'members that are gone for good hold up their own removal, where writes are to be everywhere',
+    {
+      file: 'replica/write-order.ts',
+      find: "const everybody = this.#view.policy === 'all' && this.#countedView.joint === undefined;",
+      replace: "const everybody = this.#view.policy === 'all';",
+    },
+    { directed: 'view-all.txt' },
+  ),
+  replica(
+    '46t',
+    'members of a newer view, of which a promise tells, are not asked',
+    {
+      file: 'replica/replica.ts',
+      find: 'if (reset.voters.size > before) for (const member of this.#others(reset)) this.#ask(reset, member);',
+      replace: '',
+    },
+    { directed: 'view-reset.txt' },
+  ),
+  replica(
+    '43a',
+    'any majority of promises is believed',
+    {
+      file: 'replica/reset.ts',
+      find: "if (count('intact') >= needed || count('suspect') >= needed) return true;",
+      replace: 'if (trusts.length >= needed) return true;',
+    },
+    { directed: 'trust.txt' },
+  ),
+  replica(
+    '43b',
+    'a replica whose disk was replaced counts like one that lost power',
+    {
+      file: 'replica/reset.ts',
+      find: "if (count('intact') >= needed || count('suspect') >= needed) return true;",
+      replace: "if (count('intact') >= needed || trusts.length - count('intact') >= needed) return true;",
+    },
+    { directed: 'trust.txt' },
+  ),
+  replica(
+    '43c',
+    'what is nowhere left begins anew, empty',
+    {
+      file: 'replica/reset.ts',
+      find: "return trusts.length === side.length && (mayBeginLost || count('lost') < side.length);",
+      replace: 'return trusts.length === side.length;',
+    },
+    { directed: 'trust.txt' },
+  ),
+  replica(
+    '43d',
+    'a replica does not say with its promise that it may have lost something',
+    {
+      file: 'replica/backup.ts',
+      find: '        trust: this.#standing.trust,',
+      replace: "        trust: 'intact',",
+    },
+    { directed: 'trust-backup.txt' },
+  ),
+  replica(
+    '43e',
+    'a replica is trusted again by what was meant for its life before the loss',
+    {
+      file: 'replica/backup.ts',
+      find: 'const meant = trusted || to === this.#incarnation;',
+      replace: 'const meant = trusted || to >= 0;',
+    },
+    { directed: 'trust-backup.txt' },
+  ),
+  replica(
+    '43f',
+    'a replica that lost power is believed as soon as it has what the epoch began with',
+    {
+      file: 'replica/write-order.ts',
+      find: 'const base = current ? { epoch: this.epoch, seq: this.#standing.seq } : this.#base;',
+      replace: 'const base = this.#base;',
+    },
+    { directed: 'trust-primary.txt' },
+  ),
+  replica(
+    '43g',
+    'a replica without its disk is made to follow before others said that there is no larger epoch',
+    {
+      file: 'replica/write-order.ts',
+      find: 'if (!this.#mayInstall(peer)) return;',
+      replace: '',
+    },
+    { directed: 'trust-primary.txt' },
+  ),
+  replica(
+    '43h',
+    'what others answered before the loss was heard of says that there is no larger epoch',
+    {
+      file: 'replica/write-order.ts',
+      find: 'else peer.lostSinceBeat ??= this.#beat;',
+      replace: 'else peer.lostSinceBeat ??= 0;',
+    },
+    { directed: 'trust-primary.txt' },
+  ),
+  replica(
+    '43i',
+    'a replica without its disk keeps the guard for a primary, though it may have forgotten another',
+    {
+      file: 'replica/write-order.ts',
+      find: "if (trust !== 'lost') this.#noteGuard(from, beat, nowMs);",
+      replace: 'this.#noteGuard(from, beat, nowMs);',
+    },
+    { directed: 'trust-primary.txt' },
+  ),
+  replica(
+    '43j',
+    'nobody helps a replica that lost power to be trusted again',
+    {
+      file: 'replica/write-order.ts',
+      find: "if (peer.fetching || trust !== 'intact') this.#sendInstall(peer);",
+      replace: 'if (peer.fetching) this.#sendInstall(peer);',
+    },
+    { directed: 'trust-primary.txt' },
+  ),
+  replica(
+    '43k',
+    'a replica in doubt that has everything stays in doubt',
+    {
+      file: 'replica/backup.ts',
+      find: 'if (this.#has(epoch, base) && (trusted || !meant)) {',
+      replace: 'if (this.#has(epoch, base)) {',
+    },
+    { directed: 'trust-backup.txt' },
+  ),
+  replica(
+    '43l',
+    'the installation of an epoch does not end the doubt',
+    {
+      file: 'replica/standing.ts',
+      find: "    this.trust = 'intact';",
+      replace: '',
+    },
+    { directed: 'trust-backup.txt' },
+  ),
+];

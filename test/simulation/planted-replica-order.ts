@@ -1,0 +1,250 @@
+/** Known bugs of how a replica's epochs begin and how its operations are ordered; see `planted.ts`. */
+import { type Mutation, type Planted, plantedIn } from './planted.ts';
+
+const replica = plantedIn('replica');
+
+const FURTHEST = 'if (positionCompare(position, base.position) > 0) base = { holder, position };';
+
+/** A process may be primary again in the epoch of an earlier lease. */
+export const FORMER_LIVES_HEARD: Mutation = {
+  file: 'replica/replica.ts',
+  find: 'if (this.#over.get(from)?.has(message.incarnation) === true) {',
+  replace: 'if (this.#over.get(from)?.has(message.incarnation) === null) {',
+};
+
+export const PLANTED_ORDER: readonly Planted[] = [
+  replica(
+    '25',
+    'an acknowledgement of an older epoch counts',
+    {
+      file: 'replica/replica.ts',
+      find: 'if (own === null || !epochEqual(own, message.epoch)) {',
+      replace: 'if (own === null) {',
+    },
+    { directed: 'late acknowledgement' },
+  ),
+  replica(
+    '26',
+    'a promise is given before it survives a crash',
+    {
+      file: 'replica/standing.ts',
+      find: 'return this.atRest && epochEqual(this.stored, this.promised);',
+      replace: 'return this.atRest;',
+    },
+    { directed: 'forgotten promise' },
+  ),
+  replica(
+    '27',
+    'a replica listens to an epoch smaller than the promised one',
+    { file: 'replica/replica.ts', find: '    if (order < 0) {', replace: '    if (order < -1) {' },
+    { directed: 'old epoch' },
+  ),
+  replica(
+    '28',
+    'a new primary takes its own state for the base',
+    {
+      file: 'replica/reset.ts',
+      find: FURTHEST,
+      replace: 'if (holder === self) base = { holder, position };',
+    },
+    { directed: 'lagging candidate' },
+  ),
+  replica(
+    '29',
+    'the base is the longest sequence, whatever its epoch',
+    {
+      file: 'replica/reset.ts',
+      find: FURTHEST,
+      replace: 'if (position.seq > base.position.seq) base = { holder, position };',
+    },
+    { directed: 'long tail' },
+  ),
+  replica(
+    '31',
+    'the primary serves before a majority has the base',
+    {
+      file: 'replica/reset.ts',
+      find: 'return viewHasMajority(this.view, (server) => this.#installed.has(server));',
+      replace: 'return true;',
+    },
+    { directed: 'base of a minority' },
+  ),
+  replica(
+    '32',
+    'what was fetched is not taken over as a whole: its position is, its contents are not',
+    {
+      file: 'replica/backup.ts',
+      find: 'standing.storeInstall(install, { seq: position.seq, view, sessions }, true);',
+      replace: 'standing.storeInstall(install, { seq: position.seq, view, sessions }, false);',
+    },
+    { directed: 'lagging candidate' },
+  ),
+  replica(
+    '34',
+    'a replica accepts an operation before its predecessor',
+    {
+      file: 'replica/backup.ts',
+      find: 'if (seq > standing.issuedSeq + 1) {',
+      replace: 'if (seq > standing.issuedSeq + 1_000_000) {',
+    },
+    { directed: 'lost write' },
+  ),
+  replica(
+    '35a',
+    'half of the replicas are taken for a majority',
+    {
+      file: 'base/quorum.ts',
+      find: 'return Math.floor(count / 2) + 1;',
+      replace: 'return Math.ceil(count / 2);',
+    },
+    { directed: 'two halves' },
+  ),
+  replica(
+    '35b',
+    'the own copy counts before it is on the disk',
+    {
+      file: 'replica/write-order.ts',
+      find: 'const committedSeq = Math.min(this.#reachedWith(this.#standing.seq, nowMs), this.#standing.seq);',
+      replace: 'const committedSeq = this.#reachedWith(this.#lastSeq, nowMs);',
+    },
+    { directed: 'write.txt' },
+  ),
+  replica(
+    '36',
+    'the own copy alone commits',
+    {
+      file: 'replica/write-order.ts',
+      find: 'const committedSeq = Math.min(this.#reachedWith(this.#standing.seq, nowMs), this.#standing.seq);',
+      replace: 'const committedSeq = this.#standing.seq;',
+    },
+    { directed: 'lonely primary' },
+  ),
+  replica(
+    '37a',
+    'an operation is acknowledged before it is applied',
+    {
+      file: 'replica/backup.ts',
+      find: 'standing.apply(operation, sessionsAfter(standing.sessions, seq, operation));',
+      replace:
+        "standing.apply(operation, sessionsAfter(standing.sessions, seq, operation)); this.#out.send(epoch.server, { kind: 'ack', epoch, seq });",
+    },
+    { directed: 'early acknowledgement' },
+  ),
+  replica(
+    '39a',
+    'nobody remembers which requests were done',
+    {
+      file: 'replica/standing.ts',
+      find: 'return request === null ? sessions : sessions.with(request, seq, result);',
+      replace: 'return request === null ? sessions : sessions.with(request, seq, result) && sessions;',
+    },
+    { directed: 'retry elsewhere' },
+  ),
+  replica(
+    '39b',
+    'which requests were done is not part of the state that is taken over',
+    {
+      file: 'replica/backup.ts',
+      find: 'standing.storeInstall(install, { seq: position.seq, view, sessions }, true);',
+      replace:
+        'standing.storeInstall(install, { seq: position.seq, view, sessions: standing.sessions }, true);',
+    },
+    { directed: 'lagging candidate' },
+  ),
+  replica(
+    '40',
+    'a client is told failure where nothing is known',
+    {
+      file: 'replica/write-order.ts',
+      find: "this.#out.push({ kind: 'unknown', ticket });",
+      replace: "this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' });",
+    },
+    { directed: 'outcome unknown' },
+  ),
+  replica(
+    '41',
+    'a primary keeps its epoch after its lease was over for a while',
+    {
+      file: 'replica/replica.ts',
+      find: 'if (this.#lease.untilMs !== 0 && nowMs >= this.#lease.untilMs) this.#endLease();',
+      replace: 'if (this.#lease.untilMs !== 0 && nowMs >= this.#lease.untilMs + 1e9) this.#endLease();',
+    },
+    { directed: 'reset.txt' },
+  ),
+  replica(
+    '42',
+    'a primary ignores a refusal while its lease is valid',
+    {
+      file: 'replica/replica.ts',
+      find: 'if (own === null || !epochEqual(own, epoch) || epochCompare(promised, own) <= 0) {',
+      replace: 'if (own === null || this.#lease.untilMs > nowMs || epochCompare(promised, own) <= 0) {',
+    },
+    { directed: 'refused primary' },
+  ),
+  replica(
+    '48',
+    'an operation that is on its way to the disk is applied once more',
+    {
+      file: 'replica/backup.ts',
+      find: 'if (seq <= standing.issuedSeq || standing.install !== null) return;',
+      replace: 'if (standing.install !== null) return;',
+    },
+    { directed: 'backup.txt' },
+  ),
+  replica(
+    '58',
+    'an epoch is a reading of the clock instead of one more than was promised',
+    {
+      file: 'replica/replica.ts',
+      find: 'const counter = 1 + Math.max(this.#standing.promised.counter, this.#refusedCounter);',
+      replace: 'const counter = 1 + Math.floor(nowMs);',
+    },
+    { directed: 'reset.txt' },
+  ),
+  replica(
+    '59',
+    'a primary without traffic says nothing, and so never hears that it was replaced',
+    {
+      file: 'replica/replica.ts',
+      find: '    if (nowMs < this.#heartbeatAtMs) {',
+      replace: '    if (nowMs < this.#heartbeatAtMs || order?.isQuiet) {',
+    },
+    { directed: 'guard-reads.txt' },
+  ),
+  replica(
+    'early-stamp',
+    'replicas are stamped while the base is still fetched from one of them, and so moves under the fetch',
+    {
+      file: 'replica/reset.ts',
+      find: 'if (base === null || base.holder !== this.#self || promised === undefined) return false;',
+      replace: 'if (base === null || promised === undefined) return false;',
+    },
+    { directed: 'base stands still' },
+  ),
+  replica(
+    'same-counter',
+    'two epochs with the same counter, told apart by server only, lead one after the other',
+    {
+      file: 'replica/replica.ts',
+      find: 'if (counter >= reset.epoch.counter) {',
+      replace: 'if (counter > reset.epoch.counter) {',
+    },
+    { directed: 'one epoch a number' },
+  ),
+  replica(
+    'former-life-a',
+    'what a former life of a replica acknowledged counts after the newer one was heard',
+    FORMER_LIVES_HEARD,
+    { directed: 'lives.txt' },
+  ),
+  replica(
+    'moved-base',
+    'what was fetched is not the base that was promised: its holder has followed another',
+    {
+      file: 'replica/backup.ts',
+      find: '? positionCompare(position, install.base) === 0',
+      replace: '? positionCompare(position, install.base) !== 2',
+    },
+    { directed: 'reset-fetch.txt' },
+  ),
+];
