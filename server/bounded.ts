@@ -15,3 +15,18 @@ export function within(work: Promise<unknown>, limitMs: number): Promise<boolean
   const succeeded = work.then(() => true);
   return bounded(succeeded, limitMs, () => new Error('too late')).catch(() => false);
 }
+
+/**
+ * Waits for `work`. If it takes longer than `afterMs`, `look` has its say as well, once: what it throws ends the
+ * waiting.
+ */
+export function unlessFirst<Value>(
+  work: Promise<Value>,
+  afterMs: number,
+  look: () => Promise<void>,
+): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => look().catch(reject), afterMs);
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}

@@ -48,6 +48,8 @@ export interface ReplicaSurroundings {
   readonly catchUpPace: { take(bytes: number): Promise<void> };
   /** Other servers vote on the file from now on. */
   viewChanged(file: FileId, view: View): void;
+  /** This server leads the file from now on. */
+  led(file: FileId): void;
   /** The replica stopped leading of itself, because the file's members are others now. */
   ledOut(file: FileId): void;
   /** A core broke one of its own invariants: the process must not go on. */
@@ -403,6 +405,7 @@ export class ReplicaDriver {
           'role changed',
         );
         this.#notify(this.#roleListeners);
+        if (action.role === 'active') this.#around.led(this.file);
         return;
       case 'members-changed':
         this.#settle(this.#changes, action.ticket)?.resolve(action.view);

@@ -47,6 +47,7 @@ export interface ReplicaHostParts {
   /** How far a store that has no replica of the file can be believed never to have had one. */
   trustOfNew(file: FileId): NewTrust;
   viewChanged(file: FileId, view: View): void;
+  led(file: FileId): void;
   ledOut(file: FileId): void;
   /** The lease clock can be trusted at this very moment. */
   isClockSound(): boolean;
@@ -102,6 +103,7 @@ export class ReplicaHost {
         this.#noteView(file, view);
         parts.viewChanged(file, view);
       },
+      led: (file) => parts.led(file),
       ledOut: (file) => parts.ledOut(file),
       retainedBytesMax: RETAINED_BYTES_MAX,
       send: (to, file, message) => this.#send(to, file, message),

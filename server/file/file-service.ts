@@ -8,6 +8,7 @@ import { viewVoters } from '../../replica/view.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState, WriteResult } from '../../wire/http-api.ts';
+import { unlessFirst } from '../bounded.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
@@ -35,6 +36,11 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   /** Who shall be primary instead of this server; null where it may be. */
   yieldTo?(view: View): ServerId | null;
 }
+
+/** Who waits for a primary for this long asks the catalog whether the file has moved, in milliseconds. */
+const OUTDATED_AFTER_MS = 500;
+/** The catalog that could not be told of new members is told again, in milliseconds. */
+const TELL_AGAIN_MS = 5_000;
 
 /** Contents of files: finds out whether this server is a file's primary, becomes it if nobody is, and serves. */
 export class LocalFileService implements FileService {
@@ -157,7 +163,10 @@ export class LocalFileService implements FileService {
       throw new ServiceError('bad-request', `A file has 1 to ${MEMBERS_MAX} replicas at different servers`);
     }
     const driver = await this.#activate(file);
-    return driver.changeMembers(members);
+    const view = await driver.changeMembers(members);
+    // Not by whoever leads from now on alone: that may be nobody for a while.
+    await this.#follow(file, view);
+    return view;
   }
 
   /** Before the lease is given back: tells the catalog what only this primary knows. */
@@ -195,9 +204,28 @@ export class LocalFileService implements FileService {
     lease.assertUsable();
     const driver = await this.#member(file);
     this.#yield(driver);
-    await this.#waiter.primary(driver, driver.status().view, `file ${file}`, true);
-    this.#tellNewMembers(driver);
+    const { view } = driver.status();
+    const waiting = this.#waiter.primary(driver, view, `file ${file}`, true);
+    await unlessFirst(waiting, OUTDATED_AFTER_MS, () => this.#assertNewest(file, view));
     return driver;
+  }
+
+  /** A server that was away may go by members that are long gone: nobody among them will ever be the primary. */
+  async #assertNewest(file: FileId, { number }: View): Promise<void> {
+    const attributes = await this.#parts.catalog.attributes(file);
+    if (attributes.view > number) throw this.#isElsewhere(file, attributes.replicas as ServerId[]);
+  }
+
+  /** @param members those who hold the file, as far as is known; one in reach is named, to be asked next */
+  #isElsewhere(file: FileId, members: readonly ServerId[]): ServiceError {
+    const { self, isConnected } = this.#parts;
+    const next = members.find((member) => member !== self && isConnected(member));
+    const details = next === undefined ? {} : { primary: next };
+    return new ServiceError(
+      'not-primary',
+      `The replicas of file ${file} are at ${members.join(', ')}`,
+      details,
+    );
   }
 
   /** A server that is to be emptied becomes primary only where nobody else can. */
@@ -236,37 +264,43 @@ export class LocalFileService implements FileService {
   async #member(file: FileId): Promise<ReplicaDriver> {
     const driver = this.#parts.host.loaded(file) ?? (await this.#open(file));
     driver.usedAtMs = this.#parts.clock.nowMs();
-    if (!viewVoters(driver.status().view).includes(this.#parts.self)) {
-      throw new ServiceError('not-primary', `This server holds no replica of file ${file}`);
-    }
+    const { view } = driver.status();
+    if (!viewVoters(view).includes(this.#parts.self)) throw this.#isElsewhere(file, view.members);
     return driver;
   }
 
-  /** The members of a file changed, as this server votes from now on. */
-  viewChanged(file: FileId, view: View): void {
+  /** This server leads the file now: it may have finished what another began. */
+  led(file: FileId): void {
     const driver = this.#parts.host.loaded(file);
-    if (driver?.leads === true && view.joint === undefined) this.#tellNewMembers(driver);
+    if (driver !== null) this.#tellNewMembers(driver);
+  }
+
+  /** The members of a file changed, as this server votes from now on. */
+  viewChanged(file: FileId): void {
+    this.led(file);
   }
 
   /** The catalog follows what the file's own sequence says. A primary tells it whenever it may not know. */
   #tellNewMembers(driver: ReplicaDriver): void {
     const { view, epoch } = driver.status();
-    if (view.number === 1 || view.joint !== undefined || this.#toldViews.get(driver) === view.number) return;
+    if (!driver.leads || view.number === 1 || view.joint !== undefined) return;
+    if (this.#toldViews.get(driver) === view.number) return;
     this.#toldViews.set(driver, view.number);
-    const { log, catalog } = this.#parts;
-    const { number, members } = view;
-    // An order that is not committed is not told: by then it is, or this server leads no more.
-    const told = driver.committed(epoch, driver.orderedSeq).then(() =>
-      catalog.command({
-        kind: 'follow-view',
-        inode: driver.file,
-        view: { number, members: [...members] },
-      }),
-    );
+    // A view that is not committed is not told: by then it is, or this server leads no more.
+    const told = driver.committed(epoch, driver.orderedSeq).then(() => this.#follow(driver.file, view));
     told.catch((error: unknown) => {
       this.#toldViews.delete(driver);
-      log.info({ file: driver.file, err: error }, 'the catalog does not know the new members of a file yet');
+      this.#parts.log.info(
+        { file: driver.file, err: error },
+        'the catalog does not know the new members of a file yet',
+      );
+      setTimeout(() => this.#tellNewMembers(driver), TELL_AGAIN_MS).unref();
     });
+  }
+
+  async #follow(file: FileId, { number, members }: View): Promise<void> {
+    const view = { number, members: [...members] };
+    await this.#parts.catalog.command({ kind: 'follow-view', inode: file, view });
   }
 
   async #open(file: FileId): Promise<ReplicaDriver> {
@@ -281,9 +315,7 @@ export class LocalFileService implements FileService {
       members: attributes.replicas as ServerId[],
       ...(policy === undefined || policy === 'quorum' ? {} : { policy }),
     };
-    if (!view.members.includes(self)) {
-      throw new ServiceError('not-primary', `This server holds no replica of file ${file}`);
-    }
+    if (!view.members.includes(self)) throw this.#isElsewhere(file, view.members);
     const driver = host.create(file, view, attributes.objectBytes);
     if (attributes.live) this.#seenLive.add(driver);
     return driver;

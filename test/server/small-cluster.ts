@@ -76,6 +76,7 @@ export class SmallCluster {
       catchUpBytesPerSecond: Infinity,
       trustOfNew: () => 'intact',
       viewChanged: (file, view) => lease.follow(file, view),
+      led: () => undefined,
       ledOut: (file) => lease.release(file),
       transport,
       isClockSound: () => true,
