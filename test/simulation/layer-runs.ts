@@ -3,6 +3,7 @@ import { claimRun } from './claim-run.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
 import { leaseRun } from './lease-run.ts';
 import type { PlantedLayer } from './planted.ts';
+import type { SystemCoverage } from './system-coverage.ts';
 import { runSystem } from './system-run.ts';
 
 /** What runs were, added up. */
@@ -49,24 +50,29 @@ export function tallyAddTo(sum: Tally, added: Tally): void {
   for (const name of TALLY_NAMES) sum[name] += added[name];
 }
 
-/** Runs one seed and adds what it was to `sum` and `marks`. @returns the violation it met, or null */
+/** Runs one seed and adds what it was to `sum`, `marks` and `coverage`. @returns the violation it met, or null */
 export function layerRun(
   layer: PlantedLayer,
   seed: number,
   options: LeaseRunOptions,
   sum: Tally,
   marks: Set<string>,
+  coverage: SystemCoverage,
 ): string | null {
   sum.runs++;
   if (layer === 'replica') {
-    const { violation, counts, simulatedMs, marks: traced } = runSystem(seed);
+    const report = runSystem(seed);
+    const { violation, counts, simulatedMs, marks: traced } = report;
     for (const mark of traced.keys()) marks.add(mark);
+    coverage.add(report);
     sum.simulatedMs += simulatedMs;
     sum.messages += counts.messages ?? 0;
     sum.crashes += counts.crashes ?? 0;
     sum.pauses += counts.pauses ?? 0;
     sum.cuts += counts.cuts ?? 0;
     sum.takeovers += counts.epochs ?? 0;
+    sum.viewChanges += counts.viewChanges ?? 0;
+    sum.brokenClocks += counts.clocksBroken ?? 0;
     return violation;
   }
   if (layer === 'claim') {

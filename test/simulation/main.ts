@@ -12,10 +12,14 @@ import { scheduleOfSeed, schedulePlay, scheduleText } from './schedule.ts';
 import { ScriptError } from './script-words.ts';
 import { type SeedFailure, seedsRun } from './seeds.ts';
 import { scheduleShrink } from './shrink.ts';
+import { SystemCoverage } from './system-coverage.ts';
 import { runSystem } from './system-run.ts';
 import { throughputPrint } from './throughput.ts';
 
 const REPORT_EVERY_MS = 10_000;
+
+/** What so few runs of the replica layer did not meet may be chance. */
+const COVERAGE_RUNS_MIN = 500;
 
 /** How much of a failed run's trace is printed, from its end. */
 const LINES_SHOWN = 60;
@@ -55,7 +59,7 @@ async function seedsPlay(args: Arguments): Promise<number> {
   console.log(`Seeds from ${first} on, for ${args.layers.join(' and ')}`);
   const beganMs = performance.now();
   let reportedMs = beganMs;
-  const { sum, failure } = await seedsRun({
+  const { sum, counts, failure } = await seedsRun({
     layers: args.layers,
     options: args.lease,
     firstSeed: first,
@@ -69,8 +73,21 @@ async function seedsPlay(args: Arguments): Promise<number> {
   });
   console.log(`${progressText(sum, performance.now() - beganMs)}, ${failure === null ? 0 : 1} violations`);
   console.log(summaryText(sum));
-  if (failure === null) return 0;
-  failurePrint(args, failure);
+  if (failure !== null) {
+    failurePrint(args, failure);
+    return 1;
+  }
+  return args.layers.includes('replica') ? coverageJudge(sum.runs / args.layers.length, counts) : 0;
+}
+
+/** Many runs of the replica layer that met no violation prove something only if enough happened in them. */
+function coverageJudge(runs: number, counts: Readonly<Record<string, number>>): number {
+  const coverage = new SystemCoverage();
+  coverage.addAll(runs, counts);
+  console.log(coverage.table());
+  const missing = coverage.missing();
+  if (missing.length === 0 || runs < COVERAGE_RUNS_MIN) return 0;
+  console.error(`Too little happened for these runs to prove anything: ${missing.join('; ')}`);
   return 1;
 }
 

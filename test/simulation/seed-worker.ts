@@ -2,6 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { layerRun, tallyEmpty } from './layer-runs.ts';
 import type { SeedReport, SeedShare } from './seeds.ts';
+import { SystemCoverage } from './system-coverage.ts';
 
 const REPORT_EVERY_MS = 500;
 
@@ -9,11 +10,20 @@ const { layers, options, firstSeed, step, count } = workerData as SeedShare;
 
 let sum = tallyEmpty();
 const marks = new Set<string>();
+let coverage = new SystemCoverage();
 let reportedMs = performance.now();
 
 function report(rest: Partial<SeedReport>): void {
-  parentPort?.postMessage({ sum, marks: [...marks], failure: null, done: false, ...rest });
+  parentPort?.postMessage({
+    sum,
+    marks: [...marks],
+    counts: coverage.counts(),
+    failure: null,
+    done: false,
+    ...rest,
+  });
   sum = tallyEmpty();
+  coverage = new SystemCoverage();
   reportedMs = performance.now();
 }
 
@@ -21,7 +31,7 @@ function work(): void {
   for (let i = 0; i < count; i++) {
     const seed = firstSeed + i * step;
     for (const layer of layers) {
-      const violation = layerRun(layer, seed, options, sum, marks);
+      const violation = layerRun(layer, seed, options, sum, marks, coverage);
       if (violation === null) continue;
       report({ failure: { layer, seed, violation }, done: true });
       return;

@@ -3,6 +3,7 @@ import { Worker } from 'node:worker_threads';
 import { type Tally, tallyAddTo, tallyEmpty } from './layer-runs.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
 import type { PlantedLayer } from './planted.ts';
+import { SystemCoverage } from './system-coverage.ts';
 
 export interface SeedShare {
   readonly layers: readonly PlantedLayer[];
@@ -23,6 +24,8 @@ export interface SeedReport {
   readonly sum: Tally;
   /** What the cores have traced, since the beginning. */
   readonly marks: readonly string[];
+  /** How often everything happened that runs of the replica layer count. */
+  readonly counts: Readonly<Record<string, number>>;
   readonly failure: SeedFailure | null;
   readonly done: boolean;
 }
@@ -41,6 +44,7 @@ export interface SeedsOptions {
 export interface SeedsResult {
   readonly sum: Tally;
   readonly marks: ReadonlySet<string>;
+  readonly counts: Readonly<Record<string, number>>;
   /** The failure of the smallest seed among those that threads have met. */
   readonly failure: SeedFailure | null;
 }
@@ -50,6 +54,7 @@ export async function seedsRun(options: SeedsOptions): Promise<SeedsResult> {
   const { layers, firstSeed, count, jobs, progress } = options;
   const sum = tallyEmpty();
   const marks = new Set<string>();
+  const coverage = new SystemCoverage();
   const failures: SeedFailure[] = [];
   const workers: Worker[] = [];
   const threads = Math.min(jobs, count);
@@ -69,6 +74,7 @@ export async function seedsRun(options: SeedsOptions): Promise<SeedsResult> {
       worker.on('message', (report: SeedReport) => {
         tallyAddTo(sum, report.sum);
         for (const mark of report.marks) marks.add(mark);
+        coverage.addAll(0, report.counts);
         if (report.failure !== null) failures.push(report.failure);
         progress(sum);
         if (report.failure !== null) for (const other of workers) void other.terminate();
@@ -77,5 +83,5 @@ export async function seedsRun(options: SeedsOptions): Promise<SeedsResult> {
   });
   await Promise.all(ends);
   failures.sort((a, b) => a.seed - b.seed);
-  return { sum, marks, failure: failures[0] ?? null };
+  return { sum, marks, counts: coverage.counts(), failure: failures[0] ?? null };
 }

@@ -126,7 +126,14 @@ export function runSystem(seed: number, verbose = false): RunReport {
   return {
     violation,
     marks,
-    counts: { ...counts, ...observers.counts, ...troubles.counts, ...world.counts },
+    counts: {
+      ...counts,
+      ...observers.counts,
+      ...troubles.counts,
+      ...world.counts,
+      clocksBroken: shape.clocksBroken ? 1 : 0,
+      twoHeldRuns: counts.twoHeld > 0 ? 1 : 0,
+    },
     lines: world.lines,
     simulatedMs: world.elapsedMs,
   };

@@ -46,7 +46,7 @@ export function scheduleClockJumps(system: SystemWorld): void {
       [holder, id],
     ]);
     world.cutFor(links, (0.5 + prng.next()) * leaseMs);
-    aheadMs += (0.5 + prng.next()) * leaseMs;
+    aheadMs += (0.9 + 0.6 * prng.next()) * leaseMs;
     for (const id of others) world.slewClock(id, aheadMs, 1);
   });
 }
