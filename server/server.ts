@@ -341,7 +341,12 @@ async function compose(
     isConnected,
   });
   const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });
-  const catalog = new CatalogHolder({ self, members: () => known.catalogMembers, open: openCatalog });
+  const catalog = new CatalogHolder({
+    self,
+    heardOf: () => known.catalogView,
+    out: () => lease.close(CATALOG_CELL),
+    open: openCatalog,
+  });
   async function openCatalog(): Promise<CatalogReplica> {
     const opened = await CatalogStore.open({
       folder: folder.path,
@@ -438,7 +443,7 @@ async function compose(
   scrubber.begin();
   // The catalog's own record knows better than the configuration who holds it now.
   const view = catalog.view();
-  if (view !== null && viewVoters(view).includes(self)) lease.open(CATALOG_CELL, view);
+  if (view !== null && catalog.votes) lease.open(CATALOG_CELL, view);
   joined.start();
   return {
     ...{ app, gateway, garbage, idle, lease, named, host, wakes, transport, store, folder, scrubber },

@@ -103,7 +103,9 @@ export interface ClusterServers {
     readonly urls: Readonly<Record<string, string>>;
     readonly catalogMembers: readonly string[];
   };
+  /** Who holds the catalog, by the newest view of it that the server has heard of. */
   readonly catalogMembers: readonly string[];
+  readonly catalogView: number;
   readonly servers: readonly {
     readonly id: string;
     readonly url: string;

@@ -13,8 +13,10 @@ export interface CatalogReplica {
 
 export interface CatalogHolderParts {
   readonly self: ServerId;
-  /** Who holds the catalog, as far as this server has heard. */
-  members(): readonly ServerId[];
+  /** Who holds the catalog, by the newest view that this server has heard of. */
+  heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
+  /** The replica here is known to be out: nobody wants to lead with it. */
+  out(): void;
   /** Opens the replica on this server's disk, making an empty one, which learns the rest, if there is none. */
   open(): Promise<CatalogReplica>;
 }
@@ -27,6 +29,8 @@ export class CatalogHolder implements CatalogService {
   readonly #parts: CatalogHolderParts;
   #replica: CatalogReplica | null = null;
   #opening: Promise<CatalogReplica> | null = null;
+  /** Calls that wait for the replica here; void once it is known to be out. */
+  readonly #waiting = new Set<(error: Error) => void>();
 
   constructor(parts: CatalogHolderParts) {
     this.#parts = parts;
@@ -48,38 +52,63 @@ export class CatalogHolder implements CatalogService {
     return this.#replica?.view() ?? null;
   }
 
+  /** A replica is here that takes part. */
+  get votes(): boolean {
+    return this.#replica !== null && this.#votes(this.#replica);
+  }
+
+  /** There may be news of who holds the catalog: where this server does not, nobody waits for it. */
+  heard(): void {
+    if (this.#replica === null || this.#votes(this.#replica)) return;
+    this.#parts.out();
+    for (const reject of [...this.#waiting]) reject(elsewhere());
+  }
+
   execute(request: CommandRequest): Promise<CommandResults[Command['kind']]> {
-    return this.#service().then((service) => service.execute(request));
+    return this.#ask((service) => service.execute(request));
   }
 
   query(query: Query): Promise<QueryResults[Query['kind']]> {
-    return this.#service().then((service) => service.query(query));
+    return this.#ask((service) => service.query(query));
   }
 
   flush(): Promise<void> {
-    return this.#service().then((service) => service.flush());
+    return this.#ask((service) => service.flush());
   }
 
   changeMembers(members: readonly ServerId[]): Promise<View> {
-    return this.#service().then((service) => service.changeMembers(members));
+    return this.#ask((service) => service.changeMembers(members));
   }
 
   status(): ReturnType<CatalogService['status']> {
     const replica = this.#replica;
-    const members = this.#parts.members();
+    const { members } = this.#parts.heardOf();
     if (replica === null) return { primary: null, epoch: 0, seq: 0, members };
     const status = replica.service.status();
     // A replica that is out may never have heard who came after it.
     return this.#votes(replica) ? status : { ...status, primary: null, members };
   }
 
+  /** A replica that was away while the catalog moved does not know it; others may have told this server. */
   #votes(replica: CatalogReplica): boolean {
-    return viewVoters(replica.view()).includes(this.#parts.self);
+    const { self } = this.#parts;
+    const heard = this.#parts.heardOf();
+    const view = replica.view();
+    return viewVoters(view).includes(self) && (heard.number <= view.number || heard.members.includes(self));
   }
 
-  /** Asked late, since a replica may have come or gone since the call began. */
-  async #service(): Promise<CatalogService> {
-    if (this.#replica !== null && this.#votes(this.#replica)) return this.#replica.service;
-    throw new ServiceError('not-primary', 'This server holds no replica of the catalog');
+  #ask<Value>(work: (service: CatalogService) => Promise<Value>): Promise<Value> {
+    const replica = this.#replica;
+    if (replica === null || !this.#votes(replica)) return Promise.reject(elsewhere());
+    return new Promise((resolve, reject) => {
+      this.#waiting.add(reject);
+      work(replica.service)
+        .then(resolve, reject)
+        .finally(() => this.#waiting.delete(reject));
+    });
   }
+}
+
+function elsewhere(): ServiceError {
+  return new ServiceError('not-primary', 'This server holds no replica of the catalog');
 }

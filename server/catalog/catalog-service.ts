@@ -108,7 +108,18 @@ export class LocalCatalogService implements CatalogService {
 
   /** Resolves where this server is the catalog's primary; waits for a coming election, within bounds. */
   #primary(): Promise<void> {
-    return this.#waiter.primary(this.#parts.driver, this.#view, 'the catalog', false);
+    return this.#waiter.primary(this.#parts.driver, 'the catalog', false);
+  }
+
+  /** A batch may be executed in the turn in which this resolves, if this server is still the primary. */
+  async #ready(): Promise<void> {
+    const { driver, subject } = this.#parts;
+    for (;;) {
+      await subject.ready();
+      // A change of members has a place in the order, too: a batch is not executed before it is applied.
+      if (!driver.leads || driver.orderedSeq === driver.status().seq) return;
+      await driver.change();
+    }
   }
 
   /** One batch at a time: while one is replicated, the next one gathers. */
@@ -117,10 +128,7 @@ export class LocalCatalogService implements CatalogService {
     this.#executing = true;
     try {
       while (this.#queue.length > 0) {
-        await this.#parts.subject.ready();
-        // A change of members has a place in the order, too: a batch is not executed before it is applied.
-        const { driver } = this.#parts;
-        while (driver.leads && driver.orderedSeq > driver.status().seq) await driver.change();
+        await this.#ready();
         if (!this.#isPrimary()) {
           this.#refuseQueued();
           return;

@@ -11,6 +11,14 @@ export interface Bootstrap {
   readonly catalogMembers: readonly ServerId[];
 }
 
+/** A view of the catalog's own cell. */
+export interface CatalogPlace {
+  readonly number: number;
+  readonly members: readonly ServerId[];
+}
+
+const FIRST_VIEW = 1;
+
 /** A moment of the catalog: what was told in a later one is newer. */
 export type CatalogMoment = readonly [epoch: number, seq: number];
 
@@ -42,23 +50,23 @@ export class KnownServers {
   readonly #parts: KnownServersParts;
   readonly #listeners = new Set<() => void>();
   #servers: readonly KnownServer[] = [];
-  #catalogMembers: readonly ServerId[];
+  #catalogView: CatalogPlace;
   #moment: CatalogMoment = [0, 0];
   #written = '';
 
   constructor(parts: KnownServersParts, remembered: ClusterServers | null) {
     this.#parts = parts;
-    this.#catalogMembers = parts.bootstrap.catalogMembers;
+    this.#catalogView = { number: FIRST_VIEW, members: parts.bootstrap.catalogMembers };
     if (remembered !== null) {
       this.#servers = remembered.servers;
-      this.#catalogMembers = remembered.catalogMembers as readonly ServerId[];
+      this.#catalogView = catalogPlaceOf(remembered);
     }
     this.#update();
   }
 
-  /** Who holds the catalog, as far as is known here. */
-  get catalogMembers(): readonly ServerId[] {
-    return this.#catalogMembers;
+  /** Who holds the catalog, by the newest view of it that was heard of here. */
+  get catalogView(): CatalogPlace {
+    return this.#catalogView;
   }
 
   /** `in` also where the catalog has never heard of the server. */
@@ -76,10 +84,13 @@ export class KnownServers {
     return () => this.#listeners.delete(listener);
   }
 
-  /** @param moment null where it is not known; then the list is taken as the newest */
+  /**
+   * @param catalogView null where nothing was said of it
+   * @param moment null where it is not known; then the list is taken as the newest
+   */
   take(
     servers: readonly KnownServer[],
-    catalogMembers: readonly ServerId[],
+    catalogView: CatalogPlace | null,
     moment: CatalogMoment | null,
   ): void {
     if (moment !== null) {
@@ -88,8 +99,9 @@ export class KnownServers {
       this.#moment = moment;
     }
     this.#servers = servers.map(({ id, url, zone, state }) => ({ id, url, zone, state }));
-    if (catalogMembers.length > 0) this.#catalogMembers = catalogMembers;
-    const changed = this.#update();
+    const moved = catalogView !== null && catalogView.number > this.#catalogView.number;
+    if (moved) this.#catalogView = catalogView;
+    const changed = this.#update() || moved;
     this.#remember();
     if (changed) for (const listener of [...this.#listeners]) listener();
   }
@@ -101,7 +113,8 @@ export class KnownServers {
       cluster,
       paramsHash,
       bootstrap: { urls: Object.fromEntries(bootstrap.urls), catalogMembers: bootstrap.catalogMembers },
-      catalogMembers: this.#catalogMembers,
+      catalogMembers: this.#catalogView.members,
+      catalogView: this.#catalogView.number,
       servers: this.#servers,
     };
   }
@@ -153,7 +166,11 @@ export function readRemembered(file: string): ClusterServers | null {
 /** Whether `value` is what `describe` gives, as far as others rely on it. */
 export function isClusterServers(value: unknown): value is ClusterServers {
   if (typeof value !== 'object' || value === null) return false;
-  const { cluster, paramsHash, bootstrap, catalogMembers, servers } = value as Record<string, unknown>;
+  const { cluster, paramsHash, bootstrap, catalogMembers, catalogView, servers } = value as Record<
+    string,
+    unknown
+  >;
+  if (!Number.isSafeInteger(catalogView)) return false;
   if (typeof cluster !== 'string' || typeof paramsHash !== 'string') return false;
   if (typeof bootstrap !== 'object' || bootstrap === null) return false;
   const { urls, catalogMembers: first } = bootstrap as Record<string, unknown>;
@@ -166,6 +183,10 @@ export function isClusterServers(value: unknown): value is ClusterServers {
     Array.isArray(servers) &&
     servers.every(isKnownServer)
   );
+}
+
+export function catalogPlaceOf({ catalogView, catalogMembers }: ClusterServers): CatalogPlace {
+  return { number: catalogView, members: catalogMembers as readonly ServerId[] };
 }
 
 function areServerIds(value: unknown): value is ServerId[] {

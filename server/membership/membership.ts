@@ -15,7 +15,7 @@ import type { DataFolder } from '../storage/data-folder.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { PeerTransport } from '../transport/peer-transport.ts';
 import { AntiEntropy, POSITIONS_CALL } from './anti-entropy.ts';
-import { isClusterServers, type KnownServers, knownServerOf } from './known-servers.ts';
+import { catalogPlaceOf, isClusterServers, type KnownServers, knownServerOf } from './known-servers.ts';
 import { Registrar } from './registrar.ts';
 import { Steward } from './steward.ts';
 
@@ -178,6 +178,7 @@ export class Membership {
     for (const [peer, url] of known.urls) {
       if (peer !== config.id) transport.addPeer(peer, addressOf(url));
     }
+    this.#parts.catalog.heard();
     this.#handOver();
   }
 
@@ -210,13 +211,16 @@ export class Membership {
 
   #announce(servers: readonly ServerInfo[]): void {
     const { known, transport, catalog, log } = this.#parts;
-    const { epoch, seq, members } = catalog.status();
+    const { epoch, seq } = catalog.status();
+    const view = catalog.view();
+    if (view === null || view.joint !== undefined) return;
+    const { number, members } = view;
     const list = servers.map(knownServerOf);
-    const text = JSON.stringify([list, members]);
+    const text = JSON.stringify([list, number]);
     if (text !== this.#announced) {
       this.#announced = text;
       this.#heard.clear();
-      known.take(list, members, [epoch, seq]);
+      known.take(list, { number, members }, [epoch, seq]);
     }
     const payload = Buffer.from(JSON.stringify({ ...known.describe(), epoch, seq }));
     for (const peer of transport.peers) {
@@ -241,7 +245,7 @@ export class Membership {
     if (typeof epoch !== 'number' || typeof seq !== 'number') {
       throw new MalformedError('A list of servers says not how new it is');
     }
-    this.#parts.known.take(list.servers, list.catalogMembers as readonly ServerId[], [epoch, seq]);
+    this.#parts.known.take(list.servers, catalogPlaceOf(list), [epoch, seq]);
   }
 }
 

@@ -91,7 +91,7 @@ export class Registrar {
       );
     }
     const others = servers.filter(({ id }) => id !== self);
-    known.take([...others, ...(own === null ? [] : [own])].map(knownServerOf), [], null);
+    known.take([...others, ...(own === null ? [] : [own])].map(knownServerOf), null, null);
   }
 
   #isRight(own: ServerInfo | null, freeBytes: number, totalBytes: number): boolean {

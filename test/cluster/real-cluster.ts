@@ -32,6 +32,8 @@ export class RealCluster {
   readonly #flags: readonly string[];
   readonly #environment: (place: number) => NodeJS.ProcessEnv;
   readonly #processes = new Map<string, ChildProcess>();
+  /** Servers that came later, with what each was given besides its id, port and folder. */
+  readonly #joined = new Map<string, { readonly port: number; readonly flags: readonly string[] }>();
   readonly #onExit = (): void => {
     for (const child of this.#processes.values()) child.kill('SIGKILL');
   };
@@ -83,7 +85,7 @@ export class RealCluster {
   }
 
   port(id: string): number {
-    const port = this.#ports.get(id);
+    const port = this.#ports.get(id) ?? this.#joined.get(id)?.port;
     if (port === undefined) throw new Error(`There is no server ${id}`);
     return port;
   }
@@ -113,9 +115,23 @@ export class RealCluster {
 
   /** What `leasehold server` is given to run this server. */
   flags(id: string): string[] {
+    const joined = this.#joined.get(id);
+    if (joined !== undefined) {
+      const own = ['--id', id, '--listen', `127.0.0.1:${joined.port}`, '--data', this.data(id)];
+      return [...own, ...joined.flags, ...this.#flags];
+    }
     const peers = [...this.#ports].flatMap(([peer, port]) => ['--peer', `${peer}=127.0.0.1:${port}`]);
     const address = ['--id', id, '--listen', `127.0.0.1:${this.port(id)}`];
     return [...address, ...peers, '--data', this.data(id), ...this.#flags];
+  }
+
+  /** Starts a server that comes to the running cluster by itself, and waits until it can serve. */
+  async join(id: string, at: readonly string[], flags: readonly string[] = []): Promise<void> {
+    const [port] = await freePorts(1);
+    const join = at.map((server) => this.url(server)).join(',');
+    this.#joined.set(id, { port: port as number, flags: ['--join', join, ...flags] });
+    this.spawn(id);
+    await this.ready([id]);
   }
 
   logFile(id: string): string {
@@ -211,7 +227,7 @@ export class RealCluster {
   async stop(): Promise<void> {
     process.off('exit', this.#onExit);
     // SIGKILL also ends what is stopped.
-    await Promise.all(this.ids.map((id) => this.kill(id)));
+    await Promise.all([...this.#processes.keys()].map((id) => this.kill(id)));
     if (process.env.KEEP === '1') process.stderr.write(`The cluster's folder stays: ${this.folder}\n`);
     else rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
   }
