@@ -67,6 +67,8 @@ interface Call<Result> {
   readonly cell: CellId;
   /** For messages: "Cannot <action>: …". */
   readonly action: string;
+  /** False where nothing is to be concluded from the answer. */
+  readonly teaches?: boolean;
   local(): Promise<Result>;
   remote(server: ServerId, timeoutMs: number): Promise<Result>;
 }
@@ -219,6 +221,8 @@ export class Gateway {
       {
         cell: file,
         action: `read file ${file}`,
+        // What is outdated tells an outdated primary.
+        teaches: !stale,
         local: () => (stale ? files.readStale(file, offset, length) : files.read(file, offset, length)),
         remote: async (server, timeoutMs) => {
           const consistency = stale ? '&consistency=stale' : '';
@@ -468,7 +472,7 @@ export class Gateway {
         const beganMs = performance.now();
         try {
           const result = await this.#attempt(call, asked, deadlineMs);
-          this.#learn(call.cell, asked, result);
+          if (call.teaches !== false) this.#learn(call.cell, asked, result);
           return result;
         } catch (error) {
           if (!(error instanceof ServiceError) || !ELSEWHERE.has(error.code)) throw error;

@@ -51,15 +51,14 @@ export class LeaseDriver {
       // The host has said of each lease that it is lost.
       faulted: () => undefined,
       begun: () => {
-        for (const [cell, view] of this.#opened) {
-          if (viewVoters(view).includes(parts.self)) this.open(cell, view);
-        }
+        for (const [cell, view] of this.#opened) this.open(cell, view);
       },
     });
   }
 
   /** This server wants the cell to have a holder, and is willing to be it. */
   open(cell: CellId, view: View): void {
+    if (!viewVoters(view).includes(this.#parts.self)) return;
     this.#opened.set(cell, view);
     this.#link.step({ kind: 'open', cell, ...leaseViewOf(view), handicapMs: 0 });
   }
@@ -68,7 +67,8 @@ export class LeaseDriver {
   follow(cell: CellId, view: View): void {
     if (!this.#opened.has(cell)) this.#link.step({ kind: 'view', cell, ...leaseViewOf(view) });
     else if (viewVoters(view).includes(this.#parts.self)) this.open(cell, view);
-    else this.#opened.set(cell, view);
+    // A primary that is out gives its lease back when it has stopped.
+    else if (!this.view(cell).own) this.close(cell);
   }
 
   close(cell: CellId): void {

@@ -43,8 +43,8 @@ export class PrimaryWaiter {
    * @throws ServiceError `not-primary` (naming the primary, if there is one), `no-majority`,
    *   `recovering`, `clock-fault`, or `storage` where the replica has failed
    */
-  async primary(driver: ReplicaDriver, view: View, subject: string, competes: boolean): Promise<void> {
-    const { lease, clock, operationTimeoutMs, isConnected } = this.#parts;
+  async primary(driver: ReplicaDriver, subject: string, competes: boolean): Promise<void> {
+    const { self, lease, clock, operationTimeoutMs, isConnected } = this.#parts;
     const deadlineMs = clock.nowMs() + operationTimeoutMs;
     while (!driver.leads) {
       if (driver.closed) throw new ServiceError('not-primary', `This server has just closed ${subject}`);
@@ -59,6 +59,10 @@ export class PrimaryWaiter {
         throw new ServiceError('storage', `The replica of ${subject} has failed here`);
       lease.assertUsable();
       const nowMs = clock.nowMs();
+      // The members may have changed while this waited.
+      const { view } = driver.status();
+      if (!viewVoters(view).includes(self))
+        throw new ServiceError('not-primary', `This server holds no replica of ${subject} any more`);
       if (this.#aloneMs(driver, view, nowMs) > PATIENCE_MS || nowMs > deadlineMs)
         throw this.noMajority(view, subject);
       if (competes) lease.open(driver.file, view);

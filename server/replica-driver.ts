@@ -23,6 +23,9 @@ import type { WakeQueue } from './wake-queue.ts';
 /** A state transfer that gets no answer for this long is given up and begun again. */
 const FETCH_TIMEOUT_MS = 10_000;
 
+/** Nobody waits longer for replicas to move, which may go on all the same. */
+const CHANGE_MS_MAX = 10 * 60_000;
+
 /** The part of a state that any replica may answer for. */
 const OBJECTS = 'objects';
 
@@ -202,7 +205,21 @@ export class ReplicaDriver {
     if (this.#closed) return Promise.reject(this.#closedError());
     const ticket = this.#nextTicket++;
     return new Promise((resolve, reject) => {
-      this.#changes.set(ticket, { resolve, reject });
+      const timer = setTimeout(() => {
+        const error = new ServiceError(
+          'unknown',
+          `The replicas of file ${this.file} are not where they should be yet`,
+        );
+        this.#settle(this.#changes, ticket)?.reject(error);
+      }, CHANGE_MS_MAX);
+      const over = (settle: () => void): void => {
+        clearTimeout(timer);
+        settle();
+      };
+      this.#changes.set(ticket, {
+        resolve: (view) => over(() => resolve(view)),
+        reject: (error) => over(() => reject(error)),
+      });
       this.step({ kind: 'change-members', ticket, members });
     });
   }

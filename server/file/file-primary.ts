@@ -12,6 +12,7 @@ import { encodeWriteOutcome } from './write-outcome.ts';
 
 /** Bytes of operations in flight for one file; more wait their turn. */
 const IN_FLIGHT_BYTES_MAX = 32 * 1024 * 1024;
+const BUSY_RETRY_MS = 500;
 
 /** What a file's primary needs of the catalog. */
 export interface FileInCatalog {
@@ -38,6 +39,7 @@ export class FilePrimary {
   #sizeBytes: number;
   #modifiedNs: bigint;
   #inFlightBytes = 0;
+  #waitingBytes = 0;
   readonly #inFlight = new Set<Promise<void>>();
   readonly #room: (() => void)[] = [];
   #live: Promise<void> | null = null;
@@ -185,9 +187,20 @@ export class FilePrimary {
     return nowNs > this.#modifiedNs ? nowNs : this.#modifiedNs + 1n;
   }
 
+  /** @throws ServiceError `busy` where as many bytes wait already as may be in flight: what cannot commit does not pile up */
   async #takeRoom(bytes: number): Promise<void> {
-    while (this.#inFlightBytes > 0 && this.#inFlightBytes + bytes > IN_FLIGHT_BYTES_MAX) {
-      await new Promise<void>((resolve) => this.#room.push(resolve));
+    if (this.#waitingBytes > IN_FLIGHT_BYTES_MAX) {
+      throw new ServiceError('busy', `Too much is waiting to be written to file ${this.#file}`, {
+        retryAfterMs: BUSY_RETRY_MS,
+      });
+    }
+    this.#waitingBytes += bytes;
+    try {
+      while (this.#inFlightBytes > 0 && this.#inFlightBytes + bytes > IN_FLIGHT_BYTES_MAX) {
+        await new Promise<void>((resolve) => this.#room.push(resolve));
+      }
+    } finally {
+      this.#waitingBytes -= bytes;
     }
     this.#inFlightBytes += bytes;
   }

@@ -205,7 +205,7 @@ export class LocalFileService implements FileService {
     const driver = await this.#member(file);
     this.#yield(driver);
     const { view } = driver.status();
-    const waiting = this.#waiter.primary(driver, view, `file ${file}`, true);
+    const waiting = this.#waiter.primary(driver, `file ${file}`, true);
     await unlessFirst(waiting, OUTDATED_AFTER_MS, () => this.#assertNewest(file, view));
     return driver;
   }

@@ -7,6 +7,8 @@ import type { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { LocalFileService } from './file-service.ts';
 
+/** What is under way in a file that is given back has this long to end. */
+const STOP_MS_MAX = 5_000;
 /** How often unused files are looked for. */
 const PERIOD_MS = 1_000;
 
@@ -90,8 +92,8 @@ export class IdleFiles {
         if (why === 'ending') await Promise.allSettled([settling]);
         else await settling;
         driver.usedAtMs = Math.min(driver.usedAtMs, usedAtMs);
-        await driver.stop();
-        lease.release(driver.file);
+        // What cannot be committed would hold the file for ever: then the lease runs out, and others decide.
+        if (await within(driver.stop(), STOP_MS_MAX)) lease.release(driver.file);
       }
       lease.close(driver.file);
       // What is still under way to the disk would surprise the next core: the next sweep looks again.
