@@ -17,16 +17,20 @@ export function within(work: Promise<unknown>, limitMs: number): Promise<boolean
 }
 
 /**
- * Waits for `work`. If it takes longer than `afterMs`, `look` has its say as well, once: what it throws ends the
- * waiting.
+ * Waits for `work`. If it takes longer than `afterMs`, `look` has its say as well, once: an error that it finds ends
+ * the waiting.
  */
 export function unlessFirst<Value>(
   work: Promise<Value>,
   afterMs: number,
-  look: () => Promise<void>,
+  look: () => Promise<Error | null>,
 ): Promise<Value> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => look().catch(reject), afterMs);
+    const timer = setTimeout(() => {
+      look().then((error) => {
+        if (error !== null) reject(error);
+      }, reject);
+    }, afterMs);
     work.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }

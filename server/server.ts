@@ -325,6 +325,7 @@ async function compose(
   });
   const files = new LocalFileService({
     self,
+    isServer: (server) => known.urls.has(server),
     clock,
     log,
     store,

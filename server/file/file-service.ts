@@ -35,6 +35,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   readonly catalog: CatalogAccess;
   /** Who shall be primary instead of this server; null where it may be. */
   yieldTo?(view: View): ServerId | null;
+  /** Whether the cluster has a server of this name. */
+  isServer(server: ServerId): boolean;
 }
 
 /** Who waits for a primary for this long asks the catalog whether the file has moved, in milliseconds. */
@@ -162,6 +164,8 @@ export class LocalFileService implements FileService {
     if (members.length === 0 || members.length > MEMBERS_MAX || new Set(members).size !== members.length) {
       throw new ServiceError('bad-request', `A file has 1 to ${MEMBERS_MAX} replicas at different servers`);
     }
+    const stranger = members.find((member) => !this.#parts.isServer(member));
+    if (stranger !== undefined) throw new ServiceError('bad-request', `There is no server "${stranger}"`);
     const driver = await this.#activate(file);
     const view = await driver.changeMembers(members);
     // Not by whoever leads from now on alone: that may be nobody for a while.
@@ -206,14 +210,24 @@ export class LocalFileService implements FileService {
     this.#yield(driver);
     const { view } = driver.status();
     const waiting = this.#waiter.primary(driver, `file ${file}`, true);
-    await unlessFirst(waiting, OUTDATED_AFTER_MS, () => this.#assertNewest(file, view));
+    await unlessFirst(waiting, OUTDATED_AFTER_MS, () => this.#newerPlace(file, view));
     return driver;
   }
 
-  /** A server that was away may go by members that are long gone: nobody among them will ever be the primary. */
-  async #assertNewest(file: FileId, { number }: View): Promise<void> {
-    const attributes = await this.#parts.catalog.attributes(file);
-    if (attributes.view > number) throw this.#isElsewhere(file, attributes.replicas as ServerId[]);
+  /**
+   * A server that was away may go by members that are long gone: nobody among them will ever be the primary.
+   *
+   * @returns the error that says where the file is now; null where the catalog knows nothing newer, or cannot be
+   *   asked, which is no reason not to wait for the file's own members
+   */
+  async #newerPlace(file: FileId, { number }: View): Promise<ServiceError | null> {
+    try {
+      const { view, replicas } = await this.#parts.catalog.attributes(file);
+      return view > number ? this.#isElsewhere(file, replicas as ServerId[]) : null;
+    } catch (error) {
+      if (error instanceof ServiceError) return error.code === 'not-found' ? error : null;
+      throw error;
+    }
   }
 
   /** @param members those who hold the file, as far as is known; one in reach is named, to be asked next */

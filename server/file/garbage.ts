@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Position, ReplicaRecord } from '../../replica/actions.ts';
+import { positionCompare } from '../../replica/epoch.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Command, PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
@@ -132,6 +133,8 @@ export class Garbage {
     if (whole < majority(place.members.length) || store.record(file)?.seq !== record.seq) return;
     const { view: number, members: names } = place;
     await this.#parts.departed.add(file, { number, members: names as readonly ServerId[] });
+    // Somebody may have made this server a member again meanwhile.
+    if (this.#parts.host.loaded(file) !== null || !isUnchanged(store.record(file), record)) return;
     await this.#remove(file, 'removed the replica of a file that others hold now');
     this.#movedSinceMs.delete(file);
   }
@@ -142,6 +145,11 @@ export class Garbage {
     await host.remove(file);
     log.debug({ file }, why);
   }
+}
+
+function isUnchanged(now: ReplicaRecord | null, before: ReplicaRecord): boolean {
+  if (now === null || now.view.number !== before.view.number) return false;
+  return positionCompare(positionOf(now), positionOf(before)) === 0;
 }
 
 function positionOf({ installed, seq }: ReplicaRecord): Position {

@@ -65,6 +65,7 @@ test('the least that is needed; everything else has a default', () => {
     leaseIdleMs: 15_000,
     scrubEveryMs: 604_800_000,
     scrubBytesPerS: 20_971_520,
+    catchUpBytesPerS: Infinity,
     rebuild: false,
     replaceAfterMs: 3_600_000,
     compareEveryMs: 600_000,

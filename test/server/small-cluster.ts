@@ -98,6 +98,7 @@ export class SmallCluster {
       fatal,
     });
     const files = new LocalFileService({
+      isServer: (server) => this.view.members.includes(server),
       self: id,
       clock,
       log,
