@@ -264,8 +264,7 @@ class FileModel implements Model {
 
   describe(state: number): string {
     const contents = this.#contents[state] as string;
-    const shown = contents.length > 120 ? `${contents.slice(0, 120)}…` : contents;
-    return `${contents.length} bytes ${JSON.stringify(shown)}`;
+    return `${contents.length} bytes ${JSON.stringify(contents)}`;
   }
 }
 

@@ -18,7 +18,7 @@ export function verdictText(verdict: HistoryVerdict): string {
 export function violationText({ key, failed, window, before }: Violation): string {
   const lines = [
     `${key} is not linearizable: nothing explains the answer to the operation marked *`,
-    `  called at ${failed.call} ns; the state was then ${before.join(' or ')}`,
+    `  called at ${failed.call} ns; the state was then ${before.map(withoutZeros).join(' or ')}`,
   ];
   for (const operation of window) {
     lines.push(`  ${operation === failed ? '*' : ' '} ${operationText(operation, failed.call)}`);
@@ -37,7 +37,12 @@ function operationText(operation: Operation, zeroNs: number): string {
 
 function shorten(value: unknown): string {
   if (value === null || value === undefined) return '';
-  const text = JSON.stringify(value);
+  const text = withoutZeros(JSON.stringify(value));
   // The end of a list says more than its beginning.
   return text.length <= VALUE_CHARACTERS_MAX ? text : `…${text.slice(-VALUE_CHARACTERS_MAX)}`;
+}
+
+/** Holes are long and say little: their size stands for them. */
+function withoutZeros(text: string): string {
+  return text.replaceAll(/(?:\\u0000){4,}/g, (zeros) => `<${zeros.length / '\\u0000'.length} zeros>`);
 }

@@ -14,8 +14,6 @@ import { type Answer, type Outcome, type Request, type Requests, Session } from 
 
 export const VOLUME = 'nemesis';
 const ORPHANS_AT_ONCE = 16;
-/** A read waits so long for its one server. */
-const READ_MS = 4_000;
 const TORN = 'torn: ';
 
 type Fact = { readonly [Kind in OperationKind]: Extract<Operation, { op: Kind }>['output'] };
@@ -26,13 +24,16 @@ export class NemesisClient {
   readonly prng: Prng;
   readonly #requests: Requests;
   readonly #recorder: Recorder;
+  readonly #readMs: number;
   readonly #sessions = new Map<number, Session>();
   readonly #catalogSession = new Session();
   readonly #orphans: number[] = [];
   #values = 0;
 
-  constructor(name: string, prng: Prng, requests: Requests, recorder: Recorder) {
+  /** @param readMs how long a read waits for its one server */
+  constructor(name: string, prng: Prng, requests: Requests, recorder: Recorder, readMs: number) {
     this.name = name;
+    this.#readMs = readMs;
     this.prng = prng;
     this.#requests = requests;
     this.#recorder = recorder;
@@ -240,7 +241,7 @@ export class NemesisClient {
     output: (answer: Answer) => Fact[Kind],
   ): Promise<boolean> {
     const call = nowNs();
-    const attempt = await this.#requests.ask(server, request, READ_MS);
+    const attempt = await this.#requests.ask(server, request, this.#readMs);
     const end = nowNs();
     const common = { client: this.name, op, key, call, input, server };
     // A name may be gone, a file may not.

@@ -9,7 +9,7 @@ const HOLDERS: readonly KeyKind[] = [
   ...(['object', 'object', 'list', 'list', 'file', 'file'] as const),
   ...(['entry', 'entry', 'entry', 'entry'] as const),
 ];
-/** Clients that write, by what they write; each server has a reader besides. */
+/** Clients that write, by what they write; each server has two readers besides. */
 const WRITERS: readonly KeyKind[] = [
   'object',
   'object',
@@ -21,6 +21,9 @@ const WRITERS: readonly KeyKind[] = [
   'entry',
   'entry',
 ];
+/** A read's patience with its server: short, or nobody would look at what goes on in a partition. */
+const READ_MS = 1_000;
+const LAST_READ_MS = 8_000;
 /** How long every server has at the end to say what it has of every key. */
 const LAST_READS_MS = 120_000;
 const LAST_READERS = 8;
@@ -58,15 +61,16 @@ export class Load {
     );
   }
 
-  #client(name: string, number: number): NemesisClient {
+  #client(name: string, number: number, readMs = READ_MS): NemesisClient {
     const { seed, requests, recorder } = this.#options;
-    return new NemesisClient(name, new Prng(seed * 1_000 + number), requests, recorder);
+    return new NemesisClient(name, new Prng(seed * 1_000 + number), requests, recorder, readMs);
   }
 
   async start(): Promise<void> {
     await this.#maker.createVolume(this.#options.replicas);
     await this.keys.fill();
-    for (const [number, server] of this.#options.requests.ids.entries()) {
+    const { ids } = this.#options.requests;
+    for (const [number, server] of [...ids, ...ids].entries()) {
       const client = this.#client(`r${number + 1}`, number);
       this.#running.push(this.#run(client, () => this.#readSomething(client, server)));
     }
@@ -186,7 +190,7 @@ export class Load {
     );
     const work = todo.values();
     const readers = Array.from({ length: LAST_READERS }, async (_, number) => {
-      const client = this.#client(`${LAST}${number + 1}`, 200 + number);
+      const client = this.#client(`${LAST}${number + 1}`, 200 + number, LAST_READ_MS);
       for (const { holder, server } of work) {
         for (const read of wholeOf(client, server, holder)) {
           while (!(await read())) {

@@ -7,8 +7,10 @@ import type { Status } from '../history/operation.ts';
 
 const CONNECTIONS_MAX = 32;
 const CONNECT_TIMEOUT_MS = 1_000;
-/** One attempt. Longer than a server's own limit would hide what it has to say. */
-const ATTEMPT_MS = 4_000;
+/** One request, where nothing else is said. */
+const ASK_MS = 4_000;
+/** One attempt of a change; then another server is asked, perhaps one on the better side of a partition. */
+const ATTEMPT_MS = 1_500;
 /** All attempts of one change. */
 const CHANGE_MS = 12_000;
 const PAUSE_MS_MAX = 150;
@@ -69,7 +71,7 @@ export class Requests {
   }
 
   /** One request to one server, once. */
-  async ask(server: string, request: Request, limitMs = ATTEMPT_MS): Promise<Attempt> {
+  async ask(server: string, request: Request, limitMs = ASK_MS): Promise<Attempt> {
     const pool = this.#pools.get(server);
     if (pool === undefined) throw new Error(`There is no server ${server}`);
     const { method, path, body = null } = request;
@@ -105,7 +107,7 @@ export class Requests {
     let isDoubtful = false;
     for (let index = randomInt(this.ids.length); performance.now() < deadlineMs; index++) {
       const server = this.ids[index % this.ids.length] as string;
-      const attempt = await this.ask(server, request);
+      const attempt = await this.ask(server, request, ATTEMPT_MS);
       if (attempt.kind === 'answer') {
         const { code } = attempt;
         if (code === null || facts.includes(code)) return { status: 'ok', answer: attempt };
