@@ -87,11 +87,10 @@ export class SimulatedDisk {
     if (epochEqual(epoch, this.record.installed)) this.#syncedSeq = Math.max(this.#syncedSeq, seq);
   }
 
-  /** @returns how many operations are gone */
-  losePower(dice: Prng): number {
+  /** @param dice null where all that was not synced goes. @returns how many operations are gone */
+  losePower(dice: Prng | null): number {
     const { seq, promised } = this.record;
-    const all = dice.chance(0.3);
-    const keptSeq = all ? this.#syncedSeq : dice.integer(this.#syncedSeq, seq);
+    const keptSeq = dice === null || dice.chance(0.3) ? this.#syncedSeq : dice.integer(this.#syncedSeq, seq);
     if (this.#trust === 'intact') this.#trust = 'suspect';
     if (keptSeq === seq) return 0;
     this.record = { ...this.#base.record, promised };

@@ -89,13 +89,17 @@ export class DiskTroubles {
     return [observers.view, ...known.filter(({ number }) => number > observers.view.number)];
   }
 
-  /** Machines go dark at once, and come back one by one. */
-  losePower(servers: readonly ServerId[], downMs: () => number): void {
+  /**
+   * Machines go dark at once, and come back one by one.
+   *
+   * @param everything nothing that was not synced is left, for scripts; else chance decides
+   */
+  losePower(servers: readonly ServerId[], downMs: () => number, everything = false): void {
     const { world, prng, disks, observers } = this.#system;
     const isBearable = this.mayDoubt(servers);
     for (const server of servers) world.crashFor(server, downMs());
     for (const server of servers) {
-      const lost = disks.get(server)?.losePower(prng) ?? 0;
+      const lost = disks.get(server)?.losePower(everything ? null : prng) ?? 0;
       world.note(server, `loses power, and ${lost} operations`);
       this.counts.powerLosses++;
       this.counts.unsyncedLost += lost;

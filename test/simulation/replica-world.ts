@@ -2,112 +2,17 @@
  * Goal: the schedules that random runs are too unlikely to find, and a name for each.
  * Method: servers whose leases, network and disks a script controls. A script says what happens;
  * the observers of `SystemWorld` say what is wrong. Each passes on the code as it is and fails on
- * the code with the bug that it is written for (`planted-replica.ts`).
+ * the code with the bug that it is written for (`planted-replica.ts`). Here: who orders operations;
+ * beside it, who may show them, and what members and disks have to do with it.
  */
-import type { ServerId } from '../../base/ids.ts';
-import type { ReplicaMessage } from '../../replica/messages.ts';
+import { DISK_CASES } from './disk-cases.ts';
 import type { Campaign } from './planted.ts';
+import { READ_CASES } from './system-read-cases.ts';
 import { runSystem } from './system-run.ts';
-import { WHOLE_FILE, type FileWish as Wish } from './system-subject.ts';
-import { type Handle, type SystemOptions, SystemWorld } from './system-world.ts';
-import { Violation } from './violation.ts';
+import { A, B, C, D, directed, HEARTBEATS_MS, LONG_MS, X, Y, Z } from './system-script.ts';
+import { WHOLE_FILE } from './system-subject.ts';
 
-const A = 'a' as ServerId;
-const B = 'b' as ServerId;
-const C = 'c' as ServerId;
-const D = 'd' as ServerId;
-
-/**
- * Longer than what a script does with one primary. What a dead one was promised lasts as long, so whoever leads
- * after it waits for that.
- */
-const LONG_MS = 2_000;
-/** Enough for a reset or a write, and less than a heartbeat. */
-const SHORT_MS = 40;
-/** Enough for several heartbeats. */
-const HEARTBEATS_MS = 350;
-
-const X: Wish = { kind: 'write', object: 0, value: 'xxxxxxxx' };
-const Y: Wish = { kind: 'write', object: 0, value: 'yyyyyyyy' };
-const Z: Wish = { kind: 'write', object: 0, value: 'zzzzzzzz' };
-
-/** A system under a script's control. */
-class Script {
-  readonly system: SystemWorld;
-  /** Servers that no message reaches or leaves. */
-  readonly isolated = new Set<ServerId>();
-  /** Single messages: what happens to them; null for nothing special. */
-  rule: (from: ServerId, to: ServerId, message: ReplicaMessage | null) => 'hold' | 'drop' | null = () => null;
-  #session = 0;
-
-  constructor(options: Partial<SystemOptions>) {
-    this.system = new SystemWorld({ seed: 1, servers: 3, leases: 'scripted', ...options });
-    this.system.world.intercept = ({ from, to, message }) => {
-      if (this.isolated.has(from) || this.isolated.has(to)) return 'drop';
-      return this.rule(from, to, message.kind === 'replica' ? message.frame.message : null) ?? 'pass';
-    };
-  }
-
-  run(durationMs = SHORT_MS): void {
-    this.system.world.runFor(durationMs);
-  }
-
-  /** Gives a lease, again if need be, and waits until its holder is the primary. */
-  lead(server: ServerId, durationMs = LONG_MS): void {
-    const { world } = this.system;
-    const untilMs = world.nowMs + 2 * LONG_MS;
-    while (world.nowMs < untilMs && this.role(server) !== 'active') {
-      this.system.grant(server, durationMs);
-      world.runFor(durationMs / 2, () => this.role(server) === 'active');
-    }
-    this.run(5);
-    this.expect(this.role(server) === 'active', `${server} becomes primary`);
-  }
-
-  role(server: ServerId): string | undefined {
-    return this.system.process(server).replica?.status(0).role;
-  }
-
-  /** A change by a client of its own, and time for it to commit. */
-  write(server: ServerId, wish: Wish): Handle {
-    const handle = this.system.change(server, ++this.#session, wish);
-    this.run();
-    return handle;
-  }
-
-  /** A read, and time for it. */
-  read(server: ServerId, what = '0'): Handle {
-    const handle = this.system.read(server, what);
-    this.run();
-    return handle;
-  }
-
-  restart(server: ServerId): void {
-    this.system.world.crash(server);
-    this.system.world.restart(server);
-  }
-
-  /** What the script relies on; a planted bug may also show here. */
-  expect(holds: boolean, claim: string): void {
-    if (!holds) throw new Violation(`Expected: ${claim}`);
-  }
-}
-
-function directed(options: Partial<SystemOptions>, script: (script: Script) => void): () => string | null {
-  return () => {
-    try {
-      const playing = new Script(options);
-      script(playing);
-      playing.system.observers.judge();
-      return null;
-    } catch (error) {
-      if (error instanceof Error) return error.message;
-      throw error;
-    }
-  };
-}
-
-const scenarios: Record<string, () => string | null> = {
+const ORDER_CASES: Record<string, () => string | null> = {
   /** a is deposed and primary again; an acknowledgement of its first epoch comes late. */
   'late acknowledgement': directed({ servers: 5 }, (s) => {
     s.lead(A);
@@ -400,6 +305,6 @@ const scenarios: Record<string, () => string | null> = {
 };
 
 export const campaign: Campaign = {
-  scenarios,
+  scenarios: { ...ORDER_CASES, ...READ_CASES, ...DISK_CASES },
   runSeed: (seed) => runSystem(seed).violation,
 };

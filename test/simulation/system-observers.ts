@@ -151,6 +151,13 @@ export class Observers {
     );
   }
 
+  /** The server answers a read with something that the operation `seq` made. */
+  shows(server: ServerId, seq: number): void {
+    if (seq > this.#committed.length) {
+      throw new Violation(`${server} shows operation ${seq} of ${this.#committed.length} that are committed`);
+    }
+  }
+
   /** A primary begins to serve, with these contents, which a majority has. */
   activated(epoch: Epoch, contents: Contents): void {
     const key = epochFormat(epoch) + epoch.incarnation;

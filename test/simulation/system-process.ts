@@ -313,9 +313,8 @@ export class ServerProcess implements Process<SystemMessage> {
     }
   }
 
-  /** A scripted lease of so long, decided in the view that this server goes by; 0 ends it. */
-  lease(durationMs: number): void {
-    const view = this.replica?.status(this.#processMs).view.number ?? 0;
+  /** A scripted lease of so long, decided in the view with this number; 0 ends it. */
+  lease(durationMs: number, view: number): void {
     this.step({ kind: 'lease', untilMs: durationMs === 0 ? 0 : this.#processMs + durationMs, view });
   }
 
@@ -697,6 +696,7 @@ export class ServerProcess implements Process<SystemMessage> {
     if (gate !== 'serve') return false;
     read.over = true;
     observers.mayShow(this.#id, contents);
+    observers.shows(this.#id, dependsOn);
     read.reply({
       kind: 'value',
       value: contents.look(read.what),

@@ -240,17 +240,21 @@ export class SystemWorld {
 
   // Directed runs ----------------------------------------------------------------------------------
 
-  /** Gives a server a scripted lease, or a longer one. */
-  grant(server: ServerId, durationMs: number): void {
+  /**
+   * Gives a server a scripted lease, or a longer one.
+   *
+   * @param view number of the view in which it was decided; absent: the one that the server goes by
+   */
+  grant(server: ServerId, durationMs: number, view?: number): void {
     const process = this.process(server);
     this.world.call(server, () => {
       process.open();
-      process.lease(durationMs);
+      process.lease(durationMs, view ?? process.replica?.inspect().view.number ?? 0);
     });
   }
 
   revoke(server: ServerId): void {
-    this.world.call(server, () => this.process(server).lease(0));
+    this.world.call(server, () => this.process(server).lease(0, 0));
   }
 
   /** A client's change, straight to one server. @returns where its answer will be */
