@@ -1,0 +1,161 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { pino } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { Epoch, ReplicaRecord } from '../../replica/actions.ts';
+import { AntiEntropy, POSITIONS_CALL } from '../../server/membership/anti-entropy.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+
+const [A, B, C] = ['a', 'b', 'c'] as [ServerId, ServerId, ServerId];
+
+function epochOf(counter: number): Epoch {
+  return { counter, server: A, incarnation: 7 as Incarnation };
+}
+
+interface Standing {
+  readonly epoch: number;
+  readonly seq: number;
+  readonly members?: readonly ServerId[];
+}
+
+class Host {
+  readonly replicas = new Map<number, Standing>();
+  readonly inUse = new Set<number>();
+  readonly opened: number[] = [];
+  readonly antiEntropy: AntiEntropy;
+  others = new Map<ServerId, Host>();
+
+  constructor(self: ServerId, everyMs = 2 ** 30) {
+    this.antiEntropy = new AntiEntropy({
+      self,
+      log: pino({ level: 'silent' }),
+      everyMs,
+      settleMs: 5,
+      list: (after, countMax) =>
+        [...this.replicas.keys()]
+          .filter((file) => file > after)
+          .toSorted((x, y) => x - y)
+          .slice(0, countMax) as FileId[],
+      record: (file) => this.#record(file),
+      sizeBytes: () => 100,
+      isInUse: (file) => this.inUse.has(file),
+      peers: () => [...this.others.keys()],
+      call: async (to, method, payload) => {
+        assert.equal(method, POSITIONS_CALL);
+        const other = this.others.get(to);
+        if (other === undefined) throw new ServiceError('no-majority', 'It is away');
+        return other.antiEntropy.serve(payload);
+      },
+      open: async (file) => void this.opened.push(file),
+    });
+  }
+
+  #record(file: FileId): ReplicaRecord | null {
+    const standing = this.replicas.get(file);
+    if (standing === undefined) return null;
+    const { epoch, seq, members = [A, B] } = standing;
+    const installed = epochOf(epoch);
+    return { view: { number: 1, members }, promised: installed, installed, seq, sessions: new Uint8Array(0) };
+  }
+}
+
+function pair(everyMs?: number): [Host, Host] {
+  const [a, b] = [new Host(A, everyMs), new Host(B, everyMs)];
+  a.others = new Map([[B, b]]);
+  b.others = new Map([[A, a]]);
+  return [a, b];
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  for (const deadlineMs = performance.now() + 10_000; performance.now() < deadlineMs; await delay(5)) {
+    if (holds()) return;
+  }
+  throw new Error('It did not come to hold');
+}
+
+test('files of which the other is behind, or has nothing, are opened; nobody else', async (t) => {
+  const [a, b] = pair();
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  a.replicas
+    .set(1, { epoch: 1, seq: 5 })
+    .set(2, { epoch: 1, seq: 5 })
+    .set(3, { epoch: 2, seq: 5 })
+    .set(4, { epoch: 1, seq: 9 })
+    .set(5, { epoch: 0, seq: 0 })
+    .set(6, { epoch: 1, seq: 5, members: [A, C] })
+    .set(7, { epoch: 1, seq: 5 });
+  b.replicas
+    .set(1, { epoch: 1, seq: 5 })
+    .set(2, { epoch: 1, seq: 3 })
+    .set(3, { epoch: 1, seq: 5 })
+    .set(7, { epoch: 1, seq: 1 })
+    .set(8, { epoch: 3, seq: 1 });
+  a.inUse.add(7);
+  await a.antiEntropy.compare(B);
+  assert.deepEqual(a.opened.toSorted(), [2, 3, 4]);
+  assert.deepEqual(a.antiEntropy.lag(), { files: 3, versions: 2 + 0 + 9, bytes: 100 });
+  await b.antiEntropy.compare(A);
+  assert.deepEqual(b.opened, [8], 'Each looks after what it is ahead in');
+});
+
+test('a peer that comes is compared, and all are from time to time', async (t) => {
+  const [a, b] = pair(30);
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  a.replicas.set(1, { epoch: 1, seq: 5 });
+  a.antiEntropy.connected(B);
+  await until(() => a.opened.includes(1));
+  b.replicas.set(1, { epoch: 1, seq: 5 });
+  await until(() => a.antiEntropy.lag().files === 0);
+  a.others.clear();
+  a.antiEntropy.connected(B);
+  await delay(20);
+  a.replicas.set(2, { epoch: 1, seq: 1 });
+  a.others.set(B, b);
+  await until(() => a.opened.includes(2));
+});
+
+test('more files than one call carries are compared page by page', async (t) => {
+  const [a, b] = pair();
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  for (let file = 1; file <= 2_500; file++) {
+    a.replicas.set(file, { epoch: 1, seq: 1 });
+    if (file !== 999 && file !== 2_001) b.replicas.set(file, { epoch: 1, seq: 1 });
+  }
+  await a.antiEntropy.compare(B);
+  assert.deepEqual(
+    a.opened.toSorted((x, y) => x - y),
+    [999, 2_001],
+  );
+});
+
+test('whether another holds all of it is asked for one file', async (t) => {
+  const [a, b] = pair();
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  b.replicas.set(1, { epoch: 2, seq: 5 });
+  const holds = (counter: number, seq: number) =>
+    a.antiEntropy.holds(B, 1 as FileId, { epoch: epochOf(counter), seq });
+  assert.deepEqual(await Promise.all([holds(2, 5), holds(1, 9), holds(2, 6), holds(3, 1)]), [
+    true,
+    true,
+    false,
+    false,
+  ]);
+});
+
+test('what makes no sense is refused', (t) => {
+  const a = new Host(A);
+  t.after(() => a.antiEntropy.close());
+  for (const text of [
+    '',
+    '{}',
+    '[1]',
+    '[[1,2]]',
+    '[[1,1,"A B",1,1]]',
+    '[[-1,1,"a",1,1]]',
+    '[[1,1,"a",1,1.5]]',
+  ]) {
+    assert.throws(() => a.antiEntropy.serve(Buffer.from(text)), MalformedError, text);
+  }
+});

@@ -1,0 +1,226 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { View } from '../../replica/actions.ts';
+import { Steward } from '../../server/membership/steward.ts';
+import { Placement } from '../../server/placement.ts';
+import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
+import { Catalog, main, SERVERS } from '../catalog/fixture.ts';
+
+const REPLACE_AFTER_MS = 60_000;
+const GIB = 2 ** 30;
+
+/** A steward over a real catalog; what moves files is a function of the test. */
+class World {
+  readonly catalog = new Catalog();
+  readonly away = new Set<string>();
+  readonly moves: [number, string[]][] = [];
+  readonly announced: string[][] = [];
+  nowMs = 1_000;
+  isPrimary = true;
+  catalogMembers: readonly ServerId[] = SERVERS.slice(0, 3);
+  /** Throws where a move is to fail. */
+  onMove: (file: number) => void = () => undefined;
+  readonly steward: Steward;
+
+  constructor() {
+    for (const id of SERVERS) this.register(id);
+    const placement = new Placement({ configured: [], isConnected: (server) => !this.away.has(server) });
+    this.steward = new Steward({
+      log: pino({ level: 'silent' }),
+      replaceAfterMs: REPLACE_AFTER_MS,
+      // Its own pace is off: the test takes each turn.
+      periodMs: 2 ** 30,
+      nowMs: () => this.nowMs,
+      isCatalogPrimary: () => this.isPrimary,
+      query: async <Q extends Query>(query: Q) =>
+        this.catalog.query(query as never) as QueryResults[Q['kind']],
+      candidates: (servers) => placement.candidates(servers),
+      isConnected: (server) => !this.away.has(server),
+      catalogMembers: () => this.catalogMembers,
+      changeMembers: async (file, members) => this.#change(file, members),
+      changeCatalogMembers: async (members) => {
+        this.catalogMembers = members;
+        return { number: 2, members };
+      },
+      followView: async (file, { number, members }) =>
+        this.run({ kind: 'follow-view', inode: file, view: { number, members: [...members] } }),
+      announce: (servers) => void this.announced.push(servers.map(({ id, state }) => `${id} ${state}`)),
+    });
+  }
+
+  run(command: Command): unknown {
+    return this.catalog.run(command as never);
+  }
+
+  register(id: string, freeBytes = 50 * GIB): void {
+    const room = { storageId: id, freeBytes, totalBytes: 100 * GIB };
+    this.run({ kind: 'server-register', id, url: `http://${id}:1`, ...room });
+  }
+
+  file(path: string, sizeBytes = 0): number {
+    const { inode, modifiedNs } = this.catalog.file(path);
+    const file = { inode, sizeBytes, modifiedNs, contents: { epoch: 1, seq: 1 } };
+    this.run({ kind: 'settle', files: [file] });
+    return inode;
+  }
+
+  members(inode: number): string[] {
+    return [...this.catalog.inode(inode).replicas];
+  }
+
+  /** Turns until nothing moves any more. */
+  async settle(): Promise<void> {
+    for (let before = -1; before !== this.moves.length; ) {
+      before = this.moves.length;
+      await this.steward.turn();
+    }
+  }
+
+  #change(file: FileId, members: readonly ServerId[]): View {
+    this.onMove(file);
+    this.moves.push([file, [...members]]);
+    return { number: this.catalog.inode(file).view + 1, members };
+  }
+}
+
+test('a cluster in which nothing is the matter is left in peace', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  world.file('/a');
+  await world.settle();
+  assert.deepEqual(world.moves, []);
+  assert.deepEqual(world.steward.moving(), { total: 0, done: 0, failed: 0, current: [] });
+  assert.equal(world.announced.at(-1)?.length, SERVERS.length);
+});
+
+test('a draining server is emptied, of files and of the catalog', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const files = Array.from({ length: 30 }, (_, index) => world.file(`/f${index}`));
+  world.run({ kind: 'server-state', id: 's1', state: 'draining' });
+  await world.settle();
+  for (const inode of files) {
+    const members = world.members(inode);
+    assert.equal(members.length, 3);
+    assert.ok(members.includes('s2') && members.includes('s3') && !members.includes('s1'));
+  }
+  assert.equal(world.moves.length, files.length, 'Each file was moved once');
+  const shares = files.filter((inode) => world.members(inode).includes('s4')).length;
+  assert.ok(shares > 5 && shares < 25, `The others share what there was: ${shares} of 30`);
+  assert.ok(!world.catalogMembers.includes('s1' as ServerId) && world.catalogMembers.length === 3);
+  assert.deepEqual(world.steward.moving(), { total: 30, done: 30, failed: 0, current: [] });
+});
+
+test('what fails is counted, put off for longer and longer, and done in the end', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const [good, bad] = [world.file('/good'), world.file('/bad')];
+  let tried = 0;
+  world.onMove = (file) => {
+    if (file !== bad) return;
+    tried += 1;
+    if (tried < 3) throw new ServiceError('no-majority', 'Too few of its servers are there');
+  };
+  world.run({ kind: 'server-state', id: 's1', state: 'draining' });
+  await world.settle();
+  assert.deepEqual(
+    world.moves.map(([file]) => file),
+    [good],
+  );
+  assert.equal(tried, 1, 'It is not tried again at once');
+  assert.deepEqual(world.steward.moving(), { total: 2, done: 1, failed: 1, current: [] });
+  world.nowMs += 1_500;
+  await world.settle();
+  assert.equal(tried, 2);
+  world.nowMs += 1_500;
+  await world.settle();
+  assert.equal(tried, 2, 'The second pause is longer');
+  world.nowMs += 1_500;
+  await world.settle();
+  assert.deepEqual(
+    world.moves.map(([file]) => file),
+    [good, bad],
+  );
+  assert.deepEqual(world.steward.moving(), { total: 2, done: 2, failed: 2, current: [] });
+});
+
+test('a server out of reach is replaced after a while, which begins anew with another primary', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const file = world.file('/a');
+  world.away.add('s2');
+  await world.settle();
+  world.nowMs += REPLACE_AFTER_MS - 1;
+  await world.settle();
+  assert.deepEqual(world.moves, []);
+  world.isPrimary = false;
+  await world.steward.turn();
+  assert.equal(world.steward.moving(), null);
+  world.isPrimary = true;
+  await world.steward.turn();
+  world.nowMs += REPLACE_AFTER_MS - 1;
+  await world.settle();
+  assert.deepEqual(world.moves, [], 'This primary has not seen it away for long enough');
+  world.nowMs += 1;
+  await world.settle();
+  assert.ok(!world.members(file).includes('s2'));
+  assert.equal(world.members(file).length, 3);
+});
+
+test('files follow the number of replicas of their volume, and their own', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const [a, b] = [world.file('/a'), world.file('/b')];
+  await world.settle();
+  world.run({ kind: 'set-replicas', inode: b, count: 1 });
+  world.run({ kind: 'volume-set', name: 'main', replicas: 5 });
+  await world.settle();
+  assert.deepEqual([world.members(a).length, world.members(b).length], [5, 1]);
+  world.run({ kind: 'volume-set', name: 'main', replicas: 2 });
+  await world.settle();
+  assert.deepEqual([world.members(a).length, world.members(b).length], [2, 1]);
+});
+
+test('too many replicas for the servers are kept as many as there can be, and completed when one comes', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  for (const id of ['s4', 's5']) world.run({ kind: 'server-remove', id, dead: true });
+  const file = world.file('/a');
+  world.run({ kind: 'volume-set', name: 'main', replicas: 4 });
+  await world.settle();
+  assert.equal(world.members(file).length, 3);
+  world.run({ kind: 'server-add', id: 's4', url: 'http://s4:1' });
+  await world.settle();
+  assert.deepEqual(world.members(file).toSorted(), ['s1', 's2', 's3', 's4']);
+});
+
+test('the fullest disk gives to the emptiest, no more at a time than was measured, and only if nothing else is to do', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const files = Array.from({ length: 8 }, (_, index) => world.file(`/f${index}`, 2 * GIB));
+  world.register('s1', 10 * GIB);
+  world.register('s5', 90 * GIB);
+  await world.settle();
+  const moved = files.filter((inode) => world.members(inode).includes('s5'));
+  assert.ok(moved.length > 0 && world.moves.every(([, members]) => !members.includes('s1')));
+  assert.equal(moved.length, world.moves.length);
+  assert.ok(moved.length <= 8, 'A quarter of 80 GiB are ten files of two');
+  await world.settle();
+  assert.equal(world.moves.length, moved.length, 'Until servers have told their room again');
+});
+
+test('a file that is gone meanwhile is no failure', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  world.file('/a');
+  world.onMove = () => {
+    world.run({ kind: 'unlink', place: main('/a') });
+    throw new ServiceError('not-found', 'There is no such file');
+  };
+  world.run({ kind: 'server-state', id: 's1', state: 'draining' });
+  await world.steward.turn();
+  assert.equal(world.steward.moving()?.failed, 0);
+});
