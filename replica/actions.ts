@@ -162,7 +162,13 @@ export type ReplicaAction =
    * `state-failed`, in bounded time. A later order replaces this one: what was fetched for it is
    * dropped. No `apply` is ordered between this and its `install`.
    */
-  | { readonly kind: 'fetch-state'; readonly epoch: Epoch; readonly from: ServerId }
+  | {
+      readonly kind: 'fetch-state';
+      readonly epoch: Epoch;
+      readonly from: ServerId;
+      /** False where nobody waits for it, so that it may be slowed down. */
+      readonly urgent: boolean;
+    }
   /**
    * In one synced transaction: contents := the fetched ones (if `fetched`), installed := epoch,
    * seq, view, sessions; then `installed`. The store is intact from then on.

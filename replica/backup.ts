@@ -71,7 +71,7 @@ export class Backup {
         this.#owesPromise = true;
         return;
       case 'install':
-        this.#onInstall(epoch, message.base, message.to);
+        this.#onInstall(epoch, message.base, message.to, message.urgent);
         return;
       case 'write':
         this.#onWrite(message);
@@ -117,7 +117,7 @@ export class Backup {
     this.#localFlush.advance();
   }
 
-  #onInstall(epoch: Epoch, base: Position, to: Incarnation): void {
+  #onInstall(epoch: Epoch, base: Position, to: Incarnation, urgent: boolean): void {
     const standing = this.#standing;
     if (standing.install !== null) return;
     const trusted = standing.trust === 'intact';
@@ -128,15 +128,24 @@ export class Backup {
       return;
     }
     if (!meant) return;
-    this.take(epoch, base, epoch.server);
+    this.take(epoch, base, epoch.server, urgent);
   }
 
   /** Begins to take over `base` for the promised epoch, from `from` unless it is here already. */
-  take(epoch: Epoch, base: Position, from: ServerId): void {
+  take(epoch: Epoch, base: Position, from: ServerId, urgent: boolean): void {
     const standing = this.#standing;
     assert(epochEqual(epoch, standing.promised), 'Only the promised epoch is installed');
     const { view } = standing;
-    standing.install = { epoch, base, from, stage: 'waiting', seq: 0, view, sessions: SessionTable.EMPTY };
+    standing.install = {
+      epoch,
+      base,
+      from,
+      urgent,
+      stage: 'waiting',
+      seq: 0,
+      view,
+      sessions: SessionTable.EMPTY,
+    };
   }
 
   #has(epoch: Epoch, base: Position): boolean {
@@ -168,7 +177,7 @@ export class Backup {
       standing.storeInstall(install, { seq: base.seq, view, sessions }, false);
     } else {
       install.stage = 'fetching';
-      this.#out.push({ kind: 'fetch-state', epoch, from: install.from });
+      this.#out.push({ kind: 'fetch-state', epoch, from: install.from, urgent: install.urgent });
     }
   }
 

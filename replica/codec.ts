@@ -68,7 +68,9 @@ export function encodeReplicaMessage(file: FileId, message: ReplicaMessage): Uin
       break;
     case 'install':
       writeView(writeEpoch(writer.uint8(TAG_INSTALL), message.epoch), message.view);
-      writePosition(writer, message.base).uint53(message.to);
+      writePosition(writer, message.base)
+        .uint53(message.to)
+        .uint8(message.urgent ? 1 : 0);
       break;
     case 'installed':
       writeEpoch(writer.uint8(TAG_INSTALLED), message.epoch).uint53(message.seq);
@@ -165,6 +167,7 @@ function readBody(reader: ByteReader): ReplicaMessageBody {
         view: readView(reader),
         base: readPosition(reader),
         to: reader.uint53() as Incarnation,
+        urgent: readOneOf(reader, [false, true]),
       };
     case TAG_INSTALLED:
       return { kind: 'installed', epoch, seq: reader.uint53() };

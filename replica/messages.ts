@@ -30,6 +30,8 @@ export type ReplicaMessageBody =
       readonly view: View;
       readonly base: Position;
       readonly to: Incarnation;
+      /** Clients may be waiting for a majority to have it. */
+      readonly urgent: boolean;
     }
   /** Replica: the epoch is installed here, and all operations up to `seq`. */
   | { readonly kind: 'installed'; readonly epoch: Epoch; readonly seq: number }

@@ -759,7 +759,7 @@ export class Replica {
       return;
     }
     this.#become({ kind: 'installing', reset });
-    this.#backup.take(reset.epoch, base.position, base.holder);
+    this.#backup.take(reset.epoch, base.position, base.holder, true);
     for (const member of this.#others(reset)) this.#ask(reset, member);
   }
 
@@ -836,7 +836,7 @@ export class Replica {
     ) {
       // Whoever needs more than the stamp fetches it from here, once it is installed here.
       const to = this.#life(member);
-      this.#out.send(member, { kind: 'install', epoch, view, base: base.position, to });
+      this.#out.send(member, { kind: 'install', epoch, view, base: base.position, to, urgent: true });
     }
   }
 

@@ -13,6 +13,8 @@ export interface Install {
   readonly base: Position;
   /** Whose state is fetched otherwise. */
   readonly from: ServerId;
+  /** Clients may be waiting for it. */
+  readonly urgent: boolean;
   /** `waiting` for the disk to be at rest, `fetching` beside the own contents, `storing` for good. */
   stage: 'waiting' | 'fetching' | 'storing';
   /** What `storing` stores. */

@@ -756,6 +756,7 @@ export class WriteOrder {
       view: this.#view,
       base,
       to: current ? this.#lifeOf(peer.server) : LIFE_UNKNOWN,
+      urgent: false,
     });
   }
 

@@ -379,7 +379,7 @@ export class ReplicaDriver {
         return;
       }
       case 'fetch-state':
-        void this.#fetch(action.epoch, action.from);
+        void this.#fetch(action.epoch, action.from, action.urgent);
         return;
       case 'install': {
         const { epoch, seq, sessions, fetched } = action;
@@ -501,7 +501,7 @@ export class ReplicaDriver {
     this.step({ kind: 'storage-failed', reason: error instanceof Error ? error.message : String(error) });
   }
 
-  async #fetch(epoch: Epoch, from: ServerId): Promise<void> {
+  async #fetch(epoch: Epoch, from: ServerId, urgent: boolean): Promise<void> {
     assert(from !== this.#around.self, 'A replica does not fetch from itself');
     this.#ordersUnderWay++;
     try {
@@ -514,8 +514,7 @@ export class ReplicaDriver {
       const fetched = await this.subject.fetch((method, payload) => ask(from, method, payload), {
         others,
         askOther: ask,
-        // Clients wait for the base of an epoch; for a replica that lags nobody does.
-        ...(epoch.server === self ? {} : { pace: catchUpPace }),
+        ...(urgent ? {} : { pace: catchUpPace }),
       });
       this.step({ kind: 'state-fetched', epoch, ...fetched });
     } catch (error) {

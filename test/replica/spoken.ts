@@ -269,6 +269,7 @@ function messageBody(
         view: viewOf(options, usual),
         base: position(rest[0]),
         to: count(options, 'to', usual.life) as Incarnation,
+        urgent: options.get('urgent') === 'yes',
       };
     case 'installed':
     case 'ack':
