@@ -13,6 +13,8 @@ import { isAside } from './set-aside.ts';
 export const FOLDER_FORMAT = 1;
 
 const META = 'META';
+/** A file system in memory: it ends with the boot, as the kernel's copies of a disk do. */
+const MEMORY = '/dev/shm';
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 /** What an interrupted first start may leave behind before there is a META file. */
 const OWN_BEFORE_META = new Set(['META.new', 'lock.db', 'lock.db-journal', 'lock.pid', 'objects']);
@@ -47,6 +49,10 @@ interface Meta {
   readonly silences: Silences;
   /** The first file id that could have had no replica on an earlier folder of this server; null until it is known. */
   readonly bornAt: number | null;
+  /** The disk failed under the last start: what was not synced may be gone, as after a loss of power. */
+  readonly failed: boolean;
+  /** A start after such a loss has not yet found out what is left: if it is killed, the next one has to. */
+  readonly recovering: boolean;
   /** What databases were made here. */
   readonly databases: Readonly<Record<string, DatabaseState>>;
 }
@@ -64,7 +70,7 @@ export class DataFolder {
    * one than its peers remember was restored from a copy.
    */
   readonly startCounter: number;
-  /** The machine went down since the last start without this folder being closed. */
+  /** The machine went down, or the disk failed, since the last start without this folder being closed. */
   readonly lostPower: boolean;
   /** A replica whose base was installed in an earlier start than this is suspect; see `FileStore.trust`. */
   readonly powerLossStart: number;
@@ -103,7 +109,8 @@ export class DataFolder {
         const startCounter = (known?.startCounter ?? 0) + 1;
         // Without a boot id a power loss cannot be ruled out.
         const sameBoot = known !== null && bootId !== null && known.bootId === bootId;
-        const lostPower = known !== null && !known.clean && !sameBoot;
+        const failed = known !== null && (known.failed || fs.existsSync(failureMarkOf(known.storageId)));
+        const lostPower = known !== null && ((!known.clean && (!sameBoot || failed)) || known.recovering);
         const meta: Meta = {
           format: FOLDER_FORMAT,
           cluster: options.cluster,
@@ -115,10 +122,13 @@ export class DataFolder {
           powerLossStart: lostPower ? startCounter : (known?.powerLossStart ?? 0),
           silences: longest(options.silences, known?.silences),
           bornAt: known?.bornAt ?? null,
+          failed: false,
+          recovering: lostPower,
           databases: known?.databases ?? {},
         };
         if (known === null) makeObjectDirectories(folder);
         writeMeta(folder, meta);
+        if (failed) fs.rmSync(failureMarkOf(meta.storageId), { force: true });
         return new DataFolder(folder, lock, meta, lostPower);
       } catch (error) {
         lock.release();
@@ -171,6 +181,22 @@ export class DataFolder {
   /** States that everything in the folder is synced, which `close` then writes down. */
   markClean(): void {
     this.#clean = true;
+  }
+
+  /**
+   * The disk failed: the kernel may have dropped what was not synced, and would hand out what is left of it. The next start
+   * is to treat that as a loss of power. A disk that takes no writes any more cannot remember this; memory
+   * does, which lasts as long as what the kernel holds.
+   */
+  markFailed(): void {
+    if (this.#meta.failed) return;
+    this.#meta = { ...this.#meta, failed: true };
+    try {
+      writeMeta(this.path, this.#meta);
+    } catch (error) {
+      if (errorCode(error) === '') throw error;
+      if (fs.existsSync(MEMORY)) fs.writeFileSync(failureMarkOf(this.storageId), '');
+    }
   }
 
   /** Lets go of the folder. Whatever was opened inside is closed before. */
@@ -284,6 +310,8 @@ function readMeta(folder: string): Meta | null {
     powerLossStart,
     silences,
     bornAt,
+    failed,
+    recovering,
     databases,
   } = value as Record<string, unknown>;
   if (!isCount(format) || format === 0) throw damaged('names no format');
@@ -310,6 +338,8 @@ function readMeta(folder: string): Meta | null {
     powerLossStart,
     silences: readSilences(silences) ?? { filesMs: 0, namesMs: 0 },
     bornAt: isCount(bornAt) ? bornAt : null,
+    failed: failed === true,
+    recovering: recovering === true,
     // A folder of before remembers none, but has its index from its first start on.
     databases: readDatabases(databases) ?? (startCounter > 0 ? { 'index.db': 'closed' } : {}),
   };
@@ -333,6 +363,10 @@ function longest(one: Silences | undefined, other: Silences | undefined): Silenc
     filesMs: Math.max(one?.filesMs ?? 0, other?.filesMs ?? 0),
     namesMs: Math.max(one?.namesMs ?? 0, other?.namesMs ?? 0),
   };
+}
+
+function failureMarkOf(storageId: string): string {
+  return path.join(MEMORY, `leasehold-${storageId}.failed`);
 }
 
 function isCount(value: unknown): value is number {

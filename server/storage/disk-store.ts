@@ -110,7 +110,10 @@ export class DiskStore implements FileStore {
   /** Opens the store of a folder, and after a loss of power first finds out what is left. */
   static async open(folder: DataFolder, options: DiskStoreOptions = {}): Promise<DiskStore> {
     const ops = options.fileOps ?? diskFileOps;
-    const failure = new FailureState(options.failed ?? (() => undefined));
+    const failure = new FailureState((reason) => {
+      folder.markFailed();
+      options.failed?.(reason);
+    });
     const onFailure = (cause: unknown): void => failure.set(cause);
     const mark = folder.mark('index.db');
     mark.check();

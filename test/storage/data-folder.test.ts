@@ -82,6 +82,26 @@ describe('data folder', () => {
     clean.close();
   });
 
+  test('a disk that failed counts as a loss of power, whether or not it could be written down', () => {
+    const first = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
+    first.markFailed();
+    first.close();
+    const second = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
+    assert.equal(second.lostPower, true);
+    assert.equal(second.powerLossStart, 2);
+    // META cannot be replaced: something that is no file stands in its way.
+    fs.mkdirSync(path.join(folder, 'META.new'));
+    second.markFailed();
+    second.close();
+    fs.rmdirSync(path.join(folder, 'META.new'));
+    const third = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
+    assert.equal(third.lostPower, fs.existsSync('/dev/shm'));
+    third.close();
+    const fourth = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
+    assert.equal(fourth.lostPower, false, 'once');
+    fourth.close();
+  });
+
   test('a boot that cannot be told counts as another one', () => {
     DataFolder.open(folder, { ...FOLDER, bootId: null }).close();
     const after = DataFolder.open(folder, { ...FOLDER, bootId: null });
