@@ -297,6 +297,7 @@ async function compose(
   storeFailed = (reason) => {
     if (failure !== null) return;
     failure = reason;
+    folder.markFailed();
     log.fatal({ reason }, 'the disk failed: this server lets its leases end and serves nothing more');
     // Nobody has to wait for longer than a lease: none is renewed, and none wanted.
     lease.retire();

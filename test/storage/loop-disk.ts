@@ -25,20 +25,26 @@ export class LoopDisk {
   readonly folder: string;
   readonly #parent: string;
   readonly #image: string;
+  readonly #options: string;
 
-  private constructor(parent: string) {
+  private constructor(parent: string, folder: string | null, kind: FileSystemKind) {
     this.#parent = parent;
     this.#image = path.join(parent, 'image');
-    this.folder = path.join(parent, 'mount');
+    this.#options = kind === 'ext4' ? 'loop,errors=remount-ro' : 'loop';
+    this.folder = folder ?? path.join(parent, 'mount');
   }
 
-  /** @returns null, and why, where this machine does not let it be made: no root, no loop devices, no mkfs */
+  /**
+   * @param folder where to mount it; null for a folder of its own
+   * @returns null, and why, where this machine does not let it be made: no root, no loop devices, no mkfs
+   */
   static make(
     kind: FileSystemKind,
     sizeMiB: number,
+    folder: string | null = null,
   ): { disk: LoopDisk; why: null } | { disk: null; why: string } {
     if (process.getuid?.() !== 0) return { disk: null, why: 'needs root' };
-    const disk = new LoopDisk(temporaryFolder());
+    const disk = new LoopDisk(temporaryFolder(), folder, kind);
     fs.writeFileSync(disk.#image, '');
     fs.truncateSync(disk.#image, sizeMiB * 1024 * 1024);
     const [program, ...flags] = MAKERS[kind];
@@ -62,13 +68,16 @@ export class LoopDisk {
     if (!this.#mount()) throw new Error(`Cannot mount ${this.#image} again`);
   }
 
-  /** As the kernel does by itself when the disk under a file system fails. */
-  makeReadOnly(): void {
-    this.#remount('ro');
-  }
-
-  makeWritable(): void {
-    this.#remount('rw');
+  /**
+   * What ext4 does when it meets an error on its disk: from now on it is read-only, with files open or not.
+   * @returns false where the kernel does not let it be triggered
+   */
+  failReadOnly(): boolean {
+    const found = spawnSync('findmnt', ['-no', 'SOURCE', this.folder], { encoding: 'utf8' });
+    const trigger = `/sys/fs/ext4/${path.basename(found.stdout.trim())}/trigger_fs_error`;
+    if (found.status !== 0 || !fs.existsSync(trigger)) return false;
+    fs.writeFileSync(trigger, 'a test');
+    return true;
   }
 
   /** Its end; what was on it is gone. */
@@ -78,16 +87,11 @@ export class LoopDisk {
   }
 
   #mount(): boolean {
-    return mounted(this.folder, ['-o', 'loop', this.#image]) !== null;
+    return mounted(this.folder, ['-o', this.#options, this.#image]) !== null;
   }
 
   #unmount(): void {
     const undone = spawnSync('umount', [this.folder], { encoding: 'utf8' });
     if (undone.status !== 0) throw new Error(`Cannot unmount ${this.folder}: ${undone.stderr}`);
-  }
-
-  #remount(mode: 'ro' | 'rw'): void {
-    const done = spawnSync('mount', ['-o', `remount,${mode}`, this.folder], { encoding: 'utf8' });
-    if (done.status !== 0) throw new Error(`Cannot make ${this.folder} ${mode}: ${done.stderr}`);
   }
 }

@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { ClusterStatus } from '../../wire/http-api.ts';
+import { RealCluster, until } from '../cluster/real-cluster.ts';
+import { ask } from '../http/ask.ts';
+import { LoopDisk } from '../storage/loop-disk.ts';
+
+const LAUNCHER = new URL('../../bin/leasehold.js', import.meta.url).pathname;
+
+const body = (seed: number, bytes = 300_000): Buffer =>
+  Buffer.from(Array.from({ length: bytes }, (_, at) => (at * 11 + seed * 37) & 0xff));
+
+async function put(cluster: RealCluster, id: string, name: string, seed: number): Promise<void> {
+  await until(`${name} is stored through ${id}`, async () => {
+    const answer = await ask(cluster.url(id), 'PUT', `/v1/files/main/${name}`, { body: body(seed) });
+    if (answer.status >= 300) throw new Error(answer.text);
+    return true;
+  });
+}
+
+async function isThere(cluster: RealCluster, id: string, name: string, seed: number): Promise<void> {
+  const answer = await ask(cluster.url(id), 'GET', `/v1/files/main/${name}`);
+  assert.equal(answer.status, 200, answer.text.slice(0, 300));
+  assert.ok(body(seed).equals(answer.bytes), `${name} through ${id}`);
+}
+
+/**
+ * Goal: a server whose index is lost or garbage does not start as if it were new; told to rebuild, it starts empty and
+ * gets everything back from the others, which serve all the while.
+ */
+test('a server with a damaged index is rebuilt from the others', { timeout: 180_000 }, async () => {
+  const cluster = await RealCluster.start();
+  try {
+    await cluster.createVolume('main');
+    for (const name of ['a', 'b', 'c']) await put(cluster, 's1', name, name.charCodeAt(0));
+    await cluster.kill('s3');
+    fs.writeFileSync(join(cluster.data('s3'), 'index.db'), Buffer.alloc(20_000, 'no database'));
+    fs.rmSync(join(cluster.data('s3'), 'index.db-wal'));
+    const meta = () => JSON.parse(fs.readFileSync(join(cluster.data('s3'), 'META'), 'utf8'));
+    const { storageId } = meta();
+
+    const refused = spawnSync(process.execPath, [LAUNCHER, 'server', ...cluster.flags('s3')], {
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    assert.equal(refused.status, 2, refused.stderr);
+    assert.match(refused.stderr, /index\.db.*--rebuild/s);
+    await put(cluster, 's1', 'd', 100);
+    await isThere(cluster, 's2', 'a', 97);
+
+    cluster.spawn('s3', { LEASEHOLD_REBUILD: 'true' });
+    await cluster.ready(['s3']);
+    assert.notEqual(meta().storageId, storageId, 'It is another disk now');
+    assert.ok(fs.existsSync(join(cluster.data('s3'), 'damaged-1', 'index.db')));
+    for (const name of ['a', 'b', 'c', 'd']) {
+      await cluster.current(`main/${name}`);
+      await isThere(cluster, 's3', name, name.charCodeAt(0));
+    }
+    // It counts again: with another one gone, there is a majority.
+    await cluster.kill('s1');
+    await put(cluster, 's3', 'e', 101);
+    await isThere(cluster, 's2', 'a', 97);
+    await isThere(cluster, 's3', 'e', 101);
+  } finally {
+    await cluster.stop();
+  }
+});
+
+const FAILURES: Readonly<Record<string, (disk: LoopDisk) => boolean>> = {
+  'answers every call with EIO': (disk) => disk.cutPower(),
+  'becomes read-only': (disk) => disk.failReadOnly(),
+};
+
+/**
+ * Goal: a server whose disk fails under it says so, keeps nobody from electing another primary, and serves nothing more;
+ * the others go on. Started again on a sound disk, it catches up.
+ */
+for (const [what, fail] of Object.entries(FAILURES)) {
+  test(`a server whose disk ${what} stands aside`, { timeout: 240_000 }, async (t) => {
+    const cluster = await RealCluster.start();
+    let disk: LoopDisk | null = null;
+    try {
+      await cluster.createVolume('main');
+      const made = await onDiskOfItsOwn(cluster, 's2', 192);
+      if (made.disk === null) return t.skip(made.why);
+      disk = made.disk;
+      for (const name of ['a', 'b', 'c', 'd']) await put(cluster, 's2', name, name.charCodeAt(0));
+      if (!fail(disk)) return t.skip('this kernel cannot do that to a file system');
+      // Whoever was the primary: all files can be read and written through the servers that are left.
+      for (const name of ['a', 'b', 'c', 'd', 'e']) await put(cluster, 's1', name, name.charCodeAt(0) + 1);
+      for (const name of ['a', 'b', 'c', 'd', 'e'])
+        await isThere(cluster, 's3', name, name.charCodeAt(0) + 1);
+      await until('s2 says that its disk failed', async () => {
+        const answer = await ask(cluster.url('s1'), 'GET', '/v1/status');
+        const status = JSON.parse(answer.text) as ClusterStatus;
+        const s2 = status.servers.find(({ id }) => id === 's2');
+        if (s2?.state !== 'storage-failed') return false;
+        assert.equal(status.verdict, 'degraded');
+        assert.ok(status.reasons.some((reason) => /Server s2 has failed: Cannot .+/.test(reason)));
+        return true;
+      });
+      assert.equal((await ask(cluster.url('s2'), 'GET', '/readyz')).status, 500);
+      assert.match(cluster.log('s2'), /the disk failed: this server lets its leases end/);
+      await cluster.kill('s2');
+      disk.repower();
+      await cluster.restart('s2');
+      for (const name of ['a', 'e']) {
+        await cluster.current(`main/${name}`);
+        await isThere(cluster, 's2', name, name.charCodeAt(0) + 1);
+      }
+    } finally {
+      await cluster.kill('s2');
+      disk?.remove();
+      await cluster.stop();
+    }
+  });
+}
+
+/**
+ * Goal: a backup whose disk is full holds nobody up, and catches up by itself once there is room again.
+ */
+test('a backup whose disk is full lags, and catches up', { timeout: 240_000 }, async (t) => {
+  const cluster = await RealCluster.start();
+  let disk: LoopDisk | null = null;
+  try {
+    await cluster.createVolume('main');
+    const made = await onDiskOfItsOwn(cluster, 's2', 96);
+    if (made.disk === null) return t.skip(made.why);
+    disk = made.disk;
+    await put(cluster, 's1', 'before', 1);
+    const filler = join(disk.folder, 'lost+found', 'filler');
+    const { bavail, bsize } = fs.statfsSync(disk.folder);
+    execFileSync('fallocate', ['-l', `${(bavail - 64) * bsize}`, filler]);
+    for (const name of ['b', 'c', 'd']) await put(cluster, 's1', name, name.charCodeAt(0));
+    for (const name of ['b', 'c', 'd']) await isThere(cluster, 's3', name, name.charCodeAt(0));
+    fs.rmSync(filler);
+    for (const name of ['b', 'c', 'd']) await cluster.current(`main/${name}`, 60_000);
+    await isThere(cluster, 's2', 'd', 100);
+    const own = (await cluster.status('s2')).servers.find(({ id }) => id === 's2');
+    assert.equal(own?.state, 'serving', 'A full disk is no failed one');
+  } finally {
+    await cluster.kill('s2');
+    disk?.remove();
+    await cluster.stop();
+  }
+});
+
+/** Stops a server, moves its folder to a file system of its own, and starts it again. */
+async function onDiskOfItsOwn(
+  cluster: RealCluster,
+  id: string,
+  sizeMiB: number,
+): Promise<ReturnType<typeof LoopDisk.make>> {
+  await cluster.kill(id);
+  const kept = `${cluster.data(id)}-kept`;
+  fs.renameSync(cluster.data(id), kept);
+  const made = LoopDisk.make('ext4', sizeMiB, cluster.data(id));
+  if (made.disk === null) return made;
+  execFileSync('cp', ['-a', `${kept}/.`, cluster.data(id)]);
+  execFileSync('sync', ['-f', cluster.data(id)]);
+  await cluster.restart(id);
+  return made;
+}
