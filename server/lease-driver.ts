@@ -68,7 +68,10 @@ export class LeaseDriver {
     if (!this.#opened.has(cell)) this.#link.step({ kind: 'view', cell, ...leaseViewOf(view) });
     else if (viewVoters(view).includes(this.#parts.self)) this.open(cell, view);
     // A primary that is out gives its lease back when it has stopped.
-    else if (!this.view(cell).own) this.close(cell);
+    else if (!this.view(cell).own) {
+      this.close(cell);
+      this.#link.step({ kind: 'view', cell, ...leaseViewOf(view) });
+    }
   }
 
   close(cell: CellId): void {

@@ -258,7 +258,11 @@ export class ReplicaHost {
     const view = messageView(message);
     if (view === null || objectBytes === null) return null;
     // A member, or one that is to become a member and begins by learning the state.
-    if (!viewVoters(view).includes(this.#parts.self) && message.kind !== 'install') return null;
+    const votes = viewVoters(view).includes(this.#parts.self);
+    if (!votes && message.kind !== 'install') return null;
+    // By that view this server was a member once. Whoever still goes by it gets no vote from here.
+    const departed = this.#parts.departed.view(file);
+    if (votes && departed !== null && view.number <= departed.number) return null;
     return this.create(file, view, objectBytes);
   }
 

@@ -421,6 +421,7 @@ async function compose(
   const nowMs = (): number => performance.now();
   const joined = new Membership({
     ...{ config, folder, log, known, store, host, gateway, catalog, placement, idle, transport, nowMs },
+    replaced: () => fatal(replacedError(folder.path)),
   });
   membership = joined;
   const garbage = new Garbage({
@@ -452,6 +453,14 @@ async function compose(
     membership: joined,
     catalogStore: () => catalogStore,
   };
+}
+
+function replacedError(folder: string): FolderError {
+  return new FolderError(
+    'damaged',
+    `Cannot go on with ${folder}: this server has run with another data folder since, and what it acknowledged there ` +
+      'is not here. Bring that one back, or start with --rebuild, which fills an empty one from the other servers',
+  );
 }
 
 function addressesOf(urls: ReadonlyMap<ServerId, string>): Map<ServerId, Address> {

@@ -3,6 +3,7 @@ import path from 'node:path';
 import type { FileId } from '../../base/ids.ts';
 import { isFileId } from '../../base/ids.ts';
 import type { View } from '../../replica/actions.ts';
+import { FolderError } from '../storage/folder-error.ts';
 
 interface Line {
   readonly file: FileId;
@@ -20,6 +21,8 @@ export class DepartedFiles {
   readonly #views: Map<FileId, View>;
   /** One change of the file on the disk after the other. */
   #work: Promise<void> = Promise.resolve();
+  /** What is on the disk is not known to be whole. */
+  #torn = false;
 
   private constructor(file: string, views: Map<FileId, View>) {
     this.#path = file;
@@ -30,8 +33,8 @@ export class DepartedFiles {
   static async open(file: string): Promise<DepartedFiles> {
     const views = new Map<FileId, View>();
     for (const text of (await readLines(file)).slice(0, -1)) {
-      const { file: id, view } = JSON.parse(text) as Line;
-      if (isFileId(id)) views.set(id, view);
+      const { file: id, view } = readLine(text, file);
+      views.set(id, view);
     }
     const departed = new DepartedFiles(file, views);
     await departed.#rewrite();
@@ -54,6 +57,10 @@ export class DepartedFiles {
       try {
         await handle.writeFile(`${JSON.stringify({ file, view } satisfies Line)}\n`);
         await handle.datasync();
+      } catch (error) {
+        // Part of the line may be there: the next one must not go on with it.
+        this.#torn = true;
+        throw error;
       } finally {
         await handle.close();
       }
@@ -71,7 +78,7 @@ export class DepartedFiles {
   }
 
   #next(change: () => Promise<void>): Promise<void> {
-    const done = this.#work.then(change);
+    const done = this.#work.then(() => (this.#torn ? this.#rewrite() : undefined)).then(change);
     // A failed change is its caller's to report; the next one is independent of it.
     this.#work = done.catch(() => undefined);
     return done;
@@ -80,6 +87,7 @@ export class DepartedFiles {
   async #rewrite(): Promise<void> {
     const text = [...this.#views].map(([file, view]) => `${JSON.stringify({ file, view } satisfies Line)}\n`);
     const beside = `${this.#path}.new`;
+    this.#torn = true;
     await fs.writeFile(beside, text.join(''), { flush: true });
     await fs.rename(beside, this.#path);
     const folder = await fs.open(path.dirname(this.#path), 'r');
@@ -88,7 +96,28 @@ export class DepartedFiles {
     } finally {
       await folder.close();
     }
+    this.#torn = false;
   }
+}
+
+/** @throws FolderError */
+function readLine(text: string, path: string): Line {
+  try {
+    const line = JSON.parse(text) as Line;
+    if (isFileId(line.file) && line.view.number > 0) return line;
+  } catch (cause) {
+    throw damaged(path, cause);
+  }
+  throw damaged(path, null);
+}
+
+function damaged(path: string, cause: unknown): FolderError {
+  return new FolderError(
+    'damaged',
+    `Cannot read ${path}: it is damaged. Start with --rebuild, which puts the data folder aside and fills an empty one ` +
+      'from the other servers',
+    { cause },
+  );
 }
 
 /** @returns all lines, the last one being what follows the last end of line */

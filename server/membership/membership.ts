@@ -42,6 +42,8 @@ export interface MembershipParts {
   readonly idle: IdleFiles;
   readonly transport: PeerTransport;
   nowMs(): number;
+  /** The catalog has seen another data folder of this server after this one: this one must not go on. */
+  replaced(): void;
 }
 
 /** This server among the others: what it tells them, and what it does because they come and go. */
@@ -68,6 +70,8 @@ export class Membership {
       space: () => store.space(),
       bornAt: (file) => {
         if (folder.bornAt === null) folder.setBornAt(file);
+        // The catalog has had this server register with another disk since: what was acknowledged there is not here.
+        else if (folder.bornAt < file) parts.replaced();
       },
       command: (command) => gateway.command(command),
       query: (query) => gateway.queryCatalog(query),
@@ -81,6 +85,7 @@ export class Membership {
       candidates: (servers) => placement.candidates(servers),
       isConnected: (server) => this.#isConnected(server),
       catalogMembers: () => parts.catalog.status().members,
+      catalogReplicas: config.catalogMembers.length,
       changeMembers: (file, members) => gateway.changeMembers(file, members, { timeoutMs: CHANGE_MS }),
       changeCatalogMembers: (members) => this.#changeCatalogMembers(members),
       followView: (file, { number, members }) =>

@@ -157,6 +157,13 @@ export class DataFolder {
     writeMeta(this.path, this.#meta);
   }
 
+  /** What a loss of power left is known, and on the disk: a later start need not look again. */
+  recovered(): void {
+    if (!this.#meta.recovering) return;
+    this.#meta = { ...this.#meta, recovering: false };
+    writeMeta(this.path, this.#meta);
+  }
+
   /** @returns what is remembered of a database in the folder */
   mark(name: string): DatabaseMark {
     return new DatabaseMark(

@@ -132,6 +132,7 @@ export class DiskStore implements FileStore {
     if (removed.length > 0)
       await index.commit(() => removed.forEach((file) => void index.forgetRemoved(file)));
     if (folder.lostPower) store.#recovery = await recoverFromPowerLoss(index, containers);
+    folder.recovered();
     return store;
   }
 

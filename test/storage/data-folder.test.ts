@@ -71,6 +71,7 @@ describe('data folder', () => {
     const after = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
     assert.equal(after.lostPower, true);
     assert.equal(after.powerLossStart, 2);
+    after.recovered();
     after.close();
     const again = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
     assert.equal(again.lostPower, false);
@@ -89,6 +90,7 @@ describe('data folder', () => {
     const second = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
     assert.equal(second.lostPower, true);
     assert.equal(second.powerLossStart, 2);
+    second.recovered();
     // META cannot be replaced: something that is no file stands in its way.
     fs.mkdirSync(path.join(folder, 'META.new'));
     second.markFailed();
@@ -96,10 +98,23 @@ describe('data folder', () => {
     fs.rmdirSync(path.join(folder, 'META.new'));
     const third = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
     assert.equal(third.lostPower, fs.existsSync('/dev/shm'));
+    third.recovered();
     third.close();
     const fourth = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
     assert.equal(fourth.lostPower, false, 'once');
     fourth.close();
+  });
+
+  test('a start after a loss of power that is killed before it has looked leaves that to the next', () => {
+    DataFolder.open(folder, { ...FOLDER, bootId: 'one' }).close();
+    DataFolder.open(folder, { ...FOLDER, bootId: 'two' }).close();
+    const looking = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
+    assert.equal(looking.lostPower, true);
+    looking.recovered();
+    looking.close();
+    const after = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
+    assert.equal(after.lostPower, false);
+    after.close();
   });
 
   test('a boot that cannot be told counts as another one', () => {
