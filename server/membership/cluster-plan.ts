@@ -36,7 +36,9 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
   const found = readRemembered(file);
   const before = found?.cluster === cluster ? found : null;
   const joins = config.join.length > 0;
-  const remembered = joins ? (before ?? (await join(config, selfUrl, parts))) : before;
+  // Others look for a server where it said that it is; one that moved has to tell them, and they would not hear it.
+  const isWhereItWas = before?.servers.some(({ id, url }) => id === self && url === selfUrl) === true;
+  const remembered = joins && !isWhereItWas ? await join(config, selfUrl, parts) : before;
   const bootstrap =
     joins && remembered !== null
       ? bootstrapOf(remembered)

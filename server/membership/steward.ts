@@ -47,6 +47,8 @@ export interface StewardParts {
   candidates(servers: readonly ServerInfo[]): readonly Candidate[];
   isConnected(server: ServerId): boolean;
   catalogMembers(): readonly ServerId[];
+  /** How many servers are to hold the catalog: as many as it began with. */
+  readonly catalogReplicas: number;
   changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
   changeCatalogMembers(members: readonly ServerId[]): Promise<View>;
   /** The catalog follows the file's view, if it has not yet. */
@@ -134,7 +136,7 @@ export class Steward {
     for (const { id } of leaving) {
       if ((counts.get(id) ?? 0) > 0) moved += await this.#moveAll(this.#filesOn(id));
     }
-    moved += await this.#count(servers);
+    moved += await this.#count(standings);
     await this.#moveCatalog(standings);
     if (moved === 0 && this.#left === 0) moved += await this.#rebalance(standings);
     if (moved === 0 && this.#left === 0 && this.#current.size === 0) this.#rest();
@@ -180,9 +182,9 @@ export class Steward {
   }
 
   /** Looks through all files, if volumes or servers have changed since, or a long time ago. */
-  async #count(servers: readonly ServerInfo[]): Promise<number> {
+  async #count(standings: readonly ServerStanding[]): Promise<number> {
     const { volumes } = await this.#parts.query({ kind: 'volumes' });
-    const states = servers.map(({ id, state }) => [id, state]);
+    const states = standings.map(({ id, state, reachable }) => [id, state, reachable]);
     const now = JSON.stringify([volumes.map(({ name, replicas }) => [name, replicas]), states]);
     const nowMs = this.#parts.nowMs();
     if (now === this.#counted && nowMs - this.#countedMs < COUNT_PERIOD_MS) return 0;
@@ -259,10 +261,10 @@ export class Steward {
     }
   }
 
-  /** The catalog leaves servers that leave, and keeps its size where it can. */
+  /** The catalog leaves servers that leave, and is on as many as it began with where it can be. */
   async #moveCatalog(standings: readonly ServerStanding[]): Promise<void> {
     const members = this.#parts.catalogMembers();
-    const wanted = wantedMembers({ inode: 0, members }, standings, members.length);
+    const wanted = wantedMembers({ inode: 0, members }, standings, this.#parts.catalogReplicas);
     if (isSame(wanted, members)) return;
     const retry = this.#retries.get(0);
     const nowMs = this.#parts.nowMs();

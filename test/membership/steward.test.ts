@@ -40,6 +40,7 @@ class World {
       candidates: (servers) => placement.candidates(servers),
       isConnected: (server) => !this.away.has(server),
       catalogMembers: () => this.catalogMembers,
+      catalogReplicas: 3,
       changeMembers: async (file, members) => this.#change(file, members),
       changeCatalogMembers: async (members) => {
         this.catalogMembers = members;
@@ -112,6 +113,17 @@ test('a draining server is emptied, of files and of the catalog', async (t) => {
   assert.ok(shares > 5 && shares < 25, `The others share what there was: ${shares} of 30`);
   assert.ok(!world.catalogMembers.includes('s1' as ServerId) && world.catalogMembers.length === 3);
   assert.deepEqual(world.steward.moving(), { total: 30, done: 30, failed: 0, current: [] });
+});
+
+test('the catalog shrinks with the cluster, and grows again', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  for (const id of ['s3', 's4', 's5']) world.run({ kind: 'server-remove', id, dead: true });
+  await world.settle();
+  assert.deepEqual(world.catalogMembers, ['s1', 's2']);
+  world.run({ kind: 'server-add', id: 's4', url: 'http://s4:1' });
+  await world.settle();
+  assert.deepEqual(world.catalogMembers, ['s1', 's2', 's4']);
 });
 
 test('what fails is counted, put off for longer and longer, and done in the end', async (t) => {
