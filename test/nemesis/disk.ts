@@ -1,6 +1,7 @@
 import {
   closeSync,
   mkdirSync,
+  mkdtempSync,
   openSync,
   readFileSync,
   rmSync,
@@ -9,6 +10,7 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { canRun, isRoot, run } from './system.ts';
 
@@ -72,12 +74,18 @@ export class ImageDisk implements Disk {
     run('mount', ['-o', 'loop', this.#image, this.#mount]);
   }
 
-  /** @returns why disks of their own cannot be made here, or null */
+  /** @returns why disks of their own cannot be made here, or null; makes one to find out */
   static obstacle(): string | null {
     if (process.platform !== 'linux' || !isRoot()) return 'disks of their own need root on Linux';
-    if (!canRun('mkfs.ext4', ['-V'])) return 'there is no "mkfs.ext4"';
-    if (!canRun('losetup', ['--find'])) return 'there are no loop devices';
-    return null;
+    const folder = mkdtempSync(join(tmpdir(), 'leasehold-disk-'));
+    try {
+      new ImageDisk(folder).remove();
+      return null;
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error);
+    } finally {
+      rmSync(folder, { recursive: true, force: true, maxRetries: 3 });
+    }
   }
 
   /** @returns why power cannot be cut here, or null */

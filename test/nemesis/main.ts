@@ -26,12 +26,18 @@ async function main(args: readonly string[]): Promise<number> {
   if (name !== undefined) return judged(options, new NamespaceNetwork(name, options.servers));
   const obstacle = options.loopback ? '--loopback was asked for' : NamespaceNetwork.obstacle();
   if (obstacle !== null) return judged(options, new LoopbackNetwork(obstacle));
-  return amongClients(options.servers, ['--seed', String(options.seed), ...args]);
+  let made: string;
+  try {
+    made = NamespaceNetwork.make(options.servers);
+  } catch (error) {
+    // Root in a container may make namespaces, or may not.
+    return judged(options, new LoopbackNetwork(error instanceof Error ? error.message : String(error)));
+  }
+  return amongClients(made, ['--seed', String(options.seed), ...args]);
 }
 
 /** This program again, where the clients live: its own network stays as it is. */
-async function amongClients(servers: number, args: readonly string[]): Promise<number> {
-  const name = NamespaceNetwork.make(servers);
+async function amongClients(name: string, args: readonly string[]): Promise<number> {
   try {
     const again = [process.execPath, import.meta.filename, ...args];
     const [program = '', ...rest] = NamespaceNetwork.amongClients(name, again);

@@ -65,10 +65,20 @@ export class NamespaceNetwork implements Network {
     return null;
   }
 
-  /** Makes the namespaces, under a name of this process. */
+  /** Makes the namespaces, under a name of this process. @throws Error where it is not allowed to */
   static make(servers: number): string {
     sweep();
     const name = `${PREFIX}${process.pid}`;
+    try {
+      NamespaceNetwork.#build(name, servers);
+    } catch (error) {
+      NamespaceNetwork.remove(name);
+      throw error;
+    }
+    return name;
+  }
+
+  static #build(name: string, servers: number): void {
     const hub = `${name}-0`;
     run('ip', ['netns', 'add', hub]);
     batch(hub, ['link set lo up', 'link add br0 type bridge', 'link set br0 up']);
@@ -99,7 +109,6 @@ export class NamespaceNetwork implements Network {
       ]);
     }
     new NamespaceNetwork(name, servers).heal();
-    return name;
   }
 
   /** Removes them. What still runs inside keeps running, in namespaces without a name. */
