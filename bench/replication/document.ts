@@ -1,4 +1,4 @@
-import { goalText, type Report, type Table } from '../lease/report.ts';
+import type { Goal, Report, Table } from '../lease/report.ts';
 
 const BEGIN = '<!-- written by npm run bench:replication -->';
 const END = '<!-- end of what npm run bench:replication wrote -->';
@@ -41,8 +41,12 @@ function chapterText({ name, title, report }: Chapter, machine: string): string 
   const parts = [`### ${title}`, `\`npm run bench:replication -- ${name}\` on ${machine}.`];
   parts.push(tableMarkdown(report.table));
   if (report.notes.length > 0) parts.push(report.notes.join('\n'));
-  if (report.goals.length > 0) parts.push(report.goals.map((goal) => `- ${goalText(goal)}`).join('\n'));
+  if (report.goals.length > 0) parts.push(report.goals.map(goalMarkdown).join('\n'));
   return `${parts.join('\n\n')}\n`;
+}
+
+function goalMarkdown({ what, wanted, measured, met }: Goal): string {
+  return `- ${met ? 'met' : '**not met**'}: ${what}: wanted ${wanted}, measured ${measured}`;
 }
 
 /** Numbers to the right, all but the first column. */

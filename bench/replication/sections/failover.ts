@@ -135,38 +135,42 @@ function report(subjects: readonly Subject[]): Report {
   const goals: Goal[] = [];
   for (const { name, trials } of subjects) {
     for (const end of ENDS) {
-      const chosen = trials.filter((one) => one.end === end);
-      const gaps = summarize(chosen.map(({ gapMs }) => gapMs));
-      const beyond = summarize(chosen.map(({ gapMs, owedMs }) => gapMs - owedMs));
-      const catalogToo = chosen.filter((one) => one.catalogToo).map(({ gapMs, owedMs }) => gapMs - owedMs);
-      rows.push([
-        name,
-        end,
-        `${chosen.length}`,
-        numberText(gaps.median),
-        numberText(beyond.median),
-        numberText(beyond.max),
-        catalogToo.length === 0 ? '–' : catalogToo.map((one) => numberText(one)).join(' '),
-      ]);
-      goals.push({
-        what: `${name}, ${end}: without writes ${end === 'SIGKILL' ? 'beyond lease and clock skew' : 'at all'}`,
-        wanted: `at most ${GOAL_MS} ms`,
-        measured: `median ${numberText(beyond.median)} ms, longest ${numberText(beyond.max)} ms`,
-        met: beyond.max <= GOAL_MS,
-      });
+      // The first write of a primary has the catalog told of it: what the catalog lacks itself, it waits for, too.
+      for (const catalogToo of [false, true]) {
+        const chosen = trials.filter((one) => one.end === end && one.catalogToo === catalogToo);
+        if (chosen.length === 0) continue;
+        const who = catalogToo ? 'file and catalog' : 'file';
+        const gaps = summarize(chosen.map(({ gapMs }) => gapMs));
+        const beyond = summarize(chosen.map(({ gapMs, owedMs }) => gapMs - owedMs));
+        rows.push([
+          name,
+          end,
+          who,
+          `${chosen.length}`,
+          numberText(gaps.median),
+          numberText(beyond.median),
+          numberText(beyond.max),
+        ]);
+        goals.push({
+          what: `${name}, ${end} of the primary of ${who}: without writes ${end === 'SIGKILL' ? 'beyond lease and clock skew' : 'at all'}`,
+          wanted: `at most ${GOAL_MS} ms`,
+          measured: `median ${numberText(beyond.median)} ms, longest ${numberText(beyond.max)} ms`,
+          met: beyond.max <= GOAL_MS,
+        });
+      }
     }
   }
   const uncertain = summarize(subjects.flatMap(({ trials }) => trials.map(({ uncertainMs }) => uncertainMs)));
   return {
     table: {
-      columns: ['file', 'end', 'n', 'gap, ms', 'beyond, ms', 'longest', 'of them with the catalog’s primary'],
+      columns: ['file', 'ended by', 'primary of', 'n', 'gap, ms', 'beyond, ms', 'longest'],
       rows,
     },
     goals,
     notes: [
       `Leases of ${TIMING.leaseMs / 1000} s, clock skew ${TIMING.clockSkewMs} ms. One writer that sends the next write 2 ms after an ` +
         'acknowledgement, and a failed one again after 2 ms. The gap after SIGKILL counts from the signal, and what was left of the ' +
-        'lease and the clock skew are taken off; after SIGTERM it is the longest time between two acknowledgements, and nothing is taken off.',
+        "file's lease and the clock skew are taken off; after SIGTERM it is the longest time between two acknowledgements, and nothing is taken off.",
       `What was left was asked just before, which took ${numberText(uncertain.median, 1)} ms (at most ${numberText(uncertain.max, 1)}): so far it may be off.`,
     ],
     figures: [],
