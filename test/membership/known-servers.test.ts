@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { pino } from 'pino';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { KnownServers, readRemembered } from '../../server/membership/known-servers.ts';
+import { addressOf } from '../../server/membership/membership.ts';
+import { Registrar } from '../../server/membership/registrar.ts';
+import type { Command, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
+
+const [S1, S2, S3] = ['s1', 's2', 's3'] as [ServerId, ServerId, ServerId];
+const log = pino({ level: 'silent' });
+
+function urlOf(id: string): string {
+  return `http://${id}:7401`;
+}
+
+function server(id: string, state: ServerState = 'in', url = urlOf(id)) {
+  return { id, url, zone: '', state };
+}
+
+function makeKnown(folder: string, remembered = false): KnownServers {
+  const urls = new Map([S1, S2].map((id) => [id, urlOf(id)]));
+  const file = join(folder, 'servers.json');
+  return new KnownServers(
+    {
+      ...{ self: S1, selfUrl: urlOf(S1), cluster: 'test', paramsHash: 'p', file, log },
+      bootstrap: { urls, catalogMembers: [S1, S2] },
+      configured: urls,
+    },
+    remembered ? readRemembered(file) : null,
+  );
+}
+
+function temporary(t: { after(work: () => void): void }): string {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-known-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+test('servers come, leave, and are remembered', (t) => {
+  const folder = temporary(t);
+  const known = makeKnown(folder);
+  let changes = 0;
+  known.onChange(() => changes++);
+  const { urls, others } = known;
+  assert.deepEqual([...urls.keys()], [S1, S2]);
+
+  known.take([server('s1'), server('s2'), server('s3')], { number: 2, members: [S2, S3] }, [1, 5]);
+  assert.deepEqual(
+    [[...urls.keys()], others],
+    [
+      [S1, S2, S3],
+      [S2, S3],
+    ],
+    'In the same objects as before',
+  );
+  assert.equal(changes, 1);
+  known.take([server('s1'), server('s2')], null, [1, 4]);
+  assert.ok(urls.has(S3), 'What was told earlier comes too late');
+  known.take([server('s1', 'draining'), server('s2', 'out'), server('s3')], null, [2, 1]);
+  assert.deepEqual(others, [S3]);
+  assert.equal(known.isDraining, true);
+  assert.equal(known.stateOf(S2), 'out');
+  assert.equal(changes, 2);
+  known.take([server('s1', 'out'), server('s2', 'out'), server('s3')], { number: 1, members: [S1] }, [2, 2]);
+  assert.ok(urls.has(S1), 'A server knows itself, whatever others think of it');
+  assert.deepEqual(known.catalogView, { number: 2, members: [S2, S3] }, 'The larger view is the newer one');
+
+  const again = makeKnown(folder, true);
+  assert.deepEqual([...again.urls.keys()], [S1, S3]);
+  assert.deepEqual(again.catalogView, { number: 2, members: [S2, S3] });
+  assert.deepEqual(again.describe(), known.describe());
+});
+
+test('addresses that a server was given hold against those that others register', (t) => {
+  const known = makeKnown(temporary(t));
+  known.take(
+    [server('s2', 'in', 'http://elsewhere:1'), server('s3', 'in', 'http://elsewhere:3')],
+    null,
+    null,
+  );
+  assert.equal(known.urls.get(S2), urlOf(S2));
+  assert.equal(known.urls.get(S3), 'http://elsewhere:3');
+});
+
+test('a list that makes no sense is as if there were none', (t) => {
+  const folder = temporary(t);
+  const file = join(folder, 'servers.json');
+  assert.equal(readRemembered(file), null);
+  makeKnown(folder).take([server('s3')], null, null);
+  const whole = readFileSync(file, 'utf8');
+  assert.notEqual(readRemembered(file), null);
+  for (const text of [
+    '',
+    '{',
+    '{}',
+    '[]',
+    whole.replace('"in"', '"maybe"'),
+    whole.replace('"s3"', '"S 3"'),
+  ]) {
+    writeFileSync(file, text);
+    assert.equal(readRemembered(file), null, text);
+  }
+});
+
+test('an address is host and port of a base URL', () => {
+  assert.deepEqual(addressOf('http://127.0.0.1:7401'), { host: '127.0.0.1', port: 7401 });
+  assert.deepEqual(addressOf('http://[::1]:7402'), { host: '::1', port: 7402 });
+  assert.deepEqual(addressOf('http://host'), { host: 'host', port: 80 });
+});
+
+test('a server registers once, and again only where the catalog has it wrong', async (t) => {
+  const commands: Extract<Command, { kind: 'server-register' }>[] = [];
+  const born: number[] = [];
+  let room = { freeBytes: 500, totalBytes: 1_000 };
+  let listed: ServerInfo[] = [];
+  let failures = 1;
+  let looks = 0;
+  const known = makeKnown(temporary(t));
+  const registrar = new Registrar({
+    ...{ self: S1, url: urlOf(S1), zone: null, storageId: 'store', log, known, periodMs: 5 },
+    space: async () => room,
+    bornAt: (file: FileId) => void born.push(file),
+    command: async (command) => {
+      commands.push(command);
+      const { id, url, storageId, freeBytes, totalBytes } = command;
+      const info = { id, url, storageId, freeBytes, totalBytes, zone: '', bornAt: 9, registeredNs: '1' };
+      listed = [{ ...info, state: 'in' }];
+      return { server: { ...info, state: 'in' } };
+    },
+    query: async () => {
+      looks++;
+      if (failures-- > 0) throw new Error('There is no catalog yet');
+      return { servers: listed };
+    },
+  });
+  t.after(() => registrar.close());
+  const looked = async (times: number): Promise<void> => {
+    const wanted = looks + times;
+    for (const deadlineMs = performance.now() + 10_000; looks < wanted; await delay(2)) {
+      assert.ok(performance.now() < deadlineMs, 'It looks again and again');
+    }
+  };
+  registrar.start();
+  await looked(5);
+  assert.equal(registrar.registered, true);
+  assert.deepEqual([commands.length, born], [1, [9]]);
+  room = { freeBytes: 495, totalBytes: 1_000 };
+  await looked(3);
+  assert.equal(commands.length, 1, 'Half a percent is nothing to speak of');
+  room = { freeBytes: 300, totalBytes: 1_000 };
+  await looked(3);
+  assert.deepEqual([commands.length, commands.at(-1)?.freeBytes], [2, 300]);
+  listed = [{ ...(listed[0] as ServerInfo), state: 'out' }];
+  room = { freeBytes: 100, totalBytes: 1_000 };
+  await looked(3);
+  assert.equal(commands.length, 2, 'Who was removed does not bring itself back');
+  assert.equal(known.stateOf(S1), 'out');
+});
