@@ -16,8 +16,8 @@ export const FILE_IDS = [1, 2, 3];
 export const CATALOG = 0;
 /** Operations of a file that go to the store at once, between two flushes, and between two promises. */
 const DEPTH = 8;
-const FLUSH_EVERY = 96;
-const PROMISE_EVERY = 160;
+const FLUSH_EVERY = 48;
+const PROMISE_EVERY = 112;
 
 export function operationOf(file: number, seq: number) {
   const turn = (seq * 2_654_435_761 + file * 97) >>> 0;
@@ -138,6 +138,7 @@ if (import.meta.main) {
       await catalog.install(epoch(1), 0, null);
     }
     for (let seq = catalog.record().seq + 1; ; seq++) {
+      await catalog.ready();
       catalog.begin();
       const command: Command =
         seq === 1
