@@ -50,14 +50,15 @@ export class Garbage {
   constructor(parts: GarbageParts) {
     this.#parts = parts;
     const periodMs = Math.min(60_000, Math.max(1_000, parts.graceMs / 2));
-    this.#timer = setInterval(() => void this.#run(), periodMs);
+    this.#timer = setInterval(() => void this.run(), periodMs);
   }
 
   close(): void {
     clearInterval(this.#timer);
   }
 
-  async #run(): Promise<void> {
+  /** Looks once, and removes what there is to remove. Returns at once where an earlier round is under way. */
+  async run(): Promise<void> {
     if (this.#busy) return;
     this.#busy = true;
     try {

@@ -1,0 +1,142 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { View } from '../../replica/actions.ts';
+import { Garbage, type GarbageParts } from '../../server/file/garbage.ts';
+import { MemoryStore } from '../../server/storage/memory-store.ts';
+import type { PlacedFile } from '../../wire/catalog-api.ts';
+
+const SELF = 's1' as ServerId;
+const GRACE_MS = 10_000;
+
+/** A server that holds file 1 by a view of its own, while the catalog says something. */
+class World {
+  readonly store = new MemoryStore();
+  readonly removed: number[] = [];
+  readonly departed: number[] = [];
+  readonly loaded = new Set<number>();
+  /** Servers that hold all that is here; all others lack something. */
+  whole = new Set<string>();
+  away = new Set<string>();
+  placed: PlacedFile[] = [];
+  nowMs = 0;
+  readonly garbage: Garbage;
+
+  constructor(view: View) {
+    this.store.create(1 as FileId, view, 4_096);
+    this.garbage = new Garbage({
+      self: SELF,
+      log: pino({ level: 'silent' }),
+      store: this.store,
+      departed: {
+        add: async (file: FileId) => void this.departed.push(file),
+        files: () => [],
+        forget: async () => undefined,
+      },
+      host: {
+        loaded: (file: FileId) => (this.loaded.has(file) ? {} : null),
+        remove: async (file: FileId) => {
+          this.removed.push(file);
+          await this.store.remove(file);
+        },
+      },
+      lease: { close: () => undefined },
+      // Its own pace is off: the test takes each round.
+      graceMs: GRACE_MS,
+      nowNs: () => 0n,
+      nowMs: () => this.nowMs,
+      isCatalogPrimary: () => false,
+      command: async () => ({}),
+      query: async () => ({ files: this.placed }),
+      holds: async (server: ServerId) => {
+        if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');
+        return this.whole.has(server);
+      },
+    } as unknown as GarbageParts);
+  }
+
+  place(view: number, members: readonly string[]): void {
+    this.placed = [{ inode: 1, members, view, wanted: 3, sizeBytes: 0 }];
+  }
+
+  /** @returns what was removed by two rounds, one before and one after the grace */
+  async rounds(): Promise<number[]> {
+    await this.garbage.run();
+    assert.deepEqual(this.removed, [], 'Nothing goes at once');
+    this.nowMs += GRACE_MS;
+    await this.garbage.run();
+    this.garbage.close();
+    return this.removed;
+  }
+}
+
+function viewOf(number: number, ...members: readonly string[]): View {
+  return { number, members: members as readonly ServerId[] };
+}
+
+test('a replica of a file that has moved goes after the grace, once a majority of the others holds all of it', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.place(3, ['s2', 's3', 's4']);
+  world.whole = new Set(['s2', 's4']);
+  world.away.add('s3');
+  assert.deepEqual(await world.rounds(), [1]);
+  assert.deepEqual(world.departed, [1], 'That it is gone is known before it is gone');
+});
+
+test('it stays while too few of the others hold all of it, or cannot be asked', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.place(3, ['s2', 's3', 's4']);
+  world.whole = new Set(['s4']);
+  world.away.add('s3');
+  assert.deepEqual(await world.rounds(), []);
+});
+
+test('it stays while the catalog is behind the own record, which names this server', async () => {
+  const world = new World(viewOf(5, 's1', 's2'));
+  world.place(3, ['s2', 's3', 's4']);
+  world.whole = new Set(['s2', 's3', 's4']);
+  assert.deepEqual(await world.rounds(), []);
+});
+
+test('it goes where the own record is ahead, and says that this server is out', async () => {
+  const world = new World(viewOf(5, 's2', 's3'));
+  world.place(3, ['s2', 's3', 's4']);
+  world.whole = new Set(['s2', 's3', 's4']);
+  assert.deepEqual(await world.rounds(), [1]);
+});
+
+test('it stays while it is in use, while members change, and where it is a member', async () => {
+  const inUse = new World(viewOf(1, 's1', 's2', 's3'));
+  inUse.place(3, ['s2', 's3', 's4']);
+  inUse.whole = new Set(['s2', 's3', 's4']);
+  inUse.loaded.add(1);
+  assert.deepEqual(await inUse.rounds(), []);
+
+  const joint = new World({
+    ...viewOf(4, 's2', 's3', 's4'),
+    joint: [SELF, 's2' as ServerId, 's3' as ServerId],
+  });
+  joint.place(3, ['s2', 's3', 's4']);
+  joint.whole = new Set(['s2', 's3', 's4']);
+  assert.deepEqual(await joint.rounds(), []);
+
+  const member = new World(viewOf(1, 's1', 's2', 's3'));
+  member.place(3, ['s1', 's2', 's4']);
+  member.whole = new Set(['s2', 's4']);
+  assert.deepEqual(await member.rounds(), []);
+});
+
+test('the grace begins anew where the file came back in between', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.whole = new Set(['s2', 's3', 's4']);
+  world.place(3, ['s2', 's3', 's4']);
+  await world.garbage.run();
+  world.nowMs += GRACE_MS / 2;
+  world.place(5, ['s1', 's2', 's3']);
+  await world.garbage.run();
+  world.nowMs += GRACE_MS / 2;
+  world.place(7, ['s2', 's3', 's4']);
+  assert.deepEqual(await world.rounds(), [1]);
+});
