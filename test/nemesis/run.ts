@@ -63,8 +63,8 @@ export async function nemesisRun(options: Arguments, network: Network): Promise<
     const storm = new Storm({ options, faults, cluster, recorder, recovery, load, clockSkewMs, say });
     await storm.run();
     say('all faults are over');
-    const untold = [...storm.late, ...(await load.lastReads())];
     await load.end();
+    const untold = [...storm.late, ...(await load.lastReads())];
     await cluster.stop();
     say('checking');
     const beganMs = performance.now();
