@@ -1,6 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { until } from '../../../test/cluster/real-cluster.ts';
-import { HEADER_FORWARDED } from '../../../wire/http-api.ts';
+import type { FileState, ServerStatus } from '../../../wire/http-api.ts';
 import type { Goal, Report } from '../../lease/report.ts';
 import { numberText, spreadText, summarize } from '../../lease/statistics.ts';
 import type { PeerTraffic } from '../counters.ts';
@@ -25,8 +24,6 @@ const BYTES_PER_OBJECT_MAX = CHANGE.length + KIB;
 const FINDING_BYTES_MAX = 256 * KIB;
 const AGREED_BYTES_MAX = 64 * KIB;
 const AGREED_MS_MAX = 100;
-/** Between two requests to a server that is silent after its start. */
-const ASK_AGAIN_MS = 5;
 const CURRENT_MS_MAX = 120_000;
 
 interface Reset {
@@ -87,7 +84,11 @@ async function measure(
   await Promise.all([cluster.kill(primary), cluster.kill(witness)]);
   const two = [witness, lagging];
   for (const id of two) cluster.spawn(id);
-  const { leader, resetMs } = await elect(servers, lagging, file);
+  const { leader, resetMs } = await elect(servers, {
+    asked: lagging,
+    present: two,
+    file: file.file,
+  });
   await until(
     'both replicas are current',
     async () => {
@@ -102,37 +103,32 @@ async function measure(
 }
 
 /**
- * Asks one server for the state of a file, from before it takes part in any lease until it answers, by itself or
- * by saying who else is primary.
- *
- * @returns time from the first request for which it may have tried to become primary
+ * Has one server try to become primary, as soon as all that take part may say something about leases: when they
+ * are ready in every way, one of them may have become it already for comparing replicas.
  */
 async function elect(
   servers: ReplicaCluster,
-  asked: string,
-  { file }: BenchFile,
+  {
+    asked,
+    present,
+    file,
+  }: { readonly asked: string; readonly present: readonly string[]; readonly file: number },
 ): Promise<{ readonly leader: string; readonly resetMs: number }> {
-  const path = `/v1/data/${file}/state`;
-  const deadlineMs = performance.now() + CURRENT_MS_MAX;
-  let beganMs: number | null = null;
-  while (performance.now() < deadlineMs) {
-    const askedMs = performance.now();
-    try {
-      // As servers ask each other: what it cannot answer by itself, it does not take to others.
-      const headers = { [HEADER_FORWARDED]: '1' };
-      const response = await servers.pool(asked).request({ method: 'GET', path, headers });
-      const { primary, code } = (await response.body.json()) as { primary?: string; code?: string };
-      if (response.statusCode === 200) {
-        return { leader: primary ?? asked, resetMs: performance.now() - (beganMs ?? askedMs) };
-      }
-      if (code !== 'recovering') beganMs ??= askedMs;
-    } catch (error) {
-      // It does not listen yet.
-      if (!(error instanceof Error && 'code' in error)) throw error;
-    }
-    await delay(ASK_AGAIN_MS);
-  }
-  throw new Error(`No server becomes primary of file ${file}`);
+  await Promise.all(
+    present.map((id) =>
+      until(`${id} takes part in leases`, async () => {
+        const response = await servers.pool(id).request({ method: 'GET', path: '/v1/status/self' });
+        const { state } = (await response.body.json()) as ServerStatus;
+        return state === 'serving';
+      }),
+    ),
+  );
+  const askedMs = performance.now();
+  const response = await servers.pool(asked).request({ method: 'GET', path: `/v1/data/${file}/state` });
+  const text = await response.body.text();
+  if (response.statusCode !== 200) throw new Error(`No primary was elected: ${text}`);
+  const { primary } = JSON.parse(text) as FileState;
+  return { leader: primary, resetMs: performance.now() - askedMs };
 }
 
 function report(resets: readonly Reset[], objects: number): Report {
