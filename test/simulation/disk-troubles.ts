@@ -6,7 +6,7 @@
 import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Trust, View } from '../../replica/actions.ts';
-import { viewSides, viewVoters } from '../../replica/view.ts';
+import { viewHasMajority, viewSides, viewVoters } from '../../replica/view.ts';
 import type { SystemWorld } from './system-world.ts';
 
 /** A step of a slow disk takes so long, in milliseconds. */
@@ -21,9 +21,12 @@ export class DiskTroubles {
     wipes: 0,
     fullDisks: 0,
     slowDisks: 0,
+    removals: 0,
   };
   readonly #system: SystemWorld;
   readonly #replaced = new Set<ServerId>();
+  /** Where a replica moved away and was removed: the view by which it did. */
+  readonly #departed = new Map<ServerId, View>();
   readonly #fullUntilMs = new Map<ServerId, number>();
   readonly #slowUntilMs = new Map<ServerId, number>();
   /** More than a minority has lost power, and not all are what they were. */
@@ -35,7 +38,7 @@ export class DiskTroubles {
 
   /** What a replica is to be thought of that is made on this server's disk. */
   trustOfNew(server: ServerId): Exclude<Trust, 'suspect'> {
-    return this.#replaced.has(server) ? 'lost' : 'intact';
+    return this.#replaced.has(server) || this.#departed.has(server) ? 'lost' : 'intact';
   }
 
   isFull(server: ServerId): boolean {
@@ -118,6 +121,31 @@ export class DiskTroubles {
     world.crashFor(server, downMs);
     disks.delete(server);
     this.#replaced.add(server);
+  }
+
+  /**
+   * The replica of a server that is no member any more is removed, as the catalog tells and a majority of the
+   * present members have all it has. What it is out of is remembered.
+   */
+  remove(server: ServerId): void {
+    const { world, disks, catalogView, observers } = this.#system;
+    const disk = disks.get(server);
+    const views = [catalogView, observers.view];
+    if (disk === undefined || views.some((view) => viewVoters(view).includes(server))) return;
+    const hasAll = (member: ServerId) => (disks.get(member)?.record.seq ?? 0) >= disk.record.seq;
+    if (!viewHasMajority(catalogView, hasAll) || !world.isUp(server)) return;
+    world.call(server, () => {
+      if (disks.get(server) !== disk || !this.#system.process(server).leave()) return;
+      world.note(server, 'removes its replica');
+      this.counts.removals++;
+      this.#departed.set(server, catalogView);
+      disks.delete(server);
+    });
+  }
+
+  /** @returns the view by which the server's replica moved away; null where it never did */
+  departedBy(server: ServerId): View | null {
+    return this.#departed.get(server) ?? null;
   }
 
   /** To be called after every step: notices when all that was in doubt is what it was. */

@@ -125,6 +125,7 @@ const DEMANDS: readonly Demand[] = [
   perRunOf('slow disks', 0.05, 'slowDisks'),
   perRunOf('changes of members that were completed', 0.5, 'viewChanges'),
   perRunOf('of these, by another primary than the one that began', 0.02, 'viewChangesInherited'),
+  perRunOf('replicas that were removed after they had moved away', 0.1, 'removals'),
   perRunOf('runs in which clocks let two hold the lease at once', 0.01, 'twoHeldRuns'),
   ...REPLICA_MARKS.filter((mark) => !NOT_HERE.includes(mark)).map((mark) =>
     perRunOf(`mark ${mark}`, RARE_MARKS[mark] ?? 0.1, mark),

@@ -137,11 +137,15 @@ export class ServerProcess implements Process<SystemMessage> {
   /** What a flush under way is for. */
   readonly #flushes = new Map<number, number>();
   #reads: WaitingRead[] = [];
+  /** Those who wait look again at the end of the step. */
+  #readsDue = false;
   #orderer: Orderer | null = null;
   #diskBusyUntilMs = 0;
   #diskReportMs = 0;
   /** Steps of the disk under way. */
   #diskSteps = 0;
+  /** By what the last replica here was bound that was removed. */
+  #boundUntilMs = -Infinity;
   #fetches = 0;
   #fetchEpoch: Epoch | null = null;
   #staged: Snapshot | null = null;
@@ -178,8 +182,10 @@ export class ServerProcess implements Process<SystemMessage> {
   #makeHost(): LeaseHost {
     const { self, incarnation } = this.#config;
     const knownView = () => {
-      const view = this.#system.disks.get(this.#id)?.record.view;
-      return view === undefined || view.number === FIRST_VIEW ? null : leaseView(view);
+      const here = this.#system.disks.get(this.#id)?.record.view;
+      const departed = this.#system.troubles.departedBy(this.#id);
+      const view = here !== undefined && here.number > (departed?.number ?? 0) ? here : departed;
+      return view === null || view.number === FIRST_VIEW ? null : leaseView(view);
     };
     return new LeaseHost({ self, incarnation, knownView, ...this.#system.leaseTiming }, this.#leaseMs);
   }
@@ -248,7 +254,19 @@ export class ServerProcess implements Process<SystemMessage> {
   #start(view: View | null): void {
     const disk = this.#system.disks.get(this.#id) ?? (view && this.#system.createDisk(this.#id, view));
     if (disk === null || disk === undefined) return;
-    this.replica = this.#begin(this.#config.startGuardUntilMs);
+    this.replica = this.#begin(Math.max(this.#config.startGuardUntilMs, this.#boundUntilMs));
+  }
+
+  /** The replica is about to be removed. @returns whether that can be, because nothing is under way */
+  leave(): boolean {
+    const { replica } = this;
+    if (replica === null || replica.role !== 'backup' || this.#diskSteps > 0 || this.#stepping) return false;
+    this.#boundUntilMs = replica.boundUntilMs;
+    this.replica = null;
+    this.#opened = null;
+    this.#fetchEpoch = null;
+    this.#lease({ kind: 'close', cell: CELL });
+    return true;
   }
 
   #begin(startGuardUntilMs: number): Replica {
@@ -338,6 +356,8 @@ export class ServerProcess implements Process<SystemMessage> {
       const actions = replica.step(next, this.#processMs);
       assertStep(before, replica.inspect());
       for (const action of actions) this.#act(action);
+      // Not before all that the step says has been heard: it may have committed more than its first words say.
+      if (this.#readsDue) this.#retryReads();
       next = this.#events.shift();
     }
     this.#stepping = false;
@@ -408,7 +428,7 @@ export class ServerProcess implements Process<SystemMessage> {
           this.#orderer = this.#system.subject.orderer(this.#contents);
           observers.activated(action.epoch, this.#contents);
         }
-        this.#retryReads();
+        this.#readsDue = true;
         return;
       case 'stopped':
         // Not from within the step that stopped.
@@ -426,7 +446,7 @@ export class ServerProcess implements Process<SystemMessage> {
     const isPrimary = this.#role === 'active' || this.#role === 'stopping';
     if (isPrimary) observers.committed(this.#id, committedSeq, this.#contents);
     else observers.heardCommitted(this.#id, committedSeq, this.#contents);
-    this.#retryReads();
+    this.#readsDue = true;
   }
 
   get #contents(): Contents {
@@ -709,6 +729,7 @@ export class ServerProcess implements Process<SystemMessage> {
   }
 
   #retryReads(): void {
+    this.#readsDue = false;
     if (this.#reads.length === 0) return;
     const reads = this.#reads;
     this.#reads = [];

@@ -104,11 +104,13 @@ export const READ_CASES: Campaign['scenarios'] = {
     s.expect(s.shown(A) === null, 'a does not answer reads');
   }),
 
-  /** Clocks are wrong: b has the lease while a has it. */
+  /** Clocks are wrong: b has the lease while a has it, and asks c, who has answered a's heartbeats. */
   'guard at a replica': directed({}, (s) => {
+    s.isolated.add(B);
     s.lead(A);
     s.write(A, X);
-    s.rule = (from, to) => (from === A || to === A ? 'drop' : null);
+    s.isolated.clear();
+    s.isolated.add(A);
     s.system.grant(B, LONG_MS);
     s.run(HEARTBEATS_MS);
     s.expect(s.shown(A) === 'xxxxxxxx', 'a answers reads');

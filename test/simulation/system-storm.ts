@@ -98,7 +98,8 @@ export class MemberMoves {
   }
 
   begin(): void {
-    const { world, prng } = this.#system;
+    const { world, prng, troubles } = this.#system;
+    repeat(this.#system, 200, 2_000, () => troubles.remove(prng.pick(world.ids)));
     world.at(world.nowMs + 500 + prng.next() * 1_000, () => this.#next());
   }
 
