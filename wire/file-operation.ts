@@ -13,8 +13,20 @@ export type FileOperation =
   | { readonly kind: 'truncate'; readonly sizeBytes: number; readonly modifiedNs: bigint }
   /** The file is gone: no contents, and no further change. */
   | { readonly kind: 'delete' }
+  /**
+   * The contents are what they are for ever; only `delete` still has an effect. Sequenced twice: `final` once a
+   * majority has the first one so that it survives loss of power. Whoever has that one knows, without
+   * asking anybody, that no other contents can ever be acknowledged.
+   */
+  | { readonly kind: 'seal'; readonly final: boolean }
   /** From here on these servers hold the replicas. The contents stay as they are. */
   | { readonly kind: 'view'; readonly view: SequencedView };
+
+/** Whether contents may still change. `final`: they may not, and everybody who finds this here may rely on it alone. */
+export type Seal = 'open' | 'sealed' | 'final';
+
+/** In the order in which a file goes through them: codes of the wire and of the index. */
+export const SEALS: readonly Seal[] = ['open', 'sealed', 'final'];
 
 const POLICIES = ['quorum', 'all', 'read-only'] as const;
 
@@ -36,6 +48,7 @@ const TAG_WRITE = 1;
 const TAG_TRUNCATE = 2;
 const TAG_DELETE = 3;
 const TAG_VIEW = 4;
+const TAG_SEAL = 5;
 
 export function encodeFileOperation(operation: FileOperation): Uint8Array {
   switch (operation.kind) {
@@ -49,6 +62,8 @@ export function encodeFileOperation(operation: FileOperation): Uint8Array {
     }
     case 'delete':
       return Uint8Array.of(TAG_DELETE);
+    case 'seal':
+      return Uint8Array.of(TAG_SEAL, operation.final ? 1 : 0);
     case 'view':
       return new ByteWriter(128).uint8(TAG_VIEW).text(viewFormat(operation.view)).finish();
   }
@@ -110,6 +125,11 @@ function readOperation(reader: ByteReader): FileOperation {
       return { kind: 'truncate', sizeBytes: reader.uint53(), modifiedNs: readTime(reader) };
     case TAG_DELETE:
       return { kind: 'delete' };
+    case TAG_SEAL: {
+      const final = reader.uint8();
+      if (final > 1) throw new MalformedError(`A seal of kind ${final}`);
+      return { kind: 'seal', final: final === 1 };
+    }
     case TAG_VIEW:
       return { kind: 'view', view: viewParse(reader.text()) };
     default:

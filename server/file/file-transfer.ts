@@ -1,7 +1,7 @@
 import type { Position, View } from '../../replica/actions.ts';
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
-import { viewFormat, viewParse } from '../../wire/file-operation.ts';
+import { SEALS, type Seal, viewFormat, viewParse } from '../../wire/file-operation.ts';
 import { type Digest, type DigestNode, FAN_OUT, type Version } from '../storage/object-digests.ts';
 import type { FetchedObject, FileAttributes, ObjectEntry } from '../storage/store.ts';
 
@@ -70,6 +70,7 @@ export function encodeComparison(comparison: Comparison): Uint8Array {
   writer.uint53(attributes.sizeBytes).text(attributes.modifiedNs.toString());
   writer.uint53(attributes.versionEpoch).uint53(attributes.versionSeq);
   writer.uint32(attributes.objectBytes).uint8(attributes.dead ? 1 : 0);
+  writer.uint8(SEALS.indexOf(attributes.seal));
   writeDigest(writer, total).uint8(height);
   writePage(writer, changes);
   const places = new Map(changes.entries.map((entry, place) => [entry, place]));
@@ -93,6 +94,7 @@ export function decodeComparison(bytes: Uint8Array): Comparison {
     versionSeq: reader.uint53(),
     objectBytes: reader.uint32(),
     dead: reader.uint8() === 1,
+    seal: readSeal(reader),
   };
   if (attributes.objectBytes === 0) throw new MalformedError('Objects have no size');
   const total = readDigest(reader);
@@ -277,6 +279,13 @@ function writeDigest(writer: ByteWriter, { low, high }: Digest): ByteWriter {
 
 function readDigest(reader: ByteReader): Digest {
   return { low: reader.uint32(), high: reader.uint32() };
+}
+
+function readSeal(reader: ByteReader): Seal {
+  const code = reader.uint8();
+  const seal = SEALS[code];
+  if (seal === undefined) throw new MalformedError(`A seal of kind ${code}`);
+  return seal;
 }
 
 function readNanoseconds(reader: ByteReader): bigint {

@@ -1,6 +1,6 @@
 import { assert, unreachable } from '../../base/assert.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
-import type { FileOperation } from '../../wire/file-operation.ts';
+import type { FileOperation, Seal } from '../../wire/file-operation.ts';
 import type { FileAttributes, FileDescription } from './store.ts';
 
 /** Everything about a replica but its objects. A value: an operation makes a new one. */
@@ -45,6 +45,7 @@ export function fileStateNew(view: View, objectBytes: number, start: number): Fi
       versionSeq: 0,
       objectBytes,
       dead: false,
+      seal: 'open',
     },
     sizeEpoch: 0,
     sizeSeq: 0,
@@ -67,8 +68,11 @@ export function fileStateApply(
   const record = { ...state.record, seq, sessions };
   const { attributes } = state;
   if (operation.kind === 'view') return { ...state, record: { ...record, view: operation.view } };
-  // A dead file still counts operations: they were sequenced before their sender knew.
-  if (attributes.dead) return { ...state, record };
+  if (operation.kind === 'seal') {
+    const seal: Seal = operation.final || attributes.seal === 'final' ? 'final' : 'sealed';
+    return { ...state, record, attributes: { ...attributes, seal } };
+  }
+  if (!operationApplies(attributes, operation)) return { ...state, record };
   const sizeBytes = sizeAfter(attributes.sizeBytes, operation);
   const versionEpoch = record.installed.counter;
   const next: FileAttributes = {
@@ -78,6 +82,7 @@ export function fileStateApply(
     versionSeq: seq,
     objectBytes: attributes.objectBytes,
     dead: operation.kind === 'delete',
+    seal: attributes.seal,
   };
   const resized = sizeBytes !== attributes.sizeBytes || operation.kind !== 'write';
   return {
@@ -112,6 +117,11 @@ export function fileStateInstall(
   };
 }
 
+/** @returns whether the operation has an effect on contents: a dead or sealed file still counts operations, no more */
+export function operationApplies(attributes: FileAttributes, operation: FileOperation): boolean {
+  return !attributes.dead && (attributes.seal === 'open' || operation.kind === 'delete');
+}
+
 export function sizeAfter(sizeBytes: number, operation: FileOperation): number {
   switch (operation.kind) {
     case 'write':
@@ -120,6 +130,7 @@ export function sizeAfter(sizeBytes: number, operation: FileOperation): number {
       return operation.sizeBytes;
     case 'delete':
       return 0;
+    case 'seal':
     case 'view':
       return sizeBytes;
     default:

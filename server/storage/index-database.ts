@@ -3,6 +3,7 @@ import Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, View } from '../../replica/actions.ts';
+import { SEALS, type Seal } from '../../wire/file-operation.ts';
 import type { FileState } from './contents.ts';
 import { errorCode, storageError } from './failures.ts';
 import type { FileOps } from './file-ops.ts';
@@ -11,8 +12,8 @@ import { SharedFlush } from './shared-flush.ts';
 import type { ObjectEntry } from './store.ts';
 
 const APPLICATION_ID = 0x4c48_6f6c; // "LHol"
-/** 2: a generation has its view. */
-const INDEX_FORMAT = 2;
+/** 2: a generation has its view. 3: a file may be sealed. */
+const INDEX_FORMAT = 3;
 
 /** The log is copied back into the database beyond this size. */
 const LOG_BYTES_MAX = 16 * 1024 * 1024;
@@ -54,6 +55,7 @@ interface FileRow {
   readonly sizeEpoch: number;
   readonly sizeSeq: number;
   readonly dead: number;
+  readonly seal: number;
   readonly installedStart: number;
 }
 
@@ -74,7 +76,8 @@ const STATE_COLUMNS = `
   version_seq INTEGER NOT NULL,
   size_epoch INTEGER NOT NULL,
   size_seq INTEGER NOT NULL,
-  dead INTEGER NOT NULL`;
+  dead INTEGER NOT NULL,
+  seal INTEGER NOT NULL DEFAULT 0`;
 
 const OBJECT_COLUMNS = `
   idx INTEGER NOT NULL,
@@ -107,7 +110,7 @@ PRAGMA user_version = ${INDEX_FORMAT};`;
 
 const OBJECT_SELECT = `idx AS "index", version_epoch AS versionEpoch, version_seq AS versionSeq, length, crc32, slot`;
 const STATE_SELECT = `view, seq, sessions, size_bytes AS sizeBytes, modified_s AS modifiedS, modified_ns AS modifiedNs,
-  version_epoch AS versionEpoch, version_seq AS versionSeq, size_epoch AS sizeEpoch, size_seq AS sizeSeq, dead`;
+  version_epoch AS versionEpoch, version_seq AS versionSeq, size_epoch AS sizeEpoch, size_seq AS sizeSeq, dead, seal`;
 
 /**
  * The index of a store: which replicas there are and which slot holds which object, in SQLite.
@@ -489,11 +492,14 @@ function prepareSchema(database: Database.Database, path: string): void {
     return;
   }
   if (application === APPLICATION_ID && format === INDEX_FORMAT) return;
-  if (application === APPLICATION_ID && format === 1) {
+  if (application === APPLICATION_ID && (format === 1 || format === 2)) {
     // Views did not change in format 1, so a generation has its file's.
-    database.exec(`BEGIN IMMEDIATE;
+    const views = `
       ALTER TABLE undo_files ADD COLUMN view TEXT NOT NULL DEFAULT '';
-      UPDATE undo_files SET view = (SELECT view FROM files WHERE files.file = undo_files.file);
+      UPDATE undo_files SET view = (SELECT view FROM files WHERE files.file = undo_files.file);`;
+    database.exec(`BEGIN IMMEDIATE; ${format === 1 ? views : ''}
+      ALTER TABLE files ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+      ALTER TABLE undo_files ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
       PRAGMA user_version = ${INDEX_FORMAT}; COMMIT`);
     return;
   }
@@ -521,8 +527,8 @@ function prepareAll(database: Database.Database) {
     ).pluck(),
     filePut: prepare<unknown[]>(
       `INSERT OR REPLACE INTO files (file, promised, installed, installed_start, object_bytes,
-        view, seq, sessions, size_bytes, modified_s, modified_ns, version_epoch, version_seq, size_epoch, size_seq, dead)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        view, seq, sessions, size_bytes, modified_s, modified_ns, version_epoch, version_seq, size_epoch, size_seq, dead,
+        seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     fileDelete: prepare<[number]>('DELETE FROM files WHERE file = ?'),
     objectGet: prepare<[number, number], ObjectRow>(
@@ -554,7 +560,7 @@ function prepareAll(database: Database.Database) {
     ),
     generationPut: prepare<unknown[]>(
       `INSERT INTO undo_files (file, generation, view, seq, sessions, size_bytes, modified_s, modified_ns,
-        version_epoch, version_seq, size_epoch, size_seq, dead) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        version_epoch, version_seq, size_epoch, size_seq, dead, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     generationList: prepare<[number], StateRow & { readonly generation: number }>(
       `SELECT generation, ${STATE_SELECT} FROM undo_files WHERE file = ? ORDER BY generation DESC`,
@@ -607,6 +613,7 @@ function stateValues(state: FileState): unknown[] {
     state.sizeEpoch,
     state.sizeSeq,
     attributes.dead ? 1 : 0,
+    SEALS.indexOf(attributes.seal),
   ];
 }
 
@@ -626,9 +633,16 @@ function stateOf(row: FileRow): FileState {
       versionSeq: row.versionSeq,
       objectBytes: row.objectBytes,
       dead: row.dead !== 0,
+      seal: sealOf(row.seal),
     },
     sizeEpoch: row.sizeEpoch,
     sizeSeq: row.sizeSeq,
     installedStart: row.installedStart,
   };
+}
+
+function sealOf(code: number): Seal {
+  const seal = SEALS[code];
+  assert(seal !== undefined, 'The index has the seals that we know');
+  return seal;
 }

@@ -12,6 +12,7 @@ import {
   fileStateInstall,
   fileStateNew,
   LOST_START,
+  operationApplies,
   trustOf,
   writePieces,
 } from './contents.ts';
@@ -99,7 +100,7 @@ export class MemoryStore implements FileStore {
       assert(epochEquals(epoch, held.state.record.installed), 'Operations belong to the installed epoch');
       const before = held.state.attributes;
       held.state = fileStateApply(held.state, seq, operation, sessions);
-      if (before.dead) return;
+      if (!operationApplies(before, operation)) return;
       if (operation.kind === 'write') applyWrite(held, seq, operation.offset, operation.bytes);
       else if (held.state.attributes.sizeBytes < before.sizeBytes || operation.kind === 'delete')
         cut(held, seq);

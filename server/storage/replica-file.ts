@@ -10,6 +10,7 @@ import {
   type FileState,
   fileStateApply,
   fileStateInstall,
+  operationApplies,
   sizeAfter,
   writePieces,
 } from './contents.ts';
@@ -419,7 +420,7 @@ export class ReplicaFile {
     let byteCount = 0;
     for (const item of items) {
       this.#assertInstalled(item);
-      if (item.operation.kind === 'write' && !next.attributes.dead) {
+      if (item.operation.kind === 'write' && operationApplies(next.attributes, item.operation)) {
         const { offset, bytes } = item.operation;
         byteCount += bytes.length;
         for (const piece of writePieces(offset, bytes, this.objectBytes)) {
@@ -541,7 +542,7 @@ export class ReplicaFile {
   async #applyShrinking(item: ApplyItem): Promise<void> {
     this.#assertInstalled(item);
     const next = fileStateApply(this.state, item.seq, item.operation, item.sessions);
-    if (this.state.attributes.dead) {
+    if (!operationApplies(this.state.attributes, item.operation)) {
       await this.#commitChange(next, [], () => undefined);
       item.resolve();
       return;

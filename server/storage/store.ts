@@ -1,6 +1,6 @@
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
-import type { FileOperation } from '../../wire/file-operation.ts';
+import type { FileOperation, Seal } from '../../wire/file-operation.ts';
 import type { ObjectDigests } from './object-digests.ts';
 
 /** An object (fixed-size piece) of a file as a replica holds it. A hole has no entry. */
@@ -25,6 +25,8 @@ export interface FileAttributes {
   readonly objectBytes: number;
   /** A delete operation was applied: no contents, and no further change. */
   readonly dead: boolean;
+  /** From `sealed` on, operations other than `delete` leave the contents as they are. */
+  readonly seal: Seal;
 }
 
 /** A whole state at one instant, for another replica to compare with its own. */

@@ -109,6 +109,7 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
         versionSeq: 0,
         objectBytes: 16,
         dead: false,
+        seal: 'open',
       });
       assert.equal((await readAll()).length, 0);
       assert.equal(store.trust(file), 'intact');
@@ -287,6 +288,45 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
       assert.equal(store.record(file)?.seq, 3);
       assert.equal((await readAll()).length, 0);
       assert.deepEqual(store.describe(file).objects, []);
+    });
+
+    test('a sealed file keeps its contents, whatever comes after, until it is deleted', async () => {
+      await begin(store, file, 16);
+      await write(1, 0, pattern(40, 1));
+      const before = store.describe(file);
+      assert.equal(before.attributes.seal, 'open');
+      await Promise.all([
+        store.apply(file, e1, 2, { kind: 'seal', final: false }, Uint8Array.of(2)),
+        write(3, 4, pattern(60, 3)),
+        truncate(4, 3),
+        truncate(5, 80),
+      ]);
+      const sealed = { ...before.attributes, seal: 'sealed' };
+      assert.deepEqual(store.attributes(file), sealed);
+      await store.apply(file, e1, 6, { kind: 'seal', final: true }, Uint8Array.of(6));
+      await store.apply(file, e1, 7, { kind: 'seal', final: false }, Uint8Array.of(7));
+      await store.flush(file);
+      for (const again of [false, true]) {
+        if (again) await reopen();
+        assert.deepEqual(store.attributes(file), { ...before.attributes, seal: 'final' });
+        assert.equal(store.record(file)?.seq, 7, 'What has no effect is counted all the same');
+        assert.deepEqual([...(store.record(file)?.sessions ?? [])], [7]);
+        assert.deepEqual(store.describe(file).objects, before.objects);
+        assert.ok(Buffer.from(pattern(40, 1)).equals(await readAll()));
+      }
+      // A base brings along whether it is sealed.
+      const base = store.describe(file);
+      await store.apply(file, e1, 8, { kind: 'delete' }, NO_SESSIONS);
+      assert.equal(store.attributes(file).dead, true);
+      assert.equal((await readAll()).length, 0);
+      const other = fileId(6);
+      await begin(store, other, 16);
+      await store.install(other, epoch(2), 7, NO_SESSIONS, {
+        ...base,
+        objects: [],
+        attributes: base.attributes,
+      });
+      assert.equal(store.attributes(other).seal, 'final');
     });
 
     test('a read keeps what it saw, whatever is written meanwhile', async () => {

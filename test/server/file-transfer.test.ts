@@ -54,6 +54,7 @@ const comparison: fc.Arbitrary<Comparison> = plain({
     versionSeq: count,
     objectBytes: fc.integer({ min: 1, max: 2 ** 30 }),
     dead: fc.boolean(),
+    seal: fc.constantFrom('open' as const, 'sealed' as const, 'final' as const),
   }),
   total: digest,
   height: fc.nat({ max: 13 }),

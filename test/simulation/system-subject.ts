@@ -188,6 +188,7 @@ export function textApply(text: string, operation: FileOperation): string {
       return text.slice(0, operation.sizeBytes).padEnd(operation.sizeBytes, '\0');
     case 'delete':
       return '';
+    case 'seal':
     case 'view':
       return text;
   }

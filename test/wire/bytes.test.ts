@@ -58,6 +58,7 @@ test('file operations arrive as they were sent', () => {
       .tuple(fc.nat(), modifiedNs)
       .map(([sizeBytes, at]): FileOperation => ({ kind: 'truncate', sizeBytes, modifiedNs: at })),
     fc.constant<FileOperation>({ kind: 'delete' }),
+    fc.boolean().map((final): FileOperation => ({ kind: 'seal', final })),
     fc
       .record(
         { number: fc.nat(), members: servers, joint: servers, policy: fc.constantFrom('quorum', 'all') },
