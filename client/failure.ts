@@ -32,6 +32,7 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
   busy: 'try again in a moment',
   unknown: 'look whether it happened before you try again',
   'session-expired': 'try again',
+  sealed: 'store the new contents as a new file: "leasehold put" replaces the old one under its name',
   'clock-fault': 'set the clocks of the servers (NTP); "leasehold status" shows whose is off',
   'no-space': '"leasehold status" shows how much room each server has',
   integrity:

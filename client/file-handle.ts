@@ -98,6 +98,14 @@ export class FileHandle {
     return this.#ask('POST', 'flush', `Cannot flush file ${this.file}`, options);
   }
 
+  /**
+   * The file changes no more, survives power loss of every server, and is at each of its servers that can be reached,
+   * when it resolves. For files whose policy is `read-only`.
+   */
+  seal(options?: CallOptions): Promise<FileState> {
+    return this.#ask('POST', 'seal', `Cannot seal file ${this.file}`, options);
+  }
+
   /** The catalog knows size and modification time when it resolves. */
   settle(options?: CallOptions): Promise<FileState> {
     return this.#ask('POST', 'settle', `Cannot settle file ${this.file}`, options);
@@ -107,7 +115,7 @@ export class FileHandle {
     return this.#ask('GET', 'state', `Cannot open file ${this.file}`, options);
   }
 
-  /** Flush, settle and state may be repeated freely, so they need no request id. */
+  /** Flush, seal, settle and state may be repeated freely, so they need no request id. */
   #ask(method: 'GET' | 'POST', name: string, what: string, options?: CallOptions): Promise<FileState> {
     const request: ExchangeRequest = { what, method, path: `${this.#path}/${name}`, mutation: false };
     return this.#exchanger.perform(this.#subject, request, readJson<FileState>, options);

@@ -43,12 +43,12 @@ export async function uploadFile(
 ): Promise<Upload> {
   const { mode = 0o644, uid = 0, gid = 0, expect = { kind: 'anything' } } = options;
   const orphan = await client.command({ kind: 'create-orphan', volume, mode, uid, gid }, options);
-  const { inode, replicas } = orphan.attributes;
+  const { inode, replicas, policy } = orphan.attributes;
   const file = client.openFile(inode, { replicas });
   const keeper = new OrphanKeeper(client, inode, options);
   try {
     const sizeBytes = await writePieces(file, source, options, () => keeper.keep());
-    await file.flush(options);
+    await (policy === 'read-only' ? file.seal(options) : file.flush(options));
     await file.settle(options);
     await keeper.last;
     const { attributes, replaced } = await client.command(

@@ -20,6 +20,7 @@ export const ERRNO = {
   'too-many-links': 'EMLINK',
   'no-attribute': 'ENODATA',
   'too-large': 'EFBIG',
+  sealed: 'EROFS',
   'session-expired': 'EIO',
   'lease-taken': 'EBUSY',
   'lease-lost': 'ESTALE',

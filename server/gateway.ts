@@ -117,6 +117,7 @@ export class Gateway {
     max: HINTS_MAX,
   });
   readonly #members = new LRUCache<FileId, readonly ServerId[]>({ max: MEMBERS_MAX });
+  #closing = false;
   readonly #countForward: (server: ServerId) => void;
   readonly #countRetry: () => void;
 
@@ -147,6 +148,7 @@ export class Gateway {
   }
 
   async close(): Promise<void> {
+    this.#closing = true;
     await this.peers.close();
   }
 
@@ -287,6 +289,17 @@ export class Gateway {
     );
   }
 
+  /** The file changes no more, and can be read at each of its servers that is in reach, when it resolves. */
+  async seal(file: FileId, options: CallOptions = {}): Promise<FileState> {
+    return this.#fileCall(
+      file,
+      `seal file ${file}`,
+      () => this.services.files.seal(file),
+      { method: 'POST', path: `/v1/data/${file}/seal` },
+      options,
+    );
+  }
+
   /** The catalog has size, modification time and version when it resolves. */
   async settle(file: FileId, options: CallOptions = {}): Promise<FileState> {
     return this.#fileCall(
@@ -314,7 +327,7 @@ export class Gateway {
       file,
       `ask for the replicas of file ${file}`,
       async () => {
-        const { primary } = await this.services.files.state(file);
+        const { primary } = await this.services.files.lead(file);
         const standing = this.services.files.standing(file);
         if (standing?.role === 'primary') return standing;
         throw new ServiceError('not-primary', `The primary of file ${file} has just changed`, { primary });
@@ -461,6 +474,7 @@ export class Gateway {
     // The last answer that came with a reason; an attempt that the deadline cut short has none to tell.
     let said: ServiceError | null = null;
     for (let round = 1; ; round++) {
+      if (this.#closing) throw new ServiceError('no-majority', `Cannot ${call.action}: this server is about to end`);
       const tried = new Set<ServerId>();
       const silent = new Set<string>();
       let next: ServerId | null = this.#self;
@@ -486,7 +500,7 @@ export class Gateway {
           // A member that is fit hears of the election's outcome by itself; others have to ask around.
           if (asked === this.#self) walks ||= error.code !== 'not-primary' || !this.#isMember(call.cell);
         }
-        if (performance.now() >= deadlineMs) break;
+        if (performance.now() >= deadlineMs || this.#closing) break;
         next = await this.#nextOf(call, last, tried, walks, deadlineMs);
       }
       // A server that looked for a majority and found none has waited for it already.

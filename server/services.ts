@@ -55,9 +55,16 @@ export interface FileService {
   truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult>;
   /** All acknowledged operations survive power loss of every server when it resolves. */
   flush(file: FileId): Promise<FileState>;
+  /**
+   * Seals a file of policy `read-only`: from now on it changes no more, and any replica that has the seal answers
+   * reads by itself. Resolves when a majority has it synced, and all replicas in reach have it. May be repeated.
+   */
+  seal(file: FileId): Promise<FileState>;
   /** Tells the catalog size, modification time and version; resolves when the catalog has them. */
   settle(file: FileId): Promise<FileState>;
   state(file: FileId): Promise<FileState>;
+  /** As `state`, from the primary: this server becomes it if nobody is. */
+  lead(file: FileId): Promise<FileState>;
   /**
    * Moves the file's replicas to `members`: those that are new learn the contents first, then a joint view
    * leads over. Resolves with the final view; at once where it has these members already. A change that was

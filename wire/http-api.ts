@@ -41,6 +41,8 @@ export interface FileState {
   readonly seq: number;
   readonly primary: string;
   readonly epoch: number;
+  /** The contents change no more. */
+  readonly sealed?: boolean;
 }
 
 /** Answer of a write: the state after it, and where an append put its bytes. */

@@ -8,6 +8,7 @@ import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.t
 import type { Clock } from '../clock.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { FileStore } from '../storage/store.ts';
+import { assertDoneBefore } from './sealed-file.ts';
 import { encodeWriteOutcome } from './write-outcome.ts';
 
 /** Bytes of operations in flight for one file; more wait their turn. */
@@ -33,6 +34,7 @@ export class FilePrimary {
   readonly epoch: Epoch;
   readonly #file: FileId;
   readonly #driver: ReplicaDriver;
+  readonly #store: FileStore;
   readonly #clock: Clock;
   readonly #catalog: FileInCatalog;
   #nameFlushed: Promise<void> | null = null;
@@ -46,12 +48,15 @@ export class FilePrimary {
   /** How often the file was marked live in this epoch. */
   #turn = 0;
   #settling: Promise<void> = Promise.resolve();
+  /** Resolves when nothing changes the contents any more; null while they may change. */
+  #sealing: Promise<void> | null = null;
   /** The catalog may know less than this primary: there is something to settle before the lease is given back. */
   unsettled = true;
 
   constructor(driver: ReplicaDriver, store: FileStore, clock: Clock, catalog: FileInCatalog) {
     this.#file = driver.file;
     this.#driver = driver;
+    this.#store = store;
     this.#clock = clock;
     this.#catalog = catalog;
     if (catalog.isLive) this.#live = Promise.resolve();
@@ -59,10 +64,11 @@ export class FilePrimary {
     const attributes = store.attributes(this.#file);
     this.#sizeBytes = attributes.sizeBytes;
     this.#modifiedNs = attributes.modifiedNs;
+    if (attributes.seal !== 'open') this.#sealing = Promise.resolve();
   }
 
   async write(request: RequestId, offset: number | 'append', bytes: Uint8Array): Promise<Committed> {
-    const done = await this.#admit(bytes.length);
+    const done = await this.#admit(request, bytes.length);
     try {
       // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
       const at = offset === 'append' ? this.#sizeBytes : offset;
@@ -82,7 +88,7 @@ export class FilePrimary {
   }
 
   async truncate(request: RequestId, sizeBytes: number): Promise<Committed> {
-    const done = await this.#admit(0);
+    const done = await this.#admit(request, 0);
     try {
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'truncate', sizeBytes, modifiedNs });
@@ -90,6 +96,35 @@ export class FilePrimary {
     } finally {
       done();
     }
+  }
+
+  /**
+   * Seals the file: changes under way still count, and those that come from now on are refused. Called
+   * again, it goes on with what is missing.
+   *
+   * @returns the last number of the sequence, which every replica should have
+   */
+  async seal(): Promise<number> {
+    this.#sealing ??= this.#seal().catch((error: unknown) => {
+      this.#sealing = null;
+      throw error;
+    });
+    await this.#sealing;
+    // Only what no loss of power can take back may be told to be final.
+    await this.#driver.flush();
+    if (this.#store.attributes(this.#file).seal !== 'final') await this.#submitSeal(true);
+    return this.#driver.orderedSeq;
+  }
+
+  async #seal(): Promise<void> {
+    await Promise.all(this.#inFlight);
+    if (this.#store.attributes(this.#file).seal === 'open') await this.#submitSeal(false);
+  }
+
+  #submitSeal(final: boolean): Promise<Committed> {
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(this.#deposed());
+    const body = encodeFileOperation({ kind: 'seal', final });
+    return this.#driver.submit({ request: null, result: new Uint8Array(0), body });
   }
 
   /**
@@ -127,12 +162,31 @@ export class FilePrimary {
   }
 
   /**
+   * As `#enter`; where the file is sealed, only what was done before is let through, to be answered once more.
+   *
+   * @throws ServiceError `sealed`
+   */
+  async #admit(request: RequestId, bytes: number): Promise<() => void> {
+    for (;;) {
+      const sealing = this.#sealing;
+      if (sealing !== null) {
+        await sealing;
+        assertDoneBefore(this.#store, this.#file, request);
+        return () => undefined;
+      }
+      const done = await this.#enter(bytes);
+      if (this.#sealing === null) return done;
+      done();
+    }
+  }
+
+  /**
    * Waits until a change may take its place in the order: there is room, and the catalog asks this
    * primary for the size, so that nobody who sees the change is told the size before it.
    *
    * @returns what to call when the change is over
    */
-  async #admit(bytes: number): Promise<() => void> {
+  async #enter(bytes: number): Promise<() => void> {
     await this.#takeRoom(bytes);
     try {
       for (;;) {

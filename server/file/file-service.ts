@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
@@ -13,9 +14,11 @@ import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { FileRead, FileService, FileStanding } from '../services.ts';
+import { EPOCH_ZERO } from '../storage/contents.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 import { FilePrimary } from './file-primary.ts';
 import { Room } from './room.ts';
+import { assertDoneBefore, finalAttributes } from './sealed-file.ts';
 import { Settler } from './settler.ts';
 import { decodeWriteOutcome } from './write-outcome.ts';
 
@@ -39,10 +42,15 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   isServer(server: ServerId): boolean;
 }
 
+const ALL_RETRY_MS = 1_000;
 /** Who waits for a primary for this long asks the catalog whether the file has moved, in milliseconds. */
 const OUTDATED_AFTER_MS = 500;
 /** The catalog that could not be told of new members is told again, in milliseconds. */
 const TELL_AGAIN_MS = 5_000;
+
+/** A seal waits for slow replicas for so long at the most, looking so often: they tell their primary, and nobody else. */
+const EVERYWHERE_MS_MAX = 5_000;
+const EVERYWHERE_LOOK_MS = 10;
 
 /** Contents of files: finds out whether this server is a file's primary, becomes it if nobody is, and serves. */
 export class LocalFileService implements FileService {
@@ -64,6 +72,8 @@ export class LocalFileService implements FileService {
   }
 
   async read(file: FileId, offset: number, length: number): Promise<FileRead> {
+    const final = finalAttributes(this.#parts.store, file);
+    if (final !== null) return this.#readFinal(file, final, offset, length);
     const driver = await this.#reader(file);
     const { store } = this.#parts;
     const { epoch, committedSeq } = driver.status();
@@ -80,6 +90,8 @@ export class LocalFileService implements FileService {
 
   /** What is here now, whether it is the newest or not. */
   async readStale(file: FileId, offset: number, length: number): Promise<FileRead> {
+    const final = finalAttributes(this.#parts.store, file);
+    if (final !== null) return this.#readFinal(file, final, offset, length);
     const driver = await this.#member(file);
     const { epoch, seq, currentAtMs } = driver.status();
     const { store, clock } = this.#parts;
@@ -104,11 +116,14 @@ export class LocalFileService implements FileService {
     if (offset !== 'append' && offset + bytes.length > FILE_BYTES_MAX) {
       throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
     }
+    const answered = this.#answeredFinally(file, request);
+    if (answered !== null) return answered;
     const driver = await this.#activate(file);
     if (bytes.length === 0) {
       const state = await this.state(file);
       return { ...state, offset: offset === 'append' ? state.sizeBytes : offset };
     }
+    this.#assertAllThere(driver);
     await this.#room.assertFor(bytes.length);
     const primary = this.#primaryOf(driver);
     return this.#changed(file, primary, await this.#bounded(file, primary.write(request, offset, bytes)));
@@ -117,8 +132,29 @@ export class LocalFileService implements FileService {
   async truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult> {
     if (sizeBytes > FILE_BYTES_MAX)
       throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
-    const primary = this.#primaryOf(await this.#activate(file));
+    const answered = this.#answeredFinally(file, request);
+    if (answered !== null) return answered;
+    const driver = await this.#activate(file);
+    this.#assertAllThere(driver);
+    const primary = this.#primaryOf(driver);
     return this.#changed(file, primary, await this.#bounded(file, primary.truncate(request, sizeBytes)));
+  }
+
+  /**
+   * Where every member has to have a write, one that cannot be there is refused before it has a place in the order:
+   * it certainly did not happen, and reads need not wait for it.
+   */
+  #assertAllThere(driver: ReplicaDriver): void {
+    const { view } = driver.status();
+    if (view.policy !== 'all' || view.joint !== undefined) return;
+    const { self, isConnected } = this.#parts;
+    const unreachable = view.members.filter((member) => member !== self && !isConnected(member));
+    if (unreachable.length === 0) return;
+    throw new ServiceError(
+      'no-majority',
+      `Every replica of file ${driver.file} has to have a write, and there is no way to ${unreachable.join(', ')}`,
+      { unreachable, retryAfterMs: ALL_RETRY_MS },
+    );
   }
 
   async flush(file: FileId): Promise<FileState> {
@@ -129,8 +165,77 @@ export class LocalFileService implements FileService {
     return this.#stateAt(file, driver);
   }
 
+  async seal(file: FileId): Promise<FileState> {
+    const final = finalAttributes(this.#parts.store, file);
+    if (final !== null) return this.#stateOfFinal(file, final);
+    const driver = await this.#activate(file);
+    const { policy = 'quorum' } = driver.status().view;
+    if (policy !== 'read-only') {
+      const why = `its policy is "${policy}", and only files of policy "read-only" are sealed`;
+      throw new ServiceError('bad-request', `Cannot seal file ${file}: ${why}`);
+    }
+    const primary = this.#primaryOf(driver);
+    const sealed = Promise.all([primary.seal(), primary.nameFlushed()]);
+    const [lastSeq] = await this.#bounded(file, sealed);
+    await this.#everywhere(driver, lastSeq);
+    // Reads without a primary outlast a loss of power, too, once this is over; nobody has to wait for it.
+    driver.flush().catch((error: unknown) => {
+      this.#parts.log.debug({ file, err: error }, 'a seal is not synced everywhere yet');
+    });
+    return this.#stateAt(file, driver);
+  }
+
+  /** Waits until every replica in reach has applied the operation; one that does not get on is left to catch up. */
+  async #everywhere(driver: ReplicaDriver, seq: number): Promise<void> {
+    const { clock, operationTimeoutMs, isConnected } = this.#parts;
+    const untilMs = clock.nowMs() + Math.min(EVERYWHERE_MS_MAX, operationTimeoutMs / 2);
+    const isMissing = (): boolean =>
+      driver
+        .peers(isConnected)
+        .some((peer) => peer.role !== 'learner' && peer.state !== 'unreachable' && peer.seq < seq);
+    while (driver.leads && isMissing() && clock.nowMs() < untilMs) await delay(EVERYWHERE_LOOK_MS);
+  }
+
   async state(file: FileId): Promise<FileState> {
+    const final = finalAttributes(this.#parts.store, file);
+    if (final !== null) return this.#stateOfFinal(file, final);
     return this.#stateAt(file, await this.#reader(file));
+  }
+
+  async lead(file: FileId): Promise<FileState> {
+    return this.#stateAt(file, await this.#activate(file));
+  }
+
+  async #readFinal(
+    file: FileId,
+    attributes: FileAttributes,
+    offset: number,
+    length: number,
+  ): Promise<FileRead> {
+    const state = this.#stateOfFinal(file, attributes);
+    return { bytes: await this.#parts.store.read(file, offset, length), state, served: 'local', ageMs: 0 };
+  }
+
+  #stateOfFinal(file: FileId, attributes: FileAttributes): FileState {
+    const { seq, installed } = this.#parts.store.record(file) ?? { seq: 0, installed: EPOCH_ZERO };
+    return this.#stateOf(file, attributes, seq, installed);
+  }
+
+  /**
+   * A change of a file that is final here is answered from here: it is refused, unless it was done before.
+   *
+   * @returns null where the file may still change
+   * @throws ServiceError `sealed`, or `session-expired` where nobody can tell any more
+   */
+  #answeredFinally(file: FileId, request: RequestId): WriteResult | null {
+    const { store, self } = this.#parts;
+    if (finalAttributes(store, file) === null) return null;
+    const answer = assertDoneBefore(store, file, request);
+    if (answer.kind === 'expired') {
+      throw new ServiceError('session-expired', `Whether file ${file} was changed so is not known any more`);
+    }
+    const epoch = store.record(file)?.installed.counter ?? 0;
+    return resultOf(file, answer, epoch, self);
   }
 
   async #stateAt(file: FileId, driver: ReplicaDriver): Promise<FileState> {
@@ -283,10 +388,15 @@ export class LocalFileService implements FileService {
     return driver;
   }
 
-  /** This server leads the file now: it may have finished what another began. */
+  /** This server leads the file now: it may have finished what another began, or finish it itself. */
   led(file: FileId): void {
     const driver = this.#parts.host.loaded(file);
-    if (driver !== null) this.#tellNewMembers(driver);
+    if (driver === null) return;
+    this.#tellNewMembers(driver);
+    if (this.#parts.store.attributes(file).seal !== 'sealed') return;
+    this.seal(file).catch((error: unknown) => {
+      this.#parts.log.info({ file, err: error }, 'a file is sealed, but not finally yet');
+    });
   }
 
   /** The members of a file changed, as this server votes from now on. */
@@ -351,17 +461,7 @@ export class LocalFileService implements FileService {
   }
 
   #changed(file: FileId, primary: FilePrimary, committed: Committed): WriteResult {
-    const { offset, sizeBytes, modifiedNs } = decodeWriteOutcome(committed.result);
-    return {
-      file,
-      sizeBytes,
-      modifiedNs: modifiedNs.toString(),
-      contents: { epoch: primary.epoch.counter, seq: committed.seq },
-      seq: committed.seq,
-      primary: this.#parts.self,
-      epoch: primary.epoch.counter,
-      offset,
-    };
+    return resultOf(file, committed, primary.epoch.counter, this.#parts.self);
   }
 
   /** @param seq a committed operation: a number that is not may be given out again after a reset */
@@ -374,6 +474,7 @@ export class LocalFileService implements FileService {
       seq,
       primary: epoch.counter === 0 ? this.#parts.self : epoch.server,
       epoch: epoch.counter,
+      ...(attributes.seal === 'open' ? {} : { sealed: true }),
     };
   }
 
@@ -381,4 +482,18 @@ export class LocalFileService implements FileService {
     const view = this.#parts.store.record(file)?.view ?? { number: 0, members: [] };
     return this.#waiter.bounded(work, view, `file ${file}`);
   }
+}
+
+function resultOf(file: FileId, done: Committed, epoch: number, primary: ServerId): WriteResult {
+  const { offset, sizeBytes, modifiedNs } = decodeWriteOutcome(done.result);
+  return {
+    file,
+    sizeBytes,
+    modifiedNs: modifiedNs.toString(),
+    contents: { epoch, seq: done.seq },
+    seq: done.seq,
+    primary,
+    epoch,
+    offset,
+  };
 }

@@ -59,6 +59,11 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     return answer(reply, file, await gateway.flush(file, callOptionsOf(request.headers)));
   });
 
+  app.post('/v1/data/:file/seal', async (request, reply) => {
+    const file = fileOf(request);
+    return answer(reply, file, await gateway.seal(file, callOptionsOf(request.headers)));
+  });
+
   app.post('/v1/data/:file/settle', async (request, reply) => {
     const file = fileOf(request);
     return answer(reply, file, await gateway.settle(file, callOptionsOf(request.headers)));

@@ -38,7 +38,7 @@ export class Uploads {
   }
 
   /**
-   * Stores all of `body` in the file, flushes it and tells the catalog.
+   * Stores all of `body` in the file, flushes it (or seals it, by the volume's policy) and tells the catalog.
    *
    * @param file has been made for this upload: empty, without a name, nobody else writes it
    * @throws ServiceError where the client went away or a write failed; the body is left as it is, and
@@ -53,7 +53,8 @@ export class Uploads {
     const keeper = setInterval(() => this.#keep(inode), KEEP_ORPHAN_MS);
     try {
       const sizeBytes = await this.#write(inode, chunkBytesOf(file.objectBytes), body);
-      if (sizeBytes > 0) await this.#gateway.flush(inode);
+      if (file.policy === 'read-only') await this.#gateway.seal(inode);
+      else if (sizeBytes > 0) await this.#gateway.flush(inode);
       const state = await this.#gateway.settle(inode);
       if (state.sizeBytes !== sizeBytes) {
         throw new ServiceError('internal', `Of ${sizeBytes} bytes ${state.sizeBytes} are stored`);

@@ -289,6 +289,8 @@ export class FakeCluster {
         return state;
       },
       state: async (file) => this.#state(file, await open('state', file)),
+      lead: async (file) => this.#state(file, await open('lead', file)),
+      seal: async (file) => ({ ...this.#state(file, await open('seal', file)), sealed: true }),
       changeMembers: async (file, members) => {
         await open('change-members', file);
         return { number: 2, members };

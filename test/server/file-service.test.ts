@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ServiceError } from '../../base/errors.ts';
-import { FILE_BYTES_MAX } from '../../wire/file-operation.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { ErrorCode, ServiceError } from '../../base/errors.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 test('an append beyond the largest file is refused, and the replicas live on', async (t) => {
@@ -35,4 +37,96 @@ test('a replica that was away catches up while the primary takes one append afte
   while ((c.store.record(FILE)?.seq ?? 0) < 21 && number < 300) await append(100);
   assert.ok(number < 300, 'It has caught up before so many appends');
   assert.deepEqual(cluster.fatal, []);
+});
+
+/** Three servers whose files have the policy `read-only`. */
+function sealing(): SmallCluster {
+  const members = ['a', 'b', 'c'];
+  return new SmallCluster(members, {
+    attributes: async () => {
+      const file = { inode: FILE, kind: 'file', live: true, view: 1, objectBytes: 4096 };
+      return { ...file, replicas: members, policy: 'read-only' } as unknown as Attributes;
+    },
+  });
+}
+
+function refused(code: ErrorCode): (error: ServiceError) => boolean {
+  return (error) => {
+    assert.equal(error.code, code, error.message);
+    return true;
+  };
+}
+
+test('a sealed file refuses changes and answers those of before once more', async (t) => {
+  const cluster = sealing();
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, b] = cluster.servers as [SmallServer, SmallServer];
+  const bytes = new Uint8Array(10_000).fill(7);
+  const first = await a.files.write(FILE, requestOf(1), 0, bytes);
+  // Under way while the file is sealed: done and answered, or refused; and never both.
+  const racing = a.files.write(FILE, requestOf(2), 'append', Uint8Array.of(8)).then(
+    () => true,
+    (error: ServiceError) => !refused('sealed')(error),
+  );
+  const sealed = await a.files.seal(FILE);
+  assert.equal(sealed.sealed, true);
+  const wasDone = await racing;
+  assert.equal(sealed.sizeBytes, wasDone ? 10_001 : 10_000);
+  assert.deepEqual((await a.files.seal(FILE)).contents, sealed.contents, 'It may be sealed again');
+  for (const { store } of cluster.servers) assert.equal(store.attributes(FILE).seal, 'final');
+  for (const { files } of [a, b]) {
+    await assert.rejects(files.write(FILE, requestOf(3), 0, bytes), refused('sealed'));
+    await assert.rejects(files.truncate(FILE, requestOf(4), 0), refused('sealed'));
+    const again = await files.write(FILE, requestOf(1), 0, bytes);
+    assert.deepEqual([again.seq, again.offset, again.modifiedNs], [first.seq, 0, first.modifiedNs]);
+  }
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('whoever has a final seal answers reads alone, and asks for no lease', async (t) => {
+  const cluster = sealing();
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  for (const other of [a, b]) cluster.network.cut(other.id, c.id);
+  const bytes = new Uint8Array(10_000).fill(7);
+  await a.files.write(FILE, requestOf(1), 0, bytes);
+  const sealed = await a.files.seal(FILE);
+  cluster.network.cut(a.id, b.id);
+  const { bytes: read, served, state } = await b.files.read(FILE, 0, 20_000);
+  assert.deepEqual([read, served, state.contents], [bytes, 'local', sealed.contents]);
+  assert.equal((await b.files.state(FILE)).sealed, true);
+  assert.equal(b.lease.view(FILE).own, false);
+  await assert.rejects(c.files.read(FILE, 0, 1), refused('no-majority'));
+  cluster.network.heal();
+  // It was away when the file was sealed, and is brought up by the primary.
+  await b.files.lead(FILE).catch(refused('not-primary'));
+  while (c.store.record(FILE) === null || c.store.attributes(FILE).seal !== 'final') await delay(10);
+  assert.equal((await c.files.read(FILE, 0, 20_000)).served, 'local');
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('what its primary did not finish sealing, the next one finishes', async (t) => {
+  const cluster = sealing();
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const driver = a.host.loaded(FILE);
+  assert.ok(driver !== null);
+  const body = encodeFileOperation({ kind: 'seal', final: false });
+  await driver.submit({ request: null, result: new Uint8Array(0), body });
+  assert.equal(a.store.attributes(FILE).seal, 'sealed');
+  a.files.led(FILE);
+  while (cluster.servers.some(({ store }) => store.attributes(FILE).seal !== 'final')) await delay(10);
+});
+
+test('a file of another policy is not sealed', async (t) => {
+  const cluster = new SmallCluster(['a']);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  await assert.rejects(a.files.seal(FILE), refused('bad-request'));
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
 });

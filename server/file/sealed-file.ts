@@ -1,0 +1,37 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { RequestId } from '../../replica/actions.ts';
+import { type SessionAnswer, SessionTable } from '../../replica/sessions.ts';
+import type { FileAttributes, FileStore } from '../storage/store.ts';
+
+/**
+ * The attributes of a replica whose contents can never change again, as it knows by itself: its sequence says that a
+ * majority has the seal so that it survives loss of power. So every later epoch has it in its base, and
+ * refuses changes; whatever happens to the others, an answer from here is right, for ever. It needs no
+ * lease, no primary and no majority.
+ *
+ * @returns null where there is no such replica here
+ */
+export function finalAttributes(store: FileStore, file: FileId): FileAttributes | null {
+  if (store.record(file) === null) return null;
+  const attributes = store.attributes(file);
+  return attributes.seal === 'final' && !attributes.dead ? attributes : null;
+}
+
+/**
+ * What became of a request to change a sealed file: all that ever will.
+ *
+ * @throws ServiceError `sealed` where it was not done, and never will be
+ */
+export function assertDoneBefore(
+  store: FileStore,
+  file: FileId,
+  request: RequestId,
+): Exclude<SessionAnswer, { kind: 'fresh' }> {
+  const sessions = store.record(file)?.sessions ?? new Uint8Array(0);
+  const answer = SessionTable.decode(sessions).find(request);
+  if (answer.kind === 'fresh') {
+    throw new ServiceError('sealed', `Cannot change file ${file}: it is sealed, and stays as it is`);
+  }
+  return answer;
+}
