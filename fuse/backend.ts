@@ -30,6 +30,8 @@ export interface Attributes {
   readonly contents: ContentVersion;
   /** The file's primary, not the catalog, knows size and modification time. */
   readonly live: boolean;
+  /** Of a file: with `read-only` it is sealed once it was written and closed. */
+  readonly policy?: 'quorum' | 'all' | 'read-only';
 }
 
 /** What a file's primary says of its contents. */
@@ -37,6 +39,8 @@ export interface FileState {
   readonly sizeBytes: number;
   readonly modifiedNs: string;
   readonly contents: ContentVersion;
+  /** The contents change no more. */
+  readonly sealed?: boolean;
 }
 
 /**
@@ -52,6 +56,8 @@ export interface BackendFile {
   truncate(sizeBytes: number): Promise<FileState>;
   /** What was acknowledged before survives a loss of power. */
   flush(): Promise<FileState>;
+  /** The contents change no more, and every server of the file that can be reached has them. */
+  seal(): Promise<void>;
   /** The catalog is told size and modification time. */
   settle(): Promise<void>;
   state(): Promise<FileState>;

@@ -88,6 +88,9 @@ function clusterFile(client: ClusterClient, inode: number, replicas: readonly st
     append: (bytes) => handle.write('append', bytes),
     truncate: (sizeBytes) => handle.truncate(sizeBytes),
     flush: () => handle.flush(),
+    async seal() {
+      await handle.seal();
+    },
     async settle() {
       await handle.settle();
     },

@@ -83,6 +83,8 @@ export class FileSystem implements FileSystemCalls {
   readonly #directories = new Map<number, DirectoryHandle>();
   /** Files closed after writing that the catalog is being told of. */
   readonly #settling = new Set<Promise<void>>();
+  /** Those among them that are being sealed, by inode. */
+  readonly #sealing = new Map<number, Promise<void>>();
   readonly #settleQueue: (() => void)[] = [];
   #settleCount = 0;
   /** Files without a name that are open here, and would be collected if nobody said so. */
@@ -255,6 +257,7 @@ export class FileSystem implements FileSystemCalls {
     try {
       // Bytes under way are another handle's: an open does not wait for them, a read does.
       if (!file.writes.dirty) await file.present(attributes);
+      if (writing && attributes.policy === 'read-only') await this.#assertUnsealed(file);
       if (writing && (flags & constants.O_TRUNC) !== 0) {
         await this.#clearPrivileges(file, caller);
         await file.truncate(0);
@@ -552,19 +555,31 @@ export class FileSystem implements FileSystemCalls {
   /** The catalog is told of a closed file in the background: who asks meanwhile is answered by its primary. */
   #settle(file: OpenFile): void {
     file.unsettled = false;
+    const isToBeSealed = file.isToBeSealed;
     const settled = this.#settleTurn()
+      .then(() => (isToBeSealed ? file.seal() : undefined))
       .then(() => file.settle())
       .catch((error: unknown) => {
         const gone = error instanceof ServiceError && error.code === 'not-found';
         const facts = { file: file.inode, error: String(error) };
-        if (!gone) this.#log('warn', 'a closed file is not settled', facts);
+        const what = isToBeSealed ? 'sealed and settled' : 'settled';
+        if (!gone) this.#log('warn', `a closed file is not ${what}`, facts);
       })
       .finally(() => {
         this.#settleCount--;
         this.#settleQueue.shift()?.();
         this.#settling.delete(settled);
+        if (this.#sealing.get(file.inode) === settled) this.#sealing.delete(file.inode);
       });
     this.#settling.add(settled);
+    if (isToBeSealed) this.#sealing.set(file.inode, settled);
+  }
+
+  /** Told at open, and not only at the first write. */
+  async #assertUnsealed(file: OpenFile): Promise<void> {
+    await this.#sealing.get(file.inode);
+    const { sealed = false } = await file.state();
+    if (sealed) throw new ErrnoError('EROFS', `File ${file.inode} is sealed`);
   }
 
   async #settleTurn(): Promise<void> {

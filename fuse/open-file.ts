@@ -16,6 +16,8 @@ export class OpenFile {
   /** Handles in all, and those among them that write. */
   handleCount = 0;
   writerCount = 0;
+  /** Written here, and so to be sealed at its last close, if its policy says so. */
+  #written = false;
   /** Created or changed here, and the catalog was not told of the outcome yet. */
   unsettled = false;
   /** As last heard of; permission bits for clearing set-user-id, and the version of what was read. */
@@ -81,6 +83,19 @@ export class OpenFile {
     this.#learn(await this.#bounded(this.#backend.flush(), 'A flush'));
   }
 
+  /**
+   * Whether the last close seals it. An empty file stays open to whoever fills it later, for many programs make a
+   * name first; and one of which bytes were lost stays as it is.
+   */
+  get isToBeSealed(): boolean {
+    const isWhole = this.writes.errorCount === 0;
+    return this.attributes.policy === 'read-only' && this.#written && isWhole && this.#sizeBytes() > 0;
+  }
+
+  async seal(): Promise<void> {
+    await this.#bounded(this.#backend.seal(), 'Sealing');
+  }
+
   async settle(): Promise<void> {
     await this.#bounded(this.#backend.settle(), 'Settling');
   }
@@ -134,6 +149,7 @@ export class OpenFile {
 
   #changed(state: FileState): void {
     this.unsettled = true;
+    this.#written = true;
     this.#learn(state);
   }
 

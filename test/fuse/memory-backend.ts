@@ -280,6 +280,9 @@ export class MemoryBackend implements FileSystemBackend {
         await this.#reachToWrite('flush');
         return stateOf(this.#get(inode));
       },
+      seal: async () => {
+        await this.#reachToWrite('seal');
+      },
       settle: async () => {
         await this.#reach('settle');
         this.#get(inode).live = false;
