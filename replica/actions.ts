@@ -195,7 +195,7 @@ export type ReplicaAction =
   | { readonly kind: 'flushed'; readonly ticket: number }
   /** The replicas are where `change-members` wanted them. */
   | { readonly kind: 'members-changed'; readonly ticket: number; readonly view: View }
-  /** Votes are counted by this view from now on: the lease is to be asked for by the same. */
+  /** The lease is to be asked for by this view from now on. At a primary it is committed; a backup has accepted it. */
   | { readonly kind: 'view-changed'; readonly view: View }
   /** The commit point moved, or reads may be served again: waiting reads look again. */
   | { readonly kind: 'advanced'; readonly committedSeq: number }

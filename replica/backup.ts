@@ -257,7 +257,7 @@ export class Backup {
       this.#ask(epoch, false);
       return;
     }
-    standing.apply(operation, sessionsAfter(standing.sessions, seq, operation));
+    standing.apply(operation, sessionsAfter(standing.sessions, seq, operation), true);
   }
 
   /** An operation has been applied: acknowledges it, unless a larger epoch was promised meanwhile. */

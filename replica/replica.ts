@@ -109,7 +109,11 @@ export class Replica {
   readonly #readLease: ReadLease;
   readonly #grants = new ReadGrants();
   /** The own lease; 0 without one. Compared at every step and every read, never by a timer. */
-  readonly #lease: { untilMs: number; view: number } & LeaseReading = { untilMs: 0, view: 0 };
+  readonly #lease: { -readonly [Key in keyof LeaseReading]: LeaseReading[Key] } = {
+    untilMs: 0,
+    view: 0,
+    decisions: 0,
+  };
   /** The largest epoch that asked for a promise while the guard barred it. */
   #held: Held | null = null;
   /** Somebody read here last. */
@@ -355,6 +359,7 @@ export class Replica {
     if (untilMs > nowMs) {
       this.#lease.untilMs = untilMs;
       this.#lease.view = Math.max(this.#lease.view, view);
+      if (view > 0) this.#lease.decisions++;
       // The guard reaches to the end of the lease that was known when it was asked for.
       if (this.#state.kind === 'active' && this.#isRead(nowMs)) this.#heartbeatAtMs = nowMs;
     } else {

@@ -87,12 +87,17 @@ export class Standing {
     if (epochCompare(epoch, this.stored) > 0) this.stored = epoch;
   }
 
-  /** Gives the next operation to the disk. */
-  apply(operation: Operation, sessions: SessionTable): void {
+  /**
+   * Gives the next operation to the disk.
+   *
+   * @param tells whether a change of view is told at once. A primary tells it once it is committed: before, it may
+   *   be the only one that knows of it, and would have voters refuse the view that all others go by
+   */
+  apply(operation: Operation, sessions: SessionTable, tells: boolean): void {
     assert(this.install === null, 'Contents that are about to be replaced do not change');
     this.issuedSeq++;
     this.sessions = sessions;
-    if (operation.view !== undefined) this.#goBy(operation.view);
+    if (operation.view !== undefined) this.#goBy(operation.view, tells);
     this.#out.push({
       kind: 'apply',
       epoch: this.installed,
@@ -133,14 +138,14 @@ export class Standing {
     this.issuedSeq = seq;
     this.sessions = install.sessions;
     this.trust = 'intact';
-    this.#goBy(install.view);
+    this.#goBy(install.view, true);
   }
 
-  #goBy(view: View): void {
+  #goBy(view: View, tells: boolean): void {
     if (view.number === this.view.number && viewIsAt(view, this.view.members)) return;
     this.view = view;
     this.#out.trace('view-changed', `${view.number}: ${view.members.join()} ${view.joint?.join() ?? ''}`);
-    this.#out.push({ kind: 'view-changed', view });
+    if (tells) this.#out.push({ kind: 'view-changed', view });
   }
 }
 

@@ -71,7 +71,9 @@ interface Peer {
 /** A change of members on its way: the new ones fetch the state, then both sets vote, then the new set alone. */
 type MemberChange = { readonly tickets: readonly number[] } & (
   | { readonly stage: 'learning'; readonly target: readonly ServerId[] }
-  | { readonly stage: 'joint' | 'settling'; readonly seq: number }
+  /** `decisions`: how often the lease had been decided when the joint view was committed; null before. */
+  | { readonly stage: 'joint'; readonly seq: number; readonly decisions: number | null }
+  | { readonly stage: 'settling'; readonly seq: number }
 );
 
 interface Beat {
@@ -102,6 +104,8 @@ export interface LeaseReading {
   readonly untilMs: number;
   /** Number of the newest view in which it was decided. */
   readonly view: number;
+  /** How often it was decided, renewals included. */
+  readonly decisions: number;
 }
 
 /**
@@ -168,7 +172,8 @@ export class WriteOrder {
     this.#base = base;
     this.#view = view;
     this.#countedView = view;
-    if (view.joint !== undefined) this.#change = { stage: 'joint', seq: base.seq, tickets: [] };
+    if (view.joint !== undefined)
+      this.#change = { stage: 'joint', seq: base.seq, decisions: null, tickets: [] };
     this.#firstSeq = base.seq + 1;
     this.#lastSeq = base.seq;
     this.#committedSeq = base.seq;
@@ -451,7 +456,7 @@ export class WriteOrder {
       const seq = this.#standing.issuedSeq + 1;
       if (this.#config.appliesAtPrimary === 'last' && this.#reachedWith(Infinity, nowMs) < seq) break;
       const { operation, sessions } = this.#operation(seq);
-      this.#standing.apply(operation, sessions);
+      this.#standing.apply(operation, sessions, false);
     }
   }
 
@@ -468,7 +473,8 @@ export class WriteOrder {
     this.#out.push({ kind: 'advanced', committedSeq });
     for (let seq = from; seq <= committedSeq; seq++) {
       const sequenced = this.#operation(seq);
-      const { result } = sequenced.operation;
+      const { result, view } = sequenced.operation;
+      if (view !== undefined) this.#out.push({ kind: 'view-changed', view });
       for (const ticket of sequenced.tickets) this.#out.push({ kind: 'committed', ticket, seq, result });
       sequenced.tickets = [];
     }
@@ -545,10 +551,22 @@ export class WriteOrder {
         if (!this.#haveLearned(change.target)) return false;
         this.#view = viewJoint(this.#view, change.target);
         this.#countedView = this.#view;
-        this.#change = { stage: 'joint', tickets: change.tickets, seq: this.#sequenceView() };
+        this.#change = {
+          stage: 'joint',
+          tickets: change.tickets,
+          decisions: null,
+          seq: this.#sequenceView(),
+        };
         return true;
       case 'joint':
-        if (this.#committedSeq < change.seq || this.#lease.view < this.#view.number) return false;
+        if (this.#committedSeq < change.seq) return false;
+        // A lease that was decided before a majority knew the view for good does not count: a voter that did not
+        // know it may start anew, and go by the older one once more.
+        if (change.decisions === null) {
+          this.#change = { ...change, decisions: this.#lease.decisions };
+          return false;
+        }
+        if (this.#lease.decisions === change.decisions || this.#lease.view < this.#view.number) return false;
         this.#view = viewSettled(this.#view);
         this.#change = { stage: 'settling', tickets: change.tickets, seq: this.#sequenceView() };
         return true;

@@ -474,7 +474,8 @@ export class Gateway {
     // The last answer that came with a reason; an attempt that the deadline cut short has none to tell.
     let said: ServiceError | null = null;
     for (let round = 1; ; round++) {
-      if (this.#closing) throw new ServiceError('no-majority', `Cannot ${call.action}: this server is about to end`);
+      if (this.#closing)
+        throw new ServiceError('no-majority', `Cannot ${call.action}: this server is about to end`);
       const tried = new Set<ServerId>();
       const silent = new Set<string>();
       let next: ServerId | null = this.#self;

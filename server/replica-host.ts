@@ -177,6 +177,7 @@ export class ReplicaHost {
       const driver = this.#drivers.get(file);
       if (driver !== undefined) this.unload(driver);
       await this.#parts.store.remove(file);
+      this.#changed.delete(file);
     } finally {
       this.#leaving.delete(file);
     }
