@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
@@ -9,6 +10,9 @@ import { decodeRepairRequest, encodeRepairRequest, REPAIR_CALL } from './repair-
 
 /** One object of one server is waited for so long, in milliseconds; then the next one is asked. */
 const ANSWER_MS_MAX = 3_000;
+/** Servers that do not answer, or are not connected, are asked again: so often, after so many milliseconds. */
+const ATTEMPTS_MAX = 5;
+const RETRY_MS = 500;
 
 export interface RepairerParts {
   readonly self: ServerId;
@@ -54,16 +58,22 @@ export class Repairer {
     const view = store.record(file)?.view;
     const members = new Set([...(view?.members ?? []), ...(view?.joint ?? [])]);
     members.delete(self);
-    for (const server of members) {
-      if (!isConnected(server)) continue;
-      const bytes = await this.#ask(server, file, entry);
-      if (bytes === null) continue;
-      this.#fetchedCount++;
-      log.warn(
-        { file, object: entry.index, from: server },
-        'a damaged object was fetched from another server',
-      );
-      return bytes;
+    for (let attempt = 1; attempt <= ATTEMPTS_MAX && members.size > 0; attempt++) {
+      // Servers that start or elect are often back in a moment, and a failed read or replica is not.
+      if (attempt > 1) await delay(RETRY_MS);
+      for (const server of members) {
+        if (!isConnected(server)) continue;
+        const answer = await this.#ask(server, file, entry);
+        if (answer === 'no-answer') continue;
+        members.delete(server);
+        if (answer === 'without') continue;
+        this.#fetchedCount++;
+        log.warn(
+          { file, object: entry.index, from: server },
+          'a damaged object was fetched from another server',
+        );
+        return answer;
+      }
     }
     this.#failedCount++;
     log.error({ file, object: entry.index }, 'a damaged object is whole on no server that can be reached');
@@ -77,19 +87,22 @@ export class Repairer {
     return found === 'damaged' || found === 'gone' ? new Uint8Array(0) : found;
   }
 
-  async #ask(server: ServerId, file: FileId, entry: ObjectEntry): Promise<Uint8Array | null> {
+  async #ask(
+    server: ServerId,
+    file: FileId,
+    entry: ObjectEntry,
+  ): Promise<Uint8Array | 'without' | 'no-answer'> {
     try {
       const request = encodeRepairRequest({ file, entry });
       const bytes = await this.#parts.call(server, REPAIR_CALL, request, ANSWER_MS_MAX);
-      return bytes.length === entry.length && crc32(bytes) === entry.crc32 ? bytes : null;
+      return bytes.length === entry.length && crc32(bytes) === entry.crc32 ? bytes : 'without';
     } catch (error) {
-      // Whoever does not answer has nothing to offer now.
       if (!(error instanceof ServiceError) && !(error instanceof MalformedError)) throw error;
       this.#parts.log.info(
         { server, file, reason: error.message },
         'a server could not help to repair an object',
       );
-      return null;
+      return 'no-answer';
     }
   }
 }
