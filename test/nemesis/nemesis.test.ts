@@ -17,7 +17,7 @@ const MAIN = fileURLToPath(new URL('main.ts', import.meta.url));
  * Method: a short run of `npm run nemesis`, which fails also where nothing happened. Where there are no network
  * namespaces it says so, and goes on without partitions. A failure names its seed, and the servers' last words.
  */
-test('clients see one history, whatever happens to the servers', { timeout: 400_000 }, async (t) => {
+test('clients see one history, whatever happens to the servers', { timeout: 600_000 }, async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-history-'));
   try {
     const out = join(folder, 'history.jsonl');
