@@ -15,6 +15,8 @@ import { RECORD_BYTES, RecordWriter, recordOf } from './record-writer.ts';
  */
 const FILES = 12;
 const GRACE_MS = 1_500;
+/** A machine with too few cores for all that runs on it. */
+const MOVE_MS_MAX = 60_000;
 
 const cluster = await RealCluster.start({
   flags: [
@@ -85,15 +87,19 @@ async function allAreThere(): Promise<void> {
 /** Each file is on so many servers, all of them members, and all its replicas are current. */
 async function allAreOn(count: number): Promise<void> {
   for (const name of contents.keys()) {
-    await until(`${name} has ${count} current replicas`, async () => {
-      const [asked] = members;
-      const { view, replicas } = await cluster.info(asked as string, `main/${name}`);
-      return (
-        view.members.length === count &&
-        view.members.every((member) => members.has(member)) &&
-        replicas.filter(({ state }) => state === 'current').length === count
-      );
-    });
+    await until(
+      `${name} has ${count} current replicas`,
+      async () => {
+        const [asked] = members;
+        const { view, replicas } = await cluster.info(asked as string, `main/${name}`);
+        return (
+          view.members.length === count &&
+          view.members.every((member) => members.has(member)) &&
+          replicas.filter(({ state }) => state === 'current').length === count
+        );
+      },
+      MOVE_MS_MAX,
+    );
   }
 }
 
@@ -153,14 +159,16 @@ test('a server joins at run time; one is drained under a writer, and removed', a
   assert.ok(!view.members.includes('s1'), 'A removed server gets no new replicas');
 });
 
-test('a removed server that comes back is told so, and serves nothing', async () => {
+test('a removed server that comes back is told so, and serves nothing', async (t) => {
+  const heard = () => cluster.log('s1').split('this server was removed from the cluster').length;
+  const before = heard();
   cluster.spawn('s1');
-  await until('s1 hears that it was removed', async () =>
-    cluster.log('s1').includes('s1 is not in the configuration'),
-  );
-  const ready = await ask(cluster.url('s1'), 'GET', '/readyz');
-  assert.notEqual(ready.status, 200);
-  await cluster.kill('s1');
+  t.after(() => cluster.kill('s1'));
+  await until('s1 hears that it was removed, or finds nobody to ask', async () => {
+    const { status } = await ask(cluster.url('s1'), 'GET', '/readyz');
+    assert.notEqual(status, 200);
+    return heard() > before || cluster.log('s1').split('s1 is not in the configuration').length > 3;
+  });
   await allAreThere();
 });
 
@@ -253,7 +261,8 @@ test('a disk is replaced by an empty one: the server gets all its replicas again
   assert.ok(held > 0);
   await cluster.kill('s4');
   rmSync(cluster.data('s4'), { recursive: true });
-  await cluster.restart('s4');
+  cluster.spawn('s4');
+  await cluster.ready(['s4'], MOVE_MS_MAX);
   members.add('s4');
   await until('s4 holds again what it held', async () => (await replicasOnDisk('s4')) >= held, 60_000);
   await allAreOn(3);

@@ -10,6 +10,8 @@ import type { ClusterStatus, FileInfo } from '../../wire/http-api.ts';
 
 export const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
 
+const JOIN_MS_MAX = 90_000;
+
 export interface RealClusterOptions {
   readonly servers?: number;
   readonly lease?: string;
@@ -131,7 +133,8 @@ export class RealCluster {
     const join = at.map((server) => this.url(server)).join(',');
     this.#joined.set(id, { port: port as number, flags: ['--join', join, ...flags] });
     this.spawn(id);
-    await this.ready([id]);
+    // Until it is let in it does not listen, and a catalog without a primary lets nobody in.
+    await this.ready([id], JOIN_MS_MAX);
   }
 
   logFile(id: string): string {
@@ -154,8 +157,10 @@ export class RealCluster {
   }
 
   /** Waits until the named servers (all by default) say that they can serve. */
-  async ready(ids: readonly string[] = this.ids): Promise<void> {
-    await Promise.all(ids.map((id) => until(`${id} is ready`, () => isOk(`${this.url(id)}/readyz`))));
+  async ready(ids: readonly string[] = this.ids, limitMs?: number): Promise<void> {
+    await Promise.all(
+      ids.map((id) => until(`${id} is ready`, () => isOk(`${this.url(id)}/readyz`), limitMs)),
+    );
   }
 
   /** Ends a server by a signal and waits until it is gone. */
