@@ -18,13 +18,17 @@ const COPIED = [
   'test/testdata/simulation',
 ];
 
+/** Where a test of the servers' code is to notice it, also these. */
+const COPIED_SERVERS = ['server', 'test/storage', 'test/conformance', 'test/server', 'test/http'];
+
 /**
  * @param folder for all copies, empty at first
  * @returns the root of a copy of the code in which the bug is planted
  */
 export function plant(folder: string, bug: Planted): string {
   const root = join(folder, `${bug.layer}-${bug.row}`);
-  for (const copied of COPIED) cpSync(join(ROOT, copied), join(root, copied), { recursive: true });
+  const folders = bug.caughtBy.test === undefined ? COPIED : [...COPIED, ...COPIED_SERVERS];
+  for (const copied of folders) cpSync(join(ROOT, copied), join(root, copied), { recursive: true });
   writeFileSync(join(root, 'package.json'), '{ "type": "module" }');
   symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'));
   for (const { file, find, replace } of [bug, ...(bug.also ?? [])]) {

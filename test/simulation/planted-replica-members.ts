@@ -4,8 +4,8 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const SIDES = 'return joint === undefined ? [members] : [members, joint];';
-const JOINT_ENDS =
-  'if (this.#committedSeq < change.seq || this.#lease.view < this.#view.number) return false;';
+const LEASE_OF_BOTH =
+  'if (this.#lease.decisions === change.decisions || this.#lease.view < this.#view.number) return false;';
 
 export const PLANTED_MEMBERS: readonly Planted[] = [
   replica(
@@ -16,39 +16,39 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: SIDES,
       replace: 'return [[...new Set([...members, ...(joint ?? [])])]];',
     },
-    { directed: 'view-guard.txt' },
+    { directed: 'both majorities', conversation: 'view-guard.txt' },
   ),
   replica(
     '46b',
     'while members change, a majority of the new ones counts',
     { file: 'replica/view.ts', find: SIDES, replace: 'return [joint ?? members];' },
-    { directed: 'view-remove.txt' },
+    { directed: 'both majorities, the other way', conversation: 'view-remove.txt' },
   ),
   replica(
     '46c',
     'while members change, a majority of the old ones counts',
     { file: 'replica/view.ts', find: SIDES, replace: 'return [members];' },
-    { directed: 'view-change.txt' },
+    { conversation: 'view-change.txt' },
   ),
   replica(
     '46d',
     'a change ends before the lease was decided by both sets',
     {
       file: 'replica/write-order.ts',
-      find: JOINT_ENDS,
-      replace: 'if (this.#committedSeq < change.seq) return false;',
+      find: LEASE_OF_BOTH,
+      replace: '',
     },
-    { directed: 'view-change.txt' },
+    { directed: 'lease of both', conversation: 'view-change.txt' },
   ),
   replica(
     '46e',
     'a change ends before its beginning is committed',
     {
       file: 'replica/write-order.ts',
-      find: JOINT_ENDS,
-      replace: 'if (this.#lease.view < this.#view.number) return false;',
+      find: 'if (this.#committedSeq < change.seq) return false;\n        // A lease',
+      replace: '// A lease',
     },
-    { directed: 'view-remove.txt' },
+    { conversation: 'view-remove.txt' },
   ),
   replica(
     '46f',
@@ -58,7 +58,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: "if (change !== null && change.stage !== 'learning') {",
       replace: 'if (change === undefined) {',
     },
-    { directed: 'view-remove.txt' },
+    { conversation: 'view-remove.txt' },
   ),
   replica(
     '46g',
@@ -69,7 +69,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       replace:
         'const reached = [ownSeq, ...[...this.#peers.values()].map((peer) => peer.ackedSeq)].sort((x, y) => y - x)[Math.floor(this.#view.members.length / 2)] ?? 0;',
     },
-    { directed: 'view-learner.txt' },
+    { conversation: 'view-learner.txt' },
   ),
   replica(
     '46h',
@@ -79,7 +79,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'if (!this.#haveLearned(change.target)) return false;',
       replace: '',
     },
-    { directed: 'view-change.txt' },
+    { conversation: 'view-change.txt' },
   ),
   replica(
     '46i',
@@ -89,7 +89,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'if (!this.#suffices(this.#viewAt(base))) return null;',
       replace: '',
     },
-    { directed: 'view-reset.txt' },
+    { conversation: 'view-reset.txt' },
   ),
   replica(
     '46j',
@@ -99,7 +99,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'return viewHasMajority(this.view, (server) => this.#installed.has(server));',
       replace: 'return viewHasMajority(this.#ownView, (server) => this.#installed.has(server));',
     },
-    { directed: 'view-reset.txt' },
+    { conversation: 'view-reset.txt' },
   ),
   replica(
     '46k',
@@ -109,7 +109,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: "if (state.kind === 'active' && order.isOut) {",
       replace: "if (state.kind !== 'active' && order.isOut) {",
     },
-    { directed: 'view-change.txt' },
+    { directed: 'both majorities', conversation: 'view-change.txt' },
   ),
   replica(
     '46l',
@@ -119,27 +119,27 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'return !this.#stopAsked && viewVoters(this.#standing.view).includes(this.#config.self);',
       replace: 'return !this.#stopAsked;',
     },
-    { directed: 'view-backup.txt' },
+    { conversation: 'view-backup.txt' },
   ),
   replica(
     '46m',
     'the next primary leaves the change half done',
     {
       file: 'replica/write-order.ts',
-      find: "if (view.joint !== undefined) this.#change = { stage: 'joint', seq: base.seq, tickets: [] };",
-      replace: '',
+      find: 'if (view.joint !== undefined)\n      this.#change =',
+      replace: 'if (view.joint === null)\n      this.#change =',
     },
-    { directed: 'view-reset.txt' },
+    { directed: 'change that is inherited', conversation: 'view-reset.txt' },
   ),
   replica(
     '46n',
     'a replica goes on by the view it had before the operation that changes it',
     {
       file: 'replica/standing.ts',
-      find: 'if (operation.view !== undefined) this.#goBy(operation.view);',
+      find: 'if (operation.view !== undefined) this.#goBy(operation.view, tells);',
       replace: '',
     },
-    { directed: 'view-backup.txt' },
+    { conversation: 'view-backup.txt' },
   ),
   replica(
     '46o',
@@ -149,7 +149,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'standing.storeInstall(install, { seq: position.seq, view, sessions }, true);',
       replace: 'standing.storeInstall(install, { seq: position.seq, view: standing.view, sessions }, true);',
     },
-    { directed: 'view-backup.txt' },
+    { conversation: 'view-backup.txt' },
   ),
   replica(
     '46p',
@@ -159,7 +159,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'if (server !== self) atReaders = Math.min(',
       replace: 'if (this.#peers.has(server)) atReaders = Math.min(',
     },
-    { directed: 'view-learner.txt' },
+    { conversation: 'view-learner.txt' },
   ),
   replica(
     '46q',
@@ -169,7 +169,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'if (!again) for (const waiting of change?.tickets ?? []) this.#tellUnknown(waiting);',
       replace: '',
     },
-    { directed: 'view-remove.txt' },
+    { conversation: 'view-remove.txt' },
   ),
   replica(
     '46r',
@@ -179,7 +179,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: "const everybody = this.#view.policy === 'all' && this.#countedView.joint === undefined;",
       replace: 'const everybody = this.#view === null;',
     },
-    { directed: 'view-all.txt' },
+    { conversation: 'view-all.txt' },
   ),
   replica(
     '46s',
@@ -189,7 +189,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: "const everybody = this.#view.policy === 'all' && this.#countedView.joint === undefined;",
       replace: "const everybody = this.#view.policy === 'all';",
     },
-    { directed: 'view-all.txt' },
+    { conversation: 'view-all.txt' },
   ),
   replica(
     '46t',
@@ -199,7 +199,27 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'if (reset.voters.size > before) for (const member of this.#others(reset)) this.#ask(reset, member);',
       replace: '',
     },
-    { directed: 'view-reset.txt' },
+    { conversation: 'view-reset.txt' },
+  ),
+  replica(
+    '46u',
+    'a lease that both sets decided before their view was committed counts',
+    {
+      file: 'replica/write-order.ts',
+      find: LEASE_OF_BOTH,
+      replace: 'if (this.#lease.view < this.#view.number) return false;',
+    },
+    { conversation: 'view-remove.txt' },
+  ),
+  replica(
+    '46v',
+    'a primary has the lease asked for by a view that nobody else may know yet',
+    {
+      file: 'replica/write-order.ts',
+      find: 'this.#standing.apply(operation, sessions, false);',
+      replace: 'this.#standing.apply(operation, sessions, true);',
+    },
+    { conversation: 'view-change.txt' },
   ),
   replica(
     '43a',
@@ -209,7 +229,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: "if (count('intact') >= needed || count('suspect') >= needed) return true;",
       replace: 'if (trusts.length >= needed) return true;',
     },
-    { directed: 'trust.txt' },
+    { directed: 'loss of power', conversation: 'trust.txt' },
   ),
   replica(
     '43b',
@@ -219,7 +239,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: "if (count('intact') >= needed || count('suspect') >= needed) return true;",
       replace: "if (count('intact') >= needed || trusts.length - count('intact') >= needed) return true;",
     },
-    { directed: 'trust.txt' },
+    { conversation: 'trust.txt' },
   ),
   replica(
     '43c',
@@ -229,7 +249,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: "return trusts.length === side.length && (mayBeginLost || count('lost') < side.length);",
       replace: 'return trusts.length === side.length;',
     },
-    { directed: 'trust.txt' },
+    { conversation: 'trust.txt' },
   ),
   replica(
     '43d',
@@ -239,7 +259,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: '        trust: this.#standing.trust,',
       replace: "        trust: 'intact',",
     },
-    { directed: 'trust-backup.txt' },
+    { conversation: 'trust-backup.txt' },
   ),
   replica(
     '43e',
@@ -249,7 +269,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'const meant = trusted || to === this.#incarnation;',
       replace: 'const meant = trusted || to >= 0;',
     },
-    { directed: 'trust-backup.txt' },
+    { conversation: 'trust-backup.txt' },
   ),
   replica(
     '43f',
@@ -259,7 +279,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'const base = current ? { epoch: this.epoch, seq: this.#standing.seq } : this.#base;',
       replace: 'const base = this.#base;',
     },
-    { directed: 'trust-primary.txt' },
+    { conversation: 'trust-primary.txt' },
   ),
   replica(
     '43g',
@@ -269,7 +289,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'if (!this.#mayInstall(peer)) return;',
       replace: '',
     },
-    { directed: 'trust-primary.txt' },
+    { conversation: 'trust-primary.txt' },
   ),
   replica(
     '43h',
@@ -279,7 +299,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'else peer.lostSinceBeat ??= this.#beat;',
       replace: 'else peer.lostSinceBeat ??= 0;',
     },
-    { directed: 'trust-primary.txt' },
+    { conversation: 'trust-primary.txt' },
   ),
   replica(
     '43i',
@@ -289,7 +309,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: "if (trust !== 'lost') this.#noteGuard(from, beat, nowMs);",
       replace: 'this.#noteGuard(from, beat, nowMs);',
     },
-    { directed: 'trust-primary.txt' },
+    { conversation: 'trust-primary.txt' },
   ),
   replica(
     '43j',
@@ -299,7 +319,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: "if (peer.fetching || trust !== 'intact') this.#sendInstall(peer);",
       replace: 'if (peer.fetching) this.#sendInstall(peer);',
     },
-    { directed: 'trust-primary.txt' },
+    { conversation: 'trust-primary.txt' },
   ),
   replica(
     '43k',
@@ -309,7 +329,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: 'if (this.#has(epoch, base) && (trusted || !meant)) {',
       replace: 'if (this.#has(epoch, base)) {',
     },
-    { directed: 'trust-backup.txt' },
+    { conversation: 'trust-backup.txt' },
   ),
   replica(
     '43l',
@@ -319,6 +339,6 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: "    this.trust = 'intact';",
       replace: '',
     },
-    { directed: 'trust-backup.txt' },
+    { conversation: 'trust-backup.txt' },
   ),
 ];

@@ -31,13 +31,13 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'return this.atRest && epochEqual(this.stored, this.promised);',
       replace: 'return this.atRest;',
     },
-    { directed: 'forgotten promise' },
+    { directed: 'forgotten promise', seeds: 30 },
   ),
   replica(
     '27',
     'a replica listens to an epoch smaller than the promised one',
     { file: 'replica/replica.ts', find: '    if (order < 0) {', replace: '    if (order < -1) {' },
-    { directed: 'old epoch' },
+    { directed: 'old epoch', seeds: 20 },
   ),
   replica(
     '28',
@@ -47,7 +47,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: FURTHEST,
       replace: 'if (holder === self) base = { holder, position };',
     },
-    { directed: 'lagging candidate' },
+    { directed: 'lagging candidate', seeds: 20 },
   ),
   replica(
     '29',
@@ -58,6 +58,17 @@ export const PLANTED_ORDER: readonly Planted[] = [
       replace: 'if (position.seq > base.position.seq) base = { holder, position };',
     },
     { directed: 'long tail' },
+  ),
+  replica(
+    '30a',
+    'contents that are the base already keep their old epoch',
+    {
+      file: 'test/simulation/disk-simulated.ts',
+      find: 'this.record = { ...this.record, ...change };',
+      replace:
+        'this.record = { ...this.record, ...change, ...(contents === null && { installed: this.record.installed }) };',
+    },
+    { directed: 'old tail' },
   ),
   replica(
     '31',
@@ -77,7 +88,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'standing.storeInstall(install, { seq: position.seq, view, sessions }, true);',
       replace: 'standing.storeInstall(install, { seq: position.seq, view, sessions }, false);',
     },
-    { directed: 'lagging candidate' },
+    { directed: 'lagging candidate', seeds: 10 },
   ),
   replica(
     '34',
@@ -87,7 +98,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'if (seq > standing.issuedSeq + 1) {',
       replace: 'if (seq > standing.issuedSeq + 1_000_000) {',
     },
-    { directed: 'lost write' },
+    { directed: 'lost write', seeds: 20 },
   ),
   replica(
     '35a',
@@ -97,7 +108,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'return Math.floor(count / 2) + 1;',
       replace: 'return Math.ceil(count / 2);',
     },
-    { directed: 'two halves' },
+    { directed: 'two halves', seeds: 30 },
   ),
   replica(
     '35b',
@@ -107,7 +118,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'const committedSeq = Math.min(this.#reachedWith(this.#standing.seq, nowMs), this.#standing.seq);',
       replace: 'const committedSeq = this.#reachedWith(this.#lastSeq, nowMs);',
     },
-    { directed: 'write.txt' },
+    { conversation: 'write.txt', seeds: 10 },
   ),
   replica(
     '36',
@@ -117,18 +128,18 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'const committedSeq = Math.min(this.#reachedWith(this.#standing.seq, nowMs), this.#standing.seq);',
       replace: 'const committedSeq = this.#standing.seq;',
     },
-    { directed: 'lonely primary' },
+    { directed: 'lonely primary', seeds: 20 },
   ),
   replica(
     '37a',
     'an operation is acknowledged before it is applied',
     {
       file: 'replica/backup.ts',
-      find: 'standing.apply(operation, sessionsAfter(standing.sessions, seq, operation));',
+      find: 'standing.apply(operation, sessionsAfter(standing.sessions, seq, operation), true);',
       replace:
-        "standing.apply(operation, sessionsAfter(standing.sessions, seq, operation)); this.#out.send(epoch.server, { kind: 'ack', epoch, seq });",
+        "standing.apply(operation, sessionsAfter(standing.sessions, seq, operation), true); this.#out.send(epoch.server, { kind: 'ack', epoch, seq });",
     },
-    { directed: 'early acknowledgement' },
+    { directed: 'early acknowledgement', seeds: 10 },
   ),
   replica(
     '39a',
@@ -138,7 +149,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'return request === null ? sessions : sessions.with(request, seq, result);',
       replace: 'return request === null ? sessions : sessions.with(request, seq, result) && sessions;',
     },
-    { directed: 'retry elsewhere' },
+    { directed: 'retry elsewhere', seeds: 20 },
   ),
   replica(
     '39b',
@@ -149,7 +160,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       replace:
         'standing.storeInstall(install, { seq: position.seq, view, sessions: standing.sessions }, true);',
     },
-    { directed: 'lagging candidate' },
+    { directed: 'lagging candidate', seeds: 20 },
   ),
   replica(
     '40',
@@ -159,7 +170,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: "this.#out.push({ kind: 'unknown', ticket });",
       replace: "this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' });",
     },
-    { directed: 'outcome unknown' },
+    { directed: 'outcome unknown', seeds: 100 },
   ),
   replica(
     '41',
@@ -169,7 +180,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'if (this.#lease.untilMs !== 0 && nowMs >= this.#lease.untilMs) this.#endLease();',
       replace: 'if (this.#lease.untilMs !== 0 && nowMs >= this.#lease.untilMs + 1e9) this.#endLease();',
     },
-    { directed: 'reset.txt' },
+    { conversation: 'reset.txt' },
   ),
   replica(
     '42',
@@ -189,7 +200,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'if (seq <= standing.issuedSeq || standing.install !== null) return;',
       replace: 'if (standing.install !== null) return;',
     },
-    { directed: 'backup.txt' },
+    { conversation: 'backup.txt', seeds: 10 },
   ),
   replica(
     '58',
@@ -199,7 +210,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'const counter = 1 + Math.max(this.#standing.promised.counter, this.#refusedCounter);',
       replace: 'const counter = 1 + Math.floor(nowMs);',
     },
-    { directed: 'reset.txt' },
+    { conversation: 'reset.txt', seeds: 50 },
   ),
   replica(
     '59',
@@ -209,7 +220,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: '    if (nowMs < this.#heartbeatAtMs) {',
       replace: '    if (nowMs < this.#heartbeatAtMs || order?.isQuiet) {',
     },
-    { directed: 'guard-reads.txt' },
+    { conversation: 'guard-reads.txt', seeds: 30 },
   ),
   replica(
     'early-stamp',
@@ -235,7 +246,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
     'former-life-a',
     'what a former life of a replica acknowledged counts after the newer one was heard',
     FORMER_LIVES_HEARD,
-    { directed: 'lives.txt' },
+    { conversation: 'lives.txt' },
   ),
   replica(
     'moved-base',
@@ -245,6 +256,6 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: '? positionCompare(position, install.base) === 0',
       replace: '? positionCompare(position, install.base) !== 2',
     },
-    { directed: 'reset-fetch.txt' },
+    { conversation: 'reset-fetch.txt' },
   ),
 ];

@@ -3,6 +3,8 @@ import { type Mutation, type Planted, plantedIn } from './planted.ts';
 
 const replica = plantedIn('replica');
 
+const LAGS = 'if (!peer.installed || peer.fetching || peer.ackedSeq < this.#committedSeq) return;';
+
 const ANSWERS_ONE_QUESTION = 'if (!this.#open || nonce !== this.#nonce) return false;';
 
 /** A replica that promises another epoch gives up its read lease. */
@@ -21,7 +23,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'if (server !== self) atReaders = Math.min(atReaders, Math.max(this.#committedSeq, ackedSeq(server)));',
       replace: '',
     },
-    { directed: 'read-grants.txt' },
+    { directed: 'silent reader', conversation: 'read-grants.txt', seeds: 10 },
   ),
   replica(
     '50a',
@@ -31,7 +33,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: "return dependsOnSeq <= this.#committedSeq ? 'serve' : 'wait';",
       replace: "return dependsOnSeq <= this.#committedSeq ? 'serve' : 'serve';",
     },
-    { directed: 'read-lease.txt' },
+    { directed: 'dirty object', conversation: 'read-lease.txt', seeds: 20 },
   ),
   replica(
     '50b',
@@ -41,7 +43,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: "return dependsOnSeq <= state.order.committedSeq ? 'serve' : 'wait';",
       replace: "return dependsOnSeq <= state.order.committedSeq ? 'serve' : 'serve';",
     },
-    { directed: 'lonely primary' },
+    { directed: 'lonely primary', seeds: 20 },
   ),
   replica(
     '51a',
@@ -51,7 +53,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'if (!epochEqual(installed, promised) || !this.#readLease.covers(installed, seq, nowMs))',
       replace: 'if (!epochEqual(installed, promised))',
     },
-    { directed: 'read-lease.txt' },
+    { directed: 'reader after sleep', conversation: 'read-lease.txt', seeds: 10 },
   ),
   replica(
     '51b',
@@ -61,7 +63,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'if (!epochEqual(installed, promised) || !this.#readLease.covers(installed, seq, nowMs))',
       replace: 'if (promised === null || !this.#readLease.covers(installed, seq, nowMs))',
     },
-    { directed: 'read-lease.txt' },
+    { conversation: 'read-lease.txt' },
     { also: [DROPPED_AT_PROMISE_OFF], paired: true },
   ),
   replica(
@@ -72,7 +74,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'if (this.#epoch === null || !epochEqual(this.#epoch, epoch)) return false;',
       replace: 'if (this.#epoch === null) return false;',
     },
-    { directed: 'read-lease.txt' },
+    { conversation: 'read-lease.txt' },
     { also: [DROPPED_AT_PROMISE_OFF], paired: true },
   ),
   replica(
@@ -83,7 +85,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'const endMs = Math.min(this.#lease.untilMs, this.guardEndMs());',
       replace: 'const endMs = nowMs + 1e9;',
     },
-    { directed: 'read-grants-end.txt' },
+    { directed: 'read lease at the end', conversation: 'read-grants-end.txt' },
   ),
   replica(
     '52b',
@@ -93,7 +95,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'const untilMs = this.#askedMs + durationMs * (1 - DRIFT_MAX);',
       replace: 'const untilMs = this.#readMs + durationMs * (1 - DRIFT_MAX);',
     },
-    { directed: 'read-lease.txt' },
+    { conversation: 'read-lease.txt' },
   ),
   replica(
     '52c',
@@ -103,7 +105,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'const untilMs = this.#askedMs + durationMs * (1 - DRIFT_MAX);',
       replace: 'const untilMs = this.#askedMs + durationMs;',
     },
-    { directed: 'read-lease.txt' },
+    { conversation: 'read-lease.txt' },
   ),
   replica(
     '52d',
@@ -113,7 +115,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'const untilMs = nowMs + durationMs * (1 + DRIFT_MAX);',
       replace: 'const untilMs = nowMs + durationMs;',
     },
-    { directed: 'read-grants.txt' },
+    { conversation: 'read-grants.txt' },
   ),
   replica(
     '52e',
@@ -123,7 +125,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: ANSWERS_ONE_QUESTION,
       replace: 'if (!this.#open) return false;',
     },
-    { directed: 'read-lease-late.txt' },
+    { directed: 'late grant', conversation: 'read-lease-late.txt', seeds: 40 },
   ),
   replica(
     '52f',
@@ -133,7 +135,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: ANSWERS_ONE_QUESTION,
       replace: 'if (nonce !== this.#nonce) return false;',
     },
-    { directed: 'read-lease-late.txt' },
+    { conversation: 'read-lease-late.txt' },
   ),
   replica(
     '52g',
@@ -143,17 +145,17 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'this.#readLease = new ReadLease(config.readLeaseMs, firstNonce);',
       replace: 'this.#readLease = new ReadLease(config.readLeaseMs, firstNonce - firstNonce);',
     },
-    { directed: 'lives.txt' },
+    { conversation: 'lives.txt' },
   ),
   replica(
     '53a',
     'a replica that lacks committed operations may answer reads',
     {
       file: 'replica/write-order.ts',
-      find: 'if (!peer.installed || peer.fetching || peer.ackedSeq < this.#committedSeq) return;',
+      find: LAGS,
       replace: 'if (!peer.installed || peer.fetching) return;',
     },
-    { directed: 'read-grants.txt' },
+    { conversation: 'read-grants.txt' },
   ),
   replica(
     '53b',
@@ -163,7 +165,23 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'return nowMs < this.#untilMs && seq >= this.#startSeq;',
       replace: 'return nowMs < this.#untilMs;',
     },
-    { directed: 'read-lease.txt' },
+    { conversation: 'read-lease.txt' },
+  ),
+  replica(
+    '53c',
+    'a replica that lacks committed operations may answer reads, and does so at once',
+    { file: 'replica/write-order.ts', find: LAGS, replace: 'if (!peer.installed || peer.fetching) return;' },
+    { directed: 'lagging reader' },
+    {
+      also: [
+        {
+          file: 'replica/read-lease.ts',
+          find: 'return nowMs < this.#untilMs && seq >= this.#startSeq;',
+          replace: 'return nowMs < this.#untilMs;',
+        },
+      ],
+      paired: true,
+    },
   ),
   replica(
     '54a',
@@ -173,7 +191,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: "return this.#state.kind === 'active' && nowMs < this.#lease.untilMs;",
       replace: "return this.#state.kind === 'active';",
     },
-    { directed: 'reset.txt' },
+    { conversation: 'reset.txt' },
   ),
   replica(
     '54b',
@@ -183,7 +201,27 @@ export const PLANTED_READS: readonly Planted[] = [
       find: "if (nowMs >= state.order.guardEndMs()) return 'wait';",
       replace: '',
     },
-    { directed: 'guard-reads.txt' },
+    { directed: 'guard at a primary', conversation: 'guard-reads.txt' },
+  ),
+  replica(
+    '54d',
+    'a read at the primary looks neither at the lease nor at the guard',
+    {
+      file: 'replica/replica.ts',
+      find: "return this.#state.kind === 'active' && nowMs < this.#lease.untilMs;",
+      replace: "return this.#state.kind === 'active';",
+    },
+    { directed: 'read after sleep' },
+    {
+      also: [
+        {
+          file: 'replica/replica.ts',
+          find: "if (nowMs >= state.order.guardEndMs()) return 'wait';",
+          replace: '',
+        },
+      ],
+      paired: true,
+    },
   ),
   replica(
     '21c',
@@ -193,7 +231,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'if (!order.takeReadsBack(nowMs, asks)) return;',
       replace: 'order.takeReadsBack(nowMs, asks);',
     },
-    { directed: 'read-revoke.txt' },
+    { directed: 'orderly end', conversation: 'read-revoke.txt' },
   ),
   replica(
     '21d',
@@ -203,7 +241,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: "if (this.#state.kind === 'active') order.readRequested(from, message.nonce, nowMs);",
       replace: 'order.readRequested(from, message.nonce, nowMs);',
     },
-    { directed: 'read-revoke.txt' },
+    { conversation: 'read-revoke.txt' },
   ),
   replica(
     '21e',
@@ -213,7 +251,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: "        this.#readLease.drop();\n        this.#out.send(from, { kind: 'read-returned'",
       replace: "        this.#out.send(from, { kind: 'read-returned'",
     },
-    { directed: 'read-lease-late.txt' },
+    { conversation: 'read-lease-late.txt' },
   ),
   replica(
     'grant-epochs',
@@ -223,7 +261,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'if (base === null || !reset.isComplete() || this.#mayBeReadByGrant(reset, nowMs)) return;',
       replace: 'if (base === null || !reset.isComplete()) return;',
     },
-    { directed: 'read-grants-epochs.txt' },
+    { directed: 'reader of an old epoch', conversation: 'read-grants-epochs.txt' },
   ),
   replica(
     'grant-running',
@@ -233,7 +271,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'this.#grants.followed(from, this.epoch);',
       replace: 'this.#grants.returned(from);',
     },
-    { directed: 'view-readers.txt' },
+    { directed: 'reader that leaves', conversation: 'view-readers.txt', seeds: 60 },
   ),
   replica(
     'grant-gone',
@@ -243,7 +281,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: '    this.#grants.returned(from);',
       replace: '',
     },
-    { directed: 'lives.txt' },
+    { conversation: 'lives.txt' },
   ),
   replica(
     'grant-late-end',
@@ -253,13 +291,13 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'return this.#waitsSinceMs === Infinity ? Infinity : this.#grants.nextEndMs();',
       replace: 'return Infinity;',
     },
-    { directed: 'read-grants.txt' },
+    { conversation: 'read-grants.txt' },
   ),
   replica(
     'grant-slow',
     'a slow replica may read for ever, and makes all writes as slow',
     { file: 'replica/write-order.ts', find: 'if (isSlow) return;', replace: '' },
-    { directed: 'read-grants.txt' },
+    { conversation: 'read-grants.txt' },
   ),
   replica(
     'guard-a',
@@ -269,7 +307,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: "if (message.kind === 'prepare' && nowMs < this.#guard.barsUntilMs(epoch)) {",
       replace: "if (message.kind === 'prepare' && nowMs < 0) {",
     },
-    { directed: 'guard.txt' },
+    { directed: 'guard at a replica', conversation: 'guard.txt' },
   ),
   replica(
     'guard-b',
@@ -279,7 +317,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'this.#guard.hold(epoch, nowMs, message.guardMs);',
       replace: '',
     },
-    { directed: 'guard.txt' },
+    { directed: 'guard at a replica', conversation: 'guard.txt' },
   ),
   replica(
     '60a',
@@ -289,7 +327,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'return Math.max(this.#retryAtMs, this.#guard.barsUntilMs({ counter: 0, server: self, incarnation }));',
       replace: 'return Math.max(this.#retryAtMs, nowMsOf({ counter: 0, server: self, incarnation }));',
     },
-    { directed: 'guard-own.txt' },
+    { directed: 'guard at a candidate', conversation: 'guard-own.txt' },
     {
       also: [
         {
@@ -308,7 +346,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'this.#guard.hold(this.epoch, nowMs, guardMs);',
       replace: '',
     },
-    { directed: 'guard-reads.txt' },
+    { conversation: 'guard-reads.txt' },
   ),
   replica(
     'guard-start',
@@ -318,7 +356,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: '    this.#startUntilMs = startUntilMs;',
       replace: '    this.#startUntilMs = startUntilMs - Infinity;',
     },
-    { directed: 'guard-own.txt' },
+    { directed: 'guard after a start', conversation: 'guard-own.txt' },
   ),
   replica(
     'guard-life',
@@ -328,7 +366,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'return a.server === b.server && a.incarnation === b.incarnation;',
       replace: 'return a.server === b.server;',
     },
-    { directed: 'guard.txt' },
+    { conversation: 'guard.txt' },
   ),
   replica(
     'guard-short',
@@ -338,7 +376,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'this.#untilMs = Math.max(this.#untilMs, untilMs);',
       replace: 'this.#untilMs = untilMs;',
     },
-    { directed: 'guard-prepare.txt' },
+    { conversation: 'guard-prepare.txt' },
   ),
   replica(
     'guard-drift-a',
@@ -348,7 +386,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'const untilMs = nowMs + guardMs * (1 + DRIFT_MAX);',
       replace: 'const untilMs = nowMs + guardMs;',
     },
-    { directed: 'guard.txt' },
+    { conversation: 'guard.txt' },
   ),
   replica(
     'guard-drift-b',
@@ -358,7 +396,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'beat.sentMs + beat.guardMs * (1 - DRIFT_MAX));',
       replace: 'beat.sentMs + beat.guardMs);',
     },
-    { directed: 'guard-reads.txt' },
+    { conversation: 'guard-reads.txt' },
   ),
   replica(
     'guard-received',
@@ -368,7 +406,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'beat.sentMs + beat.guardMs * (1 - DRIFT_MAX));',
       replace: 'nowMs + beat.guardMs * (1 - DRIFT_MAX));',
     },
-    { directed: 'guard-reads.txt' },
+    { conversation: 'guard-reads.txt' },
   ),
   replica(
     'guard-beat',
@@ -378,7 +416,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'const beat = this.#beats.get(number);',
       replace: 'const beat = this.#beats.get(number && this.#beat);',
     },
-    { directed: 'guard-reads.txt' },
+    { conversation: 'guard-reads.txt' },
   ),
   replica(
     'guard-unasked',
@@ -388,7 +426,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: "    if (state.kind !== 'active' || nowMs < state.order.guardEndMs()) return;",
       replace: '    if (state !== null) return;',
     },
-    { directed: 'view-guard.txt' },
+    { conversation: 'view-guard.txt' },
   ),
   replica(
     'guard-unanswered',
@@ -398,7 +436,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'this.#onPrimaryMessage(held.from, held.message, nowMs);',
       replace: '',
     },
-    { directed: 'guard.txt' },
+    { conversation: 'guard.txt' },
   ),
   replica(
     'yield-epoch',
@@ -408,7 +446,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'if (held === null || held.counter !== epoch.counter || !isSameLife(held, epoch)) return;',
       replace: 'if (held === null) return;',
     },
-    { directed: 'guard-yield.txt' },
+    { conversation: 'guard-yield.txt' },
   ),
   replica(
     'yield-stranger',
@@ -418,7 +456,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: 'if (message.epoch.server === from) this.#guard.lift(message.epoch);',
       replace: 'this.#guard.lift(message.epoch);',
     },
-    { directed: 'guard-yield.txt' },
+    { conversation: 'guard-yield.txt' },
   ),
   replica(
     'yield-never',
@@ -428,6 +466,6 @@ export const PLANTED_READS: readonly Planted[] = [
       find: '    order.yield();',
       replace: '',
     },
-    { directed: 'read-revoke.txt' },
+    { directed: 'orderly end', conversation: 'read-revoke.txt' },
   ),
 ];

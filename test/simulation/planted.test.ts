@@ -10,9 +10,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { CAMPAIGN_MODULES, type PlantedLayer } from './planted.ts';
-import { PLANTED, PLANTED_LEASE } from './planted-all.ts';
+import { PLANTED } from './planted-all.ts';
 import { campaignLoad, pairHunt, plantedHunt } from './planted-hunt.ts';
-import { documentRead, rowText } from './planted-table.ts';
+import { PAGES, pageRead, rowText } from './planted-table.ts';
 
 const copies = mkdtempSync(join(tmpdir(), 'leasehold-planted-'));
 after(() => rmSync(copies, { recursive: true, force: true }));
@@ -33,12 +33,15 @@ for (const layer of Object.keys(CAMPAIGN_MODULES) as PlantedLayer[]) {
 
   for (const bug of bugs) {
     test(`${layer} ${bug.row} is caught: ${bug.what}`, async (context) => {
-      const { directed, seeds } = bug.caughtBy;
-      assert.ok(directed !== undefined || seeds !== undefined, 'Somebody must notice');
-      const { said, seed } = await plantedHunt(copies, bug);
-      assert.notEqual(said, null, `"${directed}" does not notice it`);
+      const { directed, conversation, seeds, test: tested } = bug.caughtBy;
+      const name = directed ?? tested?.name;
+      assert.ok(name ?? conversation ?? seeds, 'Somebody must notice');
+      const { said, told, seed } = await plantedHunt(copies, bug);
+      assert.notEqual(told, null, `${conversation} does not notice it`);
+      assert.notEqual(said, null, `"${name}" does not notice it`);
       assert.notEqual(seed, null, `None of ${seeds} seeds notices anything`);
-      if (said !== undefined) context.diagnostic(`${directed}: ${said}`);
+      if (told !== undefined) context.diagnostic(`${conversation}: ${told}`);
+      if (said !== undefined) context.diagnostic(`${name}: ${said}`);
       if (seed !== undefined) context.diagnostic(`caught by seed ${seed} of ${seeds}`);
       if (bug.paired) assert.deepEqual(await pairHunt(copies, bug), [null, null], 'Each covers the other');
     });
@@ -50,15 +53,16 @@ test('no two bugs of a layer have one name', () => {
   assert.equal(new Set(names).size, names.length);
 });
 
-test('docs/lease-planted.md has a row for each bug of the lease layer', () => {
-  const rows = documentRead()
-    .split('\n')
-    .filter((line) => /^\| \S/.test(line))
-    .slice(1);
-  const known = PLANTED_LEASE.map((bug) => rowText(bug));
-  assert.deepEqual(
-    rows.map((row) => row.split(' | ').slice(0, 3).join(' | ')),
-    known,
-    'npm run planted -- --write makes it anew',
-  );
-});
+for (const page of PAGES) {
+  test(`docs/${page.layer}-planted.md has a row for each bug`, () => {
+    const rows = pageRead(page)
+      .split('\n')
+      .filter((line) => /^\| \S/.test(line))
+      .slice(1);
+    assert.deepEqual(
+      rows.map((row) => row.split(' | ').slice(0, 3).join(' | ')),
+      page.bugs.map((bug) => rowText(bug)),
+      `npm run planted -- ${page.layer} --write makes it anew`,
+    );
+  });
+}

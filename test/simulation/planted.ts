@@ -19,8 +19,12 @@ export interface CaughtBy {
   readonly seeds?: number;
   /** The directed scenario of that name must notice. */
   readonly directed?: string;
+  /** The conversation with one replica in that file must go otherwise. */
+  readonly conversation?: string;
   /** What the scenario must say, where something else would notice first and prove nothing. */
   readonly says?: string;
+  /** A test of the servers' code must fail: its file, and its name or the beginning of it. */
+  readonly test?: { readonly file: string; readonly name: string };
 }
 
 /** One bug. */

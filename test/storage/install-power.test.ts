@@ -1,0 +1,101 @@
+/**
+ * Goal: another replica's state is installed all or not at all, and for good once that was told, also where power is
+ * lost at that very moment.
+ * Method: a disk that knows what was synced. The folder is copied as it may look after a loss of power, once while
+ * the installation is under way and once when it has been told, and the copies are opened.
+ */
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import { Prng } from '../../base/prng.ts';
+import { DataFolder } from '../../server/storage/data-folder.ts';
+import { DiskStore } from '../../server/storage/disk-store.ts';
+import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
+import { LossyDisk } from './lossy-disk.ts';
+import { FOLDER, temporaryFolder } from './stores.ts';
+
+const OBJECT_BYTES = 64;
+const FILE = fileId(1);
+const OTHER = fileId(2);
+const OLD = Buffer.from(pattern(200, 1));
+const NEW = Buffer.from(pattern(300, 2));
+const SEEDS = 4;
+
+test('another state is installed as a whole or not at all, wherever power is lost', async () => {
+  for (let seed = 1; seed <= SEEDS; seed++) {
+    const parent = temporaryFolder();
+    const folderPath = path.join(parent, 'data');
+    const disk = new LossyDisk();
+    const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
+    const store = await DiskStore.open(folder, { fileOps: disk });
+    const prng = new Prng(seed);
+    try {
+      await write(store, FILE, 1, 3, OLD);
+      await store.flush(FILE);
+      await write(store, OTHER, 2, 1, NEW);
+      const base = store.describe(OTHER);
+      for (const entry of base.objects) {
+        const bytes = await store.readObject(OTHER, entry.index, entry.versionEpoch, entry.versionSeq);
+        assert.ok(bytes);
+        await store.stage(FILE, { entry, bytes });
+      }
+      await store.promise(FILE, epoch(3));
+      const installing = store.install(FILE, epoch(3), 1, NO_SESSIONS, base);
+      // Somewhere in between: after as many turns of the event loop as the seed says.
+      for (let turn = 0; turn < seed; turn++) await new Promise((resolve) => setImmediate(resolve));
+      disk.copyAfterLoss(folderPath, path.join(parent, 'during'), prng);
+      await check(path.join(parent, 'during'), `SEED=${seed}, during`, [
+        { counter: 1, seq: 3, contents: OLD },
+        { counter: 3, seq: 1, contents: NEW },
+      ]);
+      await installing;
+      disk.copyAfterLoss(folderPath, path.join(parent, 'after'), prng);
+      await check(path.join(parent, 'after'), `SEED=${seed}, after`, [{ counter: 3, seq: 1, contents: NEW }]);
+    } finally {
+      await store.close();
+      folder.close();
+      fs.rmSync(parent, { recursive: true, force: true });
+    }
+  }
+});
+
+/** Operations up to `seqLast`, of which the last writes `bytes`. */
+async function write(
+  store: DiskStore,
+  file: ReturnType<typeof fileId>,
+  counter: number,
+  seqLast: number,
+  bytes: Uint8Array,
+): Promise<void> {
+  await begin(store, file, OBJECT_BYTES, counter);
+  for (let seq = 1; seq <= seqLast; seq++) {
+    const operation = { kind: 'write', offset: 0, bytes, modifiedNs: 1n } as const;
+    await store.apply(file, epoch(counter), seq, operation, NO_SESSIONS);
+  }
+}
+
+interface Whole {
+  readonly counter: number;
+  readonly seq: number;
+  readonly contents: Buffer;
+}
+
+/** What is found is one of these states, as a whole. */
+async function check(folderPath: string, when: string, states: readonly Whole[]): Promise<void> {
+  const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'two' });
+  const store = await DiskStore.open(folder);
+  try {
+    const record = store.record(FILE);
+    assert.ok(record);
+    const found = states.find(({ counter, seq }) => {
+      return counter === record.installed.counter && seq === record.seq;
+    });
+    assert.ok(found !== undefined, `${when}: ${record.installed.counter}/${record.seq} is found`);
+    const contents = Buffer.from(await store.read(FILE, 0, 1_000));
+    assert.deepEqual(contents, found.contents, when);
+  } finally {
+    await store.close();
+    folder.close();
+  }
+}
