@@ -284,7 +284,8 @@ export class ServerProcess implements Process<SystemMessage> {
       this.#start(catalogView);
     }
     const view = this.replica?.inspect().view;
-    if (view !== undefined && this.#opened === null && viewVoters(view).includes(this.#id)) this.#openLease(view);
+    if (view !== undefined && this.#opened === null && viewVoters(view).includes(this.#id))
+      this.#openLease(view);
   }
 
   #openLease(view: View): void {
