@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ErrorCode, ServiceError } from '../../base/errors.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
@@ -107,19 +107,41 @@ test('whoever has a final seal answers reads alone, and asks for no lease', asyn
   assert.deepEqual(cluster.fatal, []);
 });
 
-test('what its primary did not finish sealing, the next one finishes', async (t) => {
+test('what its primary did not finish sealing is sealed for the next one, too, which finishes it', async (t) => {
   const cluster = sealing();
   t.after(() => cluster.close());
   await cluster.ready();
-  const [a] = cluster.servers as [SmallServer];
-  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  const written = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const driver = a.host.loaded(FILE);
   assert.ok(driver !== null);
   const body = encodeFileOperation({ kind: 'seal', final: false });
   await driver.submit({ request: null, result: new Uint8Array(0), body });
-  assert.equal(a.store.attributes(FILE).seal, 'sealed');
-  a.files.led(FILE);
-  while (cluster.servers.some(({ store }) => store.attributes(FILE).seal !== 'final')) await delay(10);
+  for (const { store } of [b, c]) while (store.attributes(FILE).seal !== 'sealed') await delay(10);
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  /** Until the lease of the former primary is over. */
+  const atNext = async <Result>(ask: () => Promise<Result>): Promise<Result> => {
+    for (;;) {
+      try {
+        return await ask();
+      } catch (error) {
+        if (!(error instanceof ServiceError) || error.code !== 'not-primary') throw error;
+        await delay(20);
+      }
+    }
+  };
+  const change = atNext(() => b.files.write(FILE, requestOf(2), 0, Uint8Array.of(2)));
+  await assert.rejects(change, refused('sealed'));
+  const again = await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  assert.equal(again.modifiedNs, written.modifiedNs);
+  assert.equal(
+    b.store.attributes(FILE).seal,
+    'sealed',
+    'It is the primary that knows so, without a final seal',
+  );
+  b.files.led(FILE);
+  while ([b, c].some(({ store }) => store.attributes(FILE).seal !== 'final')) await delay(10);
+  assert.deepEqual(cluster.fatal, []);
 });
 
 test('a file of another policy is not sealed', async (t) => {
