@@ -31,6 +31,11 @@ export interface LeaseConfig extends LeaseTiming {
    */
   readonly formerSilenceMs?: number;
   /**
+   * Spread of those who compete for a lease that is over, in milliseconds: the shorter, the sooner it is taken, and
+   * the oftener two of them refuse each other and have to begin anew. A twentieth of a lease if absent, at most 100.
+   */
+  readonly jitterMaxMs?: number;
+  /**
    * The view of a cell as it is on disk here, where its members ever changed; null for all other cells. What this
    * layer was told of a cell is forgotten with the cell; by this it never votes by a view that is over.
    */
@@ -108,6 +113,8 @@ export type LeaseEvent =
       /** Extra delay before competing, in milliseconds: larger where the own data is known to lag. */
       readonly handicapMs: number;
     }
+  /** The connection to a peer is gone: until it is heard again it is not asked where others will do. */
+  | { readonly kind: 'away'; readonly peer: ServerId }
   /** The members of the cell changed, as the layer above knows: older views are refused from now on. Opens nothing. */
   | ({ readonly kind: 'view'; readonly cell: CellId } & KnownView)
   /** No longer wanted here: a held lease runs out unless `release` follows; no new attempt. */

@@ -43,6 +43,8 @@ export class ClockMonitor {
   /** A measurement is replaced by a less precise one only when it is this old. */
   readonly #freshMs: number;
   readonly #peers = new Map<ServerId, Peer>();
+  /** Peers to which there is no connection, as far as is known. */
+  readonly #away = new Set<ServerId>();
   /** Peers that were out of bounds when they last spoke. */
   #violating = 0;
   #aheadMs = 0;
@@ -79,6 +81,7 @@ export class ClockMonitor {
     }
     peer.clockMs = Math.max(peer.clockMs, envelope.clockMs);
     peer.heardMs = nowMs;
+    this.#away.delete(from);
     const { echoMs, clockMs } = envelope;
     const lowMs = clockMs - nowMs;
     // An echo of our earlier life says nothing about this clock.
@@ -102,8 +105,14 @@ export class ClockMonitor {
     };
   }
 
-  /** When the peer was last heard from; -Infinity if never. */
+  /** The connection to the peer is gone: it counts as never heard until it is heard again. */
+  away(peer: ServerId): void {
+    this.#away.add(peer);
+  }
+
+  /** When the peer was last heard from; -Infinity if never, or if it is away. */
   heardMs(peer: ServerId): number {
+    if (this.#away.has(peer)) return -Infinity;
     return this.#peers.get(peer)?.heardMs ?? -Infinity;
   }
 

@@ -92,6 +92,9 @@ export class LeaseHost {
         this.#settle(cell, nowMs);
         break;
       }
+      case 'away':
+        this.#monitor.away(event.peer);
+        break;
       case 'view':
         // A cell that is not here learns its view when it is.
         this.#find(event.cell)?.follow(event);

@@ -64,7 +64,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     renewBeforeMs: (leaseMs * 2) / 3,
     backoffMinMs: Math.min(50, leaseMs / 30),
     backoffMaxMs: leaseMs / 30,
-    jitterMaxMs: Math.min(100, leaseMs / 20),
+    jitterMaxMs: config.jitterMaxMs ?? Math.min(100, leaseMs / 20),
     forgetMs: 2 * leaseMs + 2 * clockSkewMaxMs,
     // In PaxosLease nobody but the holder can tell the rest, so all have to be asked.
     thrifty: (config.thrifty ?? true) && config.algorithm !== 'paxoslease',

@@ -38,11 +38,12 @@ export interface View {
 }
 
 /**
- * How far a replica's store may be believed to hold all that the replica acknowledged. `suspect`: power was
- * lost since its base was installed, and what was not synced may be gone. `lost`: it stands on a disk that
- * may have replaced another. Either ends with the next installation.
+ * How far a replica's store may be believed to hold all that the replica acknowledged. `damaged`: it does, but some
+ * contents cannot be read, nor changed before they are replaced. `suspect`: power was lost since its base was
+ * installed, and what was not synced may be gone. `lost`: it stands on a disk that may have replaced another. All
+ * end with the next installation.
  */
-export type Trust = 'intact' | 'suspect' | 'lost';
+export type Trust = 'intact' | 'damaged' | 'suspect' | 'lost';
 
 /** What a replica keeps on disk besides its subject's contents. */
 export interface ReplicaRecord {

@@ -166,11 +166,11 @@ export class Backup {
       // Operations under way filled the gap meanwhile.
       standing.install = null;
       this.#out.send(epoch.server, { kind: 'installed', epoch, seq });
-    } else if (this.#has(epoch, base)) {
+    } else if (this.#has(epoch, base) && standing.trust !== 'damaged') {
       // After a loss of power it has caught up with all that the primary had when it heard of that.
       this.#out.trace('trusted-again', `${epochFormat(epoch)} at ${seq}`);
       standing.storeInstall(install, { seq, view, sessions }, false);
-    } else if (positionCompare(standing.position, base) === 0) {
+    } else if (positionCompare(standing.position, base) === 0 && !this.#isRepairedBy(install.from)) {
       // Stamping: the contents stay, but from now on they are of the new epoch. Otherwise the tail
       // of an older epoch could later win over a newer base that looks shorter.
       this.#out.trace('stamped', `${epochFormat(epoch)} over ${positionFormat(base)}`);
@@ -179,6 +179,11 @@ export class Backup {
       install.stage = 'fetching';
       this.#out.push({ kind: 'fetch-state', epoch, from: install.from, urgent: install.urgent });
     }
+  }
+
+  /** Contents that cannot be read come with another replica's state. Where there is none, they are repaired as they are read. */
+  #isRepairedBy(from: ServerId): boolean {
+    return this.#standing.trust === 'damaged' && from !== this.#self;
   }
 
   /**
@@ -251,6 +256,8 @@ export class Backup {
       this.#out.send(epoch.server, { kind: 'ack', epoch, seq: standing.seq });
       return;
     }
+    // A store in doubt takes no operation before it is whole: it would not know on what.
+    if (standing.trust !== 'intact') return;
     // Under way: acknowledged when applied. Or contents are being replaced: sent again afterwards.
     if (seq <= standing.issuedSeq || standing.install !== null) return;
     if (seq > standing.issuedSeq + 1) {
@@ -276,7 +283,8 @@ export class Backup {
     if (epochEqual(epoch, standing.installed)) {
       this.#hearCommitted(message.committedSeq);
       if (standing.seq >= message.committedSeq) this.currentAtMs = nowMs;
-      if (message.sentSeq > standing.issuedSeq && standing.install === null) this.#ask(epoch, true);
+      const asks = standing.install === null && standing.trust === 'intact';
+      if (message.sentSeq > standing.issuedSeq && asks) this.#ask(epoch, true);
     }
     const { position, trust } = standing;
     this.#out.send(epoch.server, { kind: 'heartbeat-ack', epoch, position, beat, trust });

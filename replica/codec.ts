@@ -27,7 +27,7 @@ const TAG_READ_RETURNED = 18;
 const TAG_YIELD = 19;
 
 const POLICIES: readonly Policy[] = ['quorum', 'all', 'read-only'];
-const TRUSTS: readonly Trust[] = ['intact', 'suspect', 'lost'];
+const TRUSTS: readonly Trust[] = ['intact', 'suspect', 'lost', 'damaged'];
 
 /** What an operation has besides result and body. */
 const OPERATION_REQUEST = 1;

@@ -34,6 +34,9 @@ const LIFE_UNKNOWN = 0 as Incarnation;
 const NONCE_LIVES = 2 ** 32;
 const NONCE_TIMES = 2 ** 20;
 
+/** Promises of replicas that lost power are enough only after this many heartbeats in which no better one came. */
+const PATIENT_HEARTBEATS = 2;
+
 /** Reads that wait for the guard have it asked for again after this long, in milliseconds. */
 const GUARD_ASK_MS = 20;
 
@@ -721,7 +724,8 @@ export class Replica {
     const epoch: Epoch = { counter, server: self, incarnation };
     this.#standing.promise(epoch);
     this.#backup.promisedAnew();
-    const reset = new Reset(epoch, this.#standing.view, self, this.#config.mayBeginLost);
+    const patientUntilMs = nowMs + PATIENT_HEARTBEATS * this.#config.heartbeatMs;
+    const reset = new Reset(epoch, this.#standing.view, self, this.#config.mayBeginLost, patientUntilMs);
     this.#out.trace('reset-started', epochFormat(epoch));
     this.#become({ kind: 'preparing', reset });
     this.#heartbeatAtMs = nowMs + this.#config.heartbeatMs;
@@ -741,7 +745,7 @@ export class Replica {
     const { self } = this.#config;
     const { position, view, trust } = this.#standing;
     if (this.#standing.settled) reset.promise(self, { position, view, trust });
-    const base = reset.choose();
+    const base = reset.choose(nowMs);
     if (base === null) {
       if (reset.noticeDistrust()) this.#out.trace('distrusted', epochFormat(reset.epoch));
       return;

@@ -48,20 +48,20 @@ export interface Promised {
  * - a majority of replicas that are intact: each acknowledged operation was on a majority, which shares one
  *   with this; or
  * - a majority at all, if a majority has lost power: then only what was synced is owed, and every majority has
- *   a replica that synced it; or
+ *   a replica that synced it. Not before others had time to answer (`mayLose`), who may have what was not; or
  * - all, so that what is left anywhere is here. Not if nothing can be left anywhere: a subject all of whose
  *   stores were replaced does not begin anew as an empty one, unless it may.
  */
 export function promisesSuffice(
   view: View,
   promises: ReadonlyMap<ServerId, Promised>,
-  mayBeginLost: boolean,
+  { mayBeginLost, mayLose }: { readonly mayBeginLost: boolean; readonly mayLose: boolean },
 ): boolean {
   return viewSides(view).every((side) => {
     const needed = majority(side.length);
     const trusts = side.flatMap((server) => promises.get(server)?.trust ?? []);
     const count = (trust: Trust): number => trusts.filter((each) => each === trust).length;
-    if (count('intact') >= needed || count('suspect') >= needed) return true;
+    if (count('intact') + count('damaged') >= needed || (mayLose && count('suspect') >= needed)) return true;
     return trusts.length === side.length && (mayBeginLost || count('lost') < side.length);
   });
 }
@@ -73,16 +73,19 @@ export class Reset {
   /** By which this server began. The base may bring a newer one. */
   readonly #ownView: View;
   readonly #mayBeginLost: boolean;
+  readonly #patientUntilMs: number;
   readonly #promises = new Map<ServerId, Promised>();
   readonly #installed = new Map<ServerId, number>();
   #base: Base | null = null;
   #distrusted = false;
 
-  constructor(epoch: Epoch, view: View, self: ServerId, mayBeginLost: boolean) {
+  /** @param patientUntilMs so long others are waited for, if without them something acknowledged might be lost */
+  constructor(epoch: Epoch, view: View, self: ServerId, mayBeginLost: boolean, patientUntilMs: number) {
     this.epoch = epoch;
     this.#ownView = view;
     this.#self = self;
     this.#mayBeginLost = mayBeginLost;
+    this.#patientUntilMs = patientUntilMs;
   }
 
   /** The base once it is chosen. */
@@ -142,11 +145,11 @@ export class Reset {
    * Enough by the own view, and by the base's: whoever goes by an old view finds the newer one at one of a
    * majority of the old, because a change of members was on a majority of both before it counted.
    */
-  choose(): Base | null {
+  choose(nowMs: number): Base | null {
     if (this.#base !== null) return this.#base;
-    if (!this.#promises.has(this.#self) || !this.#suffices(this.#ownView)) return null;
+    if (!this.#promises.has(this.#self) || !this.#suffices(this.#ownView, nowMs)) return null;
     const base = authoritative(this.#promises, this.#self);
-    if (!this.#suffices(this.#viewAt(base))) return null;
+    if (!this.#suffices(this.#viewAt(base), nowMs)) return null;
     this.#base = base;
     return base;
   }
@@ -160,8 +163,9 @@ export class Reset {
     return this.#distrusted;
   }
 
-  #suffices(view: View): boolean {
-    return promisesSuffice(view, this.#promises, this.#mayBeginLost);
+  #suffices(view: View, nowMs: number): boolean {
+    const mayLose = nowMs >= this.#patientUntilMs;
+    return promisesSuffice(view, this.#promises, { mayBeginLost: this.#mayBeginLost, mayLose });
   }
 
   install(member: ServerId, seq: number): void {

@@ -4,7 +4,7 @@ import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from './a
 import { epochCompare, epochEqual } from './epoch.ts';
 import type { Outbox } from './outbox.ts';
 import { SessionTable } from './sessions.ts';
-import { viewIsAt } from './view.ts';
+import { sameServers } from './view.ts';
 
 /** A new epoch (or, within one, a newer state) on its way into this replica. */
 export interface Install {
@@ -43,6 +43,8 @@ export class Standing {
   sessions: SessionTable;
   /** As of `issuedSeq`: a change of members counts from when it is accepted. */
   view: View;
+  /** The view that was told last, for the lease to go by. */
+  #told: View;
   /** How far the store may be believed to hold all that was acknowledged from it. */
   trust: Trust;
   install: Install | null = null;
@@ -57,6 +59,7 @@ export class Standing {
     this.issuedSeq = record.seq;
     this.sessions = SessionTable.decode(record.sessions);
     this.view = record.view;
+    this.#told = record.view;
     this.trust = trust;
   }
 
@@ -142,11 +145,25 @@ export class Standing {
   }
 
   #goBy(view: View, tells: boolean): void {
-    if (view.number === this.view.number && viewIsAt(view, this.view.members)) return;
-    this.view = view;
-    this.#out.trace('view-changed', `${view.number}: ${view.members.join()} ${view.joint?.join() ?? ''}`);
-    if (tells) this.#out.push({ kind: 'view-changed', view });
+    if (!isSame(view, this.view)) {
+      this.view = view;
+      this.#out.trace('view-changed', `${view.number}: ${view.members.join()} ${view.joint?.join() ?? ''}`);
+    }
+    if (tells) this.tellView();
   }
+
+  /** The lease is to go by the present view. */
+  tellView(): void {
+    if (isSame(this.view, this.#told)) return;
+    this.#told = this.view;
+    this.#out.push({ kind: 'view-changed', view: this.view });
+  }
+}
+
+function isSame(a: View, b: View): boolean {
+  return (
+    a.number === b.number && sameServers(a.members, b.members) && sameServers(a.joint ?? [], b.joint ?? [])
+  );
 }
 
 /** @returns the table after the operation became number `seq` */

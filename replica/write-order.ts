@@ -474,7 +474,7 @@ export class WriteOrder {
     for (let seq = from; seq <= committedSeq; seq++) {
       const sequenced = this.#operation(seq);
       const { result, view } = sequenced.operation;
-      if (view !== undefined) this.#out.push({ kind: 'view-changed', view });
+      if (view !== undefined) this.#standing.tellView();
       for (const ticket of sequenced.tickets) this.#out.push({ kind: 'committed', ticket, seq, result });
       sequenced.tickets = [];
     }

@@ -10,6 +10,13 @@ import { CLOCK_CHECK_MS, type FormerTiming, LeaseLink, type LeaseNews } from './
 import { CHANNEL_LEASE, type Transport } from './transport/transport.ts';
 import type { WakeQueue } from './wake-queue.ts';
 
+/**
+ * Servers compete for a file only if clients ask them for it, which are seldom many: rather two that collide now and
+ * then, and try again a moment later, than writes that wait for all whenever a primary died.
+ */
+const JITTERS_PER_LEASE = 200;
+const JITTER_MS_MAX = 10;
+
 export interface LeaseDriverParts extends LeaseTiming {
   readonly self: ServerId;
   readonly peers: readonly ServerId[];
@@ -45,6 +52,7 @@ export class LeaseDriver {
         const view = parts.knownView(cell);
         return view === null ? null : leaseViewOf(view);
       },
+      jitterMaxMs: Math.min(JITTER_MS_MAX, parts.leaseMs / JITTERS_PER_LEASE),
       options: '--lease, --clock-skew or --lease-algorithm',
       send: (to, frame) => parts.transport().send(to, CHANNEL_LEASE, frame),
       news: (action) => this.#news(action),
@@ -77,6 +85,11 @@ export class LeaseDriver {
   close(cell: CellId): void {
     this.#opened.delete(cell);
     this.#link.step({ kind: 'close', cell });
+  }
+
+  /** The connection to a peer is gone: leases need not wait for its answers. */
+  disconnected(peer: ServerId): void {
+    this.#link.step({ kind: 'away', peer });
   }
 
   /** The replica has stopped acting as primary. */

@@ -53,6 +53,8 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly former?: FormerTiming;
   /** Absent where members of cells never change. */
   readonly knownView?: (cell: CellId) => KnownView | null;
+  /** @see LeaseConfig.jitterMaxMs */
+  readonly jitterMaxMs?: number;
   drawIncarnation(): Incarnation;
   send(to: ServerId, frame: Uint8Array): void;
   news(action: LeaseNews): void;
@@ -161,7 +163,7 @@ export class LeaseLink {
   }
 
   #begin(): LeaseHost {
-    const { self, leaseMs, clockSkewMaxMs, algorithm, former, knownView } = this.#parts;
+    const { self, leaseMs, clockSkewMaxMs, algorithm, former, knownView, jitterMaxMs } = this.#parts;
     const formerSilenceMs = former?.silenceMs ?? 0;
     this.#offsetMs = this.#parts.clock.wallDriftMs();
     this.#sleptMs = this.#parts.clock.sleptMs();
@@ -174,6 +176,7 @@ export class LeaseLink {
       formerSilenceMs,
       incarnation,
       ...(knownView === undefined ? {} : { knownView }),
+      ...(jitterMaxMs === undefined ? {} : { jitterMaxMs }),
     };
     return new LeaseHost(config, this.nowMs());
   }

@@ -40,8 +40,8 @@ export class PrimaryWaiter {
   /**
    * @param subject for messages: "file 12"
    * @param competes whether this server shall try to get the lease, and for as long only as it is asked
-   * @throws ServiceError `not-primary` (naming the primary, if there is one), `no-majority`,
-   *   `recovering`, `clock-fault`, or `storage` where the replica has failed
+   * @throws ServiceError `not-primary` (naming the primary, if there is one; also where the replica here has failed, which
+   *   others may not have), `no-majority`, `recovering` or `clock-fault`
    */
   async primary(driver: ReplicaDriver, subject: string, competes: boolean): Promise<void> {
     const { self, lease, clock, operationTimeoutMs, isConnected } = this.#parts;
@@ -56,7 +56,7 @@ export class PrimaryWaiter {
         });
       }
       if (driver.role === 'failed')
-        throw new ServiceError('storage', `The replica of ${subject} has failed here`);
+        throw new ServiceError('not-primary', `The replica of ${subject} has failed on this server`);
       lease.assertUsable();
       const nowMs = clock.nowMs();
       // The members may have changed while this waited.

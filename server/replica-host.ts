@@ -67,6 +67,8 @@ export class ReplicaHost {
   readonly #drivers = new Map<FileId, ReplicaDriver>();
   /** Being removed from the store: nobody takes them into use. */
   readonly #leaving = new Set<FileId>();
+  /** Objects of files that are damaged here, as far as somebody met them. */
+  readonly #damaged = new Map<FileId, Set<number>>();
   /** Of files in use: it never changes, and is told while the store may not be asked any more. */
   readonly #objectBytes = new Map<FileId, number>();
   /** Files not in use, whose last replica here is bound for a while. */
@@ -135,11 +137,19 @@ export class ReplicaHost {
     const loaded = this.#drivers.get(file);
     if (loaded !== undefined) return loaded;
     this.#assertStaying(file);
-    const driver = new ReplicaDriver(file, new FileSubject(file, this.#parts.store), this.#around);
+    const subject = new FileSubject(file, this.#parts.store, this.#damagedOf(file));
+    const driver = new ReplicaDriver(file, subject, this.#around);
     driver.usedAtMs = this.#parts.clock.nowMs();
     this.#drivers.set(file, driver);
     this.#objectBytes.set(file, this.#parts.store.attributes(file).objectBytes);
     return driver;
+  }
+
+  /** Known for as long as the process lives: a replica that failed on it would, begun anew, fail on it again. */
+  #damagedOf(file: FileId): Set<number> {
+    const known = this.#damaged.get(file) ?? new Set();
+    this.#damaged.set(file, known);
+    return known;
   }
 
   /** @returns the replica, made empty if there is none yet */
@@ -160,6 +170,7 @@ export class ReplicaHost {
     if (this.#drivers.get(driver.file) === driver) {
       this.#drivers.delete(driver.file);
       this.#objectBytes.delete(driver.file);
+      if (this.#damaged.get(driver.file)?.size === 0) this.#damaged.delete(driver.file);
     }
     driver.close();
     const nowMs = this.#parts.clock.nowMs();
@@ -178,6 +189,7 @@ export class ReplicaHost {
       if (driver !== undefined) this.unload(driver);
       await this.#parts.store.remove(file);
       this.#changed.delete(file);
+      this.#damaged.delete(file);
     } finally {
       this.#leaving.delete(file);
     }

@@ -402,7 +402,10 @@ async function compose(
         membership?.connected(peer);
         scrubber.retry();
       },
-      disconnected: (peer) => gateway.peerDisconnected(peer),
+      disconnected: (peer) => {
+        gateway.peerDisconnected(peer);
+        lease.disconnected(peer);
+      },
       call: async (_from, method, payload) => {
         if (method === LEASES_CALL) return named.directory.serve(payload);
         if (method === REPAIR_CALL) return repairer.serve(payload);

@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, Operation, Position, ReplicaRecord, Trust } from '../../replica/actions.ts';
 import { epochEqual } from '../../replica/epoch.ts';
-import { decodeFileOperation } from '../../wire/file-operation.ts';
+import { decodeFileOperation, type FileOperation } from '../../wire/file-operation.ts';
 import type { FetchedObject, FileDifference, FileStore, ObjectEntry } from '../storage/store.ts';
 import type { AskSource, FetchedState, FetchHelp, Subject } from '../subject.ts';
 import { Difference, objectEqual } from './difference.ts';
@@ -31,11 +31,13 @@ export class FileSubject implements Subject {
   /** Objects on their way to the disk. */
   readonly #staging = new Set<Promise<void>>();
   /** Own objects whose bytes are lost, as far as somebody read them. */
-  readonly #damaged = new Set<number>();
+  readonly #damaged: Set<number>;
 
-  constructor(file: FileId, store: FileStore) {
+  /** @param damaged objects of the file that are known to be damaged here; added to and taken from */
+  constructor(file: FileId, store: FileStore, damaged: Set<number> = new Set()) {
     this.#file = file;
     this.#store = store;
+    this.#damaged = damaged;
     this.#source = new FileSource(file, store, (index) => this.noteDamaged(index));
   }
 
@@ -46,7 +48,8 @@ export class FileSubject implements Subject {
   }
 
   trust(): Trust {
-    return this.#store.trust(this.#file);
+    const trust = this.#store.trust(this.#file);
+    return trust === 'intact' && this.#damaged.size > 0 ? 'damaged' : trust;
   }
 
   promise(epoch: Epoch): Promise<void> {
@@ -56,7 +59,21 @@ export class FileSubject implements Subject {
   async apply(epoch: Epoch, seq: number, operation: Operation, sessions: Uint8Array): Promise<void> {
     const { body, view } = operation;
     const change = view === undefined ? decodeFileOperation(body) : ({ kind: 'view', view } as const);
-    await this.#store.apply(this.#file, epoch, seq, change, sessions);
+    try {
+      await this.#store.apply(this.#file, epoch, seq, change, sessions);
+    } catch (error) {
+      // What the operation would have changed cannot be read: a part of it is not enough to put it right.
+      if (error instanceof ServiceError && error.code === 'integrity') this.#noteTouched(change);
+      throw error;
+    }
+  }
+
+  #noteTouched(change: FileOperation): void {
+    const { objectBytes } = this.#store.attributes(this.#file);
+    if (change.kind === 'truncate') this.noteDamaged(Math.floor(change.sizeBytes / objectBytes));
+    if (change.kind !== 'write') return;
+    this.noteDamaged(Math.floor(change.offset / objectBytes));
+    this.noteDamaged(Math.floor((change.offset + change.bytes.length - 1) / objectBytes));
   }
 
   flush(): Promise<void> {

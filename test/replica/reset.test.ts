@@ -62,12 +62,12 @@ test('every committed operation is in the base, whichever majority answers', () 
 });
 
 test('the own promise and the own installation are needed', () => {
-  const reset = new Reset(epoch(9), VIEW, a, false);
+  const reset = new Reset(epoch(9), VIEW, a, false, 0);
   reset.promise(b, promised(at(1, 1)));
   reset.promise(c, promised(at(1, 2)));
-  assert.equal(reset.choose(), null);
+  assert.equal(reset.choose(0), null);
   reset.promise(a, promised(at(1, 1)));
-  assert.equal(reset.choose()?.holder, c);
+  assert.equal(reset.choose(0)?.holder, c);
   reset.install(b, 2);
   reset.install(c, 2);
   assert.equal(reset.isComplete(), false);
@@ -76,13 +76,13 @@ test('the own promise and the own installation are needed', () => {
 });
 
 test('one server has one vote, and the first answer counts', () => {
-  const reset = new Reset(epoch(9), VIEW, a, false);
+  const reset = new Reset(epoch(9), VIEW, a, false, 0);
   reset.promise(a, promised(at(1, 1)));
   reset.promise(a, promised(at(1, 1)));
-  assert.equal(reset.choose(), null);
+  assert.equal(reset.choose(0), null);
   reset.promise(b, promised(at(1, 1)));
   reset.promise(b, promised(at(5, 5)));
-  assert.equal(reset.choose()?.holder, a);
+  assert.equal(reset.choose(0)?.holder, a);
 });
 
 /** Each row: what the members answered, in their order, and whether that is enough. */
@@ -117,12 +117,30 @@ for (const [name, answers, enough] of SUFFICE) {
     for (const [index, word] of words.entries()) {
       if (word !== '-') promises.set(members[index] as ServerId, promised(at(1, 1), view, word as Trust));
     }
-    assert.equal(promisesSuffice(view, promises, false), enough);
+    assert.equal(promisesSuffice(view, promises, { mayBeginLost: false, mayLose: true }), enough);
     // A subject that may begin anew does so only when everybody says that there is nothing.
     const allLost = words.every((word) => word === 'lost');
-    assert.equal(promisesSuffice(view, promises, true), enough || allLost);
+    assert.equal(promisesSuffice(view, promises, { mayBeginLost: true, mayLose: true }), enough || allLost);
   });
 }
+
+test('what may lose something that was acknowledged is enough only once others had time to answer', () => {
+  const view: View = { number: 1, members: [a, b, c] };
+  const promises = new Map([
+    [a, promised(at(1, 1), view, 'suspect')],
+    [b, promised(at(1, 1), view, 'suspect')],
+  ]);
+  const hasty = { mayBeginLost: false, mayLose: false };
+  assert.equal(promisesSuffice(view, promises, hasty), false);
+  promises.set(c, promised(at(1, 1), view, 'lost'));
+  assert.equal(promisesSuffice(view, promises, hasty), true, 'Nobody is left who could answer');
+
+  const reset = new Reset(epoch(9), view, a, false, 500);
+  reset.promise(a, promised(at(1, 1), view, 'suspect'));
+  reset.promise(b, promised(at(1, 1), view, 'suspect'));
+  assert.equal(reset.choose(499), null);
+  assert.equal(reset.choose(500)?.holder, a);
+});
 
 test('while members change, the promises of each side must suffice', () => {
   const joint: View = { number: 2, members: [a, b], joint: [b, c] };
@@ -130,25 +148,29 @@ test('while members change, the promises of each side must suffice', () => {
     [a, promised(at(1, 1), joint)],
     [b, promised(at(1, 1), joint)],
   ]);
-  assert.equal(promisesSuffice(joint, promises, false), false);
+  assert.equal(promisesSuffice(joint, promises, { mayBeginLost: false, mayLose: true }), false);
   promises.set(c, promised(at(1, 1), joint, 'suspect'));
-  assert.equal(promisesSuffice(joint, promises, false), true, 'all of the new side have answered');
+  assert.equal(
+    promisesSuffice(joint, promises, { mayBeginLost: false, mayLose: true }),
+    true,
+    'all of the new side have answered',
+  );
   promises.delete(a);
-  assert.equal(promisesSuffice(joint, promises, false), false);
+  assert.equal(promisesSuffice(joint, promises, { mayBeginLost: false, mayLose: true }), false);
 });
 
 test('a candidate with an old view needs the promises of the newer one, too', () => {
   const d = 'd' as ServerId;
   const newer: View = { number: 2, members: [a, b, c], joint: [c, d] };
-  const reset = new Reset(epoch(9), VIEW, a, false);
+  const reset = new Reset(epoch(9), VIEW, a, false, 0);
   reset.promise(a, promised(at(1, 1)));
   reset.promise(b, promised(at(1, 2), newer));
-  assert.equal(reset.choose(), null, 'Nobody of the new side but c and d, who have not answered');
+  assert.equal(reset.choose(0), null, 'Nobody of the new side but c and d, who have not answered');
   assert.deepEqual([...reset.voters], [a, b, c, d]);
   reset.promise(c, promised(at(1, 2), newer));
-  assert.equal(reset.choose(), null);
+  assert.equal(reset.choose(0), null);
   reset.promise(d, promised(at(1, 1), newer));
-  assert.equal(reset.choose()?.holder, b);
+  assert.equal(reset.choose(0)?.holder, b);
   assert.deepEqual(reset.view, newer);
   // And the base has to be on a majority of both.
   for (const server of [a, b, c]) reset.install(server, 2);
@@ -158,10 +180,10 @@ test('a candidate with an old view needs the promises of the newer one, too', ()
 });
 
 test('a server that restarts is asked again', () => {
-  const reset = new Reset(epoch(9), VIEW, a, false);
+  const reset = new Reset(epoch(9), VIEW, a, false, 0);
   reset.promise(a, promised(at(1, 1)));
   reset.promise(b, promised(at(1, 1)));
   reset.forget(b);
-  assert.equal(reset.choose(), null);
+  assert.equal(reset.choose(0), null);
   assert.equal(reset.hasPromised(b), false);
 });
