@@ -32,7 +32,7 @@ const view: fc.Arbitrary<View> = fc.record(
   { number: uint53, members, joint: members, policy },
   { noNullPrototype: true, requiredKeys: ['number', 'members'] },
 );
-const trust = fc.constantFrom<Trust>('intact', 'suspect', 'lost');
+const trust = fc.constantFrom<Trust>('intact', 'damaged', 'suspect', 'lost');
 const request = record({ session: uint53, number: positive, since: uint53 });
 const operation: fc.Arbitrary<Operation> = fc.record(
   {

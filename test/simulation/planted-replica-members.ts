@@ -4,6 +4,9 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const SIDES = 'return joint === undefined ? [members] : [members, joint];';
+const BELIEVED =
+  "if (count('intact') + count('damaged') >= needed || (mayLose && count('suspect') >= needed)) return true;";
+
 const LEASE_OF_BOTH =
   'if (this.#lease.decisions === change.decisions || this.#lease.view < this.#view.number) return false;';
 
@@ -86,7 +89,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     'a candidate is content with the promises of the view that it knows',
     {
       file: 'replica/reset.ts',
-      find: 'if (!this.#suffices(this.#viewAt(base))) return null;',
+      find: 'if (!this.#suffices(this.#viewAt(base), nowMs)) return null;',
       replace: '',
     },
     { conversation: 'view-reset.txt' },
@@ -222,11 +225,21 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     { conversation: 'view-change.txt' },
   ),
   replica(
+    '46w',
+    'a view that a primary accepted and did not tell is never told, once it is deposed',
+    {
+      file: 'replica/standing.ts',
+      find: 'this.#goBy(install.view, true);',
+      replace: 'if (!isSame(install.view, this.view)) this.#goBy(install.view, true);',
+    },
+    { conversation: 'view-told.txt' },
+  ),
+  replica(
     '43a',
     'any majority of promises is believed',
     {
       file: 'replica/reset.ts',
-      find: "if (count('intact') >= needed || count('suspect') >= needed) return true;",
+      find: BELIEVED,
       replace: 'if (trusts.length >= needed) return true;',
     },
     { directed: 'loss of power', conversation: 'trust.txt' },
@@ -236,8 +249,19 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     'a replica whose disk was replaced counts like one that lost power',
     {
       file: 'replica/reset.ts',
-      find: "if (count('intact') >= needed || count('suspect') >= needed) return true;",
-      replace: "if (count('intact') >= needed || trusts.length - count('intact') >= needed) return true;",
+      find: BELIEVED,
+      replace:
+        "if (count('intact') + count('damaged') >= needed || (mayLose && trusts.length >= needed)) return true;",
+    },
+    { conversation: 'trust.txt' },
+  ),
+  replica(
+    '43o',
+    'those who lost power begin at once, although others may have what they lost',
+    {
+      file: 'replica/reset.ts',
+      find: BELIEVED,
+      replace: "if (count('intact') + count('damaged') >= needed || count('suspect') >= needed) return true;",
     },
     { conversation: 'trust.txt' },
   ),
@@ -340,5 +364,35 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       replace: '',
     },
     { conversation: 'trust-backup.txt' },
+  ),
+  replica(
+    '43p',
+    'a replica in doubt takes operations before it is whole',
+    {
+      file: 'replica/backup.ts',
+      find: "if (standing.trust !== 'intact') return;",
+      replace: '',
+    },
+    { conversation: 'trust-backup.txt' },
+  ),
+  replica(
+    '44c',
+    'a replica with damaged contents keeps them where another sends its own',
+    {
+      file: 'replica/backup.ts',
+      find: ' && !this.#isRepairedBy(install.from)) {',
+      replace: ') {',
+    },
+    { conversation: 'trust-backup.txt' },
+  ),
+  replica(
+    '44d',
+    'a replica with damaged contents is not believed to know what there is',
+    {
+      file: 'replica/reset.ts',
+      find: BELIEVED,
+      replace: "if (count('intact') >= needed || (mayLose && count('suspect') >= needed)) return true;",
+    },
+    { conversation: 'trust.txt' },
   ),
 ];
