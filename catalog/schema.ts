@@ -132,6 +132,11 @@ const SERVER_TABLES = `
     registered_ns  INTEGER NOT NULL
   ) STRICT, WITHOUT ROWID;
 
+  -- stores in whose place others came: what was acknowledged since is not there
+  CREATE TABLE replaced_stores (
+    storage_id  TEXT PRIMARY KEY COLLATE BINARY
+  ) STRICT, WITHOUT ROWID;
+
   -- which files a server holds: the other direction of inodes.replicas
   CREATE TABLE placements (
     server  TEXT NOT NULL COLLATE BINARY,
@@ -165,6 +170,7 @@ export const TABLE_KEYS = {
   sessions: 'id',
   requests: 'session, number',
   servers: 'id',
+  replaced_stores: 'storage_id',
   placements: 'server, inode',
 } as const;
 

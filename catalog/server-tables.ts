@@ -52,6 +52,17 @@ export class ServerTables {
     );
   }
 
+  /** Another store came in the place of this one. */
+  retireStore(storageId: string): void {
+    this.#statements.run('INSERT OR IGNORE INTO replaced_stores VALUES (?)', storageId);
+  }
+
+  isRetired(storageId: string): boolean {
+    return (
+      this.#statements.get('SELECT 1 FROM replaced_stores WHERE storage_id = ?', storageId) !== undefined
+    );
+  }
+
   /** @param replicas ids of servers, separated by commas */
   place(inode: number, replicas: string): void {
     for (const server of replicas.split(','))

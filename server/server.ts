@@ -127,13 +127,14 @@ export class Server {
     garbage.close();
     scrubber.close();
     lease.retire();
-    await idle.releaseAll(RELEASE_MS_MAX);
+    // The catalog first: who comes to lead a file asks it something, and must not wait for it then.
     const catalog = host.loaded(CATALOG_CELL);
     if (catalog !== null && catalog.role === 'active') {
       await within(catalog.stop(), RELEASE_MS_MAX);
       lease.close(CATALOG_CELL);
       lease.release(CATALOG_CELL);
     }
+    await idle.releaseAll(RELEASE_MS_MAX);
     lease.closeDriver();
     named.close();
     // The HTTP server waits for the peers' connections, which are the transport's to end.

@@ -16,7 +16,15 @@ export function serverRegister(
   const { id, url, storageId, freeBytes, totalBytes } = command;
   const before = tables.servers.server(id);
   if (before?.state === 'out') return { server: before };
+  if (tables.servers.isRetired(storageId)) {
+    throw new ServiceError(
+      'precondition-failed',
+      `Server ${id} has run with another data folder since: what it acknowledged there is not in this one`,
+    );
+  }
   refuseTakenUrl(tables, id, url);
+  if (before !== undefined && before.storageId !== '' && before.storageId !== storageId)
+    tables.servers.retireStore(before.storageId);
   const server: ServerInfo = {
     id,
     url,

@@ -70,9 +70,8 @@ export class Membership {
       space: () => store.space(),
       bornAt: (file) => {
         if (folder.bornAt === null) folder.setBornAt(file);
-        // The catalog has had this server register with another disk since: what was acknowledged there is not here.
-        else if (folder.bornAt < file) parts.replaced();
       },
+      replaced: () => parts.replaced(),
       command: (command) => gateway.command(command),
       query: (query) => gateway.queryCatalog(query),
     });

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Command, CommandResults, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { StoreSpace } from '../storage/store.ts';
@@ -26,6 +27,8 @@ export interface RegistrarParts {
   space(): Promise<StoreSpace>;
   /** Is told once for each store from which file on nothing can have been on a disk before it. */
   bornAt(file: FileId): void;
+  /** The catalog has seen another data folder of this server after this one: this one must not go on. */
+  replaced(): void;
   command(command: RegisterCommand): Promise<CommandResults['server-register']>;
   query(query: ServersQuery): Promise<QueryResults['servers']>;
 }
@@ -64,6 +67,10 @@ export class Registrar {
     try {
       await this.#refresh();
     } catch (error) {
+      if (error instanceof ServiceError && error.code === 'precondition-failed') {
+        this.#parts.replaced();
+        return;
+      }
       pauseMs = RETRY_MS;
       this.#parts.log.debug({ err: error }, 'this server is not registered yet');
     }

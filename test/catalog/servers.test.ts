@@ -44,6 +44,14 @@ test('a server that registers learns from which file on its store is known', () 
   assert.equal(register(catalog, 's2').bornAt, 1, 'It was announced, but had no store yet');
 });
 
+test('a store in whose place another came is not taken back, and locks nobody out', () => {
+  const catalog = new Catalog();
+  register(catalog, 's1');
+  register(catalog, 's1', { storageId: 'another store' });
+  catalog.refuse('precondition-failed', registration('s1', {}));
+  assert.equal(register(catalog, 's1', { storageId: 'another store' }).storageId, 'another store');
+});
+
 test('two servers are not at one address', () => {
   const catalog = new Catalog();
   register(catalog, 's1');

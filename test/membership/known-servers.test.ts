@@ -125,6 +125,7 @@ test('a server registers once, and again only where the catalog has it wrong', a
     ...{ self: S1, url: urlOf(S1), zone: null, storageId: 'store', log, known, periodMs: 5 },
     space: async () => room,
     bornAt: (file: FileId) => void born.push(file),
+    replaced: () => assert.fail('It was not replaced'),
     command: async (command) => {
       commands.push(command);
       const { id, url, storageId, freeBytes, totalBytes } = command;
