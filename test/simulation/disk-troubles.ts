@@ -130,7 +130,10 @@ export class DiskTroubles {
   remove(server: ServerId): void {
     const { world, disks, catalogView, observers } = this.#system;
     const disk = disks.get(server);
-    const views = [catalogView, observers.view];
+    // A record that is newer than what the catalog has decides.
+    const own =
+      disk !== undefined && disk.record.view.number > catalogView.number ? disk.record.view : catalogView;
+    const views = [catalogView, observers.view, own];
     if (disk === undefined || views.some((view) => viewVoters(view).includes(server))) return;
     const hasAll = (member: ServerId) => (disks.get(member)?.record.seq ?? 0) >= disk.record.seq;
     if (!viewHasMajority(catalogView, hasAll) || !world.isUp(server)) return;

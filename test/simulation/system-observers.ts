@@ -171,6 +171,11 @@ export class Observers {
     this.#forget(contents);
   }
 
+  /** Everything that was ever acknowledged is owed to this moment. */
+  get neverForgot(): boolean {
+    return !this.#mayForget && this.segment === 0;
+  }
+
   /** A majority of some view loses power at once: no more is owed than what was flushed. */
   majorityLostPower(): void {
     this.#mayForget = true;

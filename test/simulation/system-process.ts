@@ -352,11 +352,12 @@ export class ServerProcess implements Process<SystemMessage> {
     let next: ReplicaEvent | undefined = event;
     while (next !== undefined) {
       const { replica } = this;
+      const { observers } = this.#system;
       if (replica === null) break;
       const before = replica.inspect();
       const actions = replica.step(next, this.#processMs);
       // After a majority lost power, what was known to be committed may be gone, and no more than that is known.
-      if (this.#system.observers.segment === 0) assertStep(before, replica.inspect());
+      if (observers.neverForgot) assertStep(before, replica.inspect());
       else assertReplica(replica.inspect());
       for (const action of actions) this.#act(action);
       // Not before all that the step says has been heard: it may have committed more than its first words say.
