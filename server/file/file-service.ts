@@ -182,7 +182,8 @@ export class LocalFileService implements FileService {
     driver.flush().catch((error: unknown) => {
       this.#parts.log.debug({ file, err: error }, 'a seal is not synced everywhere yet');
     });
-    return this.#stateAt(file, driver);
+    // Final here by now: also if this server leads no more.
+    return this.state(file);
   }
 
   /** Waits until every replica in reach has applied the operation; one that does not get on is left to catch up. */
@@ -393,7 +394,7 @@ export class LocalFileService implements FileService {
     const driver = this.#parts.host.loaded(file);
     if (driver === null) return;
     this.#tellNewMembers(driver);
-    if (this.#parts.store.attributes(file).seal !== 'sealed') return;
+    if (!driver.leads || this.#parts.store.attributes(file).seal !== 'sealed') return;
     this.seal(file).catch((error: unknown) => {
       this.#parts.log.info({ file, err: error }, 'a file is sealed, but not finally yet');
     });

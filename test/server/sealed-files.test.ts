@@ -119,7 +119,7 @@ for (const seed of seeds) {
     assert.equal(finals.size, 1, 'Nobody ever showed anything else');
     const [contents] = [...finals] as [string];
     assert.equal(contents.length, sealed?.sizeBytes);
-    const records = contents.match(/.{8}/g) ?? [];
+    const records: readonly string[] = contents.match(/.{8}/g) ?? [];
     assert.equal(new Set(records).size, records.length, 'No record is there twice');
     for (const record of acknowledged) assert.ok(records.includes(record), `${record} was acknowledged`);
     for (const record of refused) assert.ok(!records.includes(record), `${record} was refused`);
