@@ -1,6 +1,6 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
-import type { LeaseAction, LeaseMark } from './actions.ts';
+import type { LeaseAction, LeaseMark, LeaseTiming } from './actions.ts';
 import { ballotText } from './ballot.ts';
 import type { CellTable } from './cell-table.ts';
 import { type Group, NO_MEMBERS } from './group.ts';
@@ -26,6 +26,9 @@ export type AcceptorReply =
   | RefusedMessage
   | WrongViewMessage;
 
+/** Number of the view in which a cell begins. */
+const FIRST_VIEW = 1;
+
 /**
  * The half of a cell that votes: its register and the newest view it was asked by. Before the register
  * has its say, an acceptor refuses what is of another view, of another time, or cannot be right.
@@ -34,12 +37,18 @@ export type AcceptorReply =
 export class Acceptor {
   readonly #rules: LeaseRules;
   readonly #table: CellTable;
-  /** Newest view that a peer asked by, where it is newer than the one this server opened the cell with. */
-  readonly #newerViews = new Map<number, number>();
+  /**
+   * Newest view that a peer asked by, where it is newer than the one this server opened the cell with. For as long
+   * as what was decided by it may run: whoever really goes by it asks again, and who is gone for good with a view
+   * that nobody else has would block the cell.
+   */
+  readonly #newerViews = new Map<number, { readonly view: number; readonly untilMs: number }>();
+  readonly #heardViewMs: number;
 
-  constructor(rules: LeaseRules, table: CellTable) {
+  constructor(rules: LeaseRules, table: CellTable, { leaseMs, clockSkewMaxMs }: LeaseTiming) {
     this.#rules = rules;
     this.#table = table;
+    this.#heardViewMs = leaseMs + 2 * clockSkewMaxMs;
   }
 
   /** READ, WRITE, or a query. @returns the answer */
@@ -52,12 +61,12 @@ export class Acceptor {
     const { cell, ballot, view } = message;
     const rules = this.#rules;
     assert(nowMs >= rules.recovery.untilMs, 'An acceptor that may have forgotten something keeps silent');
-    const seen = this.#viewSeen(row);
+    const seen = this.#viewSeen(row, nowMs);
     if (view < seen) {
       this.#trace(row, out, 'wrong-view', `${view} < ${seen}`);
       return { kind: 'wrong-view', cell, view: seen, ballot };
     }
-    if (view > seen) this.#seeView(row, view);
+    if (view > seen || this.#isHeard(row, view)) this.#seeView(row, view, nowMs);
     const register = this.#table.register(row);
     if (message.kind === 'query') return this.#tell(register, message, nowMs);
     const reason =
@@ -77,7 +86,7 @@ export class Acceptor {
   learn(row: number, message: LearnMessage, nowMs: number): boolean {
     const { ballot, lease } = message;
     const rules = this.#rules;
-    if (message.view < this.#viewSeen(row)) return false;
+    if (message.view < this.#viewSeen(row, nowMs)) return false;
     if (rules.ballotRefusal(ballot, nowMs) !== null || rules.isTooLong(lease, nowMs)) return false;
     // Where nobody else can tell when a lease ends, only its own WRITE may set that.
     if (rules.helps) this.#replace(row, (register) => registerWrite(register, ballot, lease)[0]);
@@ -95,10 +104,9 @@ export class Acceptor {
     members: readonly ServerId[],
     joint: readonly ServerId[] | undefined,
   ): Group {
-    const seen = this.#viewSeen(row);
     this.#table.setGroup(row, view, members, joint);
-    if (seen > view) this.#newerViews.set(row, seen);
-    else if (this.#newerViews.size > 0) this.#newerViews.delete(row);
+    const newer = this.#newerViews.size === 0 ? undefined : this.#newerViews.get(row);
+    if (newer !== undefined && newer.view <= view) this.#newerViews.delete(row);
     return this.#table.group(row);
   }
 
@@ -139,14 +147,23 @@ export class Acceptor {
     if (changed !== register) this.#table.setRegister(row, changed);
   }
 
-  #viewSeen(row: number): number {
+  #viewSeen(row: number, nowMs: number): number {
     const newer = this.#newerViews.size === 0 ? undefined : this.#newerViews.get(row);
-    return newer ?? this.#table.group(row).view;
+    if (newer === undefined) return this.#table.group(row).view;
+    if (nowMs < newer.untilMs) return newer.view;
+    this.#newerViews.delete(row);
+    return this.#table.group(row).view;
   }
 
-  #seeView(row: number, view: number): void {
-    if (this.#table.group(row).voters.length > 0) this.#newerViews.set(row, view);
-    else this.#table.setGroup(row, view, NO_MEMBERS, undefined);
+  #isHeard(row: number, view: number): boolean {
+    return this.#newerViews.size > 0 && this.#newerViews.get(row)?.view === view;
+  }
+
+  /** Nearly all cells are in their first view for ever: that is kept in the row. */
+  #seeView(row: number, view: number, nowMs: number): void {
+    const isStranger = this.#table.group(row).voters.length === 0;
+    if (isStranger && view === FIRST_VIEW) this.#table.setGroup(row, view, NO_MEMBERS, undefined);
+    else this.#newerViews.set(row, { view, untilMs: nowMs + this.#heardViewMs });
   }
 
   #trace(row: number, out: LeaseAction[], mark: LeaseMark, detail: string): void {

@@ -61,7 +61,7 @@ export class LeaseHost {
       parameters,
       rules,
       ballots: new BallotSequence(parameters),
-      acceptor: new Acceptor(rules, table),
+      acceptor: new Acceptor(rules, table, parameters),
       bidder: new ServerBidder(parameters, rules),
       flow: new Flow(),
       monitor: this.#monitor,

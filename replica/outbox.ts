@@ -67,6 +67,8 @@ export const REPLICA_MARKS = [
   'distrusted',
   /** Other servers vote from now on. */
   'view-changed',
+  /** A candidate found that it is no member any more. */
+  'outside',
   /** A change of members is complete. */
   'members-changed',
   /** An orderly end of primaryship. */

@@ -72,6 +72,8 @@ export interface ReplicaStatus {
   /** At an active primary all members, itself included; elsewhere none. */
   readonly peers: readonly PeerStatus[];
   readonly view: View;
+  /** The view of the others, if this replica is none of its members and has found out by asking them; else null. */
+  readonly outside: View | null;
   readonly trust: Trust;
   /** When the primary was last heard to have nothing committed that is not here; −Infinity: never. */
   readonly currentAtMs: number;
@@ -125,6 +127,8 @@ export class Replica {
   /** Lives of peers that are over. */
   readonly #over = new Map<ServerId, Set<Incarnation>>();
   #state: State = { kind: 'backup' };
+  /** By this view, which others have and this replica has not, it is no member; null where none is known of. */
+  #outside: View | null = null;
   /** Of which epoch read leases were asked back for. */
   #readsAsked: Epoch | null = null;
   /** An orderly end was asked for: no new reset with this lease. */
@@ -249,6 +253,7 @@ export class Replica {
       leaseUntilMs: this.#lease.untilMs,
       peers: state.kind === 'active' || state.kind === 'stopping' ? state.order.peers(nowMs) : [],
       view: this.#standing.view,
+      outside: this.#outside,
       trust: this.#standing.trust,
       currentAtMs: state.kind === 'active' ? nowMs : this.#backup.currentAtMs,
     };
@@ -465,6 +470,7 @@ export class Replica {
 
   #onInstalledHere(epoch: Epoch, seq: number): void {
     this.#standing.installStored(epoch, seq);
+    this.#outside = null;
     this.#backup.installed(epoch);
     const state = this.#state;
     if (state.kind !== 'installing' || !epochEqual(state.reset.epoch, epoch)) return;
@@ -703,7 +709,7 @@ export class Replica {
   }
 
   #isWilling(): boolean {
-    return !this.#stopAsked && viewVoters(this.#standing.view).includes(this.#config.self);
+    return !this.#stopAsked && this.#outside === null && viewVoters(this.#standing.view).includes(this.#config.self);
   }
 
   /** Whoever asks others to keep the guard keeps it too. */
@@ -763,8 +769,10 @@ export class Replica {
       `${base.holder}/${base.position.seq}`,
     );
     if (!viewVoters(reset.view).includes(self)) {
-      // The members changed without this server's knowledge: another has to lead.
-      this.#abandonReset(reset.epoch, nowMs);
+      // The members changed without this server's knowledge: another has to lead, and have the lease.
+      this.#outside = reset.view;
+      this.#out.trace('outside', `${reset.view.number}: ${reset.view.members.join()}`);
+      this.#onStop();
       return;
     }
     this.#become({ kind: 'installing', reset });

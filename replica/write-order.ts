@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import type { Incarnation, ServerId } from '../base/ids.ts';
+import { majority } from '../base/quorum.ts';
 import type { Epoch, Operation, PeerStatus, Position, ReplicaConfig, Trust, View } from './actions.ts';
 import { epochEqual } from './epoch.ts';
 import { DRIFT_MAX, type Guard } from './guard.ts';
@@ -126,6 +127,8 @@ export class WriteOrder {
   readonly #peers = new Map<ServerId, Peer>();
   /** As of `#lastSeq`. */
   #view: View;
+  /** What others are told, who may know of none: never what may vanish. */
+  #committedView: View;
   /** By which operations are counted. While the end of a change is under way, still the joint one. */
   #countedView: View;
   #change: MemberChange | null = null;
@@ -171,6 +174,7 @@ export class WriteOrder {
     this.#lifeOf = lifeOf;
     this.#base = base;
     this.#view = view;
+    this.#committedView = view;
     this.#countedView = view;
     if (view.joint !== undefined)
       this.#change = { stage: 'joint', seq: base.seq, decisions: null, tickets: [] };
@@ -347,6 +351,9 @@ export class WriteOrder {
       peer.nextSeq = seq + 1;
     }
     peer.ackedSeq = Math.max(peer.ackedSeq, seq);
+    // Another goes by the new view now, and asks and votes by it: so does this server.
+    const change = this.#change;
+    if (change !== null && change.stage !== 'learning' && seq >= change.seq) this.#standing.tellView();
     peer.nextSeq = Math.max(peer.nextSeq, peer.ackedSeq + 1);
     if (peer.fetching && peer.ackedSeq + 1 >= this.#firstSeq) {
       peer.fetching = false;
@@ -368,6 +375,8 @@ export class WriteOrder {
       // After a loss of power it has to have all that it may have acknowledged before, and say so.
       if (peer.fetching || trust !== 'intact') this.#sendInstall(peer);
     } else {
+      // Made anew in the same life of its process, it has nothing any more of what it acknowledged.
+      if (this.#peers.get(from)?.installed === true) this.forget(from);
       this.stateNeeded(from, nowMs);
     }
   }
@@ -474,7 +483,10 @@ export class WriteOrder {
     for (let seq = from; seq <= committedSeq; seq++) {
       const sequenced = this.#operation(seq);
       const { result, view } = sequenced.operation;
-      if (view !== undefined) this.#standing.tellView();
+      if (view !== undefined) {
+        this.#committedView = view;
+        this.#standing.tellView();
+      }
       for (const ticket of sequenced.tickets) this.#out.push({ kind: 'committed', ticket, seq, result });
       sequenced.tickets = [];
     }
@@ -584,11 +596,16 @@ export class WriteOrder {
 
   /** New members have the state, so that they hold up nothing when they begin to vote. */
   #haveLearned(target: readonly ServerId[]): boolean {
-    return target.every((server) => {
-      if (server === this.#config.self || viewVoters(this.#view).includes(server)) return true;
+    const hasIt = (server: ServerId): boolean => {
+      if (server === this.#config.self) return true;
       const peer = this.#peer(server);
-      return peer.installed && !peer.fetching && peer.ackedSeq >= this.#committedSeq;
-    });
+      const whole = peer.installed && !peer.fetching && peer.trust !== 'lost';
+      return whole && peer.ackedSeq >= this.#committedSeq;
+    };
+    // From then on nothing goes without a majority of them, and one that lost its disk is none.
+    const ready = target.filter(hasIt).length >= majority(target.length);
+    const voters = viewVoters(this.#view);
+    return ready && target.every((server) => voters.includes(server) || hasIt(server));
   }
 
   #settleChange(tickets: readonly number[]): void {
@@ -771,7 +788,7 @@ export class WriteOrder {
     this.#out.send(peer.server, {
       kind: 'install',
       epoch: this.epoch,
-      view: this.#view,
+      view: this.#committedView,
       base,
       to: current ? this.#lifeOf(peer.server) : LIFE_UNKNOWN,
       urgent: false,
@@ -783,7 +800,7 @@ export class WriteOrder {
     this.#out.send(peer.server, {
       kind: 'heartbeat',
       epoch: this.epoch,
-      view: this.#view,
+      view: this.#committedView,
       committedSeq: this.#committedSeq,
       sentSeq: peer.installed ? peer.nextSeq - 1 : 0,
       beat: guardMs === 0 ? 0 : this.#beat,

@@ -50,7 +50,7 @@ export class LeaseDriver {
       ...parts,
       knownView: (cell) => {
         const view = parts.knownView(cell);
-        return view === null ? null : leaseViewOf(view);
+        return view === null ? null : this.#viewOf(view);
       },
       jitterMaxMs: Math.min(JITTER_MS_MAX, parts.leaseMs / JITTERS_PER_LEASE),
       options: '--lease, --clock-skew or --lease-algorithm',
@@ -68,17 +68,17 @@ export class LeaseDriver {
   open(cell: CellId, view: View): void {
     if (!viewVoters(view).includes(this.#parts.self)) return;
     this.#opened.set(cell, view);
-    this.#link.step({ kind: 'open', cell, ...leaseViewOf(view), handicapMs: 0 });
+    this.#link.step({ kind: 'open', cell, ...this.#viewOf(view), handicapMs: 0 });
   }
 
   /** The members of the cell change: the lease goes by the new view, and is given up where this server is out. */
   follow(cell: CellId, view: View): void {
-    if (!this.#opened.has(cell)) this.#link.step({ kind: 'view', cell, ...leaseViewOf(view) });
+    if (!this.#opened.has(cell)) this.#link.step({ kind: 'view', cell, ...this.#viewOf(view) });
     else if (viewVoters(view).includes(this.#parts.self)) this.open(cell, view);
     // A primary that is out gives its lease back when it has stopped.
     else if (!this.view(cell).own) {
       this.close(cell);
-      this.#link.step({ kind: 'view', cell, ...leaseViewOf(view) });
+      this.#link.step({ kind: 'view', cell, ...this.#viewOf(view) });
     }
   }
 
@@ -201,8 +201,15 @@ export class LeaseDriver {
   #notify(cell: CellId): void {
     for (const listener of [...(this.#listeners.get(cell) ?? [])]) listener();
   }
-}
 
-function leaseViewOf({ number, members, joint }: View): KnownView {
-  return { view: number, members, ...(joint === undefined ? {} : { joint }) };
+  /**
+   * Whoever is out by a view still votes by the one before, in which both sets do: the new view may not have come to
+   * anybody else. Where it has, a majority of its own members refuses the one before.
+   */
+  #viewOf({ number, members, joint }: View): KnownView {
+    if (!viewVoters({ number, members, ...(joint === undefined ? {} : { joint }) }).includes(this.#parts.self)) {
+      return { view: number - 1, members };
+    }
+    return { view: number, members, ...(joint === undefined ? {} : { joint }) };
+  }
 }

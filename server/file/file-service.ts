@@ -384,7 +384,8 @@ export class LocalFileService implements FileService {
   async #member(file: FileId): Promise<ReplicaDriver> {
     const driver = this.#parts.host.loaded(file) ?? (await this.#open(file));
     driver.usedAtMs = this.#parts.clock.nowMs();
-    const { view } = driver.status();
+    const { view, outside } = driver.status();
+    if (outside !== null) throw this.#isElsewhere(file, outside.members);
     if (!viewVoters(view).includes(this.#parts.self)) throw this.#isElsewhere(file, view.members);
     return driver;
   }

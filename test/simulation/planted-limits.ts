@@ -49,8 +49,8 @@ export const PLANTED_LIMITS: readonly Planted[] = [
     'an acceptor forgets the newest view it was asked by when its own server opens an older one',
     {
       file: 'lease/acceptor.ts',
-      find: 'if (seen > view) this.#newerViews.set(row, seen);',
-      replace: 'if (seen > Infinity) this.#newerViews.set(row, seen);',
+      find: 'if (newer !== undefined && newer.view <= view) this.#newerViews.delete(row);',
+      replace: 'if (newer !== undefined) this.#newerViews.delete(row);',
     },
     { directed: 'newest-view-stays' },
   ),
