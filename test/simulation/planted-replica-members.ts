@@ -119,7 +119,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     'a server begins an epoch of replicas of which it has none',
     {
       file: 'replica/replica.ts',
-      find: 'return !this.#stopAsked && viewVoters(this.#standing.view).includes(this.#config.self);',
+      find: 'return !this.#stopAsked && this.#outside === null && viewVoters(this.#standing.view).includes(this.#config.self);',
       replace: 'return !this.#stopAsked;',
     },
     { conversation: 'view-backup.txt' },
@@ -233,6 +233,16 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       replace: 'if (!isSame(install.view, this.view)) this.#goBy(install.view, true);',
     },
     { conversation: 'view-told.txt' },
+  ),
+  replica(
+    '46x',
+    'a change begins to members of whom nobody has what is committed',
+    {
+      file: 'replica/write-order.ts',
+      find: 'return ready && target.every((server) => voters.includes(server) || hasIt(server));',
+      replace: 'return target.every((server) => voters.includes(server) || hasIt(server));',
+    },
+    { conversation: 'view-lost.txt' },
   ),
   replica(
     '43a',
