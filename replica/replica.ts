@@ -709,7 +709,11 @@ export class Replica {
   }
 
   #isWilling(): boolean {
-    return !this.#stopAsked && this.#outside === null && viewVoters(this.#standing.view).includes(this.#config.self);
+    return (
+      !this.#stopAsked &&
+      this.#outside === null &&
+      viewVoters(this.#standing.view).includes(this.#config.self)
+    );
   }
 
   /** Whoever asks others to keep the guard keeps it too. */

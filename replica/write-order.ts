@@ -144,6 +144,8 @@ export class WriteOrder {
   /** The session table as of `#lastSeq`. */
   #sessions: SessionTable;
   #committedSeq: number;
+  /** The last operation whose clients were told: with policy `all` it may be behind what is committed. */
+  #answeredSeq: number;
   /** `bytesEnd` of the last operation, and of the last one dropped. */
   #bytesEnd = 0;
   #bytesDropped = 0;
@@ -181,6 +183,7 @@ export class WriteOrder {
     this.#firstSeq = base.seq + 1;
     this.#lastSeq = base.seq;
     this.#committedSeq = base.seq;
+    this.#answeredSeq = base.seq;
     this.#sessions = standing.sessions;
     for (const server of viewVoters(view)) {
       if (server !== config.self) this.#addPeer(server, installed.get(server), base.seq, nowMs);
@@ -238,7 +241,7 @@ export class WriteOrder {
       return;
     }
     if (answer?.kind === 'known') {
-      if (answer.seq <= this.#committedSeq) {
+      if (answer.seq <= this.#answeredSeq) {
         this.#out.trace('answered-again', `operation ${answer.seq}`);
         this.#out.push({ kind: 'committed', ticket, seq: answer.seq, result: answer.result });
         return;
@@ -322,7 +325,7 @@ export class WriteOrder {
 
   /** No longer primary of this epoch: what is under way may have happened or not. */
   abandon(): void {
-    for (let seq = this.#committedSeq + 1; seq <= this.#lastSeq; seq++) {
+    for (let seq = this.#answeredSeq + 1; seq <= this.#lastSeq; seq++) {
       for (const ticket of this.#operation(seq).tickets) this.#tellUnknown(ticket);
     }
     for (const { ticket } of this.#flushes) this.#tellUnknown(ticket);
@@ -439,7 +442,10 @@ export class WriteOrder {
     for (;;) {
       this.#applyOwn(nowMs);
       const before = this.#committedSeq;
+      const answered = this.#answeredSeq;
       this.#commit(nowMs);
+      this.#answer();
+      if (this.#committedSeq > before || this.#answeredSeq > answered) this.#drop(null);
       if (!this.#advanceChange() && this.#committedSeq === before) break;
     }
     this.#finishFlushes();
@@ -481,34 +487,47 @@ export class WriteOrder {
     this.#committedSeq = committedSeq;
     this.#out.push({ kind: 'advanced', committedSeq });
     for (let seq = from; seq <= committedSeq; seq++) {
-      const sequenced = this.#operation(seq);
-      const { result, view } = sequenced.operation;
-      if (view !== undefined) {
-        this.#committedView = view;
-        this.#standing.tellView();
-      }
-      for (const ticket of sequenced.tickets) this.#out.push({ kind: 'committed', ticket, seq, result });
-      sequenced.tickets = [];
+      const { view } = this.#operation(seq).operation;
+      if (view === undefined) continue;
+      this.#committedView = view;
+      this.#standing.tellView();
     }
     for (const server of this.#grants.holders(nowMs)) {
       // What is not known to be committed is not read there: the sooner it is, the better.
       if (this.#peers.has(server))
         this.#out.send(server, { kind: 'commit', epoch: this.epoch, committedSeq });
     }
-    this.#drop(null);
+  }
+
+  /** Tells clients of what is committed; with policy `all` of what every member has. Reads need not wait for that. */
+  #answer(): void {
+    let answeredSeq = this.#committedSeq;
+    // Members change by majorities even where writes need all: one that is gone for ever has to be replaced.
+    if (this.#view.policy === 'all' && this.#countedView.joint === undefined) {
+      const ackedSeq = (server: ServerId): number => this.#ackedSeq(server, this.#standing.seq);
+      answeredSeq = Math.min(answeredSeq, viewReached(this.#countedView, ackedSeq, true));
+    }
+    while (this.#answeredSeq < answeredSeq) {
+      this.#answeredSeq++;
+      const sequenced = this.#operation(this.#answeredSeq);
+      const { result } = sequenced.operation;
+      const seq = this.#answeredSeq;
+      for (const ticket of sequenced.tickets) this.#out.push({ kind: 'committed', ticket, seq, result });
+      sequenced.tickets = [];
+    }
+  }
+
+  #ackedSeq(server: ServerId, ownSeq: number): number {
+    if (server === this.#config.self) return ownSeq;
+    const peer = this.#peers.get(server);
+    return peer?.installed === true ? peer.ackedSeq : 0;
   }
 
   /** How far operations have come if this replica has `ownSeq`. */
   #reachedWith(ownSeq: number, nowMs: number): number {
     const { self } = this.#config;
-    const ackedSeq = (server: ServerId): number => {
-      if (server === self) return ownSeq;
-      const peer = this.#peers.get(server);
-      return peer?.installed === true ? peer.ackedSeq : 0;
-    };
-    // Members change by majorities even where writes need all: one that is gone for ever has to be replaced.
-    const everybody = this.#view.policy === 'all' && this.#countedView.joint === undefined;
-    const reached = viewReached(this.#countedView, ackedSeq, everybody);
+    const ackedSeq = (server: ServerId): number => this.#ackedSeq(server, ownSeq);
+    const reached = viewReached(this.#countedView, ackedSeq);
     let atReaders = reached;
     for (const server of this.#grants.holders(nowMs)) {
       if (server !== self) atReaders = Math.min(atReaders, Math.max(this.#committedSeq, ackedSeq(server)));
@@ -755,7 +774,7 @@ export class WriteOrder {
    * @param nowMs null where silence need not be judged anew
    */
   #drop(nowMs: number | null): void {
-    const doneSeq = Math.min(this.#committedSeq, this.#standing.seq);
+    const doneSeq = Math.min(this.#answeredSeq, this.#standing.seq);
     let neededSeq = doneSeq;
     for (const peer of this.#peers.values()) {
       if (nowMs !== null && this.#isSilent(peer, nowMs)) continue;

@@ -68,7 +68,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     'who only learns is counted',
     {
       file: 'replica/write-order.ts',
-      find: 'const reached = viewReached(this.#countedView, ackedSeq, everybody);',
+      find: 'const reached = viewReached(this.#countedView, ackedSeq);',
       replace:
         'const reached = [ownSeq, ...[...this.#peers.values()].map((peer) => peer.ackedSeq)].sort((x, y) => y - x)[Math.floor(this.#view.members.length / 2)] ?? 0;',
     },
@@ -179,8 +179,8 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     'a majority is enough where writes are to be everywhere',
     {
       file: 'replica/write-order.ts',
-      find: "const everybody = this.#view.policy === 'all' && this.#countedView.joint === undefined;",
-      replace: 'const everybody = this.#view === null;',
+      find: "if (this.#view.policy === 'all' && this.#countedView.joint === undefined) {",
+      replace: 'if (this.#view === null) {',
     },
     { conversation: 'view-all.txt' },
   ),
@@ -189,8 +189,8 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     'members that are gone for good hold up their own removal, where writes are to be everywhere',
     {
       file: 'replica/write-order.ts',
-      find: "const everybody = this.#view.policy === 'all' && this.#countedView.joint === undefined;",
-      replace: "const everybody = this.#view.policy === 'all';",
+      find: "if (this.#view.policy === 'all' && this.#countedView.joint === undefined) {",
+      replace: "if (this.#view.policy === 'all') {",
     },
     { conversation: 'view-all.txt' },
   ),

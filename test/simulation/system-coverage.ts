@@ -81,6 +81,7 @@ const NOT_HERE: readonly ReplicaMark[] = ['session-expired'];
 
 /** All other marks are reached in every tenth run at least. */
 const RARE_MARKS: Partial<Record<ReplicaMark, number>> = {
+  outside: 0.0005,
   'reset-abandoned': 0.01,
   deposed: 0.01,
   'trusted-again': 0.01,

@@ -283,6 +283,8 @@ export class ServerProcess implements Process<SystemMessage> {
       if (!viewVoters(catalogView).includes(this.#id)) return;
       this.#start(catalogView);
     }
+    // It has found out that it is no member any more: asking for the lease would keep it from those who are.
+    if (this.replica !== null && this.replica.status(0).outside !== null) return;
     const view = this.replica?.inspect().view;
     if (view !== undefined && this.#opened === null && viewVoters(view).includes(this.#id))
       this.#openLease(view);
@@ -436,7 +438,12 @@ export class ServerProcess implements Process<SystemMessage> {
         return;
       case 'stopped':
         // Not from within the step that stopped.
-        world.later(this.#id, 0, () => this.#lease({ kind: 'release', cell: CELL }));
+        world.later(this.#id, 0, () => {
+          this.#lease({ kind: 'release', cell: CELL });
+          if (this.replica === null || this.replica.status(0).outside === null) return;
+          this.#opened = null;
+          this.#lease({ kind: 'close', cell: CELL });
+        });
         return;
       case 'trace':
         world.note(this.#id, `${action.mark} (${action.detail})`);
