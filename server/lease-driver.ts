@@ -207,7 +207,9 @@ export class LeaseDriver {
    * anybody else. Where it has, a majority of its own members refuses the one before.
    */
   #viewOf({ number, members, joint }: View): KnownView {
-    if (!viewVoters({ number, members, ...(joint === undefined ? {} : { joint }) }).includes(this.#parts.self)) {
+    if (
+      !viewVoters({ number, members, ...(joint === undefined ? {} : { joint }) }).includes(this.#parts.self)
+    ) {
       return { view: number - 1, members };
     }
     return { view: number, members, ...(joint === undefined ? {} : { joint }) };
