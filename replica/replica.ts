@@ -709,11 +709,8 @@ export class Replica {
   }
 
   #isWilling(): boolean {
-    return (
-      !this.#stopAsked &&
-      this.#outside === null &&
-      viewVoters(this.#standing.view).includes(this.#config.self)
-    );
+    if (this.#stopAsked || this.#outside !== null) return false;
+    return viewVoters(this.#standing.view).includes(this.#config.self);
   }
 
   /** Whoever asks others to keep the guard keeps it too. */

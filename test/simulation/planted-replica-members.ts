@@ -119,7 +119,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     'a server begins an epoch of replicas of which it has none',
     {
       file: 'replica/replica.ts',
-      find: 'return !this.#stopAsked && this.#outside === null && viewVoters(this.#standing.view).includes(this.#config.self);',
+      find: 'if (this.#stopAsked || this.#outside !== null) return false;\n    return viewVoters(this.#standing.view).includes(this.#config.self);',
       replace: 'return !this.#stopAsked;',
     },
     { conversation: 'view-backup.txt' },

@@ -31,7 +31,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'return this.atRest && epochEqual(this.stored, this.promised);',
       replace: 'return this.atRest;',
     },
-    { directed: 'forgotten promise', seeds: 30 },
+    { directed: 'forgotten promise', seeds: 400 },
   ),
   replica(
     '27',
