@@ -82,7 +82,8 @@ export class NamespaceNetwork implements Network {
     const hub = `${name}-0`;
     run('ip', ['netns', 'add', hub]);
     batch(hub, ['link set lo up', 'link add br0 type bridge', 'link set br0 up']);
-    batch(hub, [`addr add ${addressOf(249)}/24 dev br0`]);
+    // Its own address does not follow the ports that come and go.
+    batch(hub, [`link set br0 address ${hardwareOf(249)}`, `addr add ${addressOf(249)}/24 dev br0`]);
     for (let place = 0; place < servers; place++) {
       const own = `${name}-${place + 1}`;
       run('ip', ['netns', 'add', own]);
@@ -136,8 +137,14 @@ export class NamespaceNetwork implements Network {
     batch(`${this.#name}-${from + 1}`, [neighbour(to, NOBODY)]);
   }
 
+  /** Nothing reaches this server any more, and nothing leaves it, the clients included; until `heal`. */
+  unplug(place: number): void {
+    batch(`${this.#name}-0`, [`link set p${place} nomaster`]);
+  }
+
   heal(): void {
     for (let place = 0; place < this.#servers; place++) {
+      batch(`${this.#name}-0`, [`link set p${place} master br0`]);
       const others = Array.from({ length: this.#servers }, (_, other) => other).filter(
         (other) => other !== place,
       );

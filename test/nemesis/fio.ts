@@ -1,0 +1,137 @@
+/** One file that `fio` writes and verifies: its command lines, what it says, and what bytes it must have left. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readSync } from 'node:fs';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+
+/** Beyond every stall that the mount allows; a fio that is not done by then hangs. */
+const HANGS_MS = 300_000;
+
+export interface FioJob {
+  /** Also the name of its file. */
+  readonly name: string;
+  readonly order: 'write' | 'randwrite';
+  readonly blockBytes: number;
+  readonly sizeBytes: number;
+  /** Every so many writes; 0 for never. */
+  readonly syncEvery: number;
+  /** How long the writing takes where nothing stalls; reading takes half of it. */
+  readonly writeMs: number;
+}
+
+export interface FioResult {
+  /** What fio complained about; null if every call succeeded and every block was what had been written. */
+  readonly error: string | null;
+  /** The longest that one call took. */
+  readonly stallMs: number;
+}
+
+/**
+ * Writes a file with its own contents for each seed, in the pace that the job says, then reads and verifies all.
+ * @param seed of the bytes and of the order
+ */
+export function fioWrite(job: FioJob, folder: string, seed: number): Promise<FioResult> {
+  const writeRate = Math.ceil(job.sizeBytes / (job.writeMs / 1000));
+  const pace = job.writeMs === 0 ? [] : [`--rate=${2 * writeRate},${writeRate}`];
+  return fio([...jobArguments(job, folder, seed), ...pace]);
+}
+
+/** Reads and verifies what was written with this seed, as fast as it goes. */
+export function fioVerify(job: FioJob, folder: string, seed: number): Promise<FioResult> {
+  return fio([...jobArguments(job, folder, seed), '--verify_only']);
+}
+
+function jobArguments(job: FioJob, folder: string, seed: number): string[] {
+  const { name, order, blockBytes, sizeBytes, syncEvery } = job;
+  return [
+    `--name=${name}`,
+    `--filename=${join(folder, name)}`,
+    `--rw=${order}`,
+    `--bs=${blockBytes}`,
+    `--size=${sizeBytes}`,
+    ...(syncEvery === 0 ? [] : [`--fsync=${syncEvery}`]),
+    '--ioengine=psync',
+    '--direct=0',
+    '--fallocate=none',
+    '--verify=crc32c',
+    '--verify_fatal=1',
+    '--verify_state_save=0',
+    `--randseed=${seed}`,
+    '--output-format=json',
+  ];
+}
+
+async function fio(args: readonly string[]): Promise<FioResult> {
+  const child = spawn('fio', args, { stdio: ['ignore', 'pipe', 'pipe'], cwd: '/' });
+  const watch = setTimeout(() => child.kill('SIGKILL'), HANGS_MS);
+  const end = (): boolean => child.kill('SIGKILL');
+  process.on('exit', end);
+  try {
+    const closed = once(child, 'close') as Promise<[number | null]>;
+    const [out, complaint, [code]] = await Promise.all([text(child.stdout), text(child.stderr), closed]);
+    return fioResult(out, complaint, code);
+  } finally {
+    clearTimeout(watch);
+    process.off('exit', end);
+  }
+}
+
+interface Latency {
+  readonly lat_ns?: { readonly max?: number };
+}
+
+interface JobReport {
+  readonly error?: number;
+  readonly read?: Latency;
+  readonly write?: Latency;
+  readonly sync?: Latency;
+}
+
+/**
+ * @param out the standard output, with a report in JSON somewhere: fio also complains there
+ * @param code null if it was ended
+ */
+export function fioResult(out: string, complaint: string, code: number | null): FioResult {
+  const begin = out.indexOf('{\n');
+  if (begin === -1) return { error: `fio has ended with ${code}: ${complaint || out}`.trim(), stallMs: 0 };
+  const { jobs } = JSON.parse(out.slice(begin, out.lastIndexOf('}') + 1)) as { readonly jobs: JobReport[] };
+  const [job] = jobs;
+  const longest = [job?.read, job?.write, job?.sync].map((latency) => latency?.lat_ns?.max ?? 0);
+  const isRight = code === 0 && job?.error === 0;
+  const said = `${out.slice(0, begin)} ${complaint}`.replaceAll(/\s+/g, ' ').trim();
+  return {
+    error: isRight ? null : `exit code ${code}, error ${job?.error}: ${said}`,
+    stallMs: Math.max(...longest) / 1e6,
+  };
+}
+
+/** Of fio's header before each block: its times and the checksum over them differ between two runs of one job. */
+const HEADER_TIMES = [24, 32] as const;
+const HEADER_CHECKSUM = [36, 40] as const;
+
+/**
+ * Compares a file with one that the same job wrote with the same seed elsewhere. `fio` itself takes every block
+ * that is whole and in its place for right, also one of an earlier seed.
+ * @returns the offset of the first block that differs, or null
+ */
+export function blockDifference(job: FioJob, file: string, reference: string): number | null {
+  const [left, right] = [openSync(file, 'r'), openSync(reference, 'r')];
+  try {
+    for (let offset = 0; offset < job.sizeBytes; offset += job.blockBytes) {
+      if (!block(left, offset, job.blockBytes).equals(block(right, offset, job.blockBytes))) return offset;
+    }
+    return null;
+  } finally {
+    closeSync(left);
+    closeSync(right);
+  }
+}
+
+function block(fd: number, offset: number, sizeBytes: number): Buffer {
+  const bytes = Buffer.alloc(sizeBytes);
+  const length = readSync(fd, bytes, 0, sizeBytes, offset);
+  bytes.fill(0, ...HEADER_TIMES);
+  bytes.fill(0, ...HEADER_CHECKSUM);
+  return bytes.subarray(0, length);
+}

@@ -1,0 +1,87 @@
+/** What `npm run nemesis:mount` can be told. */
+import { parseArgs } from 'node:util';
+import { DURATION_FORM, durationParse } from '../../base/duration.ts';
+import { UsageError } from './arguments.ts';
+
+export const MOUNT_FAULTS = ['kill', 'stop', 'cut', 'disk-full', 'power'] as const;
+export type MountFault = (typeof MOUNT_FAULTS)[number];
+
+export const MOUNT_HELP = `Runs fio on a mount while its servers are broken, and verifies every block.
+
+  npm run nemesis:mount -- --servers 3 --rounds 10
+
+  --servers 3        3: one server is hit at a time; 5: two at once, and files have five replicas
+  --faults LIST      some of ${MOUNT_FAULTS.join(',')}; all by default, one kind a round
+  --rounds N         how many; by default each fault twice, once at the primaries of fio's files and once at others
+  --seed N           which servers when; a random one by default
+  --lease 2s         length of the servers' leases; clocks may differ by a twentieth of it
+  --length 25s       how long fio writes in each round; it verifies for half of that, still under faults
+  --keep             leave the servers' disks and logs where they are, as after a failure
+
+Needs root on Linux, fio, fuse3, network namespaces and loop devices. The exit code is 0 if fio saw no error, all was
+verified and the faults did hit, 1 if not, 2 if the command line is mistaken or something of that is missing.`;
+
+export interface MountArguments {
+  readonly help: boolean;
+  readonly servers: 3 | 5;
+  readonly faults: readonly MountFault[];
+  readonly rounds: number;
+  readonly seed: number;
+  readonly leaseMs: number;
+  readonly writeMs: number;
+  readonly keep: boolean;
+}
+
+/** @throws UsageError */
+export function mountArgumentsParse(args: readonly string[]): MountArguments {
+  const values = valuesParse(args);
+  const faults = (values.faults ?? MOUNT_FAULTS.join(',')).split(',').filter((name) => name !== '');
+  const strange = faults.find((name) => !MOUNT_FAULTS.includes(name as MountFault));
+  if (strange !== undefined || faults.length === 0)
+    throw new UsageError(`--faults: "${strange ?? ''}" is none of ${MOUNT_FAULTS.join(', ')}`);
+  const servers = natural('servers', values.servers ?? '3');
+  if (servers !== 3 && servers !== 5) throw new UsageError('--servers is 3 or 5');
+  return {
+    help: values.help === true,
+    servers,
+    faults: faults as MountFault[],
+    rounds: natural('rounds', values.rounds ?? String(2 * faults.length)),
+    seed: natural('seed', values.seed ?? String(1 + Math.floor(Math.random() * 1e6))),
+    leaseMs: duration('lease', values.lease ?? '2s'),
+    writeMs: duration('length', values.length ?? '25s'),
+    keep: values.keep === true,
+  };
+}
+
+function valuesParse(args: readonly string[]) {
+  const string = { type: 'string' } as const;
+  const boolean = { type: 'boolean' } as const;
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        servers: string,
+        faults: string,
+        rounds: string,
+        seed: string,
+        lease: string,
+        length: string,
+        keep: boolean,
+        help: boolean,
+      },
+    }).values;
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function duration(name: string, text: string): number {
+  const ms = durationParse(text);
+  if (ms === null || ms === 0) throw new UsageError(`--${name} is ${DURATION_FORM}, not "${text}"`);
+  return ms;
+}
+
+function natural(name: string, text: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new UsageError(`--${name} is an integer from 1, not "${text}"`);
+  return Number(text);
+}

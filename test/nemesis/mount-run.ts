@@ -1,0 +1,359 @@
+/** Rounds of fio on a mount: each with one kind of fault, and three judgements of what it wrote. */
+import { mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Prng } from '../../base/prng.ts';
+import { type Mounted, mountVolume, unmountDirectory } from '../../client/mount.ts';
+import type { FileInfo } from '../../wire/http-api.ts';
+import { until } from '../cluster/real-cluster.ts';
+import { NemesisCluster } from './cluster.ts';
+import { blockDifference, type FioJob, type FioResult, fioVerify, fioWrite } from './fio.ts';
+import type { MountArguments, MountFault } from './mount-arguments.ts';
+import { type HitWorld, hit } from './mount-hits.ts';
+import type { NamespaceNetwork } from './network.ts';
+import { run } from './system.ts';
+
+const VOLUME = 'fio';
+const OBJECT_BYTES = 131_072;
+const SKEW_PER_LEASE = 1 / 20;
+/** As the servers have it by default. */
+const SERVER_TIMEOUT_MS = 15_000;
+/** How long a cluster without faults may take to be whole again. */
+const WHOLE_MS = 120_000;
+/** Before the first fault of a round. */
+const AHEAD_MS = 2_000;
+const MIB = 1024 * 1024;
+
+/** Two jobs run at a time, and each kind of writing has its turn with syncs and without. */
+const JOBS: readonly (readonly [Omit<FioJob, 'writeMs'>, Omit<FioJob, 'writeMs'>])[] = [
+  [
+    { name: 'random-4k', order: 'randwrite', blockBytes: 4096, sizeBytes: 16 * MIB, syncEvery: 0 },
+    { name: 'stream-64k-sync', order: 'write', blockBytes: 65_536, sizeBytes: 24 * MIB, syncEvery: 8 },
+  ],
+  [
+    { name: 'random-16k-sync', order: 'randwrite', blockBytes: 16_384, sizeBytes: 16 * MIB, syncEvery: 4 },
+    { name: 'stream-128k', order: 'write', blockBytes: 131_072, sizeBytes: 48 * MIB, syncEvery: 0 },
+  ],
+];
+
+interface Round {
+  readonly fault: MountFault;
+  readonly target: 'primaries' | 'others';
+  readonly jobs: string;
+  readonly hits: readonly (readonly string[])[];
+  /** Of fio on the mount that lived through the faults. */
+  readonly stallMs: number;
+  readonly errors: readonly string[];
+}
+
+/** A cluster, a mount with all its servers in its list, and what the rounds came to. */
+export class MountRun {
+  readonly #options: MountArguments;
+  readonly #network: NamespaceNetwork;
+  readonly #cluster: NemesisCluster;
+  readonly #prng: Prng;
+  readonly #done: Round[] = [];
+  readonly #beganMs = performance.now();
+  readonly #mounts = new Map<string, Mounted>();
+  readonly #onExit = (): void => {
+    for (const { pid, directory } of this.#mounts.values()) {
+      process.kill(pid, 'SIGKILL');
+      run('fusermount3', ['-u', '-z', directory]);
+    }
+  };
+  #mountCount = 0;
+  #deathsSeen = 0;
+
+  private constructor(options: MountArguments, network: NamespaceNetwork, cluster: NemesisCluster) {
+    this.#options = options;
+    this.#network = network;
+    this.#cluster = cluster;
+    this.#prng = new Prng(options.seed);
+    // Ahead of the cluster's own, which takes the folders away.
+    process.prependListener('exit', this.#onExit);
+  }
+
+  static async start(options: MountArguments, network: NamespaceNetwork): Promise<MountRun> {
+    const cluster = await NemesisCluster.start({
+      servers: options.servers,
+      leaseMs: options.leaseMs,
+      clockSkewMs: Math.floor(options.leaseMs * SKEW_PER_LEASE),
+      operationTimeoutMs: Math.max(SERVER_TIMEOUT_MS, 2 * options.leaseMs),
+      network,
+      ownDisks: true,
+    });
+    const whole = new MountRun(options, network, cluster);
+    try {
+      await whole.#createVolume();
+      return whole;
+    } catch (error) {
+      await whole.end();
+      throw error;
+    }
+  }
+
+  get folder(): string {
+    return this.#cluster.folder;
+  }
+
+  /** @returns whether nothing was wrong in any round */
+  async rounds(): Promise<boolean> {
+    const { faults, rounds, seed, servers } = this.#options;
+    const catalog = (await this.#cluster.status())?.catalog.members.join() ?? 'unknown';
+    this.#say(`${servers} servers, catalog on ${catalog}; seed ${seed}, folder ${this.folder}`);
+    const mount = await this.#mount(this.#cluster.ids);
+    for (let number = 0; number < rounds; number++) {
+      const fault = faults[number % faults.length] as MountFault;
+      // Each fault at both, and after four turns both with either pair of jobs.
+      const turn = Math.floor(number / faults.length);
+      const target = turn % 2 === 0 ? 'primaries' : 'others';
+      const round = await this.#round(number, fault, target, mount.directory);
+      this.#done.push(round);
+      this.#say(`round ${number + 1}: ${roundText(round)}`);
+      for (const error of round.errors) this.#say(`  WRONG ${error}`);
+    }
+    await this.#unmount(mount);
+    return this.#done.every(({ errors }) => errors.length === 0);
+  }
+
+  async #round(
+    number: number,
+    fault: MountFault,
+    target: Round['target'],
+    directory: string,
+  ): Promise<Round> {
+    const { faults, writeMs } = this.#options;
+    const turn = Math.floor(number / faults.length);
+    const pair = (number % faults.length) + turn + Math.floor(turn / 2);
+    const jobs = (JOBS[pair % JOBS.length] ?? []).map((job): FioJob => ({ ...job, writeMs }));
+    const seed = this.#options.seed + number;
+    this.#say(`round ${number + 1}: ${fault} at ${target}, ${jobs.map(({ name }) => name).join(' and ')}`);
+    const errors: string[] = [];
+    let isOver = false;
+    const running = Promise.all(jobs.map((job) => fioWrite(job, directory, seed))).finally(() => {
+      isOver = true;
+    });
+    const hits: (readonly string[])[] = [];
+    await delay(AHEAD_MS);
+    while (!isOver) {
+      const victims = await this.#victims(jobs, target);
+      hits.push(victims);
+      await hit(this.#hitWorld(), fault, victims);
+      await this.#whole(fault === 'power', jobs, errors);
+      await delay(this.#prng.integer(0, this.#options.leaseMs));
+    }
+    const results = await running;
+    errors.push(...complaints('on the mount of the faults', jobs, results));
+    this.#say(`fio is done, its longest stall ${stallOf(results).toFixed(0)} ms`);
+    await this.#verifyElsewhere(jobs, seed, hits.at(-1) ?? [], errors);
+    errors.push(...this.#deaths(fault));
+    return {
+      fault,
+      target,
+      jobs: jobs.map(({ name }) => name).join(', '),
+      hits,
+      stallMs: stallOf(results),
+      errors,
+    };
+  }
+
+  /** By mounts that have read nothing yet: with all servers, and with a majority that the last victims belong to. */
+  async #verifyElsewhere(
+    jobs: readonly FioJob[],
+    seed: number,
+    victims: readonly string[],
+    errors: string[],
+  ): Promise<void> {
+    const { ids } = this.#cluster;
+    const via = this.#prng.pick(ids);
+    this.#say(`verifying by a new mount at ${via}`);
+    await this.#verify(jobs, seed, [via], 'with all servers', errors);
+    const away = this.#shuffled(ids.filter((id) => !victims.includes(id))).slice(0, (ids.length - 1) / 2);
+    const left = ids.filter((id) => !away.includes(id));
+    this.#say(`verifying by a new mount with ${left.join(' and ')} alone`);
+    // Otherwise what only they had until now would be on fewer than a majority.
+    await this.#whole(true, jobs, errors);
+    for (const id of away) await this.#cluster.kill(id);
+    await this.#verify(jobs, seed, left, `with ${left.join(' and ')} alone`, errors);
+    for (const id of away) this.#cluster.spawn(id);
+    await this.#whole(true, jobs, errors);
+  }
+
+  async #verify(
+    jobs: readonly FioJob[],
+    seed: number,
+    at: readonly string[],
+    where: string,
+    errors: string[],
+  ): Promise<void> {
+    let mount: Mounted;
+    try {
+      mount = await this.#mount(at);
+    } catch (error) {
+      errors.push(`no mount ${where}: ${messageOf(error)}`);
+      return;
+    }
+    for (const job of jobs) {
+      const result = await fioVerify(job, mount.directory, seed);
+      errors.push(...complaints(where, [job], [result]));
+      if (result.error === null) errors.push(...(await this.#compare(job, mount.directory, seed, where)));
+    }
+    await this.#unmount(mount);
+  }
+
+  /** With what the same job leaves on a disk of this machine. */
+  async #compare(job: FioJob, directory: string, seed: number, where: string): Promise<string[]> {
+    const reference = join(this.folder, 'reference');
+    mkdirSync(reference, { recursive: true });
+    const wrote = await fioWrite({ ...job, writeMs: 0 }, reference, seed);
+    if (wrote.error !== null) throw new Error(`No reference: ${wrote.error}`);
+    const offset = blockDifference(job, join(directory, job.name), join(reference, job.name));
+    rmSync(reference, { recursive: true });
+    return offset === null ? [] : [`${job.name} ${where}: other bytes than written, from ${offset} on`];
+  }
+
+  /** The primaries of fio's files first, or servers that are the primary of none; as many as may be hit at once. */
+  async #victims(jobs: readonly FioJob[], target: Round['target']): Promise<string[]> {
+    const primaries = new Set<string>();
+    for (const job of this.#shuffled(jobs)) primaries.add(await this.#primaryOf(job.name));
+    const others = this.#shuffled(this.#cluster.ids.filter((id) => !primaries.has(id)));
+    const count = (this.#options.servers - 1) / 2;
+    return (target === 'primaries' ? [...primaries, ...others] : others).slice(0, count);
+  }
+
+  async #primaryOf(name: string): Promise<string> {
+    let primary: string | null = null;
+    await until(`${name} has a primary`, async () => {
+      primary = (await this.#info(name)).primary;
+      return primary !== null;
+    });
+    if (primary === null) throw new Error('unreachable');
+    return primary;
+  }
+
+  async #info(name: string): Promise<FileInfo> {
+    const url = `${this.#cluster.url(this.#prng.pick(this.#cluster.ids))}/v1/info/${VOLUME}/${name}`;
+    const response = await fetch(url, { signal: AbortSignal.timeout(SERVER_TIMEOUT_MS) });
+    if (!response.ok) throw new Error(`${url}: ${response.status} ${await response.text()}`);
+    return (await response.json()) as FileInfo;
+  }
+
+  /** Waits until all servers serve, and perhaps until all replicas have all that was acknowledged. */
+  async #whole(isCurrent: boolean, jobs: readonly FioJob[], errors: string[]): Promise<void> {
+    const { ids } = this.#cluster;
+    const beganMs = performance.now();
+    try {
+      await this.#cluster.ready(ids, WHOLE_MS);
+      if (!isCurrent) return;
+      for (const { name } of jobs) {
+        await until(
+          `all replicas of ${name} are current`,
+          async () => {
+            const { replicas } = await this.#info(name);
+            return replicas.length === ids.length && replicas.every(({ state }) => state === 'current');
+          },
+          WHOLE_MS,
+        );
+      }
+      this.#say(`all current after ${(performance.now() - beganMs).toFixed(0)} ms`);
+    } catch (error) {
+      errors.push(messageOf(error));
+    }
+  }
+
+  /** Servers that ended without having been told to; one with a full disk may. */
+  #deaths(fault: MountFault): string[] {
+    const deaths = this.#cluster.deaths.slice(this.#deathsSeen);
+    this.#deathsSeen = this.#cluster.deaths.length;
+    return deaths
+      .filter(({ log }) => !(fault === 'disk-full' && /ENOSPC|SQLITE_FULL|disk is full/.test(log)))
+      .map(({ id, how, log }) => `${id} ended by itself: ${how}\n${log}`);
+  }
+
+  async #mount(at: readonly string[]): Promise<Mounted> {
+    const directory = join(this.folder, `mount-${++this.#mountCount}`);
+    mkdirSync(directory);
+    const servers = at.map((id) => this.#cluster.url(id));
+    const mount = await mountVolume({ servers, volume: VOLUME, directory, log: `${directory}.log` });
+    this.#mounts.set(directory, mount);
+    return mount;
+  }
+
+  async #unmount({ directory }: Mounted): Promise<void> {
+    await unmountDirectory(directory);
+    this.#mounts.delete(directory);
+  }
+
+  async #createVolume(): Promise<void> {
+    const replicas = this.#options.servers;
+    const command = { kind: 'volume-create', name: VOLUME, replicas, objectBytes: OBJECT_BYTES };
+    const response = await fetch(`${this.#cluster.url('s1')}/v1/catalog/commands`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ session: this.#options.seed, number: 1, command }),
+    });
+    if (!response.ok) throw new Error(`There is no volume: ${await response.text()}`);
+  }
+
+  #hitWorld(): HitWorld {
+    const { leaseMs } = this.#options;
+    return {
+      cluster: this.#cluster,
+      network: this.#network,
+      prng: this.#prng,
+      leaseMs,
+      clockSkewMs: Math.floor(leaseMs * SKEW_PER_LEASE),
+      say: (text) => this.#say(text),
+    };
+  }
+
+  #shuffled<Value>(values: readonly Value[]): Value[] {
+    return values
+      .map((value) => ({ value, place: this.#prng.next() }))
+      .sort((a, b) => a.place - b.place)
+      .map(({ value }) => value);
+  }
+
+  #say(text: string): void {
+    const seconds = ((performance.now() - this.#beganMs) / 1000).toFixed(1).padStart(6);
+    process.stdout.write(`${seconds} s  ${text}\n`);
+  }
+
+  table(): string {
+    return ['fault      hit        times  longest stall  wrong', ...this.#done.map(roundText)].join('\n');
+  }
+
+  /** Ends mounts and servers; what they wrote stays. */
+  async end(): Promise<void> {
+    process.off('exit', this.#onExit);
+    this.#onExit();
+    this.#mounts.clear();
+    await this.#cluster.stop();
+  }
+
+  remove(): void {
+    this.#cluster.remove();
+  }
+}
+
+function roundText({ fault, target, hits, stallMs, errors, jobs }: Round): string {
+  const stall = `${(stallMs / 1000).toFixed(1)} s`.padStart(13);
+  const wrong = errors.length === 0 ? 'nothing' : errors.length;
+  return `${fault.padEnd(10)} ${target.padEnd(10)} ${String(hits.length).padStart(5)}  ${stall}  ${wrong}  (${jobs})`;
+}
+
+function complaints(where: string, jobs: readonly FioJob[], results: readonly FioResult[]): string[] {
+  return results.flatMap(({ error }, place) =>
+    error === null ? [] : [`${jobs[place]?.name} ${where}: ${error}`],
+  );
+}
+
+function stallOf(results: readonly FioResult[]): number {
+  return Math.max(...results.map(({ stallMs }) => stallMs));
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error
+    ? `${error.message}${error.cause === undefined ? '' : `: ${messageOf(error.cause)}`}`
+    : String(error);
+}
