@@ -18,6 +18,8 @@ export interface ClusterOptions {
   readonly operationTimeoutMs: number;
   readonly network: Network;
   readonly ownDisks: boolean;
+  /** Of each disk of its own. */
+  readonly diskBytes?: number;
 }
 
 interface Member {
@@ -62,7 +64,7 @@ export class NemesisCluster {
         const own = join(folder, id);
         mkdirSync(own);
         writeFileSync(join(own, 'clock'), '0');
-        const disk = options.ownDisks ? new ImageDisk(own) : new FolderDisk(own);
+        const disk = options.ownDisks ? new ImageDisk(own, options.diskBytes) : new FolderDisk(own);
         const url = `http://${options.network.host(place)}:${port}`;
         return [id, { id, place, folder: own, url, disk, process: null, ending: false }];
       }),

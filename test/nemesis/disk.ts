@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { canRun, isRoot, run } from './system.ts';
 
-const IMAGE_BYTES = 256 * 1024 * 1024;
+const IMAGE_BYTES_DEFAULT = 256 * 1024 * 1024;
 /** What a filler takes by writing: room that is set aside for it may be gone before it is taken. */
 const SLACK_BYTES = 2 * 1024 * 1024;
 const PIECE = Buffer.alloc(4096, 1);
@@ -62,13 +62,14 @@ export class ImageDisk implements Disk {
   readonly #image: string;
   readonly #mount: string;
 
-  constructor(folder: string) {
+  /** @param sizeBytes taken of the disk below only where something is written */
+  constructor(folder: string, sizeBytes = IMAGE_BYTES_DEFAULT) {
     this.#image = join(folder, 'image');
     this.#mount = join(folder, 'disk');
     this.data = join(this.#mount, 'data');
     mkdirSync(this.#mount, { recursive: true });
     writeFileSync(this.#image, '');
-    truncateSync(this.#image, IMAGE_BYTES);
+    truncateSync(this.#image, sizeBytes);
     // No blocks set aside for root, who runs the servers here.
     run('mkfs.ext4', ['-q', '-F', '-m', '0', '-E', 'lazy_itable_init=0,lazy_journal_init=0', this.#image]);
     run('mount', ['-o', 'loop', this.#image, this.#mount]);

@@ -6,13 +6,18 @@ import { UsageError } from './arguments.ts';
 export const MOUNT_FAULTS = ['kill', 'stop', 'cut', 'disk-full', 'power'] as const;
 export type MountFault = (typeof MOUNT_FAULTS)[number];
 
+/** Who is hit: first the primaries of fio's files, or servers that are the primary of none of them. */
+export const TARGETS = ['primaries', 'others'] as const;
+export type Target = (typeof TARGETS)[number];
+
 export const MOUNT_HELP = `Runs fio on a mount while its servers are broken, and verifies every block.
 
   npm run nemesis:mount -- --servers 3 --rounds 10
 
   --servers 3        3: one server is hit at a time; 5: two at once, and files have five replicas
   --faults LIST      some of ${MOUNT_FAULTS.join(',')}; all by default, one kind a round
-  --rounds N         how many; by default each fault twice, once at the primaries of fio's files and once at others
+  --targets LIST     some of ${TARGETS.join(',')} of fio's files, who are hit in turns; both by default
+  --rounds N         how many; by default each fault once at each target
   --seed N           which servers when; a random one by default
   --lease 2s         length of the servers' leases; clocks may differ by a twentieth of it
   --length 25s       how long fio writes in each round; it verifies for half of that, still under faults
@@ -25,6 +30,7 @@ export interface MountArguments {
   readonly help: boolean;
   readonly servers: 3 | 5;
   readonly faults: readonly MountFault[];
+  readonly targets: readonly Target[];
   readonly rounds: number;
   readonly seed: number;
   readonly leaseMs: number;
@@ -35,17 +41,16 @@ export interface MountArguments {
 /** @throws UsageError */
 export function mountArgumentsParse(args: readonly string[]): MountArguments {
   const values = valuesParse(args);
-  const faults = (values.faults ?? MOUNT_FAULTS.join(',')).split(',').filter((name) => name !== '');
-  const strange = faults.find((name) => !MOUNT_FAULTS.includes(name as MountFault));
-  if (strange !== undefined || faults.length === 0)
-    throw new UsageError(`--faults: "${strange ?? ''}" is none of ${MOUNT_FAULTS.join(', ')}`);
+  const faults = list('faults', values.faults, MOUNT_FAULTS);
+  const targets = list('targets', values.targets, TARGETS);
   const servers = natural('servers', values.servers ?? '3');
   if (servers !== 3 && servers !== 5) throw new UsageError('--servers is 3 or 5');
   return {
     help: values.help === true,
     servers,
-    faults: faults as MountFault[],
-    rounds: natural('rounds', values.rounds ?? String(2 * faults.length)),
+    faults,
+    targets,
+    rounds: natural('rounds', values.rounds ?? String(targets.length * faults.length)),
     seed: natural('seed', values.seed ?? String(1 + Math.floor(Math.random() * 1e6))),
     leaseMs: duration('lease', values.lease ?? '2s'),
     writeMs: duration('length', values.length ?? '25s'),
@@ -62,6 +67,7 @@ function valuesParse(args: readonly string[]) {
       options: {
         servers: string,
         faults: string,
+        targets: string,
         rounds: string,
         seed: string,
         lease: string,
@@ -73,6 +79,19 @@ function valuesParse(args: readonly string[]) {
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error));
   }
+}
+
+function list<Name extends string>(
+  option: string,
+  text: string | undefined,
+  known: readonly Name[],
+): readonly Name[] {
+  if (text === undefined) return known;
+  return text.split(',').map((name) => {
+    const found = known.find((one) => one === name);
+    if (found === undefined) throw new UsageError(`--${option}: "${name}" is none of ${known.join(', ')}`);
+    return found;
+  });
 }
 
 function duration(name: string, text: string): number {

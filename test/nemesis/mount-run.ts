@@ -8,7 +8,7 @@ import type { FileInfo } from '../../wire/http-api.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { NemesisCluster } from './cluster.ts';
 import { blockDifference, type FioJob, type FioResult, fioVerify, fioWrite } from './fio.ts';
-import type { MountArguments, MountFault } from './mount-arguments.ts';
+import type { MountArguments, MountFault, Target } from './mount-arguments.ts';
 import { type HitWorld, hit } from './mount-hits.ts';
 import type { NamespaceNetwork } from './network.ts';
 import { run } from './system.ts';
@@ -23,6 +23,8 @@ const WHOLE_MS = 120_000;
 /** Before the first fault of a round. */
 const AHEAD_MS = 2_000;
 const MIB = 1024 * 1024;
+/** Twice what the files of all jobs take, and the part that servers keep free: only faults fill a disk. */
+const DISK_BYTES = 768 * MIB;
 
 /** Two jobs run at a time, and each kind of writing has its turn with syncs and without. */
 const JOBS: readonly (readonly [Omit<FioJob, 'writeMs'>, Omit<FioJob, 'writeMs'>])[] = [
@@ -38,7 +40,7 @@ const JOBS: readonly (readonly [Omit<FioJob, 'writeMs'>, Omit<FioJob, 'writeMs'>
 
 interface Round {
   readonly fault: MountFault;
-  readonly target: 'primaries' | 'others';
+  readonly target: Target;
   readonly jobs: string;
   readonly hits: readonly (readonly string[])[];
   /** Of fio on the mount that lived through the faults. */
@@ -81,6 +83,7 @@ export class MountRun {
       operationTimeoutMs: Math.max(SERVER_TIMEOUT_MS, 2 * options.leaseMs),
       network,
       ownDisks: true,
+      diskBytes: DISK_BYTES,
     });
     const whole = new MountRun(options, network, cluster);
     try {
@@ -98,7 +101,7 @@ export class MountRun {
 
   /** @returns whether nothing was wrong in any round */
   async rounds(): Promise<boolean> {
-    const { faults, rounds, seed, servers } = this.#options;
+    const { faults, targets, rounds, seed, servers } = this.#options;
     const catalog = (await this.#cluster.status())?.catalog.members.join() ?? 'unknown';
     this.#say(`${servers} servers, catalog on ${catalog}; seed ${seed}, folder ${this.folder}`);
     const mount = await this.#mount(this.#cluster.ids);
@@ -106,7 +109,7 @@ export class MountRun {
       const fault = faults[number % faults.length] as MountFault;
       // Each fault at both, and after four turns both with either pair of jobs.
       const turn = Math.floor(number / faults.length);
-      const target = turn % 2 === 0 ? 'primaries' : 'others';
+      const target = targets[turn % targets.length] as Target;
       const round = await this.#round(number, fault, target, mount.directory);
       this.#done.push(round);
       this.#say(`round ${number + 1}: ${roundText(round)}`);
@@ -116,12 +119,7 @@ export class MountRun {
     return this.#done.every(({ errors }) => errors.length === 0);
   }
 
-  async #round(
-    number: number,
-    fault: MountFault,
-    target: Round['target'],
-    directory: string,
-  ): Promise<Round> {
+  async #round(number: number, fault: MountFault, target: Target, directory: string): Promise<Round> {
     const { faults, writeMs } = this.#options;
     const turn = Math.floor(number / faults.length);
     const pair = (number % faults.length) + turn + Math.floor(turn / 2);
@@ -213,7 +211,7 @@ export class MountRun {
   }
 
   /** The primaries of fio's files first, or servers that are the primary of none; as many as may be hit at once. */
-  async #victims(jobs: readonly FioJob[], target: Round['target']): Promise<string[]> {
+  async #victims(jobs: readonly FioJob[], target: Target): Promise<string[]> {
     const primaries = new Set<string>();
     for (const job of this.#shuffled(jobs)) primaries.add(await this.#primaryOf(job.name));
     const others = this.#shuffled(this.#cluster.ids.filter((id) => !primaries.has(id)));
