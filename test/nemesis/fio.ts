@@ -1,7 +1,7 @@
 /** One file that `fio` writes and verifies: its command lines, what it says, and what bytes it must have left. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, readSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 
@@ -27,14 +27,22 @@ export interface FioResult {
   readonly stallMs: number;
 }
 
+export interface FioPause {
+  /** Since fio began. */
+  readonly atMs: number;
+  readonly ms: number;
+}
+
 /**
  * Writes a file with its own contents for each seed, in the pace that the job says, then reads and verifies all.
  * @param seed of the bytes and of the order
+ * @param log beginning of the name of a log of all reads and writes, for `longestPause`
  */
-export function fioWrite(job: FioJob, folder: string, seed: number): Promise<FioResult> {
+export function fioWrite(job: FioJob, folder: string, seed: number, log?: string): Promise<FioResult> {
   const writeRate = Math.ceil(job.sizeBytes / (job.writeMs / 1000));
   const pace = job.writeMs === 0 ? [] : [`--rate=${2 * writeRate},${writeRate}`];
-  return fio([...jobArguments(job, folder, seed), ...pace]);
+  const logged = log === undefined ? [] : [`--write_lat_log=${log}`];
+  return fio([...jobArguments(job, folder, seed), ...pace, ...logged]);
 }
 
 /** Reads and verifies what was written with this seed, as fast as it goes. */
@@ -104,6 +112,21 @@ export function fioResult(out: string, complaint: string, code: number | null): 
     error: isRight ? null : `exit code ${code}, error ${job?.error}: ${said}`,
     stallMs: Math.max(...longest) / 1e6,
   };
+}
+
+/**
+ * The longest time in which no read or write was done: also waiting for a sync, which has no line of its own.
+ * @param log as it was given to `fioWrite`
+ */
+export function longestPause(log: string): FioPause {
+  let lastMs = 0;
+  let longest: FioPause = { atMs: 0, ms: 0 };
+  for (const line of readFileSync(`${log}_lat.1.log`, 'utf8').trim().split('\n')) {
+    const atMs = Number(line.split(',')[0]);
+    if (atMs - lastMs > longest.ms) longest = { atMs: lastMs, ms: atMs - lastMs };
+    lastMs = atMs;
+  }
+  return longest;
 }
 
 /** Of fio's header before each block: its times and the checksum over them differ between two runs of one job. */

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { UsageError } from './arguments.ts';
-import { blockDifference, type FioJob, fioResult, fioVerify, fioWrite } from './fio.ts';
+import { blockDifference, type FioJob, fioResult, fioVerify, fioWrite, longestPause } from './fio.ts';
 import { MOUNT_FAULTS, mountArgumentsParse } from './mount-arguments.ts';
 import { canRun } from './system.ts';
 
@@ -38,6 +38,19 @@ test('of what fio says its complaints and its longest call are kept', () => {
     stallMs: 2500,
   });
   assert.match(fioResult('', 'fio: no such option', 1).error ?? '', /ended with 1: fio: no such option/);
+});
+
+test('a pause is found where nothing was read or written', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-fio-'));
+  try {
+    writeFileSync(
+      join(folder, 'job_lat.1.log'),
+      '3, 5000, 1, 4096, 0\n40, 5000, 1, 4096, 0\n2040, 5000, 1, 4096, 0\n2050, 5000, 0, 4096, 0\n',
+    );
+    assert.deepEqual(longestPause(join(folder, 'job')), { atMs: 40, ms: 2000 });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test('a block of an earlier seed, which fio takes for right, is found', async (t) => {

@@ -7,11 +7,11 @@ import { type Mounted, mountVolume, unmountDirectory } from '../../client/mount.
 import type { FileInfo } from '../../wire/http-api.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { NemesisCluster } from './cluster.ts';
-import { blockDifference, type FioJob, type FioResult, fioVerify, fioWrite } from './fio.ts';
+import { blockDifference, type FioJob, type FioResult, fioVerify, fioWrite, longestPause } from './fio.ts';
 import type { MountArguments, MountFault, Target } from './mount-arguments.ts';
 import { type HitWorld, hit } from './mount-hits.ts';
 import type { NamespaceNetwork } from './network.ts';
-import { run } from './system.ts';
+import { canRun } from './system.ts';
 
 const VOLUME = 'fio';
 const OBJECT_BYTES = 131_072;
@@ -59,8 +59,14 @@ export class MountRun {
   readonly #mounts = new Map<string, Mounted>();
   readonly #onExit = (): void => {
     for (const { pid, directory } of this.#mounts.values()) {
-      process.kill(pid, 'SIGKILL');
-      run('fusermount3', ['-u', '-z', directory]);
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch (error) {
+        // One that has ended by itself is gone already.
+        if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
+      }
+      // The kernel's helper may have removed it by now; that there is none any more is as well.
+      canRun('fusermount3', ['-u', '-z', directory]);
     }
   };
   #mountCount = 0;
@@ -128,21 +134,31 @@ export class MountRun {
     this.#say(`round ${number + 1}: ${fault} at ${target}, ${jobs.map(({ name }) => name).join(' and ')}`);
     const errors: string[] = [];
     let isOver = false;
-    const running = Promise.all(jobs.map((job) => fioWrite(job, directory, seed))).finally(() => {
+    const log = ({ name }: FioJob): string => join(this.folder, `round-${number + 1}-${name}`);
+    const startMs = this.#elapsedMs();
+    const running = Promise.all(jobs.map((job) => fioWrite(job, directory, seed, log(job)))).finally(() => {
       isOver = true;
     });
     const hits: (readonly string[])[] = [];
     await delay(AHEAD_MS);
     while (!isOver) {
-      const victims = await this.#victims(jobs, target);
-      hits.push(victims);
-      await hit(this.#hitWorld(), fault, victims);
+      try {
+        const victims = await this.#victims(jobs, target);
+        hits.push(victims);
+        await hit(this.#hitWorld(), fault, victims);
+      } catch (error) {
+        errors.push(`at ${seconds(this.#elapsedMs())}: ${messageOf(error)}`);
+      }
       await this.#whole(fault === 'power', jobs, errors);
       await delay(this.#prng.integer(0, this.#options.leaseMs));
     }
     const results = await running;
     errors.push(...complaints('on the mount of the faults', jobs, results));
     this.#say(`fio is done, its longest stall ${stallOf(results).toFixed(0)} ms`);
+    for (const job of jobs) {
+      const { atMs, ms } = longestPause(log(job));
+      this.#say(`longest pause of ${job.name} ${ms} ms, from about ${seconds(startMs + atMs)} on`);
+    }
     await this.#verifyElsewhere(jobs, seed, hits.at(-1) ?? [], errors);
     errors.push(...this.#deaths(fault));
     return {
@@ -313,8 +329,11 @@ export class MountRun {
   }
 
   #say(text: string): void {
-    const seconds = ((performance.now() - this.#beganMs) / 1000).toFixed(1).padStart(6);
-    process.stdout.write(`${seconds} s  ${text}\n`);
+    process.stdout.write(`${seconds(this.#elapsedMs()).padStart(8)}  ${text}\n`);
+  }
+
+  #elapsedMs(): number {
+    return performance.now() - this.#beganMs;
   }
 
   table(): string {
@@ -335,9 +354,13 @@ export class MountRun {
 }
 
 function roundText({ fault, target, hits, stallMs, errors, jobs }: Round): string {
-  const stall = `${(stallMs / 1000).toFixed(1)} s`.padStart(13);
+  const stall = seconds(stallMs).padStart(13);
   const wrong = errors.length === 0 ? 'nothing' : errors.length;
   return `${fault.padEnd(10)} ${target.padEnd(10)} ${String(hits.length).padStart(5)}  ${stall}  ${wrong}  (${jobs})`;
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`;
 }
 
 function complaints(where: string, jobs: readonly FioJob[], results: readonly FioResult[]): string[] {
