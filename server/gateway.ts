@@ -100,6 +100,7 @@ const ELSEWHERE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'recovering',
   'clock-fault',
   'no-majority',
+  'no-space',
 ]);
 
 /**
@@ -473,6 +474,7 @@ export class Gateway {
     let backoffMs = BACKOFF_FIRST_MS;
     // The last answer that came with a reason; an attempt that the deadline cut short has none to tell.
     let said: ServiceError | null = null;
+    const full = new Set<ServerId>();
     for (let round = 1; ; round++) {
       if (this.#closing)
         throw new ServiceError('no-majority', `Cannot ${call.action}: this server is about to end`);
@@ -492,6 +494,11 @@ export class Gateway {
         } catch (error) {
           if (!(error instanceof ServiceError) || !ELSEWHERE.has(error.code)) throw error;
           last = error;
+          if (error.code === 'no-space') {
+            // It has let go of the lease if others may have room; if it is asked again, they have none.
+            if (full.has(asked)) throw error;
+            full.add(asked);
+          }
           if (error.code === 'unknown' || error.code === 'no-majority') trail.ambiguous = true;
           if (error.code !== 'unknown') said = error;
           // A server that was asked just before the deadline had no time to answer: it is not missing.
@@ -504,6 +511,7 @@ export class Gateway {
         if (performance.now() >= deadlineMs || this.#closing) break;
         next = await this.#nextOf(call, last, tried, walks, deadlineMs);
       }
+      if (last !== null && this.#areAll(call.cell, full)) throw last;
       // A server that looked for a majority and found none has waited for it already.
       const leftMs = deadlineMs - performance.now();
       if (last === null || last.code === 'no-majority' || leftMs <= 0)
@@ -545,6 +553,15 @@ export class Gateway {
     return null;
   }
 
+  /** Whether these are all servers in reach that could answer. */
+  #areAll(cell: CellId, servers: ReadonlySet<ServerId>): boolean {
+    if (servers.size === 0) return false;
+    const isThere = (server: ServerId) => server === this.#self || this.services.status.isConnected(server);
+    return this.#knownMembers(cell)
+      .filter(isThere)
+      .every((server) => servers.has(server));
+  }
+
   #isMember(cell: CellId): boolean {
     return this.#knownMembers(cell).includes(this.#self);
   }
@@ -569,6 +586,7 @@ export class Gateway {
       (server) => server !== this.#self && !this.services.status.isConnected(server),
     );
     const unreachable = [...new Set([...away, ...silent])].filter((server) => server !== this.#self).sort();
+    if (last?.code === 'no-space') return last;
     const code = last?.code === 'recovering' || last?.code === 'clock-fault' ? last.code : 'no-majority';
     const retryAfterMs = last?.details.retryAfterMs;
     const details = { unreachable, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };

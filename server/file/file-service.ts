@@ -5,11 +5,11 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Epoch, RequestId, View } from '../../replica/actions.ts';
 import { MEMBERS_MAX } from '../../replica/codec.ts';
 import { epochCompare } from '../../replica/epoch.ts';
-import { viewVoters } from '../../replica/view.ts';
+import { viewHasMajority, viewVoters } from '../../replica/view.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState, WriteResult } from '../../wire/http-api.ts';
-import { unlessFirst } from '../bounded.ts';
+import { unlessFirst, within } from '../bounded.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
@@ -43,6 +43,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
 }
 
 const ALL_RETRY_MS = 1_000;
+/** What is under way when a primary gives a file up has this long to end. */
+const STOP_MS_MAX = 2_000;
 /** Who waits for a primary for this long asks the catalog whether the file has moved, in milliseconds. */
 const OUTDATED_AFTER_MS = 500;
 /** The catalog that could not be told of new members is told again, in milliseconds. */
@@ -124,7 +126,7 @@ export class LocalFileService implements FileService {
       return { ...state, offset: offset === 'append' ? state.sizeBytes : offset };
     }
     this.#assertAllThere(driver);
-    await this.#room.assertFor(bytes.length);
+    await this.#assertRoom(driver, bytes.length);
     const primary = this.#primaryOf(driver);
     return this.#changed(file, primary, await this.#bounded(file, primary.write(request, offset, bytes)));
   }
@@ -138,6 +140,21 @@ export class LocalFileService implements FileService {
     this.#assertAllThere(driver);
     const primary = this.#primaryOf(driver);
     return this.#changed(file, primary, await this.#bounded(file, primary.truncate(request, sizeBytes)));
+  }
+
+  /** A primary without room leaves the file to others, who may have some: a majority of them can take every write. */
+  async #assertRoom(driver: ReplicaDriver, bytes: number): Promise<void> {
+    try {
+      await this.#room.assertFor(bytes);
+    } catch (error) {
+      const { lease, isConnected, self } = this.#parts;
+      const isThere = (member: ServerId): boolean => member !== self && isConnected(member);
+      if (viewHasMajority(driver.status().view, isThere) && (await within(driver.stop(), STOP_MS_MAX))) {
+        lease.release(driver.file);
+        lease.close(driver.file);
+      }
+      throw error;
+    }
   }
 
   /**

@@ -205,10 +205,25 @@ describe('the gateway', () => {
   const finals = [
     ['not-found', 404],
     ['session-expired', 409],
-    ['no-space', 507],
     ['busy', 503],
     ['integrity', 500],
   ] as const;
+  test('a server without room is asked twice: then nobody else took its place, and the client is told', async () => {
+    const file = await makeFile('full');
+    await write(0, file, 1, 'x');
+    let asked = 0;
+    cluster.intercept = ({ method, server }) => {
+      if (method !== 'read' || server !== S1) return;
+      asked++;
+      throw new ServiceError('no-space', 'Said by the primary');
+    };
+    for (const index of [0, 1]) {
+      const answer = await ask(cluster.server(index).url, 'GET', `/v1/data/${file}?length=1`);
+      assert.equal(answer.status, 507);
+    }
+    assert.equal(asked, 4);
+  });
+
   for (const [code, status] of finals) {
     test(`${code} is told at once, from a peer too`, async () => {
       const file = await makeFile('final');
