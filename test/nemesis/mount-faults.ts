@@ -53,7 +53,7 @@ async function amongClients(name: string, args: readonly string[]): Promise<numb
     const [program = '', ...rest] = NamespaceNetwork.amongClients(name, again);
     const child = spawn(program, rest, { stdio: 'inherit', env: { ...process.env, [NETWORK]: name } });
     const pass = (signal: NodeJS.Signals): boolean => child.kill(signal);
-    process.on('SIGTERM', pass).on('SIGINT', pass);
+    process.on('SIGTERM', pass).on('SIGINT', pass).on('SIGHUP', pass);
     const [code] = (await once(child, 'exit')) as [number | null];
     return code ?? 1;
   } finally {
@@ -63,7 +63,7 @@ async function amongClients(name: string, args: readonly string[]): Promise<numb
 
 async function judged(options: MountArguments, network: NamespaceNetwork): Promise<number> {
   // The end of the process ends the servers and mounts and takes the disks away.
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => process.exit(1));
   const run = await MountRun.start(options, network);
   let isRight = false;
   try {
