@@ -109,9 +109,9 @@ export class ReadGrants {
     return Math.max(-Infinity, ...this.#ends());
   }
 
-  /** @returns when the first of them is over; Infinity without any */
-  nextEndMs(): number {
-    return Math.min(Infinity, ...this.#ends());
+  /** @returns when the first of those that run is over; Infinity without any */
+  nextEndMs(nowMs: number): number {
+    return Math.min(Infinity, ...this.#ends().filter((untilMs) => untilMs > nowMs));
   }
 
   #ends(): number[] {

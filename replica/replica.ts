@@ -273,9 +273,9 @@ export class Replica {
     } else {
       wakeMs = Math.min(wakeMs, this.#heartbeatAtMs);
       if (state.kind === 'active' || state.kind === 'stopping')
-        wakeMs = Math.min(wakeMs, state.order.nextCommitMs);
+        wakeMs = Math.min(wakeMs, state.order.nextCommitMs(this.#nowMs));
       if (state.kind === 'stopping' || state.kind === 'installing')
-        wakeMs = Math.min(wakeMs, this.#grants.nextEndMs());
+        wakeMs = Math.min(wakeMs, this.#grants.nextEndMs(this.#nowMs));
     }
     return wakeMs === Infinity ? null : wakeMs;
   }

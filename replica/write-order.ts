@@ -546,8 +546,8 @@ export class WriteOrder {
   }
 
   /** When a commit may be possible without a message: a read lease that it waits for is over then. */
-  get nextCommitMs(): number {
-    return this.#waitsSinceMs === Infinity ? Infinity : this.#grants.nextEndMs();
+  nextCommitMs(nowMs: number): number {
+    return this.#waitsSinceMs === Infinity ? Infinity : this.#grants.nextEndMs(nowMs);
   }
 
   #finishFlushes(): void {

@@ -72,15 +72,22 @@ test('a holder reads no longer than its grantor counts with', () => {
         nowMs += backMs;
         assert.ok(lease.granted(EPOCH, nonce, durationMs, 0));
       }
-      const endMs = grantor.when(grants.nextEndMs());
+      const endMs = grantor.when(grants.nextEndMs(-Infinity));
       for (const afterMs of [0, 1, 1_000]) {
         assert.ok(!lease.covers(EPOCH, 0, holder.at(endMs + afterMs) + ROUNDING_MS));
       }
-      assert.deepEqual(grants.holders(grants.nextEndMs() - 1), [B]);
-      assert.deepEqual(grants.holders(grants.nextEndMs()), []);
+      assert.deepEqual(grants.holders(grants.nextEndMs(-Infinity) - 1), [B]);
+      assert.deepEqual(grants.holders(grants.nextEndMs(-Infinity)), []);
     }),
     { numRuns: 1_000 },
   );
+});
+
+test('a grant that is over wakes nobody: whoever waited for it would be woken again and again', () => {
+  const grants = new ReadGrants();
+  grants.grant(B, EPOCH, 0, 100);
+  assert.ok(grants.nextEndMs(50) > 100);
+  assert.equal(grants.nextEndMs(200), Infinity);
 });
 
 test('a grantor counts with no more than both margins', () => {
@@ -95,7 +102,7 @@ test('a grantor counts with no more than both margins', () => {
       const early = (durationMs * (1 - DRIFT_MAX)) / (1 + DRIFT_MAX);
       assert.ok(lease.covers(EPOCH, 0, holder.at(early) - ROUNDING_MS));
       const late = (durationMs * (1 + DRIFT_MAX)) / (1 - DRIFT_MAX);
-      assert.ok(grantor.when(grants.nextEndMs()) <= late + ROUNDING_MS);
+      assert.ok(grantor.when(grants.nextEndMs(-Infinity)) <= late + ROUNDING_MS);
     }),
   );
 });
