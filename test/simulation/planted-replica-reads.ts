@@ -288,7 +288,7 @@ export const PLANTED_READS: readonly Planted[] = [
     'nobody looks again when the read lease that a write waits for is over',
     {
       file: 'replica/write-order.ts',
-      find: 'return this.#waitsSinceMs === Infinity ? Infinity : this.#grants.nextEndMs();',
+      find: 'return this.#waitsSinceMs === Infinity ? Infinity : this.#grants.nextEndMs(nowMs);',
       replace: 'return Infinity;',
     },
     { conversation: 'read-grants.txt' },
