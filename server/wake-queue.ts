@@ -52,9 +52,11 @@ export class WakeQueue {
   #fire(): void {
     this.#timer = null;
     const nowMs = this.#clock.nowMs();
+    // Whoever asks, while it is woken, for a time that is past waits for the next turn: it may not hold up the event loop.
+    const later = this.#order;
     for (;;) {
       const first = this.#heap[0];
-      if (first === undefined || first.atMs > nowMs) break;
+      if (first === undefined || first.atMs > nowMs || first.order >= later) break;
       this.#pop();
       first.wake();
     }

@@ -52,3 +52,16 @@ test('a sleeper may ask to be woken again while it is being woken', async () => 
   assert.equal(rounds, 5);
   wakes.close();
 });
+
+test('a sleeper that asks for the past again and again lets others have their turn', async () => {
+  const wakes = new WakeQueue(new Clock());
+  let rounds = 0;
+  const again = (): void => {
+    rounds++;
+    wakes.at(0, again);
+  };
+  wakes.at(0, again);
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  wakes.close();
+  assert.ok(rounds > 0, 'It was woken');
+});
