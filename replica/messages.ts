@@ -1,6 +1,9 @@
 import type { Incarnation } from '../base/ids.ts';
 import type { Epoch, Operation, Position, Trust, View } from './actions.ts';
 
+/** In the place of a replica's life where none was heard of. */
+export const LIFE_UNKNOWN = 0 as Incarnation;
+
 /**
  * What the replicas of one file tell each other. `epoch` is always the epoch the message belongs
  * to: of the sender where it is (or wants to be) primary, of the question where it is an answer.
@@ -21,8 +24,8 @@ export type ReplicaMessageBody =
   | { readonly kind: 'refuse'; readonly epoch: Epoch; readonly promised: Epoch }
   /**
    * Primary: be a replica of this epoch. Who stands at `base` already has all it needs; who does
-   * not fetches the state from me. `to`: the life of the replica that this was chosen for, 0 where that
-   * is not known; a replica whose store is in doubt takes nothing that an earlier life of it was meant to have.
+   * not fetches the state from me. `to`: the life of the replica that this was chosen for, or
+   * `LIFE_UNKNOWN`; a replica whose store is in doubt takes nothing that an earlier life of it was meant to have.
    */
   | {
       readonly kind: 'install';

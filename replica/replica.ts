@@ -17,7 +17,7 @@ import { Backup, type PrimaryMessage } from './backup.ts';
 import { epochCompare, epochEqual, epochFormat } from './epoch.ts';
 import { Guard } from './guard.ts';
 import { LocalFlush } from './local-flush.ts';
-import type { ReplicaMessage } from './messages.ts';
+import { LIFE_UNKNOWN, type ReplicaMessage } from './messages.ts';
 import { Outbox } from './outbox.ts';
 import { ReadGrants, ReadLease } from './read-lease.ts';
 import { Reset } from './reset.ts';
@@ -27,8 +27,6 @@ import { type LeaseReading, WriteOrder } from './write-order.ts';
 
 /** A refused candidate waits up to half a heartbeat at first, doubled up to this many times. */
 const BACKOFF_DOUBLINGS_MAX = 4;
-
-const LIFE_UNKNOWN = 0 as Incarnation;
 
 /** Questions for read leases are numbered from a place of their own in each life, and in each replica of one life. */
 const NONCE_LIVES = 2 ** 32;

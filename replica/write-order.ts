@@ -5,7 +5,7 @@ import type { Epoch, Operation, PeerStatus, Position, ReplicaConfig, Trust, View
 import { epochEqual } from './epoch.ts';
 import { DRIFT_MAX, type Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
-import type { ReplicaMessage } from './messages.ts';
+import { LIFE_UNKNOWN, type ReplicaMessage } from './messages.ts';
 import type { Outbox } from './outbox.ts';
 import type { ReadGrants } from './read-lease.ts';
 import type { SessionTable } from './sessions.ts';
@@ -22,8 +22,6 @@ import {
 
 /** Bytes sent to a replica and not acknowledged by it, beyond which the next operation waits. */
 const WINDOW_BYTES_MAX = 16 * 1024 * 1024;
-
-const LIFE_UNKNOWN = 0 as Incarnation;
 
 /** Heartbeats whose answers still count. */
 const BEATS_MAX = 64;

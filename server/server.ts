@@ -222,7 +222,7 @@ async function compose(
       // A server that comes to hold the catalog wants it to have a holder; files are opened when they are used.
       if (file === CATALOG_CELL && viewVoters(view).includes(self)) lease.open(file, view);
       else lease.follow(file, view);
-      if (file !== CATALOG_CELL) files.viewChanged(file);
+      if (file !== CATALOG_CELL) files.led(file);
     },
     led: (file) => {
       if (file !== CATALOG_CELL) files.led(file);

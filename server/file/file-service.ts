@@ -407,7 +407,7 @@ export class LocalFileService implements FileService {
     return driver;
   }
 
-  /** This server leads the file now: it may have finished what another began, or finish it itself. */
+  /** This server leads the file now, or its members changed: the catalog may have to be told who they are. */
   led(file: FileId): void {
     const driver = this.#parts.host.loaded(file);
     if (driver === null) return;
@@ -416,11 +416,6 @@ export class LocalFileService implements FileService {
     this.seal(file).catch((error: unknown) => {
       this.#parts.log.info({ file, err: error }, 'a file is sealed, but not finally yet');
     });
-  }
-
-  /** The members of a file changed, as this server votes from now on. */
-  viewChanged(file: FileId): void {
-    this.led(file);
   }
 
   /** The catalog follows what the file's own sequence says. A primary tells it whenever it may not know. */

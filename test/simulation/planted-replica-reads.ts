@@ -332,8 +332,8 @@ export const PLANTED_READS: readonly Planted[] = [
       also: [
         {
           file: 'replica/replica.ts',
-          find: 'const LIFE_UNKNOWN = 0 as Incarnation;',
-          replace: 'const LIFE_UNKNOWN = 0 as Incarnation;\nconst nowMsOf = (_: Epoch): number => 0;',
+          find: 'const NONCE_LIVES = 2 ** 32;',
+          replace: 'const NONCE_LIVES = 2 ** 32;\nconst nowMsOf = (_: Epoch): number => 0;',
         },
       ],
     },
