@@ -117,6 +117,11 @@ export type LeaseEvent =
   | { readonly kind: 'away'; readonly peer: ServerId }
   /** The members of the cell changed, as the layer above knows: older views are refused from now on. Opens nothing. */
   | ({ readonly kind: 'view'; readonly cell: CellId } & KnownView)
+  /**
+   * The holder `from` is about to give the lease back and has chosen this server, which has the cell open, to be the next:
+   * it begins at that word, where others leave it to chance who begins. A wish and no promise.
+   */
+  | { readonly kind: 'succeed'; readonly cell: CellId; readonly from: ServerId }
   /** No longer wanted here: a held lease runs out unless `release` follows; no new attempt. */
   | { readonly kind: 'close'; readonly cell: CellId }
   /**

@@ -85,10 +85,12 @@ export class BallotSequence {
   }
 
   /** A ballot larger than every one before. The interval never goes back, even if the clock did. */
-  next(nowMs: number): Ballot {
+  next(nowMs: number, standing: Ballot = BALLOT_ZERO): Ballot {
     const interval = Math.max(this.#interval, ballotInterval(nowMs, this.#parameters));
     if (interval > this.#interval) this.#round = 0;
     this.#interval = interval;
+    // Only now: the sequence may have been in an earlier interval, of which what stands in the way is not.
+    this.overtake(standing);
     this.#round++;
     if (this.#round === ROUNDS_MAX) {
       // Refused as too early until its time has come, which only costs time.

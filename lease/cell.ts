@@ -210,12 +210,19 @@ export class Cell {
     this.#attemptIfDue(nowMs, out);
   }
 
-  /** Votes by this view from now on, or by a newer one that it knows. */
+  /**
+   * Votes by this view from now on, or by a newer one that it has heard of. What the own replica says is the truth also
+   * where the view before was newer: that one was never committed. Both share acceptors with the one that counts.
+   */
   follow({ view, members, joint }: KnownView): void {
     const { acceptor } = this.#context;
-    if (view <= this.#group().view) return;
+    if (view === this.#group().view) return;
     assert(!this.#table.isOpen(this.#row), 'An open cell is opened anew with its new view');
     acceptor.regroup(this.#row, view, members, joint);
+  }
+
+  succeed(from: ServerId): void {
+    if (this.#table.isOpen(this.#row) && !this.#isOwn()) this.#begin().succeeds = from;
   }
 
   close(nowMs: number, out: LeaseAction[]): void {
@@ -227,6 +234,7 @@ export class Cell {
     work.attemptAtMs = Infinity;
     work.backoffMs = 0;
     work.handicapMs = 0;
+    work.succeeds = null;
   }
 
   /**
@@ -336,7 +344,7 @@ export class Cell {
         this.#onLearn(message, nowMs, out);
         break;
       case 'release':
-        this.#onRelease(message, nowMs);
+        this.#onRelease(message, nowMs, out);
         break;
       default:
         unreachable(message);
@@ -354,7 +362,7 @@ export class Cell {
     else this.#learn(rules.heard(lease, nowMs), nowMs, out);
   }
 
-  #onRelease(message: ReleaseMessage, nowMs: number): void {
+  #onRelease(message: ReleaseMessage, nowMs: number, out: LeaseAction[]): void {
     const { uid } = message;
     this.#context.acceptor.release(this.#row, uid);
     const belief = this.#table.belief(this.#row);
@@ -363,7 +371,11 @@ export class Cell {
     this.#table.setBelief(this.#row, null);
     if (!this.#table.isOpen(this.#row)) return;
     const work = this.#begin();
-    if (work.attempt === null) work.attemptAtMs = nowMs + this.#jitterMs() + work.handicapMs;
+    const isChosen = work.succeeds === uid.server;
+    work.succeeds = null;
+    if (work.attempt !== null) return;
+    work.attemptAtMs = isChosen ? nowMs : nowMs + this.#jitterMs() + work.handicapMs;
+    if (isChosen) this.#attemptIfDue(nowMs, out);
   }
 
   // Proposer -------------------------------------------------------------------------------------
@@ -403,10 +415,15 @@ export class Cell {
     // Each order goes by its own members: those of two names that share a cell may differ.
     if (asking !== undefined) acceptor.regroup(this.#row, asking.view, asking.members, undefined);
     const register = this.#table.register(this.#row);
-    ballots.overtake(registerStanding(register));
     const attempting = asking ?? bidder;
     const query = attempting.queriesFirst(register.lease, nowMs);
-    const attempt = attemptStart(attempting, ballots.next(nowMs), query, nowMs, parameters);
+    const attempt = attemptStart(
+      attempting,
+      ballots.next(nowMs, registerStanding(register)),
+      query,
+      nowMs,
+      parameters,
+    );
     this.#ask(work, attempt, this.#first(attempt.ballot, nowMs), nowMs, out);
     return true;
   }
@@ -433,6 +450,9 @@ export class Cell {
     const { parameters, monitor } = this.#context;
     const group = this.#group();
     if (!parameters.thrifty) return groupAll(group);
+    // Who had the lease before may be about to end, and be one of few who are asked.
+    const { lease } = this.#table.register(this.#row);
+    if (lease !== null && lease.holder !== parameters.self && lease.claim === null) return groupAll(group);
     const sinceMs = nowMs - parameters.livelyMs;
     return groupSome(group, parameters.self, ballot.round, (peer) => monitor.heardMs(peer) >= sinceMs);
   }
@@ -448,6 +468,11 @@ export class Cell {
 
   /** Whoever has not answered is asked again, or for the first time. */
   #repeat(work: Work, attempt: Attempt, nowMs: number, out: LeaseAction[]): void {
+    if (this.#isLost(attempt.tally)) {
+      this.#trace(out, 'overruled', attempt.phase);
+      this.#abort(work, nowMs);
+      return;
+    }
     this.#trace(out, 'repeated', attempt.phase);
     const repeated = { ...attempt, repeatAtMs: nowMs + this.#context.parameters.repeatMs };
     const { acks, nacks } = attempt.tally;
@@ -561,13 +586,17 @@ export class Cell {
     if (tally === null) return;
     const refused = { ...attempt, tally };
     work.attempt = refused;
-    if (tallyLost(tally, group)) {
+    if (this.#isLost(tally)) {
       this.#trace(out, 'overruled', message.kind);
       this.#abort(work, nowMs);
       return;
     }
     const rest = groupAll(group) & ~attempt.asked;
     if (rest !== 0) this.#ask(work, refused, rest, nowMs, out);
+  }
+
+  #isLost(tally: Attempt['tally']): boolean {
+    return tallyLost(tally, this.#group(), (voter) => this.#context.monitor.isAway(voter));
   }
 
   /** Members have changed and this server does not know it yet: whoever opened the cell opens it anew. */
@@ -630,7 +659,9 @@ export class Cell {
     // An own lease that still runs is not given up for what others say; the clocks decide.
     const held = this.#isOwn();
     const known = table.belief(this.#row);
-    if (known !== null && !held && ballotCompare(lease.uid, known.uid) <= 0) return;
+    // What is over bars nothing: without common clocks the next holder's ballots may be smaller.
+    const isRunning = known !== null && nowMs <= known.untilMs;
+    if (isRunning && !held && ballotCompare(lease.uid, known.uid) <= 0) return;
     this.#pushLearned(lease, out);
     if (held) return;
     table.setBelief(this.#row, lease);

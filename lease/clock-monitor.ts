@@ -110,6 +110,11 @@ export class ClockMonitor {
     this.#away.add(peer);
   }
 
+  /** Whether the connection to the peer is gone, and nothing was heard since. */
+  isAway(peer: ServerId): boolean {
+    return this.#away.has(peer);
+  }
+
   /** When the peer was last heard from; -Infinity if never, or if it is away. */
   heardMs(peer: ServerId): number {
     if (this.#away.has(peer)) return -Infinity;

@@ -99,6 +99,13 @@ export class LeaseHost {
         // A cell that is not here learns its view when it is.
         this.#find(event.cell)?.follow(event);
         break;
+      case 'succeed': {
+        const cell = this.#find(event.cell);
+        if (cell === null) break;
+        cell.succeed(event.from);
+        this.#settle(cell, nowMs);
+        break;
+      }
       case 'close':
       case 'release': {
         const cell = this.#find(event.cell);

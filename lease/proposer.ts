@@ -119,9 +119,18 @@ export function tallyWon(tally: Tally, group: Group): boolean {
   return groupHasMajority(group, tally.acks);
 }
 
-/** Nacks of a minority are ignored: only where too few can still acknowledge is the attempt lost. */
-export function tallyLost(tally: Tally, group: Group): boolean {
-  return groupHasVeto(group, tally.nacks);
+/**
+ * Nacks of a minority are ignored: only where too few can still acknowledge is the attempt lost. Once somebody has
+ * refused, whoever is not connected counts as one who would: another attempt begins sooner.
+ */
+export function tallyLost(
+  { acks, nacks }: Tally,
+  group: Group,
+  isAway: (voter: ServerId) => boolean,
+): boolean {
+  if (nacks === 0) return false;
+  const away = group.voters.reduce((bits, voter, place) => (isAway(voter) ? bits | (1 << place) : bits), 0);
+  return groupHasVeto(group, nacks | (away & ~acks));
 }
 
 /** Takes one more answer to the READ. */

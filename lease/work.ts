@@ -1,3 +1,4 @@
+import type { ServerId } from '../base/ids.ts';
 import type { Ballot } from './ballot.ts';
 import type { ClientBidder } from './client-bidder.ts';
 import type { LeaseParameters } from './parameters.ts';
@@ -19,18 +20,29 @@ export interface Work {
   /** Extra delay before competing. */
   handicapMs: number;
   releasing: Releasing | null;
+  /** The holder that has chosen this server to be the next, and is about to give the lease back. */
+  succeeds: ServerId | null;
   /** Clients that wait; the attempt is for the first. */
   asks: ClientBidder[];
 }
 
 export function workBegin(attemptAtMs: number): Work {
-  return { attempt: null, attemptAtMs, backoffMs: 0, handicapMs: 0, releasing: null, asks: [] };
+  return {
+    attempt: null,
+    attemptAtMs,
+    backoffMs: 0,
+    handicapMs: 0,
+    releasing: null,
+    succeeds: null,
+    asks: [],
+  };
 }
 
 /** Whether all that is left is the time of the next attempt. */
 export function workIsDone(work: Work): boolean {
-  const { attempt, backoffMs, handicapMs, releasing, asks } = work;
-  return attempt === null && releasing === null && backoffMs === 0 && handicapMs === 0 && asks.length === 0;
+  const { attempt, backoffMs, handicapMs, releasing, succeeds, asks } = work;
+  if (attempt !== null || releasing !== null || succeeds !== null) return false;
+  return backoffMs === 0 && handicapMs === 0 && asks.length === 0;
 }
 
 /** When something is to be repeated, begun or given up. `open`: this server wants the cell for itself. */

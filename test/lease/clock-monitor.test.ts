@@ -18,7 +18,9 @@ function envelope(clockMs: number, echoMs: number, life = 1): LeaseEnvelope {
 
 test('no delay makes a clock within bounds look wrong, and the offset is inside the error', () => {
   const delay = fc.double({ min: 0, max: 5000, noNaN: true });
-  const offset = fc.double({ min: -SKEW_MS, max: SKEW_MS, noNaN: true });
+  // At the bound itself the rounding of sums decides.
+  const offsetMaxMs = SKEW_MS - 1e-6;
+  const offset = fc.double({ min: -offsetMaxMs, max: offsetMaxMs, noNaN: true });
   fc.assert(
     fc.property(offset, fc.array(fc.tuple(delay, delay, delay), { minLength: 1 }), (offsetMs, trips) => {
       const monitor = new ClockMonitor(1, SKEW_MS, 1000);

@@ -230,6 +230,10 @@ function start(): Handler {
       case 'close':
       case 'release':
         return host.step({ kind: verb, cell }, nowMs);
+      case 'succeed':
+        return host.step({ kind: 'succeed', cell, from: words[0] as ServerId }, nowMs);
+      case 'away':
+        return host.step({ kind: 'away', peer: words[0] as ServerId }, nowMs);
       case 'tick':
       case 'clock-fault':
         return host.step({ kind: verb }, nowMs);

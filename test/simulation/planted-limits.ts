@@ -94,6 +94,66 @@ export const PLANTED_LIMITS: readonly Planted[] = [
     { directed: 'three-in-a-ring' },
   ),
   lease(
+    '62a',
+    'a first attempt in a new interval is smaller than what stands in its way, and is refused by its own server',
+    {
+      file: 'lease/cell.ts',
+      find: 'ballots.next(nowMs, registerStanding(register)),',
+      replace: 'ballots.next(nowMs),',
+    },
+    { test: { file: 'test/lease/host.test.ts', name: 'learned' } },
+  ),
+  lease(
+    '62b',
+    'who has just given a lease back is one of few who are asked for it',
+    {
+      file: 'lease/cell.ts',
+      find: 'if (lease !== null && lease.holder !== parameters.self && lease.claim === null) return groupAll(group);',
+      replace: 'if (lease === undefined) return groupAll(group);',
+    },
+    { test: { file: 'test/lease/host.test.ts', name: 'thrifty' } },
+  ),
+  lease(
+    '62c',
+    'an attempt that was refused waits for a server that has gone',
+    {
+      file: 'lease/proposer.ts',
+      find: 'return groupHasVeto(group, nacks | (away & ~acks));',
+      replace: 'return groupHasVeto(group, nacks);',
+    },
+    { test: { file: 'test/lease/host.test.ts', name: 'away' } },
+  ),
+  lease(
+    '62d',
+    'that a server has gone is not looked at after the last refusal',
+    {
+      file: 'lease/cell.ts',
+      find: 'if (this.#isLost(attempt.tally)) {',
+      replace: 'if (this.#isLost(attempt.tally) && nowMs < 0) {',
+    },
+    { test: { file: 'test/lease/host.test.ts', name: 'away' } },
+  ),
+  lease(
+    '62e',
+    'who was chosen by the holder leaves it to chance when it begins',
+    {
+      file: 'lease/cell.ts',
+      find: 'if (isChosen) this.#attemptIfDue(nowMs, out);',
+      replace: 'work.attemptAtMs = nowMs + this.#jitterMs();',
+    },
+    { test: { file: 'test/lease/host.test.ts', name: 'succeed' } },
+  ),
+  lease(
+    '62f',
+    'who gave the wish to lead up is still chosen',
+    {
+      file: 'lease/cell.ts',
+      find: 'work.succeeds = null;\n  }\n\n  /**\n   * Gives the lease back.',
+      replace: '}\n\n  /**\n   * Gives the lease back.',
+    },
+    { test: { file: 'test/lease/host.test.ts', name: 'succeed' } },
+  ),
+  lease(
     'flow-a',
     'who waits for the attempts of others is never told that it is its turn',
     {

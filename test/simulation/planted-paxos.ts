@@ -96,4 +96,14 @@ export const PLANTED_PAXOS: readonly Planted[] = [
     RUNNING_REPLACED,
     { directed: 'old-propose' },
   ),
+  lease(
+    '24j',
+    'PaxosLease: a holder that is long gone hides the one after it, who is disturbed at each renewal',
+    {
+      file: 'lease/cell.ts',
+      find: 'const isRunning = known !== null && nowMs <= known.untilMs;',
+      replace: 'const isRunning = known !== null;',
+    },
+    { directed: 'paxos-smaller-ballots', says: 'too many READs' },
+  ),
 ];
