@@ -41,6 +41,14 @@ export const ERRORS = {
   'session-expired': { status: 409, exit: 5, remedy: 'reopen', title: 'The session is no longer remembered' },
   'lease-taken': { status: 409, exit: 4, remedy: 'give-up', title: 'Another holds the lease' },
   'lease-lost': { status: 409, exit: 4, remedy: 'give-up', title: "The lease is over, or another's" },
+  locked: { status: 409, exit: 4, remedy: 'give-up', title: 'Another has a lock on the file' },
+  deadlock: {
+    status: 409,
+    exit: 4,
+    remedy: 'give-up',
+    title: 'The lock would be waited for by its own holder',
+  },
+  'lock-limit': { status: 409, exit: 4, remedy: 'give-up', title: 'The file has too many locks' },
   'not-primary': { status: 421, exit: 5, remedy: 'redirect', title: 'Another server is the primary' },
   'no-majority': { status: 503, exit: 5, remedy: 'retry', title: 'Too few servers are reachable' },
   recovering: {

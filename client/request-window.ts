@@ -19,6 +19,13 @@ export class RequestWindow {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
+  /** All numbers up to this one were released: their results will not be asked for any more. */
+  get answered(): number {
+    // Numbers are given out in order and a Set keeps it, so the first one is the smallest.
+    const [oldest] = this.#inUse;
+    return (oldest ?? this.#next) - 1;
+  }
+
   release(number: number): void {
     this.#inUse.delete(number);
     while (this.#waiting.length > 0 && this.#hasRoom()) this.#waiting.shift()?.(this.#take());
@@ -31,9 +38,7 @@ export class RequestWindow {
   }
 
   #hasRoom(): boolean {
-    // Numbers are given out in order and a Set keeps it, so the first one is the smallest.
-    const [oldest] = this.#inUse;
-    return oldest === undefined || this.#next - oldest < WINDOW;
+    return this.#next - this.answered <= WINDOW;
   }
 }
 

@@ -70,6 +70,11 @@ export interface RequestId {
    * this session. An uncommitted number may be given out again, and a late retry then taken for new.
    */
   readonly since: number;
+  /**
+   * The client asks for no number up to this one any more: they were answered, or given up. Their results are dropped, and
+   * whichever of them still comes is refused. Below `number`; absent where nothing is said of that.
+   */
+  readonly answered?: number;
 }
 
 /** An element of a subject's sequence, already resolved: applying it gives the same state everywhere. */
@@ -99,6 +104,11 @@ export type ReplicaEvent =
       /** Number of the view whose voters decided it; 0 where it was only told again. */
       readonly view: number;
     }
+  /**
+   * This process has made the subject, a moment ago, and alone knew of it until that was committed: with its lease it
+   * leads it at once, by an epoch before all others. Told once, of a replica that is empty.
+   */
+  | { readonly kind: 'made' }
   /** Once a peer's new life was heard, nothing that a former life of it sent is brought any more. */
   | { readonly kind: 'message'; readonly from: ServerId; readonly message: ReplicaMessage }
   /** The transport reached `peer` again: what was lost meanwhile is to be sent again now. */
@@ -134,13 +144,15 @@ export type ReplicaEvent =
     }
   | { readonly kind: 'state-failed'; readonly epoch: Epoch; readonly reason: string }
   | { readonly kind: 'installed'; readonly epoch: Epoch; readonly seq: number }
+  | { readonly kind: 'begun'; readonly epoch: Epoch }
   /** All operations up to `seq`, at least those applied when it was ordered, survive power loss here. */
   | { readonly kind: 'flush-done'; readonly seq: number }
   /** The disk refused: this replica acknowledges nothing more and is primary no longer. */
   | { readonly kind: 'storage-failed'; readonly reason: string }
   | { readonly kind: 'tick' };
 
-export type Role = 'backup' | 'preparing' | 'installing' | 'active' | 'stopping' | 'failed';
+/** `beginning`: orders the first operations of a subject that it has made; `active` once a majority has begun with it. */
+export type Role = 'backup' | 'preparing' | 'installing' | 'beginning' | 'active' | 'stopping' | 'failed';
 
 export type ReplicaAction =
   | { readonly kind: 'send'; readonly to: ServerId; readonly message: ReplicaMessage }
@@ -182,6 +194,8 @@ export type ReplicaAction =
       readonly sessions: Uint8Array;
       readonly fetched: boolean;
     }
+  /** In one synced step: promised := installed := epoch, of a replica that is empty; then `begun`. */
+  | { readonly kind: 'begin'; readonly epoch: Epoch; readonly view: View; readonly sessions: Uint8Array }
   /** Make all that is applied survive power loss here; then `flush-done`. */
   | { readonly kind: 'flush-local' }
   | { readonly kind: 'committed'; readonly ticket: number; readonly seq: number; readonly result: Uint8Array }
@@ -228,6 +242,8 @@ export interface ReplicaConfig {
    * this life (`Replica.boundUntilMs`), may have answered a primary's heartbeat just before it ended.
    */
   readonly startGuardUntilMs: number;
+  /** The smallest counter of an epoch that promises are asked for; smaller ones are for who has made the subject. */
+  readonly candidatesFrom: number;
   /** A new subject begins with replicas of which no store is known to be the first (the catalog). */
   readonly mayBeginLost: boolean;
   /** A silent replica is reported unreachable after this long, in milliseconds. */

@@ -2,10 +2,10 @@ import { assert } from '../base/assert.ts';
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import { MalformedError } from '../wire/bytes.ts';
 import type { Epoch, Position, ReplicaConfig, View } from './actions.ts';
-import { epochEqual, epochFormat, positionCompare, positionFormat } from './epoch.ts';
+import { epochEqual, epochFormat, POSITION_ZERO, positionCompare, positionFormat } from './epoch.ts';
 import type { Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
-import type { ReplicaMessage } from './messages.ts';
+import { LIFE_UNKNOWN, type ReplicaMessage } from './messages.ts';
 import type { Outbox } from './outbox.ts';
 import type { ReadLease } from './read-lease.ts';
 import { SessionTable } from './sessions.ts';
@@ -14,8 +14,23 @@ import { type Standing, sessionsAfter } from './standing.ts';
 /** Messages that only the (would-be) primary of their epoch sends. */
 export type PrimaryMessage = Extract<
   ReplicaMessage,
-  { readonly kind: 'prepare' | 'install' | 'write' | 'heartbeat' | 'flush' | 'commit' | 'read-grant' }
+  {
+    readonly kind:
+      | 'prepare'
+      | 'install'
+      | 'begin'
+      | 'write'
+      | 'heartbeat'
+      | 'flush'
+      | 'commit'
+      | 'read-grant';
+  }
 >;
+
+type Write = Extract<PrimaryMessage, { readonly kind: 'write' }>;
+
+/** Operations of a first epoch that are kept while its beginning is stored; those behind them are asked for again. */
+const EARLY_MAX = 64;
 
 /**
  * The replica's half of reset and write: promise, install, apply, acknowledge. Every replica runs
@@ -31,6 +46,8 @@ export class Backup {
   readonly #readLease: ReadLease;
   /** The promised epoch's candidate waits for the promise. */
   #owesPromise = false;
+  /** What came right behind `begin`. */
+  #early: Write[] = [];
   /** It was asked already for the operations from here on: one lost message is asked for once. */
   #askedSeq = 0;
   /** What the primary of the installed epoch said is committed. */
@@ -73,6 +90,10 @@ export class Backup {
       case 'install':
         this.#onInstall(epoch, message.base, message.to, message.urgent);
         return;
+      case 'begin':
+        // Not for the first time, or not in time: then it is told as to any other replica that needs only the stamp.
+        this.#onInstall(epoch, POSITION_ZERO, LIFE_UNKNOWN, true);
+        return;
       case 'write':
         this.#onWrite(message);
         return;
@@ -95,6 +116,7 @@ export class Backup {
   promisedAnew(): void {
     this.#owesPromise = false;
     this.#readLease.drop();
+    this.#early = [];
   }
 
   // Reset ------------------------------------------------------------------------------------------
@@ -127,7 +149,13 @@ export class Backup {
       this.#out.send(epoch.server, { kind: 'installed', epoch, seq: standing.seq });
       return;
     }
-    if (!meant) return;
+    if (!meant) {
+      // It is not known there which life this is, and nothing else may be said to it: a promise tells.
+      this.#owesPromise = true;
+      return;
+    }
+    // A primary that applies last is behind what it has counted of this replica, and soon will not be.
+    if (epochEqual(epoch, standing.installed) && base.seq < standing.seq) return;
     this.take(epoch, base, epoch.server, urgent);
   }
 
@@ -230,9 +258,11 @@ export class Backup {
     this.#heardCommittedSeq = 0;
     // What was committed in an earlier epoch is in every base, so the known commit point stays true.
     this.#committedSeq = Math.min(this.#committedSeq, this.#standing.seq);
-    if (epoch.server !== this.#self && epochEqual(epoch, this.#standing.promised)) {
-      this.#out.send(epoch.server, { kind: 'installed', epoch, seq: this.#standing.seq });
-    }
+    if (epoch.server === this.#self || !epochEqual(epoch, this.#standing.promised)) return;
+    for (const write of this.#early.splice(0)) this.#onWrite(write);
+    // What is acknowledged in the epoch says so, too.
+    if (!this.#standing.atRest) return;
+    this.#out.send(epoch.server, { kind: 'installed', epoch, seq: this.#standing.seq });
   }
 
   /** This replica was primary until now, and committed up to `committedSeq`. */
@@ -244,10 +274,14 @@ export class Backup {
 
   // Write ------------------------------------------------------------------------------------------
 
-  #onWrite(message: Extract<PrimaryMessage, { kind: 'write' }>): void {
+  #onWrite(message: Write): void {
     const standing = this.#standing;
     const { epoch, seq, operation } = message;
     if (!epochEqual(epoch, standing.installed)) {
+      if (standing.isBeginning) {
+        if (this.#early.length < EARLY_MAX) this.#early.push(message);
+        return;
+      }
       this.#out.send(epoch.server, { kind: 'need-state', epoch, position: standing.position });
       return;
     }

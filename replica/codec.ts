@@ -1,7 +1,7 @@
 import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
 import { isFileId, isServerId } from '../base/ids.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
-import type { Epoch, Operation, Policy, Position, Trust, View } from './actions.ts';
+import type { Epoch, Operation, Policy, Position, RequestId, Trust, View } from './actions.ts';
 import { EPOCH_ZERO } from './epoch.ts';
 import type { ReplicaMessage, ReplicaMessageBody } from './messages.ts';
 
@@ -25,6 +25,7 @@ const TAG_READ_GRANT = 16;
 const TAG_READ_REVOKE = 17;
 const TAG_READ_RETURNED = 18;
 const TAG_YIELD = 19;
+const TAG_BEGIN = 20;
 
 const POLICIES: readonly Policy[] = ['quorum', 'all', 'read-only'];
 const TRUSTS: readonly Trust[] = ['intact', 'suspect', 'lost', 'damaged'];
@@ -40,6 +41,9 @@ export const OPERATION_BYTES_MAX = 8 * 1024 * 1024;
 /** Bytes of a result at the most. Large batches (catalog) return a result per command. */
 export const RESULT_BYTES_MAX = 1024 * 1024;
 
+/** From here on the body of an operation is not copied into its message, but travels behind it. */
+export const BODY_APART_BYTES_MIN = 32 * 1024;
+
 /** Space for the fixed fields of most messages, so that a large one is not copied while it is written. */
 const FIXED_BYTES = 256;
 
@@ -50,9 +54,24 @@ export interface ReplicaFrame {
 }
 
 export function encodeReplicaMessage(file: FileId, message: ReplicaMessage): Uint8Array {
+  return encodeMessage(file, message, false);
+}
+
+/** @returns the message in one piece or, where it carries an operation with a large body, all but the body, and the body */
+export function encodeReplicaPieces(
+  file: FileId,
+  message: ReplicaMessage,
+): { readonly frame: Uint8Array; readonly tail?: Uint8Array } {
+  if (message.kind !== 'write' || message.operation.body.length < BODY_APART_BYTES_MIN) {
+    return { frame: encodeReplicaMessage(file, message) };
+  }
+  return { frame: encodeMessage(file, message, true), tail: message.operation.body };
+}
+
+function encodeMessage(file: FileId, message: ReplicaMessage, isBodyApart: boolean): Uint8Array {
   const capacityBytes =
     message.kind === 'write'
-      ? FIXED_BYTES + message.operation.result.length + message.operation.body.length
+      ? FIXED_BYTES + message.operation.result.length + (isBodyApart ? 0 : message.operation.body.length)
       : FIXED_BYTES;
   const writer = new ByteWriter(capacityBytes).uint53(file).uint53(message.incarnation);
   switch (message.kind) {
@@ -72,12 +91,15 @@ export function encodeReplicaMessage(file: FileId, message: ReplicaMessage): Uin
         .uint53(message.to)
         .uint8(message.urgent ? 1 : 0);
       break;
+    case 'begin':
+      writeView(writeEpoch(writer.uint8(TAG_BEGIN), message.epoch), message.view);
+      break;
     case 'installed':
       writeEpoch(writer.uint8(TAG_INSTALLED), message.epoch).uint53(message.seq);
       break;
     case 'write':
       writeEpoch(writer.uint8(TAG_WRITE), message.epoch).uint53(message.seq).uint53(message.committedSeq);
-      writeOperation(writer, message.operation);
+      writeOperation(writer, message.operation, isBodyApart);
       break;
     case 'ack':
       writeEpoch(writer.uint8(TAG_ACK), message.epoch).uint53(message.seq);
@@ -130,20 +152,23 @@ export function encodeReplicaMessage(file: FileId, message: ReplicaMessage): Uin
 }
 
 /**
- * @returns the message; the body and the result of an operation are views into `frame`, not copies
+ * @param tail the end of the message where it came in two pieces, as `encodeReplicaPieces` makes them
+ * @returns the message; the body and the result of an operation are views into `frame` and `tail`, not copies
  * @throws MalformedError where `frame` is not what `encodeReplicaMessage` makes
  */
-export function decodeReplicaMessage(frame: Uint8Array): ReplicaFrame {
+export function decodeReplicaMessage(frame: Uint8Array, tail?: Uint8Array): ReplicaFrame {
   const reader = new ByteReader(frame);
   const file = reader.uint53();
   if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
   const incarnation = reader.uint53() as Incarnation;
-  const body = readBody(reader);
+  const body = readBody(reader, tail);
   reader.end();
+  if (tail !== undefined && body.kind !== 'write')
+    throw new MalformedError('A message has a tail that none has');
   return { file, message: { incarnation, ...body } };
 }
 
-function readBody(reader: ByteReader): ReplicaMessageBody {
+function readBody(reader: ByteReader, tail?: Uint8Array): ReplicaMessageBody {
   const tag = reader.uint8();
   const epoch = readEpoch(reader);
   if (epoch.counter === 0) throw new MalformedError('A message belongs to no epoch');
@@ -169,11 +194,19 @@ function readBody(reader: ByteReader): ReplicaMessageBody {
         to: reader.uint53() as Incarnation,
         urgent: readOneOf(reader, [false, true]),
       };
+    case TAG_BEGIN:
+      return { kind: 'begin', epoch, view: readView(reader) };
     case TAG_INSTALLED:
       return { kind: 'installed', epoch, seq: reader.uint53() };
     case TAG_WRITE: {
       const seq = readSeq(reader);
-      return { kind: 'write', epoch, seq, committedSeq: reader.uint53(), operation: readOperation(reader) };
+      return {
+        kind: 'write',
+        epoch,
+        seq,
+        committedSeq: reader.uint53(),
+        operation: readOperation(reader, tail),
+      };
     }
     case TAG_ACK:
       return { kind: 'ack', epoch, seq: reader.uint53() };
@@ -296,26 +329,41 @@ function readMembers(reader: ByteReader): ServerId[] {
   return members;
 }
 
-function writeOperation(writer: ByteWriter, operation: Operation): void {
+function writeOperation(writer: ByteWriter, operation: Operation, isBodyApart: boolean): void {
   const { request, view } = operation;
   writer.uint8((request === null ? 0 : OPERATION_REQUEST) | (view === undefined ? 0 : OPERATION_VIEW));
   if (view !== undefined) writeView(writer, view);
-  if (request !== null) writer.uint53(request.session).uint53(request.number).uint53(request.since);
-  writer.bytes(operation.result).bytes(operation.body);
+  if (request !== null) {
+    const { session, number, since, answered = 0 } = request;
+    writer.uint53(session).uint53(number).uint53(since).uint53(answered);
+  }
+  writer.bytes(operation.result).uint32(operation.body.length);
+  // The last field of its message: whoever puts the two one behind the other has the message as a whole.
+  if (!isBodyApart) writer.raw(operation.body);
 }
 
-function readOperation(reader: ByteReader): Operation {
+/** @throws MalformedError */
+function readRequest(reader: ByteReader): RequestId {
+  const session = reader.uint53();
+  const number = readSeq(reader);
+  const since = reader.uint53();
+  const answered = reader.uint53();
+  if (answered >= number) throw new MalformedError('A request that its client has the answer to');
+  return { session, number, since, ...(answered > 0 && { answered }) };
+}
+
+function readOperation(reader: ByteReader, tail?: Uint8Array): Operation {
   const flags = reader.uint8();
   if ((flags & ~(OPERATION_REQUEST | OPERATION_VIEW)) !== 0)
     throw new MalformedError(`An operation with flags ${flags}`);
   const view = (flags & OPERATION_VIEW) === 0 ? undefined : readView(reader);
-  const request =
-    (flags & OPERATION_REQUEST) === 0
-      ? null
-      : { session: reader.uint53(), number: readSeq(reader), since: reader.uint53() };
+  const request = (flags & OPERATION_REQUEST) === 0 ? null : readRequest(reader);
   const result = reader.bytes();
   if (result.length > RESULT_BYTES_MAX) throw new MalformedError(`A result of ${result.length} bytes`);
-  const body = reader.bytes();
+  const bodyBytes = reader.uint32();
+  const body = tail ?? reader.raw(bodyBytes);
+  if (body.length !== bodyBytes)
+    throw new MalformedError('The body of an operation is not as long as it says');
   if (body.length > OPERATION_BYTES_MAX) throw new MalformedError(`An operation of ${body.length} bytes`);
   return { request, result, body, ...(view === undefined ? {} : { view }) };
 }

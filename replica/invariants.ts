@@ -33,6 +33,9 @@ export function assertStep(before: ReplicaInspection, after: ReplicaInspection):
   assert(after.committedSeq >= before.committedSeq, 'What is committed stays committed');
   if (before.role === 'failed') assert(after.role === 'failed', 'A failed disk stays failed');
   if (after.role === 'active' && before.role !== 'active') {
-    assert(before.role === 'installing' || before.role === 'preparing', 'Nobody serves without a reset');
+    const candidates = ['installing', 'preparing', 'beginning'];
+    // The only replica of what this process has made needs nobody else: it was stored before the lease came.
+    const hasBegun = after.ownEpoch !== null && epochEqual(before.installed, after.ownEpoch);
+    assert(hasBegun || candidates.includes(before.role), 'Nobody serves without a reset');
   }
 }

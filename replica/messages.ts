@@ -36,6 +36,11 @@ export type ReplicaMessageBody =
       /** Clients may be waiting for a majority to have it. */
       readonly urgent: boolean;
     }
+  /**
+   * Primary of the first epoch, which has made the subject: be a replica of it, which begins empty. Operations follow
+   * without waiting for an answer.
+   */
+  | { readonly kind: 'begin'; readonly epoch: Epoch; readonly view: View }
   /** Replica: the epoch is installed here, and all operations up to `seq`. */
   | { readonly kind: 'installed'; readonly epoch: Epoch; readonly seq: number }
   /** Primary: operation number `seq` of the sequence. */
@@ -113,6 +118,7 @@ export function messageView(message: ReplicaMessage): View | null {
   switch (message.kind) {
     case 'prepare':
     case 'install':
+    case 'begin':
     case 'heartbeat':
       return message.view;
     default:

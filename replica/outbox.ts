@@ -9,6 +9,10 @@ import type { ReplicaMessage, ReplicaMessageBody } from './messages.ts';
 export const REPLICA_MARKS = [
   /** A lease was gained (again): a new epoch is proposed. */
   'reset-started',
+  /** Who has made the subject leads it, without asking whether others did before. */
+  'made',
+  /** A replica begins with who has made the subject. */
+  'begun',
   /** A majority has promised and the own contents are the base. */
   'base-own',
   /** A majority has promised and another replica's contents are the base. */

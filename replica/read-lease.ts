@@ -80,6 +80,7 @@ export class ReadLease {
  */
 export class ReadGrants {
   readonly #grants = new Map<ServerId, { readonly epoch: Epoch; readonly untilMs: number }>();
+  #believedUntilMs = -Infinity;
 
   /** To be called before the grant goes out. */
   grant(server: ServerId, epoch: Epoch, nowMs: number, durationMs: number): void {
@@ -98,6 +99,20 @@ export class ReadGrants {
     if (grant !== undefined && !epochEqual(grant.epoch, epoch)) this.#grants.delete(server);
   }
 
+  /** Until then somebody who is no replica may believe what the primary told. It cannot be taken back from here. */
+  believed(untilMs: number): void {
+    this.#believedUntilMs = Math.max(this.#believedUntilMs, untilMs);
+  }
+
+  /** All of them have said that they believe nothing any more. */
+  believedNoMore(): void {
+    this.#believedUntilMs = -Infinity;
+  }
+
+  isBelieved(nowMs: number): boolean {
+    return nowMs < this.#believedUntilMs;
+  }
+
   /** @returns servers whose read leases may still run */
   holders(nowMs: number): ServerId[] {
     for (const [server, { untilMs }] of this.#grants) if (nowMs >= untilMs) this.#grants.delete(server);
@@ -106,12 +121,15 @@ export class ReadGrants {
 
   /** @returns when the last of them is over; −Infinity without any */
   lastEndMs(): number {
-    return Math.max(-Infinity, ...this.#ends());
+    return Math.max(this.#believedUntilMs, ...this.#ends());
   }
 
   /** @returns when the first of those that run is over; Infinity without any */
   nextEndMs(nowMs: number): number {
-    return Math.min(Infinity, ...this.#ends().filter((untilMs) => untilMs > nowMs));
+    return Math.min(
+      Infinity,
+      ...[...this.#ends(), this.#believedUntilMs].filter((untilMs) => untilMs > nowMs),
+    );
   }
 
   #ends(): number[] {

@@ -5,6 +5,7 @@ import type {
   Epoch,
   Operation,
   PeerStatus,
+  Position,
   ReplicaAction,
   ReplicaConfig,
   ReplicaEvent,
@@ -14,7 +15,7 @@ import type {
   View,
 } from './actions.ts';
 import { Backup, type PrimaryMessage } from './backup.ts';
-import { epochCompare, epochEqual, epochFormat } from './epoch.ts';
+import { epochCompare, epochEqual, epochFormat, POSITION_ZERO } from './epoch.ts';
 import { Guard } from './guard.ts';
 import { LocalFlush } from './local-flush.ts';
 import { LIFE_UNKNOWN, type ReplicaMessage } from './messages.ts';
@@ -27,6 +28,12 @@ import { type LeaseReading, WriteOrder } from './write-order.ts';
 
 /** A refused candidate waits up to half a heartbeat at first, doubled up to this many times. */
 const BACKOFF_DOUBLINGS_MAX = 4;
+
+/** Of the epoch in which the maker of a subject leads it. Candidates begin with larger ones; see `candidatesFrom`. */
+const FIRST_COUNTER = 1;
+
+/** A candidate that could not fetch the base so often in one lease leaves the lease to others. */
+const FAILED_FETCHES_MAX = 4;
 
 /** Questions for read leases are numbered from a place of their own in each life, and in each replica of one life. */
 const NONCE_LIVES = 2 ** 32;
@@ -50,6 +57,8 @@ type State =
   | { readonly kind: 'failed' }
   | { readonly kind: 'preparing'; readonly reset: Reset }
   | { readonly kind: 'installing'; readonly reset: Reset }
+  /** `order`: null until the own replica has begun. */
+  | { readonly kind: 'beginning'; readonly epoch: Epoch; readonly order: WriteOrder | null }
   | { readonly kind: 'active'; readonly order: WriteOrder }
   | { readonly kind: 'stopping'; readonly order: WriteOrder };
 
@@ -131,9 +140,14 @@ export class Replica {
   #readsAsked: Epoch | null = null;
   /** An orderly end was asked for: no new reset with this lease. */
   #stopAsked = false;
+  /** By which this process, that has made the subject, will lead it; null where it has not, or has led it. */
+  #firstEpoch: Epoch | null = null;
+  #isFirstLed = false;
   /** The largest counter heard in a refusal: the next epoch is larger. */
   #refusedCounter = 0;
   #refusals = 0;
+  /** How often the base could not be fetched since this server came to hold the lease, or led. */
+  #failedFetches = 0;
   #retryAtMs = 0;
   #heartbeatAtMs = 0;
   #nowMs: number;
@@ -200,10 +214,46 @@ export class Replica {
     return dependsOnSeq <= state.order.committedSeq ? 'serve' : 'wait';
   }
 
+  /**
+   * Whether this server orders operations now: it is the primary, or will be once a majority has begun with it. What it
+   * orders before is committed by the same majority. Nothing else may be done then: whoever comes after might not
+   * know that there was a primary.
+   */
+  orders(nowMs: number): boolean {
+    const isBeginning = this.#state.kind === 'beginning' && this.#state.order !== null;
+    return this.leads(nowMs) || (isBeginning && nowMs < this.#lease.untilMs);
+  }
+
+  /** Whether, as far as the epoch that is led from here was told, no primary led the subject before. */
+  get isFirstLed(): boolean {
+    return this.#isFirstLed;
+  }
+
   /** Whether this server is the primary now: it orders operations. */
   leads(nowMs: number): boolean {
     // Strictly before the end: at the end itself another server may begin.
     return this.#state.kind === 'active' && nowMs < this.#lease.untilMs;
+  }
+
+  /**
+   * For how long, at least, no other server can be the primary and answer otherwise: while the lease runs and a
+   * majority keeps its guard. What the primary lets others believe, it lets them believe no longer, and notes it.
+   */
+  servesForMs(nowMs: number): number {
+    const state = this.#state;
+    if (state.kind !== 'active') return 0;
+    return Math.max(0, Math.min(this.#lease.untilMs, state.order.guardEndMs()) - nowMs);
+  }
+
+  /**
+   * Somebody outside may believe until then what this primary told: it does not lift the guard before, and another
+   * replica in its place is bound, too.
+   *
+   * @param untilMs −Infinity where all of them have said that they believe nothing any more
+   */
+  noteBelief(untilMs: number): void {
+    if (untilMs === -Infinity) this.#grants.believedNoMore();
+    else this.#grants.believed(untilMs);
   }
 
   /** Somebody reads here: what reads need is kept ready for a while. */
@@ -214,6 +264,11 @@ export class Replica {
 
   get role(): Role {
     return this.#state.kind;
+  }
+
+  /** By which this replica goes. */
+  get view(): View {
+    return this.#standing.view;
   }
 
   /** The epoch whose base is installed here; of an active primary its own. */
@@ -236,9 +291,7 @@ export class Replica {
 
   /** The last operation that was numbered; a primary that applies last numbers before it applies. */
   get orderedSeq(): number {
-    const state = this.#state;
-    const leads = state.kind === 'active' || state.kind === 'stopping';
-    return leads ? state.order.lastSeq : this.#standing.issuedSeq;
+    return this.#order?.lastSeq ?? this.#standing.issuedSeq;
   }
 
   status(nowMs: number): ReplicaStatus {
@@ -249,7 +302,7 @@ export class Replica {
       seq: this.#standing.seq,
       committedSeq: this.#committedSeq(),
       leaseUntilMs: this.#lease.untilMs,
-      peers: state.kind === 'active' || state.kind === 'stopping' ? state.order.peers(nowMs) : [],
+      peers: this.#order?.peers(nowMs) ?? [],
       view: this.#standing.view,
       outside: this.#outside,
       trust: this.#standing.trust,
@@ -270,8 +323,7 @@ export class Replica {
       if (this.#lease.untilMs !== 0 && this.#isWilling()) wakeMs = Math.min(wakeMs, this.#beginAtMs());
     } else {
       wakeMs = Math.min(wakeMs, this.#heartbeatAtMs);
-      if (state.kind === 'active' || state.kind === 'stopping')
-        wakeMs = Math.min(wakeMs, state.order.nextCommitMs(this.#nowMs));
+      if (this.#order !== null) wakeMs = Math.min(wakeMs, this.#order.nextCommitMs(this.#nowMs));
       if (state.kind === 'stopping' || state.kind === 'installing')
         wakeMs = Math.min(wakeMs, this.#grants.nextEndMs(this.#nowMs));
     }
@@ -304,6 +356,9 @@ export class Replica {
       case 'message':
         this.#onMessage(event.from, event.message, nowMs);
         return;
+      case 'made':
+        this.#onMade();
+        return;
       case 'connected':
         this.#onConnected(event.peer, nowMs);
         return;
@@ -331,14 +386,17 @@ export class Replica {
         return;
       case 'state-fetched':
         if (!this.#backup.stateFetched(event.epoch, event.position, event.view, event.sessions)) {
-          this.#abandonReset(event.epoch, nowMs);
+          this.#onFetchFailed(event.epoch, nowMs);
         }
         return;
       case 'state-failed':
-        if (!this.#backup.stateFailed(event.epoch, event.reason)) this.#abandonReset(event.epoch, nowMs);
+        if (!this.#backup.stateFailed(event.epoch, event.reason)) this.#onFetchFailed(event.epoch, nowMs);
         return;
       case 'installed':
         this.#onInstalledHere(event.epoch, event.seq);
+        return;
+      case 'begun':
+        this.#onBegun(event.epoch, nowMs);
         return;
       case 'flush-done':
         if (this.#localFlush.done(event.seq)) this.#backup.flushed();
@@ -368,6 +426,8 @@ export class Replica {
       if (view > 0) this.#lease.decisions++;
       // The guard reaches to the end of the lease that was known when it was asked for.
       if (this.#state.kind === 'active' && this.#isRead(nowMs)) this.#heartbeatAtMs = nowMs;
+      // By a view that may have come to nobody else it is out: others have to lead, and have the lease.
+      if (this.#state.kind === 'backup' && !this.#stopAsked && !this.#votes) this.#onStop();
     } else {
       this.#endLease();
     }
@@ -386,6 +446,7 @@ export class Replica {
     this.#lease.view = 0;
     this.#retryAtMs = 0;
     this.#refusals = 0;
+    this.#failedFetches = 0;
     if (this.#ownEpoch() !== null) {
       this.#out.trace('lease-over', `role ${this.#state.kind}`);
       this.#stepDown();
@@ -398,15 +459,16 @@ export class Replica {
     if (state.kind === 'preparing' || state.kind === 'installing') {
       if (state.reset.voters.has(peer) && peer !== this.#config.self) this.#ask(state.reset, peer);
     }
-    if (state.kind !== 'active' && state.kind !== 'stopping') return;
-    state.order.connected(peer);
+    if (this.#order === null) return;
+    this.#order.connected(peer);
     // What asked for the guard may be lost with what else was.
     if (this.#isRead(nowMs)) this.#heartbeatAtMs = nowMs;
   }
 
   #onSubmit(ticket: number, operation: Operation, nowMs: number): void {
-    if (this.#state.kind === 'active') {
-      this.#state.order.submit(ticket, operation, nowMs);
+    const state = this.#state;
+    if (state.kind === 'active' || (state.kind === 'beginning' && state.order !== null)) {
+      state.order?.submit(ticket, operation, nowMs);
     } else {
       this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' });
     }
@@ -433,6 +495,7 @@ export class Replica {
   #onReadWanted(nowMs: number): void {
     this.noteRead(nowMs);
     const state = this.#state;
+    if (state.kind === 'beginning') state.order?.establish();
     if (state.kind !== 'active' || nowMs < state.order.guardEndMs()) return;
     if (state.order.sinceBeatMs(nowMs) < GUARD_ASK_MS) return;
     this.#out.trace('guard-lapsed', epochFormat(state.order.epoch));
@@ -466,6 +529,13 @@ export class Replica {
     this.#become({ kind: 'failed' });
   }
 
+  /** The first epoch is stored here. At a backup what came behind it is applied; the primary orders from now on. */
+  #onBegun(epoch: Epoch, nowMs: number): void {
+    this.#standing.begun(epoch);
+    this.#backup.installed(epoch);
+    this.#orderFirst(nowMs);
+  }
+
   #onInstalledHere(epoch: Epoch, seq: number): void {
     this.#standing.installStored(epoch, seq);
     this.#outside = null;
@@ -489,6 +559,7 @@ export class Replica {
     switch (message.kind) {
       case 'prepare':
       case 'install':
+      case 'begin':
       case 'write':
       case 'heartbeat':
       case 'flush':
@@ -522,7 +593,7 @@ export class Replica {
     this.#grants.returned(from);
     const state = this.#state;
     if (state.kind === 'preparing' || state.kind === 'installing') state.reset.forget(from);
-    if (state.kind === 'active' || state.kind === 'stopping') state.order.forget(from);
+    this.#order?.forget(from);
   }
 
   #onPrimaryMessage(from: ServerId, message: PrimaryMessage, nowMs: number): void {
@@ -539,6 +610,13 @@ export class Replica {
     }
     if (message.kind === 'prepare' && nowMs < this.#guard.barsUntilMs(epoch)) {
       this.#hold(from, message);
+      return;
+    }
+    if (message.kind === 'begin' && this.#standing.isNew && this.#votes) {
+      // No guard bars it: there is no smaller epoch that it could outdate, and a larger one refuses it.
+      this.#out.trace('begun', epochFormat(epoch));
+      this.#standing.begin(epoch);
+      this.#backup.promisedAnew();
       return;
     }
     if (order > 0) this.#followEpoch(epoch, nowMs);
@@ -594,6 +672,20 @@ export class Replica {
     this.#backOff(nowMs);
   }
 
+  /**
+   * The base cannot be brought here: its holder is out of reach, or a part of it is whole nowhere. Whoever stands at the
+   * base already needs nothing fetched, so the lease is not kept from the others for ever.
+   */
+  #onFetchFailed(epoch: Epoch, nowMs: number): void {
+    const own = this.#ownEpoch();
+    if (own === null || !epochEqual(own, epoch)) return;
+    this.#abandonReset(epoch, nowMs);
+    this.#failedFetches++;
+    if (this.#failedFetches < FAILED_FETCHES_MAX) return;
+    this.#failedFetches = 0;
+    this.#onStop();
+  }
+
   #backOff(nowMs: number): void {
     const longestMs = (this.#config.heartbeatMs / 2) * 2 ** Math.min(this.#refusals, BACKOFF_DOUBLINGS_MAX);
     this.#refusals++;
@@ -610,8 +702,8 @@ export class Replica {
     const state = this.#state;
     if (state.kind === 'preparing' || state.kind === 'installing') {
       this.#onAnswerToCandidate(state.reset, from, message);
-    } else if (state.kind === 'active' || state.kind === 'stopping') {
-      this.#onAnswerToPrimary(state.order, from, message, nowMs);
+    } else if (this.#order !== null) {
+      this.#onAnswerToPrimary(this.#order, from, message, nowMs);
     }
   }
 
@@ -641,6 +733,7 @@ export class Replica {
       this.#out.trace('stranger', `${from} is no member`);
       return;
     }
+    this.#noteBegun(order, from, message);
     switch (message.kind) {
       case 'promise':
         // Too late even for the majority that has the base: it is given the base now.
@@ -670,6 +763,17 @@ export class Replica {
     }
   }
 
+  /** Before anything is committed in a first epoch: a majority has it, so that no later one can miss it. */
+  #noteBegun(order: WriteOrder, from: ServerId, message: Answer): void {
+    if (this.#state.kind !== 'beginning') return;
+    if (message.kind === 'ack' || message.kind === 'installed') order.begunAt(from, message.seq);
+    // It stands for an acknowledgement that was lost.
+    if (message.kind === 'heartbeat-ack' && epochEqual(message.position.epoch, order.epoch)) {
+      order.begunAt(from, message.position.seq);
+    }
+    this.#advanceBeginning();
+  }
+
   // Progress ---------------------------------------------------------------------------------------
 
   /** Does what has become possible through the event: promises, installations, commits. */
@@ -680,16 +784,16 @@ export class Replica {
     if (this.#state.kind === 'preparing') this.#advancePreparing(this.#state.reset, nowMs);
     this.#backup.advance();
     this.#advanceInstalling(nowMs);
+    this.#advanceBeginning();
     this.#advanceOrder(nowMs);
     if (this.#state.kind === 'backup') this.#backup.askToRead(nowMs);
   }
 
   #advanceOrder(nowMs: number): void {
-    const state = this.#state;
-    if (state.kind !== 'active' && state.kind !== 'stopping') return;
-    const { order } = state;
+    const order = this.#order;
+    if (order === null) return;
     order.advance(nowMs);
-    if (state.kind === 'active' && order.isOut) {
+    if (this.#state.kind === 'active' && order.isOut) {
       this.#out.trace('members-changed', 'without this server');
       this.#onStop();
     }
@@ -707,14 +811,64 @@ export class Replica {
   }
 
   #isWilling(): boolean {
-    if (this.#stopAsked || this.#outside !== null) return false;
+    return !this.#stopAsked && this.#outside === null && this.#votes;
+  }
+
+  get #votes(): boolean {
     return viewVoters(this.#standing.view).includes(this.#config.self);
   }
 
-  /** Whoever asks others to keep the guard keeps it too. */
+  /** Whoever asks others to keep the guard keeps it too. What was made a moment ago nobody has led, or read. */
   #beginAtMs(): number {
+    if (this.#begins) return -Infinity;
     const { self, incarnation } = this.#config;
     return Math.max(this.#retryAtMs, this.#guard.barsUntilMs({ counter: 0, server: self, incarnation }));
+  }
+
+  /** The subject's maker leads it for the first time: it has promised nothing else since. */
+  get #begins(): boolean {
+    return this.#firstEpoch !== null && epochEqual(this.#standing.promised, this.#firstEpoch);
+  }
+
+  /** The first epoch is stored here while the lease is asked for: it binds nobody, this server included. */
+  #onMade(): void {
+    if (!this.#standing.isNew) return;
+    const { self, incarnation } = this.#config;
+    this.#firstEpoch = { counter: FIRST_COUNTER, server: self, incarnation };
+    this.#standing.begin(this.#firstEpoch);
+    this.#backup.promisedAnew();
+  }
+
+  /**
+   * The beginning of a subject that this process has made. Its epoch is smaller than all that candidates choose, and
+   * nobody else, nor a later life of this process, can choose it. So what steps 1 and 2 of a reset ask for is known
+   * beforehand: nobody has anything of a smaller epoch, or ever will, and the base is empty. Step 4 goes along with the
+   * first operation, and step 5, a majority that has the epoch, is what commits that.
+   */
+  #begin(nowMs: number): void {
+    const epoch = this.#firstEpoch;
+    assert(epoch !== null, 'Who begins has made the subject');
+    this.#firstEpoch = null;
+    this.#isFirstLed = true;
+    const { heartbeatMs } = this.#config;
+    // At the same moments as those of other files that are made now, so that they share frames.
+    this.#heartbeatAtMs = (1 + Math.ceil(nowMs / heartbeatMs)) * heartbeatMs;
+    this.#out.trace('made', epochFormat(epoch));
+    this.#become({ kind: 'beginning', epoch, order: null });
+    this.#orderFirst(nowMs);
+  }
+
+  /** From when the lease is held and the own replica has begun. */
+  #orderFirst(nowMs: number): void {
+    const state = this.#state;
+    if (state.kind !== 'beginning' || !epochEqual(state.epoch, this.#standing.installed)) return;
+    this.#become({ ...state, order: this.#newOrder(POSITION_ZERO, new Map(), nowMs, true) });
+  }
+
+  /** Files are made by the thousand, and most are not read soon: the guard is asked for with the usual heartbeat. */
+  #advanceBeginning(): void {
+    const state = this.#state;
+    if (state.kind === 'beginning' && state.order?.isEstablished === true) this.#lead(state.order);
   }
 
   /**
@@ -723,8 +877,13 @@ export class Replica {
    * process, nor a later life of this one, can choose the same epoch.
    */
   #beginReset(nowMs: number): void {
-    const { self, incarnation } = this.#config;
-    const counter = 1 + Math.max(this.#standing.promised.counter, this.#refusedCounter);
+    if (this.#begins) {
+      this.#begin(nowMs);
+      return;
+    }
+    const { self, incarnation, candidatesFrom } = this.#config;
+    const heard = Math.max(this.#standing.promised.counter, this.#refusedCounter);
+    const counter = Math.max(candidatesFrom, 1 + heard);
     assert(Number.isSafeInteger(counter), 'Epochs do not run out');
     const epoch: Epoch = { counter, server: self, incarnation };
     this.#standing.promise(epoch);
@@ -785,26 +944,40 @@ export class Replica {
     const { reset } = this.#state;
     const { base } = reset;
     if (base === null || !reset.isComplete() || this.#mayBeReadByGrant(reset, nowMs)) return;
-    const order = new WriteOrder(
-      {
-        config: this.#config,
-        out: this.#out,
-        standing: this.#standing,
-        localFlush: this.#localFlush,
-        guard: this.#guard,
-        grants: this.#grants,
-        lease: this.#lease,
-        lifeOf: (server) => this.#life(server),
-      },
-      base.position,
-      reset.installed,
-      nowMs,
-    );
+    const { counter } = reset.epoch;
+    // A candidate before this one may have led, if only for those whose promise it had.
+    this.#isFirstLed = base.position.epoch.counter === 0 && counter === this.#config.candidatesFrom;
+    const order = this.#newOrder(base.position, reset.installed, nowMs, false);
+    this.#lead(order);
+    this.#beat(order, nowMs);
+  }
+
+  #newOrder(
+    base: Position,
+    installed: ReadonlyMap<ServerId, number>,
+    nowMs: number,
+    isFirst: boolean,
+  ): WriteOrder {
+    const parts = {
+      config: this.#config,
+      out: this.#out,
+      standing: this.#standing,
+      localFlush: this.#localFlush,
+      guard: this.#guard,
+      grants: this.#grants,
+      lease: this.#lease,
+      lifeOf: (server: ServerId) => this.#life(server),
+    };
+    return new WriteOrder(parts, base, installed, nowMs, isFirst);
+  }
+
+  /** A majority has the epoch installed: this server is the primary. */
+  #lead(order: WriteOrder): void {
     this.#refusals = 0;
-    this.#out.trace('active', epochFormat(reset.epoch));
+    this.#failedFetches = 0;
+    this.#out.trace('active', epochFormat(order.epoch));
     this.#become({ kind: 'active', order });
     this.#out.push({ kind: 'advanced', committedSeq: order.committedSeq });
-    this.#beat(order, nowMs);
   }
 
   /**
@@ -825,7 +998,7 @@ export class Replica {
   #keepTime(nowMs: number): void {
     const state = this.#state;
     if (state.kind === 'backup' || state.kind === 'failed') return;
-    const order = state.kind === 'active' || state.kind === 'stopping' ? state.order : null;
+    const order = this.#order;
     const periodMs = order?.isQuiet ? this.#config.quietHeartbeatMs : this.#config.heartbeatMs;
     if (nowMs < this.#heartbeatAtMs) {
       // What ends the quiet brings the next heartbeat near again.
@@ -861,9 +1034,10 @@ export class Replica {
     const state = this.#state;
     if (state.kind === 'backup' || state.kind === 'failed') return;
     const { install } = this.#standing;
-    if (state.kind === 'active' || state.kind === 'stopping') {
-      state.order.abandon();
-      this.#backup.ledUntil(state.order.committedSeq);
+    const order = this.#order;
+    if (order !== null) {
+      order.abandon();
+      this.#backup.ledUntil(order.committedSeq);
     }
     if (install !== null && install.stage !== 'storing') this.#standing.install = null;
     this.#become({ kind: 'backup' });
@@ -885,15 +1059,23 @@ export class Replica {
       case 'preparing':
       case 'installing':
         return state.reset.epoch;
+      case 'beginning':
+        return state.epoch;
       case 'active':
       case 'stopping':
         return state.order.epoch;
     }
   }
 
-  #committedSeq(): number {
+  /** Of an epoch that is led from here. */
+  get #order(): WriteOrder | null {
     const state = this.#state;
-    const leads = state.kind === 'active' || state.kind === 'stopping';
-    return leads ? state.order.committedSeq : this.#backup.committedSeq;
+    return state.kind === 'beginning' || state.kind === 'active' || state.kind === 'stopping'
+      ? state.order
+      : null;
+  }
+
+  #committedSeq(): number {
+    return this.#order?.committedSeq ?? this.#backup.committedSeq;
   }
 }

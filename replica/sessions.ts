@@ -2,12 +2,14 @@ import { assert } from '../base/assert.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
 import type { RequestId } from './actions.ts';
 
-/** Results kept per session. A client has at most half as many requests under way at a time. */
+/** Results kept per session at the most. A client has at most half as many requests under way at a time. */
 export const SESSION_WINDOW = 128;
 /** Sessions kept per subject; beyond, the one whose last operation is the oldest is forgotten. */
 export const SESSIONS_MAX = 64;
 
-const FORM = 1;
+const FORM = 2;
+/** Without the numbers that were answered: whatever was in the window had a result. */
+const FORM_BEFORE = 1;
 
 /** What became of a request. */
 interface Outcome {
@@ -20,7 +22,9 @@ interface Session {
   readonly session: number;
   /** The largest number seen. */
   readonly numberMax: number;
-  /** In the order of the sequence; all numbers lie in the window below `numberMax`. */
+  /** Numbers up to this one are not asked for any more, or lie below the window. */
+  readonly over: number;
+  /** In the order of the sequence; all numbers lie above `over`. */
   readonly outcomes: readonly Outcome[];
   readonly encoded: Uint8Array;
 }
@@ -30,7 +34,7 @@ export type SessionAnswer =
   | { readonly kind: 'fresh' }
   /** It is the operation at `seq`. */
   | { readonly kind: 'known'; readonly seq: number; readonly result: Uint8Array }
-  /** Too old to tell whether it was done: refused, never executed. */
+  /** Too old to tell whether it was done, or answered before: refused, never executed. */
   | { readonly kind: 'expired' };
 
 /**
@@ -66,7 +70,7 @@ export class SessionTable {
     if (session === undefined) {
       return request.since < this.#forgottenSeqMax ? { kind: 'expired' } : { kind: 'fresh' };
     }
-    if (request.number <= session.numberMax - SESSION_WINDOW) return { kind: 'expired' };
+    if (request.number <= session.over) return { kind: 'expired' };
     const outcome = session.outcomes.find(({ number }) => number === request.number);
     return outcome === undefined
       ? { kind: 'fresh' }
@@ -81,12 +85,13 @@ export class SessionTable {
     // Deleted and set again, so that it becomes the youngest in the order of the map.
     sessions.delete(request.session);
     const numberMax = Math.max(before?.numberMax ?? 0, request.number);
-    const kept = (before?.outcomes ?? []).filter(({ number }) => number > numberMax - SESSION_WINDOW);
+    const over = Math.max(before?.over ?? 0, request.answered ?? 0, numberMax - SESSION_WINDOW);
+    const kept = (before?.outcomes ?? []).filter(({ number }) => number > over);
     // A copy: the result may be a view into a frame of megabytes, and the table lives long. (Not
     // `slice`, which copies nothing where the view is a Buffer.)
     const outcomes = [...kept, { number: request.number, seq, result: new Uint8Array(result) }];
-    const encoded = encodeSession(request.session, numberMax, outcomes);
-    sessions.set(request.session, { session: request.session, numberMax, outcomes, encoded });
+    const encoded = encodeSession(request.session, numberMax, over, outcomes);
+    sessions.set(request.session, { session: request.session, numberMax, over, outcomes, encoded });
 
     let forgottenSeqMax = this.#forgottenSeqMax;
     for (const [id, oldest] of sessions) {
@@ -116,14 +121,15 @@ export class SessionTable {
   static decode(encoded: Uint8Array): SessionTable {
     if (encoded.length === 0) return SessionTable.EMPTY;
     const reader = new ByteReader(encoded);
-    if (reader.uint8() !== FORM) throw new MalformedError('A session table of an unknown form');
+    const form = reader.uint8();
+    if (form !== FORM && form !== FORM_BEFORE) throw new MalformedError('A session table of an unknown form');
     const forgottenSeqMax = reader.uint53();
     const count = reader.uint8();
     if (count > SESSIONS_MAX) throw new MalformedError(`A table of ${count} sessions`);
     const sessions = new Map<number, Session>();
     let youngestSeq = 0;
     for (let index = 0; index < count; index++) {
-      const session = readSession(reader);
+      const session = readSession(reader, form);
       if (sessions.has(session.session)) throw new MalformedError('A session is there twice');
       const seq = lastSeq(session);
       if (seq <= youngestSeq) throw new MalformedError('Sessions are out of order');
@@ -141,10 +147,19 @@ function lastSeq(session: Session): number {
   return last.seq;
 }
 
-function encodeSession(session: number, numberMax: number, outcomes: readonly Outcome[]): Uint8Array {
-  let sizeBytes = 17;
+function encodeSession(
+  session: number,
+  numberMax: number,
+  over: number,
+  outcomes: readonly Outcome[],
+): Uint8Array {
+  let sizeBytes = 18;
   for (const { result } of outcomes) sizeBytes += 13 + result.length;
-  const writer = new ByteWriter(sizeBytes).uint53(session).uint53(numberMax).uint8(outcomes.length);
+  const writer = new ByteWriter(sizeBytes)
+    .uint53(session)
+    .uint53(numberMax)
+    .uint8(numberMax - over);
+  writer.uint8(outcomes.length);
   for (const { number, seq, result } of outcomes) {
     writer
       .uint8(numberMax - number)
@@ -154,9 +169,12 @@ function encodeSession(session: number, numberMax: number, outcomes: readonly Ou
   return writer.finish();
 }
 
-function readSession(reader: ByteReader): Session {
+function readSession(reader: ByteReader, form: number): Session {
   const session = reader.uint53();
   const numberMax = reader.uint53();
+  const over = form === FORM ? numberMax - reader.uint8() : Math.max(0, numberMax - SESSION_WINDOW);
+  if (over < 0 || over < numberMax - SESSION_WINDOW || over >= numberMax)
+    throw new MalformedError('A session that ends where it cannot');
   const count = reader.uint8();
   if (count === 0 || count > SESSION_WINDOW) throw new MalformedError(`A session of ${count} results`);
   const outcomes: Outcome[] = [];
@@ -164,11 +182,11 @@ function readSession(reader: ByteReader): Session {
   for (let index = 0; index < count; index++) {
     const number = numberMax - reader.uint8();
     const seq = reader.uint53();
-    if (number <= 0 || number <= numberMax - SESSION_WINDOW) throw new MalformedError('A number is too old');
+    if (number <= over) throw new MalformedError('A number is too old');
     if (seq <= seqBefore) throw new MalformedError('Results are out of order');
     seqBefore = seq;
     // A copy, for the same reason as in `with`.
     outcomes.push({ number, seq, result: new Uint8Array(reader.bytes()) });
   }
-  return { session, numberMax, outcomes, encoded: encodeSession(session, numberMax, outcomes) };
+  return { session, numberMax, over, outcomes, encoded: encodeSession(session, numberMax, over, outcomes) };
 }

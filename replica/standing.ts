@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
 import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from './actions.ts';
-import { epochCompare, epochEqual } from './epoch.ts';
+import { epochCompare, epochEqual, POSITION_ZERO } from './epoch.ts';
 import type { Outbox } from './outbox.ts';
 import { SessionTable } from './sessions.ts';
 import { sameServers } from './view.ts';
@@ -83,6 +83,42 @@ export class Standing {
     this.promised = epoch;
     if (this.install !== null && this.install.stage !== 'storing') this.install = null;
     this.#out.push({ kind: 'promise', epoch });
+  }
+
+  /** Nothing was ever promised, installed or applied here, and nothing was lost. */
+  get isNew(): boolean {
+    const { promised, installed, issuedSeq } = this;
+    const untouched = promised.counter === 0 && installed.counter === 0 && issuedSeq === 0;
+    return untouched && this.install === null && this.trust === 'intact';
+  }
+
+  /** The first epoch: a promise that excludes nothing, and an empty base, are stored as one. */
+  begin(epoch: Epoch): void {
+    assert(this.isNew, 'Only what is new begins');
+    const { view, sessions } = this;
+    this.promised = epoch;
+    this.install = {
+      epoch,
+      base: POSITION_ZERO,
+      from: epoch.server,
+      urgent: true,
+      stage: 'storing',
+      seq: 0,
+      view,
+      sessions,
+    };
+    this.#out.push({ kind: 'begin', epoch, view, sessions: sessions.encode() });
+  }
+
+  /** The promised epoch is the first one here, and being stored. */
+  get isBeginning(): boolean {
+    const { install, promised, installed } = this;
+    return install?.stage === 'storing' && installed.counter === 0 && epochEqual(install.epoch, promised);
+  }
+
+  begun(epoch: Epoch): void {
+    this.promiseStored(epoch);
+    this.installStored(epoch, 0);
   }
 
   promiseStored(epoch: Epoch): void {

@@ -46,6 +46,11 @@ interface Peer {
   readonly server: ServerId;
   /** It has told that this epoch is installed there; before, nothing it holds counts. */
   installed: boolean;
+  /**
+   * In a first epoch: whether it was asked to begin with it. Then it is sent operations before it has answered; `over`
+   * once it has, or where that came to nothing.
+   */
+  start: 'unasked' | 'asked' | 'over';
   /** It is fetching the state, because operations it lacks are kept no longer. */
   fetching: boolean;
   /** The last operation it has applied. */
@@ -152,13 +157,14 @@ export class WriteOrder {
   /**
    * @param base what a majority has installed: all of it is committed
    * @param installed members that have told so
-   * @param lease the own lease at any moment
+   * @param isFirst the epoch is the first, and nobody else was asked to begin with it
    */
   constructor(
     parts: WriteOrderParts,
     base: Position,
     installed: ReadonlyMap<ServerId, number>,
     nowMs: number,
+    isFirst = false,
   ) {
     const { config, out, standing, localFlush, guard, grants, lease, lifeOf } = parts;
     assert(standing.seq === base.seq, 'The base is here');
@@ -184,16 +190,24 @@ export class WriteOrder {
     this.#answeredSeq = base.seq;
     this.#sessions = standing.sessions;
     for (const server of viewVoters(view)) {
-      if (server !== config.self) this.#addPeer(server, installed.get(server), base.seq, nowMs);
+      if (server === config.self) continue;
+      this.#addPeer(server, installed.get(server), base.seq, nowMs, isFirst ? 'unasked' : 'over');
     }
     // Who has this epoch installed has given up what it was allowed in an earlier one.
     for (const server of installed.keys()) grants.followed(server, this.epoch);
   }
 
-  #addPeer(server: ServerId, seq: number | undefined, floorSeq: number, nowMs: number): void {
+  #addPeer(
+    server: ServerId,
+    seq: number | undefined,
+    floorSeq: number,
+    nowMs: number,
+    start: Peer['start'],
+  ): void {
     this.#peers.set(server, {
       server,
       installed: seq !== undefined,
+      start,
       fetching: false,
       ackedSeq: seq ?? 0,
       nextSeq: (seq ?? floorSeq) + 1,
@@ -315,7 +329,7 @@ export class WriteOrder {
     }
     for (const server of servers) {
       if (server === this.#config.self || this.#peers.has(server)) continue;
-      this.#addPeer(server, undefined, this.#standing.seq, nowMs);
+      this.#addPeer(server, undefined, this.#standing.seq, nowMs, 'over');
       this.#sendInstall(this.#peer(server));
     }
     this.advance(nowMs);
@@ -344,13 +358,7 @@ export class WriteOrder {
   acknowledged(from: ServerId, seq: number, nowMs: number): void {
     const peer = this.#heard(from, nowMs);
     assert(seq <= this.#lastSeq, 'Nobody has an operation of this epoch that was not sequenced');
-    if (!peer.installed) {
-      // What it was allowed in an earlier epoch ended with the promise that this one needed.
-      this.#grants.followed(from, this.epoch);
-      peer.installed = true;
-      peer.ackedSeq = seq;
-      peer.nextSeq = seq + 1;
-    }
+    if (!peer.installed) this.#noteInstalled(peer, seq);
     peer.ackedSeq = Math.max(peer.ackedSeq, seq);
     // Another goes by the new view now, and asks and votes by it: so does this server.
     const change = this.#change;
@@ -362,6 +370,41 @@ export class WriteOrder {
     }
     this.advance(nowMs);
     this.#pump(peer);
+  }
+
+  #noteInstalled(peer: Peer, seq: number): void {
+    // What it was allowed in an earlier epoch ended with the promise that this one needed.
+    this.#grants.followed(peer.server, this.epoch);
+    peer.installed = true;
+    peer.ackedSeq = seq;
+    // Operations on their way to it need not be sent again.
+    peer.nextSeq = Math.max(peer.start === 'asked' ? peer.nextSeq : 0, seq + 1);
+    peer.start = 'over';
+  }
+
+  /** In a first epoch: the replica has begun with it. */
+  begunAt(from: ServerId, seq: number): void {
+    const peer = this.#peers.get(from);
+    if (peer?.installed === false) this.#noteInstalled(peer, seq);
+  }
+
+  /** Whether a majority has the epoch installed, so that no later one can miss it. */
+  get isEstablished(): boolean {
+    const { self } = this.#config;
+    return viewHasMajority(
+      this.#countedView,
+      (server) => server === self || this.#peers.get(server)?.installed === true,
+    );
+  }
+
+  /** Asks all who were not asked yet to begin with the first epoch. */
+  establish(): void {
+    for (const peer of this.#peers.values()) if (peer.start === 'unasked') this.#begin(peer);
+  }
+
+  #begin(peer: Peer): void {
+    peer.start = 'asked';
+    this.#out.send(peer.server, { kind: 'begin', epoch: this.epoch, view: this.#committedView });
   }
 
   /** The replica answers a heartbeat from where it stands. */
@@ -385,7 +428,9 @@ export class WriteOrder {
   /** The replica does not have this epoch installed (or did not, when it said so). */
   stateNeeded(from: ServerId, nowMs: number): void {
     const peer = this.#heard(from, nowMs);
-    if (!peer.installed) this.#sendInstall(peer);
+    if (peer.installed) return;
+    peer.start = 'over';
+    this.#sendInstall(peer);
   }
 
   /** The replica has promised the epoch that is led already. */
@@ -412,6 +457,7 @@ export class WriteOrder {
   connected(server: ServerId): void {
     const peer = this.#peers.get(server);
     if (peer === undefined) return;
+    if (peer.start === 'asked') peer.start = 'over';
     this.#sendHeartbeat(peer, 0);
     if (!peer.installed || peer.fetching) return;
     peer.nextSeq = peer.ackedSeq + 1;
@@ -422,6 +468,7 @@ export class WriteOrder {
   forget(server: ServerId): void {
     const peer = this.#peers.get(server);
     if (peer === undefined) return;
+    if (peer.start === 'asked') peer.start = 'over';
     peer.installed = false;
     peer.fetching = false;
     peer.ackedSeq = 0;
@@ -453,8 +500,13 @@ export class WriteOrder {
   heartbeat(nowMs: number): void {
     const flushSeq = this.#flushes.at(-1)?.seq ?? -1;
     const guardMs = this.#nextBeat(nowMs);
+    const voters = viewVoters(this.#committedView);
+    this.establish();
     for (const peer of this.#peers.values()) {
       this.#sendHeartbeat(peer, guardMs);
+      // Where no replica was made yet a heartbeat makes none: its view does not name that server.
+      const isLearner = !voters.includes(peer.server);
+      if (isLearner && (!peer.installed || this.#isSilent(peer, nowMs))) this.#sendInstall(peer);
       if (peer.installed && peer.flushedSeq < flushSeq) this.#sendFlush(peer.server, flushSeq);
     }
     this.#drop(nowMs);
@@ -733,7 +785,7 @@ export class WriteOrder {
     const holders = this.#grants.holders(nowMs);
     if (again)
       for (const server of holders) this.#out.send(server, { kind: 'read-revoke', epoch: this.epoch });
-    return holders.length === 0;
+    return holders.length === 0 && !this.#grants.isBelieved(nowMs);
   }
 
   readsReturned(from: ServerId): void {
@@ -748,7 +800,8 @@ export class WriteOrder {
 
   /** Sends what the replica lacks, in order, as far as the window allows. */
   #pump(peer: Peer): void {
-    if (!peer.installed || peer.fetching) return;
+    if (peer.start === 'unasked') this.#begin(peer);
+    if ((!peer.installed && peer.start !== 'asked') || peer.fetching) return;
     if (peer.nextSeq < this.#firstSeq) {
       peer.fetching = true;
       peer.floorSeq = this.#standing.seq;
@@ -819,7 +872,7 @@ export class WriteOrder {
       epoch: this.epoch,
       view: this.#committedView,
       committedSeq: this.#committedSeq,
-      sentSeq: peer.installed ? peer.nextSeq - 1 : 0,
+      sentSeq: peer.installed || peer.start === 'asked' ? peer.nextSeq - 1 : 0,
       beat: guardMs === 0 ? 0 : this.#beat,
       guardMs,
     });

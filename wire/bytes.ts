@@ -11,6 +11,16 @@ const VARINT_BYTES_MAX = 8;
 const utf8Encoder = new TextEncoder();
 const utf8Decoder = new TextDecoder('utf-8', { fatal: true });
 
+/** From here on memory is not cleared first, which would cost as much as to fill it. */
+const UNCLEARED_BYTES_MIN = 4096;
+
+/** Memory for a writer, which tells only what it has written. */
+function memoryOf(sizeBytes: number): Uint8Array {
+  return sizeBytes < UNCLEARED_BYTES_MIN
+    ? new Uint8Array(sizeBytes)
+    : new Uint8Array(Buffer.allocUnsafeSlow(sizeBytes).buffer);
+}
+
 /** Appends little-endian fields to a buffer that grows as needed. */
 export class ByteWriter {
   #bytes: Uint8Array;
@@ -18,7 +28,7 @@ export class ByteWriter {
   #length = 0;
 
   constructor(capacityBytes = 256) {
-    this.#bytes = new Uint8Array(capacityBytes);
+    this.#bytes = memoryOf(capacityBytes);
     this.#view = new DataView(this.#bytes.buffer);
   }
 
@@ -110,7 +120,7 @@ export class ByteWriter {
     const at = this.#length;
     const needed = at + count;
     if (needed > this.#bytes.length) {
-      const grown = new Uint8Array(Math.max(needed, this.#bytes.length * 2));
+      const grown = memoryOf(Math.max(needed, this.#bytes.length * 2));
       grown.set(this.#bytes.subarray(0, at));
       this.#bytes = grown;
       this.#view = new DataView(grown.buffer);

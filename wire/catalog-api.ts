@@ -407,6 +407,15 @@ export interface QueryResults {
   readonly placed: { readonly files: readonly PlacedFile[] };
 }
 
+const CacheNumber = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
+
+/** A client that remembers, and inodes that it has forgotten, and does not learn anew, until its command is answered. */
+export const CacheOwner = Type.Object({
+  client: CacheNumber,
+  forgets: Type.Array(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }), { maxItems: 16 }),
+});
+export type CacheOwner = Static<typeof CacheOwner>;
+
 /** A command with the name of its request: a retry carries the same and is answered, not repeated. */
 export const CommandRequest = Type.Object({
   session: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
@@ -416,9 +425,44 @@ export const CommandRequest = Type.Object({
    * forgotten is told from one that is new; without it only request numbers tell.
    */
   since: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+  cache: Type.Optional(CacheOwner),
   command: Command,
 });
 export type CommandRequest = Static<typeof CommandRequest>;
 
-export const QueryRequest = Type.Object({ query: Query });
+/** `cache`: the session of a client that remembers what it is told; the answer is then a `RememberedAnswer`. */
+export const QueryRequest = Type.Object({ query: Query, cache: Type.Optional(CacheNumber) });
 export type QueryRequest = Static<typeof QueryRequest>;
+
+/**
+ * The long poll of a client that remembers: renews its session, acknowledges recalls, brings new ones.
+ * `session` is absent at first.
+ */
+export const CacheRequest = Type.Object({
+  client: CacheNumber,
+  session: Type.Optional(CacheNumber),
+  /** The session before, of which nothing is believed any more. */
+  left: Type.Optional(CacheNumber),
+  /** Everything that recalls up to this number took back is forgotten. */
+  acked: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+});
+export type CacheRequest = Static<typeof CacheRequest>;
+
+export interface CacheAnswer {
+  /** Another than before: nothing of what was granted is to be believed. Null: there is none to be had now. */
+  readonly session: number | null;
+  /** How long what is granted may be believed, from before the poll was sent; 0: no longer than before. */
+  readonly validMs: number;
+  /** Inodes whose attributes, names and contents are to be forgotten. */
+  readonly recalls: readonly number[];
+  /** By which they are acknowledged. */
+  readonly through: number;
+}
+
+/** An answer to a client that remembers. */
+export interface RememberedAnswer<Result> {
+  /** Null for a `lookup` of a name that is not there, in a directory that is. */
+  readonly result: Result | null;
+  /** What of the answer may be remembered: all but what concerns the inodes `refused`; nothing where null. */
+  readonly granted: { readonly session: number; readonly refused: readonly number[] } | null;
+}

@@ -11,6 +11,17 @@ export type FileOperation =
       readonly modifiedNs: bigint;
     }
   | { readonly kind: 'truncate'; readonly sizeBytes: number; readonly modifiedNs: bigint }
+  /**
+   * Bytes `from` to before `to` become a hole: they read as zeros, and take no room. The size stays or, where it `grows`, is
+   * `to` at the least; an empty range that grows is how a file is made longer without a race with who appends to it.
+   */
+  | {
+      readonly kind: 'punch';
+      readonly from: number;
+      readonly to: number;
+      readonly grows: boolean;
+      readonly modifiedNs: bigint;
+    }
   /** The file is gone: no contents, and no further change. */
   | { readonly kind: 'delete' }
   /**
@@ -19,6 +30,8 @@ export type FileOperation =
    * asking anybody, that no other contents can ever be acknowledged.
    */
   | { readonly kind: 'seal'; readonly final: boolean }
+  /** The catalog is about to be told the size, and may stop asking for it: whoever writes next tells it first. */
+  | { readonly kind: 'settling' }
   /** From here on these servers hold the replicas. The contents stay as they are. */
   | { readonly kind: 'view'; readonly view: SequencedView };
 
@@ -49,6 +62,8 @@ const TAG_TRUNCATE = 2;
 const TAG_DELETE = 3;
 const TAG_VIEW = 4;
 const TAG_SEAL = 5;
+const TAG_SETTLING = 6;
+const TAG_PUNCH = 7;
 
 export function encodeFileOperation(operation: FileOperation): Uint8Array {
   switch (operation.kind) {
@@ -60,10 +75,21 @@ export function encodeFileOperation(operation: FileOperation): Uint8Array {
       const writer = new ByteWriter(32).uint8(TAG_TRUNCATE).uint53(operation.sizeBytes);
       return writeTime(writer, operation.modifiedNs).finish();
     }
+    case 'punch': {
+      const { from, to, grows, modifiedNs } = operation;
+      const writer = new ByteWriter(32)
+        .uint8(TAG_PUNCH)
+        .uint53(from)
+        .uint53(to)
+        .uint8(grows ? 1 : 0);
+      return writeTime(writer, modifiedNs).finish();
+    }
     case 'delete':
       return Uint8Array.of(TAG_DELETE);
     case 'seal':
       return Uint8Array.of(TAG_SEAL, operation.final ? 1 : 0);
+    case 'settling':
+      return Uint8Array.of(TAG_SETTLING);
     case 'view':
       return new ByteWriter(128).uint8(TAG_VIEW).text(viewFormat(operation.view)).finish();
   }
@@ -123,6 +149,14 @@ function readOperation(reader: ByteReader): FileOperation {
     }
     case TAG_TRUNCATE:
       return { kind: 'truncate', sizeBytes: reader.uint53(), modifiedNs: readTime(reader) };
+    case TAG_PUNCH: {
+      const from = reader.uint53();
+      const to = reader.uint53();
+      if (from > to) throw new MalformedError(`A hole from ${from} to ${to}`);
+      const grows = reader.uint8();
+      if (grows > 1) throw new MalformedError(`A hole that grows the file ${grows} times`);
+      return { kind: 'punch', from, to, grows: grows === 1, modifiedNs: readTime(reader) };
+    }
     case TAG_DELETE:
       return { kind: 'delete' };
     case TAG_SEAL: {
@@ -130,6 +164,8 @@ function readOperation(reader: ByteReader): FileOperation {
       if (final > 1) throw new MalformedError(`A seal of kind ${final}`);
       return { kind: 'seal', final: final === 1 };
     }
+    case TAG_SETTLING:
+      return { kind: 'settling' };
     case TAG_VIEW:
       return { kind: 'view', view: viewParse(reader.text()) };
     default:

@@ -50,6 +50,31 @@ export interface WriteResult extends FileState {
   readonly offset: number;
 }
 
+/** Files in one `POST /v1/data/settle` at the most. */
+export const SETTLE_FILES_MAX = 500;
+
+/** Answer of `POST /v1/data/settle`: the catalog has size and time of all files but these. */
+export interface SettleAnswer {
+  readonly failed: readonly { readonly file: number; readonly code: ErrorCode; readonly message: string }[];
+}
+
+/** What `lseek`(2) calls a place where data, or a hole, begins. */
+export type Whence = 'data' | 'hole';
+
+/** Answer of `GET /v1/data/{file}/extents`. */
+export interface FileExtent extends FileState {
+  /** Where what was looked for begins; null where nothing of it follows, or the search began behind the end. */
+  readonly found: number | null;
+}
+
+/** Body of `POST /v1/data/{file}/copy`: which bytes of which file become those of `file` from `toOffset` on. */
+export interface CopyOrder {
+  readonly from: number;
+  readonly fromOffset: number;
+  readonly toOffset: number;
+  readonly length: number;
+}
+
 /** Answer of `GET /v1/info/{volume}/{path}`. */
 export interface FileInfo {
   readonly file: number;
@@ -139,9 +164,11 @@ export interface ServerStatus {
   readonly freeBytes: number;
   readonly totalBytes: number;
   readonly pid: number;
+  /** Of the program; absent where the server does not say. */
+  readonly version?: string;
   readonly uptimeMs: number;
-  /** Estimated offset of each peer's lease clock, in milliseconds. */
-  readonly clockOffsetsMs: Readonly<Record<string, number>>;
+  /** How far each peer's lease clock is ahead of this server's; the truth lies within offset ± error, in milliseconds. */
+  readonly clockOffsets: Readonly<Record<string, { readonly offsetMs: number; readonly errorMs: number }>>;
   /** Absent where the server does not say. */
   readonly membership?: ServerState;
   /** The catalog knows this server and which disk it has; before, it takes no replicas. */

@@ -5,10 +5,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { Epoch, Operation, Policy, Trust, View } from '../../replica/actions.ts';
+import type { Epoch, Operation, Policy, RequestId, Trust, View } from '../../replica/actions.ts';
 import {
+  BODY_APART_BYTES_MIN,
   decodeReplicaMessage,
   encodeReplicaMessage,
+  encodeReplicaPieces,
   MEMBERS_MAX,
   OPERATION_BYTES_MAX,
   RESULT_BYTES_MAX,
@@ -33,7 +35,12 @@ const view: fc.Arbitrary<View> = fc.record(
   { noNullPrototype: true, requiredKeys: ['number', 'members'] },
 );
 const trust = fc.constantFrom<Trust>('intact', 'damaged', 'suspect', 'lost');
-const request = record({ session: uint53, number: positive, since: uint53 });
+const request = fc
+  .tuple(uint53, positive, uint53, fc.nat())
+  .map(([session, number, since, back]): RequestId => {
+    const answered = Math.max(0, number - 1 - back);
+    return { session, number, since, ...(answered > 0 && { answered }) };
+  });
 const operation: fc.Arbitrary<Operation> = fc.record(
   {
     request: fc.option(request),
@@ -56,6 +63,7 @@ const bodies: { [Kind in ReplicaMessageBody['kind']]: fc.Arbitrary<ReplicaMessag
     to: incarnation,
     urgent: fc.boolean(),
   }),
+  begin: record({ kind: kind('begin'), epoch, view }),
   installed: record({ kind: kind('installed'), epoch, seq: uint53 }),
   write: record({ kind: kind('write'), epoch, seq: positive, committedSeq: uint53, operation }),
   ack: record({ kind: kind('ack'), epoch, seq: uint53 }),
@@ -137,6 +145,38 @@ test('the bytes of an operation are a view into the frame', () => {
   assert.ok(decoded.kind === 'write');
   assert.equal(decoded.operation.body.buffer, frame.buffer);
   assert.equal(decoded.operation.body.length, operationLarge.body.length);
+});
+
+test('a large body travels behind its message, and is copied on neither side', () => {
+  const writeOf = (bodyBytes: number): ReplicaMessage => ({
+    kind: 'write',
+    incarnation: 1 as Incarnation,
+    epoch: { counter: 1, server: 'a' as ServerId, incarnation: 1 as Incarnation },
+    seq: 1,
+    committedSeq: 0,
+    operation: { request: null, result: Uint8Array.of(1, 2), body: new Uint8Array(bodyBytes).fill(7) },
+  });
+  const id = 1 as FileId;
+  const small = writeOf(BODY_APART_BYTES_MIN - 1);
+  assert.deepEqual(encodeReplicaPieces(id, small), { frame: encodeReplicaMessage(id, small) });
+
+  const large = writeOf(BODY_APART_BYTES_MIN);
+  assert.ok(large.kind === 'write');
+  const { frame, tail } = encodeReplicaPieces(id, large);
+  assert.equal(tail, large.operation.body);
+  assert.ok(
+    Buffer.concat([frame, tail]).equals(encodeReplicaMessage(id, large)),
+    'Together they are the message',
+  );
+  const { message } = decodeReplicaMessage(frame, tail);
+  assert.deepEqual(message, large);
+  assert.ok(message.kind === 'write' && message.operation.body === tail);
+
+  assert.throws(() => decodeReplicaMessage(frame, tail.subarray(1)), MalformedError);
+  assert.throws(() => decodeReplicaMessage(frame), MalformedError);
+  const { epoch: of, incarnation: life } = large;
+  const ack = encodeReplicaMessage(id, { kind: 'ack', incarnation: life, epoch: of, seq: 1 });
+  assert.throws(() => decodeReplicaMessage(ack, tail), MalformedError);
 });
 
 test('what no server means is refused', () => {

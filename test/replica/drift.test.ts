@@ -164,6 +164,7 @@ class Pair {
       quietHeartbeatMs: 1e9,
       readLeaseMs: 300,
       startGuardUntilMs: nowMs,
+      candidatesFrom: 1,
       mayBeginLost: false,
       silentMs: 1e9,
       retainedBytesMax: 1e6,

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import { SESSION_WINDOW, SESSIONS_MAX, SessionTable } from '../../replica/sessions.ts';
-import { MalformedError } from '../../wire/bytes.ts';
+import { ByteWriter, MalformedError } from '../../wire/bytes.ts';
 
 const request = (session: number, number: number, since = 0) => ({ session, number, since });
 const result = (text: string) => Buffer.from(text);
@@ -32,6 +32,49 @@ test('numbers behind the window are refused', () => {
   );
   assert.deepEqual(table.find(request(7, 1)), { kind: 'expired' });
   assert.deepEqual(table.find(request(7, 2)), { kind: 'fresh' });
+});
+
+test('what was answered is dropped, and refused where it comes late', () => {
+  let table = SessionTable.EMPTY;
+  for (let number = 1; number <= 3; number++) table = table.with(request(7, number), number, result(''));
+  const before = table.encode().length;
+  table = table.with({ ...request(7, 6), answered: 2 }, 4, result(''));
+  assert.ok(table.encode().length <= before, 'Two results went, and one came');
+  const kinds = () => [1, 2, 3, 4, 5, 6].map((number) => table.find(request(7, number)).kind);
+  assert.deepEqual(kinds(), ['expired', 'expired', 'known', 'fresh', 'fresh', 'known']);
+  // What was sent before the answers came says less, and takes nothing back.
+  table = table.with({ ...request(7, 5), answered: 1 }, 5, result(''));
+  assert.deepEqual(kinds(), ['expired', 'expired', 'known', 'fresh', 'known', 'known']);
+  table = SessionTable.decode(table.encode());
+  assert.deepEqual(kinds(), ['expired', 'expired', 'known', 'fresh', 'known', 'known']);
+  // Another session is none of this.
+  assert.equal(table.find(request(8, 1)).kind, 'fresh');
+});
+
+test('a client that waits for each answer costs the same after a thousand requests as after two', () => {
+  let table = SessionTable.EMPTY;
+  const sizes = [];
+  for (let number = 1; number <= 1_000; number++) {
+    table = table.with({ ...request(7, number), answered: number - 1 }, number, result('result'));
+    sizes.push(table.encode().length);
+  }
+  assert.equal(Math.max(...sizes), Math.min(...sizes));
+});
+
+test('a table of before the answers were told is read, as if nothing had been answered', () => {
+  const result = Buffer.from('x');
+  const writer = new ByteWriter(64).uint8(1).uint53(0).uint8(1);
+  writer
+    .uint53(7)
+    .uint53(SESSION_WINDOW + 1)
+    .uint8(1)
+    .uint8(0)
+    .uint53(9)
+    .bytes(result);
+  const table = SessionTable.decode(writer.finish());
+  assert.equal(table.find(request(7, SESSION_WINDOW + 1)).kind, 'known');
+  assert.equal(table.find(request(7, 2)).kind, 'fresh');
+  assert.equal(table.find(request(7, 1)).kind, 'expired');
 });
 
 test('of too many sessions the one that was silent longest is forgotten, and its requests refused', () => {
@@ -69,8 +112,9 @@ test('equal sequences give equal bytes, also after decoding in between', () => {
       const number = (numbers.get(session) ?? 0) + prng.integer(1, 40);
       numbers.set(session, number);
       const since = prng.integer(0, seq);
-      straight = straight.with({ session, number, since }, seq, result(`r${seq}`));
-      decoded = decoded.with({ session, number, since }, seq, result(`r${seq}`));
+      const answered = Math.max(0, number - prng.integer(1, 60));
+      straight = straight.with({ session, number, since, answered }, seq, result(`r${seq}`));
+      decoded = decoded.with({ session, number, since, answered }, seq, result(`r${seq}`));
       if (prng.chance(0.1)) decoded = SessionTable.decode(decoded.encode());
     }
     assert.deepEqual(straight.encode(), decoded.encode());

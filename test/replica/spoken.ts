@@ -97,6 +97,7 @@ export class Spoken {
         quietHeartbeatMs: HEARTBEAT_MS,
         readLeaseMs: READ_LEASE_MS,
         startGuardUntilMs: this.#nowMs + count(options, 'start-guard'),
+        candidatesFrom: count(options, 'candidates-from', 1),
         mayBeginLost: options.get('begin') === 'lost',
         silentMs: 5 * HEARTBEAT_MS,
         retainedBytesMax: count(options, 'retained', 100_000),
@@ -189,6 +190,7 @@ function event(verb: string, args: readonly string[], options: Options, usual: U
     case 'lease':
       return { kind: 'lease', untilMs: number(args[0]), view: count(options, 'view', 1) };
     case 'tick':
+    case 'made':
     case 'stop':
     case 'read-wanted':
       return { kind: verb };
@@ -203,7 +205,8 @@ function event(verb: string, args: readonly string[], options: Options, usual: U
       return { kind: 'change-members', ticket: number(ticket), members: members as ServerId[] };
     }
     case 'promised':
-      return { kind: 'promised', epoch: epoch(args[0]) };
+    case 'begun':
+      return { kind: verb, epoch: epoch(args[0]) };
     case 'applied':
     case 'installed': {
       const { epoch: of, seq } = position(args[0]);
@@ -249,6 +252,7 @@ function messageBody(
 ): ReplicaMessageBody {
   switch (kind) {
     case 'prepare':
+    case 'begin':
       return { kind, epoch: of, view: viewOf(options, usual) };
     case 'promise':
       return {
@@ -322,9 +326,11 @@ function operation(body: string | undefined, options: Options): Operation {
   const change = options.get('view');
   const nothing = new Uint8Array(0);
   if (change !== undefined) return { request: null, result: nothing, body: nothing, view: view(change) };
-  const [session, count, since] = (options.get('request') ?? '').split('.').map(Number);
+  const [session, count, since, answered] = (options.get('request') ?? '').split('.').map(Number);
   const request =
-    session === undefined || count === undefined ? null : { session, number: count, since: since ?? 0 };
+    session === undefined || count === undefined
+      ? null
+      : { session, number: count, since: since ?? 0, ...(answered !== undefined && { answered }) };
   return { request, result: Buffer.from(`did-${body}`), body: Buffer.from(body ?? '') };
 }
 
@@ -423,6 +429,8 @@ function shown(action: ReplicaAction): string {
       return `fetch-state for ${epochFormat(action.epoch)} from ${action.from}`;
     case 'install':
       return `install ${epochFormat(action.epoch)}/${action.seq} ${action.fetched ? 'fetched' : 'stamped'}${byView(action.view)}`;
+    case 'begin':
+      return `begin ${epochFormat(action.epoch)}${byView(action.view)}`;
     case 'flush-local':
     case 'stopped':
       return action.kind;
@@ -450,6 +458,7 @@ function shownMessage(message: ReplicaMessage): string {
   const of = `${message.kind} ${epochFormat(message.epoch)}`;
   switch (message.kind) {
     case 'prepare':
+    case 'begin':
       return `${of}${byView(message.view)}`;
     case 'promise':
       return `${of} at ${positionFormat(message.position)}${byView(message.view)}${ofTrust(message.trust)}`;

@@ -57,7 +57,11 @@ test('file operations arrive as they were sent', () => {
     fc
       .tuple(fc.nat(), modifiedNs)
       .map(([sizeBytes, at]): FileOperation => ({ kind: 'truncate', sizeBytes, modifiedNs: at })),
+    fc.tuple(fc.nat(), fc.nat(), fc.boolean(), modifiedNs).map(([from, length, grows, at]): FileOperation => {
+      return { kind: 'punch', from, to: from + length, grows, modifiedNs: at };
+    }),
     fc.constant<FileOperation>({ kind: 'delete' }),
+    fc.constant<FileOperation>({ kind: 'settling' }),
     fc.boolean().map((final): FileOperation => ({ kind: 'seal', final })),
     fc
       .record(
@@ -80,6 +84,8 @@ test('file operations out of bounds, and bytes that are none, are refused', () =
   assert.throws(() => decodeFileOperation(encodeFileOperation(large)), MalformedError);
   const far = { ...empty, offset: Number.MAX_SAFE_INTEGER, bytes: Uint8Array.of(1) };
   assert.throws(() => decodeFileOperation(encodeFileOperation(far)), MalformedError);
+  const inverted = { kind: 'punch', from: 2, to: 1, grows: false, modifiedNs: 0n } as const;
+  assert.throws(() => decodeFileOperation(encodeFileOperation(inverted)), MalformedError);
   const view = (text: string) => new ByteWriter(64).uint8(4).text(text).finish();
   for (const text of [
     '',

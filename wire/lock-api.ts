@@ -1,0 +1,106 @@
+import { type Static, Type } from 'typebox';
+
+/** Locks on files, as they travel in JSON. */
+
+/** `posix`: ranges of bytes, of `fcntl`; `flock`: the whole file. The two do not see each other. */
+export type LockKind = 'posix' | 'flock';
+
+/** The last byte there can be: a range that ends here reaches to the end of the file, wherever that is. */
+export const LOCK_END = Number.MAX_SAFE_INTEGER;
+/** Locks that one file can have; neighbours of one owner and type count as one. */
+export const LOCKS_PER_FILE_MAX = 10_000;
+/** Of these, one client's. A renewal names all of them. */
+export const LOCKS_PER_CLIENT_MAX = 4_096;
+/** Requests that wait for a lock on one file at the same time. */
+export const LOCK_WAITERS_MAX = 1_024;
+/** Requests of one client for one file that are under way at the same time. */
+export const LOCK_REQUESTS_PENDING_MAX = 256;
+
+const Whole = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+const Number53 = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
+
+const LockFields = {
+  /** Whose lock it is, among those of the client: opaque here. */
+  owner: Type.String({ minLength: 1, maxLength: 64 }),
+  kind: Type.Union([Type.Literal('posix'), Type.Literal('flock')]),
+  start: Whole,
+  /** The last byte that is in it. */
+  end: Whole,
+  /** Of the process, for whoever asks; 0 where it is not known. */
+  pid: Whole,
+};
+
+export const LockHeld = Type.Object(
+  { ...LockFields, type: Type.Union([Type.Literal('shared'), Type.Literal('exclusive')]) },
+  { additionalProperties: false },
+);
+/** A lock of some client. */
+export type LockHeld = Static<typeof LockHeld>;
+
+/** A lock, and the client that has it. */
+export interface LockOfClient extends LockHeld {
+  readonly client: number;
+}
+
+/** What an owner would have on a range: a lock, or (`unlock`) none. */
+export interface LockWish extends Omit<LockHeld, 'type'> {
+  readonly type: 'shared' | 'exclusive' | 'unlock';
+}
+
+/** A wish of some client. */
+export interface WishOfClient extends LockWish {
+  readonly client: number;
+}
+
+/**
+ * Which requests of a client count. `stamp` rises with every message about a file. What has a smaller number than the
+ * newest stamp and is not in `pending` is over: a copy of it that comes late changes nothing.
+ */
+const MomentFields = {
+  client: Number53,
+  stamp: Number53,
+  pending: Type.Array(Number53, { maxItems: LOCK_REQUESTS_PENDING_MAX }),
+};
+
+export const LockBody = Type.Object(
+  {
+    ...MomentFields,
+    /** The same in all attempts of one request; the stamp of the first. */
+    number: Number53,
+    ...LockFields,
+    type: Type.Union([Type.Literal('shared'), Type.Literal('exclusive'), Type.Literal('unlock')]),
+    waitMs: Type.Number({ minimum: 0 }),
+  },
+  { additionalProperties: false },
+);
+export type LockBody = Static<typeof LockBody>;
+
+export const LockRenewalBody = Type.Object(
+  { ...MomentFields, locks: Type.Array(LockHeld, { maxItems: LOCKS_PER_CLIENT_MAX }) },
+  { additionalProperties: false },
+);
+export type LockRenewalBody = Static<typeof LockRenewalBody>;
+
+/** The lock is set, or given back. */
+export interface LockGrant {
+  readonly primary: string;
+  readonly epoch: number;
+  /** A client that does not renew for this long has its locks no more; it counts from before it asked. */
+  readonly leaseMs: number;
+}
+
+export interface LockRenewal extends LockGrant {
+  /** Places in `locks` of what the client does not have any more. */
+  readonly lost: readonly number[];
+}
+
+/** Answer of `GET /v1/data/{file}/locks`. */
+export interface LockList {
+  readonly primary: string;
+  readonly epoch: number;
+  readonly locks: readonly LockOfClient[];
+  /** Requests that wait. */
+  readonly waiting: number;
+  /** For how long still no new lock is given, because those of the primary before are claimed. */
+  readonly graceMs: number;
+}

@@ -1,0 +1,55 @@
+import type { LockHeld, LockWish } from './lock-api.ts';
+
+/**
+ * Ranges of one owner, sorted and disjoint, after a wish: what it covers is cut out of them, it is put in unless it is
+ * an unlock, and neighbours of one type are joined. A part that stays keeps all that was said of the whole.
+ */
+export function rangesWith<Held extends LockHeld>(
+  ranges: readonly Held[],
+  wish: Omit<Held, 'type'> & Pick<LockWish, 'type' | 'start' | 'end'>,
+): Held[] {
+  const after: Held[] = [];
+  for (const range of ranges) {
+    if (range.end < wish.start || range.start > wish.end) {
+      after.push(range);
+      continue;
+    }
+    if (range.start < wish.start) after.push({ ...range, end: wish.start - 1 });
+    if (range.end > wish.end) after.push({ ...range, start: wish.end + 1 });
+  }
+  // The type of a wish that is no unlock is that of a lock.
+  if (wish.type !== 'unlock') after.push({ ...wish } as unknown as Held);
+  after.sort((a, b) => a.start - b.start);
+  const joined: Held[] = [];
+  for (const range of after) {
+    const last = joined.at(-1);
+    if (last !== undefined && last.type === range.type && last.end + 1 === range.start) {
+      joined[joined.length - 1] = { ...last, end: range.end };
+    } else joined.push(range);
+  }
+  return joined;
+}
+
+/** @returns whether one owner's ranges, sorted and disjoint, leave no part of the wish out, and are of its type or more */
+export function rangesCover(
+  ranges: readonly Pick<LockHeld, 'type' | 'start' | 'end'>[],
+  wish: Pick<LockWish, 'type' | 'start' | 'end'>,
+): boolean {
+  let at = wish.start;
+  for (const range of ranges) {
+    if (range.end < at) continue;
+    if (range.start > at || (wish.type === 'exclusive' && range.type === 'shared')) return false;
+    if (range.end >= wish.end) return true;
+    at = range.end + 1;
+  }
+  return false;
+}
+
+/** @returns whether the lock stands in the way of another owner's wish of the same kind */
+export function isAtOdds(
+  lock: Pick<LockHeld, 'type' | 'start' | 'end'>,
+  wish: Pick<LockWish, 'type' | 'start' | 'end'>,
+): boolean {
+  if (wish.type === 'unlock' || lock.end < wish.start || wish.end < lock.start) return false;
+  return lock.type === 'exclusive' || wish.type === 'exclusive';
+}
