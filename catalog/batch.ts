@@ -71,22 +71,43 @@ function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
+/** Inodes that one epoch of the catalog may number: more than anybody makes between two failovers. */
+const INODES_PER_EPOCH = 2 ** 32;
+/** Later epochs number on from where the one before ended: larger numbers would not be exact. */
+const EPOCHS_APART_MAX = 2 ** 21;
+
+/**
+ * Called before every batch of an epoch: its inodes get numbers of its own. A loss of power can take back that inodes
+ * were numbered, of which contents are on disks already, but never an epoch.
+ *
+ * @param epoch counter of the epoch, from 1
+ */
+export function inodesBegin(db: CatalogDatabase, epoch: number): void {
+  if (epoch <= EPOCHS_APART_MAX) Tables.of(db).inodesFrom((epoch - 1) * INODES_PER_EPOCH);
+}
+
 /**
  * The primary's half: resolves and executes requests one after the other, inside the transaction that
  * the caller has open, as batch number `seq`.
  *
  * @returns the outcomes in the order of the requests, and the batch that makes other replicas equal.
  *   What needs no execution (a retry, a refusal before execution) is answered and not in the batch.
+ *   `touched`: for each request the inodes of which it has written something, rows, names or attributes.
  */
 export function executeRequests(
   db: CatalogDatabase,
   seq: number,
   requests: readonly CommandRequest[],
   context: CommandContext,
-): { readonly batch: Batch; readonly outcomes: readonly Outcome[] } {
+): {
+  readonly batch: Batch;
+  readonly outcomes: readonly Outcome[];
+  readonly touched: readonly (readonly number[])[];
+} {
   const tables = Tables.of(db);
   const batch: BatchCommand[] = [];
-  const outcomes = requests.map((request): Outcome => {
+  const touched: number[][] = requests.map(() => []);
+  const outcomes = requests.map((request, place): Outcome => {
     const { session, number, command } = request;
     const id = { session, number, since: request.since ?? null };
     const recalled = sessionRecall(tables, id);
@@ -99,9 +120,11 @@ export function executeRequests(
       throw error;
     }
     batch.push({ ...id, resolved });
-    return executeOnce(db, tables, seq, id, resolved);
+    const outcome = executeOnce(db, tables, seq, id, resolved);
+    touched[place] = tables.touched();
+    return outcome;
   });
-  return { batch, outcomes };
+  return { batch, outcomes, touched };
 }
 
 /**
@@ -124,6 +147,7 @@ function executeOnce(
   resolved: ResolvedCommand,
 ): Outcome {
   let outcome: Outcome;
+  tables.forgetTouched();
   try {
     outcome = { kind: 'done', result: executeCommand(db, resolved) };
   } catch (error) {

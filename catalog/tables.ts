@@ -111,6 +111,8 @@ export class Tables {
   readonly servers: ServerTables;
   readonly #db: CatalogDatabase;
   readonly #statements: Statements;
+  /** Inodes of which a row, a name or an extended attribute was written since `forgetTouched`. */
+  readonly #touched = new Set<number>();
 
   private constructor(db: CatalogDatabase) {
     this.#db = db;
@@ -142,6 +144,15 @@ export class Tables {
   undo(): void {
     this.#run('ROLLBACK TO command');
     this.#run('RELEASE command');
+  }
+
+  /** @returns inodes of which something was written since `forgetTouched`: rows, names in directories, extended attributes */
+  touched(): number[] {
+    return [...this.#touched];
+  }
+
+  forgetTouched(): void {
+    this.#touched.clear();
   }
 
   // Volumes -----------------------------------------------------------------------------------
@@ -214,6 +225,11 @@ export class Tables {
     return this.#get('SELECT 1 FROM inodes WHERE id = ?', id) !== undefined;
   }
 
+  /** Inodes are not numbered below `id` from now on. */
+  inodesFrom(id: number): void {
+    this.#run('UPDATE counters SET next_inode = ? WHERE next_inode < ?', id, id);
+  }
+
   /** The number that the next inode is going to have. */
   nextInode(): number {
     return this.#counter('SELECT next_inode FROM counters');
@@ -254,6 +270,7 @@ export class Tables {
 
   /** Forgets an inode and its extended attributes. Its entries are gone already. */
   inodeDelete(inode: InodeRow): void {
+    this.#touched.add(inode.id);
     this.#run('DELETE FROM xattrs WHERE inode = ?', inode.id);
     this.#run('DELETE FROM inodes WHERE id = ?', inode.id);
     if (inode.replicas !== '') this.servers.displace(inode.id, inode.replicas);
@@ -261,6 +278,7 @@ export class Tables {
   }
 
   inodeSetLinks(id: number, links: number, orphanedNs: string | null, changedNs: string): void {
+    this.#touched.add(id);
     this.#run(
       'UPDATE inodes SET links = ?, orphaned_ns = ?, changed_ns = ? WHERE id = ?',
       links,
@@ -272,25 +290,30 @@ export class Tables {
 
   /** The servers that hold a file, and the number of the view that names them. */
   inodeSetView(inode: InodeRow, view: number, replicas: string): void {
+    this.#touched.add(inode.id);
     this.servers.displace(inode.id, inode.replicas);
     this.servers.place(inode.id, replicas);
     this.#run('UPDATE inodes SET view = ?, replicas = ? WHERE id = ?', view, replicas, inode.id);
   }
 
   inodeSetWanted(id: number, wanted: number): void {
+    this.#touched.add(id);
     this.#run('UPDATE inodes SET wanted = ? WHERE id = ?', wanted, id);
   }
 
   inodeSetOrphaned(id: number, orphanedNs: string): void {
+    this.#touched.add(id);
     this.#run('UPDATE inodes SET orphaned_ns = ? WHERE id = ?', orphanedNs, id);
   }
 
   inodeSetChanged(id: number, changedNs: string): void {
+    this.#touched.add(id);
     this.#run('UPDATE inodes SET changed_ns = ? WHERE id = ?', changedNs, id);
   }
 
   /** A directory gained or lost a name, and perhaps a subdirectory. */
   directoryTouch(id: number, linksDelta: number, atNs: string): void {
+    this.#touched.add(id);
     this.#run(
       'UPDATE inodes SET links = links + ?, modified_ns = ?, changed_ns = ? WHERE id = ?',
       linksDelta,
@@ -301,10 +324,12 @@ export class Tables {
   }
 
   directorySetParent(id: number, parent: number): void {
+    this.#touched.add(id);
     this.#run('UPDATE inodes SET parent = ? WHERE id = ?', parent, id);
   }
 
   inodeSetAttributes(id: number, mode: number, uid: number, gid: number, changedNs: string): void {
+    this.#touched.add(id);
     this.#run(
       'UPDATE inodes SET mode = ?, uid = ?, gid = ?, changed_ns = ? WHERE id = ?',
       mode,
@@ -316,10 +341,12 @@ export class Tables {
   }
 
   inodeSetAccessed(id: number, accessedNs: string): void {
+    this.#touched.add(id);
     this.#run('UPDATE inodes SET accessed_ns = ? WHERE id = ?', accessedNs, id);
   }
 
   inodeSetModified(id: number, modifiedNs: string, epoch: number, seq: number): void {
+    this.#touched.add(id);
     this.#run(
       'UPDATE inodes SET modified_ns = ?, modified_epoch = ?, modified_seq = ? WHERE id = ?',
       modifiedNs,
@@ -330,6 +357,7 @@ export class Tables {
   }
 
   inodeMarkLive(id: number, epoch: number, turn: number): void {
+    this.#touched.add(id);
     this.#run('UPDATE inodes SET live = 1, mark_epoch = ?, mark_turn = ? WHERE id = ?', epoch, turn, id);
   }
 
@@ -343,6 +371,7 @@ export class Tables {
     seq: number,
     live: number,
   ): void {
+    this.#touched.add(id);
     this.#run(
       `UPDATE inodes SET size = ?, modified_ns = ?, changed_ns = ?, contents_epoch = ?, contents_seq = ?, live = ?
        WHERE id = ?`,
@@ -422,14 +451,17 @@ export class Tables {
   }
 
   entryInsert(parent: number, name: string, inode: number): void {
+    this.#touched.add(parent);
     this.#run('INSERT INTO entries (parent, name, inode) VALUES (?, ?, ?)', parent, name, inode);
   }
 
   entrySetInode(parent: number, name: string, inode: number): void {
+    this.#touched.add(parent);
     this.#run('UPDATE entries SET inode = ? WHERE parent = ? AND name = ?', inode, parent, name);
   }
 
   entryDelete(parent: number, name: string): void {
+    this.#touched.add(parent);
     this.#run('DELETE FROM entries WHERE parent = ? AND name = ?', parent, name);
   }
 
@@ -456,15 +488,18 @@ export class Tables {
   }
 
   xattrPut(inode: number, name: string, value: Uint8Array): void {
+    this.#touched.add(inode);
     this.#run('INSERT OR REPLACE INTO xattrs (inode, name, value) VALUES (?, ?, ?)', inode, name, value);
   }
 
   xattrDelete(inode: number, name: string): void {
+    this.#touched.add(inode);
     this.#run('DELETE FROM xattrs WHERE inode = ? AND name = ?', inode, name);
   }
 
   /** Gives `to` the extended attributes of `from` instead of its own. */
   xattrsCopy(from: number, to: number): void {
+    this.#touched.add(to);
     this.#run('DELETE FROM xattrs WHERE inode = ?', to);
     this.#run('INSERT INTO xattrs SELECT ?, name, value FROM xattrs WHERE inode = ?', to, from);
   }

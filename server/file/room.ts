@@ -1,12 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
+import { LOOK_MS, LOOK_SHARE, reserveBytes } from '../storage/reserve.ts';
 import type { FileStore } from '../storage/store.ts';
-
-/** Kept free for names, deletions and what other writers have in flight: so much, or this share of a small disk. */
-const RESERVE_BYTES = 64 * 1024 * 1024;
-const RESERVE_SHARE = 1 / 8;
-/** Small writes go by an older look at the disk. */
-const LOOK_BYTES = 32 * 1024;
-const LOOK_MS = 100;
 
 /**
  * Refuses writes while the disk is nearly full, before they have a place in the order: a replica whose
@@ -16,6 +10,8 @@ export class Room {
   readonly #store: FileStore;
   readonly #nowMs: () => number;
   #lookedMs = -Infinity;
+  /** What may be written before the next look. */
+  #allowedBytes = 0;
   #isFull = false;
 
   constructor(store: FileStore, nowMs: () => number) {
@@ -26,11 +22,13 @@ export class Room {
   /** @throws ServiceError `no-space` */
   async assertFor(bytes: number): Promise<void> {
     const nowMs = this.#nowMs();
-    if (this.#isFull || bytes >= LOOK_BYTES || nowMs - this.#lookedMs >= LOOK_MS) {
+    if (this.#isFull || bytes > this.#allowedBytes || nowMs - this.#lookedMs >= LOOK_MS) {
       this.#lookedMs = nowMs;
       const { freeBytes, totalBytes } = await this.#store.space();
-      this.#isFull = freeBytes - bytes < Math.min(RESERVE_BYTES, totalBytes * RESERVE_SHARE);
-    }
+      const spareBytes = freeBytes - bytes - reserveBytes(totalBytes);
+      this.#isFull = spareBytes < 0;
+      this.#allowedBytes = spareBytes * LOOK_SHARE;
+    } else this.#allowedBytes -= bytes;
     if (this.#isFull) {
       throw new ServiceError(
         'no-space',

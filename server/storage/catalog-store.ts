@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { decodeBatch, encodeBatch, executeBatch, executeRequests } from '../../catalog/batch.ts';
+import { decodeBatch, encodeBatch, executeBatch, executeRequests, inodesBegin } from '../../catalog/batch.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { type QueryOf, runQuery } from '../../catalog/queries.ts';
@@ -163,6 +163,8 @@ export class CatalogStore {
   /** An installation is under way, which lets the event loop run in between. */
   #installing: Promise<void> | null = null;
   #failed: Error | null = null;
+  /** Why the last operation of a backup was not applied; null once one was. */
+  #refused: unknown = null;
   #fileNumber = 0;
   #commitsUntilLook = LOG_LOOK_COMMITS;
 
@@ -284,6 +286,7 @@ export class CatalogStore {
    * Executes requests inside the open transaction, once.
    *
    * @returns the outcomes in the order of the requests, and the body of the operation to replicate.
+   *   `touched` tells for each request the inodes of which it has written something.
    *   The body is null where nothing was executed (retries, refusals before execution): then
    *   `rollback`, and the outcomes may be told at once, for they stem from committed state.
    * @throws ServiceError where the disk refuses; the transaction is rolled back then
@@ -291,14 +294,20 @@ export class CatalogStore {
   execute(
     requests: readonly CommandRequest[],
     context: CommandContext,
-  ): { readonly body: Uint8Array | null; readonly outcomes: readonly Outcome[] } {
+  ): {
+    readonly body: Uint8Array | null;
+    readonly outcomes: readonly Outcome[];
+    readonly touched: readonly (readonly number[])[];
+  } {
     const open = this.#open;
     assert(open !== null && open.body === null, 'Requests are executed once, after begin');
     try {
       const seq = this.#record.last.seq + 1;
-      const { batch, outcomes } = executeRequests(this.#handles.writer, seq, requests, context);
+      const { writer } = this.#handles;
+      inodesBegin(writer, this.#record.installed.counter);
+      const { batch, outcomes, touched } = executeRequests(writer, seq, requests, context);
       if (batch.length > 0) open.body = encodeBatch(batch);
-      return { body: open.body, outcomes };
+      return { body: open.body, outcomes, touched };
     } catch (error) {
       this.#open = null;
       throw this.#undone('Cannot execute a batch', error);
@@ -346,12 +355,21 @@ export class CatalogStore {
     assert(view === null || body.length === 0, 'What changes the view changes nothing else');
     while (this.#installing !== null) await this.#installing;
     this.#assertFree();
+    // Ordered in the same turn as one before that the disk refused: who ordered it has not heard of that yet.
+    if (this.#refused !== null && seq > this.#record.last.seq + 1) throw this.#refused;
     this.#assertNext(epoch, seq);
     const record = { ...this.#record, view: view ?? this.#record.view, last: { seq, epoch } };
-    this.#commit(`apply batch ${seq}`, record, (writer) => {
-      executeBatch(writer, seq, decodeBatch(body));
-      this.#appendLog({ seq, epoch, body, view });
-    });
+    try {
+      this.#commit(`apply batch ${seq}`, record, (writer) => {
+        inodesBegin(writer, epoch.counter);
+        executeBatch(writer, seq, decodeBatch(body));
+        this.#appendLog({ seq, epoch, body, view });
+      });
+      this.#refused = null;
+    } catch (error) {
+      this.#refused = error;
+      throw error;
+    }
   }
 
   /**
@@ -361,6 +379,7 @@ export class CatalogStore {
   async install(epoch: Epoch, seq: number, staged: StagedCatalog | null): Promise<void> {
     while (this.#installing !== null) await this.#installing;
     this.#assertFree();
+    this.#refused = null;
     const expected = staged === null ? this.#record.last.seq : staged.position.seq;
     assert(seq === expected, 'The state that is installed is at the position that is told');
     assert(epochCompare(epoch, this.#record.installed) >= 0, 'An installed epoch never moves back');
@@ -690,6 +709,7 @@ export class CatalogStore {
       for (const entry of entries) {
         assert(entry.seq === next, 'A tail continues the own state without gaps');
         next += 1;
+        inodesBegin(writer, entry.epoch.counter);
         executeBatch(writer, entry.seq, decodeBatch(entry.body));
         this.#appendLog(entry);
         // A long log takes seconds; the server's heartbeats go on meanwhile.

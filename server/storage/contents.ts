@@ -1,7 +1,8 @@
+import { crc32 } from 'node:zlib';
 import { assert, unreachable } from '../../base/assert.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation, Seal } from '../../wire/file-operation.ts';
-import type { FileAttributes, FileDescription } from './store.ts';
+import type { FileAttributes, FileDescription, ObjectEntry } from './store.ts';
 
 /** Everything about a replica but its objects. A value: an operation makes a new one. */
 export interface FileState {
@@ -20,6 +21,12 @@ export interface Piece {
   /** Where in the object it begins. */
   readonly at: number;
   readonly bytes: Uint8Array;
+}
+
+/** Bytes of a file that an operation takes away: from `from` to before `to`, which is Infinity where nothing is left behind. */
+export interface Removed {
+  readonly from: number;
+  readonly to: number;
 }
 
 export const EPOCH_ZERO = { counter: 0, server: '', incarnation: 0 } as unknown as Epoch;
@@ -72,6 +79,7 @@ export function fileStateApply(
     const seal: Seal = operation.final || attributes.seal === 'final' ? 'final' : 'sealed';
     return { ...state, record, attributes: { ...attributes, seal } };
   }
+  if (operation.kind === 'settling') return { ...state, record };
   if (!operationApplies(attributes, operation)) return { ...state, record };
   const sizeBytes = sizeAfter(attributes.sizeBytes, operation);
   const versionEpoch = record.installed.counter;
@@ -128,14 +136,63 @@ export function sizeAfter(sizeBytes: number, operation: FileOperation): number {
       return Math.max(sizeBytes, operation.offset + operation.bytes.length);
     case 'truncate':
       return operation.sizeBytes;
+    case 'punch':
+      return operation.grows ? Math.max(sizeBytes, operation.to) : sizeBytes;
     case 'delete':
       return 0;
     case 'seal':
+    case 'settling':
     case 'view':
       return sizeBytes;
     default:
       return unreachable(operation);
   }
+}
+
+/** @returns what the operation takes away of a file of the size; null where that is nothing */
+export function removedBy(operation: FileOperation, sizeBytes: number): Removed | null {
+  switch (operation.kind) {
+    case 'delete':
+      return { from: 0, to: Infinity };
+    case 'truncate':
+      return operation.sizeBytes < sizeBytes ? { from: operation.sizeBytes, to: Infinity } : null;
+    case 'punch': {
+      const { from, to } = operation;
+      if (from >= Math.min(to, sizeBytes)) return null;
+      // No object has bytes behind the end, so the last one need not be told apart.
+      return { from, to: to >= sizeBytes ? Infinity : to };
+    }
+    case 'write':
+    case 'seal':
+    case 'settling':
+    case 'view':
+      return null;
+    default:
+      return unreachable(operation);
+  }
+}
+
+/** @returns the part of an object's bytes that is taken away, as places within it; `from` is not below `to` where none is */
+export function removedWithin(
+  { from, to }: Removed,
+  index: number,
+  length: number,
+  objectBytes: number,
+): Removed {
+  const begin = index * objectBytes;
+  return { from: Math.max(0, from - begin), to: Math.min(length, to - begin) };
+}
+
+/**
+ * An object without some of its bytes. What is taken from its end makes it shorter; elsewhere zeros take its place. A value
+ * of the object and the range alone, so that all replicas have the same bytes.
+ *
+ * @returns a copy
+ */
+export function bytesWithout(bytes: Uint8Array, removed: Removed): Uint8Array {
+  // `slice` would copy nothing where the bytes are a Buffer, and the zeros would be in both.
+  if (removed.to === bytes.length) return new Uint8Array(bytes.subarray(0, removed.from));
+  return new Uint8Array(bytes).fill(0, removed.from, removed.to);
 }
 
 /** Cuts a write at the borders of objects. The pieces are views, not copies. */
@@ -153,7 +210,9 @@ export function* writePieces(offset: number, bytes: Uint8Array, objectBytes: num
   }
 }
 
-/** @returns how many bytes of object `index` lie within a file of the size */
-export function bytesWithin(index: number, sizeBytes: number, objectBytes: number): number {
-  return Math.max(0, Math.min(objectBytes, sizeBytes - index * objectBytes));
+/** @returns bytes of the entry's length that do not have its checksum */
+export function bytesUnlike({ length, crc32: sum }: ObjectEntry): Uint8Array {
+  const bytes = new Uint8Array(length);
+  if (crc32(bytes) === sum) bytes.fill(0xff);
+  return bytes;
 }

@@ -1,3 +1,4 @@
+import fs from 'node:fs';
 import fsPromises from 'node:fs/promises';
 import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
@@ -6,7 +7,7 @@ import type { FileId } from '../../base/ids.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { type Container, Containers } from './container.ts';
-import { fileStateNew, LOST_START, trustOf } from './contents.ts';
+import { bytesUnlike, fileStateNew, LOST_START, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
 import type { DatabaseMark } from './database-mark.ts';
 import { isDamage, storageError } from './failures.ts';
@@ -22,6 +23,7 @@ import {
   type StoreParts,
   sameObject,
 } from './replica-file.ts';
+import { DiskReserve } from './reserve.ts';
 import type {
   FetchedObject,
   FileAttributes,
@@ -77,6 +79,8 @@ export class DiskStore implements FileStore {
   /** By id, in order of last use. */
   readonly #files = new Map<FileId, ReplicaFile>();
   readonly #unborn = new Set<FileId>();
+  /** Room that contents do not get. */
+  readonly reserve: DiskReserve;
   readonly #failure: FailureState;
   readonly #mark: DatabaseMark;
   #recovery: RecoveryReport = { filesChecked: 0, rolledBack: [] };
@@ -92,6 +96,7 @@ export class DiskStore implements FileStore {
     mark: DatabaseMark,
   ) {
     this.#folder = folder;
+    this.reserve = new DiskReserve(() => spaceOf(fs.statfsSync(folder.path)));
     this.#index = index;
     this.#containers = containers;
     this.#failure = failure;
@@ -102,6 +107,7 @@ export class DiskStore implements FileStore {
       start: folder.startCounter,
       fail: (cause) => failure.set(cause),
       check: () => failure.check(),
+      assertRoom: (bytes) => this.reserve.assertFor(bytes),
       mend: (file, row, cause) => this.#mend(file, row, cause),
       idle: (file) => this.#onIdle(file),
     };
@@ -195,7 +201,7 @@ export class DiskStore implements FileStore {
     return this.#submit(file, { kind: 'promise', epoch });
   }
 
-  apply(
+  async apply(
     file: FileId,
     epoch: Epoch,
     seq: number,
@@ -203,6 +209,16 @@ export class DiskStore implements FileStore {
     sessions: Uint8Array,
   ): Promise<void> {
     return this.#submit(file, { kind: 'apply', epoch, seq, operation, sessions });
+  }
+
+  /** Everything that the index says survives loss of power when it resolves: a promise right after it is quick. */
+  async flushIndex(): Promise<void> {
+    try {
+      await this.#index.flush();
+    } catch (cause) {
+      this.#failure.set(cause);
+      throw storageError('Cannot sync the index', cause);
+    }
   }
 
   flush(file: FileId): Promise<void> {
@@ -305,8 +321,13 @@ export class DiskStore implements FileStore {
     return this.#submit(file, { kind: 'repair', object });
   }
 
-  stage(file: FileId, object: FetchedObject): Promise<void> {
+  async stage(file: FileId, object: FetchedObject): Promise<void> {
+    this.reserve.assertFor(object.bytes.length);
     return this.#submit(file, { kind: 'stage', object });
+  }
+
+  stageLost(file: FileId, entry: ObjectEntry): Promise<void> {
+    return this.#submit(file, { kind: 'stage', object: { entry, bytes: bytesUnlike(entry) }, isLost: true });
   }
 
   staged(file: FileId, index: number): ObjectEntry | null {
@@ -339,8 +360,7 @@ export class DiskStore implements FileStore {
   async space(): Promise<StoreSpace> {
     this.#check();
     try {
-      const { bsize, blocks, bavail } = await fsPromises.statfs(this.#folder.path);
-      return { totalBytes: blocks * bsize, freeBytes: bavail * bsize };
+      return spaceOf(await fsPromises.statfs(this.#folder.path));
     } catch (cause) {
       throw storageError(`Cannot tell the space of ${this.#folder.path}`, cause);
     }
@@ -587,4 +607,8 @@ class FailureState {
   check(): void {
     if (this.#error !== null) throw this.#error;
   }
+}
+
+function spaceOf({ bsize, blocks, bavail }: fs.StatsFs): StoreSpace {
+  return { totalBytes: blocks * bsize, freeBytes: bavail * bsize };
 }

@@ -338,7 +338,7 @@ export class IndexDatabase {
 
   deleteFile(file: FileId): void {
     this.#statements.fileDelete.run(file);
-    this.#statements.objectsDelete.run(file, 0);
+    this.#statements.objectsDelete.run(file, 0, Number.MAX_SAFE_INTEGER);
     this.dropGenerations(file, Number.MAX_SAFE_INTEGER);
     this.#statements.removedPut.run(file);
   }
@@ -363,8 +363,8 @@ export class IndexDatabase {
     this.#statements.objectDelete.run(file, index);
   }
 
-  deleteObjectsFrom(file: FileId, first: number): void {
-    this.#statements.objectsDelete.run(file, first);
+  deleteObjects(file: FileId, first: number, last: number): void {
+    this.#statements.objectsDelete.run(file, first, last);
   }
 
   putGeneration(file: FileId, generation: number, state: FileState): void {
@@ -384,9 +384,16 @@ export class IndexDatabase {
     );
   }
 
-  /** As `putUndo`, for all objects from `first` on that the generation's state has. */
-  putUndoFrom(file: FileId, generation: number, first: number, epochCounter: number, seq: number): void {
-    this.#statements.undoPutFrom.run(generation, file, first, epochCounter, seq);
+  /** As `putUndo`, for those of objects `first` to `last` that the generation's state has. */
+  putUndoRange(
+    file: FileId,
+    generation: number,
+    first: number,
+    last: number,
+    epochCounter: number,
+    seq: number,
+  ): void {
+    this.#statements.undoPutRange.run(generation, file, first, last, epochCounter, seq);
   }
 
   /** Forgets generations below `generation`. */
@@ -554,7 +561,9 @@ function prepareAll(database: Database.Database) {
         VALUES (?, ?, ?, ?, ?, ?, ?)`,
     ),
     objectDelete: prepare<[number, number]>('DELETE FROM objects WHERE file = ? AND idx = ?'),
-    objectsDelete: prepare<[number, number]>('DELETE FROM objects WHERE file = ? AND idx >= ?'),
+    objectsDelete: prepare<[number, number, number]>(
+      'DELETE FROM objects WHERE file = ? AND idx BETWEEN ? AND ?',
+    ),
     objectsDeleteSince: prepare<[number, number, number]>(
       'DELETE FROM objects WHERE file = ? AND version_epoch = ? AND version_seq > ?',
     ),
@@ -578,10 +587,10 @@ function prepareAll(database: Database.Database) {
       `INSERT INTO undo_objects (file, generation, idx, version_epoch, version_seq, length, crc32, slot)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
-    undoPutFrom: prepare<[number, number, number, number, number]>(
+    undoPutRange: prepare<[number, number, number, number, number, number]>(
       `INSERT INTO undo_objects (file, generation, idx, version_epoch, version_seq, length, crc32, slot)
         SELECT file, ?, idx, version_epoch, version_seq, length, crc32, slot FROM objects
-        WHERE file = ? AND idx >= ? AND NOT (version_epoch = ? AND version_seq > ?)`,
+        WHERE file = ? AND idx BETWEEN ? AND ? AND NOT (version_epoch = ? AND version_seq > ?)`,
     ),
     undoSlots: prepare<[number], { slot: number; generation: number }>(
       'SELECT slot, max(generation) AS generation FROM undo_objects WHERE file = ? GROUP BY slot',

@@ -5,7 +5,8 @@ import type { FileId } from '../../base/ids.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import {
-  bytesWithin,
+  bytesUnlike,
+  bytesWithout,
   epochEquals,
   type FileState,
   fileStateApply,
@@ -13,6 +14,9 @@ import {
   fileStateNew,
   LOST_START,
   operationApplies,
+  type Removed,
+  removedBy,
+  removedWithin,
   trustOf,
   writePieces,
 } from './contents.ts';
@@ -102,8 +106,8 @@ export class MemoryStore implements FileStore {
       held.state = fileStateApply(held.state, seq, operation, sessions);
       if (!operationApplies(before, operation)) return;
       if (operation.kind === 'write') applyWrite(held, seq, operation.offset, operation.bytes);
-      else if (held.state.attributes.sizeBytes < before.sizeBytes || operation.kind === 'delete')
-        cut(held, seq);
+      const removed = removedBy(operation, before.sizeBytes);
+      if (removed !== null) remove(held, seq, removed);
     });
   }
 
@@ -204,6 +208,12 @@ export class MemoryStore implements FileStore {
         throw new ServiceError('integrity', `${what} does not match its checksum`);
       }
       held.staged.set(entry.index, { entry, bytes });
+    });
+  }
+
+  stageLost(file: FileId, entry: ObjectEntry): Promise<void> {
+    return this.#change(file, (held) => {
+      held.staged.set(entry.index, { entry, bytes: bytesUnlike(entry) });
     });
   }
 
@@ -317,12 +327,13 @@ function applyWrite(held: MemoryFile, seq: number, offset: number, bytes: Uint8A
   }
 }
 
-function cut(held: MemoryFile, seq: number): void {
-  const { sizeBytes, objectBytes } = held.state.attributes;
+function remove(held: MemoryFile, seq: number, removed: Removed): void {
+  const { objectBytes } = held.state.attributes;
   for (const [index, { bytes }] of held.objects) {
-    const kept = bytesWithin(index, sizeBytes, objectBytes);
-    if (kept === 0) setObject(held, index, null);
-    else if (bytes.length > kept) put(held, index, seq, bytes.slice(0, kept));
+    const part = removedWithin(removed, index, bytes.length, objectBytes);
+    if (part.from >= part.to) continue;
+    if (part.from === 0 && part.to === bytes.length) setObject(held, index, null);
+    else put(held, index, seq, bytesWithout(bytes, part));
   }
 }
 

@@ -1,5 +1,5 @@
-import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
+import { crc32Of, crc32Replaced } from './checksum.ts';
 import type { ObjectRow } from './index-database.ts';
 
 interface DraftPiece {
@@ -16,11 +16,27 @@ export interface DraftOutcome {
   readonly length: number;
 }
 
-/** The next version of one object: the writes of a batch, put together in memory before the disk sees them. */
+/** How one piece changes the checksum of what was there before it. */
+type Step =
+  | { readonly kind: 'append'; readonly bytes: Uint8Array }
+  | {
+      readonly kind: 'replace';
+      readonly before: readonly Uint8Array[];
+      readonly bytes: Uint8Array;
+      readonly behindBytes: number;
+    };
+
+/**
+ * The next version of one object: the writes of a batch, put together before the disk sees them. Nothing is copied, and
+ * the bytes that stay are not looked at again: a small write costs as little as the disk allows.
+ */
 export class ObjectDraft {
   readonly index: number;
   readonly base: ObjectRow | null;
   readonly #pieces: DraftPiece[] = [];
+  /** From the checksum that `#begunCrc` is to that of the outcome. */
+  #steps: Step[] = [];
+  #begunCrc = 0;
   /** The last operation that takes part. */
   seq = 0;
 
@@ -46,45 +62,65 @@ export class ObjectDraft {
     return false;
   }
 
-  /** @param baseBytes the bytes of the base where `needsBase`, else null */
+  /** @param baseBytes the bytes of the base, which are what its checksum tells, where `needsBase`; else null */
   finish(baseBytes: Uint8Array | null): DraftOutcome {
     assert((baseBytes !== null) === this.needsBase, 'The base is read where it is needed');
     let kind: DraftOutcome['kind'] = this.base === null || baseBytes !== null ? 'fresh' : 'append';
     let length = this.base?.length ?? 0;
     let buffers: Uint8Array[] = baseBytes === null ? [] : [baseBytes];
+    this.#begunCrc = this.base?.crc32 ?? 0;
+    this.#steps = [];
     for (const { at, bytes } of this.#pieces) {
       const end = at + bytes.length;
       if (at === 0 && end >= length) {
         kind = 'fresh';
         buffers = [bytes];
         length = end;
-      } else if (at >= length) {
-        // What lies between the end of the object and the piece reads as zeros.
-        if (at > length) buffers.push(new Uint8Array(at - length));
-        buffers.push(bytes);
-        length = end;
-      } else {
+        this.#begunCrc = 0;
+        this.#steps = [{ kind: 'append', bytes }];
+        continue;
+      }
+      if (at < length) {
         const from = kind === 'append' ? (this.base?.length ?? 0) : 0;
         assert(at >= from, 'Bytes of the base are changed only where it was read');
-        const image = Buffer.allocUnsafe(Math.max(length, end) - from);
-        let filled = 0;
-        for (const buffer of buffers) {
-          image.set(buffer, filled);
-          filled += buffer.length;
-        }
-        assert(filled === length - from, 'The buffers make up the object');
-        image.set(bytes, at - from);
-        buffers = [image];
-        length = Math.max(length, end);
+        const inside = bytes.subarray(0, Math.min(end, length) - at);
+        const insideEnd = at + inside.length;
+        const before = rangeOf(buffers, at - from, insideEnd - from);
+        this.#steps.push({ kind: 'replace', before, bytes: inside, behindBytes: length - insideEnd });
+        const behind = rangeOf(buffers, insideEnd - from, length - from);
+        buffers = [...rangeOf(buffers, 0, at - from), inside, ...behind];
       }
+      // What lies between the end of the object and the piece reads as zeros.
+      const added = at > length ? [new Uint8Array(at - length), bytes] : [bytes.subarray(length - at)];
+      for (const one of end > length ? added : []) {
+        this.#steps.push({ kind: 'append', bytes: one });
+        buffers.push(one);
+      }
+      length = Math.max(length, end);
     }
     return { kind, buffers, length };
   }
+
+  /** Checksum of the object as `finish` put it together. */
+  checksum(): number {
+    let crc = this.#begunCrc;
+    for (const step of this.#steps) {
+      if (step.kind === 'append') crc = crc32Of([step.bytes], crc);
+      else crc = crc32Replaced(crc, step.before, step.bytes, step.behindBytes);
+    }
+    return crc;
+  }
 }
 
-/** Checksum of buffers that follow each other, beginning with `crc`. */
-export function crc32Of(buffers: readonly Uint8Array[], crc = 0): number {
-  let value = crc;
-  for (const buffer of buffers) value = crc32(buffer, value);
-  return value;
+/** @returns bytes `from` to before `to` of buffers that follow each other, where they are */
+function rangeOf(buffers: readonly Uint8Array[], from: number, to: number): Uint8Array[] {
+  const parts: Uint8Array[] = [];
+  let at = 0;
+  for (const buffer of buffers) {
+    const begin = Math.max(from - at, 0);
+    const end = Math.min(to - at, buffer.length);
+    if (begin < end) parts.push(buffer.subarray(begin, end));
+    at += buffer.length;
+  }
+  return parts;
 }

@@ -3,29 +3,36 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
+import { crc32Of } from './checksum.ts';
 import type { Chunk, Container, Containers } from './container.ts';
 import {
-  bytesWithin,
+  bytesWithout,
   epochEquals,
   type FileState,
   fileStateApply,
   fileStateInstall,
   operationApplies,
+  type Removed,
+  removedBy,
+  removedWithin,
   sizeAfter,
   writePieces,
 } from './contents.ts';
 import { storageError } from './failures.ts';
 import type { IndexDatabase, ObjectRow } from './index-database.ts';
 import { ObjectDigests } from './object-digests.ts';
-import { crc32Of, type DraftOutcome, ObjectDraft } from './object-draft.ts';
+import { type DraftOutcome, ObjectDraft } from './object-draft.ts';
 import { SlotMap } from './slot-map.ts';
 import type { FetchedObject, FileDescription, FileDifference, ObjectEntry } from './store.ts';
 
 /** Operations and bytes that go to the disk together. */
 const BATCH_COUNT_MAX = 256;
 const BATCH_BYTES_MAX = 8 * 1024 * 1024;
-/** A file is synced without being asked once this much of it is not: it bounds the work after a loss of power. */
-const UNSYNCED_BYTES_MAX = 1024 * 1024 * 1024;
+/**
+ * A file is synced without being asked once this much of it is not: it bounds the work after a loss of power, and whoever
+ * asks at the end of a long file does not wait for all of it, for the disk has begun meanwhile.
+ */
+const UNSYNCED_BYTES_MAX = 64 * 1024 * 1024;
 /** Rows of the index between two turns of the event loop. */
 const ROWS_PER_TURN = 10_000;
 /** Rows whose digests are taken, or which are looked up one by one, between two turns: a millisecond or two. */
@@ -44,6 +51,8 @@ export interface StoreParts {
   readonly start: number;
   /** The disk failed in a way after which nothing that it says is to be believed. */
   fail(cause: unknown): void;
+  /** @throws ServiceError `no-space` where contents of so many bytes would take what is kept for names */
+  assertRoom(bytes: number): void;
   /** @throws ServiceError once `fail` was called */
   check(): void;
   /**
@@ -71,6 +80,8 @@ interface ApplyItem extends Waiter {
 interface StageItem extends Waiter {
   readonly kind: 'stage' | 'repair';
   readonly object: FetchedObject;
+  /** The bytes stand for ones that nobody has: they are not to match. */
+  readonly isLost?: true;
 }
 
 interface InstallItem extends Waiter {
@@ -117,6 +128,12 @@ type Item =
   | UnstageItem
   | (Waiter & { readonly kind: 'promise'; readonly epoch: Epoch })
   | (Waiter & { readonly kind: 'create' | 'flush' | 'trim' | 'remove' });
+
+/** Whether the item may share the transaction that makes a replica, or stores its promise: nothing is replaced by it. */
+function isOfBeginning(item: Item | undefined): boolean {
+  if (item?.kind === 'install') return item.base === null && item.seq === 0;
+  return item?.kind === 'promise';
+}
 
 export type ItemRequest = Item extends infer Kind
   ? Kind extends Item
@@ -302,6 +319,8 @@ export class ReplicaFile {
   // --- the queue ---------------------------------------------------------------------------------------------
 
   async #run(): Promise<void> {
+    // What is asked for in the same step may share a transaction.
+    await Promise.resolve();
     while (this.#queue.length > 0) {
       const batch = this.#takeBatch();
       try {
@@ -323,12 +342,12 @@ export class ReplicaFile {
   #takeBatch(): Item[] {
     const first = this.#queue[0] as Item;
     let count = 1;
-    if (first.kind === 'apply' && !this.#shrinks(first.operation, this.state.attributes.sizeBytes)) {
+    if (first.kind === 'apply' && removedBy(first.operation, this.state.attributes.sizeBytes) === null) {
       let sizeBytes = sizeAfter(this.state.attributes.sizeBytes, first.operation);
       let byteCount = operationBytes(first.operation);
       for (; count < this.#queue.length && count < BATCH_COUNT_MAX; count++) {
         const item = this.#queue[count] as Item;
-        if (item.kind !== 'apply' || this.#shrinks(item.operation, sizeBytes)) break;
+        if (item.kind !== 'apply' || removedBy(item.operation, sizeBytes) !== null) break;
         byteCount += operationBytes(item.operation);
         if (byteCount > BATCH_BYTES_MAX) break;
         sizeBytes = sizeAfter(sizeBytes, item.operation);
@@ -341,12 +360,10 @@ export class ReplicaFile {
         byteCount += item.object.bytes.length;
         if (byteCount > BATCH_BYTES_MAX) break;
       }
+    } else if (first.kind === 'create' || first.kind === 'promise') {
+      while (count < BATCH_COUNT_MAX && isOfBeginning(this.#queue[count])) count++;
     }
     return this.#queue.splice(0, count);
-  }
-
-  #shrinks(operation: FileOperation, sizeBytes: number): boolean {
-    return operation.kind === 'delete' || (operation.kind === 'truncate' && operation.sizeBytes < sizeBytes);
   }
 
   async #perform(batch: readonly Item[]): Promise<void> {
@@ -354,19 +371,14 @@ export class ReplicaFile {
     if (this.removed) throw new ServiceError('not-found', `This server has no replica of file ${this.id}`);
     switch (first.kind) {
       case 'create':
-        await this.#commit(this.state, [], () => undefined);
-        break;
-      case 'apply':
-        if (this.#shrinks(first.operation, this.state.attributes.sizeBytes))
-          await this.#applyShrinking(first);
+      case 'promise':
+        await this.#beginBatch(batch);
+        return;
+      case 'apply': {
+        const removed = removedBy(first.operation, this.state.attributes.sizeBytes);
+        if (removed !== null) await this.#applyRemoving(first, removed);
         else await this.#applyBatch(batch as ApplyItem[]);
         break;
-      case 'promise': {
-        const record = { ...this.state.record, promised: first.epoch };
-        await this.#commit({ ...this.state, record }, [], () => undefined);
-        // The next batch need not wait for this sync.
-        this.#background(this.#flushIndex(), first);
-        return;
       }
       case 'flush':
         this.#background(this.#makeDurable(), first);
@@ -412,6 +424,31 @@ export class ReplicaFile {
       });
   }
 
+  // --- beginnings ----------------------------------------------------------------------------------------------
+
+  /** Makes a replica, stores promises, and stamps a replica to which nothing was applied yet: all in one transaction. */
+  async #beginBatch(batch: readonly Item[]): Promise<void> {
+    let next = this.state;
+    let stamps = false;
+    for (const item of batch) {
+      if (item.kind === 'promise') next = { ...next, record: { ...next.record, promised: item.epoch } };
+      if (item.kind !== 'install') continue;
+      assert(next.record.seq === 0, 'Only what is new is stamped so');
+      next = fileStateInstall(next, item.epoch, item.seq, item.sessions, null, this.#parts.start);
+      stamps = true;
+    }
+    await this.#commit(next, [], () => {
+      if (stamps) this.#parts.index.dropGenerations(this.id, Number.MAX_SAFE_INTEGER);
+    });
+    if (stamps) this.#beginGenerations(NO_PLAN, 0);
+    // Promises wait to be synced; the next batch need not.
+    const synced = batch.some(({ kind }) => kind === 'promise') ? this.#flushIndex() : null;
+    for (const item of batch) {
+      if (item.kind === 'promise' && synced !== null) this.#background(synced, item);
+      else item.resolve();
+    }
+  }
+
   // --- operations ----------------------------------------------------------------------------------------------
 
   async #applyBatch(items: readonly ApplyItem[]): Promise<void> {
@@ -434,6 +471,8 @@ export class ReplicaFile {
       }
       next = fileStateApply(next, item.seq, item.operation, item.sessions);
     }
+    // In the order of the queue: what is to follow an operation that is refused is refused with it.
+    if (byteCount > 0) this.#parts.assertRoom(byteCount);
     const ordered = [...drafts.values()].sort((a, b) => a.index - b.index);
     const rows = await this.#writeDrafts(ordered);
     const changes = rows.map((row, at): RowChange => [ordered[at]?.base ?? null, row]);
@@ -487,13 +526,12 @@ export class ReplicaFile {
         // The checksums are computed while the thread pool writes.
         const rows = drafts.map((draft, at) => {
           const outcome = outcomes[at] as DraftOutcome;
-          const begun = outcome.kind === 'append' ? (draft.base?.crc32 ?? 0) : 0;
           return {
             index: draft.index,
             versionEpoch: this.state.record.installed.counter,
             versionSeq: draft.seq,
             length: outcome.length,
-            crc32: crc32Of(outcome.buffers, begun),
+            crc32: draft.checksum(),
             slot: placed[at] as number,
           } satisfies ObjectRow;
         });
@@ -538,8 +576,8 @@ export class ReplicaFile {
     return placed;
   }
 
-  /** A truncate that cuts something off, or a delete. */
-  async #applyShrinking(item: ApplyItem): Promise<void> {
+  /** An operation that takes bytes away: a truncate that cuts something off, a punch, or a delete. */
+  async #applyRemoving(item: ApplyItem, removed: Removed): Promise<void> {
     this.#assertInstalled(item);
     const next = fileStateApply(this.state, item.seq, item.operation, item.sessions);
     if (!operationApplies(this.state.attributes, item.operation)) {
@@ -548,59 +586,76 @@ export class ReplicaFile {
       return;
     }
     if (this.#slots === null) await this.#loadSlots();
-    const { sizeBytes } = next.attributes;
-    const last = Math.floor(sizeBytes / this.objectBytes);
-    const kept = bytesWithin(last, sizeBytes, this.objectBytes);
-    const tail = kept > 0 ? this.#parts.index.object(this.id, last) : null;
-    let cut: ObjectRow | null = null;
-    // Cut in a slot of its own: the bytes behind would otherwise be overwritten by the next append,
-    // although the synced state may still have them.
-    if (tail !== null && tail.length > kept) cut = await this.#copyHead(tail, kept, item.seq);
-    const firstDropped = kept > 0 ? last + 1 : last;
+    const { first, last, edges } = objectsRemoved(removed, this.objectBytes);
     const dropped: ObjectRow[] = [];
-    for await (const rows of this.#walk(firstDropped - 1)) dropped.push(...rows);
-    const changes = dropped.map((row): RowChange => [row, null]);
-    if (cut !== null) changes.push([tail, cut]);
+    for await (const rows of this.#walk(first - 1, last)) dropped.push(...rows);
+    const edgeChanges = await this.#clearEdges(edges, removed, item.seq);
+    const changes = [...dropped.map((row): RowChange => [row, null]), ...edgeChanges];
     try {
       await this.#commitChange(next, changes, () => {
         const { index } = this.#parts;
-        index.putUndoFrom(
-          this.id,
-          this.#generation,
-          firstDropped,
-          this.state.record.installed.counter,
-          this.#baseSeq,
-        );
-        index.deleteObjectsFrom(this.id, firstDropped);
-        if (cut === null || tail === null) return;
-        if (this.#inBase(tail)) index.putUndo(this.id, this.#generation, tail);
-        index.putObject(this.id, cut);
+        const { counter } = this.state.record.installed;
+        index.putUndoRange(this.id, this.#generation, first, last, counter, this.#baseSeq);
+        index.deleteObjects(this.id, first, last);
+        for (const [before, after] of edgeChanges) {
+          if (this.#inBase(before)) index.putUndo(this.id, this.#generation, before);
+          if (after === null) index.deleteObject(this.id, before.index);
+          else index.putObject(this.id, after);
+        }
       });
     } catch (error) {
-      if (cut !== null) this.#freeSlot(cut.slot);
+      for (const [, after] of edgeChanges) if (after !== null) this.#freeSlot(after.slot);
       throw error;
     }
     for (const row of dropped) this.#dropSlot(row);
-    if (cut !== null && tail !== null) this.#dropSlot(tail);
+    for (const [before] of edgeChanges) this.#dropSlot(before);
     this.#lastPlaced = { index: -2, slot: -2 };
     // The room comes back only once the file is synced, and nobody else may ask for that.
     if (dropped.length > 0) this.submitOwn('flush');
   }
 
-  async #copyHead(row: ObjectRow, length: number, seq: number): Promise<ObjectRow> {
+  /** What becomes of objects of which a part is taken away, or all that they have. */
+  async #clearEdges(
+    edges: readonly number[],
+    removed: Removed,
+    seq: number,
+  ): Promise<(readonly [ObjectRow, ObjectRow | null])[]> {
+    const changes: (readonly [ObjectRow, ObjectRow | null])[] = [];
+    try {
+      for (const index of edges) {
+        const row = this.#parts.index.object(this.id, index);
+        if (row === null) continue;
+        const part = removedWithin(removed, index, row.length, this.objectBytes);
+        if (part.from >= part.to) continue;
+        if (part.from === 0 && part.to === row.length) changes.push([row, null]);
+        else changes.push([row, await this.#copyWithout(row, part, seq)]);
+      }
+    } catch (error) {
+      for (const [, after] of changes) if (after !== null) this.#freeSlot(after.slot);
+      throw error;
+    }
+    return changes;
+  }
+
+  /**
+   * In a slot of its own: where an object is cut, the bytes behind would otherwise be overwritten by the next append, and
+   * where zeros come into it, now, although the synced state may still have them.
+   */
+  async #copyWithout(row: ObjectRow, part: Removed, seq: number): Promise<ObjectRow> {
     const slots = this.#slots as SlotMap;
     const copied = await this.#parts.containers.use(this.id, true, async (container) => {
-      const bytes = await readSoundRow(this.#parts, container, this.id, row, this.objectBytes);
-      const head = bytes.subarray(0, length);
+      const whole = await readSoundRow(this.#parts, container, this.id, row, this.objectBytes);
+      const bytes = bytesWithout(whole, part);
+      const { length } = bytes;
       const slot = this.#takeSlots(slots, 1, -1);
       try {
-        await container.write([{ position: slot * this.objectBytes, buffers: [head], byteCount: length }]);
+        await container.write([{ position: slot * this.objectBytes, buffers: [bytes], byteCount: length }]);
       } catch (error) {
         this.#freeSlot(slot);
         throw error;
       }
       const versionEpoch = this.state.record.installed.counter;
-      return { index: row.index, versionEpoch, versionSeq: seq, length, crc32: crc32Of([head]), slot };
+      return { index: row.index, versionEpoch, versionSeq: seq, length, crc32: crc32Of([bytes]), slot };
     });
     assert(copied !== null, 'The container was made');
     return copied;
@@ -618,11 +673,8 @@ export class ReplicaFile {
     const placed: number[] = [];
     for (const item of items) {
       const { entry, bytes } = item.object;
-      if (
-        entry.length !== bytes.length ||
-        bytes.length > this.objectBytes ||
-        crc32Of([bytes]) !== entry.crc32
-      ) {
+      const fits = entry.length === bytes.length && bytes.length <= this.objectBytes;
+      if (!fits || (item.isLost !== true && crc32Of([bytes]) !== entry.crc32)) {
         const what = `Object ${entry.index} of file ${this.id}, fetched from another replica,`;
         item.reject(new ServiceError('integrity', `${what} does not match its checksum`));
         continue;
@@ -707,7 +759,11 @@ export class ReplicaFile {
       index.dropGenerations(this.id, Number.MAX_SAFE_INTEGER);
     });
     if (!isNew) await this.#syncOrFail(this.#parts.index.flush());
-    // Now only the new state refers to slots.
+    this.#beginGenerations(plan, seq);
+  }
+
+  /** An installation is stored: now only its state refers to slots. */
+  #beginGenerations(plan: InstallPlan, seq: number): void {
     this.#generation++;
     this.#baseSeq = seq;
     this.#generationSaved = false;
@@ -939,14 +995,14 @@ export class ReplicaFile {
     return slots;
   }
 
-  /** The objects after `after`, some at a time, with a turn of the event loop in between. */
-  async *#walk(after: number): AsyncGenerator<ObjectRow[]> {
-    let last = after;
+  /** The objects after `after`, up to `last`, some at a time, with a turn of the event loop in between. */
+  async *#walk(after: number, last = Number.MAX_SAFE_INTEGER): AsyncGenerator<ObjectRow[]> {
+    let seen = after;
     for (;;) {
-      const rows = this.#parts.index.objectsAfter(this.id, last, ROWS_PER_TURN);
+      const rows = this.#parts.index.objectsUpTo(this.id, seen + 1, last, ROWS_PER_TURN);
       if (rows.length > 0) yield rows;
       if (rows.length < ROWS_PER_TURN) return;
-      last = (rows.at(-1) as ObjectRow).index;
+      seen = (rows.at(-1) as ObjectRow).index;
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -961,6 +1017,19 @@ export function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
     a.length === b.length &&
     a.crc32 === b.crc32
   );
+}
+
+/** @returns the objects that go whole, and those beside them of which bytes may stay */
+function objectsRemoved(
+  { from, to }: Removed,
+  objectBytes: number,
+): { readonly first: number; readonly last: number; readonly edges: readonly number[] } {
+  const first = Math.ceil(from / objectBytes);
+  const last = to === Infinity ? Number.MAX_SAFE_INTEGER : Math.floor(to / objectBytes) - 1;
+  const edges = new Set<number>();
+  if (from % objectBytes !== 0) edges.add(first - 1);
+  if (to !== Infinity && to % objectBytes !== 0) edges.add(last + 1);
+  return { first, last, edges: [...edges] };
 }
 
 function operationBytes(operation: FileOperation): number {

@@ -18,8 +18,10 @@ export class SharedFlush {
   /** @returns a promise of a flush that begins after this call */
   request(): Promise<void> {
     if (this.#failed !== null) return this.#failed;
+    // The next one may be about to begin, with none under way any more.
+    if (this.#next !== null) return this.#next;
     if (this.#running === null) return this.#start();
-    this.#next ??= this.#running.then(() => this.#start());
+    this.#next = this.#running.then(() => this.#start());
     return this.#next;
   }
 

@@ -158,6 +158,12 @@ export interface FileStore {
   /** Puts an object of another replica beside the own contents. Verifies the checksum. Lost at a crash. */
   stage(file: FileId, object: FetchedObject): Promise<void>;
 
+  /**
+   * Puts an object of which no replica has the bytes beside the own contents: its version is kept, and reading it fails
+   * with `integrity` until it is repaired or replaced. Lost at a crash.
+   */
+  stageLost(file: FileId, entry: ObjectEntry): Promise<void>;
+
   /** @returns the entry of the object of this index that was staged last, if it was not installed or forgotten since */
   staged(file: FileId, index: number): ObjectEntry | null;
 

@@ -221,6 +221,48 @@ test('mistakes of ours end in assertions', async () => {
   assert.throws(() => store.begin(), { name: 'ServiceError' });
 });
 
+test('what was ordered behind an operation that the disk refused is refused, and no mistake', async () => {
+  const store = await open();
+  await enter(store, epoch(1));
+  const [, body] = [await replicate([store], epoch(1), VOLUME), execute(store, directory('a'))];
+  store.rollback();
+  // In one turn, as the operations of one frame: nobody has heard of the refusal in between.
+  const both = [store.apply(epoch(1), 2, Buffer.from('[1]')), store.apply(epoch(1), 3, body)];
+  for (const { status, reason } of (await Promise.allSettled(both)) as PromiseRejectedResult[]) {
+    assert.deepEqual([status, reason.name, reason.code], ['rejected', 'ServiceError', 'storage']);
+  }
+  await store.apply(epoch(1), 2, body);
+  assert.deepEqual(names(store), ['a']);
+  await assert.rejects(store.apply(epoch(1), 4, body), { name: 'AssertionFailure' }, 'A gap of its own');
+  await store.close();
+});
+
+test('a loss of power takes numbers of inodes back, and a later epoch gives out none of them again', async () => {
+  const folder = newFolder();
+  const [primary, backup] = [await open(), await open(folder)];
+  for (const store of [primary, backup]) await enter(store, epoch(1));
+  await replicate([primary, backup], epoch(1), VOLUME);
+  const inodeOf = (store: CatalogStore, name: string): number =>
+    store.query({ kind: 'resolve', volume: 'main', path: `/${name}`, follow: false }).attributes.inode;
+  // The backup stands for what the disks have after the loss of power: without this one.
+  await replicate([primary], epoch(1), directory('lost'));
+  const lost = inodeOf(primary, 'lost');
+  await primary.close();
+  await enter(backup, epoch(2));
+  const third = await open();
+  const { last } = decodeDescription(third.describe());
+  assert.equal(last.seq, 0);
+  await replicate([backup], epoch(2), directory('next'));
+  assert.ok(inodeOf(backup, 'next') > lost + 1_000_000, `${inodeOf(backup, 'next')} after ${lost}`);
+  const tail = fetchTail(third, backup)?.flatMap(({ entries }) => entries);
+  assert.ok(tail !== undefined);
+  const position = { seq: backup.record().seq, epoch: epoch(2) };
+  await third.promise(epoch(3));
+  await third.install(epoch(3), position.seq, { kind: 'tail', position, view: VIEW, entries: tail });
+  assert.deepEqual(dump(third), dump(backup), 'Whoever takes the log numbers as they did');
+  for (const store of [backup, third]) await store.close();
+});
+
 test('a replica that was away takes the end of the log', async () => {
   const [primary, backup] = [await open(), await open()];
   for (const store of [primary, backup]) await enter(store, epoch(1));

@@ -65,6 +65,14 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
         { kind: 'truncate', sizeBytes, modifiedNs: BigInt(seq) },
         Uint8Array.of(seq),
       );
+    const punch = (seq: number, from: number, to: number, options: { grows?: boolean; at?: Epoch } = {}) =>
+      store.apply(
+        file,
+        options.at ?? e1,
+        seq,
+        { kind: 'punch', from, to, grows: options.grows === true, modifiedNs: BigInt(seq) },
+        Uint8Array.of(seq),
+      );
     /** The digests that the store keeps are those of its entries. */
     const assertDigests = async () => {
       const kept = await store.digests(file);
@@ -168,6 +176,20 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
       assert.deepEqual(store.record(file)?.installed, epoch(4));
     });
 
+    test('what is made, promised and installed in one step is there, with what follows', async () => {
+      store.create(file, VIEW, 16);
+      await Promise.all([
+        store.promise(file, epoch(1)),
+        store.install(file, epoch(1), 0, NO_SESSIONS, null),
+        write(1, 0, pattern(10, 1)),
+      ]);
+      await reopen();
+      if (fixture?.reopen == null) return;
+      const { promised, installed, seq } = store.record(file) ?? assert.fail('It was made');
+      assert.deepEqual({ promised, installed, seq }, { promised: epoch(1), installed: epoch(1), seq: 1 });
+      assert.deepEqual(Buffer.from(await readAll()), Buffer.from(pattern(10, 1)));
+    });
+
     test('writes that span objects, then reads of any part', async () => {
       await begin(store, file, 16);
       const bytes = pattern(100, 3);
@@ -235,6 +257,99 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
       assert.deepEqual(Buffer.from(await readAll()), wanted);
     });
 
+    test('a punch takes whole objects away and zeroes parts of others', async () => {
+      await begin(store, file, 16);
+      const bytes = pattern(100, 1);
+      await write(1, 0, bytes);
+      await assertDigests();
+      await punch(2, 20, 70);
+      const wanted = Buffer.from(bytes).fill(0, 20, 70);
+      for (const again of [false, true]) {
+        if (again) await reopen();
+        assert.deepEqual(Buffer.from(await readAll()), wanted);
+        assert.equal(store.attributes(file).sizeBytes, 100, 'the size stays');
+        assert.equal(store.attributes(file).versionSeq, 2);
+        assert.equal(store.attributes(file).modifiedNs, 2n);
+        assert.deepEqual(
+          store.describe(file).objects.map(({ index, length, versionSeq }) => [index, length, versionSeq]),
+          [
+            // What is zero up to its end is not kept: the object is shorter.
+            [0, 16, 1],
+            [1, 4, 2],
+            [4, 16, 2],
+            [5, 16, 1],
+            [6, 4, 1],
+          ],
+        );
+        await assertDigests();
+      }
+    });
+
+    test('a punch within an object, at its edges, and beyond the end', async () => {
+      await begin(store, file, 16);
+      const wanted = Buffer.from(pattern(40, 1));
+      await write(1, 0, wanted);
+      await punch(2, 3, 5);
+      wanted.fill(0, 3, 5);
+      assert.deepEqual(Buffer.from(await readAll()), wanted);
+      await punch(3, 16, 32);
+      wanted.fill(0, 16, 32);
+      assert.deepEqual(Buffer.from(await readAll()), wanted);
+      await punch(4, 36, 1000);
+      wanted.fill(0, 36);
+      await punch(5, 500, 600);
+      assert.deepEqual(Buffer.from(await readAll()), wanted);
+      assert.deepEqual(
+        store.describe(file).objects.map(({ index, length }) => [index, length]),
+        [
+          [0, 16],
+          [2, 4],
+        ],
+      );
+      await write(6, 38, pattern(4, 2));
+      assert.deepEqual(Buffer.from(await readAll()), Buffer.concat([wanted.subarray(0, 38), pattern(4, 2)]));
+      await punch(7, 0, 42);
+      assert.deepEqual(store.describe(file).objects, []);
+      assert.deepEqual(Buffer.from(await readAll()), Buffer.alloc(42));
+      await assertDigests();
+    });
+
+    test('a punch that grows makes the file longer, and never shorter', async () => {
+      await begin(store, file, 16);
+      await write(1, 0, pattern(20, 1));
+      await punch(2, 60, 60, { grows: true });
+      await punch(3, 30, 30, { grows: true });
+      assert.equal(store.attributes(file).sizeBytes, 60);
+      await punch(4, 10, 80, { grows: true });
+      const wanted = Buffer.alloc(80);
+      wanted.set(pattern(20, 1).subarray(0, 10));
+      assert.deepEqual(Buffer.from(await readAll()), wanted);
+      await reopen();
+      if (fixture?.reopen != null) assert.deepEqual(Buffer.from(await readAll()), wanted);
+    });
+
+    test('a read of a hole depends on the punch that made it', async () => {
+      await begin(store, file, 16);
+      await write(1, 0, pattern(48, 1));
+      await punch(2, 16, 32);
+      assert.equal(store.readDependsOn(file, 16, 16), 2);
+      await punch(3, 0, 16);
+      const base = store.describe(file);
+      await store.install(file, epoch(2), 3, NO_SESSIONS, base);
+      assert.equal(store.readDependsOn(file, 0, 48), 0, 'all of it is of an earlier epoch');
+    });
+
+    test('a deleted or a sealed file is not punched', async () => {
+      await begin(store, file, 16);
+      await write(1, 0, pattern(40, 1));
+      await store.apply(file, e1, 2, { kind: 'seal', final: false }, NO_SESSIONS);
+      await punch(3, 0, 20);
+      assert.ok(Buffer.from(pattern(40, 1)).equals(await readAll()));
+      await store.apply(file, e1, 4, { kind: 'delete' }, NO_SESSIONS);
+      await punch(5, 0, 100, { grows: true });
+      assert.equal(store.attributes(file).sizeBytes, 0);
+    });
+
     test('operations made without waiting take effect in order', async () => {
       await begin(store, file, 16);
       const model = Buffer.alloc(64);
@@ -288,6 +403,22 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
       assert.equal(store.record(file)?.seq, 3);
       assert.equal((await readAll()).length, 0);
       assert.deepEqual(store.describe(file).objects, []);
+    });
+
+    test('a settling takes its place among the operations and changes nothing', async () => {
+      await begin(store, file, 16);
+      await write(1, 0, pattern(40, 1));
+      const before = store.describe(file);
+      await store.apply(file, e1, 2, { kind: 'settling' }, Uint8Array.of(2));
+      await store.flush(file);
+      for (const again of [false, true]) {
+        if (again) await reopen();
+        assert.deepEqual(store.attributes(file), before.attributes);
+        assert.deepEqual(store.describe(file).objects, before.objects);
+        assert.equal(store.record(file)?.seq, 2);
+      }
+      await write(3, 40, pattern(4, 3));
+      assert.equal(store.attributes(file).sizeBytes, 44);
     });
 
     test('a sealed file keeps its contents, whatever comes after, until it is deleted', async () => {
@@ -544,6 +675,26 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
       );
     });
 
+    test('a lost object has its version and no bytes, until it is repaired or replaced', async () => {
+      for (const fill of [0, 1]) {
+        await begin(store, file, 16);
+        await write(1, 0, pattern(40, 1));
+        const bytes = new Uint8Array(16).fill(fill);
+        const entry = { index: 5, versionEpoch: 1, versionSeq: 4, length: 16, crc32: crc32(bytes) };
+        await store.stageLost(file, entry);
+        const described = store.describe(file);
+        const attributes = { ...described.attributes, sizeBytes: 96 };
+        const objects = [...described.objects, entry];
+        await store.install(file, epoch(2), 4, NO_SESSIONS, { ...described, attributes, objects });
+        const isLost = { name: 'ServiceError', code: 'integrity' };
+        await assert.rejects(store.readObject(file, 5, 1, 4), isLost);
+        assert.equal((await store.read(file, 0, 40)).length, 40);
+        await store.repair(file, { entry, bytes });
+        assert.deepEqual(Buffer.from((await store.readObject(file, 5, 1, 4)) ?? []), Buffer.from(bytes));
+        await store.remove(file);
+      }
+    });
+
     test('a removed replica is gone, and may be made again', async () => {
       await begin(store, file, 16);
       await begin(store, fileId(300), 16);
@@ -623,6 +774,15 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
                 works.push(truncate(++seq, next.size, epoch(inEpoch)));
                 break;
               }
+              case 'punch': {
+                const { from, grows } = next;
+                const to = from + next.length;
+                const resized = Buffer.alloc(grows ? Math.max(model.length, to) : model.length);
+                model.copy(resized);
+                model = resized.fill(0, Math.min(from, resized.length), Math.min(to, resized.length));
+                works.push(punch(++seq, from, to, { grows, at: epoch(inEpoch) }));
+                break;
+              }
               case 'flush':
                 works.push(store.flush(file));
                 break;
@@ -672,6 +832,15 @@ const step = fc.oneof(
     }),
   },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('truncate' as const), size: fc.nat(200) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constant('punch' as const),
+      from: fc.nat(200),
+      length: fc.nat(80),
+      grows: fc.boolean(),
+    }),
+  },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('flush' as const) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('reset' as const) }) },
   {

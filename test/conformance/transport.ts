@@ -29,6 +29,7 @@ interface Heard {
   readonly from: ServerId;
   readonly channel: number;
   readonly payload: Uint8Array;
+  readonly tail: Uint8Array | undefined;
 }
 
 /** Handlers that keep what they are told, and tell whoever waits. */
@@ -40,8 +41,8 @@ export class Recorder implements TransportHandlers {
   onMessage: (heard: Heard) => void = () => undefined;
   readonly #listeners = new Set<() => void>();
 
-  message(from: ServerId, channel: number, payload: Uint8Array): void {
-    const heard = { from, channel, payload };
+  message(from: ServerId, channel: number, payload: Uint8Array, tail?: Uint8Array): void {
+    const heard = { from, channel, payload, tail };
     this.heard.push(heard);
     this.onMessage(heard);
     this.#tell();
@@ -165,6 +166,28 @@ export function transportConformance(name: string, create: () => TransportCluste
     const stats = a.stats();
     assert.equal(stats.messagesSent, 601);
     assert.equal(stats.messagesDropped, 0);
+  });
+
+  suite('a message in two pieces arrives in two, in its place among others', async (cluster) => {
+    const { a, heardB } = await pair(cluster);
+    const tails = [32 * 1024, 1 << 20, 100_003, (8 << 20) - 4];
+    for (const [index, size] of tails.entries()) {
+      a.send(B, CHANNEL_LEASE, numbered(index, 4));
+      a.send(B, CHANNEL_REPLICA, numbered(index, 4), numbered(100 + index, size));
+    }
+    a.send(B, CHANNEL_REPLICA, numbered(0, 5), numbered(0, (8 << 20) - 4));
+    await heardB.until(() => heardB.heard.length === 2 * tails.length, 'all that fit arrive');
+    for (const [index, size] of tails.entries()) {
+      const before = heardB.heard[2 * index] as Heard;
+      const heard = heardB.heard[2 * index + 1] as Heard;
+      assert.ok(before.tail === undefined && before.channel === CHANNEL_LEASE);
+      assert.ok(Buffer.from(numbered(index, 4)).equals(heard.payload));
+      assert.ok(heard.tail !== undefined && Buffer.from(numbered(100 + index, size)).equals(heard.tail));
+      assert.ok(!Buffer.isBuffer(heard.payload) && !Buffer.isBuffer(heard.tail));
+    }
+    const { bytesSent, messagesDropped } = a.stats();
+    assert.equal(bytesSent, 8 * tails.length + tails.reduce((sum, size) => sum + size, 0));
+    assert.equal(messagesDropped, 1, 'Both pieces together are one message, which may be too large');
   });
 
   suite('payloads stay valid after later frames', async (cluster) => {

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';
+import { sizeAfter } from '../../server/storage/contents.ts';
 import type { DataFolder } from '../../server/storage/data-folder.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern, VIEW } from '../conformance/store.ts';
@@ -22,24 +23,34 @@ const PROMISE_EVERY = 112;
 export function operationOf(file: number, seq: number) {
   const turn = (seq * 2_654_435_761 + file * 97) >>> 0;
   if (turn % 11 === 0) return { kind: 'truncate' as const, sizeBytes: turn % 5000, modifiedNs: BigInt(seq) };
+  if (turn % 11 === 5) {
+    const from = turn % 7000;
+    const to = from + (turn % 2500);
+    return { kind: 'punch' as const, from, to, grows: false, modifiedNs: BigInt(seq) };
+  }
   const offset = turn % 3 === 0 ? turn % 9000 : (seq * 100) % 9000;
   return { kind: 'write' as const, offset, bytes: pattern(1 + (turn % 1500), seq), modifiedNs: BigInt(seq) };
 }
 
-/** @returns the contents after the first `seq` operations of the file */
+/** What was asked for last of each file: rounds go on from there, as the writers do. */
+const modelled = new Map<number, { readonly seq: number; readonly model: Buffer }>();
+
+/** @returns the contents after the first `seq` operations of the file; not to be changed */
 export function modelOf(file: number, seq: number): Buffer {
-  let model = Buffer.alloc(0);
-  for (let at = 1; at <= seq; at++) {
+  const last = modelled.get(file);
+  const known = last !== undefined && last.seq <= seq ? last : { seq: 0, model: Buffer.alloc(0) };
+  let { model } = known;
+  for (let at = known.seq + 1; at <= seq; at++) {
     const operation = operationOf(file, at);
-    const size =
-      operation.kind === 'truncate'
-        ? operation.sizeBytes
-        : Math.max(model.length, operation.offset + operation.bytes.length);
-    const next = Buffer.alloc(size);
+    const next = Buffer.alloc(sizeAfter(model.length, operation));
     model.copy(next);
+    if (operation.kind === 'punch') {
+      next.fill(0, Math.min(operation.from, next.length), Math.min(operation.to, next.length));
+    }
     if (operation.kind === 'write') next.set(operation.bytes, operation.offset);
     model = next;
   }
+  modelled.set(file, { seq, model });
   return model;
 }
 

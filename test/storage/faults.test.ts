@@ -131,6 +131,30 @@ describe('disk store with a failing disk', () => {
     assert.deepEqual(Buffer.from(await fixture.store.read(file, 0, 500)), Buffer.from(pattern(500, 4)));
   });
 
+  test('what follows a write for which no room is left is refused with it', async (context) => {
+    await write(1, 0, pattern(1000, 1));
+    const refused = context.mock.method(fixture.store.reserve, 'assertFor', () => {
+      throw new ServiceError('no-space', 'The disk is full but for what is kept for names');
+    });
+    const outcomes = await Promise.allSettled([
+      write(2, 0, pattern(1000, 2)),
+      fixture.store.apply(
+        file,
+        epoch(1),
+        3,
+        { kind: 'truncate', sizeBytes: 10, modifiedNs: 3n },
+        new Uint8Array(0),
+      ),
+    ]);
+    for (const outcome of outcomes) {
+      assert.equal(outcome.status, 'rejected');
+      withCode('no-space')(outcome.reason);
+    }
+    assert.equal(fixture.store.record(file)?.seq, 1);
+    refused.mock.restore();
+    await write(2, 0, pattern(500, 4));
+  });
+
   test('a failed append leaves the object as it was', async () => {
     await write(1, 0, pattern(100, 1));
     disk.fault = { call: 'write', suffix: '.dat', code: 'EIO' };

@@ -22,6 +22,8 @@ export class LossyDisk implements FileOps {
   readonly #paths = new Map<number, string>();
   readonly #files = new Map<string, Contents>();
   readonly #logSynced = new Map<string, number>();
+  /** Syncs of contents, and of nothing else, wait for this. */
+  contentsHeld: Promise<void> = Promise.resolve();
 
   async open(file: string, flags: number): Promise<number> {
     const fd = await diskFileOps.open(file, flags);
@@ -54,6 +56,7 @@ export class LossyDisk implements FileOps {
       this.#logSynced.set(file, size);
       return;
     }
+    await this.contentsHeld;
     const contents = this.#of(fd);
     const count = contents?.changes.length ?? 0;
     await diskFileOps.datasync(fd);

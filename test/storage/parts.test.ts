@@ -1,8 +1,20 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
+import { bytesWithout } from '../../server/storage/contents.ts';
 import { SharedFlush } from '../../server/storage/shared-flush.ts';
 import { SlotMap } from '../../server/storage/slot-map.ts';
+
+test('what is left of an object shares no memory with it, not even of a Buffer', () => {
+  const bytes = Buffer.from('abcdefgh');
+  for (const removed of [
+    { from: 0, to: 4 },
+    { from: 4, to: 8 },
+  ]) {
+    bytesWithout(bytes, removed).fill(1);
+    assert.equal(bytes.toString(), 'abcdefgh');
+  }
+});
 
 describe('slot map', () => {
   test('lays a file out as it is read, and fills gaps', () => {
@@ -60,6 +72,20 @@ describe('shared flush', () => {
     assert.equal(ends.length, 2, 'the second begins after those who share it asked');
     ends[1]?.();
     await second;
+  });
+
+  test('whoever comes in the moment between two shares the second', async () => {
+    const ends: (() => void)[] = [];
+    const flush = new SharedFlush(() => new Promise((resolve) => ends.push(resolve)));
+    const first = flush.request();
+    const between = first.then(() => flush.request());
+    const second = flush.request();
+    ends[0]?.();
+    await first;
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(ends.length, 2, 'one flush serves both');
+    ends[1]?.();
+    await Promise.all([second, between]);
   });
 
   test('a failure is for good', async () => {

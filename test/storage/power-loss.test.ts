@@ -5,6 +5,7 @@ import { describe, test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import { DataFolder } from '../../server/storage/data-folder.ts';
 import { DiskStore } from '../../server/storage/disk-store.ts';
+import type { FileOperation } from '../../wire/file-operation.ts';
 import { begin, epoch, fileId, pattern } from '../conformance/store.ts';
 import { LossyDisk } from './lossy-disk.ts';
 import { FOLDER, temporaryFolder } from './stores.ts';
@@ -123,6 +124,51 @@ describe('loss of power', () => {
     }
   });
 
+  test('what a punch took away is there again where the state before it is', async () => {
+    const file = fileId(1);
+    const parent = temporaryFolder();
+    const disk = new LossyDisk();
+    const folderPath = path.join(parent, 'data');
+    const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
+    const store = await DiskStore.open(folder, { fileOps: disk });
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    const apply = (seq: number, operation: FileOperation) =>
+      store.apply(file, epoch(1), seq, operation, new Uint8Array(0));
+    const before = pattern(3 * OBJECT_BYTES, 1);
+    const after = Buffer.from(before).fill(0, OBJECT_BYTES, 2 * OBJECT_BYTES + 10);
+    after.set(pattern(OBJECT_BYTES, 2));
+    try {
+      await begin(store, file, OBJECT_BYTES);
+      await apply(1, { kind: 'write', offset: 0, bytes: before, modifiedNs: 1n });
+      await store.flush(file);
+      disk.contentsHeld = held;
+      await apply(2, { kind: 'write', offset: 0, bytes: pattern(OBJECT_BYTES, 2), modifiedNs: 2n });
+      const [from, to] = [OBJECT_BYTES, 2 * OBJECT_BYTES + 10];
+      await apply(3, { kind: 'punch', from, to, grows: false, modifiedNs: 3n });
+      // Another file's promise syncs the index, but not these contents.
+      await begin(store, fileId(2), OBJECT_BYTES);
+      const positions = new Set<number>();
+      for (let seed = 1; seed <= 8; seed++) {
+        const copy = path.join(parent, `copy-${seed}`);
+        disk.copyAfterLoss(folderPath, copy, new Prng(seed));
+        const lost = DataFolder.open(copy, { ...FOLDER, bootId: 'two' });
+        const left = await DiskStore.open(lost);
+        const at = left.record(file)?.seq ?? 0;
+        positions.add(at);
+        const contents = Buffer.from(await left.read(file, 0, 1000));
+        assert.deepEqual(contents, Buffer.from(at === 1 ? before : after), `SEED=${seed}, at ${at}`);
+        await left.close();
+        lost.close();
+      }
+      assert.ok(positions.has(1), 'The state before came back');
+    } finally {
+      release();
+      await store.close();
+      folder.close();
+      fs.rmSync(parent, { recursive: true, force: true });
+    }
+  });
+
   test('a process after kill -9 spares what the one before it had synced', async () => {
     const file = fileId(1);
     const write = (store: DiskStore, seq: number) =>
@@ -197,7 +243,19 @@ async function work(store: DiskStore, models: readonly Model[], prng: Prng): Pro
     const seq = model.states.length;
     const now = epoch(model.installed);
     switch (
-      prng.pick(['write', 'write', 'write', 'append', 'append', 'truncate', 'flush', 'promise', 'wait'])
+      prng.pick([
+        'write',
+        'write',
+        'write',
+        'append',
+        'append',
+        'truncate',
+        'punch',
+        'punch',
+        'flush',
+        'promise',
+        'wait',
+      ])
     ) {
       case 'write':
       case 'append': {
@@ -231,6 +289,16 @@ async function work(store: DiskStore, models: readonly Model[], prng: Prng): Pro
             Uint8Array.of(seq & 255),
           ),
         );
+        break;
+      }
+      case 'punch': {
+        const from = prng.integer(0, 600);
+        const to = from + prng.integer(1, 300);
+        const after = Buffer.from(before);
+        after.fill(0, Math.min(from, after.length), Math.min(to, after.length));
+        model.states.push(after);
+        const operation = { kind: 'punch' as const, from, to, grows: false, modifiedNs: 1n };
+        works.push(store.apply(file, now, seq, operation, Uint8Array.of(seq & 255)));
         break;
       }
       case 'flush': {

@@ -1,0 +1,98 @@
+import type { Logger } from 'pino';
+import type { ServerId } from '../base/ids.ts';
+import { MalformedError } from '../wire/bytes.ts';
+import type { DiskReserve } from './storage/reserve.ts';
+
+/** The call by which a server tells the others that its disk is full, or is not any more. */
+export const DISK_CALL = 'disk';
+
+const CALL_MS = 2_000;
+/** While its disk is full a server looks whether it still is, and says so again. */
+const REPEAT_MS = 1_000;
+/** What was said is believed for so long. */
+const BELIEVED_MS = 5 * REPEAT_MS;
+const HAS_ROOM = 0;
+const IS_FULL = 1;
+
+export interface FullDisksParts {
+  readonly log: Logger;
+  readonly reserve: DiskReserve;
+  peers(): Iterable<ServerId>;
+  isConnected(server: ServerId): boolean;
+  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+}
+
+/**
+ * Which servers have no room. A primary must know of its backups: what they cannot store no majority has, and whoever
+ * writes would wait for it in vain instead of being told why.
+ */
+export class FullDisks {
+  readonly #parts: FullDisksParts;
+  readonly #untilMs = new Map<ServerId, number>();
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(parts: FullDisksParts) {
+    this.#parts = parts;
+    parts.reserve.changed = (isLow) => this.#changed(isLow);
+  }
+
+  /** Whether the server, another one, said so of late. */
+  isFull(server: ServerId): boolean {
+    return performance.now() < (this.#untilMs.get(server) ?? -Infinity);
+  }
+
+  /** Whether this server or any other has no room. */
+  get isAnyFull(): boolean {
+    return this.#parts.reserve.isLow || [...this.#untilMs.keys()].some((server) => this.isFull(server));
+  }
+
+  /** Answers another server's call. @throws MalformedError */
+  serve(from: ServerId, payload: Uint8Array): Uint8Array {
+    const [said] = payload;
+    if (payload.length !== 1 || (said !== HAS_ROOM && said !== IS_FULL)) {
+      throw new MalformedError(`A disk is full or is not, and not ${said}`);
+    }
+    if (said === IS_FULL) this.#untilMs.set(from, performance.now() + BELIEVED_MS);
+    else this.#untilMs.delete(from);
+    return new Uint8Array(0);
+  }
+
+  close(): void {
+    this.#parts.reserve.changed = () => undefined;
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  #changed(isLow: boolean): void {
+    const { log } = this.#parts;
+    if (isLow) {
+      log.warn('the disk is nearly full: nothing is written to files of which most replicas have no room');
+      this.#timer ??= setInterval(() => this.#repeat(), REPEAT_MS).unref();
+    } else {
+      log.info('the disk has room again');
+      if (this.#timer !== null) clearInterval(this.#timer);
+      this.#timer = null;
+    }
+    this.#tell(isLow);
+  }
+
+  #repeat(): void {
+    const { reserve, log } = this.#parts;
+    try {
+      reserve.look();
+    } catch (error) {
+      log.debug({ err: error }, 'the room on the disk is not known');
+    }
+    if (reserve.isLow) this.#tell(true);
+  }
+
+  #tell(isLow: boolean): void {
+    const { peers, isConnected, call, log } = this.#parts;
+    for (const peer of peers()) {
+      if (!isConnected(peer)) continue;
+      call(peer, DISK_CALL, Uint8Array.of(isLow ? IS_FULL : HAS_ROOM), CALL_MS).catch((error: unknown) => {
+        log.debug({ peer, err: error }, 'a server does not know how full the disk here is');
+      });
+    }
+  }
+}

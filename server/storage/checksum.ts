@@ -1,0 +1,61 @@
+import { crc32 } from 'node:zlib';
+
+/** The polynomial of CRC-32, its lowest power in the highest bit. */
+const POLYNOMIAL = 0xedb88320;
+/** The polynomial 1 in the same order of bits. */
+const ONE = 0x80000000;
+/** x to the power of 8 × 2^k, modulo the polynomial: what 2^k bytes of zeros do to a checksum. */
+const BYTES_OF_ZEROS = powers(32);
+
+/** Checksum of buffers that follow each other, beginning with `crc`. */
+export function crc32Of(buffers: readonly Uint8Array[], crc = 0): number {
+  let value = crc;
+  for (const buffer of buffers) value = crc32(buffer, value);
+  return value;
+}
+
+/**
+ * Checksum of bytes of which some were replaced, from what it was before: CRC-32 is linear, so nobody has to look at
+ * the bytes that stay.
+ *
+ * @param crc of all bytes as they were
+ * @param before those that are replaced
+ * @param after as many others
+ * @param behindBytes how many bytes stay behind them
+ */
+export function crc32Replaced(
+  crc: number,
+  before: readonly Uint8Array[],
+  after: Uint8Array,
+  behindBytes: number,
+): number {
+  const difference = crc32Of(before) ^ crc32(after);
+  return (crc ^ followedByZeros(difference, behindBytes)) >>> 0;
+}
+
+/** What becomes of a difference between two checksums of equally many bytes where the same bytes follow in both. */
+function followedByZeros(difference: number, byteCount: number): number {
+  let value = difference >>> 0;
+  for (let rest = byteCount, k = 0; rest > 0; rest = Math.floor(rest / 2), k++) {
+    if (rest % 2 === 1) value = product(value, BYTES_OF_ZEROS[k] as number);
+  }
+  return value;
+}
+
+/** @returns `a` × `b`, modulo the polynomial */
+function product(a: number, b: number): number {
+  let sum = 0;
+  let shifted = b;
+  for (let bit = ONE; bit !== 0; bit >>>= 1) {
+    if ((a & bit) !== 0) sum ^= shifted;
+    shifted = (shifted & 1) !== 0 ? (shifted >>> 1) ^ POLYNOMIAL : shifted >>> 1;
+  }
+  return sum >>> 0;
+}
+
+function powers(count: number): readonly number[] {
+  // x^8: the highest bit is x^0.
+  const all = [ONE >>> 8];
+  for (let last = all[0] as number; all.length < count; all.push(last)) last = product(last, last);
+  return all;
+}
