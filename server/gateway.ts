@@ -1,40 +1,26 @@
-import { performance } from 'node:perf_hooks';
-import { setTimeout as delay } from 'node:timers/promises';
-import { LRUCache } from 'lru-cache';
-import { type ErrorCode, ServiceError } from '../base/errors.ts';
-import { CATALOG_CELL, type CellId, type FileId, isServerId, type ServerId } from '../base/ids.ts';
+import { ServiceError } from '../base/errors.ts';
+import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
 import type { RequestId, View } from '../replica/actions.ts';
 import type {
   Attributes,
+  CacheAnswer,
+  CacheRequest,
   Command,
   CommandResults,
-  ContentVersion,
   Query,
   QueryResults,
+  RememberedAnswer,
 } from '../wire/catalog-api.ts';
-import {
-  type FileState,
-  HEADER_AGE,
-  HEADER_CONTENTS,
-  HEADER_EPOCH,
-  HEADER_MODIFIED,
-  HEADER_PRIMARY,
-  HEADER_SEQ,
-  HEADER_SERVED,
-  HEADER_SIZE,
-  type WriteResult,
-} from '../wire/http-api.ts';
+import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../wire/file-operation.ts';
+import type { CopyOrder, FileExtent, FileState, Whence, WriteResult } from '../wire/http-api.ts';
+import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../wire/lock-api.ts';
 import { type PeerAnswer, PeerHttp, type PeerRequest } from './http/peer-http.ts';
 import { type RequestName, RequestNames } from './http/request-names.ts';
+import { ageOfHeaders, stateOfHeaders } from './http/state-headers.ts';
+import { withLiveStates } from './live-attributes.ts';
 import type { MetricsRegistry } from './metrics.ts';
-import type { CatalogService, FileRead, FileService, FileStanding, StatusService } from './services.ts';
-
-/** What a server can do by itself; the gateway adds its peers. */
-export interface Services {
-  readonly catalog: CatalogService;
-  readonly files: FileService;
-  readonly status: StatusService;
-}
+import { type Call, type CallOptions, Router, type Trail } from './router.ts';
+import type { CopyPiece, FileRead, FileStanding, Hole, Services } from './services.ts';
 
 export interface GatewayOptions {
   readonly services: Services;
@@ -43,65 +29,10 @@ export interface GatewayOptions {
   readonly metrics?: MetricsRegistry;
 }
 
-export interface CallOptions {
-  /** Came from a peer that forwarded it: is answered from here or not at all, so that no request goes in circles. */
-  readonly forwarded?: boolean;
-  /** Instead of the server's operation time-out. */
-  readonly timeoutMs?: number;
-}
-
 export interface ReadOptions extends CallOptions {
   /** Any replica may answer, with whatever it holds. */
   readonly stale?: boolean;
 }
-
-/** Where a file is ordered, as far as this server knows, and what this server is to it. */
-export interface Whereabouts {
-  readonly primary: ServerId | null;
-  readonly epoch: number;
-  readonly role: 'primary' | 'backup' | 'none';
-}
-
-/** A request that one server of several can answer, and it is not known which. */
-interface Call<Result> {
-  readonly cell: CellId;
-  /** For messages: "Cannot <action>: …". */
-  readonly action: string;
-  /** False where nothing is to be concluded from the answer. */
-  readonly teaches?: boolean;
-  local(): Promise<Result>;
-  remote(server: ServerId, timeoutMs: number): Promise<Result>;
-}
-
-/** What happened on the way, for whoever has to judge the last answer by it. */
-interface Trail {
-  /** An attempt may have had its effect although no success was reported. */
-  ambiguous: boolean;
-}
-
-const AGE_UNKNOWN = 'unknown';
-const BACKOFF_FIRST_MS = 10;
-const BACKOFF_MAX_MS = 200;
-const HINTS_MAX = 50_000;
-const MEMBERS_MAX = 50_000;
-/** Live files of one listing whose primaries are asked at the same time. */
-const LISTING_PARALLEL = 16;
-/** How long all of one listing's primaries together may take to answer. */
-const LISTING_MERGE_MS = 1000;
-/** A service keeps its own time-out and explains itself; only one that does not is cut off, this much later. */
-const LOCAL_SLACK_MS = 100;
-/** While a member of the file waits for an election, it asks all other members in every so many rounds. */
-const ROUNDS_BETWEEN_WALKS = 4;
-
-/** Answers that leave hope for another server, or for the same one a little later. */
-const ELSEWHERE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
-  'not-primary',
-  'unknown',
-  'recovering',
-  'clock-fault',
-  'no-majority',
-  'no-space',
-]);
 
 /**
  * What a server does for a client: it answers what it can, and takes everything else to the server
@@ -111,31 +42,24 @@ const ELSEWHERE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 export class Gateway {
   readonly services: Services;
   readonly peers: PeerHttp;
-  readonly #self: ServerId;
+  readonly router: Router;
   readonly #random53: () => number;
   readonly #names: RequestNames;
-  readonly #primaries = new LRUCache<CellId, { readonly server: ServerId; readonly epoch: number }>({
-    max: HINTS_MAX,
-  });
-  readonly #members = new LRUCache<FileId, readonly ServerId[]>({ max: MEMBERS_MAX });
-  #closing = false;
   readonly #countForward: (server: ServerId) => void;
-  readonly #countRetry: () => void;
 
-  constructor(options: GatewayOptions) {
-    this.services = options.services;
-    this.#self = options.services.status.id;
-    this.#random53 = options.random53;
-    this.#names = new RequestNames(options.random53);
-    this.peers = new PeerHttp(options.services.status.urls);
-    const { metrics } = options;
+  constructor({ services, random53, metrics }: GatewayOptions) {
+    this.services = services;
+    this.#random53 = random53;
+    this.#names = new RequestNames(random53);
+    this.peers = new PeerHttp(services.status.urls);
+    this.router = new Router({
+      services,
+      random53,
+      askWhere: (file, timeoutMs) => this.#catalogQuery({ kind: 'attributes', inode: file }, { timeoutMs }),
+      ...(metrics === undefined ? {} : { metrics }),
+    });
     const forwards = metrics?.counter('leasehold_forwards_total', 'Requests forwarded to another server');
-    const retries = metrics?.counter(
-      'leasehold_gateway_retries_total',
-      'Waits for a primary to be elected or found',
-    );
     this.#countForward = (server) => forwards?.add(1, { to: server });
-    this.#countRetry = () => retries?.add();
   }
 
   /** A number for a session of a client that lives in this server. */
@@ -149,7 +73,7 @@ export class Gateway {
   }
 
   async close(): Promise<void> {
-    this.#closing = true;
+    this.router.close();
     await this.peers.close();
   }
 
@@ -162,7 +86,12 @@ export class Gateway {
     request?: RequestName,
     options: CallOptions = {},
   ): Promise<CommandResults[C['kind']]> {
-    if (request !== undefined) return this.#execute(command, request, options, { ambiguous: false });
+    if (request !== undefined) {
+      const trail: Trail = { ambiguous: false };
+      return this.#execute(command, request, options, trail).catch((error: unknown) => {
+        throw forgotten(error, trail, `"${command.kind}" happened`);
+      });
+    }
     for (let sessions = 1; ; sessions++) {
       const name = this.#names.acquire();
       const trail: Trail = { ambiguous: false };
@@ -173,15 +102,7 @@ export class Gateway {
         // Our session was idle for so long that the catalog forgot it. A command that was refused in
         // every attempt has certainly not happened and may begin anew under another name.
         this.#names.abandon(name.session);
-        if (trail.ambiguous) {
-          throw new ServiceError(
-            'unknown',
-            `Whether "${command.kind}" happened is forgotten`,
-            {},
-            { cause: error },
-          );
-        }
-        if (sessions === 2) throw error;
+        if (trail.ambiguous || sessions === 2) throw forgotten(error, trail, `"${command.kind}" happened`);
       } finally {
         this.#names.release(name);
       }
@@ -193,7 +114,43 @@ export class Gateway {
     const result = await this.#catalogQuery(query, options);
     // The server that a client asked merges; a forwarded query is about what the catalog has.
     if (options.forwarded === true) return result;
-    return (await this.#mergedResult(result, options)) as QueryResults[Q['kind']];
+    return (await this.#withLive(result, options)) as QueryResults[Q['kind']];
+  }
+
+  /** As `query`, for a client that remembers what is granted to its session. */
+  async queryRemembered<Q extends Query>(
+    query: Q,
+    session: number,
+    options: CallOptions = {},
+  ): Promise<RememberedAnswer<QueryResults[Q['kind']]>> {
+    const answer = await this.router.route<RememberedAnswer<QueryResults[Query['kind']]>>(
+      {
+        cell: CATALOG_CELL,
+        action: `answer "${query.kind}"`,
+        local: () => this.services.catalog.queryRemembered(query, session),
+        remote: (server, timeoutMs) =>
+          this.#askJson(server, '/v1/catalog/queries', { query, cache: session }, timeoutMs),
+      },
+      options,
+    );
+    const { result, granted } = answer;
+    if (result !== null) this.#rememberAll(result);
+    const merged =
+      result === null || options.forwarded === true ? result : await this.#withLive(result, options);
+    return { result: merged as QueryResults[Q['kind']] | null, granted };
+  }
+
+  /** Renews a client's session of remembering, and brings what it has to forget. */
+  async cache(request: CacheRequest, options: CallOptions = {}): Promise<CacheAnswer> {
+    return this.router.route(
+      {
+        cell: CATALOG_CELL,
+        action: 'renew what a client remembers',
+        local: () => this.services.catalog.cache(request),
+        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/cache', request, timeoutMs),
+      },
+      options,
+    );
   }
 
   /** Like `query`, but as the catalog has it: the primaries of live files are not asked. */
@@ -203,7 +160,7 @@ export class Gateway {
 
   /** All commands answered so far survive power loss of every server when it resolves. */
   async flushCatalog(options: CallOptions = {}): Promise<void> {
-    await this.#route(
+    await this.router.route(
       {
         cell: CATALOG_CELL,
         action: 'flush the catalog',
@@ -220,7 +177,7 @@ export class Gateway {
   async read(file: FileId, offset: number, length: number, options: ReadOptions = {}): Promise<FileRead> {
     const stale = options.stale === true;
     const { files } = this.services;
-    return this.#route<FileRead>(
+    return this.router.route<FileRead>(
       {
         cell: file,
         action: `read file ${file}`,
@@ -277,6 +234,76 @@ export class Gateway {
       { method: 'POST', path: `/v1/data/${file}/truncate?size=${sizeBytes}&${requestText(request)}` },
       options,
     );
+  }
+
+  async punch(file: FileId, request: RequestId, hole: Hole, options: CallOptions = {}): Promise<WriteResult> {
+    const { from, to, grows } = hole;
+    return this.#fileCall(
+      file,
+      `punch a hole into file ${file}`,
+      () => this.services.files.punch(file, request, hole),
+      {
+        method: 'POST',
+        path: `/v1/data/${file}/punch?from=${from}&to=${to}&grows=${grows}&${requestText(request)}`,
+      },
+      options,
+    );
+  }
+
+  /** Where data or a hole begins, not before `offset`. */
+  async extent(file: FileId, offset: number, whence: Whence, options: CallOptions = {}): Promise<FileExtent> {
+    return this.#fileCall(
+      file,
+      `look for ${whence === 'data' ? 'data' : 'a hole'} in file ${file}`,
+      () => this.services.files.extent(file, offset, whence),
+      { method: 'GET', path: `/v1/data/${file}/extents?offset=${offset}&whence=${whence}` },
+      options,
+    );
+  }
+
+  /**
+   * Copies a piece of a file, which may be the same, to the beginning of what is asked for: as much as one operation takes. The
+   * primary of the destination reads it as any client would. A request is one operation, so that it may be repeated;
+   * `offset` of the result is how far the copy came, and whoever wants more asks again, under another number.
+   *
+   * @throws ServiceError `bad-request` where the two ranges overlap
+   */
+  async copy(
+    file: FileId,
+    request: RequestId,
+    order: CopyOrder & { readonly from: FileId },
+    options: CallOptions = {},
+  ): Promise<WriteResult> {
+    const { from, fromOffset, toOffset, length } = order;
+    if (from === file && Math.abs(fromOffset - toOffset) < length) {
+      throw new ServiceError('bad-request', `Cannot copy within file ${file}: the ranges overlap`);
+    }
+    if (fromOffset + length > FILE_BYTES_MAX || toOffset + length > FILE_BYTES_MAX) {
+      throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
+    }
+    return this.#fileCall(
+      file,
+      `copy to file ${file}`,
+      () =>
+        this.services.files.copy(file, request, toOffset, () => this.#copyPiece(from, fromOffset, length)),
+      jsonRequest(`/v1/data/${file}/copy?${requestText(request)}`, order),
+      options,
+    );
+  }
+
+  /** A hole as a whole, however long; of data, what lies before the next hole, as far as one operation takes it. */
+  async #copyPiece(from: FileId, offset: number, length: number): Promise<CopyPiece> {
+    // Half of the time is for what is done with it.
+    const options = { timeoutMs: this.services.status.operationTimeoutMs / 2 };
+    const data = await this.extent(from, offset, 'data', options);
+    const end = Math.min(data.sizeBytes, offset + length);
+    if (offset >= end) return { kind: 'end' };
+    const begin = Math.min(data.found ?? end, end);
+    if (begin > offset) return { kind: 'hole', length: begin - offset };
+    const { found: hole } = await this.extent(from, offset, 'hole', options);
+    const until = Math.min(hole === null || hole <= offset ? end : hole, end, offset + WRITE_BYTES_MAX);
+    const { bytes } = await this.read(from, offset, until - offset, options);
+    return bytes.length === 0 ? { kind: 'end' } : { kind: 'data', bytes };
   }
 
   /** All acknowledged operations survive power loss of every server when it resolves. */
@@ -338,27 +365,54 @@ export class Gateway {
     );
   }
 
+  /** Sets a lock at the file's primary, or gives it back. */
+  async lock(file: FileId, body: LockBody, options: CallOptions = {}): Promise<LockGrant> {
+    return this.#fileCall(
+      file,
+      `lock file ${file}`,
+      () => this.services.files.lock(file, body),
+      jsonRequest(`/v1/data/${file}/locks`, body),
+      options,
+    );
+  }
+
+  /** Tells the file's primary that a client lives, and which locks it has. */
+  async renewLocks(file: FileId, body: LockRenewalBody, options: CallOptions = {}): Promise<LockRenewal> {
+    return this.#fileCall(
+      file,
+      `renew the locks on file ${file}`,
+      () => this.services.files.renewLocks(file, body),
+      jsonRequest(`/v1/data/${file}/locks/renew`, body),
+      options,
+    );
+  }
+
+  async locks(file: FileId, options: CallOptions = {}): Promise<LockList> {
+    return this.#fileCall(
+      file,
+      `list the locks on file ${file}`,
+      () => this.services.files.locks(file),
+      { method: 'GET', path: `/v1/data/${file}/locks` },
+      options,
+    );
+  }
+
   /** Moves a file's replicas. What takes longer than the call goes on; asking again waits for the same. */
   async changeMembers(file: FileId, members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
     const view = await this.#fileCall(
       file,
       `move the replicas of file ${file}`,
       () => this.services.files.changeMembers(file, members),
-      {
-        method: 'POST',
-        path: `/v1/data/${file}/members`,
-        contentType: 'application/json',
-        body: JSON.stringify({ members }),
-      },
+      jsonRequest(`/v1/data/${file}/members`, { members }),
       options,
     );
-    this.#members.set(file, view.members);
+    this.router.remember(file, view.members);
     return view;
   }
 
   /** Moves the catalog's replicas. */
   async changeCatalogMembers(members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
-    return this.#route(
+    return this.router.route(
       {
         cell: CATALOG_CELL,
         action: 'move the catalog',
@@ -369,35 +423,23 @@ export class Gateway {
     );
   }
 
-  /** The catalog's primary as far as is known here; asks nobody. */
-  catalogPrimary(): ServerId | null {
-    return this.services.catalog.status().primary ?? this.#primaries.peek(CATALOG_CELL)?.server ?? null;
-  }
-
-  /** What is known here about the file's primary; asks nobody. */
-  whereabouts(file: FileId): Whereabouts {
-    const standing = this.services.files.standing(file);
-    const members = standing?.view.members ?? this.#members.peek(file) ?? [];
-    const role = standing?.role ?? (members.includes(this.#self) ? 'backup' : 'none');
-    if (standing !== null && standing.primary !== null) {
-      return { primary: standing.primary, epoch: standing.epoch, role };
-    }
-    const hint = this.#primaries.peek(file);
-    return { primary: hint?.server ?? null, epoch: hint?.epoch ?? standing?.epoch ?? 0, role };
-  }
-
   async #execute<C extends Command>(
     command: C,
     name: RequestName,
     options: CallOptions,
     trail: Trail,
   ): Promise<CommandResults[C['kind']]> {
-    const request = { ...name, command };
-    const result = await this.#route<CommandResults[Command['kind']]>(
+    const { cacheOwner } = options;
+    const request = { ...name, ...(cacheOwner === undefined ? {} : { cache: cacheOwner }), command };
+    const result = await this.router.route<CommandResults[Command['kind']]>(
       {
         cell: CATALOG_CELL,
         action: `execute "${command.kind}"`,
-        local: () => this.services.catalog.execute(request),
+        // Whoever asks another server asks that one to write, too: it becomes the primary then.
+        local: () =>
+          options.forwarded === true
+            ? this.services.catalog.execute(request)
+            : this.services.catalog.execute(request, (attributes) => this.services.files.made(attributes)),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/commands', request, timeoutMs),
       },
       options,
@@ -409,7 +451,7 @@ export class Gateway {
   }
 
   async #catalogQuery<Q extends Query>(query: Q, options: CallOptions): Promise<QueryResults[Q['kind']]> {
-    const result = await this.#route<QueryResults[Query['kind']]>(
+    const result = await this.router.route<QueryResults[Query['kind']]>(
       {
         cell: CATALOG_CELL,
         action: `answer "${query.kind}"`,
@@ -418,9 +460,19 @@ export class Gateway {
       },
       options,
     );
+    this.#rememberAll(result);
+    return result as QueryResults[Q['kind']];
+  }
+
+  #withLive(result: QueryResults[Query['kind']], options: CallOptions): Promise<QueryResults[Query['kind']]> {
+    return withLiveStates(result, (file, timeoutMs) =>
+      this.state(file, timeoutMs === undefined ? options : { timeoutMs }),
+    );
+  }
+
+  #rememberAll(result: QueryResults[Query['kind']]): void {
     if ('attributes' in result) this.#remember(result.attributes);
     if ('entries' in result) for (const { attributes } of result.entries) this.#remember(attributes);
-    return result as QueryResults[Q['kind']];
   }
 
   async #fileCall<Result>(
@@ -430,26 +482,23 @@ export class Gateway {
     request: PeerRequest,
     options: CallOptions,
   ): Promise<Result> {
-    return this.#route(
-      {
-        cell: file,
-        action,
-        local,
-        remote: async (server, timeoutMs) => {
-          const { bytes } = await this.#ask(server, request, timeoutMs);
-          return JSON.parse(textOf(bytes)) as Result;
-        },
+    const trail: Trail = { ambiguous: false };
+    const call: Call<Result> = {
+      cell: file,
+      action,
+      local,
+      remote: async (server, timeoutMs) => {
+        const { bytes } = await this.#ask(server, request, timeoutMs);
+        return JSON.parse(textOf(bytes)) as Result;
       },
-      options,
-    );
+    };
+    return this.router.route(call, options, trail).catch((error: unknown) => {
+      throw forgotten(error, trail, `it was possible to ${action}`);
+    });
   }
 
   async #askJson<Result>(server: ServerId, path: string, body: unknown, timeoutMs: number): Promise<Result> {
-    const { bytes } = await this.#ask(
-      server,
-      { method: 'POST', path, contentType: 'application/json', body: JSON.stringify(body) },
-      timeoutMs,
-    );
+    const { bytes } = await this.#ask(server, jsonRequest(path, body), timeoutMs);
     return JSON.parse(textOf(bytes)) as Result;
   }
 
@@ -458,299 +507,30 @@ export class Gateway {
     return this.peers.exchange(server, request, timeoutMs);
   }
 
-  /**
-   * Rounds of attempts: this server first, then whoever is said to be the primary, then the other
-   * members. Between rounds a short wait; each server is asked once a round, so that two servers that
-   * name each other cost no busy loop.
-   */
-  async #route<Result>(
-    call: Call<Result>,
-    options: CallOptions,
-    trail: Trail = { ambiguous: false },
-  ): Promise<Result> {
-    if (options.forwarded === true) return call.local();
-    // Durations are taken from the monotonic clock alone: the lease clock may be set anew at any time.
-    const deadlineMs = performance.now() + (options.timeoutMs ?? this.services.status.operationTimeoutMs);
-    let backoffMs = BACKOFF_FIRST_MS;
-    // The last answer that came with a reason; an attempt that the deadline cut short has none to tell.
-    let said: ServiceError | null = null;
-    const full = new Set<ServerId>();
-    for (let round = 1; ; round++) {
-      if (this.#closing)
-        throw new ServiceError('no-majority', `Cannot ${call.action}: this server is about to end`);
-      const tried = new Set<ServerId>();
-      const silent = new Set<string>();
-      let next: ServerId | null = this.#self;
-      let last: ServiceError | null = null;
-      let walks = round % ROUNDS_BETWEEN_WALKS === 0;
-      while (next !== null) {
-        const asked: ServerId = next;
-        tried.add(asked);
-        const beganMs = performance.now();
-        try {
-          const result = await this.#attempt(call, asked, deadlineMs);
-          if (call.teaches !== false) this.#learn(call.cell, asked, result);
-          return result;
-        } catch (error) {
-          if (!(error instanceof ServiceError) || !ELSEWHERE.has(error.code)) throw error;
-          last = error;
-          if (error.code === 'no-space') {
-            // It has let go of the lease if others may have room; if it is asked again, they have none.
-            if (full.has(asked)) throw error;
-            full.add(asked);
-          }
-          if (error.code === 'unknown' || error.code === 'no-majority') trail.ambiguous = true;
-          if (error.code !== 'unknown') said = error;
-          // A server that was asked just before the deadline had no time to answer: it is not missing.
-          const hadTime = performance.now() < deadlineMs || performance.now() - beganMs > BACKOFF_MAX_MS;
-          if (hadTime) for (const server of error.details.unreachable ?? []) silent.add(server);
-          if (this.#primaries.peek(call.cell)?.server === asked) this.#primaries.delete(call.cell);
-          // A member that is fit hears of the election's outcome by itself; others have to ask around.
-          if (asked === this.#self) walks ||= error.code !== 'not-primary' || !this.#isMember(call.cell);
-        }
-        if (performance.now() >= deadlineMs || this.#closing) break;
-        next = await this.#nextOf(call, last, tried, walks, deadlineMs);
-      }
-      if (last !== null && this.#areAll(call.cell, full)) throw last;
-      // A server that looked for a majority and found none has waited for it already.
-      const leftMs = deadlineMs - performance.now();
-      if (last === null || last.code === 'no-majority' || leftMs <= 0)
-        throw this.#failure(call, said ?? last, silent);
-      this.#countRetry();
-      await delay(Math.min(leftMs, backoffMs * (0.5 + (this.#random53() % 1024) / 1024)));
-      backoffMs = Math.min(BACKOFF_MAX_MS, backoffMs * 2);
-    }
-  }
-
-  async #attempt<Result>(call: Call<Result>, server: ServerId, deadlineMs: number): Promise<Result> {
-    const leftMs = Math.max(1, deadlineMs - performance.now());
-    if (server === this.#self) return within(call.local(), leftMs + LOCAL_SLACK_MS, call.action);
-    return call.remote(server, leftMs);
-  }
-
-  async #nextOf(
-    call: Call<unknown>,
-    answer: ServiceError,
-    tried: ReadonlySet<ServerId>,
-    walks: boolean,
-    deadlineMs: number,
-  ): Promise<ServerId | null> {
-    const usable = (server: ServerId) => !tried.has(server) && this.services.status.isConnected(server);
-    const named = answer.details.primary;
-    if (named !== undefined && isServerId(named) && usable(named)) return named;
-    const hint = this.#primaries.get(call.cell)?.server;
-    if (hint !== undefined && usable(hint)) return hint;
-    if (!walks) return null;
-    const known = this.#knownMembers(call.cell);
-    const members = known.length > 0 ? known : await this.#askMembers(call.cell, deadlineMs);
-    // Where nobody is primary yet, whoever is asked first becomes it: files spread over their members.
-    for (let step = 0; step < members.length; step++) {
-      const member = members[(call.cell + step) % members.length] as ServerId;
-      if (usable(member)) return member;
-    }
-    // All were asked, and none is the primary: perhaps the file has moved to others since.
-    this.#members.delete(call.cell);
-    return null;
-  }
-
-  /** Whether these are all servers in reach that could answer. */
-  #areAll(cell: CellId, servers: ReadonlySet<ServerId>): boolean {
-    if (servers.size === 0) return false;
-    const isThere = (server: ServerId) => server === this.#self || this.services.status.isConnected(server);
-    return this.#knownMembers(cell)
-      .filter(isThere)
-      .every((server) => servers.has(server));
-  }
-
-  #isMember(cell: CellId): boolean {
-    return this.#knownMembers(cell).includes(this.#self);
-  }
-
-  #knownMembers(cell: CellId): readonly ServerId[] {
-    if (cell === CATALOG_CELL) return this.services.catalog.status().members;
-    const standing = this.services.files.standing(cell);
-    if (standing !== null && standing.view.members.length > 0) return standing.view.members;
-    return this.#members.get(cell) ?? [];
-  }
-
-  /** @throws ServiceError `not-found` where the catalog knows no such file: nobody will answer for it */
-  async #askMembers(file: FileId, deadlineMs: number): Promise<readonly ServerId[]> {
-    if (file === CATALOG_CELL) return [];
-    const timeoutMs = Math.max(1, deadlineMs - performance.now());
-    await this.#catalogQuery({ kind: 'attributes', inode: file }, { timeoutMs });
-    return this.#knownMembers(file);
-  }
-
-  #failure(call: Call<unknown>, last: ServiceError | null, silent: ReadonlySet<string>): ServiceError {
-    const away = this.#knownMembers(call.cell).filter(
-      (server) => server !== this.#self && !this.services.status.isConnected(server),
-    );
-    const unreachable = [...new Set([...away, ...silent])].filter((server) => server !== this.#self).sort();
-    if (last?.code === 'no-space') return last;
-    const code = last?.code === 'recovering' || last?.code === 'clock-fault' ? last.code : 'no-majority';
-    const retryAfterMs = last?.details.retryAfterMs;
-    const details = { unreachable, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
-    const message =
-      last !== null && last.code === code
-        ? last.message
-        : `Cannot ${call.action}: ${last?.message ?? 'no server was asked in time'}`;
-    return new ServiceError(code, message, details, { cause: last });
-  }
-
-  #learn(cell: CellId, server: ServerId, result: unknown): void {
-    const epoch = typeof result === 'object' && result !== null ? epochIn(result) : null;
-    this.#primaries.set(cell, {
-      server: primaryIn(result) ?? server,
-      epoch: epoch ?? this.#primaries.peek(cell)?.epoch ?? 0,
-    });
-  }
-
   #remember(attributes: Attributes): void {
     if (attributes.kind !== 'file') return;
-    this.#members.set(attributes.inode as FileId, attributes.replicas as readonly ServerId[]);
+    this.router.remember(attributes.inode as FileId, attributes.replicas as readonly ServerId[]);
   }
-
-  async #mergedResult(
-    result: QueryResults[Query['kind']],
-    options: CallOptions,
-  ): Promise<QueryResults[Query['kind']]> {
-    if ('attributes' in result) return { attributes: await this.#merged(result.attributes, options) };
-    if ('entries' in result) return { ...result, entries: await this.#mergedEntries(result.entries) };
-    return result;
-  }
-
-  async #merged(attributes: Attributes, options: CallOptions): Promise<Attributes> {
-    if (!attributes.live || attributes.kind !== 'file') return attributes;
-    return attributesWithState(attributes, await this.state(attributes.inode as FileId, options));
-  }
-
-  /**
-   * A listing names many files and promises less than a stat of one: what a primary does not say
-   * within a short time is taken from the catalog.
-   */
-  async #mergedEntries<Entry extends { readonly attributes: Attributes }>(
-    entries: readonly Entry[],
-  ): Promise<readonly Entry[]> {
-    const merged = [...entries];
-    const deadlineMs = performance.now() + LISTING_MERGE_MS;
-    const live = entries.flatMap(({ attributes }, index) =>
-      attributes.live && attributes.kind === 'file' ? [index] : [],
-    );
-    const waiting = live.values();
-    const worker = async () => {
-      for (const index of waiting) {
-        const timeoutMs = deadlineMs - performance.now();
-        if (timeoutMs <= 0) return;
-        const entry = entries[index] as Entry;
-        try {
-          merged[index] = { ...entry, attributes: await this.#merged(entry.attributes, { timeoutMs }) };
-        } catch (error) {
-          if (!(error instanceof ServiceError)) throw error;
-        }
-      }
-    };
-    // The workers share one iterator: each live entry is taken by the first that is free.
-    await Promise.all(Array.from({ length: Math.min(LISTING_PARALLEL, live.length) }, worker));
-    return merged;
-  }
-}
-
-/** Order of versions of contents: by epoch, then by number in the sequence. */
-export function contentVersionCompare(a: ContentVersion, b: ContentVersion): number {
-  return a.epoch - b.epoch || a.seq - b.seq;
 }
 
 /**
- * What is known of a live file. A modification time that was set by hand stays in force against the
- * contents it was set on; the size is always the primary's.
+ * Who is told that a session is forgotten begins anew. Where an attempt on the way may have had its effect, that would
+ * do the same twice.
  */
-export function attributesWithState(attributes: Attributes, state: FileState): Attributes {
-  const newer = contentVersionCompare(state.contents, attributes.contents) > 0;
-  return {
-    ...attributes,
-    sizeBytes: state.sizeBytes,
-    modifiedNs: newer ? state.modifiedNs : attributes.modifiedNs,
-    contents: newer ? state.contents : attributes.contents,
-  };
+function forgotten(error: unknown, { ambiguous }: Trail, what: string): unknown {
+  if (!ambiguous || !(error instanceof ServiceError) || error.code !== 'session-expired') return error;
+  return new ServiceError('unknown', `Whether ${what} is forgotten`, {}, { cause: error });
 }
 
-/** The headers by which a read tells the file's state; `stateOfHeaders` is the way back. */
-export function headersOfState(state: FileState): Record<string, string> {
-  return {
-    [HEADER_SIZE]: String(state.sizeBytes),
-    [HEADER_CONTENTS]: `${state.contents.epoch}-${state.contents.seq}`,
-    [HEADER_MODIFIED]: state.modifiedNs,
-    [HEADER_SEQ]: String(state.seq),
-  };
-}
-
-function stateOfHeaders(file: FileId, headers: PeerAnswer['headers']): FileState {
-  const text = (name: string) => {
-    const value = headers[name];
-    if (typeof value !== 'string')
-      throw new ServiceError('internal', `A peer's answer lacks the header ${name}`);
-    return value;
-  };
-  const [epoch, seq] = text(HEADER_CONTENTS).split('-').map(Number);
-  return {
-    file,
-    sizeBytes: Number(text(HEADER_SIZE)),
-    modifiedNs: text(HEADER_MODIFIED),
-    contents: { epoch: epoch ?? 0, seq: seq ?? 0 },
-    seq: Number(text(HEADER_SEQ)),
-    primary: text(HEADER_PRIMARY),
-    epoch: Number(text(HEADER_EPOCH)),
-  };
-}
-
-function ageOfHeaders(headers: PeerAnswer['headers']): number {
-  const text = headers[HEADER_AGE];
-  if (text === undefined) return 0;
-  return text === AGE_UNKNOWN ? Infinity : Number(text);
-}
-
-/** The headers by which a read tells who answered, and how old the answer may be. */
-export function headersOfRead({ served, ageMs }: FileRead, stale: boolean): Record<string, string> {
-  if (!stale) return { [HEADER_SERVED]: served };
-  return {
-    [HEADER_SERVED]: served,
-    [HEADER_AGE]: ageMs === Infinity ? AGE_UNKNOWN : String(Math.ceil(ageMs)),
-  };
-}
-
-/** The server that the answer names as the primary; a backup answers reads, too. */
-function primaryIn(result: unknown): ServerId | null {
-  if (typeof result !== 'object' || result === null) return null;
-  if ('primary' in result && typeof result.primary === 'string') {
-    return isServerId(result.primary) ? result.primary : null;
-  }
-  return 'state' in result ? primaryIn(result.state) : null;
-}
-
-function epochIn(result: object): number | null {
-  if ('epoch' in result && typeof result.epoch === 'number') return result.epoch;
-  return 'state' in result && typeof result.state === 'object' && result.state !== null
-    ? epochIn(result.state)
-    : null;
+function jsonRequest(path: string, body: unknown): PeerRequest {
+  return { method: 'POST', path, contentType: 'application/json', body: JSON.stringify(body) };
 }
 
 function requestText(request: RequestId): string {
-  return `session=${request.session}&number=${request.number}&since=${request.since}`;
+  const { session, number, since, answered = 0 } = request;
+  return `session=${session}&number=${number}&since=${since}&answered=${answered}`;
 }
 
 function textOf(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8');
-}
-
-async function within<Result>(work: Promise<Result>, timeoutMs: number, action: string): Promise<Result> {
-  const { promise: timeout, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(
-    () => reject(new ServiceError('unknown', `Cannot ${action}: it did not end in time`)),
-    timeoutMs,
-  );
-  try {
-    return await Promise.race([work, timeout]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

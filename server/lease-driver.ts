@@ -14,8 +14,8 @@ import type { WakeQueue } from './wake-queue.ts';
  * Servers compete for a file only if clients ask them for it, which are seldom many: rather two that collide now and
  * then, and try again a moment later, than writes that wait for all whenever a primary died.
  */
-const JITTERS_PER_LEASE = 200;
-const JITTER_MS_MAX = 10;
+const JITTERS_PER_LEASE = 400;
+const JITTER_MS_MAX = 5;
 
 export interface LeaseDriverParts extends LeaseTiming {
   readonly self: ServerId;
@@ -82,6 +82,11 @@ export class LeaseDriver {
     }
   }
 
+  /** The holder is about to give the lease back, and has chosen this server, which wants the cell, to be the next. */
+  succeed(cell: CellId, from: ServerId): void {
+    this.#link.step({ kind: 'succeed', cell, from });
+  }
+
   close(cell: CellId): void {
     this.#opened.delete(cell);
     this.#link.step({ kind: 'close', cell });
@@ -137,12 +142,13 @@ export class LeaseDriver {
     }
   }
 
-  /** How far each peer's lease clock is ahead of ours, where that is known, in milliseconds. */
-  clockOffsetsMs(): Record<string, number> {
-    const offsets: Record<string, number> = {};
+  /** How far each peer's lease clock is ahead of ours, where that is known: the truth lies within offset ± error. */
+  clockOffsets(): Record<string, { offsetMs: number; errorMs: number }> {
+    const offsets: Record<string, { offsetMs: number; errorMs: number }> = {};
     for (const peer of this.#parts.peers) {
       const offset = this.#link.host.clockOffset(peer);
-      if (offset !== null) offsets[peer] = Math.round(offset.offsetMs * 100) / 100;
+      if (offset === null) continue;
+      offsets[peer] = { offsetMs: hundredths(offset.offsetMs), errorMs: hundredths(offset.errorMs) };
     }
     return offsets;
   }
@@ -165,6 +171,25 @@ export class LeaseDriver {
       listeners.delete(listener);
       if (listeners.size === 0) this.#listeners.delete(cell);
     };
+  }
+
+  /** Resolves when another server is known to hold the cell's lease. */
+  heldElsewhere(cell: CellId): Promise<void> {
+    const isHeld = (): boolean => {
+      const { own, holder } = this.view(cell);
+      return !own && holder !== null;
+    };
+    return new Promise((resolve) => {
+      if (isHeld()) {
+        resolve();
+        return;
+      }
+      const off = this.onChange(cell, () => {
+        if (!isHeld()) return;
+        off();
+        resolve();
+      });
+    });
   }
 
   /** A frame of a peer. Malformed ones are logged and dropped. */
@@ -214,4 +239,8 @@ export class LeaseDriver {
     }
     return { view: number, members, ...(joint === undefined ? {} : { joint }) };
   }
+}
+
+function hundredths(value: number): number {
+  return Math.round(value * 100) / 100;
 }

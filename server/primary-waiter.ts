@@ -8,7 +8,7 @@ import type { LeaseDriver } from './lease-driver.ts';
 import type { ReplicaDriver } from './replica-driver.ts';
 
 /** Without a majority in reach for this long, nobody is kept waiting for one. */
-const PATIENCE_MS = 1_500;
+const PATIENCE_MS = 1_000;
 /** What was seen longer ago than this says nothing about the time between. */
 const FORGOTTEN_MS = 1_000;
 /** A connection may have come or gone without a change of lease or role: this often somebody looks. */
@@ -22,6 +22,9 @@ export interface PrimaryWaiterParts {
   isConnected(server: ServerId): boolean;
 }
 
+/** A primary that said it would let go has so long to do it. */
+const ENDING_MS_MAX = 1_000;
+
 /** Since when no majority was in reach, and when that was last seen. */
 interface Alone {
   readonly sinceMs: number;
@@ -32,6 +35,8 @@ interface Alone {
 export class PrimaryWaiter {
   readonly #parts: PrimaryWaiterParts;
   readonly #alone = new WeakMap<ReplicaDriver, Alone>();
+  /** Primaries that are about to let go, and until when that is waited for. */
+  readonly #endings = new WeakMap<ReplicaDriver, { readonly holder: ServerId; readonly untilMs: number }>();
 
   constructor(parts: PrimaryWaiterParts) {
     this.#parts = parts;
@@ -40,16 +45,23 @@ export class PrimaryWaiter {
   /**
    * @param subject for messages: "file 12"
    * @param competes whether this server shall try to get the lease, and for as long only as it is asked
+   * @param isEnough what is waited for; by itself, that the replica leads
    * @throws ServiceError `not-primary` (naming the primary, if there is one; also where the replica here has failed, which
    *   others may not have), `no-majority`, `recovering` or `clock-fault`
    */
-  async primary(driver: ReplicaDriver, subject: string, competes: boolean): Promise<void> {
+  async primary(
+    driver: ReplicaDriver,
+    subject: string,
+    competes: boolean,
+    isEnough: () => boolean = () => driver.leads,
+  ): Promise<void> {
     const { self, lease, clock, operationTimeoutMs, isConnected } = this.#parts;
     const deadlineMs = clock.nowMs() + operationTimeoutMs;
-    while (!driver.leads) {
+    while (!isEnough()) {
       if (driver.closed) throw new ServiceError('not-primary', `This server has just closed ${subject}`);
       const { own, holder, remainingMs } = lease.view(driver.file);
-      if (!own && holder !== null && remainingMs > 0 && isConnected(holder)) {
+      const isLed = !own && holder !== null && remainingMs > 0 && isConnected(holder);
+      if (isLed && !this.#isEnding(driver, holder)) {
         if (competes) lease.close(driver.file);
         throw new ServiceError('not-primary', `Server ${holder} is the primary of ${subject}`, {
           primary: holder,
@@ -60,14 +72,22 @@ export class PrimaryWaiter {
       lease.assertUsable();
       const nowMs = clock.nowMs();
       // The members may have changed while this waited.
-      const { view } = driver.status();
+      const { view } = driver;
       if (!viewVoters(view).includes(self))
         throw new ServiceError('not-primary', `This server holds no replica of ${subject} any more`);
       if (this.#aloneMs(driver, view, nowMs) > PATIENCE_MS || nowMs > deadlineMs)
         throw this.noMajority(view, subject);
-      if (competes) lease.open(driver.file, view);
+      if (competes) {
+        lease.open(driver.file, view);
+        if (holder !== null && this.#isEnding(driver, holder)) lease.succeed(driver.file, holder);
+      }
       await this.#change(driver);
     }
+  }
+
+  /** The lease's holder is about to let go of it: whoever asks here meanwhile waits for what comes then. */
+  expectEnd(driver: ReplicaDriver, holder: ServerId): void {
+    this.#endings.set(driver, { holder, untilMs: this.#parts.clock.nowMs() + ENDING_MS_MAX });
   }
 
   /** Nobody waits longer than the operation time-out, whatever the other servers do. */
@@ -82,6 +102,11 @@ export class PrimaryWaiter {
       unreachable,
       retryAfterMs: 1_000,
     });
+  }
+
+  #isEnding(driver: ReplicaDriver, holder: ServerId): boolean {
+    const ending = this.#endings.get(driver);
+    return ending?.holder === holder && this.#parts.clock.nowMs() < ending.untilMs;
   }
 
   /** @returns for how long no majority has been connected, as far as somebody looked */

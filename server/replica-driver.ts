@@ -26,6 +26,13 @@ const FETCH_TIMEOUT_MS = 10_000;
 /** Nobody waits longer for replicas to move, which may go on all the same. */
 const CHANGE_MS_MAX = 10 * 60_000;
 
+/**
+ * Epochs of the catalog are numbered from 1 by whoever leads it; of a file, 1 is for who has made it, and others begin
+ * behind that.
+ */
+const CATALOG_CANDIDATES_FROM = 1;
+const FILE_CANDIDATES_FROM = 2;
+
 /** The part of a state that any replica may answer for. */
 const OBJECTS = 'objects';
 
@@ -53,7 +60,7 @@ export interface ReplicaSurroundings {
   viewChanged(file: FileId, view: View): void;
   /** This server leads the file from now on. */
   led(file: FileId): void;
-  /** The replica stopped leading of itself, because the file's members are others now. */
+  /** The replica stopped of itself: the members are others now, or what it would lead from cannot be brought here. */
   ledOut(file: FileId): void;
   /** A core broke one of its own invariants: the process must not go on. */
   fatal(error: unknown): void;
@@ -84,6 +91,8 @@ export class ReplicaDriver {
   readonly #changes = new Map<number, Waiter<View>>();
   readonly #roleListeners = new Set<() => void>();
   readonly #advanceListeners = new Set<() => void>();
+  /** Until when the cores before this one were bound. */
+  #boundBeforeMs = -Infinity;
   #nextTicket = 1;
   #wakeAtMs = Infinity;
   #closed = false;
@@ -114,6 +123,11 @@ export class ReplicaDriver {
     return this.#core.role;
   }
 
+  /** By which the replica goes; cheaper than its status, which looks at each peer. */
+  get view(): View {
+    return this.#core.view;
+  }
+
   get epoch(): Epoch {
     return this.#core.epoch;
   }
@@ -125,14 +139,24 @@ export class ReplicaDriver {
     );
   }
 
-  /** @see Replica.boundUntilMs */
+  /** @see Replica.boundUntilMs. What earlier cores were bound by counts, too. */
   get boundUntilMs(): number {
-    return this.#core.boundUntilMs;
+    return Math.max(this.#boundBeforeMs, this.#core.boundUntilMs);
   }
 
   /** Whether this server is the primary at this very moment. */
   get leads(): boolean {
     return !this.#closed && this.#around.isClockSound() && this.#core.leads(this.#around.clock.nowMs());
+  }
+
+  /** Whether operations get their place here: as `leads`, and a little earlier for a file that was made here. */
+  get orders(): boolean {
+    return !this.#closed && this.#around.isClockSound() && this.#core.orders(this.#around.clock.nowMs());
+  }
+
+  /** Whether, as far as the epoch that is led from here was told, no primary led the file before. */
+  get isFirstLed(): boolean {
+    return this.#core.isFirstLed;
   }
 
   /** The last operation that was numbered here, applied or not. */
@@ -153,6 +177,23 @@ export class ReplicaDriver {
     if (gate === 'serve') this.#scheduleWake();
     else this.step({ kind: 'read-wanted' });
     return gate;
+  }
+
+  /**
+   * For how long, at least, only this server answers: what it lets others believe for so long no later primary
+   * can outdate. 0 where it is not the primary.
+   */
+  servesForMs(): number {
+    return this.leads ? this.#core.servesForMs(this.#around.clock.nowMs()) : 0;
+  }
+
+  /**
+   * Somebody may believe for so long what this primary told: it ends its primaryship, in order, no sooner.
+   *
+   * @param durationMs −Infinity where nobody believes anything any more
+   */
+  noteBelief(durationMs: number): void {
+    this.#core.noteBelief(this.#around.clock.nowMs() + durationMs);
   }
 
   /** Calls back at each change of role, until the returned function is called. */
@@ -270,12 +311,13 @@ export class ReplicaDriver {
       this.role === 'failed' && this.idle,
       'Only what has failed, and has nothing under way, begins anew',
     );
-    this.#core = this.#begin(this.boundUntilMs);
+    this.#boundBeforeMs = this.boundUntilMs;
+    this.#core = this.#begin(this.#boundBeforeMs);
     this.#wakeAtMs = Infinity;
     this.#scheduleWake();
   }
 
-  /** @param boundUntilMs what the core before this one was bound by */
+  /** @param boundUntilMs what the cores before this one were bound by */
   #begin(boundUntilMs: number): Replica {
     const around = this.#around;
     const nowMs = around.clock.nowMs();
@@ -289,6 +331,7 @@ export class ReplicaDriver {
         silentMs: around.silentMs,
         readLeaseMs: around.readLeaseMs,
         startGuardUntilMs: Math.max(around.startGuardUntilMs(this.file), boundUntilMs),
+        candidatesFrom: this.file === CATALOG_CELL ? CATALOG_CANDIDATES_FROM : FILE_CANDIDATES_FROM,
         mayBeginLost: this.file === CATALOG_CELL,
         retainedBytesMax: around.retainedBytesMax,
       },
@@ -384,6 +427,16 @@ export class ReplicaDriver {
       case 'install': {
         const { epoch, seq, sessions, fetched } = action;
         this.#durably(this.subject.install(epoch, seq, sessions, fetched), { kind: 'installed', epoch, seq });
+        return;
+      }
+      case 'begin': {
+        const { epoch, sessions } = action;
+        // The store does both in this order, so that what it has installed it has promised.
+        const begun = [this.subject.promise(epoch), this.subject.install(epoch, 0, sessions, false)];
+        this.#durably(
+          Promise.all(begun).then(() => undefined),
+          { kind: 'begun', epoch },
+        );
         return;
       }
       case 'flush-local': {
@@ -516,7 +569,10 @@ export class ReplicaDriver {
         askOther: ask,
         ...(urgent ? {} : { pace: catchUpPace }),
       });
-      this.step({ kind: 'state-fetched', epoch, ...fetched });
+      const { position, view, sessions, lost = [] } = fetched;
+      if (lost.length > 0)
+        this.#around.log.error({ file: this.file, lost }, 'no replica has these objects whole');
+      this.step({ kind: 'state-fetched', epoch, position, view, sessions });
     } catch (error) {
       if (error instanceof AssertionFailure) return this.#around.fatal(error);
       const reason = error instanceof Error ? error.message : String(error);

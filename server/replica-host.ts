@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
 import type { View } from '../replica/actions.ts';
-import { decodeReplicaMessage, encodeReplicaMessage } from '../replica/codec.ts';
+import { decodeReplicaMessage, encodeReplicaPieces } from '../replica/codec.ts';
 import { messageView, type ReplicaMessage } from '../replica/messages.ts';
 import { viewVoters } from '../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
@@ -75,7 +75,7 @@ export class ReplicaHost {
   readonly #boundUntilMs = new Map<FileId, number>();
   /** The views of subjects here whose members ever changed. */
   readonly #changed = new Map<FileId, View>();
-  #encoded: { readonly message: ReplicaMessage; readonly frame: Uint8Array } | null = null;
+  #encoded: ({ readonly message: ReplicaMessage } & ReturnType<typeof encodeReplicaPieces>) | null = null;
 
   constructor(parts: ReplicaHostParts) {
     this.#parts = parts;
@@ -119,7 +119,7 @@ export class ReplicaHost {
   adopt(make: (around: ReplicaSurroundings) => ReplicaDriver): ReplicaDriver {
     const driver = make(this.#around);
     this.#drivers.set(driver.file, driver);
-    this.#noteView(driver.file, driver.status().view);
+    this.#noteView(driver.file, driver.view);
     return driver;
   }
 
@@ -209,6 +209,8 @@ export class ReplicaHost {
 
   #noteView(file: FileId, view: View): void {
     if (view.number > FIRST_VIEW) this.#changed.set(file, view);
+    // A view that was never committed may vanish again.
+    else this.#changed.delete(file);
   }
 
   connected(peer: ServerId): void {
@@ -216,14 +218,14 @@ export class ReplicaHost {
   }
 
   /** A frame of a peer. Malformed ones are logged and dropped, and those for which the store has no room. */
-  receive(from: ServerId, channel: MessageChannel, payload: Uint8Array): void {
+  receive(from: ServerId, channel: MessageChannel, payload: Uint8Array, tail?: Uint8Array): void {
     try {
       if (channel === CHANNEL_REPLICA_VIEW) {
         const reader = new ByteReader(payload);
         const objectBytes = reader.uint32();
-        this.#deliver(from, reader.raw(reader.remaining), objectBytes);
+        this.#deliver(from, reader.raw(reader.remaining), tail, objectBytes);
       } else {
-        this.#deliver(from, payload, null);
+        this.#deliver(from, payload, tail, null);
       }
     } catch (error) {
       if (error instanceof MalformedError) {
@@ -255,8 +257,13 @@ export class ReplicaHost {
     throw new ServiceError('not-found', `This server has no replica of file ${file}`);
   }
 
-  #deliver(from: ServerId, frame: Uint8Array, objectBytes: number | null): void {
-    const { file, message } = decodeReplicaMessage(frame);
+  #deliver(
+    from: ServerId,
+    frame: Uint8Array,
+    tail: Uint8Array | undefined,
+    objectBytes: number | null,
+  ): void {
+    const { file, message } = decodeReplicaMessage(frame, tail);
     const driver = this.#drivers.get(file) ?? this.#admit(file, message, objectBytes);
     if (driver === null) return;
     // What a primary hears from its backups is no use of the file, or it would never be idle.
@@ -287,10 +294,10 @@ export class ReplicaHost {
   #send(to: ServerId, file: FileId, message: ReplicaMessage): void {
     // Heartbeats find out when it is back; nothing is put into bytes for nobody.
     if (!this.#parts.transport().isConnected(to)) return;
-    const frame = this.#frameOf(file, message);
+    const { frame, tail } = this.#piecesOf(file, message);
     const objectBytes = this.#objectBytes.get(file);
     if (messageView(message) === null || objectBytes === undefined) {
-      this.#parts.transport().send(to, CHANNEL_REPLICA, frame);
+      this.#parts.transport().send(to, CHANNEL_REPLICA, frame, tail);
       return;
     }
     const payload = new ByteWriter(4 + frame.length).uint32(objectBytes).raw(frame).finish();
@@ -298,10 +305,10 @@ export class ReplicaHost {
   }
 
   /** An operation goes to every backup as the same message: it is put into bytes once. */
-  #frameOf(file: FileId, message: ReplicaMessage): Uint8Array {
+  #piecesOf(file: FileId, message: ReplicaMessage): ReturnType<typeof encodeReplicaPieces> {
     if (this.#encoded?.message !== message) {
-      this.#encoded = { message, frame: encodeReplicaMessage(file, message) };
+      this.#encoded = { message, ...encodeReplicaPieces(file, message) };
     }
-    return this.#encoded.frame;
+    return this.#encoded;
   }
 }

@@ -17,12 +17,16 @@ import { within } from './bounded.ts';
 import { CatalogHolder, type CatalogReplica } from './catalog/catalog-holder.ts';
 import { LocalCatalogService } from './catalog/catalog-service.ts';
 import { CatalogSubject } from './catalog/catalog-subject.ts';
+import { justMade } from './catalog/just-made.ts';
+import { Recaller } from './catalog/recaller.ts';
 import { Clock } from './clock.ts';
 import { type Address, paramsHash, type ServerConfig } from './config.ts';
 import { DepartedFiles } from './file/departed-files.ts';
 import { LocalFileService } from './file/file-service.ts';
 import { Garbage } from './file/garbage.ts';
 import { IdleFiles } from './file/idle-files.ts';
+import { PREPARE_CALL, SUCCEED_CALL, SUCCESSION_MS_MAX, Succession } from './file/succession.ts';
+import { DISK_CALL, FullDisks } from './full-disks.ts';
 import { Gateway } from './gateway.ts';
 import { buildApp } from './http/app.ts';
 import { LeaseDriver } from './lease-driver.ts';
@@ -59,10 +63,24 @@ const HEARTBEATS_MISSED = 4;
 /** A backup's right to answer reads, which is as long as a write waits for one that died. */
 const READ_LEASES_PER_LEASE = 4;
 const READ_LEASE_MS_MAX = 1_000;
+/**
+ * Whoever holds a lock lives on through a fail-over, which takes about a lease, and through a second one where the next primary
+ * fails at once: at least five sixths of a lock lease are left at any moment.
+ */
+const LOCK_LEASE_LEASES = 3;
 /** A server registers as soon as the catalog answers. */
 const NOT_REGISTERED_RETRY_MS = 500;
 /** An orderly end waits this long for files, and for the catalog, to be given back; their leases end anyway. */
 const RELEASE_MS_MAX = 2_000;
+/** What is under way when this server ends has so long to be answered by others. */
+const DRAIN_MS_MAX = 300;
+/** The longest that a client believes what it was told without a word from the catalog's primary. */
+const CACHE_LEASE_MS_MAX = 5_000;
+/** Inodes that one client, and all together, may believe: some hundred bytes each in the primary's memory. */
+const CACHE_SESSION_GRANTS_MAX = 50_000;
+const CACHE_GRANTS_MAX = 500_000;
+/** Clients that are asked to forget before an orderly end; those that do not answer are waited out by whoever comes next. */
+const FORGET_MS_MAX = 500;
 
 /**
  * One server: storage, cores, drivers, services and faces, put together. `start` resolves when it
@@ -122,21 +140,29 @@ export class Server {
       folder,
       scrubber,
       membership,
+      recaller,
+      fullDisks,
     } = this.#parts;
     membership.close();
+    fullDisks.close();
     garbage.close();
     scrubber.close();
     lease.retire();
-    // The catalog first: who comes to lead a file asks it something, and must not wait for it then.
+    gateway.router.retire();
+    // Files first: whoever comes to lead one may ask the catalog something, which must not be between two primaries then.
+    await idle.releaseAll(RELEASE_MS_MAX);
     const catalog = host.loaded(CATALOG_CELL);
     if (catalog !== null && catalog.role === 'active') {
+      await within(recaller()?.close() ?? Promise.resolve(), FORGET_MS_MAX);
       await within(catalog.stop(), RELEASE_MS_MAX);
       lease.close(CATALOG_CELL);
       lease.release(CATALOG_CELL);
+      await within(lease.heldElsewhere(CATALOG_CELL), SUCCESSION_MS_MAX);
     }
-    await idle.releaseAll(RELEASE_MS_MAX);
     lease.closeDriver();
     named.close();
+    // What clients have under way is answered by the servers that took over.
+    await within(gateway.router.drained(), DRAIN_MS_MAX);
     // The HTTP server waits for the peers' connections, which are the transport's to end.
     const ending = app.close();
     await gateway.close();
@@ -164,6 +190,8 @@ interface Parts {
   readonly membership: Membership;
   /** Null while this server holds no replica of the catalog. */
   catalogStore(): CatalogStore | null;
+  recaller(): Recaller | null;
+  readonly fullDisks: FullDisks;
   readonly folder: DataFolder;
   readonly scrubber: Scrubber;
 }
@@ -192,6 +220,7 @@ async function compose(
   const store = await DiskStore.open(folder, { failed: (reason) => storeFailed(reason) });
   const catalogView: View = { number: 1, members: bootstrap.catalogMembers };
   let catalogStore: CatalogStore | null = null;
+  let recaller: Recaller | null = null;
   let membership: Membership | null = null;
 
   let transport: PeerTransport | null = null;
@@ -229,7 +258,10 @@ async function compose(
     },
     ledOut: (file) => {
       lease.release(file);
-      lease.close(file);
+      const status = host.loaded(file)?.status();
+      // The catalog could not be brought here, and may be led from here yet. Files are opened again when they are used.
+      const votes = status !== undefined && status.outside === null && viewVoters(status.view).includes(self);
+      if (file !== CATALOG_CELL || !votes) lease.close(file);
     },
     transport: connected,
     isClockSound: () => lease.isClockSound(),
@@ -312,6 +344,13 @@ async function compose(
     call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
   });
   store.mender = (file, entry) => repairer.fetch(file, entry);
+  const fullDisks = new FullDisks({
+    log,
+    reserve: store.reserve,
+    peers: () => connected().peers,
+    isConnected,
+    call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
+  });
   const scrubber = new Scrubber({
     clock,
     log,
@@ -336,9 +375,12 @@ async function compose(
     catalog: {
       attributes: async (file) =>
         (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,
+      justMade: (file) => justMade(catalogStore, file, clock.wallNs()),
       command: (command) => gateway.command(command),
       flush: () => gateway.flushCatalog(),
     },
+    lockLeaseMs: LOCK_LEASE_LEASES * config.leaseMs,
+    isDiskFull: (server) => fullDisks.isFull(server),
     yieldTo: (view) => membership?.yieldTo(view) ?? null,
     operationTimeoutMs: config.operationTimeoutMs,
     isConnected,
@@ -362,12 +404,26 @@ async function compose(
     catalogStore = opened;
     const subject = new CatalogSubject(opened);
     const driver = host.adopt((around) => new ReplicaDriver(CATALOG_CELL, subject, around));
+    const recalls = new Recaller({
+      driver,
+      options: {
+        leaseMsMax: Math.min(CACHE_LEASE_MS_MAX, config.leaseMs),
+        sessionGrantsMax: CACHE_SESSION_GRANTS_MAX,
+        grantsMax: CACHE_GRANTS_MAX,
+        draw: drawIncarnation,
+      },
+      nowMs: () => performance.now(),
+      log,
+      metrics,
+    });
+    recaller = recalls;
     const service = new LocalCatalogService({
       self,
       clock,
       lease,
       driver,
       subject,
+      recaller: recalls,
       operationTimeoutMs: config.operationTimeoutMs,
       placement: (replicas, registered) => placement.choose(replicas, registered),
       capacity: (registered) => placement.candidates(registered).length,
@@ -376,6 +432,17 @@ async function compose(
     return { service, view: () => subject.record().view };
   }
   const gateway = new Gateway({ services: { catalog, files, status }, random53: drawIncarnation, metrics });
+  const succession = new Succession({
+    self,
+    log,
+    isConnected,
+    call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
+    named: (file, successor) => gateway.router.expect(file, successor),
+    succeed: (file, from) => files.succeed(file, from),
+    peers: () => connected().peers,
+    flush: () => store.flushIndex(),
+    reach: (peer, timeoutMs) => gateway.peers.exchange(peer, { method: 'GET', path: '/livez' }, timeoutMs),
+  });
   const app = await buildApp({
     membership: { describe: () => known.describe() },
     gateway,
@@ -393,10 +460,10 @@ async function compose(
     peers: addressesOf(known.urls),
     log,
     handlers: {
-      message: (from, channel, payload) => {
+      message: (from, channel, payload, tail) => {
         if (channel === CHANNEL_LEASE) lease.receive(from, payload);
         else if (channel === CHANNEL_NAMED_LEASE) named.driver.receive(from, payload);
-        else host.receive(from, channel, payload);
+        else host.receive(from, channel, payload, tail);
       },
       connected: (peer) => {
         host.connected(peer);
@@ -406,10 +473,14 @@ async function compose(
       disconnected: (peer) => {
         gateway.peerDisconnected(peer);
         lease.disconnected(peer);
+        succession.peerLost();
       },
-      call: async (_from, method, payload) => {
+      call: async (from, method, payload) => {
         if (method === LEASES_CALL) return named.directory.serve(payload);
         if (method === REPAIR_CALL) return repairer.serve(payload);
+        if (method === DISK_CALL) return fullDisks.serve(from, payload);
+        if (method === PREPARE_CALL) return succession.servePrepare();
+        if (method === SUCCEED_CALL) return succession.serve(from, payload);
         return membership?.serve(method, payload) ?? host.serve(method, payload);
       },
     },
@@ -421,7 +492,7 @@ async function compose(
   registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer });
   named.registerMetrics(metrics);
 
-  const idle = new IdleFiles({ clock, log, host, lease, files, idleMs: config.leaseIdleMs });
+  const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs: config.leaseIdleMs });
   const nowMs = (): number => performance.now();
   const joined = new Membership({
     ...{ config, folder, log, known, store, host, gateway, catalog, placement, idle, transport, nowMs },
@@ -436,6 +507,7 @@ async function compose(
     host,
     lease,
     graceMs: config.gcGraceMs,
+    isRoomShort: () => fullDisks.isAnyFull,
     nowNs: () => clock.wallNs(),
     nowMs,
     isCatalogPrimary: () => catalog.status().primary === self,
@@ -454,8 +526,10 @@ async function compose(
   joined.start();
   return {
     ...{ app, gateway, garbage, idle, lease, named, host, wakes, transport, store, folder, scrubber },
+    fullDisks,
     membership: joined,
     catalogStore: () => catalogStore,
+    recaller: () => recaller,
   };
 }
 

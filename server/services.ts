@@ -1,7 +1,18 @@
 import type { FileId, ServerId } from '../base/ids.ts';
 import type { PeerStatus, RequestId, View } from '../replica/actions.ts';
-import type { Command, CommandRequest, CommandResults, Query, QueryResults } from '../wire/catalog-api.ts';
-import type { FileState, Served, ServerStatus, WriteResult } from '../wire/http-api.ts';
+import type {
+  Attributes,
+  CacheAnswer,
+  CacheRequest,
+  Command,
+  CommandRequest,
+  CommandResults,
+  Query,
+  QueryResults,
+  RememberedAnswer,
+} from '../wire/catalog-api.ts';
+import type { FileExtent, FileState, Served, ServerStatus, Whence, WriteResult } from '../wire/http-api.ts';
+import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../wire/lock-api.ts';
 
 /**
  * What this server itself can do, as the HTTP face sees it. Nothing here forwards: where another
@@ -11,10 +22,21 @@ import type { FileState, Served, ServerStatus, WriteResult } from '../wire/http-
  * Every call ends within the server's operation time-out.
  */
 export interface CatalogService {
-  /** Executes a command as the catalog's primary; resolves when a majority has it. */
-  execute(request: CommandRequest): Promise<CommandResults[Command['kind']]>;
+  /**
+   * Executes a command as the catalog's primary; resolves when a majority has it.
+   *
+   * @param made called before that where this very call has made a file: nobody knows of the file yet
+   */
+  execute(
+    request: CommandRequest,
+    made?: (attributes: Attributes) => void,
+  ): Promise<CommandResults[Command['kind']]>;
   /** Answers from committed state, as the catalog's primary. Live files' attributes are as the catalog has them. */
   query(query: Query): Promise<QueryResults[Query['kind']]>;
+  /** As `query`, for a client that remembers the answer. @param session as `cache` answered it */
+  queryRemembered(query: Query, session: number): Promise<RememberedAnswer<QueryResults[Query['kind']]>>;
+  /** Renews a client's session of remembering, as the catalog's primary; resolves when there is something to forget, or after a while. */
+  cache(request: CacheRequest): Promise<CacheAnswer>;
   /** All commands answered so far survive power loss of every server when it resolves. As the catalog's primary. */
   flush(): Promise<void>;
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] };
@@ -44,6 +66,19 @@ export interface FileRead {
   readonly ageMs: number;
 }
 
+/** Bytes `from` to before `to`, which become a hole; the file is made to reach to `to` where it `grows`. */
+export interface Hole {
+  readonly from: number;
+  readonly to: number;
+  readonly grows: boolean;
+}
+
+/** What is to be copied at a time. */
+export type CopyPiece =
+  | { readonly kind: 'data'; readonly bytes: Uint8Array }
+  | { readonly kind: 'hole'; readonly length: number }
+  | { readonly kind: 'end' };
+
 /** Contents of files whose primary this server is, or becomes by being asked. */
 export interface FileService {
   /** Shorter than `length` at the end of the file. All bytes are of one state. */
@@ -53,6 +88,20 @@ export interface FileService {
   /** Bytes at an offset, or behind the last one. At most `WRITE_BYTES_MAX`. Acknowledged by a majority when it resolves. */
   write(file: FileId, request: RequestId, offset: number | 'append', bytes: Uint8Array): Promise<WriteResult>;
   truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult>;
+  /** Makes a hole. `offset` of the result is where it ends. Acknowledged by a majority when it resolves. */
+  punch(file: FileId, request: RequestId, hole: Hole): Promise<WriteResult>;
+  /** Where data or a hole begins, not before `offset`; as a read, it is answered by who may answer one. */
+  extent(file: FileId, offset: number, whence: Whence): Promise<FileExtent>;
+  /**
+   * Writes to `toOffset` what `read` brings from elsewhere, as one operation; `read` is not asked where the request was carried
+   * out before. `offset` of the result is how far the copy came: `toOffset` where there was nothing left to be copied.
+   */
+  copy(
+    file: FileId,
+    request: RequestId,
+    toOffset: number,
+    read: () => Promise<CopyPiece>,
+  ): Promise<WriteResult>;
   /** All acknowledged operations survive power loss of every server when it resolves. */
   flush(file: FileId): Promise<FileState>;
   /**
@@ -63,6 +112,8 @@ export interface FileService {
   /** Tells the catalog size, modification time and version; resolves when the catalog has them. */
   settle(file: FileId): Promise<FileState>;
   state(file: FileId): Promise<FileState>;
+  /** This server has made the file, as the catalog's primary, and is about to be asked to write to it. Once for each file. */
+  made(attributes: Attributes): void;
   /** As `state`, from the primary: this server becomes it if nobody is. */
   lead(file: FileId): Promise<FileState>;
   /**
@@ -71,6 +122,14 @@ export interface FileService {
    * begun and not finished is finished by whoever is primary next.
    */
   changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
+  /**
+   * Sets a lock, or gives it back. Waits for it as long as the request says, and no longer than the service can.
+   * `locked` where another has it, `deadlock`, `lock-limit`, and `busy` while locks are claimed from a new primary.
+   */
+  lock(file: FileId, body: LockBody): Promise<LockGrant>;
+  /** A client lives, and has these locks. Claims those that it had from the primary before. */
+  renewLocks(file: FileId, body: LockRenewalBody): Promise<LockRenewal>;
+  locks(file: FileId): Promise<LockList>;
   /** What is known here without asking anybody; opens nothing. Null where this server never heard of the file. */
   standing(file: FileId): FileStanding | null;
 }
@@ -85,4 +144,11 @@ export interface StatusService {
   /** How long one client request may take in all, forwarding and retries included, in milliseconds. */
   readonly operationTimeoutMs: number;
   isConnected(server: ServerId): boolean;
+}
+
+/** What a server can do by itself; the gateway adds its peers. */
+export interface Services {
+  readonly catalog: CatalogService;
+  readonly files: FileService;
+  readonly status: StatusService;
 }

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
 import type { ServerState } from '../wire/catalog-api.ts';
 import type { Moving, ReplicaLag, ScrubStatus, ServerStatus } from '../wire/http-api.ts';
@@ -39,6 +40,8 @@ export interface StatusServiceParts {
 
 /** Damaged objects in one status; `GET /v1/scrub` tells all. */
 const UNREPAIRABLE_TOLD_MAX = 100;
+
+const VERSION = versionOf(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 
 /** What this server knows of itself, for `GET /v1/status/self`. */
 export class LocalStatusService implements StatusService {
@@ -107,8 +110,9 @@ export class LocalStatusService implements StatusService {
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,
       pid: process.pid,
+      version: VERSION,
       uptimeMs: Math.round(clock.nowMs() - this.#startedMs),
-      clockOffsetsMs: lease.clockOffsetsMs(),
+      clockOffsets: lease.clockOffsets(),
       ...(membership === undefined
         ? {}
         : { membership: membership.state(), registered: membership.registered(), lag: membership.lag() }),
@@ -116,4 +120,8 @@ export class LocalStatusService implements StatusService {
       namedLeases: { known: named.claimCount, recoveringMs: Math.ceil(named.recoveringMs()) },
     };
   }
+}
+
+function versionOf(manifest: string): string {
+  return (JSON.parse(manifest) as { readonly version: string }).version;
 }

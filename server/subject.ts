@@ -21,6 +21,8 @@ export interface FetchedState {
   readonly position: Position;
   readonly view: View;
   readonly sessions: Uint8Array;
+  /** Objects of which no replica has the bytes. */
+  readonly lost?: readonly number[];
 }
 
 /**

@@ -9,7 +9,7 @@ interface Entry {
 /** Node's timers hold at most this many milliseconds. */
 const TIMEOUT_MS_MAX = 2 ** 31 - 1;
 /** Wake-ups come up to this much late, in milliseconds. */
-const GRID_MS = 10;
+const GRID_MS = 5;
 
 /**
  * One timer for many sleepers: a binary heap of wake-ups by lease clock. A sleeper that changed its

@@ -2,7 +2,17 @@ import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/actions.ts';
 import { viewVoters } from '../../replica/view.ts';
-import type { Command, CommandRequest, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
+import type {
+  Attributes,
+  CacheAnswer,
+  CacheRequest,
+  Command,
+  CommandRequest,
+  CommandResults,
+  Query,
+  QueryResults,
+  RememberedAnswer,
+} from '../../wire/catalog-api.ts';
 import type { CatalogService } from '../services.ts';
 
 /** A replica of the catalog, ready to be used. */
@@ -64,12 +74,23 @@ export class CatalogHolder implements CatalogService {
     for (const reject of [...this.#waiting]) reject(elsewhere());
   }
 
-  execute(request: CommandRequest): Promise<CommandResults[Command['kind']]> {
-    return this.#ask((service) => service.execute(request));
+  execute(
+    request: CommandRequest,
+    made?: (attributes: Attributes) => void,
+  ): Promise<CommandResults[Command['kind']]> {
+    return this.#ask((service) => service.execute(request, made));
   }
 
   query(query: Query): Promise<QueryResults[Query['kind']]> {
     return this.#ask((service) => service.query(query));
+  }
+
+  queryRemembered(query: Query, session: number): Promise<RememberedAnswer<QueryResults[Query['kind']]>> {
+    return this.#ask((service) => service.queryRemembered(query, session));
+  }
+
+  cache(request: CacheRequest): Promise<CacheAnswer> {
+    return this.#ask((service) => service.cache(request));
   }
 
   flush(): Promise<void> {

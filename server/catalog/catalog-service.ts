@@ -3,17 +3,23 @@ import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/actions.ts';
 import type {
+  Attributes,
+  CacheAnswer,
+  CacheRequest,
   Command,
   CommandRequest,
   CommandResults,
   Query,
   QueryResults,
+  RememberedAnswer,
   ServerInfo,
 } from '../../wire/catalog-api.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { CatalogService } from '../services.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
+import type { BlockedChange } from './client-caches.ts';
+import type { Recaller } from './recaller.ts';
 
 /** Commands in one batch, which is one operation and one transaction. */
 const BATCH_MAX = 256;
@@ -29,6 +35,9 @@ type CommandResult = CommandResults[Command['kind']];
 interface Waiting {
   readonly request: CommandRequest;
   readonly chars: number;
+  /** What it was found to change while clients still believed in what was there. */
+  readonly blocked: BlockedChange[];
+  readonly made: (attributes: Attributes) => void;
   resolve(result: CommandResult): void;
   reject(error: unknown): void;
 }
@@ -36,6 +45,8 @@ interface Waiting {
 export interface CatalogServiceParts extends PrimaryWaiterParts {
   readonly driver: ReplicaDriver;
   readonly subject: CatalogSubject;
+  /** Who may believe what without asking. */
+  readonly recaller: Recaller;
   /** Which servers hold a new file of a volume with that many replicas. */
   placement(replicas: number, servers: readonly ServerInfo[]): ServerId[];
   /** How many servers can hold replicas. */
@@ -47,8 +58,9 @@ export class LocalCatalogService implements CatalogService {
   readonly #parts: CatalogServiceParts;
   readonly #waiter: PrimaryWaiter;
   #queue: Waiting[] = [];
+  /** Commands that wait until clients have forgotten what they change; others go on meanwhile. */
+  #recalling = 0;
   #executing = false;
-  /** Since when, and when last, somebody who waits here saw no majority; kept, so that not each of them waits anew. */
 
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
@@ -58,9 +70,12 @@ export class LocalCatalogService implements CatalogService {
     });
   }
 
-  async execute(request: CommandRequest): Promise<CommandResult> {
+  async execute(
+    request: CommandRequest,
+    made: (attributes: Attributes) => void = () => undefined,
+  ): Promise<CommandResult> {
     await this.#primary();
-    if (this.#queue.length >= QUEUE_MAX) {
+    if (this.#queue.length + this.#recalling >= QUEUE_MAX) {
       throw new ServiceError('busy', `${QUEUE_MAX} commands wait for the catalog already`, {
         retryAfterMs: 100,
       });
@@ -68,7 +83,7 @@ export class LocalCatalogService implements CatalogService {
     return this.#bounded(
       new Promise((resolve, reject) => {
         const chars = JSON.stringify(request.command).length;
-        this.#queue.push({ request, chars, resolve, reject });
+        this.#queue.push(this.#waiting(request, chars, made, resolve, reject));
         void this.#pump();
       }),
     );
@@ -80,6 +95,23 @@ export class LocalCatalogService implements CatalogService {
     // What a primary applies last is committed: nothing that is seen waits for anybody.
     await this.#bounded(driver.committed(driver.epoch, 0));
     return subject.query(query);
+  }
+
+  async queryRemembered(
+    query: Query,
+    session: number,
+  ): Promise<RememberedAnswer<QueryResults[Query['kind']]>> {
+    await this.#primary();
+    const { driver, subject, recaller } = this.#parts;
+    await this.#bounded(driver.committed(driver.epoch, 0));
+    return recaller.answer(query, session, (asked) => subject.query(asked));
+  }
+
+  async cache(request: CacheRequest): Promise<CacheAnswer> {
+    await this.#primary();
+    const { driver, recaller } = this.#parts;
+    await this.#bounded(driver.committed(driver.epoch, 0));
+    return recaller.poll(request);
   }
 
   async flush(): Promise<void> {
@@ -168,6 +200,11 @@ export class LocalCatalogService implements CatalogService {
       for (const waiting of batch) waiting.reject(error);
       return;
     }
+    const changes = batch.map((waiting, place) => changeOf(waiting, execution.touched[place]));
+    if (this.#setAside(batch, changes)) return;
+    const all = { inodes: [...new Set(changes.flatMap(({ inodes }) => inodes))], owner: null };
+    // Nobody comes to believe, while the batch is replicated, what it is going to change.
+    this.#parts.recaller.block(all);
     try {
       if (execution.body !== null) {
         await driver.submit({ request: null, result: new Uint8Array(0), body: execution.body });
@@ -177,13 +214,77 @@ export class LocalCatalogService implements CatalogService {
       subject.abandon();
       for (const waiting of batch) waiting.reject(error);
       return;
+    } finally {
+      this.#parts.recaller.release(all);
     }
     for (const [place, waiting] of batch.entries()) {
       const outcome = execution.outcomes[place];
       assert(outcome !== undefined, 'Every request has an outcome');
-      if (outcome.kind === 'done') waiting.resolve(outcome.result);
-      else waiting.reject(new ServiceError(outcome.code, outcome.message));
+      // A retry of what was done before has touched nothing.
+      const isNew = changes[place]?.inodes.length !== 0;
+      if (outcome.kind === 'done') {
+        const { result } = outcome;
+        if (isNew && 'created' in result && result.created) waiting.made(result.attributes);
+        waiting.resolve(result);
+      } else waiting.reject(new ServiceError(outcome.code, outcome.message));
     }
+  }
+
+  /**
+   * Commands that change what clients still believe are undone, and executed anew when all have forgotten it; the rest
+   * of the batch is executed anew at once. So no transaction is open while a client is waited for, and nobody waits
+   * for a client but who changes what it believes.
+   *
+   * @returns whether there were such commands
+   */
+  #setAside(batch: readonly Waiting[], changes: readonly BlockedChange[]): boolean {
+    const { recaller, subject } = this.#parts;
+    const held = changes.map((change) => recaller.isHeld(change));
+    if (!held.includes(true)) return false;
+    subject.abandon();
+    this.#queue.unshift(...batch.filter((_, place) => held[place] === false));
+    for (const [place, waiting] of batch.entries()) {
+      const change = changes[place];
+      if (held[place] === true && change !== undefined) void this.#recall(waiting, change);
+    }
+    return true;
+  }
+
+  async #recall(waiting: Waiting, change: BlockedChange): Promise<void> {
+    this.#recalling++;
+    this.#parts.recaller.block(change);
+    waiting.blocked.push(change);
+    await this.#parts.recaller.forgotten(change);
+    this.#recalling--;
+    this.#queue.unshift(waiting);
+    void this.#pump();
+  }
+
+  #waiting(
+    request: CommandRequest,
+    chars: number,
+    made: Waiting['made'],
+    resolve: Waiting['resolve'],
+    reject: Waiting['reject'],
+  ): Waiting {
+    const blocked: BlockedChange[] = [];
+    const release = (): void => {
+      for (const change of blocked.splice(0)) this.#parts.recaller.release(change);
+    };
+    return {
+      request,
+      chars,
+      blocked,
+      made,
+      resolve: (result) => {
+        release();
+        resolve(result);
+      },
+      reject: (error) => {
+        release();
+        reject(error);
+      },
+    };
   }
 
   #refuseQueued(): void {
@@ -199,4 +300,8 @@ export class LocalCatalogService implements CatalogService {
   #bounded<Value>(work: Promise<Value>): Promise<Value> {
     return this.#waiter.bounded(work, this.#view, 'the catalog');
   }
+}
+
+function changeOf({ request }: Waiting, inodes: readonly number[] | undefined): BlockedChange {
+  return { inodes: inodes ?? [], owner: request.cache ?? null };
 }

@@ -22,6 +22,8 @@ const PIECE_BYTES = 1024 * 1024;
 export interface Execution {
   readonly body: Uint8Array | null;
   readonly outcomes: readonly Outcome[];
+  /** For each request, in their order, the inodes of which it has written something. */
+  readonly touched: readonly (readonly number[])[];
 }
 
 /**

@@ -7,6 +7,7 @@ import type { LiveMark } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { Clock } from '../clock.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
+import type { Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
 import { assertDoneBefore } from './sealed-file.ts';
 import { encodeWriteOutcome } from './write-outcome.ts';
@@ -45,6 +46,8 @@ export class FilePrimary {
   readonly #inFlight = new Set<Promise<void>>();
   readonly #room: (() => void)[] = [];
   #live: Promise<void> | null = null;
+  /** The mark is an earlier primary's: it is set again, only in case that the catalog lost it with its power. */
+  #unconfirmed = false;
   /** How often the file was marked live in this epoch. */
   #turn = 0;
   #settling: Promise<void> = Promise.resolve();
@@ -59,15 +62,25 @@ export class FilePrimary {
     this.#store = store;
     this.#clock = clock;
     this.#catalog = catalog;
-    if (catalog.isLive) this.#live = Promise.resolve();
     this.epoch = driver.epoch;
     const attributes = store.attributes(this.#file);
+    if (catalog.isLive) this.#live = Promise.resolve();
+    else if (this.#endsInChange()) {
+      this.#live = Promise.resolve();
+      this.#unconfirmed = true;
+    }
     this.#sizeBytes = attributes.sizeBytes;
     this.#modifiedNs = attributes.modifiedNs;
     if (attributes.seal !== 'open') this.#sealing = Promise.resolve();
   }
 
-  async write(request: RequestId, offset: number | 'append', bytes: Uint8Array): Promise<Committed> {
+  /** @param tells which end of the bytes the result names: who copies wants to know how far that came */
+  async write(
+    request: RequestId,
+    offset: number | 'append',
+    bytes: Uint8Array,
+    tells: 'begin' | 'end' = 'begin',
+  ): Promise<Committed> {
     const done = await this.#admit(request, bytes.length);
     try {
       // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
@@ -81,7 +94,20 @@ export class FilePrimary {
       const sizeBytes = Math.max(this.#sizeBytes, at + bytes.length);
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'write', offset: at, bytes, modifiedNs });
-      return await this.#submit(request, body, { offset: at, sizeBytes, modifiedNs });
+      const told = tells === 'begin' ? at : at + bytes.length;
+      return await this.#submit(request, body, { offset: told, sizeBytes, modifiedNs });
+    } finally {
+      done();
+    }
+  }
+
+  async punch(request: RequestId, { from, to, grows }: Hole): Promise<Committed> {
+    const done = await this.#admit(request, 0);
+    try {
+      const sizeBytes = grows ? Math.max(this.#sizeBytes, to) : this.#sizeBytes;
+      const modifiedNs = this.#nextModifiedNs();
+      const body = encodeFileOperation({ kind: 'punch', from, to, grows, modifiedNs });
+      return await this.#submit(request, body, { offset: to, sizeBytes, modifiedNs });
     } finally {
       done();
     }
@@ -138,6 +164,7 @@ export class FilePrimary {
       await Promise.all(this.#inFlight);
       this.unsettled = false;
       try {
+        await this.#announceSettling();
         await settle({ epoch: this.epoch.counter, turn: this.#turn });
       } catch (error) {
         this.unsettled = true;
@@ -150,6 +177,28 @@ export class FilePrimary {
       () => undefined,
     );
     return work;
+  }
+
+  /**
+   * The last operation of the sequence is a change: then the catalog asks for the size. A change gets its place only
+   * after the mark, and who ends the mark puts `settling` behind the last change before.
+   */
+  #endsInChange(): boolean {
+    const { versionSeq, seal } = this.#store.attributes(this.#file);
+    return seal === 'open' && versionSeq === this.#driver.orderedSeq;
+  }
+
+  /** Resolves when no later primary can miss that the mark may have ended. */
+  async #announceSettling(): Promise<void> {
+    if (this.#endsInChange()) {
+      if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
+      const body = encodeFileOperation({ kind: 'settling' });
+      const told = this.#driver.submit({ request: null, result: new Uint8Array(0), body });
+      // A majority is enough, also where writes need all; whether it has it is asked below.
+      told.catch(() => undefined);
+    }
+    // What stands behind the last change tells the same, whatever it is, but only once it cannot vanish.
+    await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
   }
 
   /** The file's entry in the catalog, made before this epoch or early in it, survives power loss. */
@@ -190,10 +239,7 @@ export class FilePrimary {
     await this.#takeRoom(bytes);
     try {
       for (;;) {
-        this.#live ??= this.#settling.then(() => {
-          this.#turn++;
-          return this.#catalog.markLive({ epoch: this.epoch.counter, turn: this.#turn });
-        });
+        this.#live ??= this.#settling.then(() => this.#markLive());
         const live = this.#live;
         await live.catch((error: unknown) => {
           if (this.#live === live) this.#live = null;
@@ -201,6 +247,7 @@ export class FilePrimary {
         });
         if (this.#live === live) break;
       }
+      this.#confirmLive();
     } catch (error) {
       this.#giveRoom(bytes);
       throw error;
@@ -216,6 +263,21 @@ export class FilePrimary {
       this.#giveRoom(bytes);
       over();
     };
+  }
+
+  #confirmLive(): void {
+    if (!this.#unconfirmed) return;
+    // A catalog without a primary of its own is told with the next change.
+    this.#settling = this.#markLive().catch(() => {
+      this.#unconfirmed = true;
+    });
+  }
+
+  /** Whatever was settled under an earlier mark is void from then on. */
+  #markLive(): Promise<void> {
+    this.#unconfirmed = false;
+    this.#turn++;
+    return this.#catalog.markLive({ epoch: this.epoch.counter, turn: this.#turn });
   }
 
   #submit(

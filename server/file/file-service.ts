@@ -1,21 +1,26 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import { unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Epoch, RequestId, View } from '../../replica/actions.ts';
 import { MEMBERS_MAX } from '../../replica/codec.ts';
 import { epochCompare } from '../../replica/epoch.ts';
+import { SessionTable } from '../../replica/sessions.ts';
 import { viewHasMajority, viewVoters } from '../../replica/view.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
-import type { FileState, WriteResult } from '../../wire/http-api.ts';
+import type { FileExtent, FileState, Whence, WriteResult } from '../../wire/http-api.ts';
+import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
 import { unlessFirst, within } from '../bounded.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
-import type { FileRead, FileService, FileStanding } from '../services.ts';
+import type { CopyPiece, FileRead, FileService, FileStanding, Hole } from '../services.ts';
 import { EPOCH_ZERO } from '../storage/contents.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
+import { extentStep } from './extents.ts';
+import { FileLocks } from './file-locks.ts';
 import { FilePrimary } from './file-primary.ts';
 import { Room } from './room.ts';
 import { assertDoneBefore, finalAttributes } from './sealed-file.ts';
@@ -26,6 +31,11 @@ import { decodeWriteOutcome } from './write-outcome.ts';
 export interface CatalogAccess {
   /** As the catalog has them, not merged with what primaries know. */
   attributes(file: FileId): Promise<Attributes>;
+  /**
+   * The attributes of a file made a moment ago, as a replica of the catalog on this server has them; null where there
+   * is none, or it says nothing of that kind. Asks nobody.
+   */
+  justMade(file: FileId): Attributes | null;
   command(command: Command): Promise<unknown>;
   /** All commands answered so far survive power loss when it resolves. */
   flush(): Promise<void>;
@@ -36,8 +46,12 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   readonly store: FileStore;
   readonly host: ReplicaHost;
   readonly catalog: CatalogAccess;
+  /** How long locks outlive the last word of whoever has them, in milliseconds. */
+  readonly lockLeaseMs: number;
   /** Who shall be primary instead of this server; null where it may be. */
   yieldTo?(view: View): ServerId | null;
+  /** Whether another server has said of late that it has no room. */
+  isDiskFull?(server: ServerId): boolean;
   /** Whether the cluster has a server of this name. */
   isServer(server: ServerId): boolean;
 }
@@ -45,6 +59,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
 const ALL_RETRY_MS = 1_000;
 /** What is under way when a primary gives a file up has this long to end. */
 const STOP_MS_MAX = 2_000;
+/** Others have so long to take a file for which there is no room here. */
+const GIVEN_AWAY_MS = 1_000;
 /** Who waits for a primary for this long asks the catalog whether the file has moved, in milliseconds. */
 const OUTDATED_AFTER_MS = 500;
 /** The catalog that could not be told of new members is told again, in milliseconds. */
@@ -54,21 +70,32 @@ const TELL_AGAIN_MS = 5_000;
 const EVERYWHERE_MS_MAX = 5_000;
 const EVERYWHERE_LOOK_MS = 10;
 
+/** Stands for what a request that is known already copied: its result is in the session table. */
+const NOTHING_COPIED: CopyPiece = { kind: 'hole', length: 0 };
+
 /** Contents of files: finds out whether this server is a file's primary, becomes it if nobody is, and serves. */
 export class LocalFileService implements FileService {
   readonly #parts: FileServiceParts;
   readonly #waiter: PrimaryWaiter;
   readonly #primaries = new WeakMap<ReplicaDriver, FilePrimary>();
+  /** When files were last settled, by the clock of the process. */
+  readonly #settledAtMs = new WeakMap<FilePrimary, number>();
   /** Replicas that were new here when the catalog called their file live. */
   readonly #seenLive = new WeakSet<ReplicaDriver>();
   /** Numbers of views that the catalog was told of. */
   readonly #toldViews = new WeakMap<ReplicaDriver, number>();
+  /** Replicas that are about to let go of their leases. */
+  readonly #leaving = new Map<ReplicaDriver, Promise<void>>();
+  /** Files that were left to others, and until when they are not taken back. */
+  readonly #givenAway = new WeakMap<ReplicaDriver, { readonly untilMs: number; readonly error: unknown }>();
   readonly #settler: Settler;
   readonly #room: Room;
+  readonly #locks: FileLocks;
 
   constructor(parts: FileServiceParts) {
     this.#parts = parts;
     this.#waiter = new PrimaryWaiter(parts);
+    this.#locks = new FileLocks(parts);
     this.#room = new Room(parts.store, () => parts.clock.nowMs());
     this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
   }
@@ -95,12 +122,12 @@ export class LocalFileService implements FileService {
     const final = finalAttributes(this.#parts.store, file);
     if (final !== null) return this.#readFinal(file, final, offset, length);
     const driver = await this.#member(file);
-    const { epoch, seq, currentAtMs } = driver.status();
+    const { epoch, committedSeq, currentAtMs } = driver.status();
     const { store, clock } = this.#parts;
     const attributes = store.attributes(file);
     const bytes = await store.read(file, offset, length);
     const ageMs = currentAtMs === -Infinity ? Infinity : Math.max(0, clock.nowMs() - currentAtMs);
-    return { bytes, state: this.#stateOf(file, attributes, seq, epoch), served: 'local', ageMs };
+    return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch), served: 'local', ageMs };
   }
 
   async write(
@@ -108,6 +135,7 @@ export class LocalFileService implements FileService {
     request: RequestId,
     offset: number | 'append',
     bytes: Uint8Array,
+    tells: 'begin' | 'end' = 'begin',
   ): Promise<WriteResult> {
     if (bytes.length > WRITE_BYTES_MAX) {
       throw new ServiceError(
@@ -120,15 +148,20 @@ export class LocalFileService implements FileService {
     }
     const answered = this.#answeredFinally(file, request);
     if (answered !== null) return answered;
-    const driver = await this.#activate(file);
+    this.#assertNotGivenAway(file);
+    const driver = bytes.length === 0 ? await this.#activate(file) : await this.#orderer(file);
     if (bytes.length === 0) {
       const state = await this.state(file);
       return { ...state, offset: offset === 'append' ? state.sizeBytes : offset };
     }
     this.#assertAllThere(driver);
-    await this.#assertRoom(driver, bytes.length);
+    await this.#assertRoom(driver, request, bytes.length);
     const primary = this.#primaryOf(driver);
-    return this.#changed(file, primary, await this.#bounded(file, primary.write(request, offset, bytes)));
+    return this.#changed(
+      file,
+      primary,
+      await this.#bounded(file, primary.write(request, offset, bytes, tells)),
+    );
   }
 
   async truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult> {
@@ -142,19 +175,138 @@ export class LocalFileService implements FileService {
     return this.#changed(file, primary, await this.#bounded(file, primary.truncate(request, sizeBytes)));
   }
 
-  /** A primary without room leaves the file to others, who may have some: a majority of them can take every write. */
-  async #assertRoom(driver: ReplicaDriver, bytes: number): Promise<void> {
+  async punch(file: FileId, request: RequestId, hole: Hole): Promise<WriteResult> {
+    if (hole.from > hole.to || hole.to > FILE_BYTES_MAX) {
+      throw new ServiceError('bad-request', `There is no hole from ${hole.from} to ${hole.to}`);
+    }
+    const answered = this.#answeredFinally(file, request);
+    if (answered !== null) return answered;
+    const driver = await this.#activate(file);
+    this.#assertAllThere(driver);
+    const primary = this.#primaryOf(driver);
+    return this.#changed(file, primary, await this.#bounded(file, primary.punch(request, hole)));
+  }
+
+  async copy(
+    file: FileId,
+    request: RequestId,
+    toOffset: number,
+    read: () => Promise<CopyPiece>,
+  ): Promise<WriteResult> {
+    const answered = this.#answeredFinally(file, request);
+    if (answered !== null) return answered;
+    const driver = await this.#activate(file);
+    // What was done is told once more, whatever the source holds by now: the operation itself is not needed for that.
+    const isKnown = await this.#isKnown(driver, request);
+    const piece = isKnown ? NOTHING_COPIED : await read();
+    switch (piece.kind) {
+      case 'data':
+        return this.write(file, request, toOffset, piece.bytes, 'end');
+      case 'hole':
+        return this.punch(file, request, { from: toOffset, to: toOffset + piece.length, grows: true });
+      case 'end':
+        return { ...(await this.state(file)), offset: toOffset };
+      default:
+        return unreachable(piece);
+    }
+  }
+
+  /** What is looked through in more than one turn may change meanwhile: each part of it was so within the call. */
+  async extent(file: FileId, offset: number, whence: Whence): Promise<FileExtent> {
+    const { store } = this.#parts;
+    const final = finalAttributes(store, file);
+    const driver = final === null ? await this.#reader(file) : null;
+    for (let from = offset; ; ) {
+      const attributes = store.attributes(file);
+      const step = extentStep(store, file, from, whence);
+      const state =
+        driver === null
+          ? this.#stateOfFinal(file, attributes)
+          : await this.#lookedAt(driver, from, step.kind === 'on' ? step.next : step.at);
+      if (step.kind === 'found') return { ...state, found: step.at };
+      from = step.next;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  /** To be called in the turn in which the objects up to `to` were looked at. @returns once what was seen is committed */
+  async #lookedAt(driver: ReplicaDriver, from: number, to: number | null): Promise<FileState> {
+    const { store } = this.#parts;
+    const { file } = driver;
+    const { epoch, committedSeq } = driver.status();
+    const attributes = store.attributes(file);
+    const dependsOnSeq = store.readDependsOn(
+      file,
+      from,
+      Math.max(1, (to ?? attributes.sizeBytes) + 1 - from),
+    );
+    this.#assertReadable(driver, dependsOnSeq);
+    await this.#bounded(file, driver.committed(epoch, dependsOnSeq));
+    return this.#stateOf(file, attributes, committedSeq, epoch);
+  }
+
+  /**
+   * A primary without room leaves the file to others, who may have some: a majority of them can take every write. What
+   * was done before needs none.
+   */
+  async #assertRoom(driver: ReplicaDriver, request: RequestId, bytes: number): Promise<void> {
     try {
       await this.#room.assertFor(bytes);
     } catch (error) {
-      const { lease, isConnected, self } = this.#parts;
+      if (await this.#isKnown(driver, request)) return;
+      const { isConnected, self, clock } = this.#parts;
       const isThere = (member: ServerId): boolean => member !== self && isConnected(member);
-      if (viewHasMajority(driver.status().view, isThere) && (await within(driver.stop(), STOP_MS_MAX))) {
-        lease.release(driver.file);
-        lease.close(driver.file);
+      if (viewHasMajority(driver.view, isThere)) {
+        this.#givenAway.set(driver, { untilMs: clock.nowMs() + GIVEN_AWAY_MS, error });
+        await this.#giveAway(driver);
       }
       throw error;
     }
+    await this.#assertRoomAtBackups(driver, request);
+  }
+
+  /** What backups cannot store no majority will have: that is told before it has a place in the order. */
+  async #assertRoomAtBackups(driver: ReplicaDriver, request: RequestId): Promise<void> {
+    const { isDiskFull = () => false, self } = this.#parts;
+    const { view } = driver;
+    const full = viewVoters(view).filter((member) => member !== self && isDiskFull(member));
+    const hasRoom = (member: ServerId): boolean => !full.includes(member);
+    const isEnough = view.policy === 'all' ? full.length === 0 : viewHasMajority(view, hasRoom);
+    if (isEnough || (await this.#isKnown(driver, request))) return;
+    throw new ServiceError(
+      'no-space',
+      `The disks of ${full.join(', ')} are full: delete files, or give them more room`,
+    );
+  }
+
+  /** Whoever writes at the same time waits for the same: only then may others have the lease. */
+  async #giveAway(driver: ReplicaDriver): Promise<void> {
+    let leaving = this.#leaving.get(driver);
+    if (leaving === undefined) {
+      leaving = within(driver.stop(), STOP_MS_MAX).then((stopped) => {
+        this.#leaving.delete(driver);
+        if (!stopped) return;
+        this.#parts.lease.release(driver.file);
+        this.#parts.lease.close(driver.file);
+      });
+      this.#leaving.set(driver, leaving);
+    }
+    await leaving;
+  }
+
+  /** A file that was left to others for want of room is not taken back before they had time to take it. */
+  #assertNotGivenAway(file: FileId): void {
+    const driver = this.#parts.host.loaded(file);
+    if (driver === null || driver.leads) return;
+    const given = this.#givenAway.get(driver);
+    if (given !== undefined && this.#parts.clock.nowMs() < given.untilMs) throw given.error;
+  }
+
+  /** Whether the request has a place in the order, or nobody can tell any more. */
+  async #isKnown(driver: ReplicaDriver, request: RequestId): Promise<boolean> {
+    const { file, epoch, orderedSeq, subject } = driver;
+    if (subject.record().seq < orderedSeq) await this.#bounded(file, driver.committed(epoch, orderedSeq));
+    return SessionTable.decode(subject.record().sessions).find(request).kind !== 'fresh';
   }
 
   /**
@@ -162,7 +314,7 @@ export class LocalFileService implements FileService {
    * it certainly did not happen, and reads need not wait for it.
    */
   #assertAllThere(driver: ReplicaDriver): void {
-    const { view } = driver.status();
+    const { view } = driver;
     if (view.policy !== 'all' || view.joint !== undefined) return;
     const { self, isConnected } = this.#parts;
     const unreachable = view.members.filter((member) => member !== self && !isConnected(member));
@@ -186,7 +338,7 @@ export class LocalFileService implements FileService {
     const final = finalAttributes(this.#parts.store, file);
     if (final !== null) return this.#stateOfFinal(file, final);
     const driver = await this.#activate(file);
-    const { policy = 'quorum' } = driver.status().view;
+    const { policy = 'quorum' } = driver.view;
     if (policy !== 'read-only') {
       const why = `its policy is "${policy}", and only files of policy "read-only" are sealed`;
       throw new ServiceError('bad-request', `Cannot seal file ${file}: ${why}`);
@@ -218,6 +370,25 @@ export class LocalFileService implements FileService {
     const final = finalAttributes(this.#parts.store, file);
     if (final !== null) return this.#stateOfFinal(file, final);
     return this.#stateAt(file, await this.#reader(file));
+  }
+
+  made(attributes: Attributes): void {
+    const { host, lease, self, store, log } = this.#parts;
+    const file = attributes.inode as FileId;
+    const view = viewOf(attributes);
+    if (!viewVoters(view).includes(self) || store.record(file) !== null) return;
+    try {
+      lease.assertUsable();
+      const driver = host.create(file, view, attributes.objectBytes);
+      this.#yield(driver);
+      this.#seenLive.add(driver);
+      driver.step({ kind: 'made' });
+      lease.open(file, view);
+    } catch (error) {
+      // Then it is led by whoever is asked to write.
+      if (!(error instanceof ServiceError)) throw error;
+      log.debug({ file, err: error }, 'a file that was made here is left to others');
+    }
   }
 
   async lead(file: FileId): Promise<FileState> {
@@ -259,7 +430,9 @@ export class LocalFileService implements FileService {
   async #stateAt(file: FileId, driver: ReplicaDriver): Promise<FileState> {
     const { epoch, committedSeq } = driver.status();
     const attributes = this.#parts.store.attributes(file);
-    const dependsOnSeq = attributes.versionEpoch === epoch.counter ? attributes.versionSeq : 0;
+    const changedSeq = attributes.versionEpoch === epoch.counter ? attributes.versionSeq : 0;
+    // A seal may vanish like a change while it is not committed. It has a place up to the last operation here.
+    const dependsOnSeq = attributes.seal === 'open' ? changedSeq : driver.subject.record().seq;
     this.#assertReadable(driver, dependsOnSeq);
     await this.#bounded(file, driver.committed(epoch, dependsOnSeq));
     return this.#stateOf(file, attributes, committedSeq, epoch);
@@ -280,7 +453,15 @@ export class LocalFileService implements FileService {
         await this.#settler.settle(state, mark);
       }),
     );
+    this.#settledAtMs.set(primary, this.#parts.clock.nowMs());
     return state ?? this.state(file);
+  }
+
+  /** The catalog knows all that this primary knows, and nobody asked for the file since it was told. */
+  isDone(driver: ReplicaDriver): boolean {
+    const primary = this.#primaries.get(driver);
+    if (primary === undefined || primary.unsettled) return false;
+    return driver.usedAtMs <= (this.#settledAtMs.get(primary) ?? -Infinity);
   }
 
   async changeMembers(file: FileId, members: readonly ServerId[]): Promise<View> {
@@ -294,6 +475,18 @@ export class LocalFileService implements FileService {
     // Not by whoever leads from now on alone: that may be nobody for a while.
     await this.#follow(file, view);
     return view;
+  }
+
+  async lock(file: FileId, body: LockBody): Promise<LockGrant> {
+    return this.#locks.lock(await this.#activate(file), body);
+  }
+
+  async renewLocks(file: FileId, body: LockRenewalBody): Promise<LockRenewal> {
+    return this.#locks.renew(await this.#activate(file), body);
+  }
+
+  async locks(file: FileId): Promise<LockList> {
+    return this.#locks.list(await this.#activate(file));
   }
 
   /** Before the lease is given back: tells the catalog what only this primary knows. */
@@ -320,19 +513,46 @@ export class LocalFileService implements FileService {
     };
   }
 
+  /**
+   * The primary `from` is about to let go of the file: this server wants it then, and whoever asks for it here
+   * meanwhile waits. Resolves when it leads.
+   *
+   * @throws ServiceError where this server cannot lead the file
+   */
+  async succeed(file: FileId, from: ServerId): Promise<void> {
+    const { lease } = this.#parts;
+    lease.assertUsable();
+    const driver = await this.#member(file);
+    this.#yield(driver);
+    this.#assertNotGivenAway(file);
+    this.#waiter.expectEnd(driver, from);
+    await this.#waiter.primary(driver, `file ${file}`, true);
+  }
+
   /** @returns the driver of a replica that is primary now; becomes it where nobody is */
-  async #activate(file: FileId): Promise<ReplicaDriver> {
+  #activate(file: FileId): Promise<ReplicaDriver> {
+    return this.#activated(file, (driver) => driver.leads);
+  }
+
+  /** As `#activate`, for what needs no more than a place in the order. */
+  #orderer(file: FileId): Promise<ReplicaDriver> {
+    return this.#activated(file, (driver) => driver.orders);
+  }
+
+  async #activated(file: FileId, isEnough: (driver: ReplicaDriver) => boolean): Promise<ReplicaDriver> {
     const { host, lease } = this.#parts;
     const ready = host.loaded(file);
-    if (ready?.leads === true) {
+    if (ready !== null && isEnough(ready)) {
       ready.usedAtMs = this.#parts.clock.nowMs();
       return ready;
     }
     lease.assertUsable();
     const driver = await this.#member(file);
     this.#yield(driver);
-    const { view } = driver.status();
-    const waiting = this.#waiter.primary(driver, `file ${file}`, true);
+    const { view } = driver;
+    // A file that was made here begins elsewhere with the first write, or where something else is wanted.
+    if (driver.orders) driver.step({ kind: 'read-wanted' });
+    const waiting = this.#waiter.primary(driver, `file ${file}`, true, () => isEnough(driver));
     await unlessFirst(waiting, OUTDATED_AFTER_MS, () => this.#newerPlace(file, view));
     return driver;
   }
@@ -367,7 +587,7 @@ export class LocalFileService implements FileService {
 
   /** A server that is to be emptied becomes primary only where nobody else can. */
   #yield(driver: ReplicaDriver): void {
-    const primary = this.#parts.yieldTo?.(driver.status().view) ?? null;
+    const primary = this.#parts.yieldTo?.(driver.view) ?? null;
     if (primary === null) return;
     throw new ServiceError(
       'not-primary',
@@ -411,6 +631,7 @@ export class LocalFileService implements FileService {
   led(file: FileId): void {
     const driver = this.#parts.host.loaded(file);
     if (driver === null) return;
+    this.#locks.led(driver);
     this.#tellNewMembers(driver);
     if (!driver.leads || this.#parts.store.attributes(file).seal !== 'sealed') return;
     this.seal(file).catch((error: unknown) => {
@@ -444,15 +665,11 @@ export class LocalFileService implements FileService {
   async #open(file: FileId): Promise<ReplicaDriver> {
     const { host, store, catalog, self } = this.#parts;
     if (store.record(file) !== null) return host.load(file);
-    const attributes = await catalog.attributes(file);
+    const here = catalog.justMade(file);
+    const attributes = here?.replicas.includes(self) === true ? here : await catalog.attributes(file);
     if (attributes.kind !== 'file')
       throw new ServiceError('bad-request', `Inode ${file} is a ${attributes.kind}`);
-    const { policy } = attributes;
-    const view: View = {
-      number: attributes.view,
-      members: attributes.replicas as ServerId[],
-      ...(policy === undefined || policy === 'quorum' ? {} : { policy }),
-    };
+    const view = viewOf(attributes);
     if (!view.members.includes(self)) throw this.#isElsewhere(file, view.members);
     const driver = host.create(file, view, attributes.objectBytes);
     if (attributes.live) this.#seenLive.add(driver);
@@ -467,8 +684,8 @@ export class LocalFileService implements FileService {
         await this.#parts.catalog.command({ kind: 'open-for-write', inode: driver.file, mark });
       },
       flush: () => this.#parts.catalog.flush(),
-      // Only a primary ends the mark, and before the first epoch there was none.
-      isLive: driver.epoch.counter === 1 && this.#seenLive.has(driver),
+      // Only a primary ends the mark, and it orders something first.
+      isLive: driver.isFirstLed && this.#seenLive.has(driver),
     });
     this.#primaries.set(driver, primary);
     return primary;
@@ -496,6 +713,14 @@ export class LocalFileService implements FileService {
     const view = this.#parts.store.record(file)?.view ?? { number: 0, members: [] };
     return this.#waiter.bounded(work, view, `file ${file}`);
   }
+}
+
+function viewOf({ view, replicas, policy }: Attributes): View {
+  return {
+    number: view,
+    members: replicas as ServerId[],
+    ...(policy === undefined || policy === 'quorum' ? {} : { policy }),
+  };
 }
 
 function resultOf(file: FileId, done: Committed, epoch: number, primary: ServerId): WriteResult {

@@ -71,6 +71,10 @@ export class FileSubject implements Subject {
   #noteTouched(change: FileOperation): void {
     const { objectBytes } = this.#store.attributes(this.#file);
     if (change.kind === 'truncate') this.noteDamaged(Math.floor(change.sizeBytes / objectBytes));
+    if (change.kind === 'punch') {
+      this.noteDamaged(Math.floor(change.from / objectBytes));
+      this.noteDamaged(Math.floor(change.to / objectBytes));
+    }
     if (change.kind !== 'write') return;
     this.noteDamaged(Math.floor(change.offset / objectBytes));
     this.noteDamaged(Math.floor((change.offset + change.bytes.length - 1) / objectBytes));
@@ -95,8 +99,10 @@ export class FileSubject implements Subject {
    * new version. Each comparison brings the newest objects along, read in the same turn, so that the last
    * pass need not ask for any. A fetch that fails leaves what it staged to the next one.
    *
+   * An object that no member of the view has whole is taken over as lost: reading it fails here, too.
+   *
    * @throws ServiceError where the source cannot be reached, changes faster than it can be fetched, or
-   *   neither it nor anybody else has an object whole (`integrity`)
+   *   nobody in reach has an object whole that somebody else may have (`integrity`)
    */
   async fetch(ask: AskSource, help: FetchHelp = {}): Promise<FetchedState> {
     const turn = ++this.#fetch;
@@ -106,6 +112,7 @@ export class FileSubject implements Subject {
     await Promise.allSettled(this.#staging);
     check();
     let before: Position | null = null;
+    const lost: number[] = [];
     for (let pass = 1; pass <= PASSES_MAX; pass++) {
       const difference = this.#differenceHere();
       const comparison = decodeComparison(await ask(METHODS.compare, encodeKnown(difference.known)));
@@ -115,7 +122,8 @@ export class FileSubject implements Subject {
       if (pass === 1) this.#forgetUnwanted(difference);
       const missing = difference.missing.size;
       await this.#stageAll(difference, comparison.objects, check);
-      if (difference.missing.size > 0) await this.#fetchObjects(ask, help, difference, check);
+      const answered =
+        difference.missing.size > 0 && (await this.#fetchObjects(ask, help, difference, check));
       check();
       const matches = await difference.matches(total);
       check();
@@ -123,11 +131,20 @@ export class FileSubject implements Subject {
       if (matches && difference.missing.size === 0 && isAt(record, difference.from)) {
         const { from, changes } = difference;
         this.#fetched = { record: { ...record, view }, attributes, from, changes };
-        return { position, view, sessions };
+        return { position, view, sessions, lost };
       }
       if (before !== null && isSame(before, position) && missing > 0 && difference.missing.size === missing) {
         const [index] = difference.missing.keys();
-        throw new ServiceError('integrity', `No replica of file ${this.#file} has object ${index} whole`);
+        if (!answered)
+          throw new ServiceError(
+            'integrity',
+            `No replica in reach of file ${this.#file} has object ${index} whole`,
+          );
+        // Nobody has them: what is lost must not keep the rest of the file, and all that comes, from this replica.
+        for (const entry of [...difference.missing.values()]) {
+          await this.#stageLost(difference, entry, check);
+          lost.push(entry.index);
+        }
       }
       before = position;
     }
@@ -188,14 +205,17 @@ export class FileSubject implements Subject {
     await Promise.all(staging);
   }
 
-  async #stage(
+  #stage(difference: Difference, entry: ObjectEntry, bytes: Uint8Array, check: () => void): Promise<void> {
+    check();
+    return this.#staged(difference, entry, this.#store.stage(this.#file, { entry, bytes }), check);
+  }
+
+  async #staged(
     difference: Difference,
     entry: ObjectEntry,
-    bytes: Uint8Array,
+    staging: Promise<void>,
     check: () => void,
   ): Promise<void> {
-    check();
-    const staging = this.#store.stage(this.#file, { entry, bytes });
     this.#staging.add(staging);
     try {
       await staging;
@@ -206,8 +226,20 @@ export class FileSubject implements Subject {
     difference.staged(entry);
   }
 
-  /** Objects that have moved on are passed over. */
-  #fetchObjects(ask: AskSource, help: FetchHelp, difference: Difference, check: () => void): Promise<void> {
+  #stageLost(difference: Difference, entry: ObjectEntry, check: () => void): Promise<void> {
+    return this.#staged(difference, entry, this.#store.stageLost(this.#file, entry), check);
+  }
+
+  /**
+   * Objects that have moved on are passed over.
+   * @returns whether everybody who may have them was asked, and answered
+   */
+  #fetchObjects(
+    ask: AskSource,
+    help: FetchHelp,
+    difference: Difference,
+    check: () => void,
+  ): Promise<boolean> {
     const { others = [], askOther, pace = UNLIMITED, patienceMs = PATIENCE_MS } = help;
     const sources: ObjectSource[] = [{ ask: (wanted) => ask(METHODS.objects, wanted) }];
     if (askOther !== undefined) {

@@ -10,6 +10,8 @@ import type { ReplicaHost } from '../replica-host.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { DepartedFiles } from './departed-files.ts';
 
+/** Where room is short, in milliseconds. Mounts say of what they have open without a name every two minutes that it is in use. */
+const SHORT_GRACE_MS = 5 * 60_000;
 /** Files compared with the catalog in one query, and collected by one command. */
 const PAGE = 1_000;
 
@@ -22,6 +24,8 @@ export interface GarbageParts {
   readonly lease: LeaseDriver;
   /** A file without a name is kept for this long, in milliseconds, for those who still read it. */
   readonly graceMs: number;
+  /** Some server has no room: what was deleted is not kept for as long as otherwise. */
+  isRoomShort(): boolean;
   nowNs(): bigint;
   /** Monotonic, in milliseconds. */
   nowMs(): number;
@@ -71,8 +75,13 @@ export class Garbage {
     }
   }
 
+  get #graceMs(): number {
+    const { graceMs, isRoomShort } = this.#parts;
+    return isRoomShort() ? Math.min(graceMs, SHORT_GRACE_MS) : graceMs;
+  }
+
   async #collect(): Promise<void> {
-    const beforeNs = this.#parts.nowNs() - BigInt(Math.round(this.#parts.graceMs)) * 1_000_000n;
+    const beforeNs = this.#parts.nowNs() - BigInt(Math.round(this.#graceMs)) * 1_000_000n;
     await this.#parts.command({ kind: 'collect', beforeNs: beforeNs.toString(), countMax: PAGE });
   }
 
@@ -119,10 +128,10 @@ export class Garbage {
   }
 
   async #removeMoved(file: FileId, place: PlacedFile): Promise<void> {
-    const { self, store, graceMs, holds, nowMs } = this.#parts;
+    const { self, store, holds, nowMs } = this.#parts;
     const sinceMs = this.#movedSinceMs.get(file) ?? nowMs();
     this.#movedSinceMs.set(file, sinceMs);
-    if (nowMs() - sinceMs < graceMs) return;
+    if (nowMs() - sinceMs < this.#graceMs) return;
     const record = store.record(file);
     // A replica that is in use has learned something since, or others still learn from it.
     if (record === null || this.#parts.host.loaded(file) !== null) return;

@@ -6,11 +6,19 @@ import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { LocalFileService } from './file-service.ts';
+import { SUCCESSION_MS_MAX, type Succession } from './succession.ts';
 
 /** What is under way in a file that is given back has this long to end. */
 const STOP_MS_MAX = 5_000;
 /** How often unused files are looked for. */
 const PERIOD_MS = 1_000;
+/**
+ * A file that was written and settled, and that nobody used since, is given back after this part of the time: programs make
+ * files by the thousand, and few of them are wanted again soon. By default that is before the first renewal.
+ */
+const SETTLED_PART = 1 / 12;
+/** Who used a file so recently is expected to go on, and should not wait for more than the next primary. */
+const IN_USE_MS = 1_000;
 
 export interface IdleFilesParts {
   readonly clock: Clock;
@@ -18,6 +26,7 @@ export interface IdleFilesParts {
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
   readonly files: LocalFileService;
+  readonly succession: Succession;
   /** A file that nobody used for this long gives its lease back, in milliseconds. */
   readonly idleMs: number;
 }
@@ -40,28 +49,26 @@ export class IdleFiles {
   async releaseAll(limitMs: number): Promise<void> {
     clearInterval(this.#timer);
     const drivers = this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
-    await within(Promise.all(drivers.map((driver) => this.#leave(driver, 'ending'))), limitMs);
+    await within(this.#leaveAll(drivers), limitMs);
   }
 
   /** This server is being drained: files that another server can serve get their primary there at once. */
   async handOver(mayLeave: (driver: ReplicaDriver) => boolean): Promise<void> {
     const drivers = this.#parts.host.all().filter(({ file }) => file !== CATALOG_CELL);
-    await Promise.all(
-      drivers
-        .filter((driver) => driver.leads && mayLeave(driver))
-        .map((driver) => this.#leave(driver, 'ending')),
-    );
+    await this.#leaveAll(drivers.filter((driver) => driver.leads && mayLeave(driver)));
   }
 
   #sweep(): void {
-    const idleSinceMs = this.#parts.clock.nowMs() - this.#parts.idleMs;
+    const { clock, idleMs, files } = this.#parts;
+    const nowMs = clock.nowMs();
     for (const driver of this.#parts.host.all()) {
       if (driver.role === 'failed') {
         this.#giveUp(driver);
         continue;
       }
       if (driver.file === CATALOG_CELL) continue;
-      if (driver.usedAtMs > idleSinceMs || !driver.idle) continue;
+      const limitMs = files.isDone(driver) ? idleMs * SETTLED_PART : idleMs;
+      if (driver.usedAtMs > nowMs - limitMs || !driver.idle) continue;
       void this.#leave(driver, 'idle');
     }
   }
@@ -80,17 +87,32 @@ export class IdleFiles {
     if (driver.idle) this.#parts.host.unload(driver);
   }
 
+  async #leaveAll(drivers: readonly ReplicaDriver[]): Promise<void> {
+    const { succession } = this.#parts;
+    const wanted = () =>
+      drivers.filter((driver) => driver.leads && this.#isInUse(driver) && !this.#leaving.has(driver));
+    if (wanted().length > 0) await succession.prepare();
+    const succeeded = succession.announce(wanted());
+    await Promise.all(drivers.map((driver) => this.#leave(driver, 'ending')));
+    // Until others lead, this server's vote and its quiet are worth more to them than its end.
+    await within(succeeded, SUCCESSION_MS_MAX);
+  }
+
+  #isInUse(driver: ReplicaDriver): boolean {
+    return this.#parts.clock.nowMs() - driver.usedAtMs < IN_USE_MS;
+  }
+
   async #leave(driver: ReplicaDriver, why: 'idle' | 'ending'): Promise<void> {
     const { host, lease, files, log } = this.#parts;
     if (this.#leaving.has(driver)) return;
     this.#leaving.add(driver);
     try {
-      if (driver.role === 'active') {
+      if (driver.role === 'active' || driver.role === 'beginning') {
         const usedAtMs = driver.usedAtMs;
-        const settling = files.settleBeforeRelease(driver);
+        const inUse = this.#isInUse(driver);
         // A file that was not settled stays live: its next primary is asked, and settles it.
-        if (why === 'ending') await Promise.allSettled([settling]);
-        else await settling;
+        if (why === 'idle') await files.settleBeforeRelease(driver);
+        else if (!inUse) await Promise.allSettled([files.settleBeforeRelease(driver)]);
         driver.usedAtMs = Math.min(driver.usedAtMs, usedAtMs);
         // What cannot be committed would hold the file for ever: then the lease runs out, and others decide.
         if (await within(driver.stop(), STOP_MS_MAX)) lease.release(driver.file);

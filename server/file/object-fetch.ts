@@ -58,7 +58,7 @@ export class ObjectFetch {
   #slots = 0;
   #passedOver = 0;
   #settled = false;
-  #resolve: () => void = () => undefined;
+  #resolve: (answered: boolean) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
 
   constructor(parts: ObjectFetchParts) {
@@ -69,9 +69,10 @@ export class ObjectFetch {
 
   /**
    * Resolves when there is nothing more to be had.
+   * @returns whether every source answered all that it was asked: what is missing then, none of them has
    * @throws what the describing server failed with, where others could not replace it
    */
-  run(): Promise<void> {
+  run(): Promise<boolean> {
     return new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -94,7 +95,7 @@ export class ObjectFetch {
     this.#settled = true;
     const [first] = this.#sources;
     if (this.#passedOver > 0 && first?.usable === false) this.#reject(first.error);
-    else this.#resolve();
+    else this.#resolve(this.#sources.every(({ usable }) => usable));
   }
 
   #draw(): Batch | null {

@@ -4,6 +4,9 @@ import type { RequestId } from '../../replica/actions.ts';
 import { type SessionAnswer, SessionTable } from '../../replica/sessions.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 
+/** What is asked of a store here. */
+type RecordStore = Pick<FileStore, 'record' | 'attributes'>;
+
 /**
  * The attributes of a replica whose contents can never change again, as it knows by itself: its sequence says that a
  * majority has the seal so that it survives loss of power. So every later epoch has it in its base, and
@@ -12,7 +15,7 @@ import type { FileAttributes, FileStore } from '../storage/store.ts';
  *
  * @returns null where there is no such replica here
  */
-export function finalAttributes(store: FileStore, file: FileId): FileAttributes | null {
+export function finalAttributes(store: RecordStore, file: FileId): FileAttributes | null {
   if (store.record(file) === null) return null;
   const attributes = store.attributes(file);
   return attributes.seal === 'final' && !attributes.dead ? attributes : null;
@@ -24,7 +27,7 @@ export function finalAttributes(store: FileStore, file: FileId): FileAttributes 
  * @throws ServiceError `sealed` where it was not done, and never will be
  */
 export function assertDoneBefore(
-  store: FileStore,
+  store: RecordStore,
   file: FileId,
   request: RequestId,
 ): Exclude<SessionAnswer, { kind: 'fresh' }> {

@@ -10,7 +10,7 @@ export function setFileHeaders(
   file: FileId,
   state: Pick<FileState, 'primary' | 'epoch'> | null,
 ): void {
-  const here = gateway.whereabouts(file);
+  const here = gateway.router.whereabouts(file);
   const primary = state?.primary ?? here.primary;
   const isPrimary = primary === gateway.services.status.id;
   // The standing may be a moment older than the answer: it must not contradict it.

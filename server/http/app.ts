@@ -8,9 +8,11 @@ import { dataRoutes } from './data-routes.ts';
 import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
 import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
 import { leaseRoutes } from './lease-routes.ts';
+import { lockRoutes } from './lock-routes.ts';
 import { type MembershipView, membershipRoutes } from './membership-routes.ts';
 import { handleError, installProblems, refuseConnection } from './problems.ts';
 import { type Scrubbing, scrubRoutes } from './scrub-routes.ts';
+import { settleRoutes } from './settle-routes.ts';
 import { statusRoutes } from './status-routes.ts';
 
 export interface AppOptions {
@@ -57,6 +59,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   countRequests(app, metrics);
   await app.register(async (scope) => catalogRoutes(scope, gateway));
   await app.register(async (scope) => dataRoutes(scope, gateway));
+  await app.register(async (scope) => settleRoutes(scope, gateway));
+  await app.register(async (scope) => lockRoutes(scope, gateway));
   await app.register(async (scope) => fileRoutes(scope, gateway, metrics));
   await app.register(async (scope) => infoRoutes(scope, gateway));
   await app.register(async (scope) => statusRoutes(scope, gateway, metrics));

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { Compile } from 'typebox/compile';
 import { ServiceError } from '../../base/errors.ts';
-import { Command, Query } from '../../wire/catalog-api.ts';
+import { CacheOwner, CacheRequest, Command, Query } from '../../wire/catalog-api.ts';
 import { HEADER_PRIMARY } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { callOptionsOf, integerOf } from './input.ts';
@@ -22,11 +22,14 @@ const QUERIES: ReadonlyMap<string, Checker> = new Map(
   Query.anyOf.map((schema) => [schema.properties.kind.const, Compile(schema)]),
 );
 
-/** `POST /v1/catalog/commands`, `/queries` and `/flush`. */
+const CACHE_OWNER = Compile(CacheOwner);
+const CACHE_REQUEST = Compile(CacheRequest);
+
+/** `POST /v1/catalog/commands`, `/queries`, `/cache` and `/flush`. */
 export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   // Whoever knows the catalog's primary asks it next time and saves a hop.
   app.addHook('onSend', async (_request, reply) => {
-    const primary = gateway.catalogPrimary();
+    const primary = gateway.router.catalogPrimary();
     if (primary !== null) reply.header(HEADER_PRIMARY, primary);
   });
 
@@ -36,13 +39,22 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     const session = integerOf(numberText(body.session), 'session', 1);
     const number = integerOf(numberText(body.number), 'number', 1);
     const since = body.since === undefined ? {} : { since: integerOf(numberText(body.since), 'since') };
-    return gateway.command(command, { session, number, ...since }, callOptionsOf(request.headers));
+    const options = callOptionsOf(request.headers);
+    const owner = body.cache === undefined ? {} : { cacheOwner: matching(CACHE_OWNER, body.cache, 'cache') };
+    return gateway.command(command, { session, number, ...since }, { ...options, ...owner });
   });
 
   app.post('/v1/catalog/queries', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
     const query = checked<Query>(QUERIES, body.query, 'query');
-    return gateway.query(query, callOptionsOf(request.headers));
+    const options = callOptionsOf(request.headers);
+    if (body.cache === undefined) return gateway.query(query, options);
+    return gateway.queryRemembered(query, integerOf(numberText(body.cache), 'cache', 1), options);
+  });
+
+  app.post('/v1/catalog/cache', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
+    const poll = matching(CACHE_REQUEST, request.body, 'body');
+    return gateway.cache(poll, callOptionsOf(request.headers));
   });
 
   app.post('/v1/catalog/flush', async (request, reply) => {
@@ -64,6 +76,17 @@ function checked<Value>(checkers: ReadonlyMap<string, Checker>, value: unknown, 
   }
   // The schema of this kind has just accepted it.
   return value as Value;
+}
+
+function matching<Value>(
+  checker: { Check(value: unknown): value is Value; Errors: Checker['Errors'] },
+  value: unknown,
+  name: string,
+): Value {
+  if (checker.Check(value)) return value;
+  const [first] = checker.Errors(value);
+  const where = first === undefined ? '' : ` at ${first.instancePath || '/'}: ${first.message}`;
+  throw new ServiceError('bad-request', `The ${name} is malformed${where}`);
 }
 
 function objectOf(value: unknown, what: string): Record<string, unknown> {

@@ -3,10 +3,11 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { RequestId } from '../../replica/actions.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
-import type { FileState } from '../../wire/http-api.ts';
-import { type Gateway, headersOfRead, headersOfState } from '../gateway.ts';
+import type { CopyOrder, FileState } from '../../wire/http-api.ts';
+import type { Gateway } from '../gateway.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
+import { headersOfRead, headersOfState } from './state-headers.ts';
 
 type Parameters = Readonly<Record<string, unknown>>;
 
@@ -54,6 +55,36 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     return answer(reply, file, await gateway.truncate(file, requestIdOf(query), size, options));
   });
 
+  app.post('/v1/data/:file/punch', async (request, reply) => {
+    const file = fileOf(request);
+    const query = request.query as Parameters;
+    const from = integerOf(query.from, 'from', 0, FILE_BYTES_MAX);
+    const to = integerOf(query.to, 'to', from, FILE_BYTES_MAX);
+    const grows = query.grows === 'true';
+    const options = callOptionsOf(request.headers);
+    const hole = { from, to, grows };
+    return answer(reply, file, await gateway.punch(file, requestIdOf(query), hole, options));
+  });
+
+  app.get('/v1/data/:file/extents', async (request, reply) => {
+    const file = fileOf(request);
+    const query = request.query as Parameters;
+    const offset = integerOf(query.offset ?? '0', 'offset');
+    const { whence } = query;
+    if (whence !== 'data' && whence !== 'hole') {
+      throw new ServiceError('bad-request', '"whence" is "data" or "hole"');
+    }
+    return answer(reply, file, await gateway.extent(file, offset, whence, callOptionsOf(request.headers)));
+  });
+
+  app.post('/v1/data/:file/copy', async (request, reply) => {
+    const file = fileOf(request);
+    const order = copyOrderOf(request.body);
+    const requestId = requestIdOf(request.query as Parameters);
+    const options = callOptionsOf(request.headers);
+    return answer(reply, file, await gateway.copy(file, requestId, order, options));
+  });
+
   app.post('/v1/data/:file/flush', async (request, reply) => {
     const file = fileOf(request);
     return answer(reply, file, await gateway.flush(file, callOptionsOf(request.headers)));
@@ -91,10 +122,31 @@ function fileOf(request: FastifyRequest): FileId {
   return fileIdOf((request.params as Parameters).file);
 }
 
+/** @throws ServiceError `bad-request` unless the body is a `CopyOrder` in JSON */
+function copyOrderOf(body: unknown): CopyOrder & { readonly from: FileId } {
+  let order: unknown;
+  try {
+    order = JSON.parse(Buffer.isBuffer(body) ? body.toString() : '');
+  } catch (cause) {
+    throw new ServiceError('bad-request', 'The body is not JSON', {}, { cause });
+  }
+  const fields = typeof order === 'object' && order !== null ? (order as Parameters) : {};
+  const place = (name: keyof CopyOrder): number =>
+    integerOf(JSON.stringify(fields[name]), name, 0, FILE_BYTES_MAX);
+  return {
+    from: fileIdOf(JSON.stringify(fields.from)),
+    fromOffset: place('fromOffset'),
+    toOffset: place('toOffset'),
+    length: place('length'),
+  };
+}
+
 function requestIdOf(query: Parameters): RequestId {
+  const number = integerOf(query.number, 'number', 1);
   return {
     session: integerOf(query.session, 'session', 1),
-    number: integerOf(query.number, 'number', 1),
+    number,
     since: integerOf(query.since, 'since'),
+    ...(query.answered !== undefined && { answered: integerOf(query.answered, 'answered', 0, number - 1) }),
   };
 }

@@ -4,7 +4,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
-import { contentVersionCompare, type Gateway } from '../gateway.ts';
+import type { Gateway } from '../gateway.ts';
+import { contentVersionCompare } from '../live-attributes.ts';
 import type { FileRead } from '../services.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { checkIfMatch, conditionsOf, etagOf, httpDate, matchesIfNoneMatch, rangeOf } from './conditions.ts';
@@ -153,7 +154,7 @@ export class Downloads {
 
   /** Every answer about a file names its primary; if none is to be found soon, the answer goes without. */
   async #locate(file: FileId): Promise<void> {
-    if (this.#gateway.whereabouts(file).primary !== null) return;
+    if (this.#gateway.router.whereabouts(file).primary !== null) return;
     try {
       await this.#gateway.state(file, { timeoutMs: LOCATE_MS });
     } catch (error) {

@@ -4,7 +4,8 @@ import type { FileId } from '../../base/ids.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { FileInfo, FileState } from '../../wire/http-api.ts';
-import { attributesWithState, type Gateway } from '../gateway.ts';
+import type { Gateway } from '../gateway.ts';
+import { attributesWithState } from '../live-attributes.ts';
 import type { FileStanding } from '../services.ts';
 import { setFileHeaders } from './answers.ts';
 import { etagOf } from './conditions.ts';
@@ -45,7 +46,7 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
       etag: attributes.kind === 'file' ? etagOf(file, merged.contents) : '',
       view: standing?.view ?? { number: attributes.view, members: attributes.replicas },
       primary: primary?.state.primary ?? null,
-      epoch: primary?.state.epoch ?? gateway.whereabouts(file).epoch,
+      epoch: primary?.state.epoch ?? gateway.router.whereabouts(file).epoch,
       lease: standing?.lease ?? { holder: null, remainingMs: 0 },
       replicas:
         standing === null ? replicasUnknown(attributes) : replicasOf(standing, primary?.state.seq ?? 0),

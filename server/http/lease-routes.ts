@@ -1,6 +1,4 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Static, TSchema } from 'typebox';
-import { Compile } from 'typebox/compile';
 import { ServiceError } from '../../base/errors.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
 import {
@@ -18,6 +16,7 @@ import { STREAM_COMMENT, streamEventText } from '../../wire/sse.ts';
 import { LIST_COUNT_MAX } from '../named/lease-directory.ts';
 import { assertName } from '../named/named-lease-service.ts';
 import { HEARTBEAT_MS, type NamedLeases } from '../named/named-leases.ts';
+import { bodyReader } from './body.ts';
 import { integerOf } from './input.ts';
 
 type Parameters = Readonly<Record<string, unknown>>;
@@ -155,15 +154,4 @@ function ownSession(request: FastifyRequest): number {
     'bad-request',
     'The header Leasehold-Session names the session that holds the lease',
   );
-}
-
-/** @returns reads a request's body, or refuses it with the place where it is wrong */
-function bodyReader<Schema extends TSchema>(schema: Schema): (request: FastifyRequest) => Static<Schema> {
-  const checker = Compile(schema);
-  return ({ body }) => {
-    if (checker.Check(body)) return body as Static<Schema>;
-    const [first] = checker.Errors(body);
-    const where = first === undefined ? '' : ` at ${first.instancePath || '/'}: ${first.message}`;
-    throw new ServiceError('bad-request', `The body is malformed${where}`);
-  };
 }

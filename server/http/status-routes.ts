@@ -54,7 +54,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
   /** A server without a replica of the catalog knows of its primary only from the last answer; then a majority will do. */
   function isCatalogReachable(): boolean {
     const isHere = (server: ServerId): boolean => server === status.id || status.isConnected(server);
-    const primary = gateway.catalogPrimary();
+    const primary = gateway.router.catalogPrimary();
     if (primary !== null && isHere(primary)) return true;
     const { members } = catalog.status();
     return !members.includes(status.id) && members.filter(isHere).length >= majority(members.length);
@@ -78,7 +78,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
 
   function judge(servers: readonly ServerStatus[]): ClusterStatus {
     const { epoch, seq, members } = catalog.status();
-    const primary = gateway.catalogPrimary();
+    const primary = gateway.router.catalogPrimary();
     const underReplicated = [...new Set(servers.flatMap((server) => server.underReplicated))].sort(
       (a, b) => a - b,
     );
@@ -163,6 +163,6 @@ function unreachableStatus(id: ServerId, url: string): ServerStatus {
     totalBytes: 0,
     pid: 0,
     uptimeMs: 0,
-    clockOffsetsMs: {},
+    clockOffsets: {},
   };
 }

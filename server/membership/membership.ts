@@ -189,7 +189,7 @@ export class Membership {
   #handOver(): void {
     const { known, idle } = this.#parts;
     if (!known.isDraining) return;
-    void idle.handOver((driver) => this.yieldTo(driver.status().view) !== null);
+    void idle.handOver((driver) => this.yieldTo(driver.view) !== null);
   }
 
   /** Who shall be primary of a file instead of this server; null where it may be. */

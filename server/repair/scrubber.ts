@@ -53,6 +53,8 @@ export class Scrubber {
   #record: ScrubRecord;
   #running = false;
   #retrying = false;
+  /** How often another server came back. */
+  #returns = 0;
   #closed = false;
   #timer: NodeJS.Timeout | null = null;
   /** Paths as the catalog told them last: it reads all its names for that. */
@@ -99,14 +101,22 @@ export class Scrubber {
 
   /** Another server came back: perhaps it has what could not be repaired. */
   retry(): void {
+    this.#returns++;
+    this.#retry();
+  }
+
+  #retry(): void {
     if (this.#retrying || this.#closed || this.#record.unrepairable.length === 0) return;
     this.#retrying = true;
+    const returns = this.#returns;
     void this.#retryAll()
       .catch((error: unknown) => {
         this.#parts.log.warn({ err: error }, 'damaged objects could not be looked at again');
       })
       .finally(() => {
         this.#retrying = false;
+        // Who came back in the meantime was not asked for what had been given up before.
+        if (this.#returns !== returns) this.#retry();
       });
   }
 
@@ -212,37 +222,36 @@ export class Scrubber {
 
   async #object(file: FileId, entry: ObjectEntry): Promise<void> {
     const { store, log } = this.#parts;
+    const returns = this.#returns;
     const found = await store.inspect(file, entry);
-    let { damaged, repaired, unrepairable } = this.#record;
-    if (found === 'damaged') {
-      damaged++;
-      this.#total.damaged++;
-      if (await this.#repair(file, entry)) {
-        repaired++;
-        this.#total.repaired++;
-      } else {
-        if (unrepairable.length < UNREPAIRABLE_MAX)
-          unrepairable = [...unrepairable, { file, index: entry.index }];
-        const path = (await this.#pathsOf([file])).get(file) ?? null;
-        log.error(
-          { file, object: entry.index, path },
-          'an object is damaged, and no other server has it whole',
-        );
-      }
+    const isDamaged = found === 'damaged';
+    const isRepaired = isDamaged && (await this.#repair(file, entry));
+    if (isDamaged && !isRepaired) {
+      const path = (await this.#pathsOf([file])).get(file) ?? null;
+      log.error(
+        { file, object: entry.index, path },
+        'an object is damaged, and no other server has it whole',
+      );
     }
     const bytes = found === 'gone' ? 0 : entry.length;
     const objects = found === 'gone' ? 0 : 1;
     this.#total.bytes += bytes;
     this.#total.objects += objects;
+    if (isDamaged) this.#total.damaged++;
+    if (isRepaired) this.#total.repaired++;
+    // Only now, behind all that was waited for: what was left is looked at again meanwhile.
+    const record = this.#record;
+    const isLeft = isDamaged && !isRepaired && record.unrepairable.length < UNREPAIRABLE_MAX;
     this.#record = {
-      ...this.#record,
+      ...record,
       index: entry.index,
-      objects: this.#record.objects + objects,
-      bytes: this.#record.bytes + bytes,
-      damaged,
-      repaired,
-      unrepairable,
+      objects: record.objects + objects,
+      bytes: record.bytes + bytes,
+      damaged: record.damaged + (isDamaged ? 1 : 0),
+      repaired: record.repaired + (isRepaired ? 1 : 0),
+      unrepairable: isLeft ? [...record.unrepairable, { file, index: entry.index }] : record.unrepairable,
     };
+    if (isLeft && this.#returns !== returns) this.#retry();
     if (this.#parts.clock.nowMs() - this.#savedMs > SAVE_MS) this.#save();
   }
 
@@ -256,13 +265,13 @@ export class Scrubber {
       const isDamaged = entry !== undefined && (await store.inspect(file, entry)) === 'damaged';
       if (isDamaged && !(await this.#repair(file, entry))) continue;
       if (isDamaged) this.#total.repaired++;
-      this.#record = {
-        ...this.#record,
-        repaired: this.#record.repaired + (isDamaged ? 1 : 0),
-        unrepairable: this.#record.unrepairable.filter(
-          (other) => other.file !== file || other.index !== left.index,
-        ),
-      };
+      const others = this.#record.unrepairable.filter(
+        (other) => other.file !== file || other.index !== left.index,
+      );
+      // Another pass may have begun meanwhile, which has not come to this object.
+      if (others.length === this.#record.unrepairable.length) continue;
+      const repaired = this.#record.repaired + (isDamaged ? 1 : 0);
+      this.#record = { ...this.#record, repaired, unrepairable: others };
     }
     this.#save();
   }

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import { CallTable } from './call-table.ts';
-import { decodeFrame, type FrameRecord } from './frame.ts';
+import { decodeFrame, type FrameRecord, payloadBytes } from './frame.ts';
 import type { Pushed } from './outbox.ts';
 import {
   CHANNEL_CALL,
@@ -42,13 +42,13 @@ export class Exchange {
     const pushed = route?.push(record) ?? 'away';
     if (pushed === 'queued') {
       this.traffic.messagesSent += 1;
-      this.traffic.bytesSent += record.payload.length;
+      this.traffic.bytesSent += payloadBytes(record);
       return pushed;
     }
     this.traffic.messagesDropped += 1;
     if (pushed === 'too-large') {
       this.#log.error(
-        { peer: to, bytes: record.payload.length },
+        { peer: to, bytes: payloadBytes(record) },
         'message dropped: it is larger than a frame',
       );
     }
@@ -74,7 +74,7 @@ export class Exchange {
   receive(from: ServerId, fragments: readonly Uint8Array[], answerRoute: () => Route | undefined): void {
     for (const record of decodeFrame(fragments)) {
       this.traffic.messagesReceived += 1;
-      this.traffic.bytesReceived += record.payload.length;
+      this.traffic.bytesReceived += payloadBytes(record);
       switch (record.channel) {
         case CHANNEL_CALL:
           this.#calls.receiveCall(from, record.id, record.method, record.payload, (reply) =>
@@ -85,7 +85,7 @@ export class Exchange {
           this.#calls.receiveReply(from, record.id, record.failed, record.payload);
           break;
         default:
-          this.#handlers.message(from, record.channel, record.payload);
+          this.#handlers.message(from, record.channel, record.payload, record.tail);
       }
     }
   }

@@ -11,7 +11,7 @@ import {
 } from './transport.ts';
 
 /** Version of everything that servers say to each other. Servers of different versions refuse each other. */
-export const WIRE_VERSION = 1;
+export const WIRE_VERSION = 2;
 
 /** The most that one record carries. */
 export const PAYLOAD_BYTES_MAX = 8 * 2 ** 20;
@@ -34,7 +34,8 @@ const METHOD = /^[a-z][a-z0-9-]{0,63}$/;
  * and version belong to the handshake of the connection.
  */
 export type FrameRecord =
-  | { readonly channel: MessageChannel; readonly payload: Uint8Array }
+  /** `tail`, at least `PAYLOAD_LARGE_BYTES`, is the end of the payload, where the two are not in one place. */
+  | { readonly channel: MessageChannel; readonly payload: Uint8Array; readonly tail?: Uint8Array }
   | {
       readonly channel: typeof CHANNEL_CALL;
       readonly id: number;
@@ -62,9 +63,18 @@ function recordHeaderSize(record: FrameRecord): number {
   }
 }
 
+/** @returns bytes of a record's payload, its tail included */
+export function payloadBytes(record: FrameRecord): number {
+  return record.payload.length + (tailOf(record)?.length ?? 0);
+}
+
+function tailOf(record: FrameRecord): Uint8Array | undefined {
+  return 'tail' in record ? record.tail : undefined;
+}
+
 /** @returns bytes of a record on the wire */
 export function recordSize(record: FrameRecord): number {
-  return recordHeaderSize(record) + record.payload.length;
+  return recordHeaderSize(record) + payloadBytes(record);
 }
 
 /** Is this the name of a method? Names are ASCII, so that their length is their size. */
@@ -73,9 +83,10 @@ export function isMethod(text: string): boolean {
 }
 
 function writeHeader(target: Buffer, offset: number, record: FrameRecord): number {
-  assert(record.payload.length <= PAYLOAD_BYTES_MAX, 'The outbox lets no oversized record in');
+  const length = payloadBytes(record);
+  assert(length <= PAYLOAD_BYTES_MAX, 'The outbox lets no oversized record in');
   let at = target.writeUInt8(record.channel, offset);
-  at = target.writeUInt32LE(record.payload.length, at);
+  at = target.writeUInt32LE(length, at);
   switch (record.channel) {
     case CHANNEL_CALL:
       assert(isMethod(record.method), 'A method has a short name in ASCII');
@@ -103,12 +114,19 @@ export function encodeBatch(records: readonly FrameRecord[], sizeBytes: number):
   return frame;
 }
 
-/** @returns header of a large record; header and payload travel as two fragments of one frame */
-export function encodeHeader(record: FrameRecord): Buffer {
-  const header = Buffer.allocUnsafe(recordHeaderSize(record));
-  const written = writeHeader(header, 0, record);
-  assert(written === header.length, 'A header is as large as its fields');
-  return header;
+/**
+ * A large record travels as two fragments of one frame, of which the second is copied nowhere: its payload or, where that
+ * has a tail, the tail.
+ */
+export function encodeLarge(record: FrameRecord): readonly [Buffer, Uint8Array] {
+  const tail = tailOf(record);
+  const headerBytes = recordHeaderSize(record);
+  const first = Buffer.allocUnsafe(headerBytes + (tail === undefined ? 0 : record.payload.length));
+  const written = writeHeader(first, 0, record);
+  assert(written === headerBytes, 'A header is as large as its fields');
+  if (tail === undefined) return [first, record.payload];
+  first.set(record.payload, headerBytes);
+  return [first, tail];
 }
 
 type Header =
@@ -161,10 +179,15 @@ export function decodeFrame(fragments: readonly Uint8Array[]): FrameRecord[] {
   const [first, second] = fragments;
   if (first === undefined) return [];
   if (second !== undefined && fragments.length === 2) {
-    const reader = new ByteReader(first);
+    const reader = new ByteReader(plain(first));
     const { header, length } = readHeader(reader);
-    // Header and payload of a large record came apart, as they were sent: nothing is to be copied.
-    if (reader.remaining === 0 && length === second.length) return [{ ...header, payload: plain(second) }];
+    // A large record came in the pieces in which it was sent: nothing is to be copied.
+    if (reader.remaining + second.length === length) {
+      if (reader.remaining === 0) return [{ ...header, payload: plain(second) }];
+      if (header.channel !== CHANNEL_CALL && header.channel !== CHANNEL_REPLY) {
+        return [{ channel: header.channel, payload: reader.raw(reader.remaining), tail: plain(second) }];
+      }
+    }
   }
   const reader = new ByteReader(plain(fragments.length === 1 ? first : Buffer.concat(fragments)));
   const records: FrameRecord[] = [];

@@ -117,9 +117,13 @@ export class MemoryTransport implements Transport {
     this.#leave = leave;
   }
 
-  send(to: ServerId, channel: MessageChannel, payload: Uint8Array): void {
+  send(to: ServerId, channel: MessageChannel, payload: Uint8Array, tail?: Uint8Array): void {
     assert(to !== this.server, 'A server does not send to itself');
-    this.#exchange.push(to, { channel, payload }, this.#routes.get(to)?.outbox);
+    this.#exchange.push(
+      to,
+      { channel, payload, ...(tail !== undefined && { tail }) },
+      this.#routes.get(to)?.outbox,
+    );
   }
 
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array> {

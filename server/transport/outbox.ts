@@ -1,10 +1,11 @@
 import {
   encodeBatch,
-  encodeHeader,
+  encodeLarge,
   FRAME_BATCH_BYTES,
   type FrameRecord,
   PAYLOAD_BYTES_MAX,
   PAYLOAD_LARGE_BYTES,
+  payloadBytes,
   recordSize,
 } from './frame.ts';
 
@@ -38,13 +39,13 @@ export class Outbox {
   }
 
   push(record: FrameRecord): Pushed {
-    const payloadBytes = record.payload.length;
-    if (payloadBytes > PAYLOAD_BYTES_MAX) return 'too-large';
+    const bytes = payloadBytes(record);
+    if (bytes > PAYLOAD_BYTES_MAX) return 'too-large';
     const size = recordSize(record);
     if (this.#batchBytes + this.#sink.queuedBytes() + size > this.#queueBytesMax) return 'full';
-    if (payloadBytes >= PAYLOAD_LARGE_BYTES) {
+    if (bytes >= PAYLOAD_LARGE_BYTES) {
       this.flush();
-      this.#sink.sendFrame([encodeHeader(record), record.payload]);
+      this.#sink.sendFrame(encodeLarge(record));
       return 'queued';
     }
     if (this.#batchBytes + size > FRAME_BATCH_BYTES) this.flush();

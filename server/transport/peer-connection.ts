@@ -75,9 +75,12 @@ export class PeerConnection implements FrameSink {
   sendFrame(fragments: readonly Uint8Array[]): void {
     if (!this.isOpen) return;
     const last = fragments.length - 1;
+    // In one call to the system: the other side would be woken for the first, small piece.
+    this.#socket.cork();
     for (let index = 0; index <= last; index++) {
       this.#ws.send(fragments[index] as Uint8Array, { binary: true, fin: index === last, compress: false });
     }
+    this.#socket.uncork();
   }
 
   /** Ends the connection in good order, with a WebSocket status code. */

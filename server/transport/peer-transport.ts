@@ -42,7 +42,7 @@ export interface PeerTiming {
 }
 
 export const PEER_TIMING: PeerTiming = {
-  pingMs: 500,
+  pingMs: 250,
   silentIntervalsMax: 4,
   connectTimeoutMs: 1_000,
   retryMinMs: 20,
@@ -208,9 +208,13 @@ export class PeerTransport implements Transport {
     });
   }
 
-  send(to: ServerId, channel: MessageChannel, payload: Uint8Array): void {
+  send(to: ServerId, channel: MessageChannel, payload: Uint8Array, tail?: Uint8Array): void {
     assert(to !== this.#self, 'A server does not send to itself');
-    this.#exchange.push(to, { channel, payload }, this.#dialers.get(to)?.link);
+    this.#exchange.push(
+      to,
+      { channel, payload, ...(tail !== undefined && { tail }) },
+      this.#dialers.get(to)?.link,
+    );
   }
 
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array> {

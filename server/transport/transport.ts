@@ -25,8 +25,11 @@ export interface PeerHello {
 }
 
 export interface TransportHandlers {
-  /** A message arrived. `payload` is a view that stays valid. Must not throw on malformed input of a peer. */
-  message(from: ServerId, channel: MessageChannel, payload: Uint8Array): void;
+  /**
+   * A message arrived, in one piece or as it was sent in two, of which `tail` is the second. Both are views that stay
+   * valid. Must not throw on malformed input of a peer.
+   */
+  message(from: ServerId, channel: MessageChannel, payload: Uint8Array, tail?: Uint8Array): void;
   /** The peer can be reached (first time or again). */
   connected(peer: ServerId): void;
   disconnected(peer: ServerId): void;
@@ -43,8 +46,10 @@ export interface Transport {
   /**
    * Queues a message; small ones of one turn of the event loop share a frame. Never throws for a peer that is away.
    * The payload is not copied: nobody changes it afterwards.
+   *
+   * @param tail the end of the message, where it is large and lies elsewhere; `PAYLOAD_LARGE_BYTES` at the least
    */
-  send(to: ServerId, channel: MessageChannel, payload: Uint8Array): void;
+  send(to: ServerId, channel: MessageChannel, payload: Uint8Array, tail?: Uint8Array): void;
 
   /**
    * Asks a peer and waits for its answer. The payload is not copied: nobody changes it afterwards.

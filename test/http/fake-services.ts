@@ -9,12 +9,14 @@ import { runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
 import type { RequestId } from '../../replica/actions.ts';
+import { LockTable } from '../../server/file/lock-table.ts';
 import { Gateway } from '../../server/gateway.ts';
 import { buildApp } from '../../server/http/app.ts';
 import { MetricsRegistry } from '../../server/metrics.ts';
 import type { CatalogService, FileService, FileStanding, StatusService } from '../../server/services.ts';
 import type { Command, CommandRequest, Query } from '../../wire/catalog-api.ts';
 import type { FileState, ServerStatus, WriteResult } from '../../wire/http-api.ts';
+import type { LockHeld } from '../../wire/lock-api.ts';
 
 interface FakeFile {
   bytes: Buffer;
@@ -199,6 +201,15 @@ export class FakeCluster {
         await guard('query');
         return runQuery(this.#db, query as never) as Awaited<ReturnType<CatalogService['query']>>;
       },
+      queryRemembered: async (query: Query) => {
+        await guard('query');
+        const result = runQuery(this.#db, query as never) as Awaited<ReturnType<CatalogService['query']>>;
+        return { result, granted: null };
+      },
+      cache: async () => {
+        await guard('cache');
+        return { session: null, validMs: 0, recalls: [], through: 0 };
+      },
       status: () => ({
         primary: this.catalogPrimary,
         epoch: 1,
@@ -244,7 +255,31 @@ export class FakeCluster {
       found.results.set(key, result);
       return result;
     };
+    const tables = new Map<FileId, LockTable>();
+    const tableOf = (file: FileId): LockTable => {
+      const table = tables.get(file) ?? new LockTable();
+      tables.set(file, table);
+      return table;
+    };
+    const granted = (epoch: number) => ({ primary: id, epoch, leaseMs: 10_000 });
     return {
+      lock: async (file, { client, owner, kind, type, start, end, pid }) => {
+        const { epoch } = await open('lock', file);
+        const wish = { client, owner, kind, type, start, end, pid };
+        if (tableOf(file).conflict(wish) !== null) throw new ServiceError('locked', 'Another has it');
+        tableOf(file).set(wish);
+        return granted(epoch);
+      },
+      renewLocks: async (file, { client, locks }) => {
+        const { epoch } = await open('renew-locks', file);
+        const isLost = (place: number): boolean =>
+          !tableOf(file).covers({ ...(locks[place] as LockHeld), client });
+        return { ...granted(epoch), lost: [...locks.keys()].filter(isLost) };
+      },
+      locks: async (file) => {
+        const { epoch } = await open('locks', file);
+        return { primary: id, epoch, locks: tableOf(file).list(), waiting: 0, graceMs: 0 };
+      },
       read: async (file, offset, length) => {
         const found = await open('read', file);
         return {
@@ -277,6 +312,30 @@ export class FakeCluster {
           found.bytes = cut;
           return 0;
         }),
+      punch: (file, request, { from, to, grows }) =>
+        change('punch', file, request, (found) => {
+          const size = grows ? Math.max(found.bytes.length, to) : found.bytes.length;
+          const punched = Buffer.alloc(size);
+          found.bytes.copy(punched);
+          found.bytes = punched.fill(0, Math.min(from, size), Math.min(to, size));
+          return to;
+        }),
+      extent: async (file, offset, whence) => {
+        const found = await open('extent', file);
+        const at = whence === 'data' ? offset : found.bytes.length;
+        return { ...this.#state(file, found), found: offset < found.bytes.length ? at : null };
+      },
+      copy: async (file, request, toOffset, read) => {
+        const piece = await read();
+        return change('copy', file, request, (found) => {
+          const bytes = piece.kind === 'data' ? piece.bytes : new Uint8Array(0);
+          const grown = Buffer.alloc(Math.max(found.bytes.length, toOffset + bytes.length));
+          found.bytes.copy(grown);
+          grown.set(bytes, toOffset);
+          found.bytes = grown;
+          return toOffset + bytes.length;
+        });
+      },
       flush: async (file) => this.#state(file, await open('flush', file)),
       settle: async (file) => {
         const state = this.#state(file, await open('settle', file));
@@ -289,6 +348,7 @@ export class FakeCluster {
         return state;
       },
       state: async (file) => this.#state(file, await open('state', file)),
+      made: () => undefined,
       lead: async (file) => this.#state(file, await open('lead', file)),
       seal: async (file) => ({ ...this.#state(file, await open('seal', file)), sealed: true }),
       changeMembers: async (file, members) => {
@@ -351,7 +411,7 @@ export class FakeCluster {
           totalBytes: 2,
           pid: process.pid,
           uptimeMs: 1,
-          clockOffsetsMs: {},
+          clockOffsets: {},
           ...extra.status,
         };
       },

@@ -418,11 +418,14 @@ describe('files over HTTP', () => {
       let running = 0;
       let most = 0;
       const numbers: number[] = [];
+      const four = Promise.withResolvers<void>();
       cluster.intercept = async ({ method, request }) => {
         if (method !== 'write' || request === undefined) return;
         numbers.push(request.number);
         most = Math.max(most, ++running);
-        await new Promise((resolve) => setTimeout(resolve, 5));
+        // None ends before four are there, and a fifth would have had its time.
+        if (running === 4) setTimeout(four.resolve, 20);
+        await four.promise;
         running--;
       };
       const body = randomBytes(12 * MIB + 1);

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { RequestNames } from '../../server/http/request-names.ts';
-import type { FileState, WriteResult } from '../../wire/http-api.ts';
+import type { FileExtent, FileState, WriteResult } from '../../wire/http-api.ts';
 import { ask, problemIn } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
 
@@ -208,7 +208,7 @@ describe('the gateway', () => {
     ['busy', 503],
     ['integrity', 500],
   ] as const;
-  test('a server without room is asked twice: then nobody else took its place, and the client is told', async () => {
+  test('a server without room is asked again for a while: if nobody else took its place, the client is told', async () => {
     const file = await makeFile('full');
     await write(0, file, 1, 'x');
     let asked = 0;
@@ -217,11 +217,58 @@ describe('the gateway', () => {
       asked++;
       throw new ServiceError('no-space', 'Said by the primary');
     };
-    for (const index of [0, 1]) {
-      const answer = await ask(cluster.server(index).url, 'GET', `/v1/data/${file}?length=1`);
-      assert.equal(answer.status, 507);
-    }
-    assert.equal(asked, 4);
+    const path = `/v1/data/${file}?length=1`;
+    const answers = await Promise.all([0, 1].map((index) => ask(cluster.server(index).url, 'GET', path)));
+    for (const { status } of answers) assert.equal(status, 507);
+    assert.ok(asked >= 4, `${asked} attempts`);
+  });
+
+  test('no room is not told where an attempt before may have found some', async () => {
+    const file = await makeFile('doubt');
+    await write(0, file, 1, 'x');
+    let asked = 0;
+    cluster.intercept = ({ method, server }) => {
+      if (method !== 'write') return;
+      if (server === S1 && asked++ === 0) throw new ServiceError('unknown', 'The answer is lost');
+      throw new ServiceError('no-space', 'Said by each of them');
+    };
+    assert.equal(problemIn(await write(0, file, 2, 'y')).code, 'no-majority');
+    assert.equal(problemIn(await write(0, file, 3, 'z')).code, 'no-space');
+  });
+
+  test('a server without room is passed over as soon as another has taken the file', async () => {
+    const file = await makeFile('moved');
+    await write(0, file, 1, 'x');
+    let asked = 0;
+    cluster.intercept = ({ method, server }) => {
+      if (method !== 'read' || server !== S1) return;
+      // The other is elected only while the first one is asked once more.
+      const found = cluster.files.get(file) ?? assert.fail('It was written');
+      if (++asked === 2) found.primary = S2;
+      throw new ServiceError('no-space', 'Said by the one before');
+    };
+    const answer = await ask(cluster.server(0).url, 'GET', `/v1/data/${file}?length=1`);
+    assert.deepEqual([answer.status, answer.text], [200, 'x']);
+  });
+
+  test('a client whose session was forgotten after an attempt without an answer is told of the doubt', async () => {
+    const file = await makeFile('forgotten');
+    await write(0, file, 1, 'x');
+    let asked = 0;
+    cluster.intercept = ({ method, server }) => {
+      if (method !== 'write' && method !== 'execute') return;
+      if (server === S1 && asked++ === 0) throw new ServiceError('unknown', 'The answer is lost');
+      throw new ServiceError('session-expired', 'So many others came since');
+    };
+    // To begin anew with another session would do it twice.
+    assert.equal(problemIn(await write(0, file, 2, 'y')).code, 'unknown');
+    assert.equal(problemIn(await write(0, file, 2, 'y')).code, 'session-expired');
+    asked = 0;
+    cluster.catalogPrimary = S1;
+    const command = { kind: 'open-for-write', inode: file } as const;
+    const request = { session: 42, number: 1 };
+    await assert.rejects(cluster.server(0).gateway.command(command, request), { code: 'unknown' });
+    await assert.rejects(cluster.server(0).gateway.command(command, request), { code: 'session-expired' });
   });
 
   for (const [code, status] of finals) {
@@ -322,6 +369,43 @@ describe('the gateway', () => {
       assert.equal(state.sizeBytes, 4);
       assert.equal(answer.headers['leasehold-primary'], 's1');
       assert.equal(answer.headers['leasehold-role'], 'backup');
+    }
+  });
+
+  test('holes, searches and copies go to the primaries, and a copy is made once', async () => {
+    const file = await makeFile('source');
+    const copy = await makeFile('copy');
+    await write(0, file, 1, '0123456789');
+    const { url } = cluster.server(2);
+    const name = (number: number) => `session=77&number=${number}&since=0`;
+    const punched = await ask(url, 'POST', `/v1/data/${file}/punch?from=2&to=4&grows=false&${name(2)}`);
+    assert.deepEqual((JSON.parse(punched.text) as WriteResult).offset, 4);
+    const grown = await ask(url, 'POST', `/v1/data/${file}/punch?from=12&to=12&grows=true&${name(3)}`);
+    assert.equal((JSON.parse(grown.text) as WriteResult).sizeBytes, 12);
+    const hole = await ask(url, 'GET', `/v1/data/${file}/extents?offset=3&whence=hole`);
+    assert.equal((JSON.parse(hole.text) as FileExtent).found, 12);
+    const behind = await ask(url, 'GET', `/v1/data/${file}/extents?offset=12&whence=data`);
+    assert.equal((JSON.parse(behind.text) as FileExtent).found, null);
+    const order = { from: file, fromOffset: 1, toOffset: 5, length: 100 };
+    const send = (to: number, body: unknown, number = 4) =>
+      ask(url, 'POST', `/v1/data/${to}/copy?${name(number)}`, { body: JSON.stringify(body) });
+    const copied = await send(copy, order);
+    assert.equal(copied.status, 200, copied.text);
+    assert.equal((JSON.parse(copied.text) as WriteResult).offset, 16);
+    await write(0, file, 5, 'xxxxxxxxxx');
+    assert.deepEqual(JSON.parse((await send(copy, order)).text), JSON.parse(copied.text));
+    const read = await ask(url, 'GET', `/v1/data/${copy}?offset=0&length=100`);
+    assert.equal(read.text, '\0\0\0\0\x001\0\x00456789\0\0');
+    for (const [to, body] of [
+      [file, { ...order, toOffset: 50 }],
+      [copy, { ...order, from: 'x' }],
+      [copy, { ...order, length: -1 }],
+      [copy, { from: file }],
+      [copy, [order]],
+    ] as const) {
+      const answer = await send(to, body, 6);
+      assert.equal(answer.status, 400, answer.text);
+      assert.equal(problemIn(answer).code, 'bad-request');
     }
   });
 

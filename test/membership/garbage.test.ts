@@ -24,7 +24,9 @@ class World {
   nowMs = 0;
   readonly garbage: Garbage;
 
-  constructor(view: View) {
+  isRoomShort = false;
+
+  constructor(view: View, graceMs = GRACE_MS) {
     this.store.create(1 as FileId, view, 4_096);
     this.garbage = new Garbage({
       self: SELF,
@@ -44,7 +46,8 @@ class World {
       },
       lease: { close: () => undefined },
       // Its own pace is off: the test takes each round.
-      graceMs: GRACE_MS,
+      graceMs,
+      isRoomShort: () => this.isRoomShort,
       nowNs: () => 0n,
       nowMs: () => this.nowMs,
       isCatalogPrimary: () => false,
@@ -83,6 +86,20 @@ test('a replica of a file that has moved goes after the grace, once a majority o
   world.away.add('s3');
   assert.deepEqual(await world.rounds(), [1]);
   assert.deepEqual(world.departed, [1], 'That it is gone is known before it is gone');
+});
+
+test('where room is short it is not kept for as long', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'), 3_600_000);
+  world.place(3, ['s2', 's3', 's4']);
+  world.whole = new Set(['s2', 's3', 's4']);
+  await world.garbage.run();
+  world.nowMs = 400_000;
+  await world.garbage.run();
+  assert.deepEqual(world.removed, []);
+  world.isRoomShort = true;
+  await world.garbage.run();
+  world.garbage.close();
+  assert.deepEqual(world.removed, [1]);
 });
 
 test('it stays while too few of the others hold all of it, or cannot be asked', async () => {

@@ -128,6 +128,8 @@ test('a guard that is killed takes its command with it', async () => {
   const file = join(folder, 'orphan');
   await until('the command runs', async () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
   const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
+  // A guard that had no time to tell whom it guards takes nobody with it.
+  await until('the guard has told', async () => command.pid === pid);
   process.kill(guard, 'SIGKILL');
   assert.deepEqual(await command.ended, { kind: 'unguarded', killed: true });
   await until('it is gone', async () => !alive(pid));

@@ -119,6 +119,9 @@ for (const [what, fail] of Object.entries(FAILURES)) {
   });
 }
 
+/** Less than is kept free of contents for other things, on disks of this size, and more than half of that. */
+const LEFT_BYTES = 9 * 2 ** 20;
+
 /**
  * Goal: a backup whose disk is full holds nobody up, and catches up by itself once there is room again.
  */
@@ -144,6 +147,50 @@ test('a backup whose disk is full lags, and catches up', { timeout: 240_000 }, a
   } finally {
     await cluster.kill('s2');
     disk?.remove();
+    await cluster.stop();
+  }
+});
+
+/**
+ * Goal: where most disks are full, writers are told so in time, and reading and deleting go on, for nobody has filled the
+ * room that they need.
+ */
+test('two of three disks are full: writers are told, the rest goes on', { timeout: 240_000 }, async (t) => {
+  const cluster = await RealCluster.start();
+  const disks: LoopDisk[] = [];
+  try {
+    await cluster.createVolume('main');
+    for (const id of ['s2', 's3']) {
+      const made = await onDiskOfItsOwn(cluster, id, 96);
+      if (made.disk === null) return t.skip(made.why);
+      disks.push(made.disk);
+    }
+    await put(cluster, 's1', 'before', 1);
+    const fillers = disks.map(({ folder }) => {
+      const filler = join(folder, 'lost+found', 'filler');
+      const { bavail, bsize } = fs.statfsSync(folder);
+      execFileSync('fallocate', ['-l', `${bavail * bsize - LEFT_BYTES}`, filler]);
+      return filler;
+    });
+    await until('a writer is told', async () => {
+      const name = `/v1/files/main/more-${Math.random()}`;
+      const answer = await ask(cluster.url('s1'), 'PUT', name, { body: body(2, 1_000_000) });
+      if (answer.status === 201) return false;
+      assert.equal(JSON.parse(answer.text).code, 'no-space', answer.text);
+      return true;
+    });
+    for (const disk of disks) {
+      const { bavail, bsize } = fs.statfsSync(disk.folder);
+      assert.ok(bavail * bsize > LEFT_BYTES / 4, 'What is kept for names is there');
+    }
+    await isThere(cluster, 's2', 'before', 1);
+    assert.equal((await ask(cluster.url('s1'), 'DELETE', '/v1/files/main/before')).status, 204);
+    for (const filler of fillers) fs.rmSync(filler);
+    await put(cluster, 's1', 'after', 3);
+    await isThere(cluster, 's3', 'after', 3);
+  } finally {
+    for (const id of ['s2', 's3']) await cluster.kill(id);
+    for (const disk of disks) disk.remove();
     await cluster.stop();
   }
 });

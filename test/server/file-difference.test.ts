@@ -78,6 +78,30 @@ const CASES: readonly Case[] = [
     bytesMax: 1_200,
   },
   {
+    name: 'a punched hole, of whole objects and parts of others',
+    objects: 5_000,
+    differ: (source) => source.punch(1_000 * OBJECT_BYTES + 5, 3_000 * OBJECT_BYTES + 7),
+    messagesMax: 5,
+    bytesMax: 2_000,
+  },
+  {
+    name: 'one object punched away',
+    objects: 5_000,
+    differ: (source) => source.punch(77 * OBJECT_BYTES, 78 * OBJECT_BYTES),
+    messagesMax: 6,
+    bytesMax: 2_000,
+  },
+  {
+    name: 'a hole that nobody else has, at the laggard',
+    objects: 5_000,
+    differ: async (source, target) => {
+      await target.punch(100 * OBJECT_BYTES, 110 * OBJECT_BYTES);
+      await source.begin(epochOf(2, 'b'));
+    },
+    messagesMax: 8,
+    bytesMax: 4_000,
+  },
+  {
     name: 'an uncommitted suffix of an old epoch at the laggard, more at the source',
     objects: 5_000,
     differ: async (source, target) => {
@@ -255,14 +279,43 @@ for (const { name, fault } of FAULTS) {
   }
 }
 
-test('where nobody has an object whole, the transfer says which', async () => {
+test('an object that nobody has whole is taken over as lost, and all others with it', async () => {
+  const [source, second, target] = [
+    await LoneReplica.make(OBJECT_BYTES),
+    await LoneReplica.make(OBJECT_BYTES),
+    await LoneReplica.make(OBJECT_BYTES),
+  ];
+  for (const replica of [source, second]) {
+    await replica.write(0, filled(20, 1));
+    replica.store.damage(FILE, 13);
+  }
+  const wire = new CountedWire({ source, second });
+  const { lost } = await wire.bring(target, 'source', ['second']);
+  assert.deepEqual(lost, [13]);
+  assert.ok(wire.messages < 10, `${wire.messages} messages`);
+  assert.deepEqual(target.store.describe(FILE), source.store.describe(FILE), 'What it was is known');
+  const [entry] = target.store.entries(FILE, 13, 13, 1);
+  assert.ok(entry !== undefined);
+  const { versionEpoch, versionSeq } = entry;
+  await assert.rejects(target.store.readObject(FILE, 13, versionEpoch, versionSeq), { code: 'integrity' });
+  for (const index of [12, 14]) {
+    const at = index * OBJECT_BYTES;
+    const [mine, theirs] = [target, source].map(({ store }) => store.read(FILE, at, OBJECT_BYTES));
+    assert.deepEqual(await mine, await theirs);
+  }
+});
+
+test('an object that a silent server may have whole is not given up', async () => {
   const source = await LoneReplica.make(OBJECT_BYTES);
   const target = await LoneReplica.make(OBJECT_BYTES);
   await source.write(0, filled(20, 1));
   source.store.damage(FILE, 13);
-  const wire = new CountedWire({ source });
-  await assert.rejects(wire.bring(target, 'source'), { code: 'integrity', message: /object 13 whole/ });
-  assert.ok(wire.messages < 6, `${wire.messages} messages`);
+  const wire = new CountedWire({ source, second: source });
+  wire.fault = (server, _method, serve) =>
+    server === 'second' ? Promise.reject(new Error('It is away')) : serve();
+  const bringing = wire.bring(target, 'source', ['second']);
+  await assert.rejects(bringing, { code: 'integrity', message: /object 13 whole/ });
+  assert.ok(wire.messages < 10, `${wire.messages} messages`);
 });
 
 test('an own object that is damaged is fetched, although its version is right', async () => {
@@ -415,12 +468,21 @@ const change = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('truncate' as const), object: fc.nat(700) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('punch' as const),
+      from: fc.nat(700 * OBJECT_BYTES),
+      length: fc.nat(20 * OBJECT_BYTES),
+    }),
+  },
 );
 type Change = typeof change extends fc.Arbitrary<infer Value> ? Value : never;
 
 async function play(replica: LoneReplica, changes: readonly Change[], seed: number): Promise<void> {
   for (const [at, next] of changes.entries()) {
     if (next.kind === 'truncate') await replica.truncate(next.object * OBJECT_BYTES + 5);
+    else if (next.kind === 'punch') await replica.punch(next.from, next.from + next.length);
     else {
       const first = next.far ? next.object * 1_000 : next.object;
       await replica.write(first * OBJECT_BYTES, filled(next.count, seed + at));

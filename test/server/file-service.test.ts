@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
+import { LOOK_MS } from '../../server/storage/reserve.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
@@ -27,8 +28,20 @@ test('a replica that was away catches up while the primary takes one append afte
   await cluster.ready();
   const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
   let number = 0;
-  const append = (length: number) =>
-    a.files.write(FILE, requestOf(++number), 'append', new Uint8Array(length).fill(number));
+  /** On a busy machine a lease may run out meanwhile: whoever leads then is asked the same. */
+  const append = async (length: number) => {
+    const request = requestOf(++number);
+    const bytes = new Uint8Array(length).fill(number);
+    for (let turn = 0; ; turn++) {
+      const { files } = turn % 2 === 0 ? a : b;
+      try {
+        return await files.write(FILE, request, 'append', bytes);
+      } catch (error) {
+        if (!(error instanceof ServiceError) || error.remedy === 'give-up') throw error;
+        await delay(10);
+      }
+    }
+  };
   await append(10);
   for (const other of [a, b]) cluster.network.cut(other.id, c.id);
   // More than a primary keeps for replicas that lag: c has to fetch the state.
@@ -36,6 +49,24 @@ test('a replica that was away catches up while the primary takes one append afte
   cluster.network.heal();
   while ((c.store.record(FILE)?.seq ?? 0) < 21 && number < 300) await append(100);
   assert.ok(number < 300, 'It has caught up before so many appends');
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('a full disk refuses no write that was done before', async (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c']);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  const written = await a.files.write(FILE, requestOf(1), 'append', new Uint8Array(100_000));
+  Object.assign(a.store, { space: async () => ({ totalBytes: 2 ** 30, freeBytes: 0 }) });
+  // Until then a write may go by how much was free before.
+  await delay(LOOK_MS);
+  const again = await a.files.write(FILE, requestOf(1), 'append', new Uint8Array(100_000));
+  assert.deepEqual([again.seq, again.offset], [written.seq, 0]);
+  await assert.rejects(
+    a.files.write(FILE, requestOf(2), 'append', new Uint8Array(100_000)),
+    (error: ServiceError) => error.code === 'no-space',
+  );
   assert.deepEqual(cluster.fatal, []);
 });
 
@@ -81,6 +112,21 @@ test('a sealed file refuses changes and answers those of before once more', asyn
     const again = await files.write(FILE, requestOf(1), 0, bytes);
     assert.deepEqual([again.seq, again.offset, again.modifiedNs], [first.seq, 0, first.modifiedNs]);
   }
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('nobody is told of a seal that may vanish', async (t) => {
+  const cluster = sealing();
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  await a.files.state(FILE);
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  const cutOff = assert.rejects(a.files.seal(FILE), ServiceError);
+  while (a.store.attributes(FILE).seal === 'open') await delay(1);
+  await assert.rejects(a.files.state(FILE), ServiceError);
+  await cutOff;
   assert.deepEqual(cluster.fatal, []);
 });
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
@@ -91,4 +92,61 @@ test('whoever waits for a file that is just being given back is told to ask agai
   const { bytes } = await a.files.read(FILE, 0, 1);
   assert.deepEqual(bytes, Uint8Array.of(2));
   assert.deepEqual(cluster.fatal, []);
+});
+
+test('a change of members that vanished with its primary is not gone by', async (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c', 'd', 'e']);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, b, c, ...others] = cluster.servers as [SmallServer, SmallServer, SmallServer, SmallServer];
+  const rest = [c, ...others];
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const apart = (one: SmallServer, from: readonly SmallServer[]) => {
+    for (const other of from) cluster.network.cut(one.id, other.id);
+  };
+  apart(a, rest);
+  apart(b, rest);
+  const changing = assert.rejects(
+    a.files.changeMembers(
+      FILE,
+      [a, b, c].map(({ id }) => id),
+    ),
+    ServiceError,
+  );
+  while (b.host.knownView(FILE)?.number !== 2) await delay(1);
+  apart(a, [b]);
+  await changing;
+  for (let isDone = false; !isDone; ) {
+    isDone = await c.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2)).then(
+      () => true,
+      (error: ServiceError) => error.code !== 'not-primary',
+    );
+  }
+  cluster.network.heal();
+  apart(a, [b, ...rest]);
+  const counter = c.store.record(FILE)?.installed.counter ?? 0;
+  while ((b.store.record(FILE)?.installed.counter ?? 0) < counter) await delay(1);
+  assert.equal(b.store.record(FILE)?.view.number, 1);
+  assert.equal(b.host.knownView(FILE), null);
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('a replica that begins anew twice is still bound by what the first one answered', async (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c']);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  await a.files.state(FILE);
+  const driver = b.host.loaded(FILE);
+  assert.ok(driver !== null);
+  while (driver.boundUntilMs === -Infinity) await delay(1);
+  for (const other of [a, c]) cluster.network.cut(other.id, b.id);
+  while (!driver.idle) await delay(1);
+  const { boundUntilMs } = driver;
+  for (let times = 0; times < 2; times++) {
+    driver.step({ kind: 'storage-failed', reason: 'by intent' });
+    driver.renew();
+    assert.equal(driver.boundUntilMs, boundUntilMs);
+  }
 });

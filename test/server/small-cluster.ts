@@ -5,6 +5,7 @@ import type { View } from '../../replica/actions.ts';
 import { Clock } from '../../server/clock.ts';
 import { type CatalogAccess, LocalFileService } from '../../server/file/file-service.ts';
 import { IdleFiles } from '../../server/file/idle-files.ts';
+import { PREPARE_CALL, SUCCEED_CALL, Succession } from '../../server/file/succession.ts';
 import { LeaseDriver } from '../../server/lease-driver.ts';
 import { ReplicaHost } from '../../server/replica-host.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
@@ -17,6 +18,7 @@ export const FILE = 7 as FileId;
 export const OBJECT_BYTES = 128 * 1024;
 const LEASE_MS = 500;
 const CLOCK_SKEW_MAX_MS = 20;
+export const LOCK_LEASE_MS = 3 * LEASE_MS;
 
 export interface SmallServer {
   readonly id: ServerId;
@@ -34,12 +36,21 @@ export class SmallCluster {
   /** What would have ended a process. */
   readonly fatal: unknown[] = [];
   readonly network = new MemoryNetwork();
+  /** Who synced its index because a primary was about to end, and whether the file was led then. */
+  readonly prepared: { readonly at: ServerId; readonly isLed: boolean }[] = [];
+  /** Successors in the order in which primaries chose them. */
+  readonly named: { readonly at: ServerId; readonly file: FileId; readonly successor: ServerId }[] = [];
   readonly view: View;
   readonly #closers: (() => void)[] = [];
 
-  constructor(ids: readonly string[], catalog: Partial<CatalogAccess> = {}, idleMs = 60_000) {
+  constructor(
+    ids: readonly string[],
+    catalog: Partial<CatalogAccess> = {},
+    idleMs = 60_000,
+    leaseMs = LEASE_MS,
+  ) {
     this.view = { number: 1, members: ids as ServerId[] };
-    for (const id of this.view.members) this.servers.push(this.#server(id, catalog, idleMs));
+    for (const id of this.view.members) this.servers.push(this.#server(id, catalog, idleMs, leaseMs));
   }
 
   /** Resolves when the silence after the start is over everywhere. */
@@ -51,7 +62,7 @@ export class SmallCluster {
     for (const close of this.#closers) close();
   }
 
-  #server(id: ServerId, catalog: Partial<CatalogAccess>, idleMs: number): SmallServer {
+  #server(id: ServerId, catalog: Partial<CatalogAccess>, idleMs: number, leaseMs: number): SmallServer {
     const clock = new Clock();
     const wakes = new WakeQueue(clock);
     const log = pino({ level: 'silent' });
@@ -85,7 +96,7 @@ export class SmallCluster {
     const lease: LeaseDriver = new LeaseDriver({
       self: id,
       peers: this.view.members.filter((member) => member !== id),
-      leaseMs: LEASE_MS,
+      leaseMs,
       algorithm: 'flease',
       clockSkewMaxMs: CLOCK_SKEW_MAX_MS,
       clock,
@@ -107,28 +118,47 @@ export class SmallCluster {
       lease,
       catalog: {
         attributes: async () => attributesOf(this.view),
+        justMade: () => null,
         command: async () => ({}),
         flush: async () => undefined,
         ...catalog,
       },
+      lockLeaseMs: LOCK_LEASE_MS,
       operationTimeoutMs: 3_000,
       isConnected: (server) => server === id || transport().isConnected(server),
     });
-    const idle = new IdleFiles({ clock, log, host, lease, files, idleMs });
+    const succession = new Succession({
+      self: id,
+      log,
+      isConnected: (server) => transport().isConnected(server),
+      call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
+      named: (file, successor) => void this.named.push({ at: id, file, successor }),
+      succeed: (file, from) => files.succeed(file, from),
+      peers: () => this.view.members,
+      reach: async () => undefined,
+      flush: async () => {
+        this.prepared.push({ at: id, isLed: this.servers.some((server) => server.host.loaded(FILE)?.leads) });
+      },
+    });
+    const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs });
     made.transport = this.network.join({
       server: id,
       log,
       handlers: {
-        message: (from, channel, payload) => {
+        message: (from, channel, payload, tail) => {
           if (channel === CHANNEL_LEASE) lease.receive(from, payload);
-          else host.receive(from, channel, payload);
+          else host.receive(from, channel, payload, tail);
         },
         connected: (peer) => host.connected(peer),
         disconnected: () => undefined,
-        call: (_from, method, payload) => host.serve(method, payload),
+        call: async (from, method, payload) => {
+          if (method === PREPARE_CALL) return succession.servePrepare();
+          return method === SUCCEED_CALL ? succession.serve(from, payload) : host.serve(method, payload);
+        },
       },
     });
     this.#closers.push(() => {
+      lease.retire();
       void idle.releaseAll(0);
       lease.closeDriver();
       host.close();

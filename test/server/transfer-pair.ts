@@ -63,6 +63,10 @@ export class LoneReplica<Store extends FileStore = MemoryStore> {
     }
   }
 
+  punch(from: number, to: number): Promise<void> {
+    return this.apply({ kind: 'punch', from, to, grows: false, modifiedNs: BigInt(this.seq) });
+  }
+
   truncate(sizeBytes: number): Promise<void> {
     return this.apply({ kind: 'truncate', sizeBytes, modifiedNs: BigInt(this.seq) });
   }

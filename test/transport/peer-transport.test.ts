@@ -4,6 +4,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
 import type { ServerId } from '../../base/ids.ts';
+import { WIRE_VERSION } from '../../server/transport/frame.ts';
 import type { PeerTransportOptions } from '../../server/transport/peer-transport.ts';
 import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
 import { Recorder, transportConformance } from '../conformance/transport.ts';
@@ -49,7 +50,7 @@ function count(lines: readonly LogLine[], msg: string): number {
 }
 
 const HELLO = {
-  'leasehold-wire': '1',
+  'leasehold-wire': String(WIRE_VERSION),
   'leasehold-cluster': 'test',
   'leasehold-server': 's2',
   'leasehold-incarnation': '77',
@@ -94,7 +95,7 @@ test('who does not belong is refused with status and reason, and logged once', {
   await alone(async (_peer, port, lines) => {
     const cases: [Record<string, string>, RegExp][] = [
       [{ 'leasehold-cluster': 'other' }, /^403 s2 belongs to cluster "other" and s1 to "test"/],
-      [{ 'leasehold-wire': '2' }, /^426 Wire version 2 met 1 of s1/],
+      [{ 'leasehold-wire': '1' }, new RegExp(`^426 Wire version 1 met ${WIRE_VERSION} of s1`)],
       [{ 'leasehold-wire': '' }, /^400 /],
       [
         { 'leasehold-server': 's7' },

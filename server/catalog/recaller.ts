@@ -1,0 +1,200 @@
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type {
+  CacheAnswer,
+  CacheRequest,
+  Query,
+  QueryResults,
+  RememberedAnswer,
+} from '../../wire/catalog-api.ts';
+import type { MetricsRegistry } from '../metrics.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import { type BlockedChange, ClientCaches, type ClientCachesOptions } from './client-caches.ts';
+
+/** A poll waits for something to forget for this part of the session's duration. */
+const POLLS_PER_LEASE = 3;
+/** A change that clients held up for longer is worth a line in the log. */
+const SLOW_MS = 1_000;
+
+type Answer = QueryResults[Query['kind']];
+
+export interface RecallerParts {
+  readonly driver: Pick<ReplicaDriver, 'servesForMs' | 'noteBelief' | 'onRole'>;
+  readonly options: ClientCachesOptions;
+  /** A monotonic clock, in milliseconds. */
+  nowMs(): number;
+  readonly log?: Logger;
+  readonly metrics?: MetricsRegistry;
+}
+
+/** Brings clients to forget what is about to change, and waits for them; the rules are those of `ClientCaches`. */
+export class Recaller {
+  readonly #parts: RecallerParts;
+  readonly #caches: ClientCaches;
+  /** Polls that wait for something to forget, by session. */
+  readonly #polls = new Map<number, () => void>();
+  /** Changes that wait for clients, each with what makes it look again. */
+  readonly #changes = new Set<() => void>();
+  readonly #countRecalled: (changes: number, waitedMs: number) => void;
+
+  constructor(parts: RecallerParts) {
+    this.#parts = parts;
+    this.#caches = new ClientCaches(parts.options);
+    parts.driver.onRole(() => this.#endPolls());
+    const { metrics } = parts;
+    const recalled = metrics?.counter(
+      'leasehold_cache_recalls_total',
+      'Changes that waited for clients to forget',
+    );
+    const waited = metrics?.counter(
+      'leasehold_cache_recall_wait_ms_total',
+      'Milliseconds that changes waited for clients to forget',
+    );
+    this.#countRecalled = (changes, waitedMs) => {
+      recalled?.add(changes);
+      waited?.add(waitedMs);
+    };
+    metrics?.observe('gauge', 'leasehold_cache_sessions', 'Clients that remember what they are told', () => {
+      return this.#caches.counts().sessions;
+    });
+    metrics?.observe(
+      'gauge',
+      'leasehold_cache_grants',
+      'Inodes that clients may believe without asking',
+      () => {
+        return this.#caches.counts().grants;
+      },
+    );
+    metrics?.observe(
+      'counter',
+      'leasehold_cache_silent_clients_total',
+      'Sessions that ended with something to forget, by which a change was held up',
+      () => this.#caches.counts().expired,
+    );
+  }
+
+  /** Renews a session, then waits until it has something to forget; to be called where the primary may answer reads. */
+  async poll({ session, ...request }: CacheRequest): Promise<CacheAnswer> {
+    const { driver, nowMs } = this.#parts;
+    const polled = this.#caches.poll({ ...request, session: session ?? null }, nowMs(), driver.servesForMs());
+    this.#lookAgain();
+    // All sessions end no later than their duration from now, and none is there that has said that it forgot.
+    driver.noteBelief(this.#caches.counts().sessions === 0 ? -Infinity : polled.validMs * BELIEF_MARGIN);
+    const id = polled.session;
+    if (id === null || id !== session || polled.validMs === 0 || this.#caches.hasNews(id, nowMs()))
+      return polled;
+    await this.#news(id, polled.validMs / POLLS_PER_LEASE);
+    return { ...polled, ...this.#caches.take(id) };
+  }
+
+  /**
+   * Answers a client that remembers, in one turn.
+   *
+   * @param ask reads from committed state
+   */
+  answer(query: Query, session: number, ask: (query: Query) => Answer): RememberedAnswer<Answer> {
+    const result = presentOrNull(query, ask);
+    const refused = this.#caches.grant(session, inodesOf(query, result), this.#parts.nowMs());
+    return { result, granted: refused === null ? null : { session, refused } };
+  }
+
+  isHeld(change: BlockedChange): boolean {
+    return this.#caches.isHeld(change, this.#parts.nowMs());
+  }
+
+  block(change: BlockedChange): void {
+    this.#caches.block(change);
+  }
+
+  release(change: BlockedChange): void {
+    this.#caches.release(change);
+  }
+
+  /** Resolves when no client, but the change's own, believes any more what changes; that is at the end of its session at the latest. */
+  async forgotten(change: BlockedChange): Promise<void> {
+    const { nowMs, log } = this.#parts;
+    const beganMs = nowMs();
+    while (this.isHeld(change)) {
+      for (const session of this.#caches.recall(change, nowMs())) this.#polls.get(session)?.();
+      await this.#progress(this.#caches.heldUntilMs(change) - nowMs());
+    }
+    const waitedMs = Math.round(nowMs() - beganMs);
+    this.#countRecalled(1, waitedMs);
+    if (waitedMs > SLOW_MS)
+      log?.warn({ inodes: change.inodes, waitedMs }, 'a change waited for a silent client');
+  }
+
+  /** Nothing is granted any more; resolves when all clients have forgotten, or their sessions are over. */
+  async close(): Promise<void> {
+    this.#caches.close();
+    this.#endPolls();
+    for (;;) {
+      // Looking at nothing in particular still ends what is over.
+      this.isHeld({ inodes: [], owner: null });
+      if (this.#caches.counts().sessions === 0) return;
+      await this.#progress(CLOSING_LOOK_MS);
+    }
+  }
+
+  #news(session: number, waitMs: number): Promise<void> {
+    // One poll of a session waits: one that came later knows more of what the client has forgotten.
+    this.#polls.get(session)?.();
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        if (this.#polls.get(session) === done) this.#polls.delete(session);
+        resolve();
+      };
+      const timer = setTimeout(done, waitMs);
+      this.#polls.set(session, done);
+    });
+  }
+
+  #progress(limitMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.#changes.delete(done);
+        resolve();
+      };
+      const timer = setTimeout(done, Math.max(0, limitMs) + 1);
+      this.#changes.add(done);
+    });
+  }
+
+  #lookAgain(): void {
+    for (const look of [...this.#changes]) look();
+  }
+
+  #endPolls(): void {
+    for (const end of [...this.#polls.values()]) end();
+  }
+}
+
+/** Sessions are told a duration that is a little shorter than the one that is waited for here. */
+const BELIEF_MARGIN = 1.03;
+const CLOSING_LOOK_MS = 100;
+
+/** @returns null for a name that is not there, in a directory that is */
+function presentOrNull(query: Query, ask: (query: Query) => Answer): Answer | null {
+  try {
+    return ask(query);
+  } catch (error) {
+    if (query.kind !== 'lookup' || !(error instanceof ServiceError) || error.code !== 'not-found')
+      throw error;
+    const parent = ask({ kind: 'attributes', inode: query.parent });
+    if ('attributes' in parent && parent.attributes.kind === 'directory') return null;
+    throw error;
+  }
+}
+
+/** What has to stay as it is for an answer to stay true. Of live files the catalog knows too little. */
+function inodesOf(query: Query, result: Answer | null): number[] {
+  const inodes: number[] = [];
+  if (query.kind === 'lookup') inodes.push(query.parent);
+  if (query.kind === 'list') inodes.push(query.inode);
+  if (result === null) return inodes;
+  const named = 'attributes' in result ? [result] : 'entries' in result ? result.entries : [];
+  for (const { attributes } of named) if (!attributes.live) inodes.push(attributes.inode);
+  return inodes;
+}

@@ -1,0 +1,437 @@
+import { assert } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
+import type { Epoch } from '../../replica/actions.ts';
+import { epochCompare } from '../../replica/epoch.ts';
+import {
+  LOCK_WAITERS_MAX,
+  LOCKS_PER_CLIENT_MAX,
+  LOCKS_PER_FILE_MAX,
+  type LockBody,
+  type LockGrant,
+  type LockList,
+  type LockOfClient,
+  type LockRenewal,
+  type LockRenewalBody,
+  type WishOfClient,
+} from '../../wire/lock-api.ts';
+import type { Clock } from '../clock.ts';
+import type { LeaseDriver } from '../lease-driver.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import { LockTable, type LockWaiter } from './lock-table.ts';
+
+/** Files whose locks are remembered from one own epoch to the next. */
+const FORMER_MAX = 10_000;
+/** Who waited and asks again within this time has the place that it had, in milliseconds. */
+const PLACE_KEPT_MS = 2_000;
+/** Part of the operation time-out that a wait may take at the most: the answer needs time, too. */
+const WAIT_PART_MAX = 0.5;
+/** And of the lock lease: who gets a lock counts its lease from before the wait, and has to live through a fail-over with the rest. */
+const WAITS_PER_LEASE = 6;
+
+export interface FileLocksParts {
+  readonly self: ServerId;
+  readonly clock: Clock;
+  readonly lease: LeaseDriver;
+  /** How long locks outlive the last renewal of their client, in milliseconds. */
+  readonly lockLeaseMs: number;
+  readonly operationTimeoutMs: number;
+}
+
+/** Whoever has locks of a file, or waits for one. */
+interface Client {
+  /** By this server's monotonic clock, from when the last renewal was received. */
+  untilMs: number;
+  /** The newest message, and what of the ones before is not over. */
+  stamp: number;
+  pending: ReadonlySet<number>;
+}
+
+/** A request that waits for its lock. */
+interface Waiting {
+  readonly client: number;
+  readonly number: number;
+  /** Ends the wait; absent while nobody is connected who could be told. */
+  answer: ((outcome: 'granted' | 'deposed' | 'over') => void) | null;
+  /** When the place is forgotten. */
+  keptUntilMs: number;
+}
+
+/** What the primary of one epoch knows of its file's locks. */
+interface Book {
+  readonly epoch: Epoch;
+  readonly table: LockTable;
+  readonly clients: Map<number, Client>;
+  /** By place in the table. */
+  readonly waiting: Map<number, Waiting>;
+  /** Until then, locks of an epoch before may be claimed, and no others are given. */
+  readonly graceUntilMs: number;
+  readonly afterGrace: Set<() => void>;
+  timer: NodeJS.Timeout | null;
+  timerAtMs: number;
+  end(): void;
+}
+
+/** The locks with which an epoch of this server ended in good order. */
+interface Former {
+  readonly counter: number;
+  readonly locks: readonly LockOfClient[];
+}
+
+/**
+ * Locks of the files that this server is primary of (decision 0015). They are in memory only and belong to an epoch. A
+ * client renews all it has within a lock lease, and claims it so from the next primary, which gives nothing else before
+ * one lock lease has passed since its epoch began: by then every lock is claimed, or its client knows that it is lost.
+ */
+export class FileLocks {
+  readonly #parts: FileLocksParts;
+  /** Long enough for clocks that run at different rates. */
+  readonly #spanMs: number;
+  readonly #books = new Map<ReplicaDriver, Book>();
+  readonly #former = new Map<FileId, Former>();
+
+  constructor(parts: FileLocksParts) {
+    this.#parts = parts;
+    this.#spanMs = parts.lockLeaseMs * (1 + 2 * CLOCK_DRIFT_MAX);
+  }
+
+  /** This server leads the file from now on: the time in which locks are claimed begins. */
+  led(driver: ReplicaDriver): void {
+    if (driver.leads) this.#bookOf(driver);
+  }
+
+  /**
+   * Sets a lock, or gives it back.
+   *
+   * @throws ServiceError `locked` (also where a wait is over before the lock is free), `deadlock`, `lock-limit`,
+   *   `not-primary`, or `busy` where too many wait, and while those of the former primary are claimed and `body` does not wait
+   */
+  async lock(driver: ReplicaDriver, body: LockBody): Promise<LockGrant> {
+    const { clock, operationTimeoutMs, lockLeaseMs } = this.#parts;
+    const waitMaxMs = Math.min(operationTimeoutMs * WAIT_PART_MAX, lockLeaseMs / WAITS_PER_LEASE);
+    const deadlineMs = clock.nowMs() + Math.min(body.waitMs, waitMaxMs);
+    let book = this.#present(driver);
+    this.#admit(book, body);
+    const wish = wishOf(body);
+    if (wish.type === 'unlock') {
+      book.table.set(wish);
+      this.#wake(driver, book);
+      return this.#grant(book);
+    }
+    // A renewal may have shown meanwhile that the request is over.
+    while (clock.nowMs() < book.graceUntilMs) {
+      await this.#graceEnd(book, waitMaxMs);
+      book = this.#present(driver);
+      if (clock.nowMs() < book.graceUntilMs) throw this.#inGrace(driver.file, book, body.waitMs > 0);
+      this.#admit(book, body);
+    }
+    return this.#lockNow(driver, book, body, wish, deadlineMs);
+  }
+
+  /**
+   * The client is alive and has these locks. In the time after a change of the primary, that is how it claims them.
+   *
+   * @throws ServiceError `not-primary`
+   */
+  renew(driver: ReplicaDriver, body: LockRenewalBody): LockRenewal {
+    const book = this.#present(driver);
+    const nowMs = this.#parts.clock.nowMs();
+    const known = book.clients.get(body.client);
+    if (known !== undefined && body.stamp < known.stamp) {
+      // What was given back since is not claimed by an older word: the client says it anew.
+      throw new ServiceError('locked', `A newer message of client ${body.client} came first`);
+    }
+    this.#admit(book, { ...body, number: body.stamp });
+    const lost = body.locks.flatMap((lock, place) => {
+      const wish: WishOfClient = { ...lock, client: body.client };
+      if (wish.start > wish.end) throw new ServiceError('bad-request', 'A range ends before it begins');
+      if (book.table.covers(wish)) return [];
+      // Nothing but a change of the primary makes a living client's locks unknown here.
+      if (nowMs >= book.graceUntilMs || book.table.conflict(wish) !== null) return [place];
+      book.table.set(wish);
+      return [];
+    });
+    this.#schedule(driver, book);
+    return { ...this.#grant(book), lost };
+  }
+
+  /** @throws ServiceError `not-primary` */
+  list(driver: ReplicaDriver): LockList {
+    const book = this.#present(driver);
+    return {
+      primary: this.#parts.self,
+      epoch: book.epoch.counter,
+      locks: book.table.list(),
+      waiting: book.waiting.size,
+      graceMs: Math.max(0, Math.ceil(book.graceUntilMs - this.#parts.clock.nowMs())),
+    };
+  }
+
+  async #lockNow(
+    driver: ReplicaDriver,
+    book: Book,
+    body: LockBody,
+    wish: WishOfClient,
+    deadlineMs: number,
+  ): Promise<LockGrant> {
+    const { clock } = this.#parts;
+    const { table } = book;
+    const place = placeOf(book, body);
+    table.beginFlock(wish);
+    // Whoever changed a lock of the whole file has given the old one back.
+    this.#wake(driver, book);
+    if (table.conflict(wish) === null) {
+      if (place !== null) this.#leave(book, place);
+      const isFull =
+        table.size >= LOCKS_PER_FILE_MAX || table.list(wish.client).length >= LOCKS_PER_CLIENT_MAX;
+      if (isFull) throw new ServiceError('lock-limit', `File ${driver.file} has too many locks`);
+      table.set(wish);
+      // A lock that became a lesser one may be what others waited for.
+      this.#wake(driver, book);
+      return this.#grant(book);
+    }
+    if (body.waitMs > 0 && table.wouldDeadlock(wish)) {
+      if (place !== null) this.#leave(book, place);
+      throw new ServiceError(
+        'deadlock',
+        `A lock on file ${driver.file} would be waited for by its own holder`,
+      );
+    }
+    const leftMs = deadlineMs - clock.nowMs();
+    if (leftMs <= 0) throw locked(driver.file, table, wish);
+    if (place === null && book.waiting.size >= LOCK_WAITERS_MAX) {
+      throw new ServiceError('busy', `Too many wait for locks on file ${driver.file}`);
+    }
+    const at = table.wait(wish, place);
+    const outcome = await this.#wait(driver, book, at, body, leftMs);
+    // What is not acknowledged is no lock yet: a later primary will not hear of it.
+    if (this.#present(driver) !== book) throw this.#deposed(driver);
+    if (outcome === 'granted') return this.#grant(book);
+    throw outcome === 'deposed' ? this.#deposed(driver) : locked(driver.file, table, wish);
+  }
+
+  #wait(
+    driver: ReplicaDriver,
+    book: Book,
+    place: number,
+    { client, number }: LockBody,
+    limitMs: number,
+  ): Promise<'granted' | 'deposed' | 'over'> {
+    // A request that was sent again takes the place of its first attempt, whose answer nobody awaits.
+    book.waiting.get(place)?.answer?.('over');
+    return new Promise((resolve) => {
+      const waiting: Waiting = { client, number, answer: null, keptUntilMs: Infinity };
+      const timer = setTimeout(() => {
+        waiting.keptUntilMs = this.#parts.clock.nowMs() + PLACE_KEPT_MS;
+        this.#schedule(driver, book);
+        waiting.answer?.('over');
+      }, limitMs);
+      waiting.answer = (outcome) => {
+        clearTimeout(timer);
+        waiting.answer = null;
+        resolve(outcome);
+      };
+      book.waiting.set(place, waiting);
+    });
+  }
+
+  #leave(book: Book, place: number): void {
+    book.table.leave(place);
+    const waiting = book.waiting.get(place);
+    book.waiting.delete(place);
+    waiting?.answer?.('over');
+  }
+
+  /** Locks whose way became free are given, if this server is still the one to give them. */
+  #wake(driver: ReplicaDriver, book: Book): void {
+    if (!this.#isPresent(driver, book)) return;
+    const nowMs = this.#parts.clock.nowMs();
+    const isThere = ({ place, client }: LockWaiter): boolean =>
+      typeof book.waiting.get(place)?.answer === 'function' &&
+      nowMs < (book.clients.get(client)?.untilMs ?? -Infinity);
+    for (const { place } of book.table.wake(isThere)) {
+      const waiting = book.waiting.get(place);
+      book.waiting.delete(place);
+      waiting?.answer?.('granted');
+    }
+  }
+
+  /**
+   * A message of a client: it lives. What its newest message calls over is over.
+   *
+   * @throws ServiceError `locked` where the message itself is over
+   */
+  #admit(book: Book, message: Pick<LockBody, 'client' | 'stamp' | 'pending' | 'number'>): void {
+    const { client, stamp, number } = message;
+    const untilMs = this.#parts.clock.nowMs() + this.#spanMs;
+    const known = book.clients.get(client);
+    if (known === undefined || stamp > known.stamp) {
+      book.clients.set(client, { untilMs, stamp, pending: new Set(message.pending) });
+      for (const [place, waiting] of book.waiting) {
+        const isOver = waiting.number < stamp && !message.pending.includes(waiting.number);
+        if (waiting.client === client && isOver && waiting.number !== number) this.#leave(book, place);
+      }
+      return;
+    }
+    if (number < known.stamp && !known.pending.has(number)) {
+      throw new ServiceError('locked', `Request ${number} of client ${client} is over`);
+    }
+    known.untilMs = Math.max(known.untilMs, untilMs);
+  }
+
+  /** @returns the book of the present epoch, without those whose time is over */
+  #present(driver: ReplicaDriver): Book {
+    if (!driver.leads) throw this.#deposed(driver);
+    const book = this.#bookOf(driver);
+    this.#expire(driver, book);
+    return book;
+  }
+
+  #isPresent(driver: ReplicaDriver, book: Book): boolean {
+    return driver.leads && this.#books.get(driver) === book && epochCompare(driver.epoch, book.epoch) === 0;
+  }
+
+  #expire(driver: ReplicaDriver, book: Book): void {
+    const nowMs = this.#parts.clock.nowMs();
+    for (const [place, waiting] of book.waiting) if (waiting.keptUntilMs <= nowMs) this.#leave(book, place);
+    for (const [client, { untilMs }] of book.clients) {
+      if (nowMs < untilMs) continue;
+      for (const [place, waiting] of book.waiting) if (waiting.client === client) this.#leave(book, place);
+      book.table.remove(client);
+      book.clients.delete(client);
+    }
+    this.#wake(driver, book);
+    this.#schedule(driver, book);
+  }
+
+  /** Looks again when the next client's time is over, or the grace. */
+  #schedule(driver: ReplicaDriver, book: Book): void {
+    const nowMs = this.#parts.clock.nowMs();
+    let atMs = book.afterGrace.size > 0 ? book.graceUntilMs : Infinity;
+    for (const { untilMs } of book.clients.values()) atMs = Math.min(atMs, untilMs);
+    for (const { keptUntilMs } of book.waiting.values()) atMs = Math.min(atMs, keptUntilMs);
+    // A client that renews moves its end away: the timer that finds nothing sets itself anew.
+    if (book.timer !== null && book.timerAtMs <= atMs) return;
+    if (book.timer !== null) clearTimeout(book.timer);
+    book.timer = null;
+    if (atMs === Infinity) return;
+    book.timerAtMs = atMs;
+    book.timer = setTimeout(
+      () => {
+        book.timer = null;
+        if (!this.#isPresent(driver, book)) return this.#end(driver, book);
+        if (this.#parts.clock.nowMs() >= book.graceUntilMs) for (const go of book.afterGrace) go();
+        this.#expire(driver, book);
+      },
+      Math.max(1, atMs - nowMs),
+    );
+    book.timer.unref();
+  }
+
+  #graceEnd(book: Book, limitMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        book.afterGrace.delete(done);
+        resolve();
+      };
+      const leftMs = book.graceUntilMs - this.#parts.clock.nowMs();
+      const timer = setTimeout(done, Math.max(1, Math.min(limitMs, leftMs)));
+      book.afterGrace.add(done);
+    });
+  }
+
+  #bookOf(driver: ReplicaDriver): Book {
+    const known = this.#books.get(driver);
+    if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
+    if (known !== undefined) this.#end(driver, known);
+    const { epoch, file } = driver;
+    const nowMs = this.#parts.clock.nowMs();
+    const former = this.#former.get(file);
+    this.#former.delete(file);
+    // No two epochs that were led have one counter, so nobody else led in between.
+    const isNext = former !== undefined && former.counter + 1 === epoch.counter;
+    const needsNoGrace = driver.isFirstLed || isNext;
+    const stopListening = driver.onRole(() => {
+      if (!this.#isPresent(driver, book)) this.#end(driver, book);
+    });
+    const book: Book = {
+      epoch,
+      table: new LockTable(),
+      clients: new Map(),
+      waiting: new Map(),
+      graceUntilMs: needsNoGrace ? -Infinity : nowMs + this.#spanMs,
+      afterGrace: new Set(),
+      timer: null,
+      timerAtMs: Infinity,
+      end: () => {
+        stopListening();
+        if (book.timer !== null) clearTimeout(book.timer);
+        book.timer = null;
+        for (const go of book.afterGrace) go();
+        for (const { answer } of book.waiting.values()) answer?.('deposed');
+        book.waiting.clear();
+      },
+    };
+    if (isNext) {
+      for (const lock of former.locks) {
+        book.table.set(lock);
+        book.clients.set(lock.client, { untilMs: nowMs + this.#spanMs, stamp: 0, pending: new Set() });
+      }
+    }
+    this.#books.set(driver, book);
+    this.#schedule(driver, book);
+    return book;
+  }
+
+  /** The epoch is over here. What it ended with is known for certain, if it ended before the lease did. */
+  #end(driver: ReplicaDriver, book: Book): void {
+    if (this.#books.get(driver) !== book) return;
+    this.#books.delete(driver);
+    book.end();
+    const { lease, clock } = this.#parts;
+    const held = lease.view(driver.file);
+    // In its own grace it does not know yet what the epoch before has left behind.
+    if (!held.own || held.remainingMs <= 0 || clock.nowMs() < book.graceUntilMs) return;
+    this.#former.set(driver.file, { counter: book.epoch.counter, locks: book.table.list() });
+    for (const oldest of this.#former.keys()) {
+      if (this.#former.size <= FORMER_MAX) break;
+      this.#former.delete(oldest);
+    }
+  }
+
+  #grant(book: Book): LockGrant {
+    return { primary: this.#parts.self, epoch: book.epoch.counter, leaseMs: this.#parts.lockLeaseMs };
+  }
+
+  #deposed(driver: ReplicaDriver): ServiceError {
+    return new ServiceError('not-primary', `This server is not the primary of file ${driver.file} any more`);
+  }
+
+  /** Whoever waits is told what ends any other wait that was in vain; who does not has to know that this is no refusal. */
+  #inGrace(file: FileId, book: Book, waits: boolean): ServiceError {
+    const retryAfterMs = Math.max(1, Math.ceil(book.graceUntilMs - this.#parts.clock.nowMs()));
+    const message = `Locks of file ${file} are claimed from a new primary`;
+    return waits ? new ServiceError('locked', message) : new ServiceError('busy', message, { retryAfterMs });
+  }
+}
+
+function wishOf({ client, owner, kind, type, start, end, pid }: LockBody): WishOfClient {
+  if (start > end) throw new ServiceError('bad-request', 'A range ends before it begins');
+  return { client, owner, kind, type, start, end, pid };
+}
+
+function placeOf(book: Book, { client, number }: LockBody): number | null {
+  for (const [place, waiting] of book.waiting) {
+    if (waiting.client === client && waiting.number === number) return place;
+  }
+  return null;
+}
+
+function locked(file: FileId, table: LockTable, wish: WishOfClient): ServiceError {
+  const holder = table.conflict(wish);
+  assert(wish.type !== 'unlock', 'Nothing stands in the way of an unlock');
+  const whose = holder === null ? 'somebody' : `owner ${holder.owner} of client ${holder.client}`;
+  return new ServiceError('locked', `File ${file} is locked by ${whose}`);
+}

@@ -1,0 +1,41 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FileId } from '../../base/ids.ts';
+import { HEADER_EPOCH, HEADER_PRIMARY } from '../../wire/http-api.ts';
+import { LockBody, type LockList, LockRenewalBody } from '../../wire/lock-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { bodyReader } from './body.ts';
+import { callOptionsOf, fileIdOf } from './input.ts';
+
+const lockBody = bodyReader(LockBody);
+const renewalBody = bodyReader(LockRenewalBody);
+
+/** `/v1/data/{file}/locks`: locks of `fcntl` and `flock`, at the file's primary. */
+export function lockRoutes(app: FastifyInstance, gateway: Gateway): void {
+  app.get('/v1/data/:file/locks', async (request, reply): Promise<LockList> => {
+    const file = fileOf(request);
+    return answer(reply, await gateway.locks(file, callOptionsOf(request.headers)));
+  });
+
+  app.post('/v1/data/:file/locks', async (request, reply) => {
+    const file = fileOf(request);
+    return answer(reply, await gateway.lock(file, lockBody(request), callOptionsOf(request.headers)));
+  });
+
+  app.post('/v1/data/:file/locks/renew', async (request, reply) => {
+    const file = fileOf(request);
+    const body = renewalBody(request);
+    return answer(reply, await gateway.renewLocks(file, body, callOptionsOf(request.headers)));
+  });
+}
+
+function answer<Answer extends { readonly primary: string; readonly epoch: number }>(
+  reply: FastifyReply,
+  result: Answer,
+): Answer {
+  reply.header(HEADER_PRIMARY, result.primary).header(HEADER_EPOCH, String(result.epoch));
+  return result;
+}
+
+function fileOf(request: FastifyRequest): FileId {
+  return fileIdOf((request.params as Readonly<Record<string, unknown>>).file);
+}

@@ -1,0 +1,84 @@
+import { performance } from 'node:perf_hooks';
+import { ServiceError } from '../base/errors.ts';
+import type { FileId } from '../base/ids.ts';
+import type { Attributes, ContentVersion, Query, QueryResults } from '../wire/catalog-api.ts';
+import type { FileState } from '../wire/http-api.ts';
+
+/** Live files of one listing whose primaries are asked at the same time. */
+const LISTING_PARALLEL = 16;
+/** How long all of one listing's primaries together may take to answer. */
+const LISTING_MERGE_MS = 1000;
+
+/** Asks a file's primary. @param timeoutMs instead of the operation time-out */
+export type AskState = (file: FileId, timeoutMs?: number) => Promise<FileState>;
+
+/** What the catalog answered, with what the primaries of live files know instead of what the catalog was last told. */
+export async function withLiveStates(
+  result: QueryResults[Query['kind']],
+  ask: AskState,
+): Promise<QueryResults[Query['kind']]> {
+  if ('attributes' in result) return { attributes: await merged(result.attributes, ask) };
+  if ('entries' in result) return { ...result, entries: await mergedEntries(result.entries, ask) };
+  return result;
+}
+
+/** Order of versions of contents: by epoch, then by number in the sequence. */
+export function contentVersionCompare(a: ContentVersion, b: ContentVersion): number {
+  return a.epoch - b.epoch || a.seq - b.seq;
+}
+
+/**
+ * What is known of a live file. A modification time that was set by hand stays in force against the
+ * contents it was set on; the size is always the primary's.
+ */
+export function attributesWithState(attributes: Attributes, state: FileState): Attributes {
+  const newer = contentVersionCompare(state.contents, attributes.contents) > 0;
+  return {
+    ...attributes,
+    sizeBytes: state.sizeBytes,
+    modifiedNs: newer ? state.modifiedNs : attributes.modifiedNs,
+    // A change of contents is one of the status as well, as the catalog will know once the file is settled.
+    changedNs: newer ? laterNs(state.modifiedNs, attributes.changedNs) : attributes.changedNs,
+    contents: newer ? state.contents : attributes.contents,
+  };
+}
+
+function laterNs(a: string, b: string): string {
+  return BigInt(a) > BigInt(b) ? a : b;
+}
+
+async function merged(attributes: Attributes, ask: AskState, timeoutMs?: number): Promise<Attributes> {
+  if (!attributes.live || attributes.kind !== 'file') return attributes;
+  return attributesWithState(attributes, await ask(attributes.inode as FileId, timeoutMs));
+}
+
+/**
+ * A listing names many files and promises less than a stat of one: what a primary does not say
+ * within a short time is taken from the catalog.
+ */
+async function mergedEntries<Entry extends { readonly attributes: Attributes }>(
+  entries: readonly Entry[],
+  ask: AskState,
+): Promise<readonly Entry[]> {
+  const told = [...entries];
+  const deadlineMs = performance.now() + LISTING_MERGE_MS;
+  const live = entries.flatMap(({ attributes }, index) =>
+    attributes.live && attributes.kind === 'file' ? [index] : [],
+  );
+  const waiting = live.values();
+  const worker = async () => {
+    for (const index of waiting) {
+      const timeoutMs = deadlineMs - performance.now();
+      if (timeoutMs <= 0) return;
+      const entry = entries[index] as Entry;
+      try {
+        told[index] = { ...entry, attributes: await merged(entry.attributes, ask, timeoutMs) };
+      } catch (error) {
+        if (!(error instanceof ServiceError)) throw error;
+      }
+    }
+  };
+  // The workers share one iterator: each live entry is taken by the first that is free.
+  await Promise.all(Array.from({ length: Math.min(LISTING_PARALLEL, live.length) }, worker));
+  return told;
+}

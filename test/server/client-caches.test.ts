@@ -1,0 +1,192 @@
+/**
+ * Goal: what a client believes without asking is so, whatever happens to messages, clients and primaries.
+ * Method: the rules alone, with times as the test names them; then the real service, recaller, session and memory in a
+ * world whose time the test makes pass, in which every belief is compared with what is committed.
+ */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { ClientCaches } from '../../server/catalog/client-caches.ts';
+import { CacheWorld, LEASE_MS } from './cache-world.ts';
+
+const LEASE = 1_000;
+const FOREVER = 1_000_000;
+
+function caches(limits: { session?: number; all?: number } = {}): ClientCaches {
+  let drawn = 0;
+  return new ClientCaches({
+    leaseMsMax: LEASE,
+    sessionGrantsMax: limits.session ?? 100,
+    grantsMax: limits.all ?? 1_000,
+    draw: () => ++drawn,
+  });
+}
+
+function begin(core: ClientCaches, client: number, nowMs = 0): number {
+  const { session } = core.poll({ client, session: null, acked: 0 }, nowMs, FOREVER);
+  assert.ok(session !== null);
+  return session;
+}
+
+const change = (...inodes: number[]) => ({ inodes, owner: null });
+
+describe('who may believe what', () => {
+  test('a change waits for those to whom it was granted, until they have forgotten it', () => {
+    const core = caches();
+    const [a, b] = [begin(core, 1), begin(core, 2)];
+    assert.deepEqual(core.grant(a, [5, 6], 1), []);
+    assert.deepEqual(core.grant(b, [6], 1), []);
+    assert.equal(core.isHeld(change(7), 1), false);
+    assert.equal(core.isHeld(change(5), 1), true);
+    core.block(change(5));
+    assert.deepEqual(core.recall(change(5), 1), [a]);
+    const { recalls, through } = core.take(a);
+    assert.deepEqual(recalls, [5]);
+    assert.equal(core.isHeld(change(5), 2), true);
+    core.poll({ client: 1, session: a, acked: through }, 2, FOREVER);
+    assert.equal(core.isHeld(change(5), 2), false);
+    assert.equal(core.isHeld(change(6), 2), true);
+  });
+
+  test('a client that is silent holds a change up until its session is over, and no longer', () => {
+    const core = caches();
+    const a = begin(core, 1);
+    core.grant(a, [5], 0);
+    core.block(change(5));
+    core.recall(change(5), 10);
+    assert.equal(core.isHeld(change(5), LEASE), true);
+    assert.ok(core.heldUntilMs(change(5)) <= LEASE * 1.01);
+    assert.equal(core.isHeld(change(5), LEASE * 1.01), false);
+    assert.deepEqual(core.counts(), { sessions: 0, grants: 0, expired: 1 });
+    assert.equal(core.grant(a, [6], LEASE * 1.01), null);
+  });
+
+  test('a client that polls and does not forget holds a change up no longer than a silent one', () => {
+    const core = caches();
+    const a = begin(core, 1);
+    core.grant(a, [5], 0);
+    core.block(change(5));
+    core.recall(change(5), 10);
+    for (let nowMs = 20; nowMs < 2 * LEASE; nowMs += 20) {
+      core.poll({ client: 1, session: a, acked: 0 }, nowMs, FOREVER);
+    }
+    assert.equal(core.isHeld(change(5), 10 + LEASE * 1.02), false);
+  });
+
+  test('nothing of a change under way is granted, until it is over', () => {
+    const core = caches();
+    const a = begin(core, 1);
+    core.block(change(5));
+    core.block(change(5, 6));
+    assert.deepEqual(core.grant(a, [5, 6, 7], 1), [5, 6]);
+    core.release(change(5, 6));
+    assert.deepEqual(core.grant(a, [5, 6], 1), [5]);
+    core.release(change(5));
+    assert.deepEqual(core.grant(a, [5], 1), []);
+  });
+
+  test('a poll that comes late, by way of a server that was stopped, says nothing of a session that came after it', () => {
+    const core = caches();
+    const a = begin(core, 1);
+    core.grant(a, [5], 1);
+    for (const session of [null, 4711]) {
+      const late = core.poll({ client: 1, session, acked: 0 }, 2, FOREVER);
+      assert.notEqual(late.session, a);
+      assert.equal(core.isHeld(change(5), 2), true);
+    }
+    core.poll({ client: 2, session: null, left: a, acked: 0 }, 2, FOREVER);
+    assert.equal(core.isHeld(change(5), 2), true, 'It is not of that client');
+    core.poll({ client: 1, session: null, left: a, acked: 0 }, 2, FOREVER);
+    assert.equal(core.isHeld(change(5), 2), false);
+  });
+
+  test('what is being called back is not granted anew before it is acknowledged', () => {
+    const core = caches({ session: 2 });
+    const a = begin(core, 1);
+    core.grant(a, [1, 2, 3], 0);
+    const { recalls, through } = core.take(a);
+    assert.deepEqual(recalls, [1], 'the oldest goes');
+    assert.deepEqual(core.grant(a, [1], 1), [1]);
+    core.poll({ client: 1, session: a, acked: through }, 2, FOREVER);
+    assert.deepEqual(core.grant(a, [1], 2), []);
+  });
+
+  test('who changes waits for itself only where it has not forgotten', () => {
+    const core = caches();
+    const a = begin(core, 1);
+    core.grant(a, [5, 6], 0);
+    const owner = { client: 1, forgets: [5] };
+    assert.equal(core.isHeld({ inodes: [5], owner }, 1), false);
+    assert.equal(core.isHeld({ inodes: [5, 6], owner }, 1), true);
+    assert.equal(core.isHeld({ inodes: [5], owner: { client: 2, forgets: [5] } }, 1), true);
+  });
+
+  test('nobody believes longer than the primary may answer', () => {
+    const core = caches();
+    const polled = core.poll({ client: 1, session: null, acked: 0 }, 0, 300);
+    assert.ok(polled.validMs <= 300);
+    assert.equal(core.poll({ client: 2, session: null, acked: 0 }, 0, 0).session, null);
+    assert.equal(core.poll({ client: 1, session: polled.session, acked: 0 }, 10, 0).validMs, 0);
+  });
+
+  test('an answer that was lost is repeated, and what it took back is believed no longer than before', () => {
+    const core = caches();
+    const a = begin(core, 1);
+    core.grant(a, [5], 0);
+    core.block(change(5));
+    core.recall(change(5), 1);
+    const lost = core.take(a);
+    const again = core.poll({ client: 1, session: a, acked: 0 }, 10, FOREVER);
+    assert.deepEqual(again.recalls, lost.recalls);
+    assert.equal(again.validMs, 0);
+  });
+
+  test('memory is bounded also where clients do not answer', () => {
+    const core = caches({ session: 100, all: 200 });
+    for (let client = 1; client <= 5; client++) {
+      const session = begin(core, client);
+      for (let inode = 1; inode <= 1_000; inode++) core.grant(session, [inode], 0);
+    }
+    assert.ok(core.counts().grants <= 250);
+  });
+
+  test('before an orderly end every client says that it believes nothing', () => {
+    const core = caches();
+    const a = begin(core, 1);
+    core.grant(a, [5], 0);
+    core.close();
+    assert.equal(core.hasNews(a, 1), true);
+    assert.equal(core.poll({ client: 1, session: a, acked: 0 }, 1, FOREVER).session, null);
+    assert.equal(core.counts().sessions, 1);
+    assert.equal(core.poll({ client: 1, session: null, left: a, acked: 0 }, 2, FOREVER).session, null);
+    assert.equal(core.counts().sessions, 0);
+  });
+});
+
+const SEEDS = 12;
+const STEPS = 6_000;
+
+for (let seed = 1; seed <= SEEDS; seed++) {
+  test(`nobody believes what is not so (SEED=${seed})`, async (context) => {
+    context.mock.timers.enable({ apis: ['setTimeout'] });
+    const world = new CacheWorld(seed, 3, context.mock.timers);
+    const { dice } = world;
+    for (let step = 0; step < STEPS; step++) {
+      const client = world.clients[dice.below(world.clients.length)];
+      if (client === undefined) continue;
+      if (dice.chance(60)) void client.ask(world.anyInode());
+      if (dice.chance(4)) void client.change(world.anyInode());
+      if (dice.below(1_000) < 2 && !client.frozen) void client.freeze(100 + dice.below(2 * LEASE_MS));
+      if (dice.below(10_000) < 8) void world.failover();
+      await world.pass();
+      for (const one of world.clients) for (let inode = 1; inode <= 6; inode++) one.look(inode);
+      assert.equal(world.violation, null);
+    }
+    assert.ok(world.believed > 1_000, `${world.believed} beliefs`);
+    assert.ok(world.committed > 50, `${world.committed} changes`);
+    // A change can wait for one session after another that was granted something before the change was known.
+    assert.ok(world.slowestMs < 3 * LEASE_MS, `a change took ${world.slowestMs} ms`);
+    const stopped = world.clients.map((client) => client.session.stop());
+    for (let rest = 0; rest < 500; rest++) await world.pass();
+    void stopped;
+  });
+}

@@ -1,0 +1,271 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
+import { LOCK_END, type LockBody, type LockHeld, type LockWish } from '../../wire/lock-api.ts';
+import { FILE, LOCK_LEASE_MS, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+
+type Ending = { after(work: () => void): void };
+
+async function started(t: Ending) {
+  const cluster = new SmallCluster(['a', 'b', 'c']);
+  t.after(() => {
+    cluster.close();
+    assert.deepEqual(cluster.fatal, []);
+  });
+  await cluster.ready();
+  return { cluster, servers: cluster.servers as [SmallServer, SmallServer, SmallServer] };
+}
+
+const ALL: LockHeld = { owner: 'o', kind: 'posix', type: 'exclusive', start: 0, end: LOCK_END, pid: 1 };
+
+/** A client that says what it is told to, and believes nothing by itself. */
+class Client {
+  readonly id: number;
+  #stamp = 0;
+
+  constructor(id: number) {
+    this.id = id;
+  }
+
+  body(wish: Partial<LockWish>, waitMs = 0): LockBody {
+    const stamp = ++this.#stamp;
+    return { ...ALL, ...wish, client: this.id, stamp, number: stamp, pending: [stamp], waitMs };
+  }
+
+  lock(server: SmallServer, wish: Partial<LockWish> = {}, waitMs = 0) {
+    return server.files.lock(FILE, this.body(wish, waitMs));
+  }
+
+  renew(server: SmallServer, locks: readonly LockHeld[] = [ALL]) {
+    const stamp = ++this.#stamp;
+    return server.files.renewLocks(FILE, { client: this.id, stamp, pending: [], locks: [...locks] });
+  }
+
+  /** Renews in time until it is told to stop, wherever the primary is; @returns what was lost */
+  async keep(servers: () => readonly SmallServer[], until: AbortSignal): Promise<boolean> {
+    let lost = false;
+    while (!until.aborted) {
+      for (const server of servers()) {
+        const renewed = await this.renew(server).catch(() => null);
+        lost ||= (renewed?.lost.length ?? 0) > 0;
+      }
+      await delay(LOCK_LEASE_MS / 10);
+    }
+    return lost;
+  }
+}
+
+function refused(code: ErrorCode): (error: unknown) => boolean {
+  return (error) => {
+    assert.ok(error instanceof ServiceError);
+    assert.equal(error.code, code, error.message);
+    return true;
+  };
+}
+
+/** Asks one server until it is the primary and says yes or no for good. */
+async function atPrimary<Result>(ask: () => Promise<Result>): Promise<Result> {
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof ServiceError) || !['not-primary', 'no-majority', 'busy'].includes(error.code))
+        throw error;
+      await delay(5);
+    }
+  }
+}
+
+test('a lock keeps others out until it is given back, and who waits gets it then', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const [one, two, three] = [new Client(1), new Client(2), new Client(3)];
+  await one.lock(a);
+  await assert.rejects(two.lock(a), refused('locked'));
+  const waiting = two.lock(a, {}, 10_000);
+  const third = three.lock(a, {}, 10_000).then(
+    () => 'granted',
+    () => 'not granted',
+  );
+  await one.lock(a, { type: 'unlock' });
+  await waiting;
+  assert.deepEqual(
+    (await a.files.locks(FILE)).locks.map(({ client }) => client),
+    [2],
+    'The first of those who wait',
+  );
+  await two.lock(a, { type: 'unlock' });
+  assert.equal(await third, 'granted');
+});
+
+test('a request that is sent again is one request, and comes to nothing once it is over', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const [one, two] = [new Client(1), new Client(2)];
+  const body = one.body({});
+  await a.files.lock(FILE, body);
+  await a.files.lock(FILE, body);
+  assert.equal((await a.files.locks(FILE)).locks.length, 1);
+  await one.lock(a, { type: 'unlock' });
+  await assert.rejects(a.files.lock(FILE, body), refused('locked'), 'It has come late');
+  await two.lock(a);
+  await assert.rejects(a.files.lock(FILE, one.body({}, 1)), refused('locked'), 'And one that waited in vain');
+});
+
+test('to wait for oneself is refused', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const [one, two] = [new Client(1), new Client(2)];
+  await one.lock(a, { start: 0, end: 0 });
+  await two.lock(a, { start: 1, end: 1 });
+  const waiting = one.lock(a, { start: 1, end: 1 }, 10_000);
+  await assert.rejects(two.lock(a, { start: 0, end: 0 }, 10_000), refused('deadlock'));
+  await two.lock(a, { type: 'unlock' });
+  await waiting;
+});
+
+test('locks of a client that is silent end with its lease, and those of one that renews do not', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const [dead, living, other] = [new Client(1), new Client(2), new Client(3)];
+  const kept: LockHeld = { ...ALL, start: 0, end: 9 };
+  await dead.lock(a, { start: 10, end: 19 });
+  await living.lock(a, kept);
+  const beganMs = performance.now();
+  let got = false;
+  // Each turn waits for a quarter of the lease.
+  for (let turn = 0; turn < 12 && !got; turn++) {
+    assert.deepEqual((await living.renew(a, [kept])).lost, []);
+    got = await other.lock(a, { start: 10, end: 19 }, LOCK_LEASE_MS / 4).then(
+      () => true,
+      (error: unknown) => !refused('locked')(error),
+    );
+  }
+  assert.ok(got, 'Nobody keeps it any more');
+  assert.ok(performance.now() - beganMs >= LOCK_LEASE_MS - 50, 'Not before its lease was over');
+  assert.deepEqual((await a.files.locks(FILE)).locks.map(({ client }) => client).sort(), [2, 3]);
+});
+
+test('a wait is for a small part of the lock lease, which counts from before it', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  // The holder is not heard of again: its lock would be free if these took as long as its lease.
+  for (let question = 0; question < 3; question++) {
+    await assert.rejects(other.lock(a, {}, 10 * LOCK_LEASE_MS), refused('locked'));
+  }
+  await other.lock(a, { type: 'unlock' });
+});
+
+test('a living client keeps its lock when the primary is cut off, and nobody else gets it', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  const over = new AbortController();
+  const keeping = holder.keep(() => [b], over.signal);
+  await atPrimary(() => b.files.lead(FILE));
+  assert.ok((await b.files.locks(FILE)).graceMs > 0);
+  await assert.rejects(
+    atPrimary(() => other.lock(b)),
+    refused('locked'),
+  );
+  assert.equal(
+    (await b.files.locks(FILE)).graceMs,
+    0,
+    'It was refused because it is held, and not out of doubt',
+  );
+  assert.equal((await b.files.locks(FILE)).locks[0]?.client, 1);
+  over.abort();
+  assert.equal(await keeping, false, 'Nothing was lost');
+});
+
+test('a new primary gives nothing away before the time to claim is over', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  await atPrimary(() => b.files.lead(FILE));
+  let granted = false;
+  const waiting = atPrimary(() => other.lock(b)).then(() => {
+    granted = true;
+  });
+  const { graceMs } = await b.files.locks(FILE);
+  await delay(graceMs / 2);
+  assert.equal(granted, false);
+  // A wait that ends meanwhile is a wait in vain, as any other, so that the client asks on without end.
+  await assert.rejects(other.lock(b, {}, 10), refused('locked'));
+  assert.deepEqual((await holder.renew(b)).lost, [], 'The holder comes late, and in time');
+  await assert.rejects(waiting, refused('locked'));
+  assert.equal(granted, false);
+});
+
+test('who comes after the time to claim has lost its locks', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  await atPrimary(() => other.lock(b));
+  assert.deepEqual((await holder.renew(b)).lost, [0]);
+  await other.lock(b, { type: 'unlock' });
+  assert.deepEqual((await holder.renew(b)).lost, [0], 'Also where nobody has them any more');
+});
+
+test('a primary that is cut off grants nothing once its lease is over, not even to who waited there', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  const outcome = other.lock(a, {}, 10_000).then(
+    () => 'granted',
+    (error: ServiceError) => error.code,
+  );
+  await atPrimary(() => b.files.lead(FILE));
+  // The holder has died, and its lease there is over, too.
+  assert.notEqual(await outcome, 'granted');
+  await delay(LOCK_LEASE_MS);
+  for (const client of [holder, other]) {
+    await assert.rejects(client.lock(a), (error: ServiceError) => error.code !== 'locked');
+    await assert.rejects(client.renew(a), ServiceError);
+  }
+  await assert.rejects(a.files.locks(FILE), ServiceError);
+});
+
+test('whoever waits when the primary changes is told to ask elsewhere', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a] = servers;
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  const waiting = other.lock(a, {}, 10_000);
+  const refusedThere = assert.rejects(waiting, refused('not-primary'));
+  while ((await a.files.locks(FILE)).waiting === 0) await delay(1);
+  const driver = a.host.loaded(FILE);
+  await driver?.stop();
+  a.lease.release(FILE);
+  await refusedThere;
+  // It ended in good order, and leads next: what it knew, it knows.
+  const list = await atPrimary(() => a.files.locks(FILE));
+  assert.deepEqual([list.graceMs, list.locks.map(({ client }) => client)], [0, [1]]);
+  assert.ok(cluster.servers.length > 0);
+});
+
+test('an unlock of a part frees that part, and no more', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const [one, two] = [new Client(1), new Client(2)];
+  await one.lock(a, { start: 0, end: 99 });
+  await one.lock(a, { type: 'unlock', start: 50, end: 59 });
+  await two.lock(a, { start: 50, end: 59 });
+  await assert.rejects(two.lock(a, { start: 49, end: 49 }), refused('locked'));
+  await assert.rejects(two.lock(a, { start: 60, end: 60 }), refused('locked'));
+});

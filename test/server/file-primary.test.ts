@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
+import type { CatalogAccess } from '../../server/file/file-service.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+
+/** A catalog that notes what it is told, and answers only while it is up. */
+class Catalog {
+  readonly told: string[] = [];
+  isUp = true;
+  readonly #waiting: (() => void)[] = [];
+
+  /** As the servers see it. */
+  readonly access: Partial<CatalogAccess> = {
+    command: async (command) => {
+      this.told.push(command.kind);
+      if (!this.isUp) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+      return {};
+    },
+  };
+
+  comeUp(): void {
+    this.isUp = true;
+    for (const answer of this.#waiting.splice(0)) answer();
+  }
+}
+
+async function started(t: { after(work: () => void): void }, catalog: Catalog) {
+  const cluster = new SmallCluster(['a', 'b', 'c'], catalog.access);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  return { cluster, servers: cluster.servers as [SmallServer, SmallServer, SmallServer] };
+}
+
+/** Asks until the lease of the former primary is over. */
+async function atNext<Result>(ask: () => Promise<Result>): Promise<Result> {
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code !== 'not-primary') throw error;
+      await delay(10);
+    }
+  }
+}
+
+test('who follows a primary in the midst of its changes writes without a word from the catalog', async (t) => {
+  const catalog = new Catalog();
+  const { cluster, servers } = await started(t, catalog);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  catalog.isUp = false;
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  const written = await atNext(() => b.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2)));
+  assert.equal(written.offset, 1);
+  assert.deepEqual(catalog.told, ['open-for-write'], 'It is told, but nobody waits for its answer');
+  catalog.comeUp();
+  await b.files.settle(FILE);
+  assert.deepEqual(catalog.told, ['open-for-write', 'settle']);
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('who follows a primary that has settled writes only once the catalog asks for the size again', async (t) => {
+  const catalog = new Catalog();
+  const { cluster, servers } = await started(t, catalog);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  await a.files.settle(FILE);
+  assert.deepEqual(catalog.told, ['settle']);
+  const settledSeq = a.host.loaded(FILE)?.orderedSeq;
+  catalog.isUp = false;
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  let isWritten = false;
+  const writing = atNext(() => b.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2))).then(() => {
+    isWritten = true;
+  });
+  while (!catalog.told.includes('open-for-write')) await delay(10);
+  const { role, orderedSeq } = b.host.loaded(FILE) ?? assert.fail('It is primary');
+  const now = { role, orderedSeq, isWritten };
+  const wanted = { role: 'active', orderedSeq: settledSeq, isWritten: false };
+  assert.deepEqual(now, wanted, 'It has its place in the order only afterwards');
+  catalog.comeUp();
+  await writing;
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('a primary that is cut off cannot tell the catalog a size that others may have changed', async (t) => {
+  const catalog = new Catalog();
+  const { cluster, servers } = await started(t, catalog);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  const settling = assert.rejects(a.files.settle(FILE), ServiceError);
+  await atNext(() => b.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2)));
+  await settling;
+  assert.deepEqual(catalog.told, ['open-for-write']);
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('a file is settled once for all changes before', async (t) => {
+  const catalog = new Catalog();
+  const { cluster, servers } = await started(t, catalog);
+  const [a] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  await a.files.settle(FILE);
+  const after = a.store.record(FILE)?.seq;
+  await a.files.settle(FILE);
+  assert.equal(
+    a.store.record(FILE)?.seq,
+    after,
+    'Nothing was changed that a next primary would have to know',
+  );
+  await a.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2));
+  assert.deepEqual(catalog.told, ['settle', 'settle', 'open-for-write']);
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('the catalog is told no size behind an operation that the next primary may not have', async (t) => {
+  const catalog = new Catalog();
+  const { cluster, servers } = await started(t, catalog);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  await a.files.state(FILE);
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  // The members' change has its place behind the write, and only here.
+  const changing = assert.rejects(a.files.changeMembers(FILE, [a.id, b.id]), ServiceError);
+  const settling = assert.rejects(a.files.settle(FILE), ServiceError);
+  await atNext(() => b.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2)));
+  assert.deepEqual(catalog.told, ['open-for-write'], 'The write relied on the mark of before');
+  await Promise.all([changing, settling]);
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('a file that all replicas have to have is settled by a majority', async (t) => {
+  const told: string[] = [];
+  const members = ['a', 'b', 'c'];
+  const file = { inode: FILE, kind: 'file', live: true, view: 1, objectBytes: 4096, policy: 'all' };
+  const cluster = new SmallCluster(members, {
+    attributes: async () => ({ ...file, replicas: members }) as unknown as Attributes,
+    command: async ({ kind }) => void told.push(kind),
+  });
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  for (const other of [a, b]) cluster.network.cut(other.id, c.id);
+  await a.files.settle(FILE);
+  assert.deepEqual(told, ['settle']);
+  assert.deepEqual(cluster.fatal, []);
+});

@@ -1,0 +1,98 @@
+/** A file that this server has made, as the catalog's primary: it leads it before anybody is asked. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+
+async function started(t: { after(work: () => void): void }, told: string[] = [], idleMs?: number) {
+  const command = async ({ kind }: { readonly kind: string }) => void told.push(kind);
+  // Long enough for a busy machine: a lease that lapses is another epoch.
+  const cluster = new SmallCluster(['a', 'b', 'c'], { command }, idleMs, LEASE_MS);
+  t.after(() => {
+    cluster.close();
+    assert.deepEqual(cluster.fatal, []);
+  });
+  await cluster.ready();
+  return { cluster, servers: cluster.servers as [SmallServer, SmallServer, SmallServer] };
+}
+
+function attributesAt(replicas: readonly ServerId[], inode = FILE): Attributes {
+  const made = { inode, kind: 'file', live: true, view: 1, replicas, objectBytes: OBJECT_BYTES };
+  return made as unknown as Attributes;
+}
+
+const LEASE_MS = 2_000;
+const BYTES = Uint8Array.of(1, 2, 3);
+
+test('who has made a file writes to it in the first epoch, and the catalog need not be told', async (t) => {
+  const told: string[] = [];
+  const { cluster, servers } = await started(t, told);
+  const [a, b, c] = servers;
+  a.files.made(attributesAt(cluster.view.members));
+  const { epoch, seq } = await a.files.write(FILE, requestOf(1), 0, BYTES);
+  assert.deepEqual({ epoch, seq }, { epoch: 1, seq: 1 });
+  assert.deepEqual((await a.files.read(FILE, 0, 3)).bytes, BYTES);
+  assert.deepEqual(told, []);
+  await a.files.settle(FILE);
+  assert.deepEqual(told, ['settle']);
+  assert.ok([b, c].some(({ store }) => store.record(FILE)?.promised.counter === 1));
+});
+
+test('others hear nothing of it before it is written to, read or locked', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  a.files.made(attributesAt(cluster.view.members));
+  while (a.host.loaded(FILE)?.orders !== true) await delay(1);
+  assert.equal(a.host.loaded(FILE)?.leads, false, 'A later primary might not know of it');
+  assert.equal((await a.files.state(FILE)).sizeBytes, 0);
+  assert.equal(a.host.loaded(FILE)?.leads, true);
+  assert.ok([b, c].some(({ store }) => store.record(FILE)?.installed.counter === 1));
+});
+
+test('a file that was made and never written to has another primary next, which knows that there was one', async (t) => {
+  const told: string[] = [];
+  const { cluster, servers } = await started(t, told);
+  const [a, b, c] = servers;
+  a.files.made(attributesAt(cluster.view.members));
+  await a.files.settle(FILE);
+  assert.deepEqual(told, ['settle']);
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  const written = async (): Promise<void> => {
+    for (;;) {
+      try {
+        await b.files.write(FILE, requestOf(1), 0, BYTES);
+        return;
+      } catch {
+        // The lease of the first primary runs.
+        await delay(10);
+      }
+    }
+  };
+  await written();
+  assert.deepEqual(told, ['settle', 'open-for-write'], 'The catalog asks for the size again');
+  assert.equal(b.host.loaded(FILE)?.isFirstLed, false);
+});
+
+test('a file that was written and settled is given back before one that is not', async (t) => {
+  const other = (FILE + 1) as FileId;
+  const { cluster, servers } = await started(t, [], 30_000);
+  const [a] = servers;
+  for (const file of [FILE, other]) {
+    a.files.made(attributesAt(cluster.view.members, file));
+    await a.files.write(file, requestOf(1), 0, BYTES);
+  }
+  await a.files.settle(FILE);
+  while (a.host.loaded(FILE) !== null) await delay(10);
+  assert.notEqual(a.host.loaded(other), null);
+});
+
+test('a server that holds no replica of what it has made leaves it to others', async (t) => {
+  const { servers } = await started(t);
+  const [a, b, c] = servers;
+  a.files.made(attributesAt([b.id, c.id]));
+  assert.equal(a.host.loaded(FILE), null);
+  const { epoch } = await b.files.write(FILE, requestOf(1), 0, BYTES);
+  assert.equal(epoch, 2);
+});
