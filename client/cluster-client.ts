@@ -1,19 +1,26 @@
 import type {
   Attributes,
+  CacheAnswer,
+  CacheOwner,
+  CacheRequest,
   Command,
   CommandRequest,
   CommandResults,
   Query,
   QueryRequest,
   QueryResults,
+  RememberedAnswer,
 } from '../wire/catalog-api.ts';
 import type { ClusterStatus, FileInfo, ScrubStatuses, ServerStatus } from '../wire/http-api.ts';
+import type { LockList } from '../wire/lock-api.ts';
 import { type Download, type DownloadOptions, downloadFile } from './download.ts';
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
 import { FileHandle, lostSession } from './file-handle.ts';
+import { FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
 import { encodePath } from './remote-path.ts';
-import { RequestWindow } from './request-window.ts';
+import { drawSession, RequestWindow } from './request-window.ts';
 import { readJson } from './response.ts';
+import { SettleBatches } from './settle-batches.ts';
 import { type Upload, type UploadOptions, uploadFile } from './upload.ts';
 
 const OPERATION_TIMEOUT_MS = 30_000;
@@ -45,9 +52,12 @@ export class ClusterClient {
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject = { primary: null };
   #commands = new RequestWindow();
+  readonly #lockClient: LockClient = { id: drawSession(), stamp: 0, pending: new Map() };
+  readonly #settling: SettleBatches;
 
   constructor(options: ClusterClientOptions) {
     this.#exchanger = new Exchanger(options.servers, options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS);
+    this.#settling = new SettleBatches(this.#exchanger);
   }
 
   /** Base URLs of the servers, in the order in which they were given. */
@@ -55,16 +65,27 @@ export class ClusterClient {
     return this.#exchanger.endpoints.all.map((endpoint) => endpoint.url);
   }
 
+  /** Id of the server that was the catalog's primary when last heard of. */
+  get catalogPrimary(): string | null {
+    return this.#catalog.primary;
+  }
+
   /** Executes a catalog command exactly once; a majority of the catalog's members has it when it resolves. */
   async command<Kind extends Command['kind']>(
     command: Extract<Command, { kind: Kind }>,
-    options: CallOptions = {},
+    options: CallOptions & { readonly cache?: CacheOwner } = {},
   ): Promise<CommandResults[Kind]> {
+    const cache = options.cache === undefined ? {} : { cache: options.cache };
     for (let attempt = 1; ; attempt++) {
       const window = this.#commands;
       const number = await window.acquire();
       try {
-        const body: CommandRequest = { session: window.session, number, command: command as Command };
+        const body: CommandRequest = {
+          session: window.session,
+          number,
+          ...cache,
+          command: command as Command,
+        };
         const request: ExchangeRequest = {
           what: `Cannot ${describeCommand(command as Command)}`,
           method: 'POST',
@@ -95,25 +116,89 @@ export class ClusterClient {
     query: Extract<Query, { kind: Kind }>,
     options?: CallOptions,
   ): Promise<QueryResults[Kind]> {
-    const body: QueryRequest = { query: query as Query };
-    const request: ExchangeRequest = {
-      what: `Cannot ${describeQuery(query as Query)}`,
-      method: 'POST',
-      path: '/v1/catalog/queries',
-      headers: JSON_HEADERS,
-      body: JSON.stringify(body),
-      mutation: false,
-    };
+    const request = catalogQuestion({ query: query as Query });
     return this.#exchanger.perform(this.#catalog, request, readJson<QueryResults[Kind]>, options);
+  }
+
+  /** As `query`, for a client that remembers what is granted to its session; see `CacheSession`. */
+  queryRemembered<Kind extends Query['kind']>(
+    query: Extract<Query, { kind: Kind }>,
+    session: number,
+    options?: CallOptions,
+  ): Promise<RememberedAnswer<QueryResults[Kind]>> {
+    const request = catalogQuestion({ query: query as Query, cache: session });
+    return this.#exchanger.perform(
+      this.#catalog,
+      request,
+      readJson<RememberedAnswer<QueryResults[Kind]>>,
+      options,
+    );
+  }
+
+  /**
+   * Renews a session of remembering; answered when there is something to forget, or after a while.
+   *
+   * @returns the answer, and when the attempt that it answers was sent (monotonic, in milliseconds)
+   */
+  async renewCache(
+    request: CacheRequest,
+    options?: CallOptions,
+  ): Promise<{ readonly answer: CacheAnswer; readonly sentMs: number }> {
+    let sentMs = performance.now();
+    const exchange: ExchangeRequest = {
+      what: 'Cannot renew what is remembered',
+      method: 'POST',
+      path: '/v1/catalog/cache',
+      headers: JSON_HEADERS,
+      body: JSON.stringify(request),
+      mutation: false,
+      onAttempt: () => {
+        sentMs = performance.now();
+      },
+    };
+    const answer = await this.#exchanger.perform(this.#catalog, exchange, readJson<CacheAnswer>, options);
+    return { answer, sentMs };
   }
 
   /**
    * Opens contents for reading and writing. Nothing is asked until the first call on the handle.
    *
    * @param file number of the file (its inode)
+   * @param options.since number of an operation of the file that was told as committed, such as its newest contents of the
+   *   attributes; without it, the first change of a file with many writers before may take a question more
    */
-  openFile(file: number, options: { readonly replicas?: readonly string[] } = {}): FileHandle {
-    return new FileHandle(this.#exchanger, file, options.replicas);
+  openFile(
+    file: number,
+    options: { readonly replicas?: readonly string[]; readonly since?: number } = {},
+  ): FileHandle {
+    return new FileHandle(this.#exchanger, file, options.replicas, options.since);
+  }
+
+  /**
+   * As `FileHandle.settle`, a moment later and together with other files: for those that are closed, of whose sizes their
+   * primaries tell until then.
+   */
+  settleSoon(handle: FileHandle): Promise<void> {
+    return this.#settling.settle(handle);
+  }
+
+  /**
+   * Locks on a file, for all who use this client: whoever opens them twice for one file has two that know nothing of
+   * each other. To be closed.
+   *
+   * @param file number of the file (its inode)
+   */
+  fileLocks(
+    file: number,
+    events: FileLocksEvents,
+    options: { readonly replicas?: readonly string[] } = {},
+  ): FileLocks {
+    return new FileLocks(this.#exchanger, file, this.#lockClient, options.replicas ?? [], events);
+  }
+
+  /** All locks on a file, and how many wait for one, as its primary knows them. */
+  locks(file: number, options?: CallOptions): Promise<LockList> {
+    return this.#get(`Cannot list the locks on file ${file}`, `/v1/data/${file}/locks`, options);
   }
 
   /** The inode at a path. */
@@ -282,6 +367,17 @@ function describeCommand(command: Command): string {
     case 'server-remove':
       return `remove server ${command.id}`;
   }
+}
+
+function catalogQuestion(body: QueryRequest): ExchangeRequest {
+  return {
+    what: `Cannot ${describeQuery(body.query)}`,
+    method: 'POST',
+    path: '/v1/catalog/queries',
+    headers: JSON_HEADERS,
+    body: JSON.stringify(body),
+    mutation: false,
+  };
 }
 
 function describeQuery(query: Query): string {

@@ -1,94 +1,43 @@
-import { Pool } from 'undici';
 import { ServiceError } from '../base/errors.ts';
+import { Endpoint, type EndpointEvents } from './endpoint.ts';
+import { SearchSchedule } from './search-schedule.ts';
+import { askId, findServers } from './server-search.ts';
 
-/** Requests to one server at a time; more wait in its pool. */
-const CONNECTIONS_MAX = 64;
-const CONNECT_TIMEOUT_MS = 1_500;
-const PROBE_TIMEOUT_MS = 1_000;
-/** A server that did not accept a connection is left alone for this long, then probed. */
-const PROBE_PERIOD_MS = 1_000;
 /** Ids of servers are asked for at most this often. */
 const IDS_PERIOD_MS = 1_000;
 
-/** One server as this client sees it. */
-export class Endpoint {
-  readonly url: string;
-  readonly index: number;
-  readonly pool: Pool;
-  /** Known once the server was asked who it is. */
-  id: string | null = null;
-  /** It did not accept a connection, and no probe has succeeded since. */
-  dead = false;
-  /** It asked to be left alone until then (monotonic, in milliseconds). */
-  avoidUntilMs = 0;
-  #probeAtMs = 0;
-  #probing = false;
-
-  constructor(url: string, index: number) {
-    const parsed = URL.parse(url);
-    if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:')) {
-      throw new ServiceError(
-        'bad-request',
-        `Cannot use the server "${url}": its address must be a URL such as http://127.0.0.1:7401`,
-      );
-    }
-    this.url = parsed.origin;
-    this.index = index;
-    this.pool = new Pool(parsed.origin, {
-      connections: CONNECTIONS_MAX,
-      connect: { timeout: CONNECT_TIMEOUT_MS },
-      // Attempts end by their own deadlines, which are exact; the pool's coarse ones stay out of the way.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
-  }
-
-  markDead(nowMs: number): void {
-    this.dead = true;
-    this.#probeAtMs = nowMs + PROBE_PERIOD_MS;
-  }
-
-  /** @returns whether to ask it now; if it is due for a probe, one starts in the background */
-  isUsable(nowMs: number): boolean {
-    if (!this.dead) return this.avoidUntilMs <= nowMs;
-    if (!this.#probing && nowMs >= this.#probeAtMs) {
-      this.#probing = true;
-      void this.#probe();
-    }
-    return false;
-  }
-
-  async #probe(): Promise<void> {
-    try {
-      const answer = await this.pool.request({
-        method: 'GET',
-        path: '/livez',
-        signal: AbortSignal.timeout(PROBE_TIMEOUT_MS),
-      });
-      await answer.body.dump();
-      this.dead = false;
-    } catch {
-      // Not an error to report: this is what the probe is for. The next one is due a period from now.
-      this.markDead(performance.now());
-    } finally {
-      this.#probing = false;
-    }
-  }
-}
-
 /** The servers of a cluster: which one to ask next. */
 export class Endpoints {
-  readonly all: readonly Endpoint[];
+  readonly #all: Endpoint[];
   readonly #byId = new Map<string, Endpoint>();
+  /** Those that left the cluster, until their last request has ended. */
+  readonly #retiring = new Set<Endpoint>();
+  readonly #closing = new AbortController();
+  readonly #searches = new SearchSchedule(() => this.#search());
+  readonly #events: EndpointEvents = {
+    lost: () => this.#searches.wantSoon(),
+    elsewhere: (endpoint) => {
+      const nowMs = performance.now();
+      return this.#all.some((other) => other !== endpoint && other.isUsable(nowMs));
+    },
+  };
   /** The server that answered last; asked first where no primary is known. */
-  #preferred = 0;
+  #preferred: Endpoint;
   #idsAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(urls: readonly string[]) {
-    if (urls.length === 0)
-      throw new ServiceError('bad-request', 'Cannot reach a cluster: no server is named');
     const unique = [...new Set(urls.map((url) => url.replace(/\/+$/, '')))];
-    this.all = unique.map((url, index) => new Endpoint(url, index));
+    this.#all = unique.map((url) => new Endpoint(url, true, this.#events));
+    const [first] = this.#all;
+    if (first === undefined) {
+      throw new ServiceError('bad-request', 'Cannot reach a cluster: no server is named');
+    }
+    this.#preferred = first;
+  }
+
+  /** Those that were given, in that order, then those that were found. */
+  get all(): readonly Endpoint[] {
+    return this.#all;
   }
 
   /**
@@ -101,14 +50,15 @@ export class Endpoints {
       if (wanted === undefined) this.#learnIds(nowMs);
       else if (wanted !== last && wanted.isUsable(nowMs)) return wanted;
     }
-    const count = this.all.length;
-    const start = last === null ? this.#preferred : last.index + 1;
+    const count = this.#all.length;
+    // One that has left the list counts as the one before the first.
+    const start = last === null ? this.#all.indexOf(this.#preferred) : this.#all.indexOf(last) + 1;
     for (let step = 0; step < count; step++) {
-      const candidate = this.all[(start + step) % count] as Endpoint;
+      const candidate = this.#all[(start + step) % count] as Endpoint;
       if (candidate.isUsable(nowMs)) return candidate;
     }
     // Nobody looks well: then all are asked in turn, since the view from here may be out of date.
-    return this.all[start % count] as Endpoint;
+    return this.#all[start % count] as Endpoint;
   }
 
   /** @returns whether `id` names a server that can be asked now */
@@ -116,54 +66,80 @@ export class Endpoints {
     return this.#byId.get(id)?.isUsable(nowMs) ?? false;
   }
 
-  answered(endpoint: Endpoint): void {
-    endpoint.dead = false;
-    this.#preferred = endpoint.index;
+  /** It is asked first from now on. */
+  prefer(endpoint: Endpoint): void {
+    if (this.#all.includes(endpoint)) this.#preferred = endpoint;
   }
 
   /** @returns whether no server accepts a connection, as far as was seen */
   allDead(): boolean {
-    return this.all.every((endpoint) => endpoint.dead);
+    return this.#all.every((endpoint) => endpoint.isDead);
   }
 
-  /** Names of the servers that accept no connections, for error messages. */
-  deadNames(): string[] {
-    return this.all.filter((endpoint) => endpoint.dead).map((endpoint) => endpoint.id ?? endpoint.url);
+  /** @returns whether no server says anything, as far as was seen */
+  allAway(): boolean {
+    return this.#all.every((endpoint) => endpoint.isAway);
   }
 
-  /**
-   * Asks the servers who they are, in the background. They are asked one by one instead of believing
-   * the addresses in a status, since those need not be reachable from here (containers, tunnels).
-   */
+  /** Names of the servers that say nothing, for error messages. */
+  awayNames(): string[] {
+    return this.#all.filter((endpoint) => endpoint.isAway).map((endpoint) => endpoint.id ?? endpoint.url);
+  }
+
+  /** Asks the servers who they are, in the background; where all have said so already, who else there is. */
   #learnIds(nowMs: number): void {
     if (nowMs - this.#idsAtMs < IDS_PERIOD_MS) return;
     this.#idsAtMs = nowMs;
-    for (const endpoint of this.all) {
-      if (endpoint.id === null && !endpoint.dead) void this.#learnId(endpoint);
-    }
+    const unknown = this.#all.filter((endpoint) => endpoint.id === null && !endpoint.isAway);
+    if (unknown.length === 0) this.#searches.want();
+    for (const endpoint of unknown) void this.#learnId(endpoint);
   }
 
   async #learnId(endpoint: Endpoint): Promise<void> {
-    try {
-      const answer = await endpoint.pool.request({
-        method: 'GET',
-        path: '/v1/status/self',
-        signal: AbortSignal.timeout(PROBE_TIMEOUT_MS),
-      });
-      if (answer.statusCode !== 200) {
-        await answer.body.dump();
-        return;
-      }
-      const status = (await answer.body.json()) as { readonly id?: unknown };
-      if (typeof status.id !== 'string') return;
-      endpoint.id = status.id;
-      this.#byId.set(status.id, endpoint);
-    } catch {
-      // The name only saves a hop; without it the server that is asked forwards. Asked again in a while.
+    // The name only saves a hop; without it the server that is asked forwards. Asked again in a while.
+    const id = await askId(endpoint, this.#closing.signal);
+    if (id === null || !this.#all.includes(endpoint)) return;
+    endpoint.id = id;
+    this.#byId.set(id, endpoint);
+  }
+
+  /** Looks for further servers of the cluster. @returns whether the list has changed */
+  async #search(): Promise<boolean> {
+    const { signal } = this.#closing;
+    await Promise.all(
+      this.#all.filter(({ id, isAway }) => id === null && !isAway).map((one) => this.#learnId(one)),
+    );
+    const found = await findServers(this.#all, this.#preferred, this.#events, signal);
+    if (signal.aborted) {
+      await Promise.all(found.joined.map((endpoint) => endpoint.close()));
+      return false;
     }
+    for (const endpoint of found.joined) {
+      this.#all.push(endpoint);
+      if (endpoint.id !== null) this.#byId.set(endpoint.id, endpoint);
+    }
+    for (const endpoint of found.left) this.#retire(endpoint);
+    if (found.unproven) this.#searches.want();
+    return found.joined.length + found.left.length > 0;
+  }
+
+  #retire(endpoint: Endpoint): void {
+    const index = this.#all.indexOf(endpoint);
+    if (index >= 0) this.#all.splice(index, 1);
+    if (endpoint.id !== null && this.#byId.get(endpoint.id) === endpoint) {
+      // The same server may be in reach at the address that was given for it.
+      const other = this.#all.find(({ id }) => id === endpoint.id);
+      if (other === undefined) this.#byId.delete(endpoint.id);
+      else this.#byId.set(endpoint.id, other);
+    }
+    if (this.#preferred === endpoint) this.#preferred = this.#all[0] as Endpoint;
+    this.#retiring.add(endpoint);
+    void endpoint.retire().finally(() => this.#retiring.delete(endpoint));
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.all.map((endpoint) => endpoint.pool.destroy()));
+    this.#searches.close();
+    this.#closing.abort();
+    await Promise.all([...this.#all, ...this.#retiring].map((endpoint) => endpoint.close()));
   }
 }

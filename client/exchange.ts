@@ -1,12 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Dispatcher } from 'undici';
 import { ServiceError } from '../base/errors.ts';
 import { HEADER_PRIMARY } from '../wire/http-api.ts';
 import { Backoff } from './backoff.ts';
-import { type Endpoint, Endpoints } from './endpoints.ts';
+import type { RequestBody } from './direct-http.ts';
+import type { Endpoint } from './endpoint.ts';
+import { Endpoints } from './endpoints.ts';
 import { problemError } from './problem.ts';
+import { PATIENCE_INTERVALS } from './pulse.ts';
+import type { Response } from './response.ts';
 
-/** Longest first attempt: a server that is paused must not use up the whole operation. */
+/** Longest first attempt: a server that lives and has no answer must not use up the whole operation. */
 const ATTEMPT_FIRST_MS = 5_000;
 /** A server that is recovering or says `busy` is left alone for as long as it asks, but no longer than this. */
 const RETRY_AFTER_OBEYED_MS = 1_000;
@@ -32,7 +35,7 @@ export interface ExchangeRequest {
   readonly method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE' | 'HEAD';
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: Uint8Array | string;
+  readonly body?: RequestBody;
   /** It changes something, so that an attempt without an answer leaves a doubt. */
   readonly mutation: boolean;
   /** Called before each attempt is sent. Attempts follow each other, so the last call is about the one that was answered. */
@@ -54,8 +57,15 @@ type Attempt<Value> =
   | { readonly kind: 'problem'; readonly error: ServiceError }
   /** No connection: the request was certainly not seen. */
   | { readonly kind: 'unreached'; readonly cause: Error }
-  /** The connection broke or the attempt took too long: the request may have been carried out. */
-  | { readonly kind: 'cut'; readonly cause: Error; readonly timedOut: boolean };
+  /** The connection broke, or was given up: the request may have been carried out. */
+  | { readonly kind: 'cut'; readonly cause: Error; readonly why: 'broken' | 'timed-out' | 'silent' };
+
+interface AttemptLimits {
+  readonly limitMs: number;
+  /** @see Pulse.watch */
+  readonly patienceIntervals: number;
+  readonly signal: AbortSignal | undefined;
+}
 
 const CONNECT_FAILURES = new Set([
   'ECONNREFUSED',
@@ -72,6 +82,7 @@ const CONNECT_FAILURES = new Set([
 export class Exchanger {
   readonly endpoints: Endpoints;
   readonly #operationTimeoutMs: number;
+  #closed = false;
 
   constructor(urls: readonly string[], operationTimeoutMs: number) {
     this.endpoints = new Endpoints(urls);
@@ -82,7 +93,7 @@ export class Exchanger {
   async perform<Value>(
     subject: Subject,
     request: ExchangeRequest,
-    read: (response: Dispatcher.ResponseData) => Promise<Value>,
+    read: (response: Response) => Promise<Value>,
     options: CallOptions = {},
   ): Promise<Value> {
     const outcome = await this.exchange(subject, request, read, options);
@@ -100,37 +111,49 @@ export class Exchanger {
   async exchange<Value>(
     subject: Subject,
     request: ExchangeRequest,
-    read: (response: Dispatcher.ResponseData) => Promise<Value>,
+    read: (response: Response) => Promise<Value>,
     options: CallOptions,
   ): Promise<ExchangeOutcome<Value>> {
     const startMs = performance.now();
     const deadlineMs = startMs + (options.timeoutMs ?? this.#operationTimeoutMs);
     const backoff = new Backoff();
     let attemptMs = options.attemptMs ?? ATTEMPT_FIRST_MS;
+    let patienceIntervals = 0;
     let last: Endpoint | null = null;
     let lastProblem: ServiceError | null = null;
     let lastCause: Error | null = null;
     let doubtful = false;
+    let passedOn = false;
     // Moves to another server without a pause in between; bounded, so that a loop of hints ends.
     let hops = 0;
     for (;;) {
       options.signal?.throwIfAborted();
       const nowMs = performance.now();
       if (nowMs >= deadlineMs) break;
+      if (this.#closed) {
+        lastCause = new Error('this client was closed');
+        break;
+      }
       const endpoint = this.endpoints.choose(subject.primary, last, nowMs);
-      const limitMs = Math.min(attemptMs, deadlineMs - nowMs);
-      const attempt = await this.#attempt(endpoint, subject, request, read, limitMs, options.signal);
+      const limits: AttemptLimits = {
+        limitMs: Math.min(attemptMs, deadlineMs - nowMs),
+        patienceIntervals,
+        signal: options.signal,
+      };
+      const attempt = await this.#attempt(endpoint, subject, request, read, limits);
       last = endpoint;
       let pauseMs = 0;
       switch (attempt.kind) {
         case 'answered':
-          this.endpoints.answered(endpoint);
+          this.endpoints.prefer(endpoint);
           return attempt;
         case 'problem': {
           const { error } = attempt;
           if (error.code === 'unknown') doubtful ||= request.mutation;
           if (error.remedy !== 'retry' && error.remedy !== 'redirect')
-            return { kind: 'failed', error, doubtful };
+            return { kind: 'failed', error, doubtful: doubtful || passedOn };
+          // A server that says so may have passed the request on before, and heard no answer.
+          if (error.remedy === 'retry' && error.code !== 'busy') passedOn ||= request.mutation;
           lastProblem = error;
           const { primary, retryAfterMs } = error.details;
           if (primary !== undefined) subject.primary = primary;
@@ -160,7 +183,10 @@ export class Exchanger {
         case 'cut':
           doubtful ||= request.mutation;
           // Longer than any server's own limit, so that the next one can say itself why it cannot answer.
-          if (attempt.timedOut) attemptMs *= 4;
+          if (attempt.why === 'timed-out') attemptMs *= 4;
+          // Where every server looks silent it is the way to them that is slow, and a large request takes its time.
+          if (attempt.why === 'silent')
+            patienceIntervals = Math.max(PATIENCE_INTERVALS, 2 * patienceIntervals);
           lastCause = attempt.cause;
           if (++hops < this.endpoints.all.length) continue;
           pauseMs = backoff.nextDelayMs();
@@ -193,27 +219,31 @@ export class Exchanger {
     endpoint: Endpoint,
     subject: Subject,
     request: ExchangeRequest,
-    read: (response: Dispatcher.ResponseData) => Promise<Value>,
-    limitMs: number,
-    signal: AbortSignal | undefined,
+    read: (response: Response) => Promise<Value>,
+    { limitMs, patienceIntervals, signal }: AttemptLimits,
   ): Promise<Attempt<Value>> {
     const controller = new AbortController();
-    let timedOut = false;
+    let why: 'broken' | 'timed-out' | 'silent' = 'broken';
     const timer = setTimeout(() => {
-      timedOut = true;
+      why = 'timed-out';
       controller.abort(new Error(`no answer from ${endpoint.url} within ${Math.round(limitMs)} ms`));
     }, limitMs);
+    const endWatch = endpoint.pulse.watch(patienceIntervals, () => {
+      why = 'silent';
+      controller.abort(new Error(`${endpoint.url} keeps silent`));
+    });
     const onAbort = () => controller.abort(signal?.reason);
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
       request.onAttempt?.();
-      const response = await endpoint.pool.request({
+      const response = await endpoint.request({
         method: request.method,
         path: request.path,
         headers: request.headers ?? null,
         body: request.body ?? null,
         signal: controller.signal,
       });
+      endpoint.pulse.heard();
       const primary = response.headers[HEADER_PRIMARY];
       if (typeof primary === 'string' && primary !== '') subject.primary = primary;
       if (response.statusCode >= 200 && response.statusCode < 300) {
@@ -227,17 +257,18 @@ export class Exchanger {
     } catch (error) {
       signal?.throwIfAborted();
       if (!(error instanceof Error) || error instanceof ServiceError) throw error;
-      if (!timedOut && isConnectFailure(error)) return { kind: 'unreached', cause: error };
-      return { kind: 'cut', cause: error, timedOut };
+      if (why === 'broken' && isConnectFailure(error)) return { kind: 'unreached', cause: error };
+      return { kind: 'cut', cause: error, why };
     } finally {
       clearTimeout(timer);
+      endWatch();
       signal?.removeEventListener('abort', onAbort);
     }
   }
 
   #noAnswer(request: ExchangeRequest, cause: Error): ServiceError {
-    const unreachable = this.endpoints.deadNames();
-    const why = this.endpoints.allDead()
+    const unreachable = this.endpoints.awayNames();
+    const why = this.endpoints.allAway()
       ? `no server answers at ${this.endpoints.all.map(({ url }) => url).join(', ')}`
       : causeText(cause);
     return new ServiceError(
@@ -251,6 +282,7 @@ export class Exchanger {
   }
 
   close(): Promise<void> {
+    this.#closed = true;
     return this.endpoints.close();
   }
 }

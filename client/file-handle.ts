@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import { WRITE_BYTES_MAX } from '../wire/file-operation.ts';
-import type { FileState, WriteResult } from '../wire/http-api.ts';
+import type { CopyOrder, FileExtent, FileState, Whence, WriteResult } from '../wire/http-api.ts';
 import type { CallOptions, ExchangeRequest, Exchanger, Subject } from './exchange.ts';
 import { RequestWindow } from './request-window.ts';
 import { readBytes, readJson } from './response.ts';
@@ -34,14 +34,20 @@ export class FileHandle {
   readonly #path: string;
   #session: Promise<Session> | null = null;
   #hadSession = false;
+  /** The largest number of a committed operation that is known here. */
+  #knownSeq: number;
 
-  /** @param replicas ids of the servers that hold the file, if known; the first is asked first */
-  constructor(exchanger: Exchanger, file: number, replicas: readonly string[] = []) {
+  /**
+   * @param replicas ids of the servers that hold the file, if known; the first is asked first
+   * @param since number of a committed operation of the file, the later the better
+   */
+  constructor(exchanger: Exchanger, file: number, replicas: readonly string[] = [], since = 0) {
     assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
     this.#exchanger = exchanger;
     this.file = file;
     this.#subject = { primary: replicas[0] ?? null };
     this.#path = `/v1/data/${file}`;
+    this.#knownSeq = since;
   }
 
   /** Id of the server that was the primary when last heard of. */
@@ -64,10 +70,17 @@ export class FileHandle {
   /**
    * Acknowledged by a majority of the replicas when it resolves.
    *
-   * @param bytes 1 to `TRANSFER_BYTES_MAX`; must stay unchanged until then, since a retry sends them again
+   * @param bytes 1 to `TRANSFER_BYTES_MAX`, in one piece or several that follow each other; must stay unchanged until then,
+   *   since a retry sends them again
    */
-  write(offset: number | 'append', bytes: Uint8Array, options?: CallOptions): Promise<WriteResult> {
-    assert(bytes.length > 0 && bytes.length <= TRANSFER_BYTES_MAX, 'A write is one transfer');
+  write(
+    offset: number | 'append',
+    bytes: Uint8Array | readonly Uint8Array[],
+    options?: CallOptions,
+  ): Promise<WriteResult> {
+    const length =
+      bytes instanceof Uint8Array ? bytes.length : bytes.reduce((sum, one) => sum + one.length, 0);
+    assert(length > 0 && length <= TRANSFER_BYTES_MAX, 'A write is one transfer');
     return this.#change(
       (query) => ({
         what: `Cannot write file ${this.file}`,
@@ -87,6 +100,60 @@ export class FileHandle {
         what: `Cannot truncate file ${this.file}`,
         method: 'POST',
         path: `${this.#path}/truncate?size=${sizeBytes}&${query}`,
+        mutation: true,
+      }),
+      options,
+    );
+  }
+
+  /**
+   * Makes bytes `from` to before `to` a hole, which reads as zeros and takes no room. Acknowledged by a majority when it
+   * resolves.
+   *
+   * @param grows whether the file is made to reach to `to`; otherwise its size stays
+   */
+  punch(from: number, to: number, grows: boolean, options?: CallOptions): Promise<WriteResult> {
+    return this.#change(
+      (query) => ({
+        what: `Cannot punch a hole into file ${this.file}`,
+        method: 'POST',
+        path: `${this.#path}/punch?from=${from}&to=${to}&grows=${grows}&${query}`,
+        mutation: true,
+      }),
+      options,
+    );
+  }
+
+  /**
+   * Where data or a hole begins, not before `offset`: by objects, so that a hole may be taken for data where it is small. A
+   * file has a hole at its end.
+   */
+  extent(offset: number, whence: Whence, options?: CallOptions): Promise<FileExtent> {
+    const request: ExchangeRequest = {
+      what: `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in file ${this.file}`,
+      method: 'GET',
+      path: `${this.#path}/extents?offset=${offset}&whence=${whence}`,
+      mutation: false,
+    };
+    return this.#exchanger.perform(this.#subject, request, readJson<FileExtent>, options);
+  }
+
+  /**
+   * Copies bytes of a file of the same cluster, which never come here: the servers read and write them. One call copies what
+   * one operation takes, a hole as a whole, and is carried out once, however often it is tried.
+   *
+   * @returns `offset` is how far it came: before `toOffset + length`, where it is to be called again; `toOffset` itself
+   *   where the source has ended
+   * @throws ServiceError `bad-request` where both are ranges of one file that overlap
+   */
+  copyFrom(order: CopyOrder, options?: CallOptions): Promise<WriteResult> {
+    return this.#change(
+      (query) => ({
+        what: `Cannot copy from file ${order.from} to file ${this.file}`,
+        method: 'POST',
+        path: `${this.#path}/copy?${query}`,
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(order),
         mutation: true,
       }),
       options,
@@ -116,9 +183,11 @@ export class FileHandle {
   }
 
   /** Flush, seal, settle and state may be repeated freely, so they need no request id. */
-  #ask(method: 'GET' | 'POST', name: string, what: string, options?: CallOptions): Promise<FileState> {
+  async #ask(method: 'GET' | 'POST', name: string, what: string, options?: CallOptions): Promise<FileState> {
     const request: ExchangeRequest = { what, method, path: `${this.#path}/${name}`, mutation: false };
-    return this.#exchanger.perform(this.#subject, request, readJson<FileState>, options);
+    const state = await this.#exchanger.perform(this.#subject, request, readJson<FileState>, options);
+    this.#knownSeq = Math.max(this.#knownSeq, state.seq);
+    return state;
   }
 
   async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
@@ -129,7 +198,7 @@ export class FileHandle {
       const session = await beginning;
       const number = await session.window.acquire();
       try {
-        const query = `session=${session.window.session}&number=${number}&since=${session.since}`;
+        const query = `session=${session.window.session}&number=${number}&since=${session.since}&answered=${session.window.answered}`;
         const outcome = await this.#exchanger.exchange(
           this.#subject,
           build(query),
@@ -148,13 +217,14 @@ export class FileHandle {
   }
 
   /**
-   * The first session claims to be as old as the file. That is refused only where the file has
-   * forgotten sessions already; then the next one asks how far the file is, which is a round trip more.
+   * The first session claims to be as old as what is known of the file. That is refused only where the file has forgotten
+   * sessions since then; the next one asks how far the file is, which is a round trip more. To be refused after an attempt
+   * without an answer means that nobody can tell whether that was carried out: so the claim should not be older than it has to be.
    */
   #beginSession(options: CallOptions): Promise<Session> {
     if (!this.#hadSession) {
       this.#hadSession = true;
-      return Promise.resolve({ window: new RequestWindow(), since: 0 });
+      return Promise.resolve({ window: new RequestWindow(), since: this.#knownSeq });
     }
     const beginning = this.state(options).then((state) => ({
       window: new RequestWindow(),

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Command, CommanderError, type OutputConfiguration } from 'commander';
 import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
+import { addDoctorCommand } from './commands/doctor.ts';
 import { addLeaseCommands } from './commands/lease.ts';
 import { addMountCommands } from './commands/mount.ts';
 import { addReplicaCommands } from './commands/replica.ts';
@@ -71,6 +72,7 @@ export function buildProgram(output: OutputConfiguration = {}): Command {
   addScrubCommand(program);
   addMountCommands(program);
   addLeaseCommands(program);
+  addDoctorCommand(program);
   addDemoCommand(program);
   addUsageHints(program);
   return program;

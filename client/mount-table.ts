@@ -17,17 +17,18 @@ export async function mountAt(directory: string): Promise<MountEntry | null> {
 }
 
 export function findMount(table: string, directory: string): MountEntry | null {
-  let found: MountEntry | null = null;
-  for (const line of table.split('\n')) {
+  return parseMounts(table).findLast((mount) => mount.directory === directory) ?? null;
+}
+
+function parseMounts(table: string): MountEntry[] {
+  return table.split('\n').flatMap((line) => {
     // See proc(5): the fields before " - " vary in number, those after it do not.
     const [before, after] = line.split(' - ');
-    if (before === undefined || after === undefined) continue;
-    const point = unescapeOctal(before.split(' ')[4] ?? '');
-    if (point !== directory) continue;
+    if (before === undefined || after === undefined) return [];
+    const directory = unescapeOctal(before.split(' ')[4] ?? '');
     const [type = '', source = ''] = after.split(' ');
-    found = { directory: point, type, source: unescapeOctal(source) };
-  }
-  return found;
+    return [{ directory, type, source: unescapeOctal(source) }];
+  });
 }
 
 /** The kernel writes blanks and backslashes in octal. */
@@ -64,23 +65,55 @@ export async function processes(): Promise<ProcessEntry[]> {
   return found;
 }
 
-/** @returns the processes whose working directory or open files lie in `directory`, as far as can be seen */
-export async function usersOf(directory: string): Promise<ProcessEntry[]> {
+export interface MountUser extends ProcessEntry {
+  /** How it uses the mount, for people: `/mnt/file is open`. */
+  readonly use: string;
+}
+
+/** @returns the processes that work in `directory`, or have files in it open or mapped, as far as can be seen */
+export async function usersOf(directory: string): Promise<MountUser[]> {
   const inside = (path: string | null) =>
     path !== null && (path === directory || path.startsWith(`${directory}/`));
-  const users: ProcessEntry[] = [];
+  const users: MountUser[] = [];
   for (const entry of await processes()) {
-    if (await uses(entry.pid, inside)) users.push(entry);
+    const use = await useOf(entry.pid, inside);
+    if (use !== null) users.push({ ...entry, use });
   }
   return users;
 }
 
-async function uses(pid: number, inside: (path: string | null) => boolean): Promise<boolean> {
-  if (inside(await readlink(`/proc/${pid}/cwd`).catch(gone))) return true;
+/** Read from links and lists of the kernel only: a question to the mount itself might never be answered. */
+async function useOf(pid: number, inside: (path: string | null) => boolean): Promise<string | null> {
+  const cwd = await readlink(`/proc/${pid}/cwd`).catch(gone);
+  if (inside(cwd)) return `its working directory is ${cwd}`;
+  const root = await readlink(`/proc/${pid}/root`).catch(gone);
+  if (inside(root)) return `its root directory is ${root}`;
   for (const fd of (await readdir(`/proc/${pid}/fd`).catch(gone)) ?? []) {
-    if (inside(await readlink(`/proc/${pid}/fd/${fd}`).catch(gone))) return true;
+    const path = await readlink(`/proc/${pid}/fd/${fd}`).catch(gone);
+    if (inside(path)) return `${path} is open`;
   }
-  return false;
+  const maps = (await readFile(`/proc/${pid}/maps`, 'utf8').catch(gone)) ?? '';
+  for (const line of maps.split('\n')) {
+    // Address, permissions, offset, device, inode; then the path, if there is one.
+    const path = /^(?:\S+\s+){5}(\/.*)$/.exec(line)?.[1] ?? null;
+    if (inside(path)) return `${path} is mapped`;
+  }
+  return null;
+}
+
+/** @returns what is mounted inside `directory` */
+export async function mountsBelow(directory: string): Promise<MountEntry[]> {
+  const prefix = directory === '/' ? '/' : `${directory}/`;
+  return parseMounts(await readFile('/proc/self/mountinfo', 'utf8')).filter((mount) =>
+    mount.directory.startsWith(prefix),
+  );
+}
+
+/** @returns all mounts of volumes, living or dead */
+export async function volumeMounts(): Promise<MountEntry[]> {
+  return parseMounts(await readFile('/proc/self/mountinfo', 'utf8')).filter(
+    ({ type }) => type === 'fuse.leasehold',
+  );
 }
 
 /** Processes end while they are looked at, and those of other users cannot be looked at. */

@@ -1,4 +1,5 @@
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { access, open, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
@@ -13,37 +14,41 @@ import {
   EXIT_TEMPORARY,
   EXIT_USAGE,
   isSystemError,
-  systemReason,
 } from './failure.ts';
-import { canonical, mountAt, processes, usersOf } from './mount-table.ts';
+import { optionText } from './mount-options.ts';
+import { mountAt } from './mount-table.ts';
 import { LAUNCHER, logTail } from './programs.ts';
 import { formatDuration } from './quantities.ts';
+import { run } from './run-program.ts';
+import { canonicalOrFail, detach } from './unmount.ts';
 
 /** Looking at a directory takes longer than this only where a mount hangs. */
 const LOOK_TIMEOUT_MS = 5_000;
 const READY_TIMEOUT_MS = 60_000;
-/** What was written must reach the servers before the mount's process ends. */
-const END_TIMEOUT_MS = 60_000;
-const POLL_MS = 20;
 const READY_LINE_BYTES_MAX = 64 * 1024;
 
 export interface MountOptions {
   readonly servers: readonly string[];
   readonly volume: string;
+  /** Directory of the volume that is mounted; all of it where there is none. */
+  readonly path?: string;
   readonly directory: string;
   /** How long a call on the mount may take before it fails. */
   readonly operationTimeoutMs?: number;
   /** Where the mount's process writes its log. */
   readonly log?: string;
   readonly readyTimeoutMs?: number;
-  /** Further options of the mount's process, as it takes them on its command line. */
-  readonly extra?: readonly string[];
+  /** Further options, each as it stands behind `-o`. */
+  readonly options?: readonly string[];
+  /** Unknown ones among them are passed over. */
+  readonly sloppy?: boolean;
 }
 
 export interface Mounted {
   readonly directory: string;
   readonly pid: number;
-  readonly log: string;
+  /** Null for the standard error of whoever mounted. */
+  readonly log: string | null;
 }
 
 /** @returns why nothing can be mounted on this machine, or null if it can */
@@ -54,6 +59,8 @@ export async function mountObstacle(): Promise<string | null> {
     if (!isSystemError(error)) throw error;
     return 'there is no /dev/fuse here (in a container, start it with --device /dev/fuse --cap-add SYS_ADMIN)';
   }
+  // Root mounts without help.
+  if (process.getuid?.() === 0) return null;
   const found = await run('fusermount3', ['--version']);
   return found.kind === 'missing'
     ? 'the program fusermount3 is missing (Debian: apt-get install fuse3)'
@@ -62,32 +69,77 @@ export async function mountObstacle(): Promise<string | null> {
 
 /** Mounts a volume with a process of its own, which goes on when this one ends. Resolves once it is usable. */
 export async function mountVolume(options: MountOptions): Promise<Mounted> {
+  const directory = await prepare(options);
+  const log = options.log ?? join(tmpdir(), `leasehold-mount-${basename(directory)}-${process.pid}.log`);
+  const { child, pid } = await startDaemon(options, directory, log);
+  child.unref();
+  return { directory, pid, log };
+}
+
+/**
+ * Mounts a volume and stays until the mount is gone, by whomever. SIGTERM and SIGINT are handed on to the mount's
+ * process, which stores what was written and unmounts; a second one ends it at once. A service manager that waits to
+ * hear of it (`NOTIFY_SOCKET`) is told when the mount is usable.
+ *
+ * @param usable called once the mount is
+ * @returns the exit code of the mount's process
+ */
+export async function mountInForeground(
+  options: MountOptions,
+  usable: (mounted: Mounted) => void,
+): Promise<number> {
+  const directory = await prepare(options);
+  const log = options.log ?? null;
+  const { child, pid } = await startDaemon(options, directory, log);
+  const ended = once(child, 'exit') as Promise<[number | null]>;
+  const onSignal = (signal: NodeJS.Signals) => {
+    child.kill(signal);
+  };
+  process.on('SIGTERM', onSignal).on('SIGINT', onSignal);
+  try {
+    usable({ directory, pid, log });
+    // The tool speaks for this process, which is why the unit says NotifyAccess=all.
+    if (process.env.NOTIFY_SOCKET !== undefined) await run('systemd-notify', ['--ready']);
+    const [code] = await ended;
+    return code ?? EXIT_FAILED;
+  } finally {
+    process.off('SIGTERM', onSignal).off('SIGINT', onSignal);
+  }
+}
+
+/** @returns the directory by its real name, with room for the mount */
+async function prepare(options: MountOptions): Promise<string> {
   const obstacle = await mountObstacle();
   if (obstacle !== null) throw new CommandFailure(EXIT_FAILED, `Cannot mount: ${obstacle}`);
   const directory = await canonicalOrFail(options.directory);
   await makeRoom(directory);
-  const log = options.log ?? join(tmpdir(), `leasehold-mount-${basename(directory)}-${process.pid}.log`);
-  const argv = [LAUNCHER, 'mount-daemon', '--servers', options.servers.join(',')];
-  if (options.operationTimeoutMs !== undefined) argv.push('--op-timeout', `${options.operationTimeoutMs}ms`);
-  argv.push(...(options.extra ?? []), options.volume, directory);
-  const logFile = await open(log, 'a');
+  return directory;
+}
+
+/** @param log file for what the process prints; null for this process's own standard error */
+async function startDaemon(
+  options: MountOptions,
+  directory: string,
+  log: string | null,
+): Promise<{ readonly child: ChildProcess; readonly pid: number }> {
+  const logFile = log === null ? null : await open(log, 'a');
+  const output = logFile === null ? 'inherit' : logFile.fd;
   let child: ChildProcess;
   try {
-    child = spawn(process.execPath, argv, {
+    child = spawn(process.execPath, daemonArguments(options, directory), {
+      // Also in the foreground: Ctrl-C reaches it once, through whoever waits for it.
       detached: true,
       // Not in the directory: it would hold the mount busy, or somebody else's.
       cwd: '/',
       // Few heaps for the C library: each thread of the pool would keep one of its own.
       env: { MALLOC_ARENA_MAX: '2', ...process.env },
-      stdio: ['ignore', logFile.fd, logFile.fd, 'pipe'],
+      stdio: ['ignore', output, output, 'pipe'],
     });
   } finally {
-    await logFile.close();
+    await logFile?.close();
   }
   try {
-    const pid = await becomeReady(child, log, options.readyTimeoutMs ?? READY_TIMEOUT_MS);
-    child.unref();
-    return { directory, pid, log };
+    return { child, pid: await becomeReady(child, log, options.readyTimeoutMs ?? READY_TIMEOUT_MS) };
   } catch (error) {
     child.kill('SIGKILL');
     throw error;
@@ -96,16 +148,20 @@ export async function mountVolume(options: MountOptions): Promise<Mounted> {
   }
 }
 
-async function canonicalOrFail(directory: string): Promise<string> {
-  try {
-    return await canonical(directory);
-  } catch (error) {
-    if (!isSystemError(error)) throw error;
-    throw new CommandFailure(
-      EXIT_NOT_FOUND,
-      `Cannot use the directory "${directory}": ${systemReason(error)}`,
-    );
-  }
+/** The directory comes last: by that the process is found again. */
+function daemonArguments(options: MountOptions, directory: string): string[] {
+  const { servers, volume, path = '/', operationTimeoutMs } = options;
+  const texts = [...(options.options ?? []), optionText('servers', servers.join(';'))];
+  if (operationTimeoutMs !== undefined) texts.push(`op_timeout=${operationTimeoutMs}ms`);
+  const sloppy = options.sloppy === true ? ['--sloppy'] : [];
+  return [
+    LAUNCHER,
+    'mount-daemon',
+    ...sloppy,
+    ...texts.flatMap((text) => ['-o', text]),
+    `${volume}:${path}`,
+    directory,
+  ];
 }
 
 /** Leaves an existing directory that nothing is mounted on; a mount whose process died is removed. */
@@ -128,7 +184,7 @@ async function makeRoom(directory: string): Promise<void> {
     throw new CommandFailure(
       EXIT_PRECONDITION,
       `Cannot mount on "${directory}": ${mounted.source} is mounted there already${hangs}`,
-      `"leasehold umount ${hangs === '' ? '' : '--force '}${directory}" removes it`,
+      `"leasehold umount ${hangs === '' ? '' : '--lazy '}${directory}" removes it`,
     );
   }
   if (look === 'hangs')
@@ -161,12 +217,12 @@ interface ReadyLine {
 }
 
 /** Waits for the line with which the mount's process says that it is ready, or why it is not. */
-async function becomeReady(child: ChildProcess, log: string, timeoutMs: number): Promise<number> {
+async function becomeReady(child: ChildProcess, log: string | null, timeoutMs: number): Promise<number> {
   const ended = new Promise<never>((_, reject) => {
     child.once('error', reject);
     // 'close' and not 'exit': by then its last words have been read.
     child.once('close', (code, signal) => {
-      void logTail(log).then((tail) => {
+      void (log === null ? Promise.resolve('') : logTail(log)).then((tail) => {
         const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
         const exit = code !== null && code > 0 && code < 10 ? code : EXIT_FAILED;
         reject(new CommandFailure(exit, `Cannot mount: its process ended with ${how}${tail}`));
@@ -176,7 +232,7 @@ async function becomeReady(child: ChildProcess, log: string, timeoutMs: number):
   const abort = new AbortController();
   const late = delay(timeoutMs, null, { signal: abort.signal }).then(() => {
     const message = `Cannot mount: it was not usable after ${formatDuration(timeoutMs)}`;
-    throw new CommandFailure(EXIT_TEMPORARY, message, `its log is ${log}`);
+    throw new CommandFailure(EXIT_TEMPORARY, message, log === null ? '' : `its log is ${log}`);
   });
   ended.catch(() => {});
   late.catch(() => {});
@@ -205,100 +261,4 @@ async function readLine(stream: Readable, ended: Promise<never>): Promise<string
   }
   // The pipe ended without a line, so the process is about to: its end says why.
   return ended;
-}
-
-export interface UnmountOptions {
-  /** Detach even if it is in use: those who use it keep what they have open. */
-  readonly force?: boolean;
-  readonly timeoutMs?: number;
-}
-
-/** Removes a mount, and waits until its process has stored what was written and has ended. */
-export async function unmountDirectory(directoryText: string, options: UnmountOptions = {}): Promise<void> {
-  const directory = await canonicalOrFail(directoryText);
-  const mounted = await mountAt(directory);
-  if (mounted === null) {
-    throw new CommandFailure(EXIT_PRECONDITION, `Cannot unmount "${directory}": nothing is mounted there`);
-  }
-  if (!mounted.type.startsWith('fuse')) {
-    throw new CommandFailure(
-      EXIT_PRECONDITION,
-      `Cannot unmount "${directory}": a file system of type ${mounted.type} is mounted there, not a volume`,
-    );
-  }
-  const daemons = await daemonsOf(directory);
-  await detach(directory, options.force === true);
-  await endOf(directory, daemons, options.timeoutMs ?? END_TIMEOUT_MS);
-}
-
-async function daemonsOf(directory: string): Promise<number[]> {
-  const all = await processes();
-  return all
-    .filter(({ argv }) => argv.includes('mount-daemon') && argv.at(-1) === directory)
-    .map(({ pid }) => pid);
-}
-
-async function endOf(directory: string, pids: readonly number[], timeoutMs: number): Promise<void> {
-  const deadlineMs = performance.now() + timeoutMs;
-  let left = pids;
-  while (left.length > 0) {
-    left = left.filter(isAlive);
-    if (left.length === 0) return;
-    if (performance.now() > deadlineMs) {
-      throw new CommandFailure(
-        EXIT_TEMPORARY,
-        `Unmounted "${directory}", but process ${left.join(', ')} has not stored everything after ${formatDuration(timeoutMs)}`,
-        'leave it running until the cluster has a majority again; what it holds is lost if it is killed',
-      );
-    }
-    // The process is not a child of this one, so there is no event for its end.
-    await delay(POLL_MS);
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    if (isSystemError(error) && error.code === 'ESRCH') return false;
-    if (isSystemError(error) && error.code === 'EPERM') return true;
-    throw error;
-  }
-}
-
-/** @param lazily even if somebody uses it */
-async function detach(directory: string, lazily: boolean): Promise<void> {
-  const flags = lazily ? ['-u', '-z'] : ['-u'];
-  let result = await run('fusermount3', [...flags, directory]);
-  if (result.kind === 'missing' || (result.kind === 'failed' && lazily)) {
-    result = await run('umount', lazily ? ['-l', directory] : [directory]);
-  }
-  if (result.kind === 'done') return;
-  const why = result.kind === 'failed' ? result.output : 'neither fusermount3 nor umount is installed';
-  if (/busy/i.test(why)) {
-    const users = await usersOf(directory);
-    const who = users.map(({ pid, argv }) => `${basename(argv[0] ?? '?')} (${pid})`).join(', ');
-    throw new CommandFailure(
-      EXIT_PRECONDITION,
-      `Cannot unmount "${directory}": it is in use${who === '' ? '' : ` by ${who}`}`,
-      'close what is open there, or use --force to detach it all the same',
-    );
-  }
-  throw new CommandFailure(EXIT_FAILED, `Cannot unmount "${directory}": ${why}`);
-}
-
-type RunResult =
-  | { readonly kind: 'done' }
-  | { readonly kind: 'missing' }
-  | { readonly kind: 'failed'; readonly output: string };
-
-function run(program: string, argv: readonly string[]): Promise<RunResult> {
-  return new Promise((resolve) => {
-    execFile(program, [...argv], { timeout: 30_000 }, (error, stdout, stderr) => {
-      if (error === null) resolve({ kind: 'done' });
-      else if (error.code === 'ENOENT') resolve({ kind: 'missing' });
-      else resolve({ kind: 'failed', output: (stderr || stdout || error.message).trim() });
-    });
-  });
 }

@@ -1,13 +1,23 @@
-import type { Dispatcher } from 'undici';
 import { HEADER_SIZE } from '../wire/http-api.ts';
 
+/** What a server answered, the body as a whole. */
+export interface Response {
+  readonly statusCode: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: {
+    bytes(): Promise<Uint8Array>;
+    text(): Promise<string>;
+    json(): Promise<unknown>;
+  };
+}
+
 /** Takes a JSON answer; what the servers send is trusted to have the shape of the contract. */
-export async function readJson<Value>(response: Dispatcher.ResponseData): Promise<Value> {
+export async function readJson<Value>(response: Response): Promise<Value> {
   return (await response.body.json()) as Value;
 }
 
 export async function readBytes(
-  response: Dispatcher.ResponseData,
+  response: Response,
 ): Promise<{ readonly bytes: Uint8Array; readonly sizeBytes: number }> {
   const bytes = await response.body.bytes();
   const announced = response.headers['content-length'];

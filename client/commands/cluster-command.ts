@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
 import { CommandFailure, EXIT_USAGE } from '../failure.ts';
+import { serverUrls } from '../mount-options.ts';
 import { parseDurationMs, parseSize } from '../quantities.ts';
 
 export const DEFAULT_SERVERS = 'http://127.0.0.1:7401,http://127.0.0.1:7402,http://127.0.0.1:7403';
@@ -27,11 +28,7 @@ export function serversOf(command: Command): string[] {
   const fromEnvironment = process.env.LEASEHOLD_SERVERS;
   const text =
     servers ?? (fromEnvironment === undefined || fromEnvironment === '' ? DEFAULT_SERVERS : fromEnvironment);
-  const urls = text
-    .split(',')
-    .map((url) => url.trim())
-    .filter((url) => url !== '')
-    .map((url) => (/^[a-z]+:\/\//i.test(url) ? url : `http://${url}`));
+  const urls = serverUrls(text);
   if (urls.length === 0)
     throw new CommandFailure(EXIT_USAGE, 'Cannot reach a cluster: --servers names no server');
   return urls;
@@ -40,14 +37,17 @@ export function serversOf(command: Command): string[] {
 /**
  * Runs `action` with a client of the cluster. SIGINT and SIGTERM abort it, so that it can clean up; the
  * process then ends by that signal.
+ *
+ * @param servers base URLs, where they are not those of the command's own options
  */
 export async function withClient(
   command: Command,
   action: (client: ClusterClient, options: Required<Pick<CallOptions, 'signal'>>) => Promise<void>,
+  servers: readonly string[] = serversOf(command),
 ): Promise<void> {
   const { timeout } = command.optsWithGlobals<ClusterOptions>();
   const client = new ClusterClient({
-    servers: serversOf(command),
+    servers,
     ...(timeout === undefined ? {} : { operationTimeoutMs: timeout }),
   });
   const controller = new AbortController();

@@ -1,58 +1,177 @@
-import type { Command } from 'commander';
-import { CommandFailure, EXIT_FAILED } from '../failure.ts';
-import { mountVolume, unmountDirectory } from '../mount.ts';
-import { printJson } from '../output.ts';
+import { type Command, Option } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
+import { othersAllowed } from '../doctor/machine.ts';
+import { CommandFailure, EXIT_FAILED, EXIT_USAGE } from '../failure.ts';
+import { type Mounted, mountInForeground, mountVolume } from '../mount.ts';
+import {
+  flagOptions,
+  MOUNT_OPTIONS,
+  optionText,
+  parseMountOptions,
+  parseMountSource,
+} from '../mount-options.ts';
+import { printJson, printLine } from '../output.ts';
+import { unmountDirectory } from '../unmount.ts';
 import { addClusterOptions, duration, serversOf, withClient } from './cluster-command.ts';
-import { volumeName } from './volume.ts';
+import { addMountHelper, HELPER_FOLDER, installHelper } from './mount-helper.ts';
 
 interface MountCommandOptions {
-  readonly opTimeout?: number;
+  readonly option: readonly string[];
   readonly log?: string;
-  /** False with --no-xattr. */
-  readonly xattr: boolean;
+  readonly foreground?: true;
+  readonly installHelper?: true | string;
   readonly json?: true;
 }
 
+const OPTIONS_HELP = `
+Options behind -o:
+${MOUNT_OPTIONS.map(({ name, value, effect }) => `  ${optionTerm(name, value).padEnd(32)} ${effect}`).join('\n')}`;
+
 export function addMountCommands(program: Command): void {
-  addClusterOptions(program.command('mount'))
-    .description('mount a volume; returns when the mount is usable')
-    .argument('<volume>', 'name of the volume', volumeName)
-    .argument('<directory>', 'where to mount it; a mount left dead there by a crash is replaced')
-    .option('--op-timeout <duration>', 'how long a call on the mount may take before it fails', duration)
-    .option('--no-xattr', 'without extended attributes, which make every write cost more')
+  const mount = addClusterOptions(program.command('mount'))
+    .description('mount a volume or a directory of one; returns when the mount is usable')
+    .argument('[source]', 'VOLUME or VOLUME:/directory')
+    .argument('[directory]', 'where to mount it; a mount left dead there by a crash is replaced')
+    .option('-o, --option <list>', 'options as in fstab, with commas between them; listed below', collect, [])
     .option(
       '--log <file>',
       'where the process of the mount writes its log (default: in the folder for temporary files)',
     )
+    .option('--foreground', 'stay until the mount is gone; the log goes to standard error unless --log')
+    .option(
+      '--install-helper [folder]',
+      'instead of mounting, let mount(8) and fstab find this program (default folder: /sbin)',
+    )
     .option('--json', 'print directory, process and log as JSON')
-    .action(async (volume: string, directory: string, options: MountCommandOptions, command: Command) => {
-      await withClient(command, async (client, call) => {
-        // Asked here, so that the answer does not have to come through the mount's process.
-        await client.query({ kind: 'volume', name: volume }, call);
-      });
-      const mounted = await mountVolume({
-        servers: serversOf(command),
-        volume,
-        directory,
-        ...(options.opTimeout === undefined ? {} : { operationTimeoutMs: options.opTimeout }),
-        ...(options.log === undefined ? {} : { log: options.log }),
-        ...(options.xattr ? {} : { extra: ['--no-xattr'] }),
-      });
-      if (options.json) printJson({ volume, ...mounted });
-    });
+    .addHelpText('after', OPTIONS_HELP)
+    .action(
+      async (source: string | undefined, directory: string | undefined, _: unknown, command: Command) => {
+        const options = command.opts<MountCommandOptions>();
+        if (options.installHelper !== undefined) {
+          const folder = options.installHelper === true ? HELPER_FOLDER : options.installHelper;
+          printLine(`${await installHelper(folder)} is there now: mount -t leasehold VOLUME:/ DIR`);
+          return;
+        }
+        if (source === undefined || directory === undefined) {
+          throw new CommandFailure(
+            EXIT_USAGE,
+            'Cannot mount: a volume and a directory are needed',
+            '"leasehold mount --help" shows the usage',
+          );
+        }
+        const say = (mounted: Mounted): void => {
+          if (options.json) printJson({ ...parseMountSource(source), ...mounted });
+          else {
+            const log = mounted.log === null ? '' : `, its log is ${mounted.log}`;
+            printLine(`${source} is mounted on ${mounted.directory}; process ${mounted.pid}${log}`);
+          }
+        };
+        const texts = [...options.option, ...flagsOf(command)];
+        const { foreground = false, log } = options;
+        await mountFromTexts({ source, directory, texts, log, foreground, say }, command);
+      },
+    );
+  for (const option of tableFlags()) mount.addOption(option);
+
+  addMountHelper(program, mountFromTexts);
 
   program
     .command('umount')
     .description('remove a mount; returns when all that was written there is stored')
     .argument('<directory>', 'where it is mounted')
-    .option('--force', 'even if it is in use')
+    .option('--lazy', 'even if it is in use: whoever uses it keeps what is open')
+    .option('--force', 'the same')
     .option('--wait <duration>', 'how long to wait until everything is stored (default: 60s)', duration)
-    .action(async (directory: string, options: { force?: true; wait?: number }) => {
+    .action(async (directory: string, options: { lazy?: true; force?: true; wait?: number }) => {
       if (process.platform !== 'linux')
         throw new CommandFailure(EXIT_FAILED, 'Cannot unmount: this works on Linux only');
       await unmountDirectory(directory, {
-        force: options.force === true,
+        lazy: options.lazy === true || options.force === true,
         ...(options.wait === undefined ? {} : { timeoutMs: options.wait }),
       });
     });
+}
+
+export interface MountRequest {
+  readonly source: string;
+  readonly directory: string;
+  /** As they stand behind `-o`. */
+  readonly texts: readonly string[];
+  readonly log: string | undefined;
+  /** Options that are not known are passed over. */
+  readonly sloppy?: boolean;
+  readonly foreground?: boolean;
+  /** Called when the mount is usable. */
+  readonly say: (mounted: Mounted) => void;
+}
+
+/** Mounts what the request names, after a look at whether it is there. Sets the exit code in the foreground. */
+export async function mountFromTexts(request: MountRequest, command: Command): Promise<void> {
+  const { directory, texts, log, sloppy = false } = request;
+  const { volume, path } = parseMountSource(request.source);
+  const settings = parseMountOptions(texts, sloppy);
+  const servers = settings.servers.length > 0 ? settings.servers : serversOf(command);
+  if (settings.allowOther && process.getuid?.() !== 0 && !(await othersAllowed())) {
+    throw new CommandFailure(
+      EXIT_FAILED,
+      'Cannot mount with allow_other: /etc/fuse.conf lets only root do that',
+      'as root: echo user_allow_other >> /etc/fuse.conf',
+    );
+  }
+  await withClient(
+    command,
+    async (client, call) => {
+      // Asked here, so that the answer does not have to come through the mount's process.
+      await client.query({ kind: 'volume', name: volume }, call);
+      if (path === '/') return;
+      const { kind } = await client.resolve(volume, path, call);
+      if (kind !== 'directory') {
+        throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);
+      }
+    },
+    servers,
+  );
+  const options = {
+    ...{ servers, volume, path, directory, options: texts, sloppy },
+    ...(log === undefined ? {} : { log }),
+  };
+  if (request.foreground === true) process.exitCode = await mountInForeground(options, request.say);
+  else request.say(await mountVolume(options));
+}
+
+/** Options of the table that may also be given as options of the command; `--servers` is there already. */
+function tableFlags(): Option[] {
+  return MOUNT_OPTIONS.flatMap(({ name, flag, value, effect }) => {
+    if (flag === undefined || flag === 'servers') return [];
+    const option = new Option(value === null ? `--${flag}` : `--${flag} <${value.toLowerCase()}>`, effect);
+    // Read here already, so that a wrong value is a wrong usage before anything is asked.
+    if (value !== null) {
+      option.argParser((text: string) => {
+        parseMountOptions([optionText(name, text)]);
+        return text;
+      });
+    }
+    return [option];
+  });
+}
+
+function flagsOf(command: Command): string[] {
+  const given = command.opts<Record<string, unknown>>();
+  const byFlag = command.options.map(
+    (option) => [option.long?.slice(2) ?? '', given[option.attributeName()]] as const,
+  );
+  const values = Object.fromEntries(
+    // Commander takes --no-xattr for the opposite of an option "xattr", which is true unless it is given.
+    byFlag.map(([flag, value]) => (flag.startsWith('no-') ? [flag, value === false] : [flag, value])),
+  );
+  return flagOptions({ ...values, servers: undefined });
+}
+
+function optionTerm(name: string, value: string | null): string {
+  if (value === null) return name;
+  return value.startsWith('[') ? `${name}[=${value.slice(1)}` : `${name}=${value}`;
+}
+
+function collect(text: string, before: readonly string[]): string[] {
+  return [...before, text];
 }

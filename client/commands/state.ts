@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { ClusterStatus, FileInfo, ServerStatus } from '../../wire/http-api.ts';
+import type { LockList } from '../../wire/lock-api.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
 import { EXIT_DEGRADED, EXIT_TEMPORARY } from '../failure.ts';
@@ -12,6 +13,8 @@ import { describeMoving } from './server.ts';
 
 /** A status is wanted now or not at all. */
 const STATUS_TIMEOUT_MS = 10_000;
+/** Whoever wants to know about a file does not wait long to hear of its locks. */
+const LOCKS_TIMEOUT_MS = 3_000;
 
 export function addStateCommands(program: Command): void {
   addClusterOptions(program.command('info'))
@@ -22,8 +25,9 @@ export function addStateCommands(program: Command): void {
       await withClient(command, async (client, call) => {
         const place = parseRemotePath(path);
         const info = await client.info(place.volume, place.path, call);
-        if (options.json) printJson(info);
-        else printInfo(info);
+        const locks = info.primary === null ? null : await locksOrNull(client, info.file, call);
+        if (options.json) printJson({ ...info, locks });
+        else printInfo(info, locks);
       });
     });
 
@@ -110,7 +114,22 @@ function describeState(server: ServerStatus): string {
     : server.state;
 }
 
-function printInfo(info: FileInfo): void {
+/** Null where the primary does not say: it has just changed, or is of a version that knows no locks. */
+async function locksOrNull(client: ClusterClient, file: number, call: CallOptions): Promise<LockList | null> {
+  try {
+    return await client.locks(file, { ...call, timeoutMs: LOCKS_TIMEOUT_MS });
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    return null;
+  }
+}
+
+function describeLocks({ locks, waiting, graceMs }: LockList): string {
+  const count = `${locks.length} of ${new Set(locks.map(({ client }) => client)).size} clients, ${waiting} waiting`;
+  return graceMs > 0 ? `${count}; claimed from a new primary for ${formatDuration(graceMs)} still` : count;
+}
+
+function printInfo(info: FileInfo, locks: LockList | null): void {
   const { lease } = info;
   const held = lease.holder === null ? 'none' : `${lease.holder}, ${formatDuration(lease.remainingMs)} left`;
   const rows = [
@@ -122,6 +141,7 @@ function printInfo(info: FileInfo): void {
     ['primary', info.primary ?? 'none'],
     ['epoch', `${info.epoch}`],
     ['lease', held],
+    ...(locks === null ? [] : [['locks', describeLocks(locks)]]),
   ];
   for (const line of formatTable(rows)) printLine(line);
   printLine('');

@@ -5,8 +5,9 @@ import { join, resolve } from 'node:path';
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../cluster-client.ts';
 import { CommandFailure, EXIT_USAGE, isSystemError, systemReason } from '../failure.ts';
-import { type Mounted, mountVolume, unmountDirectory } from '../mount.ts';
+import { type Mounted, mountVolume } from '../mount.ts';
 import { mountAt } from '../mount-table.ts';
+import { unmountDirectory } from '../unmount.ts';
 import { type ServerPlan, ServerProcess } from './server-process.ts';
 
 const HOST = '127.0.0.1';
@@ -99,7 +100,7 @@ export class DevCluster {
       this.#mounted = null;
       try {
         // The user may have unmounted it already.
-        if ((await mountAt(directory)) !== null) await unmountDirectory(directory, { force: true });
+        if ((await mountAt(directory)) !== null) await unmountDirectory(directory, { lazy: true });
       } catch (error) {
         failures.push(error);
       }

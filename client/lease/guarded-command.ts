@@ -139,6 +139,11 @@ export class GuardedCommand {
     return promise;
   }
 
+  /** Process of the command; null until the guard has told it. */
+  get pid(): number | null {
+    return this.#pid;
+  }
+
   #arm(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     if (this.#guard.exitCode !== null || this.#guard.signalCode !== null) return;

@@ -4,7 +4,8 @@ import { leaseChanges, leaseMerge, type TimedLeaseState, timedLeaseState } from 
 import { isLeaseEventKind, type LeaseEvent } from '../../wire/named-lease-api.ts';
 import { StreamEventReader } from '../../wire/sse.ts';
 import { Backoff } from '../backoff.ts';
-import type { Endpoint, Endpoints } from '../endpoints.ts';
+import type { Endpoint } from '../endpoint.ts';
+import type { Endpoints } from '../endpoints.ts';
 import { problemError } from '../problem.ts';
 
 /** Servers say something every two seconds; one that is silent for this long is left. */

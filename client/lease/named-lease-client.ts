@@ -146,7 +146,7 @@ export class NamedLeaseClient {
       headers: { [HEADER_SESSION]: String(session) },
       mutation: true,
     };
-    await this.#exchanger.perform({ primary: null }, request, (response) => response.body.dump(), options);
+    await this.#exchanger.perform({ primary: null }, request, (response) => response.body.bytes(), options);
   }
 
   /** Ends all connections; leases that are still held run out. */

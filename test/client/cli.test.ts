@@ -115,7 +115,9 @@ describe('the command line', { concurrency: 2 }, () => {
     await runCli(['put', '-', 'main:/known'], { env, input: 'x' });
     const info = JSON.parse((await run('info', 'main:/known', '--json')).stdout);
     assert.equal(info.primary, 's1');
-    assert.match((await run('info', 'main:/known')).stdout, /lease +s1, 1\.5 s left/);
+    const shown = (await run('info', 'main:/known')).stdout;
+    assert.match(shown, /lease +s1, 1\.5 s left/);
+    assert.match(shown, /locks +0 of 0 clients, 2 waiting/);
     assert.equal((await run('status')).code, 0);
     cluster.verdict = 'degraded';
     const degraded = await run('status', '--json');

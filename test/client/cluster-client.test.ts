@@ -231,6 +231,20 @@ test('an expired session is begun anew where nothing is in doubt', () =>
     assert.equal(new Set(sessions.filter((session) => session !== null)).size, 2);
   }));
 
+test('a session claims to be as old as what is known of the file, and no older', () =>
+  withCluster(async (cluster, client) => {
+    const id = cluster.addFile('');
+    await client.openFile(id, { since: 7 }).write(0, Buffer.from('a'));
+    const asked = client.openFile(id);
+    const { seq } = await asked.state();
+    await asked.write(0, Buffer.from('b'));
+    const claims = cluster.servers
+      .flatMap(({ seen }) => seen)
+      .flatMap(({ search }) => search.get('since') ?? []);
+    assert.deepEqual(claims, ['7', String(seq)]);
+    assert.ok(seq > 0);
+  }));
+
 test('an expired session after an attempt without an answer is an error', () =>
   withCluster(async (cluster, client) => {
     const id = cluster.addFile('');
@@ -240,6 +254,26 @@ test('an expired session after an attempt without an answer is an error', () =>
     for (const server of cluster.servers) server.intercept = (r) => (r.method === 'PUT' ? reactions() : null);
     await assert.rejects(file.write('append', Buffer.from('b')), code('unknown'));
     assert.equal(cluster.contents(id), 'ab', 'It was done once and not again under another name');
+  }));
+
+test('an expired session after a server that may have passed the request on is an error', () =>
+  withCluster(async (cluster, client) => {
+    for (const passing of ['no-majority', 'recovering', 'clock-fault'] as const) {
+      const file = client.openFile(cluster.addFile(''));
+      await file.write('append', Buffer.from('a'));
+      const reactions = once(
+        { kind: 'problem', code: passing },
+        { kind: 'problem', code: 'session-expired' },
+      );
+      for (const server of cluster.servers)
+        server.intercept = (r) => (r.method === 'PUT' ? reactions() : null);
+      await assert.rejects(file.write('append', Buffer.from('b')), code('unknown'), passing);
+    }
+    const file = client.openFile(cluster.addFile(''));
+    await file.write('append', Buffer.from('a'));
+    const reactions = once({ kind: 'problem', code: 'busy' }, { kind: 'problem', code: 'session-expired' });
+    for (const server of cluster.servers) server.intercept = (r) => (r.method === 'PUT' ? reactions() : null);
+    await file.write('append', Buffer.from('b'));
   }));
 
 test('an error that is final is not tried again', () =>

@@ -114,7 +114,10 @@ describe('a whole cluster on this machine', () => {
       await once(busy, 'spawn');
       const refused = await runCli(['umount', mount]);
       assert.equal(refused.code, 4);
-      assert.match(refused.stderr, new RegExp(`in use by .*sleep \\(${busy.pid}\\)`));
+      assert.match(
+        refused.stderr,
+        new RegExp(`in use\\n {2}process ${busy.pid} \\(sleep 60\\): its working directory`),
+      );
     } finally {
       busy.kill();
       await once(busy, 'exit');

@@ -1,8 +1,20 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
-import type { Attributes, Command, CommandRequest, Query, VolumeInfo } from '../../wire/catalog-api.ts';
+import type {
+  Attributes,
+  Command,
+  CommandRequest,
+  Query,
+  ServerInfo,
+  VolumeInfo,
+} from '../../wire/catalog-api.ts';
 import type { FileInfo, FileState, WriteResult } from '../../wire/http-api.ts';
+import type { LockList } from '../../wire/lock-api.ts';
+
+/** Between two bytes of an answer that comes slowly. */
+const TRICKLE_MS = 60;
 
 /** What a fake server does with a request instead of answering it properly. */
 export type Reaction =
@@ -17,7 +29,11 @@ export type Reaction =
   | { readonly kind: 'cut' }
   /** It is done, but the answer is lost with the connection. */
   | { readonly kind: 'execute-and-cut' }
-  | { readonly kind: 'hang' };
+  | { readonly kind: 'hang' }
+  /** It is answered properly, later. */
+  | { readonly kind: 'wait'; readonly until: Promise<void> }
+  /** Half of the answer comes byte by byte, the rest when that is over; bytes of a file only. */
+  | { readonly kind: 'trickle'; readonly until: Promise<void> };
 
 export interface SeenRequest {
   readonly method: string;
@@ -48,6 +64,8 @@ export class FakeCluster {
   verdict: 'healthy' | 'degraded' | 'down' = 'healthy';
   /** Id that answers name as the primary. */
   primary = 's1';
+  /** What the catalog says of the servers. */
+  listed: readonly ServerInfo[] = [];
 
   static async start(count = 3): Promise<FakeCluster> {
     const cluster = new FakeCluster();
@@ -110,6 +128,10 @@ export class FakeCluster {
       return inode.contents.subarray(offset, offset + Number(search.get('length')));
     }
     if (action === 'state' || action === 'flush' || action === 'settle') return this.#state(inode);
+    if (action === 'locks') {
+      const { primary, epoch } = this.#state(inode);
+      return { primary, epoch, locks: [], waiting: 2, graceMs: 0 } satisfies LockList;
+    }
     const key = `${search.get('session')}/${search.get('number')}`;
     return this.#remember(key, () => {
       const at = search.get('offset');
@@ -208,6 +230,8 @@ export class FakeCluster {
 
   #query(query: Query): unknown {
     switch (query.kind) {
+      case 'servers':
+        return { servers: this.listed };
       case 'volumes':
         return { volumes: [...this.#volumes.values()] };
       case 'volume':
@@ -352,6 +376,17 @@ export class FakeServer {
   readonly #sockets = new Set<Socket>();
   #port = 0;
   readonly seen: SeenRequest[] = [];
+  /** How often it was asked whether it lives. */
+  livez = 0;
+  /** Of these, how many were open at the same time. */
+  livezAtOnceMax = 0;
+  /** Bytes that were sent one by one. */
+  trickled = 0;
+  /** Called with each of these questions, before it is answered. */
+  onLivez: () => void = () => undefined;
+  #livezMuted = false;
+  #livezOpen = 0;
+  #muted: PromiseWithResolvers<void> | null = null;
   /** Called with every request but those for health and names; null means: answer properly. */
   intercept: (request: SeenRequest) => Reaction | null = () => null;
 
@@ -385,8 +420,25 @@ export class FakeServer {
   async stop(): Promise<void> {
     if (!this.#server.listening) return;
     const closed = new Promise((resolve) => this.#server.close(resolve));
+    this.speak();
     for (const socket of this.#sockets) socket.destroy();
     await closed;
+  }
+
+  /** As if its process were stopped: connections are accepted, and nothing is answered. */
+  mute(): void {
+    this.#muted ??= Promise.withResolvers<void>();
+  }
+
+  /** Only the question whether it lives is not answered. */
+  muteLivez(): void {
+    this.#livezMuted = true;
+  }
+
+  /** As if its process went on: what came in meanwhile is handled now. */
+  speak(): void {
+    this.#muted?.resolve();
+    this.#muted = null;
   }
 
   get url(): string {
@@ -409,7 +461,7 @@ export class FakeServer {
       replicas: 3,
     };
     const room = { freeBytes: 1e9, totalBytes: 2e9, pid: 1, uptimeMs: 1000 };
-    return { id, url, ...common, ...room, underReplicated: [], clockOffsetsMs: {} };
+    return { id, url, ...common, ...room, underReplicated: [], clockOffsets: {} };
   }
 
   async #serve(message: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -422,12 +474,24 @@ export class FakeServer {
       search: url.searchParams,
       body: Buffer.concat(chunks),
     };
+    if (request.path === '/livez') {
+      this.livez++;
+      this.livezAtOnceMax = Math.max(this.livezAtOnceMax, ++this.#livezOpen);
+      message.socket.once('close', () => this.#livezOpen--);
+      this.onLivez();
+      if (this.#livezMuted) return;
+    }
+    if (this.#muted !== null) await this.#muted.promise;
     if (request.path === '/v1/status/self') return void response.end(JSON.stringify(this.selfStatus()));
     const reaction = request.path === '/livez' ? null : this.#react(request);
-    if (reaction !== null) return this.#misbehave(reaction, request, response);
+    if (reaction?.kind === 'wait') await reaction.until;
+    else if (reaction !== null && reaction.kind !== 'trickle')
+      return this.#misbehave(reaction, request, response);
     try {
       const answer = this.#cluster.handle(request);
       response.setHeader('leasehold-primary', this.#cluster.primary);
+      if (reaction?.kind === 'trickle')
+        return await this.#trickle(answer as Buffer, response, reaction.until);
       if (Buffer.isBuffer(answer)) response.setHeader('content-type', 'application/octet-stream').end(answer);
       else response.setHeader('content-type', 'application/json').end(JSON.stringify(answer));
     } catch (error) {
@@ -441,7 +505,11 @@ export class FakeServer {
     return this.intercept(request);
   }
 
-  #misbehave(reaction: Reaction, request: SeenRequest, response: ServerResponse): void {
+  #misbehave(
+    reaction: Exclude<Reaction, { kind: 'wait' | 'trickle' }>,
+    request: SeenRequest,
+    response: ServerResponse,
+  ): void {
     switch (reaction.kind) {
       case 'problem':
         this.#problem(response, reaction.code, `fake ${reaction.code}`, reaction.headers, reaction.extra);
@@ -459,6 +527,21 @@ export class FakeServer {
       case 'hang':
         break;
     }
+  }
+
+  async #trickle(bytes: Buffer, response: ServerResponse, until: Promise<void>): Promise<void> {
+    let over = false;
+    void until.then(() => {
+      over = true;
+    });
+    response.setHeader('content-length', bytes.length);
+    let sent = 0;
+    while (!over && sent < bytes.length / 2) {
+      response.write(bytes.subarray(sent, ++sent));
+      this.trickled++;
+      await delay(TRICKLE_MS);
+    }
+    response.end(bytes.subarray(sent));
   }
 
   #problem(response: ServerResponse, code: ErrorCode, detail: string, headers = {}, extra = {}): void {

@@ -1,0 +1,6 @@
+#!/usr/bin/env node
+// mount(8) runs this for the type "leasehold" where it finds it as /sbin/mount.leasehold:
+// mount.leasehold SOURCE DIRECTORY [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]
+
+process.argv.splice(2, 0, 'mount-helper');
+await import('./leasehold.js');

@@ -1,0 +1,134 @@
+import type { CacheAnswer, CacheRequest } from '../wire/catalog-api.ts';
+
+/** Between polls that brought nothing, because nobody could answer. */
+const PAUSE_MS = 100;
+/** A poll that is not answered by then is given up; a server answers sooner, or waits for an election. */
+const POLL_MS_MAX = 10_000;
+
+export interface CacheSessionParts {
+  /** The same for the whole life of this client, and no other's. */
+  readonly client: number;
+  /** Asks the cluster. @returns the answer, and when the attempt that it answers was sent, on the clock of `nowMs` */
+  poll(
+    request: CacheRequest,
+    options: { readonly signal: AbortSignal; readonly timeoutMs: number },
+  ): Promise<{ readonly answer: CacheAnswer; readonly sentMs: number }>;
+  /** Has forgotten what was heard of these inodes when it resolves. Nothing heard before the call is learned after it. */
+  recalled(inodes: readonly number[]): Promise<void>;
+  /** Forgets everything, at once. */
+  ended(): void;
+  /** Monotonic, in milliseconds. */
+  nowMs(): number;
+  /** Called where a poll failed; polls go on. */
+  failed(error: unknown): void;
+}
+
+/**
+ * The right of this client to believe what it was told, renewed by one poll after the other. It ends by itself, counted from
+ * before the poll was sent: then nobody waits any more for what this client has to forget.
+ */
+export class CacheSession {
+  readonly client: number;
+  readonly #parts: CacheSessionParts;
+  readonly #abort = new AbortController();
+  #session: number | null = null;
+  /** The one before, of which nothing is believed any more. */
+  #left: number | null = null;
+  #acked = 0;
+  #untilMs = -Infinity;
+  #timer: NodeJS.Timeout | null = null;
+  #running: Promise<void> | null = null;
+
+  constructor(parts: CacheSessionParts) {
+    this.#parts = parts;
+    this.client = parts.client;
+  }
+
+  /** To be named with questions, so that the answers are granted; null while there is none. */
+  get session(): number | null {
+    return this.leftMs > 0 ? this.#session : null;
+  }
+
+  /** For how long what was granted may still be believed, in milliseconds; 0 if not. Looked at for each use. */
+  get leftMs(): number {
+    return Math.max(0, this.#untilMs - this.#parts.nowMs());
+  }
+
+  start(): void {
+    this.#running ??= this.#run();
+  }
+
+  /** Believes nothing any more. */
+  async stop(): Promise<void> {
+    this.#abort.abort();
+    this.#end();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#abort;
+    while (!signal.aborted) {
+      try {
+        if (await this.#poll(signal)) continue;
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#parts.failed(error);
+      }
+      await pause(signal);
+    }
+  }
+
+  /** @returns whether to go on at once */
+  async #poll(signal: AbortSignal): Promise<boolean> {
+    const session = this.#session;
+    const request = {
+      client: this.client,
+      ...(session === null ? {} : { session }),
+      ...(this.#left === null ? {} : { left: this.#left }),
+      acked: this.#acked,
+    };
+    const { answer, sentMs } = await this.#parts.poll(request, { signal, timeoutMs: POLL_MS_MAX });
+    if (signal.aborted) return false;
+    if (answer.session !== session) {
+      this.#end();
+      this.#left = session ?? this.#left;
+      this.#session = answer.session;
+      this.#acked = 0;
+    }
+    if (answer.session === null) return session !== null;
+    if (answer.validMs > 0) this.#renew(sentMs + answer.validMs);
+    if (answer.recalls.length > 0) await this.#parts.recalled(answer.recalls);
+    this.#acked = Math.max(this.#acked, answer.through);
+    return answer.validMs > 0 || answer.recalls.length > 0;
+  }
+
+  #renew(untilMs: number): void {
+    // What was believed under a right that is over may have changed since.
+    if (this.leftMs === 0) this.#parts.ended();
+    if (untilMs <= this.#untilMs) return;
+    this.#untilMs = untilMs;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#parts.ended(), Math.max(0, this.leftMs));
+    this.#timer.unref();
+  }
+
+  #end(): void {
+    this.#session = null;
+    this.#untilMs = -Infinity;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#parts.ended();
+  }
+}
+
+function pause(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = setTimeout(done, PAUSE_MS);
+    signal.addEventListener('abort', done);
+  });
+}

@@ -1,0 +1,56 @@
+import { readFileSync } from 'node:fs';
+import type { Command } from 'commander';
+import { examineCluster, examinePorts } from '../doctor/cluster.ts';
+import { examineDataFolder } from '../doctor/data-folder.ts';
+import type { Finding } from '../doctor/finding.ts';
+import { examineMachine } from '../doctor/machine.ts';
+import { CommandFailure, EXIT_DEGRADED, EXIT_FAILED } from '../failure.ts';
+import { printJson, printLine } from '../output.ts';
+import { addClusterOptions, serversOf } from './cluster-command.ts';
+
+interface DoctorOptions {
+  readonly data?: string;
+  readonly listen?: string;
+  readonly json?: true;
+}
+
+export function addDoctorCommand(program: Command): void {
+  addClusterOptions(program.command('doctor'))
+    .description('look for what keeps mounts and servers from working here, and say what to do')
+    .option('--data <dir>', 'data folder of a server here (default: LEASEHOLD_DATA; none is looked at else)')
+    .option(
+      '--listen <address>',
+      'HOST:PORT where a server is to listen (default: those of --servers that are here)',
+    )
+    .option('--json', 'print it as JSON')
+    .addHelpText('after', '\nExit codes: 0 all is well, 1 something failed, 7 there are warnings only')
+    .action(async (options: DoctorOptions, command: Command) => {
+      if (process.platform !== 'linux')
+        throw new CommandFailure(EXIT_FAILED, 'Cannot look: this works on Linux only');
+      const servers = serversOf(command);
+      const data = options.data ?? process.env.LEASEHOLD_DATA;
+      const findings = [
+        ...(await examineMachine(process.getuid?.() === 0)),
+        ...(await examinePorts(options.listen === undefined ? servers : [options.listen])),
+        ...(data === undefined || data === '' ? [] : await examineDataFolder(data)),
+        ...(await examineCluster(servers, programVersion())),
+      ];
+      const states = findings.map(({ state }) => state);
+      if (options.json) printJson({ ok: states.every((state) => state === 'ok'), findings });
+      else print(findings);
+      if (states.includes('failed')) process.exitCode = EXIT_FAILED;
+      else if (states.includes('warning')) process.exitCode = EXIT_DEGRADED;
+    });
+}
+
+function print(findings: readonly Finding[]): void {
+  for (const { name, state, found, fix } of findings) {
+    printLine(`${state.padEnd('warning'.length)}  ${name}: ${found}`);
+    if (fix !== '') printLine(`         ${fix}`);
+  }
+}
+
+function programVersion(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { readonly version: string }).version;
+}

@@ -1,0 +1,93 @@
+import { readlink, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Command } from 'commander';
+import { CommandFailure, describeFailure, EXIT_PRECONDITION, EXIT_USAGE, isSystemError } from '../failure.ts';
+import { optionText } from '../mount-options.ts';
+import type { MountRequest } from './mount.ts';
+
+/** Where mount(8) looks for a program `mount.TYPE`. */
+export const HELPER_FOLDER = '/sbin';
+const HELPER_NAME = 'mount.leasehold';
+const HELPER = fileURLToPath(new URL('../../bin/mount.leasehold.js', import.meta.url));
+
+/** Exit codes of mount(8). */
+const MOUNT_EXIT_USAGE = 1;
+const MOUNT_EXIT_FAILED = 32;
+
+interface HelperOptions {
+  readonly o: readonly string[];
+  readonly s?: true;
+  readonly f?: true;
+  readonly v?: true;
+}
+
+/**
+ * The command that `mount.leasehold` runs: the arguments of mount(8)'s helpers, as in "External helpers" of its manual.
+ *
+ * @param mount mounts what is asked for
+ */
+export function addMountHelper(
+  program: Command,
+  mount: (request: MountRequest, command: Command) => Promise<void>,
+): void {
+  program
+    .command('mount-helper', { hidden: true })
+    .description('what mount(8) calls for the type "leasehold"')
+    .argument('<source>')
+    .argument('<directory>')
+    .option('-o <list>', 'options', (text: string, before: readonly string[]) => [...before, text], [])
+    .option('-s', 'pass over unknown options')
+    .option('-f', 'do everything but mount')
+    .option('-n', 'nothing to do: there is no /etc/mtab')
+    .option('-v', 'say what was done')
+    .option('-N <namespace>', 'of mounts; mount(8) has entered it')
+    .option('-t <type>', 'of the file system')
+    .action(async (source: string, directory: string, options: HelperOptions, command: Command) => {
+      try {
+        if (options.f) return;
+        await mount(
+          {
+            source,
+            directory,
+            // As fstab has it, so that "mount -a" knows that it is mounted.
+            texts: [optionText('fsname', source), ...options.o],
+            log: undefined,
+            sloppy: options.s === true,
+            say: ({ log }) => {
+              if (options.v)
+                process.stderr.write(`mount.leasehold: ${source} is mounted, its log is ${log}\n`);
+            },
+          },
+          command,
+        );
+      } catch (error) {
+        const { exit, lines } = describeFailure(error);
+        for (const line of lines)
+          process.stderr.write(`${line.replace(/^leasehold: /, 'mount.leasehold: ')}\n`);
+        process.exitCode = exit === EXIT_USAGE ? MOUNT_EXIT_USAGE : MOUNT_EXIT_FAILED;
+      }
+    });
+}
+
+/** Makes `mount.leasehold` in a folder, a link to the one of this installation. @returns its path */
+export async function installHelper(folder: string): Promise<string> {
+  const path = join(folder, HELPER_NAME);
+  try {
+    await symlink(HELPER, path);
+  } catch (error) {
+    if (!isSystemError(error) || error.code !== 'EEXIST') throw error;
+    const target = await readlink(path).catch((notLink: unknown) => {
+      if (isSystemError(notLink) && notLink.code === 'EINVAL') return null;
+      throw notLink;
+    });
+    if (target !== HELPER) {
+      throw new CommandFailure(
+        EXIT_PRECONDITION,
+        `Cannot install "${path}": there is another one${target === null ? '' : `, a link to ${target}`}`,
+        'remove it first',
+      );
+    }
+  }
+  return path;
+}

@@ -1,0 +1,354 @@
+import { connect, type Socket } from 'node:net';
+import { assert } from '../base/assert.ts';
+import { ChunkedBody } from './chunked-body.ts';
+import type { Response } from './response.ts';
+import type { Traffic } from './traffic.ts';
+
+/** A response begins here; what is behind its head in the same bytes is copied, so there is not much room for it. */
+const SCRATCH_BYTES = 8 * 1024;
+const HEAD_BYTES_MAX = 64 * 1024;
+/** No server answers with more at a time: contents are asked for in pieces. */
+const BODY_BYTES_MAX = 64 * 1024 * 1024;
+/** Shorter than servers keep a connection on which nothing is said, so that it is not them who close it. */
+const IDLE_MS_MAX = 30_000;
+const HEAD_END = Buffer.from('\r\n\r\n');
+const NOTHING = Buffer.alloc(0);
+
+export type RequestBody = Uint8Array | string | readonly Uint8Array[];
+
+export interface DirectRequest {
+  readonly method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE' | 'HEAD';
+  /** Printable ASCII, without spaces. */
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>> | null;
+  /** Sent as it is, parts one behind the other, without a copy; not to be changed before the exchange has ended. */
+  readonly body?: RequestBody | null;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * The answer does not say where it ends, or is something else that a server of this project does not send: there is
+ * something in between. Such a server is spoken with through a complete implementation of HTTP.
+ */
+export class UnusualAnswerError extends Error {
+  override readonly name = 'UnusualAnswerError';
+}
+
+/**
+ * Connections to one server for contents: HTTP/1.1 without encryption, one exchange at a time on each connection.
+ * Answers with an announced length are read by the system into the memory in which they stay. A general
+ * implementation takes them in pieces of 64 KiB, and copies each twice.
+ */
+export class DirectHttp {
+  readonly #host: string;
+  readonly #port: number;
+  readonly #hostHeader: string;
+  readonly #traffic: Traffic;
+  readonly #connectTimeoutMs: number;
+  readonly #connectionsMax: number;
+  readonly #all = new Set<Connection>();
+  /** The one used last is used next, so that those too many fall silent and go. */
+  readonly #idle: Connection[] = [];
+  readonly #waiting: (() => void)[] = [];
+  #closed = false;
+
+  /** @param url with `http:`; others are for a complete implementation */
+  constructor(url: URL, traffic: Traffic, connectTimeoutMs: number, connectionsMax: number) {
+    assert(url.protocol === 'http:', 'There is no encryption here');
+    this.#host = url.hostname.replace(/^\[(.*)\]$/, '$1');
+    this.#port = url.port === '' ? 80 : Number(url.port);
+    this.#hostHeader = url.host;
+    this.#traffic = traffic;
+    this.#connectTimeoutMs = connectTimeoutMs;
+    this.#connectionsMax = connectionsMax;
+  }
+
+  /**
+   * One exchange, whose answer is there as a whole when it resolves.
+   *
+   * @throws the reason of the signal, or what the connection broke with
+   */
+  async request(request: DirectRequest): Promise<Response> {
+    const { signal } = request;
+    signal.throwIfAborted();
+    let connection = this.#takeIdle();
+    while (connection === undefined) {
+      if (this.#closed) throw new Error('The connections were closed');
+      if (this.#all.size < this.#connectionsMax) connection = await this.#connect(signal);
+      else {
+        await this.#room(signal);
+        connection = this.#takeIdle();
+      }
+    }
+    const onAbort = (): void => connection.destroy(reasonOf(signal));
+    signal.addEventListener('abort', onAbort, { once: true });
+    try {
+      signal.throwIfAborted();
+      return await connection.exchange(
+        request.method,
+        headOf(request, this.#hostHeader),
+        request.body ?? NOTHING,
+      );
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+      if (connection.isFree && !this.#closed) this.#idle.push(connection);
+      else connection.destroy(new Error('The connection is not used again'));
+      this.#waiting.shift()?.();
+    }
+  }
+
+  /** Exchanges under way go on to their end; there are no new ones. */
+  retire(): void {
+    this.#closed = true;
+    for (const connection of this.#idle.splice(0))
+      connection.destroy(new Error('The connections were closed'));
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
+  /** Exchanges under way fail. */
+  close(): void {
+    this.retire();
+    for (const connection of [...this.#all]) connection.destroy(new Error('The connections were closed'));
+  }
+
+  #takeIdle(): Connection | undefined {
+    for (let last = this.#idle.pop(); last !== undefined; last = this.#idle.pop()) {
+      // One that has just been given up is among them until the system has closed it.
+      if (last.isFree) return last;
+    }
+    return undefined;
+  }
+
+  async #connect(signal: AbortSignal): Promise<Connection> {
+    const beganMs = performance.now();
+    const connection = new Connection(this.#host, this.#port);
+    this.#all.add(connection);
+    connection.socket.once('close', () => {
+      this.#all.delete(connection);
+      const place = this.#idle.indexOf(connection);
+      if (place >= 0) this.#idle.splice(place, 1);
+      this.#waiting.shift()?.();
+    });
+    const late = Object.assign(new Error('The connection was not made in time'), {
+      code: 'UND_ERR_CONNECT_TIMEOUT',
+    });
+    const timer = setTimeout(() => connection.destroy(late), this.#connectTimeoutMs);
+    const onAbort = (): void => connection.destroy(reasonOf(signal));
+    signal.addEventListener('abort', onAbort, { once: true });
+    try {
+      await connection.connected;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
+    }
+    this.#traffic.add(connection.socket, performance.now() - beganMs);
+    return connection;
+  }
+
+  /** Resolves when it is worth looking again. */
+  async #room(signal: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waiting.push(resolve);
+    signal.addEventListener('abort', () => resolve(), { once: true });
+    await promise;
+    const place = this.#waiting.indexOf(resolve);
+    if (place >= 0) this.#waiting.splice(place, 1);
+    signal.throwIfAborted();
+  }
+}
+
+interface Head {
+  readonly statusCode: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Null where the body comes in chunks. */
+  readonly bodyBytes: number | null;
+}
+
+/** One connection, on which exchanges follow each other. */
+class Connection {
+  readonly socket: Socket;
+  /** Resolves when it is made. */
+  readonly connected: Promise<void>;
+  readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+  /** What came of a head that is not whole yet. */
+  #begun: Buffer = NOTHING;
+  #head: Head | null = null;
+  #body: Buffer = NOTHING;
+  #bodyFilled = 0;
+  #chunked: ChunkedBody | null = null;
+  /** Whether the answer under way has the body of which its head tells the length. */
+  #hasBody = true;
+  #waiter: PromiseWithResolvers<Response> | null = null;
+  #isOver = false;
+
+  constructor(host: string, port: number) {
+    const made = Promise.withResolvers<void>();
+    this.connected = made.promise;
+    this.socket = connect({
+      host,
+      port,
+      noDelay: true,
+      onread: {
+        buffer: () => this.#target(),
+        callback: (count, buffer) => {
+          this.#received(count, buffer as Buffer);
+          return true;
+        },
+      },
+    });
+    this.socket.once('connect', () => made.resolve());
+    this.socket.on('error', (error) => {
+      made.reject(error);
+      this.#fail(error);
+    });
+    this.socket.on('close', () => {
+      const error = new Error('The connection was closed');
+      made.reject(error);
+      this.#fail(error);
+    });
+    this.socket.on('end', () => this.destroy(new Error('The server closed the connection')));
+    this.socket.setTimeout(IDLE_MS_MAX, () => {
+      if (this.#waiter === null) this.destroy(new Error('The connection was idle'));
+    });
+  }
+
+  /** Nothing is under way, in either direction. */
+  get isFree(): boolean {
+    return !this.#isOver && this.#waiter === null && this.socket.writableLength === 0;
+  }
+
+  exchange(method: string, head: string, body: RequestBody): Promise<Response> {
+    assert(this.#waiter === null, 'One exchange at a time');
+    this.#hasBody = method !== 'HEAD';
+    const waiter = Promise.withResolvers<Response>();
+    if (this.#isOver) return Promise.reject(new Error('The connection was closed'));
+    this.#waiter = waiter;
+    this.socket.ref();
+    this.socket.cork();
+    this.socket.write(head, 'latin1');
+    for (const part of partsOf(body)) if (part.length > 0) this.socket.write(part);
+    this.socket.uncork();
+    return waiter.promise;
+  }
+
+  destroy(reason: Error): void {
+    this.#isOver = true;
+    // First, so that whoever waits hears why and not that it was closed.
+    this.#fail(reason);
+    this.socket.destroy();
+  }
+
+  #fail(error: Error): void {
+    this.#isOver = true;
+    this.#waiter?.reject(error);
+    this.#waiter = null;
+  }
+
+  /** @returns where the next bytes go */
+  #target(): Uint8Array {
+    return (this.#head?.bodyBytes ?? null) === null ? this.#scratch : this.#body.subarray(this.#bodyFilled);
+  }
+
+  #received(count: number, buffer: Buffer): void {
+    if (this.#waiter === null) {
+      this.destroy(new Error('The server spoke without being asked'));
+      return;
+    }
+    try {
+      const head = this.#head;
+      if (head === null) this.#receivedHead(buffer.subarray(0, count));
+      else if (head.bodyBytes === null) this.#receivedChunks(head, buffer.subarray(0, count));
+      else {
+        this.#bodyFilled += count;
+        if (this.#bodyFilled === head.bodyBytes) this.#answered(head, this.#body);
+      }
+    } catch (error) {
+      this.destroy(error as Error);
+    }
+  }
+
+  #receivedHead(bytes: Buffer): void {
+    this.#begun = Buffer.concat([this.#begun, bytes]);
+    const end = this.#begun.indexOf(HEAD_END);
+    if (end < 0) {
+      if (this.#begun.length > HEAD_BYTES_MAX) throw new Error('The head of an answer does not end');
+      return;
+    }
+    const head = parseHead(this.#begun.toString('latin1', 0, end), this.#hasBody);
+    const rest = this.#begun.subarray(end + HEAD_END.length);
+    this.#begun = NOTHING;
+    this.#head = head;
+    if (head.bodyBytes === null) {
+      this.#chunked = new ChunkedBody(BODY_BYTES_MAX);
+      this.#receivedChunks(head, rest);
+      return;
+    }
+    if (rest.length > head.bodyBytes) throw new Error('The server spoke without being asked');
+    this.#body = Buffer.allocUnsafeSlow(head.bodyBytes);
+    this.#body.set(rest);
+    this.#bodyFilled = rest.length;
+    if (rest.length === head.bodyBytes) this.#answered(head, this.#body);
+  }
+
+  #receivedChunks(head: Head, bytes: Buffer): void {
+    const body = this.#chunked?.take(bytes) ?? null;
+    if (body !== null) this.#answered(head, body);
+  }
+
+  #answered({ statusCode, headers }: Head, bytes: Buffer): void {
+    const waiter = this.#waiter;
+    this.#head = null;
+    this.#chunked = null;
+    this.#body = NOTHING;
+    this.#waiter = null;
+    // A connection on which nothing is awaited keeps no process running.
+    this.socket.unref();
+    if (headers.connection?.toLowerCase() === 'close') this.#isOver = true;
+    waiter?.resolve({
+      statusCode,
+      headers,
+      body: {
+        bytes: async () => bytes,
+        text: async () => bytes.toString(),
+        json: async () => JSON.parse(bytes.toString()),
+      },
+    });
+  }
+}
+
+function headOf({ method, path, headers, body }: DirectRequest, host: string): string {
+  assert(/^[!-~]+$/.test(path), 'A path is printable, and has no spaces');
+  let head = `${method} ${path} HTTP/1.1\r\nhost: ${host}\r\n`;
+  for (const [name, value] of Object.entries(headers ?? {})) head += `${name}: ${value}\r\n`;
+  let length = 0;
+  for (const part of partsOf(body ?? NOTHING)) length += Buffer.byteLength(part);
+  return length > 0 || method !== 'GET' ? `${head}content-length: ${length}\r\n\r\n` : `${head}\r\n`;
+}
+
+function partsOf(body: RequestBody): readonly (Uint8Array | string)[] {
+  return typeof body === 'string' || body instanceof Uint8Array ? [body] : body;
+}
+
+/** @throws UnusualAnswerError */
+function parseHead(text: string, hasBody: boolean): Head {
+  const [first = '', ...lines] = text.split('\r\n');
+  const status = /^HTTP\/1\.1 (\d{3})/.exec(first)?.[1];
+  const headers: Record<string, string> = {};
+  for (const line of lines) {
+    const colon = line.indexOf(':');
+    headers[line.slice(0, colon).toLowerCase()] = line.slice(colon + 1).trim();
+  }
+  const statusCode = Number(status);
+  const isUsual = status !== undefined && statusCode >= 200;
+  if (isUsual && (!hasBody || statusCode === 204)) return { statusCode, headers, bodyBytes: 0 };
+  const { 'content-length': length = '', 'transfer-encoding': encoding } = headers;
+  if (isUsual && encoding === 'chunked') return { statusCode, headers, bodyBytes: null };
+  if (isUsual && encoding === undefined && /^\d{1,9}$/.test(length) && Number(length) <= BODY_BYTES_MAX) {
+    return { statusCode, headers, bodyBytes: Number(length) };
+  }
+  throw new UnusualAnswerError(`An answer that begins with "${first.slice(0, 100)}" and says no length`);
+}
+
+function reasonOf(signal: AbortSignal): Error {
+  return signal.reason instanceof Error ? signal.reason : new Error(String(signal.reason));
+}

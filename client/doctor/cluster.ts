@@ -1,0 +1,189 @@
+import { lookup } from 'node:dns/promises';
+import { networkInterfaces } from 'node:os';
+import type { ClusterStatus, ServerStatus } from '../../wire/http-api.ts';
+import { parseJsonObject } from '../../wire/json.ts';
+import { formatDuration } from '../quantities.ts';
+import { type Finding, failed, ok, warning } from './finding.ts';
+import { listenersOn } from './listeners.ts';
+
+/** The servers as they are reached from here, and their clocks. */
+
+const ANSWER_MS = 3_000;
+/** The header that tells a server's time has whole seconds. */
+const DATE_RESOLUTION_MS = 1_000;
+
+/** What one server said of itself, and when. */
+interface Heard {
+  readonly url: string;
+  readonly status: ServerStatus;
+  /** By how much its wall clock is ahead of the one here, and how exact that is; null where it does not say. */
+  readonly ahead: { readonly ms: number; readonly exactMs: number } | null;
+}
+
+/**
+ * @param urls base URLs of the servers
+ * @param version of this program
+ */
+export async function examineCluster(urls: readonly string[], version: string): Promise<Finding[]> {
+  const asked = await Promise.all(urls.map((url) => askServer(url)));
+  const heard = asked.filter((one): one is Heard => !('why' in one));
+  const findings = asked.map((one) =>
+    'why' in one
+      ? failed(
+          `server ${one.url}`,
+          `it does not answer: ${one.why}`,
+          'start it, or name the right address with --servers',
+        )
+      : examineServer(one, version),
+  );
+  const first = heard[0];
+  if (first === undefined) {
+    return [
+      ...findings,
+      failed('cluster', 'no server answers', '"leasehold server --help" says how one is started'),
+    ];
+  }
+  const status = await ask<ClusterStatus>(`${first.url}/v1/status`);
+  if ('why' in status) {
+    return [...findings, warning('cluster', `its status cannot be asked for: ${status.why}`, 'try again')];
+  }
+  const { verdict, reasons, timing } = status.value;
+  const words = reasons.join('; ');
+  findings.push(
+    verdict === 'healthy'
+      ? ok('cluster', 'it is healthy')
+      : (verdict === 'down' ? failed : warning)(
+          'cluster',
+          `it is ${verdict}: ${words}`,
+          '"leasehold status" says more',
+        ),
+  );
+  return [...findings, ...heard.map((one) => examineClocks(one, heard, timing.clockSkewMaxMs))];
+}
+
+function examineServer({ url, status }: Heard, version: string): Finding {
+  const name = `server ${status.id}`;
+  const running = status.version === undefined ? 'an unknown version' : `version ${status.version}`;
+  const found = `${status.state} at ${url}, ${running}`;
+  if (status.state === 'recovering') {
+    return warning(
+      name,
+      `${found}, for ${formatDuration(status.recoveringMs)} more`,
+      'wait until its silence after the start is over',
+    );
+  }
+  if (status.state !== 'serving') {
+    return failed(
+      name,
+      `${found}${status.failure === undefined ? '' : `: ${status.failure}`}`,
+      'look into its log',
+    );
+  }
+  if (status.version !== undefined && status.version !== version) {
+    return warning(name, `${found}; here it is ${version}`, 'run the same version everywhere');
+  }
+  return ok(name, found);
+}
+
+/** Servers compare their clocks among each other all the time; the clock here is compared by one answer. */
+function examineClocks({ status, ahead }: Heard, all: readonly Heard[], skewMs: number): Finding {
+  const name = `clock ${status.id}`;
+  const offsets = Object.entries(status.clockOffsets).map(([peer, { offsetMs, errorMs }]) => {
+    // What each of two says of the other has the opposite sign; what both have in common is the time on the way.
+    const back = all.find((one) => one.status.id === peer)?.status.clockOffsets[status.id];
+    return { peer, offsetMs: back === undefined ? offsetMs : (offsetMs - back.offsetMs) / 2, errorMs };
+  });
+  const most = offsets.toSorted((a, b) => Math.abs(b.offsetMs) - Math.abs(a.offsetMs))[0];
+  const among =
+    most === undefined
+      ? 'no other server is known to it'
+      : `${most.peer} differs from it by ${formatDuration(Math.abs(most.offsetMs))}, give or take ${formatDuration(most.errorMs)}`;
+  const here =
+    ahead === null
+      ? ''
+      : Math.abs(ahead.ms) <= ahead.exactMs
+        ? '; it agrees with the clock here'
+        : `; it is ${formatDuration(Math.abs(ahead.ms))} ${ahead.ms > 0 ? 'ahead of' : 'behind'} the clock here`;
+  const found = `${among}${here}; ${formatDuration(skewMs)} are allowed`;
+  const fix = 'synchronize the clocks (NTP, chrony)';
+  if (status.state === 'clock-fault') return failed(name, found, fix);
+  // The clock of a client decides nothing; file times and logs are easier to read if it is right.
+  const isOff = ahead !== null && Math.abs(ahead.ms) > skewMs + ahead.exactMs;
+  const isFar = offsets.some(({ offsetMs, errorMs }) => Math.abs(offsetMs) - errorMs > skewMs);
+  return isOff || isFar ? warning(name, found, fix) : ok(name, found);
+}
+
+/**
+ * Whether a server may listen where this machine is meant.
+ *
+ * @param addresses `HOST:PORT`, or base URLs; those of other machines are left out
+ */
+export async function examinePorts(addresses: readonly string[]): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const address of addresses) {
+    const { hostname, port } = new URL(address.includes('://') ? address : `http://${address}`);
+    if (!(await isHere(hostname))) continue;
+    const name = `port ${port}`;
+    const listeners = await listenersOn(Number(port));
+    const others = listeners.filter(
+      ({ argv }) => !argv.includes('server') || !/leasehold/.test(argv.join(' ')),
+    );
+    const who = listeners
+      .map(({ pid, argv }) =>
+        pid === null
+          ? 'a process that cannot be seen from here'
+          : `process ${pid} (${argv.slice(0, 4).join(' ')})`,
+      )
+      .join(', ');
+    if (listeners.length === 0) findings.push(ok(name, 'it is free'));
+    else if (others.length === 0) findings.push(ok(name, `a server has it: ${who}`));
+    else {
+      findings.push(
+        others.every(({ pid }) => pid === null)
+          ? warning(name, `it is taken by ${who}`, 'root sees whose it is')
+          : failed(name, `it is taken by ${who}`, 'end that, or give the server another --listen'),
+      );
+    }
+  }
+  return findings;
+}
+
+async function isHere(host: string): Promise<boolean> {
+  const bare = host.replace(/^\[|\]$/g, '');
+  if (bare === '0.0.0.0' || bare === '::') return true;
+  const own = Object.values(networkInterfaces()).flatMap((all) => (all ?? []).map(({ address }) => address));
+  // A name that nobody knows is not this machine's.
+  const address = await lookup(bare).then(
+    (found) => found.address,
+    () => null,
+  );
+  return address !== null && (own.includes(address) || /^127\./.test(address));
+}
+
+async function askServer(url: string): Promise<Heard | { readonly url: string; readonly why: string }> {
+  const answer = await ask<ServerStatus>(`${url}/v1/status/self`);
+  if ('why' in answer) return { url, why: answer.why };
+  return { url, status: answer.value, ahead: answer.ahead };
+}
+
+type Answer<Value> = { readonly value: Value; readonly ahead: Heard['ahead'] } | { readonly why: string };
+
+async function ask<Value>(url: string): Promise<Answer<Value>> {
+  try {
+    const sentMs = Date.now();
+    const response = await fetch(url, { signal: AbortSignal.timeout(ANSWER_MS) });
+    const receivedMs = Date.now();
+    const value = parseJsonObject(await response.text());
+    if (!response.ok || value === null) return { why: `HTTP status ${response.status}` };
+    const date = Date.parse(response.headers.get('date') ?? '');
+    // Its time was cut to whole seconds somewhere between question and answer.
+    const ms = date + DATE_RESOLUTION_MS / 2 - (sentMs + receivedMs) / 2;
+    const exactMs = DATE_RESOLUTION_MS / 2 + (receivedMs - sentMs) / 2;
+    return { value: value as Value, ahead: Number.isNaN(date) ? null : { ms, exactMs } };
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const cause =
+      error.cause instanceof Error && 'code' in error.cause ? String(error.cause.code) : error.message;
+    return { why: error.name === 'TimeoutError' ? `nothing within ${formatDuration(ANSWER_MS)}` : cause };
+  }
+}

@@ -1,0 +1,189 @@
+import { constants } from 'node:fs';
+import { access, readFile, stat } from 'node:fs/promises';
+import { totalmem } from 'node:os';
+import { isSystemError } from '../failure.ts';
+import { processes, volumeMounts } from '../mount-table.ts';
+import { formatBytes } from '../quantities.ts';
+import { run } from '../run-program.ts';
+import { type Finding, failed, ok, warning } from './finding.ts';
+
+/** What a mount and a server need of this machine. */
+
+const NODE_MAJOR = 24;
+const OPEN_FILES_MIN = 4096;
+const MEMORY_MIN_BYTES = 512 * 1024 ** 2;
+/** A mount that lives answers long before. */
+const MOUNT_ANSWER_MS = 3_000;
+const DEVICE = '/dev/fuse';
+const FUSE_CONFIGURATION = '/etc/fuse.conf';
+
+export async function examineMachine(isRoot: boolean): Promise<Finding[]> {
+  return [
+    examineNode(process.versions.node),
+    await examineKernel(),
+    await examineDevice(),
+    await examineHelper(isRoot),
+    await examineLibrary(),
+    await examineTransports(isRoot),
+    await examineConfiguration(isRoot),
+    await examineOpenFiles(),
+    await examineMemory(),
+    ...(await examineMounts()),
+  ];
+}
+
+function examineNode(version: string): Finding {
+  return Number.parseInt(version, 10) >= NODE_MAJOR
+    ? ok('node', `Node ${version}`)
+    : failed('node', `Node ${version} is too old`, `install Node ${NODE_MAJOR} or later`);
+}
+
+async function examineKernel(): Promise<Finding> {
+  const known = await textOf('/proc/filesystems');
+  if (known === null) return failed('kernel', 'there is no /proc', 'mounts need Linux');
+  return /\bfuse$/m.test(known)
+    ? ok('kernel', 'the kernel has FUSE')
+    : failed('kernel', 'the kernel has no FUSE', 'load it: modprobe fuse');
+}
+
+async function examineDevice(): Promise<Finding> {
+  try {
+    await access(DEVICE, constants.R_OK | constants.W_OK);
+    return ok('device', `${DEVICE} can be used`);
+  } catch (error) {
+    if (isSystemError(error) && error.code === 'ENOENT') {
+      const fix = 'modprobe fuse; in a container, start it with --device /dev/fuse --cap-add SYS_ADMIN';
+      return failed('device', `there is no ${DEVICE}`, fix);
+    }
+    if (isSystemError(error) && (error.code === 'EACCES' || error.code === 'EPERM')) {
+      return failed('device', `${DEVICE} is not to be used by this user`, `as root: chmod 666 ${DEVICE}`);
+    }
+    throw error;
+  }
+}
+
+/** Others than root mount with the rights of this program. */
+async function examineHelper(isRoot: boolean): Promise<Finding> {
+  const version = await run('fusermount3', ['--version']);
+  if (version.kind === 'missing') {
+    return failed('fusermount3', 'the program fusermount3 is missing', 'Debian: apt-get install fuse3');
+  }
+  if (!isRoot && !(await isSetUserId('fusermount3'))) {
+    const fix = 'as root: chmod u+s "$(command -v fusermount3)"';
+    return failed('fusermount3', 'fusermount3 does not have the rights of root', fix);
+  }
+  return ok('fusermount3', version.kind === 'done' ? version.output : 'fusermount3 is there');
+}
+
+async function isSetUserId(program: string): Promise<boolean> {
+  for (const folder of (process.env.PATH ?? '').split(':')) {
+    const stats = await stat(`${folder}/${program}`).catch(absent);
+    if (stats !== null)
+      return (stats.mode & constants.S_IFMT) === constants.S_IFREG && (stats.mode & 0o4000) !== 0;
+  }
+  return false;
+}
+
+async function examineLibrary(): Promise<Finding> {
+  let found = await run('ldconfig', ['-p']);
+  // It is not in the search path of everybody.
+  if (found.kind === 'missing') found = await run('/sbin/ldconfig', ['-p']);
+  if (found.kind !== 'done') {
+    return warning('libfuse', 'whether libfuse 3 is installed cannot be found out here', 'try a mount');
+  }
+  const library = /^\s*(libfuse3\.so\.[34]) .*=> (.*)$/m.exec(found.output);
+  return library === null
+    ? failed('libfuse', 'the library libfuse 3 is missing', 'Debian: apt-get install fuse3, then npm ci')
+    : ok('libfuse', `${library[2]}`);
+}
+
+/** The kernel's own protocol needs neither fusermount3 nor the library, but the rights of root. */
+async function examineTransports(isRoot: boolean): Promise<Finding> {
+  if (!isRoot) return ok('transports', 'native; the transport "kernel" is for root');
+  return (await run('mount', ['--version'])).kind === 'missing'
+    ? warning('transports', 'native only: the program mount is missing', 'Debian: apt-get install mount')
+    : ok('transports', 'kernel and native');
+}
+
+/** @returns whether users other than root may let others use their mounts */
+export async function othersAllowed(): Promise<boolean> {
+  return /^\s*user_allow_other\s*$/m.test((await textOf(FUSE_CONFIGURATION)) ?? '');
+}
+
+async function examineConfiguration(isRoot: boolean): Promise<Finding> {
+  if (await othersAllowed()) return ok('fuse.conf', 'user_allow_other is set');
+  return isRoot
+    ? ok('fuse.conf', 'user_allow_other is not set, and root does not need it')
+    : warning(
+        'fuse.conf',
+        'user_allow_other is not set: -o allow_other is for root only',
+        `as root: echo user_allow_other >> ${FUSE_CONFIGURATION}`,
+      );
+}
+
+async function examineOpenFiles(): Promise<Finding> {
+  const limits = (await textOf('/proc/self/limits')) ?? '';
+  const soft = /^Max open files\s+(\d+|unlimited)/m.exec(limits)?.[1];
+  if (soft === undefined) return warning('open files', 'their limit is not known', '');
+  if (soft === 'unlimited' || Number(soft) >= OPEN_FILES_MIN) return ok('open files', `up to ${soft}`);
+  const fix = `ulimit -n ${OPEN_FILES_MIN}, or LimitNOFILE= in the unit`;
+  return warning('open files', `only ${soft} at a time`, fix);
+}
+
+/** A container's limit counts where it is smaller than the machine. */
+async function examineMemory(): Promise<Finding> {
+  const group = Number((await textOf('/sys/fs/cgroup/memory.max')) ?? 'max');
+  const bytes = Number.isFinite(group) ? Math.min(group, totalmem()) : totalmem();
+  return bytes >= MEMORY_MIN_BYTES
+    ? ok('memory', formatBytes(bytes))
+    : warning(
+        'memory',
+        `only ${formatBytes(bytes)}`,
+        `a server or a mount wants ${formatBytes(MEMORY_MIN_BYTES)}`,
+      );
+}
+
+/** Every mount of a volume on this machine, and mount processes that have lost theirs. */
+async function examineMounts(): Promise<Finding[]> {
+  const mounts = await volumeMounts();
+  const findings = await Promise.all(mounts.map(({ directory, source }) => examineMount(directory, source)));
+  const daemons = (await processes()).filter(({ argv }) => argv[2] === 'mount-daemon');
+  for (const { pid, argv } of daemons) {
+    const directory = argv.at(-1) as string;
+    if (mounts.some((mount) => mount.directory === directory)) continue;
+    findings.push(
+      warning(
+        `mount ${directory}`,
+        `process ${pid} serves this mount, which is gone; it may still be storing what was written`,
+        `if it stays: kill ${pid}`,
+      ),
+    );
+  }
+  return findings.length > 0 ? findings : [ok('mounts', 'no volume is mounted here')];
+}
+
+async function examineMount(directory: string, source: string): Promise<Finding> {
+  const name = `mount ${directory}`;
+  // A program of its own asks: a call that hangs must not keep this process from ending.
+  const asked = await run('stat', ['-f', '-c', '%T', directory], MOUNT_ANSWER_MS);
+  if (asked.kind === 'done') return ok(name, `${source} answers`);
+  const output = asked.kind === 'failed' ? asked.output : '';
+  if (/not connected|connection abort/i.test(output)) {
+    return failed(
+      name,
+      'its process is dead',
+      `leasehold mount VOLUME ${directory} heals it, leasehold umount ${directory} removes it`,
+    );
+  }
+  const fix = `is the cluster there? leasehold umount --lazy ${directory} removes the mount`;
+  return failed(name, `${source} does not answer`, fix);
+}
+
+async function textOf(path: string): Promise<string | null> {
+  return readFile(path, 'utf8').catch(absent);
+}
+
+function absent(error: unknown): null {
+  if (isSystemError(error) && ['ENOENT', 'EACCES', 'ENOTDIR'].includes(error.code ?? '')) return null;
+  throw error;
+}

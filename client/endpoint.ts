@@ -1,0 +1,123 @@
+import { Pool } from 'undici';
+import { ServiceError } from '../base/errors.ts';
+import { DirectHttp, type DirectRequest, UnusualAnswerError } from './direct-http.ts';
+import { Pulse } from './pulse.ts';
+import type { Response } from './response.ts';
+import { Traffic } from './traffic.ts';
+
+/** Requests to one server at a time; more wait in its pool. */
+const CONNECTIONS_MAX = 64;
+const CONNECT_TIMEOUT_MS = 1_500;
+
+/** What an endpoint tells of itself to those who choose among all. */
+export interface EndpointEvents {
+  /** It is as good as gone, as of now. */
+  lost(): void;
+  /** @returns whether a request that lies at `endpoint` could be sent to another one */
+  elsewhere(endpoint: Endpoint): boolean;
+}
+
+/** One server as this client sees it. */
+export class Endpoint {
+  readonly url: string;
+  /** For what `request` does not do: answers that are read while they come. */
+  readonly pool: Pool;
+  readonly pulse: Pulse;
+  /** Whether its address was given by the caller; the others were found out, and are given up when they leave the cluster. */
+  readonly given: boolean;
+  /** Known once the server was asked who it is. */
+  id: string | null = null;
+  /** It asked to be left alone until then (monotonic, in milliseconds). */
+  avoidUntilMs = 0;
+  readonly #events: EndpointEvents;
+  #dead = false;
+  /** Null where the server is not one of this project in plain HTTP. */
+  #direct: DirectHttp | null;
+
+  /** @throws ServiceError `bad-request` where `url` is none */
+  constructor(url: string, given: boolean, events: EndpointEvents) {
+    const parsed = URL.parse(url);
+    if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:')) {
+      throw new ServiceError(
+        'bad-request',
+        `Cannot use the server "${url}": its address must be a URL such as http://127.0.0.1:7401`,
+      );
+    }
+    this.url = parsed.origin;
+    this.given = given;
+    this.#events = events;
+    const traffic = new Traffic(CONNECT_TIMEOUT_MS);
+    this.pool = new Pool(parsed.origin, {
+      connections: CONNECTIONS_MAX,
+      connect: traffic.connector,
+      // Attempts end by their own deadlines, which are exact; the pool's coarse ones stay out of the way.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+    this.#direct =
+      parsed.protocol === 'http:'
+        ? new DirectHttp(parsed, traffic, CONNECT_TIMEOUT_MS, CONNECTIONS_MAX)
+        : null;
+    this.pulse = new Pulse(this.url, traffic, {
+      silent: () => events.lost(),
+      alive: () => {
+        this.#dead = false;
+      },
+      elsewhere: () => events.elsewhere(this),
+    });
+  }
+
+  /** One exchange, which may be repeated freely. @throws the reason of the signal, or why there is no answer */
+  async request(request: DirectRequest): Promise<Response> {
+    if (this.#direct !== null) {
+      try {
+        return await this.#direct.request(request);
+      } catch (error) {
+        if (!(error instanceof UnusualAnswerError)) throw error;
+        this.#direct?.retire();
+        this.#direct = null;
+      }
+    }
+    const { method, path, headers = null, body = null, signal } = request;
+    const whole = Array.isArray(body) ? Buffer.concat(body) : (body as Uint8Array | string | null);
+    return this.pool.request({ method, path, headers, body: whole, signal });
+  }
+
+  /** It did not accept a connection, and has given no sign of life since. */
+  get isDead(): boolean {
+    return this.#dead;
+  }
+
+  /** It is dead, or does not say a word. */
+  get isAway(): boolean {
+    return this.#dead || this.pulse.isSilent;
+  }
+
+  markDead(nowMs: number): void {
+    this.pulse.away(nowMs);
+    if (this.#dead) return;
+    this.#dead = true;
+    this.#events.lost();
+  }
+
+  /** @returns whether to ask it now; if it is away, it is asked in the background whether it is back */
+  isUsable(nowMs: number): boolean {
+    if (!this.isAway) return this.avoidUntilMs <= nowMs;
+    this.pulse.askWhetherBack(nowMs);
+    return false;
+  }
+
+  /** Ends its connections when the requests under way have ended. */
+  async retire(): Promise<void> {
+    this.#direct?.retire();
+    await this.pool.close();
+    this.pulse.close();
+  }
+
+  /** Ends its connections; requests under way fail. */
+  async close(): Promise<void> {
+    this.pulse.close();
+    this.#direct?.close();
+    await this.pool.destroy();
+  }
+}

@@ -1,0 +1,426 @@
+import { uptime } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
+import { assert } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
+import {
+  LOCK_END,
+  LOCK_REQUESTS_PENDING_MAX,
+  type LockBody,
+  type LockGrant,
+  type LockHeld,
+  type LockKind,
+  type LockList,
+  type LockOfClient,
+  type LockRenewal,
+  type LockRenewalBody,
+  type LockWish,
+} from '../wire/lock-api.ts';
+import { isAtOdds, rangesCover, rangesWith } from '../wire/lock-ranges.ts';
+import type { ExchangeRequest, Exchanger, Subject } from './exchange.ts';
+import { readJson } from './response.ts';
+
+const JSON_HEADERS = { 'content-type': 'application/json' } as const;
+/** A server waits for less than this before it says that the lock is not free yet. */
+const WAIT_MS = 30_000;
+/** Longest first attempt of a request that waits, in milliseconds. */
+const WAIT_ATTEMPT_MS = 60_000;
+/** Renewals per lock lease: at every moment most of the lease is left, for a fail-over. */
+const RENEWALS_PER_LEASE = 6;
+/** After a renewal that failed, or what is put right, the next one is tried so soon, in milliseconds. */
+const RENEW_AGAIN_MS = 100;
+/** A renewal that is not answered is soon sent to another server. */
+const ATTEMPTS_PER_LEASE = 6;
+/**
+ * A primary that took over says `busy` to whoever does not wait, until the locks of the one before are claimed. That takes longer
+ * than one request may: so many follow each other.
+ */
+const BUSY_REQUESTS_MAX = 3;
+/** How exactly `bootMs` can be read, on this machine and on the server's, and then some. */
+const CLOCK_MARGIN_MS = 50;
+
+export interface FileLocksEvents {
+  /** Locks could not be renewed in time, or a new primary has given them to others. */
+  lost(file: number, locks: readonly LockHeld[]): void;
+}
+
+/** Who has locks, to the servers. Its messages about all files are numbered together: no file that is opened anew begins anew. */
+export interface LockClient {
+  /** A random number that no other client has. */
+  readonly id: number;
+  stamp: number;
+  /** Numbers of requests that are under way, by file. */
+  readonly pending: Map<number, Set<number>>;
+}
+
+/**
+ * The locks of this client on one file. They are renewed at a sixth of their lease, whoever is the primary by then; to
+ * renew is to claim. Who could not renew within a lease, counted from the sending of the last renewal that was answered,
+ * has lost them all: that is known here without a word from anybody, and before a server may give them to others.
+ */
+export class FileLocks {
+  readonly file: number;
+  readonly #client: LockClient;
+  readonly #exchanger: Exchanger;
+  readonly #subject: Subject;
+  readonly #events: FileLocksEvents;
+  readonly #held = new Map<string, LockHeld[]>();
+  readonly #lost = new Map<string, LockHeld[]>();
+  /** By owner: what is put right at the server after a request with an unknown outcome. */
+  readonly #repairs = new Map<string, Promise<void>>();
+  readonly #pending: Set<number>;
+  #leaseMs = 0;
+  /** By `bootMs`. */
+  #validUntilMs = -Infinity;
+  /** Epochs in which locks were granted that the renewal under way does not name. */
+  readonly #epochsSince = new Set<number>();
+  #renewing = false;
+  #timer: NodeJS.Timeout | null = null;
+  #closed = false;
+
+  constructor(
+    exchanger: Exchanger,
+    file: number,
+    client: LockClient,
+    replicas: readonly string[],
+    events: FileLocksEvents,
+  ) {
+    this.#exchanger = exchanger;
+    this.file = file;
+    this.#client = client;
+    this.#subject = { primary: replicas[0] ?? null };
+    this.#events = events;
+    this.#pending = client.pending.get(file) ?? new Set();
+    client.pending.set(file, this.#pending);
+  }
+
+  /**
+   * Sets a lock.
+   *
+   * @param waits until it is free, however long that takes; else `locked` where it is not
+   * @throws ServiceError `locked`, `deadlock`, `lock-limit`, `busy`, `lease-lost` where the owner lost a lock on the file and
+   *   has not given it back, or why there is no primary; the reason of `signal`
+   */
+  async lock(wish: LockHeld, waits: boolean, signal?: AbortSignal): Promise<void> {
+    const key = keyOf(wish);
+    await this.#repairs.get(key);
+    this.#assertNotLost(key);
+    const own = this.#held.get(key) ?? [];
+    // The server gives the former lock of the whole file back before it looks whether the new one is free.
+    if (wish.kind === 'flock' && own.some(({ type }) => type !== wish.type)) this.#held.delete(key);
+    const number = this.#begin();
+    try {
+      for (let request = 1; ; request++) {
+        const outcome = await this.#ask(number, wish, waits ? WAIT_MS : 0, signal);
+        if (outcome === 'granted') break;
+        signal?.throwIfAborted();
+        const isAskedAgain = waits || (outcome.code === 'busy' && request < BUSY_REQUESTS_MAX);
+        if (!isAskedAgain) throw outcome;
+      }
+    } catch (error) {
+      this.#pending.delete(number);
+      const certain = error instanceof ServiceError && error.remedy === 'give-up' && signal?.aborted !== true;
+      // Perhaps it was granted: whoever does not know of a lock must not keep it.
+      if (!certain) this.#repair(wish);
+      if (signal?.aborted === true) await this.#repairs.get(key);
+      throw error;
+    } finally {
+      this.#pending.delete(number);
+    }
+  }
+
+  /** Gives back what the owner has in the range. Without anything there, nobody is asked. */
+  async unlock(range: Omit<LockHeld, 'type'>): Promise<void> {
+    const wish: LockWish = { ...range, type: 'unlock' };
+    const key = keyOf(wish);
+    this.#cut(this.#lost, wish);
+    const held = this.#held.get(key) ?? [];
+    if (!held.some((lock) => lock.start <= wish.end && wish.start <= lock.end)) return;
+    // From here on no renewal names it.
+    this.#cut(this.#held, wish);
+    await this.#repairs.get(key);
+    const number = this.#begin();
+    try {
+      await this.#send(number, number, wish, 0);
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      // It is given back as soon as somebody listens, or ends with the lease.
+      this.#pending.delete(number);
+      this.#repair(wish);
+    } finally {
+      this.#pending.delete(number);
+      this.#schedule();
+    }
+  }
+
+  /** @returns whether the owner lost a lock and has not given it back since */
+  isLost(kind: LockKind, owner: string): boolean {
+    this.#notice();
+    return this.#lost.has(keyOf({ kind, owner }));
+  }
+
+  /** @returns a lock that stands in the way, and whether this client has it; or null */
+  async holder(wish: LockHeld): Promise<{ readonly lock: LockHeld; readonly own: boolean } | null> {
+    const request = { method: 'GET', path: this.#path(''), mutation: false } as const;
+    const { locks } = await this.#exchanger.perform(
+      this.#subject,
+      { what: `Cannot list the locks on file ${this.file}`, ...request },
+      readJson<LockList>,
+    );
+    const isOther = (lock: LockOfClient): boolean =>
+      lock.client !== this.#client.id || lock.owner !== wish.owner;
+    const lock = locks.find((each) => each.kind === wish.kind && isOther(each) && isAtOdds(each, wish));
+    return lock === undefined ? null : { lock, own: lock.client === this.#client.id };
+  }
+
+  /** Gives everything back. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    const owners = [...this.#held.values()].flatMap(([first]) => first ?? []);
+    await Promise.all(owners.map((lock) => this.unlock({ ...lock, start: 0, end: LOCK_END })));
+    await Promise.all(this.#repairs.values());
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    if (this.#pending.size === 0) this.#client.pending.delete(this.file);
+  }
+
+  async #ask(
+    number: number,
+    wish: LockHeld,
+    waitMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<'granted' | ServiceError> {
+    const key = keyOf(wish);
+    // The first attempt has the number for its stamp; each further question is a newer message.
+    const stamp = this.#client.stamp === number ? number : ++this.#client.stamp;
+    let answer: { readonly grant: LockGrant; readonly sentMs: number };
+    try {
+      answer = await this.#send(stamp, number, wish, waitMs, signal);
+    } catch (error) {
+      if (error instanceof ServiceError && (error.code === 'locked' || error.code === 'busy')) return error;
+      throw error;
+    }
+    const { grant, sentMs } = answer;
+    this.#notice();
+    if (this.#lost.has(key)) {
+      this.#repair(wish);
+      this.#assertNotLost(key);
+    }
+    const untilMs = sentMs + grant.leaseMs - CLOCK_MARGIN_MS;
+    // What was held before is not renewed by this: only a renewal tells that it is still there.
+    const validUntilMs = this.#held.size === 0 ? untilMs : Math.min(untilMs, this.#validUntilMs);
+    if (bootMs() >= validUntilMs) {
+      throw new ServiceError(
+        'unknown',
+        `Cannot lock file ${this.file}: the answer took longer than the lease`,
+      );
+    }
+    this.#leaseMs = grant.leaseMs;
+    this.#validUntilMs = validUntilMs;
+    this.#epochsSince.add(grant.epoch);
+    this.#held.set(key, rangesWith(this.#held.get(key) ?? [], wish));
+    this.#schedule();
+    return 'granted';
+  }
+
+  async #send(
+    stamp: number,
+    number: number,
+    wish: LockWish,
+    waitMs: number,
+    signal?: AbortSignal,
+  ): Promise<{ readonly grant: LockGrant; readonly sentMs: number }> {
+    const { owner, kind, type, start, end, pid } = wish;
+    const moment = { client: this.#client.id, stamp, pending: [...this.#pending] };
+    const body: LockBody = { ...moment, number, owner, kind, type, start, end, pid, waitMs };
+    let sentMs = bootMs();
+    const request: ExchangeRequest = {
+      ...this.#post('', body, `Cannot lock file ${this.file}`),
+      onAttempt: () => {
+        sentMs = bootMs();
+      },
+    };
+    const grant = await this.#exchanger.perform(this.#subject, request, readJson<LockGrant>, {
+      ...(signal === undefined ? {} : { signal }),
+      ...(waitMs === 0 ? {} : { attemptMs: WAIT_ATTEMPT_MS }),
+    });
+    return { grant, sentMs };
+  }
+
+  /** The server is told, until it has heard it, that the owner has in the range no more than is known here. */
+  #repair(wish: LockWish): void {
+    const key = keyOf(wish);
+    const before = this.#repairs.get(key) ?? Promise.resolve();
+    const repair = before
+      .then(async () => {
+        const held = this.#held.get(key) ?? [];
+        const inside = held.flatMap((lock): LockWish[] =>
+          lock.start > wish.end || lock.end < wish.start
+            ? []
+            : [{ ...lock, start: Math.max(lock.start, wish.start), end: Math.min(lock.end, wish.end) }],
+        );
+        let at = wish.start;
+        const wanted: LockWish[] = [];
+        for (const lock of inside) {
+          if (at < lock.start) wanted.push({ ...wish, type: 'unlock', start: at, end: lock.start - 1 });
+          // What may have become exclusive is shared again; and what was exclusive before is so still.
+          if (lock.type === 'shared') wanted.push(lock);
+          at = lock.end + 1;
+        }
+        if (at <= wish.end) wanted.push({ ...wish, type: 'unlock', start: at });
+        for (const each of wanted) await this.#insist(each);
+      })
+      .finally(() => {
+        if (this.#repairs.get(key) === repair) this.#repairs.delete(key);
+      });
+    this.#repairs.set(key, repair);
+  }
+
+  /** Without locks nothing is renewed here, and what nobody knows of ends with its lease. */
+  async #insist(wish: LockWish): Promise<void> {
+    for (;;) {
+      const number = this.#begin();
+      try {
+        await this.#send(number, number, wish, 0);
+        return;
+      } catch (error) {
+        if (!(error instanceof ServiceError)) throw error;
+        if (error.remedy === 'give-up' || this.#held.size === 0 || this.#closed) return;
+        await delay(RENEW_AGAIN_MS);
+      } finally {
+        this.#pending.delete(number);
+      }
+    }
+  }
+
+  #begin(): number {
+    if (this.#pending.size >= LOCK_REQUESTS_PENDING_MAX) {
+      throw new ServiceError('lock-limit', `Too many requests for locks on file ${this.file} are under way`);
+    }
+    const number = ++this.#client.stamp;
+    this.#pending.add(number);
+    return number;
+  }
+
+  #assertNotLost(key: string): void {
+    this.#notice();
+    if (!this.#lost.has(key)) return;
+    throw new ServiceError(
+      'lease-lost',
+      `A lock on file ${this.file} was lost and is not given back by its holder yet`,
+    );
+  }
+
+  /** Whether all is lost is a question of time alone. */
+  #notice(): void {
+    if (this.#held.size === 0 || bootMs() < this.#validUntilMs) return;
+    this.#lose([...this.#held.values()].flat());
+  }
+
+  #lose(locks: readonly LockHeld[]): void {
+    if (locks.length === 0) return;
+    for (const lock of locks) {
+      this.#cut(this.#held, { ...lock, type: 'unlock' });
+      const key = keyOf(lock);
+      this.#lost.set(key, rangesWith(this.#lost.get(key) ?? [], lock));
+    }
+    this.#events.lost(this.file, locks);
+  }
+
+  #cut(ranges: Map<string, LockHeld[]>, wish: LockWish): void {
+    const key = keyOf(wish);
+    const before = ranges.get(key);
+    if (before === undefined) return;
+    const after = rangesWith(before, { ...wish, type: 'unlock' });
+    if (after.length === 0) ranges.delete(key);
+    else ranges.set(key, after);
+  }
+
+  #schedule(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.#held.size === 0 || this.#renewing) return;
+    const renewAtMs = this.#validUntilMs - this.#leaseMs * (1 - 1 / RENEWALS_PER_LEASE);
+    this.#timer = setTimeout(() => void this.#renew(), Math.max(0, renewAtMs - bootMs()));
+  }
+
+  /** Until it succeeds, or nothing is left to be renewed. */
+  async #renew(): Promise<void> {
+    assert(!this.#renewing, 'One renewal at a time');
+    this.#renewing = true;
+    try {
+      for (;;) {
+        this.#notice();
+        if (this.#held.size === 0) return;
+        const outcome = await this.#renewOnce();
+        if (outcome === 'renewed') return;
+        if (outcome === 'failed') await delay(RENEW_AGAIN_MS);
+      }
+    } finally {
+      this.#renewing = false;
+      this.#schedule();
+    }
+  }
+
+  async #renewOnce(): Promise<'renewed' | 'again' | 'failed'> {
+    const locks = [...this.#held.values()].flat();
+    this.#epochsSince.clear();
+    const stamp = ++this.#client.stamp;
+    const body: LockRenewalBody = { client: this.#client.id, stamp, pending: [...this.#pending], locks };
+    let sentMs = bootMs();
+    const request: ExchangeRequest = {
+      ...this.#post('/renew', body, `Cannot renew the locks on file ${this.file}`),
+      onAttempt: () => {
+        sentMs = bootMs();
+      },
+    };
+    const timeoutMs = Math.max(1, this.#validUntilMs - sentMs);
+    let renewal: LockRenewal;
+    try {
+      renewal = await this.#exchanger.perform(this.#subject, request, readJson<LockRenewal>, {
+        timeoutMs,
+        attemptMs: this.#leaseMs / ATTEMPTS_PER_LEASE,
+      });
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      // A newer message came first: what this one named may have been given back since.
+      return error.code === 'locked' ? 'again' : 'failed';
+    }
+    // An answer that comes too late is none: others may have had the locks in between.
+    this.#notice();
+    this.#leaseMs = renewal.leaseMs;
+    const gone = renewal.lost.flatMap((place) => {
+      const lock = locks[place];
+      // What was given back meanwhile is not missed.
+      return lock !== undefined && rangesCover(this.#held.get(keyOf(lock)) ?? [], lock) ? [lock] : [];
+    });
+    this.#lose(gone);
+    // A lock that another primary granted meanwhile is not claimed from this one: it has only its own time.
+    if ([...this.#epochsSince].some((epoch) => epoch !== renewal.epoch)) return 'again';
+    if (this.#held.size > 0) this.#validUntilMs = sentMs + renewal.leaseMs - CLOCK_MARGIN_MS;
+    return 'renewed';
+  }
+
+  #post(name: string, body: unknown, what: string): ExchangeRequest {
+    const path = this.#path(name);
+    return {
+      what,
+      method: 'POST',
+      path,
+      headers: JSON_HEADERS,
+      body: JSON.stringify(body),
+      mutation: false,
+    };
+  }
+
+  #path(name: string): string {
+    return `/v1/data/${this.file}/locks${name}`;
+  }
+}
+
+function keyOf({ kind, owner }: Pick<LockHeld, 'kind' | 'owner'>): string {
+  return `${kind}:${owner}`;
+}
+
+/** A clock that goes on while the machine sleeps, in milliseconds: the servers' clocks do not wait for it. */
+function bootMs(): number {
+  return uptime() * 1000;
+}

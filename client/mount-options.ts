@@ -1,0 +1,456 @@
+import { CommandFailure, EXIT_USAGE } from './failure.ts';
+import { formatDuration, parseDurationMs } from './quantities.ts';
+import { isVolumeName, parseRemotePath } from './remote-path.ts';
+
+/** What stands behind `-o`, for the command line, for fstab and for the process of the mount alike. */
+export interface MountSettings {
+  /** Base URLs; empty where `-o` names none. */
+  servers: string[];
+  /** What the table of mounts shows as the source; null for `leasehold:VOLUME`. */
+  source: string | null;
+  readOnly: boolean;
+  /** Root lets everybody in without being asked. */
+  allowOther: boolean;
+  /** Programs may be run from here; set-user-id bits and devices count. */
+  exec: boolean;
+  suid: boolean;
+  devices: boolean;
+  /** Shown instead of what is stored; null for what is stored. */
+  uid: number | null;
+  gid: number | null;
+  fileMask: number | null;
+  directoryMask: number | null;
+  /** The longest that a call waits for the cluster, in milliseconds; null for what follows from its lease. */
+  operationTimeoutMs: number | null;
+  xattrs: boolean;
+  /** `leasehold.*` attributes are part of the list of attributes. */
+  factsListed: boolean;
+  logLevel: 'error' | 'warn' | 'info' | 'debug';
+  cache: CacheMode;
+  /** How the process of the mount speaks with the kernel. */
+  transport: 'auto' | 'kernel' | 'native';
+}
+
+/** What a mount believes without asking: nothing, what it heard a moment ago, or what the cluster calls back before it changes. */
+export type CacheMode =
+  | { readonly kind: 'strict' }
+  | { readonly kind: 'ttl'; readonly ageMs: number }
+  | { readonly kind: 'leases' };
+
+export interface MountOption {
+  readonly name: string;
+  /** What stands behind `=`, as the documentation names it; null for an option that is a word by itself. */
+  readonly value: string | null;
+  /** Its name as an option of `leasehold mount` and of the mount's process, such as `op-timeout`. */
+  readonly flag?: string;
+  /** One line for the documentation and for `--help`. */
+  readonly effect: string;
+  /** @throws Error that says what is wrong with the value; the caller adds which option it was */
+  readonly apply: (settings: MountSettings, value: string) => void;
+}
+
+const OPERATION_TIMEOUT_MIN_MS = 100;
+const CACHE_AGE_DEFAULT_MS = 1_000;
+/** Of a server that is named without a port. */
+const SERVER_PORT = 7401;
+const NO_EFFECT = () => undefined;
+
+function word(name: string, effect: string, apply: (settings: MountSettings) => void): MountOption {
+  return { name, value: null, effect, apply };
+}
+
+function ignored(name: string, effect: string, value: string | null = null): MountOption {
+  return { name, value, effect, apply: NO_EFFECT };
+}
+
+/** All options there are. A new one is a line here and a field of `MountSettings`. */
+export const MOUNT_OPTIONS: readonly MountOption[] = [
+  {
+    name: 'servers',
+    value: 'URL;URL;…',
+    flag: 'servers',
+    effect: 'base URLs of the cluster; may be given several times',
+    apply: (settings, value) => {
+      settings.servers.push(...serverUrls(value));
+    },
+  },
+  {
+    name: 'op_timeout',
+    value: 'DURATION',
+    flag: 'op-timeout',
+    effect: 'the longest that a call waits for the cluster; then it fails with `ETIMEDOUT`',
+    apply: (settings, value) => {
+      settings.operationTimeoutMs = timeoutOf(value);
+    },
+  },
+  word('ro', 'nothing can be changed through this mount: `EROFS`', (settings) => {
+    settings.readOnly = true;
+  }),
+  word('rw', 'the default', (settings) => {
+    settings.readOnly = false;
+  }),
+  word('allow_other', 'all users may use the mount; always so where root mounts', (settings) => {
+    settings.allowOther = true;
+  }),
+  {
+    name: 'uid',
+    value: 'NUMBER',
+    effect: 'everything is shown as owned by this user',
+    apply: (settings, value) => {
+      settings.uid = idOf(value);
+    },
+  },
+  {
+    name: 'gid',
+    value: 'NUMBER',
+    effect: 'everything is shown as of this group',
+    apply: (settings, value) => {
+      settings.gid = idOf(value);
+    },
+  },
+  {
+    name: 'umask',
+    value: 'OCTAL',
+    effect: 'files and directories are shown with the permissions 777 without these',
+    apply: (settings, value) => {
+      settings.fileMask = maskOf(value);
+      settings.directoryMask = maskOf(value);
+    },
+  },
+  {
+    name: 'fmask',
+    value: 'OCTAL',
+    effect: 'the same for all but directories',
+    apply: (settings, value) => {
+      settings.fileMask = maskOf(value);
+    },
+  },
+  {
+    name: 'dmask',
+    value: 'OCTAL',
+    effect: 'the same for directories',
+    apply: (settings, value) => {
+      settings.directoryMask = maskOf(value);
+    },
+  },
+  word('noexec', 'no program can be run from here', (settings) => {
+    settings.exec = false;
+  }),
+  word('exec', 'the default', (settings) => {
+    settings.exec = true;
+  }),
+  word('nosuid', 'the default: set-user-id and set-group-id bits give no rights', (settings) => {
+    settings.suid = false;
+  }),
+  word('suid', 'they do; root only', (settings) => {
+    settings.suid = true;
+  }),
+  word('nodev', 'the default: device files are of no use', (settings) => {
+    settings.devices = false;
+  }),
+  word('dev', 'they are devices; root only', (settings) => {
+    settings.devices = true;
+  }),
+  {
+    name: 'noxattr',
+    value: null,
+    flag: 'no-xattr',
+    effect: 'no extended attributes; writes of a few KiB cost less',
+    apply: (settings) => {
+      settings.xattrs = false;
+    },
+  },
+  {
+    name: 'cache',
+    value: 'strict|leases|ttl:DURATION',
+    flag: 'cache',
+    effect:
+      'what is believed without asking: nothing, what the cluster calls back before it changes, or what was heard a moment ago; `ttl:1s` is the default',
+    apply: (settings, value) => {
+      settings.cache = cacheMode(value);
+    },
+  },
+  {
+    name: 'transport',
+    value: 'auto|kernel|native',
+    flag: 'transport',
+    effect:
+      'how the mount speaks with the kernel: itself, which only root may, or with a library; `auto`, the default, is `kernel` where it can be',
+    apply: (settings, value) => {
+      settings.transport = oneOf(value, ['auto', 'kernel', 'native']);
+    },
+  },
+  {
+    name: 'facts',
+    value: 'listed|hidden',
+    effect: 'whether `leasehold.*` attributes are in the list of attributes; `hidden` is the default',
+    apply: (settings, value) => {
+      settings.factsListed = oneOf(value, ['listed', 'hidden']) === 'listed';
+    },
+  },
+  {
+    name: 'fsname',
+    value: 'TEXT',
+    effect: 'what `df` and the table of mounts show as the source',
+    apply: (settings, value) => {
+      settings.source = value;
+    },
+  },
+  {
+    name: 'log_level',
+    value: 'error|warn|info|debug',
+    flag: 'log-level',
+    effect: 'how much the mount writes to its log; `info` is the default',
+    apply: (settings, value) => {
+      settings.logLevel = oneOf(value, ['error', 'warn', 'info', 'debug']);
+    },
+  },
+  ignored('default_permissions', 'the kernel checks permissions always'),
+  ignored('noatime', 'access times change only when a program sets them'),
+  ignored('atime', 'the same'),
+  ignored('relatime', 'the same'),
+  ignored('norelatime', 'the same'),
+  ignored('strictatime', 'the same'),
+  ignored('nostrictatime', 'the same'),
+  ignored('lazytime', 'the same'),
+  ignored('nolazytime', 'the same'),
+  ignored('diratime', 'the same'),
+  ignored('nodiratime', 'the same'),
+  ignored('async', 'the default of every mount'),
+  ignored('defaults', 'what fstab says where it has nothing to say'),
+  ignored('_netdev', 'for the boot: wait for the network'),
+  ignored('nofail', 'for the boot: go on without this mount'),
+  ignored('auto', 'for `mount -a`'),
+  ignored('noauto', 'for `mount -a`'),
+  ignored('user', 'for mount(8): who may mount and unmount', '[NAME]'),
+  ignored('nouser', 'the same'),
+  ignored('users', 'the same'),
+  ignored('nousers', 'the same'),
+  ignored('owner', 'the same'),
+  ignored('noowner', 'the same'),
+  ignored('group', 'the same'),
+  ignored('nogroup', 'the same'),
+  ignored('comment', 'for people', 'TEXT'),
+  ignored('x-*', 'for systemd and others that read fstab', '[TEXT]'),
+];
+
+const BY_NAME = new Map(MOUNT_OPTIONS.map((option) => [option.name, option]));
+
+/**
+ * @param texts what stands behind each `-o`: options with commas between them. A backslash before a character, or
+ * double quotes around some, make these part of a value.
+ * @param sloppy an unknown option is passed over, as `mount -s` demands
+ * @throws CommandFailure of usage that names the option, and the known one that comes nearest
+ */
+export function parseMountOptions(texts: readonly string[], sloppy = false): MountSettings {
+  const settings: MountSettings = {
+    servers: [],
+    source: null,
+    readOnly: false,
+    allowOther: false,
+    exec: true,
+    suid: false,
+    devices: false,
+    uid: null,
+    gid: null,
+    fileMask: null,
+    directoryMask: null,
+    operationTimeoutMs: null,
+    xattrs: true,
+    factsListed: false,
+    logLevel: 'info',
+    cache: { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS },
+    transport: 'auto',
+  };
+  for (const { name, value } of texts.flatMap(splitOptions)) {
+    const option = BY_NAME.get(/^x-/i.test(name) ? 'x-*' : name);
+    if (option === undefined) {
+      if (sloppy) continue;
+      throw unknownOption(name);
+    }
+    applyOption(option, settings, value);
+  }
+  return settings;
+}
+
+function applyOption(option: MountOption, settings: MountSettings, value: string | null): void {
+  const optional = option.value?.startsWith('[') === true;
+  if (value === null && option.value !== null && !optional) {
+    throw refusal(option.name, `it needs a value, as in ${option.name}=${option.value}`);
+  }
+  if (value !== null && option.value === null) throw refusal(option.name, 'it takes no value');
+  try {
+    option.apply(settings, value ?? '');
+  } catch (error) {
+    if (error instanceof Error && !(error instanceof CommandFailure))
+      throw refusal(option.name, error.message);
+    throw error;
+  }
+}
+
+/** Options as words for the kernel and for fusermount3. */
+export function kernelOptions(settings: MountSettings, isRoot: boolean): string[] {
+  return [
+    settings.readOnly ? 'ro' : 'rw',
+    settings.suid ? 'suid' : 'nosuid',
+    settings.devices ? 'dev' : 'nodev',
+    ...(settings.exec ? [] : ['noexec']),
+    ...(settings.allowOther || isRoot ? ['allow_other'] : []),
+  ];
+}
+
+/** @returns `name=value` in which nothing of the value is taken for a separator */
+export function optionText(name: string, value: string): string {
+  return `${name}=${value.replaceAll(/[\\,"]/g, '\\$&')}`;
+}
+
+/** @returns options that were given as options of a command (`--op-timeout 5s`), as texts for `parseMountOptions` */
+export function flagOptions(values: Readonly<Record<string, unknown>>): string[] {
+  return MOUNT_OPTIONS.flatMap(({ name, flag }) => {
+    const value = flag === undefined ? undefined : values[flag];
+    if (typeof value === 'string') return [optionText(name, value)];
+    return value === true ? [name] : [];
+  });
+}
+
+function splitOptions(text: string): { readonly name: string; readonly value: string | null }[] {
+  const found: { name: string; value: string | null }[] = [];
+  let name = '';
+  let value: string | null = null;
+  let quoted = false;
+  const take = (character: string): void => {
+    if (value === null) name += character;
+    else value += character;
+  };
+  const end = (): void => {
+    if (name.trim() !== '' || value !== null) found.push({ name: name.trim(), value });
+    name = '';
+    value = null;
+  };
+  for (let index = 0; index < text.length; index++) {
+    const character = text[index] as string;
+    if (character === '\\' && index + 1 < text.length) take(text[++index] as string);
+    else if (character === '"') quoted = !quoted;
+    else if (character === ',' && !quoted) end();
+    else if (character === '=' && value === null) value = '';
+    else take(character);
+  }
+  end();
+  return found;
+}
+
+function cacheMode(value: string): CacheMode {
+  if (value === 'strict' || value === 'leases') return { kind: value };
+  const duration = /^ttl:(.+)$/.exec(value)?.[1];
+  if (duration === undefined) throw new Error(`"${value}" is not strict, leases or ttl:DURATION`);
+  const ageMs = parseDurationMs(duration);
+  if (ageMs === null) throw new Error(`"${duration}" is not a duration such as 1s`);
+  return ageMs === 0 ? { kind: 'strict' } : { kind: 'ttl', ageMs };
+}
+
+function unknownOption(name: string): CommandFailure {
+  const near = nearest(name);
+  const hint =
+    near === null
+      ? '"leasehold mount --help" names the options'
+      : `the option that comes nearest is "${near}"`;
+  return new CommandFailure(
+    EXIT_USAGE,
+    `Cannot use the mount option "${name}": there is no such option`,
+    hint,
+  );
+}
+
+function refusal(name: string, why: string): CommandFailure {
+  return new CommandFailure(EXIT_USAGE, `Cannot use the mount option "${name}": ${why}`);
+}
+
+/** @returns the known option that takes the fewest changes of letters, if it takes few */
+function nearest(name: string): string | null {
+  const wanted = name.toLowerCase().replaceAll('-', '_');
+  let best: string | null = null;
+  let bestDistance = Math.max(2, Math.floor(wanted.length / 2));
+  for (const { name: known } of MOUNT_OPTIONS) {
+    const distance = editDistance(wanted, known);
+    if (distance < bestDistance) [best, bestDistance] = [known, distance];
+  }
+  return best;
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(replaced, (row[j] as number) + 1, (next[j - 1] as number) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) as number;
+}
+
+/** @returns base URLs out of a list with commas or semicolons; a bare name gets what is usual before and behind it */
+export function serverUrls(text: string): string[] {
+  return text
+    .split(/[,;]/)
+    .map((url) => url.trim())
+    .filter((url) => url !== '')
+    .map((url) => {
+      if (/^[a-z]+:\/\//i.test(url)) return url;
+      return /:[0-9]+$/.test(url) ? `http://${url}` : `http://${url}:${SERVER_PORT}`;
+    });
+}
+
+/** What is mounted: a volume, or a directory of one. */
+export interface MountSource {
+  readonly volume: string;
+  /** Begins with `/`; `/` alone for the whole volume. */
+  readonly path: string;
+}
+
+/**
+ * @param text `main`, `main:`, `main:/` or `main:/a/directory`
+ * @throws CommandFailure of usage, ServiceError `bad-request`
+ */
+export function parseMountSource(text: string): MountSource {
+  const volume = text.endsWith(':') ? text.slice(0, -1) : text;
+  if (isVolumeName(volume)) return { volume, path: '/' };
+  if (!text.includes(':')) {
+    throw new CommandFailure(
+      EXIT_USAGE,
+      `Cannot mount "${text}": that is no VOLUME or VOLUME:/directory`,
+      'a volume is 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first',
+    );
+  }
+  const { volume: of, path } = parseRemotePath(text);
+  return { volume: of, path };
+}
+
+function timeoutOf(text: string): number {
+  const ms = parseDurationMs(text);
+  if (ms === null || ms < OPERATION_TIMEOUT_MIN_MS) {
+    throw new Error(
+      `${text} is not a duration of ${formatDuration(OPERATION_TIMEOUT_MIN_MS)} or more, such as 20s`,
+    );
+  }
+  return Math.round(ms);
+}
+
+function idOf(text: string): number {
+  const id = /^[0-9]{1,10}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(id < 0xffff_ffff)) throw new Error(`"${text}" is not the number of a user or group`);
+  return id;
+}
+
+function maskOf(text: string): number {
+  if (!/^0?[0-7]{1,3}$/.test(text)) throw new Error(`"${text}" is not an octal number of up to 777`);
+  return Number.parseInt(text, 8);
+}
+
+function oneOf<Value extends string>(text: string, values: readonly Value[]): Value {
+  const found = values.find((value) => value === text);
+  if (found === undefined)
+    throw new Error(`"${text}" is not ${values.join(', ').replace(/, ([^,]*)$/, ' or $1')}`);
+  return found;
+}

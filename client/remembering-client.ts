@@ -1,0 +1,185 @@
+import { randomInt } from 'node:crypto';
+import { ServiceError } from '../base/errors.ts';
+import type { Attributes, Command, CommandResults, Place, Query, QueryResults } from '../wire/catalog-api.ts';
+import { CacheSession } from './cache-session.ts';
+import { ClusterClient, type ClusterClientOptions } from './cluster-client.ts';
+import type { CallOptions } from './exchange.ts';
+import { Memory, type NamedPlace, type OwnChange } from './memory.ts';
+
+const CLIENT_NUMBER_MAX = 2 ** 47;
+
+export interface RememberingClientOptions extends ClusterClientOptions {
+  /** What was made of answers about these inodes is forgotten, too, when it resolves: others change them then. */
+  readonly forgotten?: (inodes: readonly number[]) => Promise<void>;
+  /** A poll failed; what is remembered is believed until its time is over. */
+  readonly failed?: (error: unknown) => void;
+}
+
+/**
+ * A client that remembers names, absent names, attributes and listings, and answers from memory what nobody has
+ * changed since: the catalog's primary calls back what is about to change, and waits. While there is no session,
+ * each question is asked, and nothing is remembered.
+ *
+ * Attributes of live files are asked for each time.
+ */
+export class RememberingClient extends ClusterClient {
+  readonly #memory = new Memory();
+  readonly #session: CacheSession;
+  readonly #forgotten: (inodes: readonly number[]) => Promise<void>;
+
+  constructor(options: RememberingClientOptions) {
+    super(options);
+    this.#forgotten = options.forgotten ?? (() => Promise.resolve());
+    this.#session = new CacheSession({
+      client: 1 + randomInt(CLIENT_NUMBER_MAX),
+      poll: (request, { signal, timeoutMs }) => this.renewCache(request, { signal, timeoutMs }),
+      recalled: (inodes) => this.#recalled(inodes),
+      ended: () => this.#memory.forgetAll(),
+      nowMs: () => performance.now(),
+      failed: options.failed ?? (() => undefined),
+    });
+    this.#session.start();
+  }
+
+  /**
+   * For how long, at least, these attributes are not outdated without a call of `forgotten`, in milliseconds; 0 if that is not known.
+   *
+   * @param attributes as this client answered them, and not a copy: others of the same inode may have been heard since
+   */
+  believedMs(attributes: Pick<Attributes, 'inode'>): number {
+    return this.#memory.attributes(attributes.inode) === attributes ? this.#session.leftMs : 0;
+  }
+
+  override async query<Kind extends Query['kind']>(
+    query: Extract<Query, { kind: Kind }>,
+    options?: CallOptions,
+  ): Promise<QueryResults[Kind]> {
+    // The compiler does not see that an answer of the query's kind is one of `Kind`.
+    return (await this.#query(query as Query, options)) as QueryResults[Kind];
+  }
+
+  override async command<Kind extends Command['kind']>(
+    command: Extract<Command, { kind: Kind }>,
+    options: CallOptions = {},
+  ): Promise<CommandResults[Kind]> {
+    const change = this.#changeOf(command as Command);
+    if (change.names.length + change.inodes.length === 0) return super.command<Kind>(command, options);
+    this.#memory.changing(change);
+    try {
+      const forgets = [...new Set([...change.inodes, ...change.names.map(({ parent }) => parent)])];
+      return await super.command<Kind>(command, {
+        ...options,
+        cache: { client: this.#session.client, forgets },
+      });
+    } finally {
+      this.#memory.changed(change);
+    }
+  }
+
+  override async close(): Promise<void> {
+    await this.#session.stop();
+    await super.close();
+  }
+
+  async #query(query: Query, options?: CallOptions): Promise<QueryResults[Query['kind']]> {
+    const { session } = this.#session;
+    if (session === null || !isRemembered(query)) return super.query(query as never, options);
+    const known = this.#recollect(query);
+    if (known !== undefined) return known ?? notThere(query);
+    const { mark } = this.#memory;
+    const { result, granted } = await this.queryRemembered(query as never, session, options);
+    if (granted !== null && granted.session === this.#session.session) {
+      this.#learn(query, result, new Set(granted.refused), mark);
+    }
+    return result ?? notThere(query);
+  }
+
+  /** @returns null for a name that is not there, undefined where nothing is known */
+  #recollect(query: Query): QueryResults[Query['kind']] | null | undefined {
+    const memory = this.#memory;
+    switch (query.kind) {
+      case 'attributes': {
+        const attributes = memory.attributes(query.inode);
+        return attributes === undefined ? undefined : { attributes };
+      }
+      case 'lookup': {
+        const inode = memory.name(query.parent, query.name);
+        if (inode === null || inode === undefined) return inode;
+        const attributes = memory.attributes(inode);
+        return attributes === undefined ? undefined : { attributes };
+      }
+      case 'list': {
+        const page = memory.page(query.inode, query.after, query.countMax);
+        if (page === undefined) return undefined;
+        const entries: QueryResults['list']['entries'][number][] = [];
+        for (const name of page.names) {
+          const inode = memory.name(query.inode, name);
+          const attributes = typeof inode === 'number' ? memory.attributes(inode) : undefined;
+          if (attributes === undefined) return undefined;
+          entries.push({ name, attributes });
+        }
+        return { entries, more: page.more };
+      }
+      default:
+        return undefined;
+    }
+  }
+
+  #learn(
+    query: Query,
+    result: QueryResults[Query['kind']] | null,
+    refused: ReadonlySet<number>,
+    mark: number,
+  ): void {
+    const memory = this.#memory;
+    if (result !== null && 'attributes' in result) {
+      if (!refused.has(result.attributes.inode)) memory.learn(result.attributes, mark);
+    }
+    if (query.kind === 'lookup' && !refused.has(query.parent)) {
+      const inode = result !== null && 'attributes' in result ? result.attributes.inode : null;
+      memory.learnName(query.parent, query.name, inode, mark);
+    }
+    if (query.kind !== 'list' || result === null || !('entries' in result)) return;
+    for (const { name, attributes } of result.entries) {
+      if (!refused.has(attributes.inode)) memory.learn(attributes, mark);
+      if (!refused.has(query.inode)) memory.learnName(query.inode, name, attributes.inode, mark);
+    }
+    if (refused.has(query.inode)) return;
+    const { countMax, after, inode } = query;
+    const names = result.entries.map(({ name }) => name);
+    memory.learnPage(inode, after, { countMax, names, more: result.more }, mark);
+  }
+
+  async #recalled(inodes: readonly number[]): Promise<void> {
+    for (const inode of inodes) this.#memory.forget(inode);
+    await this.#forgotten(inodes);
+  }
+
+  /** What a command names; whatever else it changes is called back from this client as from all others. */
+  #changeOf(command: Command): OwnChange {
+    const places: NamedPlace[] = [];
+    const inodes: number[] = [];
+    const add = (place: Place): void => {
+      if ('volume' in place) return;
+      places.push(place);
+      const inode = this.#memory.name(place.parent, place.name);
+      if (typeof inode === 'number') inodes.push(inode);
+    };
+    if ('place' in command) add(command.place);
+    if ('from' in command) {
+      add(command.from);
+      add(command.to);
+    }
+    if ('inode' in command) inodes.push(command.inode);
+    return { names: places, inodes };
+  }
+}
+
+function isRemembered({ kind }: Query): boolean {
+  return kind === 'lookup' || kind === 'attributes' || kind === 'list';
+}
+
+function notThere(query: Query): never {
+  const name = query.kind === 'lookup' ? query.name : query.kind;
+  throw new ServiceError('not-found', `There is no "${name}"`);
+}

@@ -1,0 +1,27 @@
+import { execFile } from 'node:child_process';
+
+export type RunResult =
+  | { readonly kind: 'done'; readonly output: string }
+  | { readonly kind: 'missing' }
+  | { readonly kind: 'failed'; readonly output: string };
+
+const TIMEOUT_MS = 30_000;
+
+/**
+ * Runs a program of the system to its end. `output` is what it printed, errors first.
+ *
+ * @param timeoutMs how long it may take; it is killed then, and has failed
+ */
+export function run(
+  program: string,
+  argv: readonly string[],
+  timeoutMs: number = TIMEOUT_MS,
+): Promise<RunResult> {
+  return new Promise((resolve) => {
+    execFile(program, [...argv], { timeout: timeoutMs, killSignal: 'SIGKILL' }, (error, stdout, stderr) => {
+      if (error === null) resolve({ kind: 'done', output: `${stderr}${stdout}`.trim() });
+      else if (error.code === 'ENOENT') resolve({ kind: 'missing' });
+      else resolve({ kind: 'failed', output: (stderr || stdout || error.message).trim() });
+    });
+  });
+}

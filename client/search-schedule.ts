@@ -1,0 +1,65 @@
+/** How long after a search the next one may begin, at the least. */
+export const SEARCH_PERIOD_MS = 10_000;
+/** As much it becomes while nothing new is found; and as often there is a search without any reason. */
+export const SEARCH_PERIOD_MAX_MS = 60_000;
+
+/**
+ * When to look for further servers. A wish that comes too soon after the last search is kept until its time has come,
+ * and one that comes during a search, which may have asked before the change, is good for another one.
+ */
+export class SearchSchedule {
+  /** @returns whether there was news */
+  readonly #search: () => Promise<boolean>;
+  readonly #periodic: NodeJS.Timeout;
+  #wanted = false;
+  #searching = false;
+  #closed = false;
+  #endedMs = Number.NEGATIVE_INFINITY;
+  #periodMs = SEARCH_PERIOD_MS;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(search: () => Promise<boolean>) {
+    this.#search = search;
+    this.#periodic = setInterval(() => this.want(), SEARCH_PERIOD_MAX_MS).unref();
+  }
+
+  /** Somebody is named who is not known. */
+  want(): void {
+    this.#wanted = true;
+    this.#plan();
+  }
+
+  /** The cluster has changed for sure: however long nothing new was found, it is time to look again. */
+  wantSoon(): void {
+    this.#periodMs = SEARCH_PERIOD_MS;
+    this.want();
+  }
+
+  #plan(): void {
+    clearTimeout(this.#timer);
+    if (!this.#wanted || this.#searching || this.#closed) return;
+    const restMs = this.#endedMs + this.#periodMs - performance.now();
+    if (restMs > 0) this.#timer = setTimeout(() => this.#plan(), restMs).unref();
+    else void this.#run();
+  }
+
+  async #run(): Promise<void> {
+    this.#wanted = false;
+    this.#searching = true;
+    let isNews = false;
+    try {
+      isNews = await this.#search();
+    } finally {
+      this.#searching = false;
+      this.#periodMs = isNews ? SEARCH_PERIOD_MS : Math.min(2 * this.#periodMs, SEARCH_PERIOD_MAX_MS);
+      this.#endedMs = performance.now();
+      this.#plan();
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearInterval(this.#periodic);
+    clearTimeout(this.#timer);
+  }
+}

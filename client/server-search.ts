@@ -1,0 +1,169 @@
+import { isIP } from 'node:net';
+import type { QueryRequest, QueryResults } from '../wire/catalog-api.ts';
+import type { ServerStatus } from '../wire/http-api.ts';
+import { Endpoint, type EndpointEvents } from './endpoint.ts';
+import { readJson } from './response.ts';
+
+const ID_TIMEOUT_MS = 1_000;
+/** The catalog may have to elect a primary first. */
+const LIST_TIMEOUT_MS = 5_000;
+/** Servers that are asked for the list before it is given up for this time. */
+const TELLERS_MAX = 3;
+/** Servers beyond those that the caller named. */
+const FOUND_MAX = 16;
+
+type Listed = QueryResults['servers']['servers'][number];
+
+export interface FoundServers {
+  /** New ones, with their ids. Whoever gets them closes them. */
+  readonly joined: readonly Endpoint[];
+  /** Of those that had been found before: no longer part of the cluster, or in reach at the address that was given. */
+  readonly left: readonly Endpoint[];
+  /** Some are listed that did not prove who they are: too busy perhaps, or not meant for this host. */
+  readonly unproven: boolean;
+}
+
+/**
+ * Looks for servers that came to the cluster after this client was told of its servers. The catalog lists all with
+ * the addresses at which they find each other, which need not be good for anything here (containers, tunnels, another
+ * cluster behind the same loopback address). So an address is used only if the server there calls itself by the id
+ * that belongs to it, and if the catalog that it asks knows that id with the same store: the identity of a store is
+ * drawn at random once, so that no two clusters share one.
+ *
+ * @returns empty lists where nobody could be asked
+ */
+export async function findServers(
+  known: readonly Endpoint[],
+  preferred: Endpoint,
+  events: EndpointEvents,
+  signal: AbortSignal,
+): Promise<FoundServers> {
+  const others = known.filter((endpoint) => endpoint !== preferred);
+  const tellers = [preferred, ...others].filter(({ isAway }) => !isAway).slice(0, TELLERS_MAX);
+  for (const teller of tellers) {
+    const list = await askServers(teller, signal);
+    if (list === null) continue;
+    const left = known.filter((endpoint) => !endpoint.given && hasLeft(endpoint, list, known));
+    const room = FOUND_MAX - known.filter(({ given }) => !given).length + left.length;
+    const candidates = list
+      .flatMap((listed) => candidateOf(listed, teller, known, events) ?? [])
+      .slice(0, Math.max(0, room));
+    const proven = await Promise.all(candidates.map((candidate) => isProven(candidate, signal)));
+    const failed = candidates.filter((_, index) => proven[index] !== true);
+    await Promise.all(failed.map(({ endpoint }) => endpoint.close()));
+    const joined = candidates.filter((_, index) => proven[index] === true).map(({ endpoint }) => endpoint);
+    return { joined, left, unproven: failed.length > 0 };
+  }
+  return { joined: [], left: [], unproven: false };
+}
+
+/** @returns who the server says that it is; null where it does not say so */
+export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<string | null> {
+  try {
+    const response = await endpoint.pool.request({
+      method: 'GET',
+      path: '/v1/status/self',
+      signal: AbortSignal.any([signal, AbortSignal.timeout(ID_TIMEOUT_MS)]),
+    });
+    if (response.statusCode !== 200) {
+      await response.body.dump();
+      return null;
+    }
+    const { id } = await readJson<Partial<ServerStatus>>(response);
+    return typeof id === 'string' ? id : null;
+  } catch {
+    // Nobody waits for it, and it is asked again in a while.
+    return null;
+  }
+}
+
+/** @returns the servers as the catalog has them; null where it cannot be asked through this one */
+async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<readonly Listed[] | null> {
+  const body: QueryRequest = { query: { kind: 'servers', counts: false } };
+  try {
+    const response = await endpoint.pool.request({
+      method: 'POST',
+      path: '/v1/catalog/queries',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)]),
+    });
+    if (response.statusCode !== 200) {
+      await response.body.dump();
+      return null;
+    }
+    const { servers } = await readJson<Partial<QueryResults['servers']>>(response);
+    return Array.isArray(servers) ? servers.filter(isListed) : null;
+  } catch {
+    // As with the id: the next search may have better luck.
+    return null;
+  }
+}
+
+/** A list that makes no sense must not end the process of somebody who never asked for it. */
+function isListed(value: unknown): value is Listed {
+  if (typeof value !== 'object' || value === null) return false;
+  const { id, url, state, storageId } = value as Record<string, unknown>;
+  return [id, url, state, storageId].every((text) => typeof text === 'string');
+}
+
+interface Candidate {
+  readonly listed: Listed;
+  readonly endpoint: Endpoint;
+}
+
+/** @returns null where the server is known already, about to leave, or its address can be nothing to this client */
+function candidateOf(
+  listed: Listed,
+  teller: Endpoint,
+  known: readonly Endpoint[],
+  events: EndpointEvents,
+): Candidate | null {
+  if (listed.state !== 'in' || listed.storageId === '') return null;
+  if (known.some(({ id, isAway }) => id === listed.id && !isAway)) return null;
+  const address = addressFrom(listed.url, teller.url);
+  if (address === null || known.some(({ url }) => url === address)) return null;
+  return { listed, endpoint: new Endpoint(address, false, events) };
+}
+
+async function isProven({ listed, endpoint }: Candidate, signal: AbortSignal): Promise<boolean> {
+  const id = await askId(endpoint, signal);
+  if (id !== listed.id) return false;
+  const list = await askServers(endpoint, signal);
+  const same = list?.some((server) => server.id === id && server.storageId === listed.storageId) === true;
+  if (same) endpoint.id = id;
+  return same;
+}
+
+function hasLeft(found: Endpoint, list: readonly Listed[], known: readonly Endpoint[]): boolean {
+  const listed = list.find(({ id }) => id === found.id);
+  if (listed === undefined || listed.state === 'out') return true;
+  return known.some(({ given, id, isAway }) => given && id === found.id && !isAway);
+}
+
+/**
+ * What an address that a server tells means to whoever asked it.
+ *
+ * @param told base URL of another server, as servers find it
+ * @param tellerUrl where the one that told it was asked
+ * @returns base URL to try, with the scheme that leads to the teller; null where it cannot be meant for this host
+ */
+export function addressFrom(told: string, tellerUrl: string): string | null {
+  const address = URL.parse(told);
+  const teller = URL.parse(tellerUrl);
+  if (address === null || teller === null || !/^https?:$/.test(address.protocol)) return null;
+  if (isUnspecified(address.hostname)) return null;
+  // The teller's own host is meant, which is another one.
+  if (isLoopback(address.hostname) && !isLoopback(teller.hostname)) return null;
+  return new URL(`${teller.protocol}//${address.host}`).origin;
+}
+
+function isLoopback(hostname: string): boolean {
+  if (hostname === 'localhost' || hostname.endsWith('.localhost') || hostname === '[::1]') return true;
+  if (hostname.startsWith('[::ffff:7f')) return true;
+  return isIP(hostname) === 4 && hostname.startsWith('127.');
+}
+
+function isUnspecified(hostname: string): boolean {
+  return hostname === '0.0.0.0' || hostname === '[::]';
+}

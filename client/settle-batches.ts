@@ -1,0 +1,82 @@
+import { ServiceError } from '../base/errors.ts';
+import { SETTLE_FILES_MAX, type SettleAnswer } from '../wire/http-api.ts';
+import type { ExchangeRequest, Exchanger } from './exchange.ts';
+import type { FileHandle } from './file-handle.ts';
+import { readJson } from './response.ts';
+
+/**
+ * So long files gather before the catalog is told of them, in milliseconds. Whoever asks for their sizes meanwhile is
+ * answered by their primaries.
+ */
+const GATHER_MS = 200;
+
+interface Waiting {
+  readonly handle: FileHandle;
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * Settles files, of which many are closed one after the other, together: one request to each of their primaries,
+ * whose messages to other servers then share frames, and whose command to the catalog is one.
+ */
+export class SettleBatches {
+  readonly #exchanger: Exchanger;
+  #waiting: Waiting[] = [];
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(exchanger: Exchanger) {
+    this.#exchanger = exchanger;
+  }
+
+  /**
+   * @returns when the catalog knows size and modification time of the file
+   * @throws ServiceError as `FileHandle.settle`
+   */
+  settle(handle: FileHandle): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ handle, resolve, reject });
+      this.#timer ??= setTimeout(() => this.#send(), GATHER_MS);
+    });
+  }
+
+  #send(): void {
+    this.#timer = undefined;
+    const byPrimary = new Map<string | null, Waiting[]>();
+    for (const waiting of this.#waiting.splice(0)) {
+      const { primary } = waiting.handle;
+      const batch = byPrimary.get(primary) ?? [];
+      batch.push(waiting);
+      byPrimary.set(primary, batch);
+    }
+    for (const [primary, batch] of byPrimary) {
+      for (let from = 0; from < batch.length; from += SETTLE_FILES_MAX) {
+        void this.#settle(primary, batch.slice(from, from + SETTLE_FILES_MAX));
+      }
+    }
+  }
+
+  async #settle(primary: string | null, batch: readonly Waiting[]): Promise<void> {
+    const request: ExchangeRequest = {
+      what: `Cannot settle ${batch.length} files`,
+      method: 'POST',
+      path: '/v1/data/settle',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ files: batch.map(({ handle }) => handle.file) }),
+      mutation: false,
+    };
+    try {
+      const { failed } = await this.#exchanger.perform({ primary }, request, readJson<SettleAnswer>);
+      const failures = new Map(
+        failed.map(({ file, code, message }) => [file, new ServiceError(code, message)]),
+      );
+      for (const { handle, resolve, reject } of batch) {
+        const failure = failures.get(handle.file);
+        if (failure === undefined) resolve();
+        else reject(failure);
+      }
+    } catch (error) {
+      for (const { reject } of batch) reject(error);
+    }
+  }
+}

@@ -1,0 +1,50 @@
+import type { Socket } from 'node:net';
+import { buildConnector } from 'undici';
+
+/** The connections to one server as their bytes show them: whether anything comes in, and how far away the server is. */
+export class Traffic {
+  /** For the pool whose connections these are; others are told of by `add`. */
+  readonly connector: buildConnector.connector;
+  /** Bytes that had come in on each when last looked at. */
+  readonly #bytesSeen = new Map<Socket, number>();
+  #connectMs: number | null = null;
+
+  /** @param connectTimeoutMs how long the making of a connection may take */
+  constructor(connectTimeoutMs: number) {
+    const connect = buildConnector({ timeout: connectTimeoutMs });
+    this.connector = (options, callback) => {
+      const beganMs = performance.now();
+      connect(options, (...made) => {
+        const [error, socket] = made;
+        if (error === null) this.add(socket, performance.now() - beganMs);
+        callback(...made);
+      });
+    };
+  }
+
+  /**
+   * The shortest time that it took to make a connection, in milliseconds, 0 before the first: a round trip, and a
+   * few more with TLS. The server's kernel does its part without the server's process, so a busy one looks no farther.
+   */
+  get connectMs(): number {
+    return this.#connectMs ?? 0;
+  }
+
+  /** @returns whether any bytes have come in since the last call */
+  hasMoved(): boolean {
+    let moved = false;
+    for (const [socket, seen] of this.#bytesSeen) {
+      if (socket.bytesRead === seen) continue;
+      this.#bytesSeen.set(socket, socket.bytesRead);
+      moved = true;
+    }
+    return moved;
+  }
+
+  /** @param tookMs how long the making of the connection took, in milliseconds */
+  add(socket: Socket, tookMs: number): void {
+    this.#connectMs = Math.min(tookMs, this.#connectMs ?? tookMs);
+    this.#bytesSeen.set(socket, socket.bytesRead);
+    socket.once('close', () => this.#bytesSeen.delete(socket));
+  }
+}

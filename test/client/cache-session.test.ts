@@ -1,0 +1,137 @@
+/**
+ * Goal: a client believes for as long as it may, and no longer, whatever it hears of the cluster.
+ * Method: a session whose polls the test answers, in a time that the test makes pass.
+ */
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { CacheSession } from '../../client/cache-session.ts';
+import type { CacheAnswer, CacheRequest } from '../../wire/catalog-api.ts';
+
+interface Poll {
+  readonly request: CacheRequest;
+  readonly sentMs: number;
+  answer(answer: Partial<CacheAnswer>): void;
+  fail(): void;
+}
+
+class SessionRun {
+  nowMs = 0;
+  ended = 0;
+  readonly recalled: number[] = [];
+  readonly polls: Poll[] = [];
+  readonly session: CacheSession;
+  readonly #context: TestContext;
+
+  constructor(context: TestContext) {
+    this.#context = context;
+    context.mock.timers.enable({ apis: ['setTimeout'] });
+    this.session = new CacheSession({
+      client: 7,
+      poll: (request) => {
+        const sentMs = this.nowMs;
+        return new Promise((resolve, reject) => {
+          this.polls.push({
+            request,
+            sentMs,
+            answer: (answer) => {
+              const whole = { session: 1, validMs: 1_000, recalls: [], through: 0, ...answer };
+              resolve({ answer: whole, sentMs });
+            },
+            fail: () => reject(new Error('nobody answers')),
+          });
+        });
+      },
+      recalled: async (inodes) => {
+        this.recalled.push(...inodes);
+      },
+      ended: () => {
+        this.ended++;
+      },
+      nowMs: () => this.nowMs,
+      failed: () => undefined,
+    });
+    this.session.start();
+  }
+
+  async pass(ms: number): Promise<void> {
+    this.nowMs += ms;
+    this.#context.mock.timers.tick(ms);
+    await turn();
+  }
+
+  async stop(): Promise<void> {
+    const stopped = this.session.stop();
+    this.last().fail();
+    await stopped;
+  }
+
+  last(): Poll {
+    const poll = this.polls.at(-1);
+    assert.ok(poll !== undefined);
+    return poll;
+  }
+}
+
+test('a session counts from when the poll was sent, and ends by itself where nobody answers', async (context) => {
+  const run = new SessionRun(context);
+  await run.pass(300);
+  run.last().answer({});
+  await run.pass(0);
+  assert.equal(run.session.leftMs, 700);
+  assert.equal(run.session.session, 1);
+  // Cut off: from here on no poll is answered.
+  const { ended } = run;
+  run.last().fail();
+  await run.pass(699);
+  assert.equal(run.session.leftMs, 1);
+  assert.equal(run.ended, ended);
+  await run.pass(1);
+  assert.equal(run.session.session, null);
+  assert.equal(run.ended, ended + 1);
+  await run.stop();
+});
+
+test('what is called back is acknowledged only once it is forgotten', async (context) => {
+  const run = new SessionRun(context);
+  await run.pass(1);
+  run.last().answer({ recalls: [5, 6], through: 2 });
+  await run.pass(1);
+  assert.deepEqual(run.recalled, [5, 6]);
+  assert.deepEqual(run.last().request, { client: 7, session: 1, acked: 2 });
+  await run.stop();
+});
+
+test('a session that a primary does not know ends at once, with all that it granted', async (context) => {
+  const run = new SessionRun(context);
+  await run.pass(1);
+  run.last().answer({ recalls: [5], through: 9 });
+  await run.pass(1);
+  const { ended } = run;
+  run.last().answer({ session: 2, validMs: 500 });
+  await run.pass(1);
+  assert.ok(run.ended > ended);
+  assert.equal(run.session.session, 2);
+  assert.deepEqual(run.last().request, { client: 7, session: 2, left: 1, acked: 0 });
+  run.last().answer({ session: null, validMs: 0 });
+  await run.pass(1);
+  assert.equal(run.session.leftMs, 0);
+  assert.deepEqual(run.last().request, { client: 7, left: 2, acked: 0 }, 'It says what it believes no more');
+  await run.stop();
+});
+
+test('a right that was renewed too late is a new beginning', async (context) => {
+  const run = new SessionRun(context);
+  await run.pass(1);
+  run.last().answer({ validMs: 100 });
+  await run.pass(1);
+  // The process slept: neither timers nor answers came while the time passed.
+  run.nowMs += 5_000;
+  assert.equal(run.session.session, null);
+  const { ended } = run;
+  run.last().answer({ validMs: 6_000 });
+  await turn();
+  assert.ok(run.ended > ended);
+  assert.ok(run.session.leftMs > 0);
+  await run.stop();
+});

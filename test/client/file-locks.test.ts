@@ -1,0 +1,258 @@
+import assert from 'node:assert/strict';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import {
+  LOCK_END,
+  type LockBody,
+  type LockHeld,
+  type LockRenewal,
+  type LockRenewalBody,
+} from '../../wire/lock-api.ts';
+
+const FILE = 7;
+const LEASE_MS = 600;
+const LOCK: LockHeld = { owner: 'o', kind: 'posix', type: 'exclusive', start: 0, end: LOCK_END, pid: 1 };
+
+type Answer = { readonly status?: number; readonly body: object };
+
+/** A primary that does as the test says. */
+class Primary {
+  readonly locks: LockBody[] = [];
+  readonly renewals: LockRenewalBody[] = [];
+  /** When the first request came in. */
+  receivedMs = 0;
+  epoch = 1;
+  leaseMs = LEASE_MS;
+  onLock: (body: LockBody) => Promise<Answer> = async () => ({ body: this.grant() });
+  onRenewal: (body: LockRenewalBody) => Promise<Answer> = async () => ({ body: this.renewal() });
+  readonly client: ClusterClient;
+  readonly lost: LockHeld[] = [];
+
+  private constructor(url: string, operationTimeoutMs: number) {
+    this.client = new ClusterClient({ servers: [url], operationTimeoutMs });
+  }
+
+  static async start(t: TestContext, operationTimeoutMs = 5_000): Promise<Primary> {
+    const made: { primary?: Primary } = {};
+    const server = createServer((request, response) => void made.primary?.answer(request, response));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const primary = new Primary(
+      `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+      operationTimeoutMs,
+    );
+    made.primary = primary;
+    t.after(async () => {
+      await primary.client.close();
+      server.closeAllConnections();
+      server.close();
+    });
+    return primary;
+  }
+
+  open() {
+    return this.client.fileLocks(FILE, { lost: (_file, locks) => this.lost.push(...locks) });
+  }
+
+  grant() {
+    return { primary: 's1', epoch: this.epoch, leaseMs: this.leaseMs };
+  }
+
+  renewal(lost: readonly number[] = []): LockRenewal {
+    return { ...this.grant(), lost };
+  }
+
+  async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    let text = '';
+    for await (const chunk of request) text += chunk;
+    const { status = 200, body } = await this.#answerTo(request.url ?? '', text);
+    const type = status === 200 ? 'application/json' : 'application/problem+json';
+    response.writeHead(status, { 'content-type': type }).end(JSON.stringify(body));
+  }
+
+  async #answerTo(url: string, text: string): Promise<Answer> {
+    if (this.receivedMs === 0) this.receivedMs = performance.now();
+    if (url.endsWith('/locks')) {
+      const body = JSON.parse(text) as LockBody;
+      this.locks.push(body);
+      return this.onLock(body);
+    }
+    if (url.endsWith('/renew')) {
+      const body = JSON.parse(text) as LockRenewalBody;
+      this.renewals.push(body);
+      return this.onRenewal(body);
+    }
+    return { body: {} };
+  }
+}
+
+const REFUSED: Answer = { status: 409, body: { code: 'locked', title: 'Another has a lock' } };
+
+async function never(): Promise<Answer> {
+  return new Promise(() => undefined);
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await delay(2);
+}
+
+test('what is held is renewed, all of it, for as long as it is held', async (t) => {
+  const primary = await Primary.start(t);
+  const locks = primary.open();
+  await locks.lock(LOCK, false);
+  await locks.unlock({ ...LOCK, start: 10, end: 19 });
+  await until(() => primary.renewals.length >= 5);
+  assert.deepEqual(
+    primary.renewals.at(-1)?.locks.map(({ start, end }) => [start, end]),
+    [
+      [0, 9],
+      [20, LOCK_END],
+    ],
+  );
+  assert.equal(locks.isLost('posix', 'o'), false);
+  await locks.close();
+  assert.deepEqual([primary.locks.at(-1)?.type, primary.lost], ['unlock', []]);
+});
+
+test('a lease counts from when it was asked for, and not from when the answer came', async (t) => {
+  const primary = await Primary.start(t);
+  primary.onLock = async () => {
+    await delay(LEASE_MS * 0.6);
+    return { body: primary.grant() };
+  };
+  primary.onRenewal = never;
+  const locks = primary.open();
+  await locks.lock(LOCK, false);
+  assert.equal(locks.isLost('posix', 'o'), false);
+  await delay(primary.receivedMs + LEASE_MS - performance.now());
+  assert.equal(locks.isLost('posix', 'o'), true, 'From now on the server may give it to others');
+  await assert.rejects(locks.lock(LOCK, false), (error: ServiceError) => error.code === 'lease-lost');
+  await locks.unlock(LOCK);
+  assert.equal(locks.isLost('posix', 'o'), false);
+});
+
+test('an answer that comes after the lease brings nothing back', async (t) => {
+  const primary = await Primary.start(t);
+  primary.onRenewal = async () => {
+    await delay(LEASE_MS * 1.2);
+    return { body: primary.renewal() };
+  };
+  const locks = primary.open();
+  await locks.lock(LOCK, false);
+  await delay(LEASE_MS * 2);
+  assert.equal(locks.isLost('posix', 'o'), true);
+  assert.equal(primary.lost.length, 1);
+});
+
+test('what a primary does not know is lost, and the rest is not', async (t) => {
+  const primary = await Primary.start(t);
+  const locks = primary.open();
+  await locks.lock({ ...LOCK, end: 9 }, false);
+  await locks.lock({ ...LOCK, owner: 'p', start: 10 }, false);
+  primary.onRenewal = async ({ locks: named }) => ({
+    body: primary.renewal(named.flatMap(({ owner }, place) => (owner === 'p' ? [place] : []))),
+  });
+  await until(() => locks.isLost('posix', 'p'));
+  assert.equal(locks.isLost('posix', 'o'), false);
+});
+
+test('a lock of one primary is not taken for renewed by another that was not told of it', async (t) => {
+  const primary = await Primary.start(t);
+  // Long, for what tells right from wrong is the part of it after which a lock is renewed.
+  primary.leaseMs = 4 * LEASE_MS;
+  const locks = primary.open();
+  await locks.lock({ ...LOCK, end: 9 }, false);
+  const { promise: held, resolve: go } = Promise.withResolvers<void>();
+  primary.onRenewal = async () => {
+    if (primary.renewals.length > 1) return never();
+    await held;
+    return { body: { ...primary.renewal(), epoch: 2 } };
+  };
+  await until(() => primary.renewals.length === 1);
+  await locks.lock({ ...LOCK, start: 20 }, false);
+  go();
+  await until(() => primary.renewals.length === 2);
+  assert.deepEqual(
+    primary.renewals.map(({ locks: named }) => named.length),
+    [1, 2],
+  );
+  await delay(primary.receivedMs + primary.leaseMs - performance.now());
+  assert.equal(locks.isLost('posix', 'o'), true, 'It has not heard of all of them');
+});
+
+test('who waits asks again until it gets the lock, under the same number', async (t) => {
+  const primary = await Primary.start(t);
+  primary.onLock = async () => (primary.locks.length < 3 ? REFUSED : { body: primary.grant() });
+  const locks = primary.open();
+  await locks.lock(LOCK, true);
+  assert.equal(new Set(primary.locks.map(({ number }) => number)).size, 1);
+  assert.equal(primary.locks.length, 3);
+});
+
+test('who does not wait outlasts the time in which locks are claimed, and no refusal', async (t) => {
+  const primary = await Primary.start(t, 200);
+  const locks = primary.open();
+  const claimed = { status: 503, body: { code: 'busy', title: 'Locks are claimed' } };
+  let untilMs = performance.now() + 300;
+  primary.onLock = async () => (performance.now() < untilMs ? claimed : { body: primary.grant() });
+  await locks.lock(LOCK, false);
+  assert.equal(new Set(primary.locks.map(({ number }) => number)).size, 1);
+  untilMs = Infinity;
+  await assert.rejects(
+    locks.lock({ ...LOCK, owner: 'p' }, false),
+    (error: ServiceError) => error.code === 'busy',
+  );
+  untilMs = 0;
+  await locks.close();
+});
+
+test('a wait that is given up leaves nothing behind, and keeps what was there before', async (t) => {
+  const primary = await Primary.start(t);
+  const locks = primary.open();
+  await locks.lock({ ...LOCK, type: 'shared', start: 10, end: 19 }, false);
+  primary.onLock = async ({ waitMs }) => (waitMs > 0 ? never() : { body: primary.grant() });
+  const abort = new AbortController();
+  const waiting = locks.lock({ ...LOCK, end: 29 }, true, abort.signal);
+  await until(() => primary.locks.length === 2);
+  abort.abort(new Error('by intent'));
+  await assert.rejects(waiting, /by intent/);
+  const given = primary.locks[1] as LockBody;
+  const rest = primary.locks.slice(2);
+  assert.deepEqual(
+    rest.map(({ type, start, end }) => [type, start, end]),
+    [
+      ['unlock', 0, 9],
+      ['shared', 10, 19],
+      ['unlock', 20, 29],
+    ],
+  );
+  for (const { pending, stamp } of rest) {
+    assert.ok(stamp > given.number && !pending.includes(given.number), 'What was given up is over');
+  }
+});
+
+test('nobody is asked to give back what nobody has', async (t) => {
+  const primary = await Primary.start(t);
+  const locks = primary.open();
+  await locks.unlock(LOCK);
+  await locks.lock({ ...LOCK, start: 10, end: 19 }, false);
+  await locks.unlock({ ...LOCK, start: 20 });
+  assert.equal(primary.locks.length, 1);
+  await locks.close();
+});
+
+test('a lock of the whole file that cannot be changed is gone', async (t) => {
+  const primary = await Primary.start(t);
+  const locks = primary.open();
+  await locks.lock({ ...LOCK, kind: 'flock', type: 'shared' }, false);
+  primary.onLock = async () => REFUSED;
+  await assert.rejects(
+    locks.lock({ ...LOCK, kind: 'flock' }, false),
+    (error: ServiceError) => error instanceof ServiceError && error.code === 'locked',
+  );
+  await delay(LEASE_MS);
+  assert.deepEqual(primary.renewals, [], 'There is nothing to renew');
+});

@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { CommandFailure } from '../../client/failure.ts';
+import {
+  flagOptions,
+  kernelOptions,
+  MOUNT_OPTIONS,
+  optionText,
+  parseMountOptions,
+  parseMountSource,
+} from '../../client/mount-options.ts';
+
+const DOCUMENT = readFileSync(new URL('../../docs/mount.md', import.meta.url), 'utf8');
+
+function refused(...texts: string[]): CommandFailure {
+  try {
+    parseMountOptions(texts);
+  } catch (error) {
+    assert.ok(error instanceof CommandFailure);
+    assert.equal(error.exit, 2);
+    return error;
+  }
+  throw new Error(`${texts.join(' ')} was taken`);
+}
+
+test('a line of fstab is understood', () => {
+  const settings = parseMountOptions([
+    'servers=a;b:80;http\\://c:1,ro,_netdev,nofail,x-systemd.automount,x-gvfs-name=x,uid=1000,gid=7,umask=022,noexec',
+    'op_timeout=5s,servers="d,e",dmask=0',
+  ]);
+  assert.deepEqual(settings.servers, [
+    'http://a:7401',
+    'http://b:80',
+    'http://c:1',
+    'http://d:7401',
+    'http://e:7401',
+  ]);
+  assert.equal(settings.readOnly, true);
+  assert.deepEqual(
+    [settings.uid, settings.gid, settings.fileMask, settings.directoryMask],
+    [1000, 7, 0o22, 0],
+  );
+  assert.equal(settings.operationTimeoutMs, 5_000);
+  assert.deepEqual(kernelOptions(settings, false), ['ro', 'nosuid', 'nodev', 'noexec']);
+  assert.deepEqual(kernelOptions(parseMountOptions([]), true), ['rw', 'nosuid', 'nodev', 'allow_other']);
+});
+
+test('the last of two options that contradict each other counts', () => {
+  assert.equal(parseMountOptions(['ro,rw']).readOnly, false);
+  assert.equal(parseMountOptions(['rw', 'ro']).readOnly, true);
+  assert.deepEqual(kernelOptions(parseMountOptions(['suid,dev,exec,noexec']), false), [
+    'rw',
+    'suid',
+    'dev',
+    'noexec',
+  ]);
+});
+
+test('an unknown option is named, together with the one that comes nearest', () => {
+  const failure = refused('ro,serverz=a');
+  assert.match(failure.message, /"serverz": there is no such option/);
+  assert.match(failure.hint, /"servers"/);
+  assert.match(refused('op-timeot=3s').hint, /"op_timeout"/);
+  assert.match(refused('allowother').hint, /"allow_other"/);
+  assert.doesNotMatch(refused('zzzzzzzzzzzz').hint, /nearest/);
+  assert.equal(parseMountOptions(['serverz=a,ro'], true).readOnly, true, 'unless it is to be passed over');
+});
+
+test('values are looked at', () => {
+  assert.match(refused('uid=me').message, /"uid": "me" is not the number/);
+  assert.match(refused('uid=4294967295').message, /not the number/);
+  assert.match(refused('umask=8').message, /octal/);
+  assert.match(refused('op_timeout=1').message, /duration of 100 ms or more/);
+  assert.match(refused('uid').message, /needs a value, as in uid=NUMBER/);
+  assert.match(refused('ro=1').message, /takes no value/);
+  assert.match(refused('facts=some').message, /not listed or hidden/);
+});
+
+test('a value keeps its separators on the way to the process of the mount', () => {
+  const text = optionText('fsname', 'a,b\\c"d');
+  assert.equal(parseMountOptions([text, 'ro']).source, 'a,b\\c"d');
+  assert.deepEqual(flagOptions({ 'op-timeout': '3s', 'no-xattr': true, 'log-level': undefined }), [
+    'op_timeout=3s',
+    'noxattr',
+  ]);
+});
+
+test('what is mounted is a volume or a directory of one', () => {
+  assert.deepEqual(parseMountSource('main'), { volume: 'main', path: '/' });
+  assert.deepEqual(parseMountSource('main:'), { volume: 'main', path: '/' });
+  assert.deepEqual(parseMountSource('main:/'), { volume: 'main', path: '/' });
+  assert.deepEqual(parseMountSource('main:/a/b/'), { volume: 'main', path: '/a/b' });
+  assert.throws(() => parseMountSource('/dev/sda1'), /VOLUME:\/directory/);
+  assert.throws(() => parseMountSource('main:/../x'), /lead out/);
+});
+
+test('docs/mount.md has every option, as the table has it, and no other', () => {
+  const section = DOCUMENT.slice(DOCUMENT.indexOf('## Options'), DOCUMENT.indexOf('## With mount and fstab'));
+  const rows = [...section.matchAll(/^\| `([^`]+)` \| (.+) \|$/gm)].map(
+    ([, term, effect]) => `${term}: ${effect}`,
+  );
+  const without = /Accepted, and without effect here[^:]*: (.*)\./s.exec(section)?.[1] ?? '';
+  const accepted = [...without.matchAll(/`([^`]+)`/g)].map(([, name]) => name as string);
+  const terms = MOUNT_OPTIONS.filter(({ name }) => !accepted.includes(name)).map(
+    ({ name, value, effect }) =>
+      `${value === null ? name : `${name}=${value.replaceAll('|', '\\|')}`}: ${effect}`,
+  );
+  assert.deepEqual(rows, terms);
+  const names = MOUNT_OPTIONS.map(({ name }) => name);
+  assert.deepEqual(
+    accepted.filter((name) => !names.includes(name)),
+    [],
+  );
+});

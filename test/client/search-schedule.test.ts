@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { SEARCH_PERIOD_MAX_MS, SEARCH_PERIOD_MS, SearchSchedule } from '../../client/search-schedule.ts';
+
+/** A schedule on a clock of its own. */
+class Bench {
+  readonly schedule: SearchSchedule;
+  searches = 0;
+  /** Ends the search under way, with or without news. */
+  end: ((isNews: boolean) => void) | null = null;
+  readonly #timers: TestContext['mock']['timers'];
+  #nowMs = 1_000;
+
+  constructor(t: TestContext) {
+    this.#timers = t.mock.timers;
+    this.#timers.enable({ apis: ['setTimeout', 'setInterval'] });
+    t.mock.method(performance, 'now', () => this.#nowMs);
+    this.schedule = new SearchSchedule(() => {
+      this.searches++;
+      return new Promise((resolve) => {
+        this.end = resolve;
+      });
+    });
+    t.after(() => this.schedule.close());
+  }
+
+  async ended(isNews: boolean): Promise<void> {
+    this.end?.(isNews);
+    await setImmediate();
+  }
+
+  pass(ms: number): void {
+    this.#nowMs += ms;
+    this.#timers.tick(ms);
+  }
+}
+
+test('the first wish is granted at once, one that comes too soon when its time has come', async (t) => {
+  const bench = new Bench(t);
+  bench.schedule.want();
+  assert.equal(bench.searches, 1);
+  await bench.ended(true);
+  bench.schedule.want();
+  bench.schedule.want();
+  bench.pass(SEARCH_PERIOD_MS - 1);
+  assert.equal(bench.searches, 1);
+  bench.pass(1);
+  assert.equal(bench.searches, 2, 'Without being wanted again');
+  await bench.ended(true);
+  bench.pass(SEARCH_PERIOD_MS);
+  assert.equal(bench.searches, 2, 'Two wishes were one search');
+});
+
+test('a wish during a search is good for another one', async (t) => {
+  const bench = new Bench(t);
+  bench.schedule.want();
+  bench.schedule.want();
+  await bench.ended(true);
+  bench.pass(SEARCH_PERIOD_MS);
+  assert.equal(bench.searches, 2);
+});
+
+test('while nothing new is found there is less and less to ask, until a server is lost', async (t) => {
+  const bench = new Bench(t);
+  const waits: number[] = [];
+  for (let round = 0; round < 5; round++) {
+    bench.schedule.want();
+    const before = bench.searches;
+    let waitedMs = 0;
+    for (; bench.searches === before && waitedMs <= SEARCH_PERIOD_MAX_MS; waitedMs += SEARCH_PERIOD_MS)
+      bench.pass(SEARCH_PERIOD_MS);
+    waits.push(waitedMs / SEARCH_PERIOD_MS);
+    await bench.ended(false);
+  }
+  assert.deepEqual(waits.slice(1), [2, 4, 6, 6]);
+  bench.schedule.wantSoon();
+  const before = bench.searches;
+  bench.pass(SEARCH_PERIOD_MS);
+  assert.equal(bench.searches, before + 1);
+  await bench.ended(false);
+  bench.schedule.want();
+  bench.pass(2 * SEARCH_PERIOD_MS - 1);
+  assert.equal(bench.searches, before + 1);
+  bench.pass(1);
+  assert.equal(bench.searches, before + 2);
+});
+
+test('without any wish there is a search now and then, and none after the end', async (t) => {
+  const bench = new Bench(t);
+  bench.pass(SEARCH_PERIOD_MAX_MS);
+  assert.equal(bench.searches, 1);
+  bench.schedule.want();
+  bench.schedule.close();
+  await bench.ended(true);
+  bench.pass(2 * SEARCH_PERIOD_MAX_MS);
+  assert.equal(bench.searches, 1);
+});
