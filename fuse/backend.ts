@@ -43,23 +43,66 @@ export interface FileState {
   readonly sealed?: boolean;
 }
 
+/** A lock that a program has, or would have. */
+export interface BackendLock {
+  /** `posix`: ranges of bytes, of `fcntl`; `flock`: the whole file. The two do not see each other. */
+  readonly kind: 'posix' | 'flock';
+  readonly type: 'shared' | 'exclusive';
+  /** Whose it is, among those of this mount. */
+  readonly owner: string;
+  readonly start: number;
+  /** Inclusive; the largest safe integer is to the end of the file, wherever that is. */
+  readonly end: number;
+  readonly pid: number;
+}
+
+/** Locks of this mount on one file. */
+export interface BackendLocks {
+  /** @throws ServiceError `locked` where it is not free, unless it `waits`; `deadlock`; `lock-limit`; the reason of `signal` */
+  lock(lock: BackendLock, waits: boolean, signal: AbortSignal): Promise<void>;
+  unlock(range: Omit<BackendLock, 'type'>): Promise<void>;
+  /** @returns a lock that stands in the way, and whether it is one of this mount; or null */
+  holder(lock: BackendLock): Promise<{ readonly lock: BackendLock; readonly own: boolean } | null>;
+  /** The owner lost a lock, and has not given it back since: others may have it. */
+  isLost(kind: BackendLock['kind'], owner: string): boolean;
+  /** Gives everything back. */
+  close(): Promise<void>;
+}
+
 /**
  * The contents of one file. A file that is written is live from its first write on, without a word from
  * here (decision 0005), until it is settled. Every change is acknowledged by a majority when its promise resolves. */
 export interface BackendFile {
   /** @returns the bytes there are: fewer than `length` only at the end of the file */
   read(offset: number, length: number): Promise<Uint8Array>;
-  /** `bytes` stay untouched until the promise settles, and are the caller's again afterwards. */
-  write(offset: number, bytes: Uint8Array): Promise<FileState>;
+  /** `parts`, which follow each other, stay untouched until the promise settles, and are the caller's again afterwards. */
+  write(offset: number, parts: readonly Uint8Array[]): Promise<FileState>;
   /** All of `bytes`, at the end of the file wherever that is by then, in one piece. */
   append(bytes: Uint8Array): Promise<FileState>;
   truncate(sizeBytes: number): Promise<FileState>;
+  /** Bytes `from` to before `to` become a hole; the file is made to reach to `to` where it `grows`. */
+  punch(from: number, to: number, grows: boolean): Promise<FileState>;
+  /** @returns where data, or a hole, begins, not before `offset`; null where nothing of it follows */
+  seek(offset: number, what: 'data' | 'hole'): Promise<number | null>;
+  /**
+   * Copies from another file of the volume, or from this one where the ranges do not overlap, without the bytes coming here.
+   *
+   * @returns how far it came, which may be less than `length`: then there is more to be had, unless it is 0
+   */
+  copyFrom(
+    source: number,
+    fromOffset: number,
+    toOffset: number,
+    length: number,
+  ): Promise<{ readonly copiedBytes: number; readonly state: FileState }>;
   /** What was acknowledged before survives a loss of power. */
   flush(): Promise<FileState>;
   /** The contents change no more, and every server of the file that can be reached has them. */
   seal(): Promise<void>;
   /** The catalog is told size and modification time. */
   settle(): Promise<void>;
+  /** @param lost is told of locks that could not be kept */
+  openLocks(lost: (locks: readonly BackendLock[]) => void): BackendLocks;
   state(): Promise<FileState>;
 }
 
@@ -91,6 +134,9 @@ export type XattrMode = 'set' | 'create' | 'replace';
 /**
  * One volume of a cluster. Failures are `ServiceError`s. The backend retries what can be retried and gives
  * up within its own time limit; whoever calls it does not retry.
+ *
+ * `lookup` and `attributes` ask the primary of a file that is live. What is changed is answered by the catalog alone: of
+ * a live file, its size, version and times of the contents are those of before it was written.
  */
 export interface FileSystemBackend {
   /** @returns the inode of the volume's root */
@@ -142,7 +188,8 @@ export interface FileSystemBackend {
   setXattr(inode: number, name: string, value: Uint8Array, mode: XattrMode): Promise<void>;
   removeXattr(inode: number, name: string): Promise<void>;
   space(): Promise<Space>;
-  openFile(inode: number, replicas: readonly string[]): BackendFile;
+  /** @param contents newest that is known of the file: what is done through it comes later */
+  openFile(inode: number, replicas: readonly string[], contents: ContentVersion): BackendFile;
 }
 
 /** Order of versions of one file's contents. */

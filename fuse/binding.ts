@@ -1,11 +1,15 @@
-import { constants } from 'node:fs';
-import { readFile, writeFile } from 'node:fs/promises';
 import { constants as osConstants } from 'node:os';
 import { resolve } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import Fuse from 'fuse-native';
-import type { Attributes, NodeKind, Space } from './backend.ts';
+import type { Attributes, Space } from './backend.ts';
+import { BindingLocks, ownerOf } from './binding-locks.ts';
 import { withDeadline } from './deadline.ts';
-import { ErrnoError, errnoName, errnoNumber, isForeseen } from './errno.ts';
+import { ErrnoError, errnoName, errnoNumber } from './errno.ts';
+import { tuneKernel } from './kernel-tuning.ts';
+import { logUnforeseen } from './log.ts';
+import { RecentTimeouts } from './recent-timeouts.ts';
+import { FILE_TYPES, NAME_BYTES_MAX, PREFERRED_IO_BYTES, sectorCount, spaceNumbers } from './stat.ts';
 import type {
   Caller,
   FileSystemCalls,
@@ -23,17 +27,11 @@ import { xattrIsLocal } from './transport.ts';
  * walked to inodes, pages may be kept by path, and libfuse's way of removing an open file is undone.
  */
 
-/** The kernel's own read-ahead; its default of 128 KiB would leave the latency of every read in the open. */
-const READ_AHEAD_KIB = 4096;
-/** Requests of read-ahead in flight; the kernel's default is 12. */
-const BACKGROUND_MAX = 64;
 const WORKERS = 64;
 const START_LIMIT_MS = 15_000;
-const BLOCK_BYTES = 4096;
-const NAME_BYTES_MAX = 255;
-/** `st_blksize`: what `cp` and `cat` read and write at a time. */
-const PREFERRED_IO_BYTES = 1024 * 1024;
 const VERSIONS_MAX = 50_000;
+const SEEK_DATA = 3;
+const SEEK_HOLE = 4;
 const NO_DATA = -osConstants.errno.ENODATA;
 const UTIME_NOW = 0x3fff_ffff;
 const UTIME_OMIT = 0x3fff_fffe;
@@ -41,30 +39,18 @@ const UTIME_OMIT = 0x3fff_fffe;
 /** libfuse renames an open file that is unlinked to such a name, and unlinks that at the last close. */
 const HIDDEN_NAME = /^\.fuse_hidden[0-9a-f]{8,}$/;
 
-const FILE_TYPES = {
-  file: constants.S_IFREG,
-  directory: constants.S_IFDIR,
-  symlink: constants.S_IFLNK,
-  fifo: constants.S_IFIFO,
-  socket: constants.S_IFSOCK,
-  character: constants.S_IFCHR,
-  block: constants.S_IFBLK,
-} as const satisfies Record<NodeKind, number>;
+/**
+ * Takes mount options as words. As root, other users are let in without an edit of /etc/fuse.conf, which the
+ * library insists on where it is asked for that in its own way.
+ */
+class FuseWithOptions extends Fuse {
+  kernelOptions: readonly string[] = [];
 
-/** As root, other users are let in without an edit of /etc/fuse.conf, which the library insists on. */
-class RootFuse extends Fuse {
   _fuseOptions(): string {
-    const parent = Fuse.prototype as unknown as { _fuseOptions(this: RootFuse): string };
-    return `${parent._fuseOptions.call(this)},allow_other`;
+    const parent = Fuse.prototype as unknown as { _fuseOptions(this: FuseWithOptions): string };
+    return [parent._fuseOptions.call(this), ...this.kernelOptions].join(',');
   }
 }
-
-/**
- * The kernel asks a second time at once when a lookup or a read has failed. Within this time the answer is
- * the same, so that a program waits for one time limit and not for two.
- */
-const REPEAT_MS = 250;
-const TIMED_OUT_MAX = 1000;
 
 type Answer<Value> = (error: number, value?: Value) => void;
 
@@ -76,9 +62,8 @@ export async function mountWithBinding(
   const { log } = options;
   const mountpoint = resolve(directory);
   const { promise: ended, resolve: end } = Promise.withResolvers<void>();
-  const FuseClass = process.getuid?.() === 0 ? RootFuse : Fuse;
   const binding = new Binding(calls, options);
-  const fuse = new FuseClass(
+  const fuse = new FuseWithOptions(
     mountpoint,
     binding.operations(() => fuse.context()),
     {
@@ -92,7 +77,7 @@ export async function mountWithBinding(
       // Every answer has a limit of its own here, which knows what it waits for.
       timeout: { default: false, init: START_LIMIT_MS },
       entryTimeout: 0,
-      attrTimeout: 1,
+      attrTimeout: options.cache.attributesMs / 1000,
       onError: (error, operation) => {
         if (operation === 'lifecycle') {
           log('info', 'the mount was removed from outside');
@@ -102,6 +87,7 @@ export async function mountWithBinding(
       },
     },
   );
+  fuse.kernelOptions = options.kernelOptions;
   await new Promise<void>((done, failed) => {
     fuse.mount((error) => (error ? failed(error) : done()));
   });
@@ -118,6 +104,8 @@ export async function mountWithBinding(
           else done();
         });
       }),
+    // The library cannot tell the kernel to drop an inode: it is dropped when its time is up.
+    invalidateInode: () => delay(options.cache.attributesMs),
   };
 }
 
@@ -129,7 +117,7 @@ class Binding {
   /** Version of the contents at the last open of each path: the kernel's pages are by path too. */
   readonly #versions = new Map<string, string>();
 
-  readonly #timedOut = new Map<string, { readonly error: unknown; readonly atMs: number }>();
+  readonly #timedOut = new RecentTimeouts();
 
   constructor(calls: FileSystemCalls, options: TransportOptions) {
     this.#calls = calls;
@@ -146,28 +134,34 @@ class Binding {
       getattr: (path, cb) => {
         this.#answer(
           cb,
-          () => this.#repeated(`getattr ${path}`, () => this.#attributes(path).then(toStats)),
+          () =>
+            this.#repeated(`getattr ${path}`, () =>
+              this.#attributes(path).then((stored) => toStats(this.#options.present(stored))),
+            ),
           false,
         );
       },
-      fgetattr: (path, fd, cb) => this.#answer(cb, () => this.#attributesOfHandle(path, fd).then(toStats)),
+      fgetattr: (path, fd, cb) =>
+        this.#answer(cb, () =>
+          this.#attributesOfHandle(path, fd).then((stored) => toStats(this.#options.present(stored))),
+        ),
       readlink: (path, cb) => this.#answer(cb, async () => calls.readLink(await this.#inode(path))),
       mknod: (path, mode, device, cb) => {
         const by = caller();
-        this.#answer(cb, () =>
+        this.#done(cb, () =>
           this.#at(path, (at) => calls.makeNode(at.parent, at.name, mode, Number(device), by)),
         );
       },
       mkdir: (path, mode, cb) => {
         const by = caller();
-        this.#answer(cb, () => this.#at(path, (at) => calls.makeDirectory(at.parent, at.name, mode, by)));
+        this.#done(cb, () => this.#at(path, (at) => calls.makeDirectory(at.parent, at.name, mode, by)));
       },
       symlink: (target, path, cb) => {
         const by = caller();
-        this.#answer(cb, () => this.#at(path, (at) => calls.symlink(at.parent, at.name, target, by)));
+        this.#done(cb, () => this.#at(path, (at) => calls.symlink(at.parent, at.name, target, by)));
       },
       link: (from, path, cb) => {
-        this.#answer(cb, async () => {
+        this.#done(cb, async () => {
           const inode = await this.#inode(from);
           await this.#at(path, (at) => calls.link(inode, at.parent, at.name));
         });
@@ -178,22 +172,22 @@ class Binding {
       },
       renameWithFlags: (from, to, flags, cb) => this.#answer(cb, () => this.#rename(from, to, flags)),
       chmodWithHandle: (path, fd, mode, cb) => {
-        this.#answer(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), { mode }));
+        this.#done(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), { mode }));
       },
       chownWithHandle: (path, fd, uid, gid, cb) => {
-        this.#answer(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), { uid, gid }));
+        this.#done(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), { uid, gid }));
       },
       utimensWithHandle: (path, fd, accessed, modified, cb) => {
         const request = { ...timeChange('accessed', accessed), ...timeChange('modified', modified) };
-        this.#answer(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), request));
+        this.#done(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), request));
       },
       truncate: (path, size, cb) => {
         const by = caller();
-        this.#answer(cb, async () => calls.truncate(await this.#inode(path), toSafe(size), by));
+        this.#done(cb, async () => calls.truncate(await this.#inode(path), toSafe(size), by));
       },
       ftruncate: (path, fd, size, cb) => {
         const by = caller();
-        this.#answer(cb, async () => calls.truncate(await this.#inodeOf(path, fd), toSafe(size), by));
+        this.#done(cb, async () => calls.truncate(await this.#inodeOf(path, fd), toSafe(size), by));
       },
       open: (path, flags, cb) => {
         const by = caller();
@@ -223,11 +217,30 @@ class Binding {
         this.#answerCount(cb, () => calls.write(Number(fd), toSafe(position), bytes, by));
       },
       // Waiting for writes under way has limits of its own, which count from the last progress.
-      flush: (_path, fd, cb) => this.#answer(cb, () => calls.flush(Number(fd)), false),
+      flush: (_path, fd, cb) => {
+        const owner = ownerOf(context());
+        this.#answer(cb, () => calls.flush(Number(fd), owner), false);
+      },
       fsync: (_path, _dataOnly, fd, cb) => this.#answer(cb, () => calls.persist(Number(fd)), false),
       release: (_path, fd, cb) => this.#answer(cb, () => calls.release(Number(fd)), false),
       fallocate: (_path, fd, mode, offset, length, cb) => {
-        this.#answer(cb, () => calls.allocate(Number(fd), mode, toSafe(offset), toSafe(length)));
+        const by = caller();
+        this.#answer(cb, () => calls.allocate(Number(fd), mode, toSafe(offset), toSafe(length), by));
+      },
+      lseek: (_path, fd, offset, whence, cb) => {
+        this.#answer(cb, async () => {
+          if (whence !== SEEK_DATA && whence !== SEEK_HOLE)
+            throw new ErrnoError('EINVAL', `Cannot seek by ${whence}`);
+          return calls.seek(Number(fd), toSafe(offset), whence === SEEK_DATA ? 'data' : 'hole');
+        });
+      },
+      copyFileRange: (_from, fromFd, fromOffset, _to, toFd, toOffset, length, flags, cb) => {
+        const by = caller();
+        this.#answerCount(cb, async () => {
+          if (flags !== 0) throw new ErrnoError('EINVAL', `Cannot copy with flags ${flags}`);
+          const [from, to] = [toSafe(fromOffset), toSafe(toOffset)];
+          return calls.copyRange(Number(fromFd), from, Number(toFd), to, Number(length), by);
+        });
       },
       opendir: (path, _flags, cb) => {
         this.#answer(cb, async () => ({ fd: await calls.openDirectory(await this.#inode(path)) }));
@@ -236,6 +249,7 @@ class Binding {
       releasedir: (_path, fd, cb) => this.#answer(cb, () => calls.releaseDirectory(Number(fd))),
       statfs: (_path, cb) => this.#answer(cb, () => calls.space().then(toStatfs)),
     };
+    Object.assign(operations, this.#lockOperations(context));
     if (!this.#options.xattrs) return operations;
     return {
       ...operations,
@@ -260,6 +274,31 @@ class Binding {
     };
   }
 
+  /** Without them the kernel keeps locks by itself, for this mount alone. */
+  #lockOperations(context: () => Fuse.RequestContext | null): Pick<Fuse.OPERATIONS, 'lock' | 'flock'> {
+    const calls = this.#calls;
+    if (calls.lock === undefined || calls.lockHolder === undefined) return {};
+    const locks = new BindingLocks({
+      lock: calls.lock.bind(calls),
+      lockHolder: calls.lockHolder.bind(calls),
+    });
+    return {
+      lock: (_path, fd, command, lock, cb) => {
+        const by = context();
+        this.#answer(cb, () => locks.posix(Number(fd), command, lock, by), false);
+      },
+      flock: (_path, fd, operation, cb) => {
+        const by = context();
+        this.#answer(cb, () => locks.flock(Number(fd), operation, by), false);
+      },
+    };
+  }
+
+  /** For calls whose answer to the kernel is no more than that they are done. */
+  #done(cb: Answer<void>, call: () => Promise<unknown>): void {
+    this.#answer(cb, async () => void (await call()));
+  }
+
   #answer<Value>(cb: Answer<Value>, call: () => Promise<Value>, limited = true): void {
     const promise = limited ? withDeadline(call(), this.#options.limitMs, 'The call') : call();
     promise.then(
@@ -273,26 +312,18 @@ class Binding {
   }
 
   /** Limited, and with the same answer to the kernel's repetition of a question that took too long. */
-  async #repeated<Value>(key: string, call: () => Promise<Value>): Promise<Value> {
-    const failed = this.#timedOut.get(key);
-    if (failed !== undefined && performance.now() - failed.atMs < REPEAT_MS) throw failed.error;
+  async #repeated<Value>(question: string, call: () => Promise<Value>): Promise<Value> {
+    if (this.#timedOut.has(question)) throw new ErrnoError('ETIMEDOUT', 'It took too long a moment ago');
     try {
       return await withDeadline(call(), this.#options.limitMs, 'The call');
     } catch (error) {
-      if (errnoName(error) === 'ETIMEDOUT') {
-        if (this.#timedOut.size >= TIMED_OUT_MAX) this.#timedOut.clear();
-        this.#timedOut.set(key, { error, atMs: performance.now() });
-      }
+      if (errnoName(error) === 'ETIMEDOUT') this.#timedOut.add(question);
       throw error;
     }
   }
 
   #errno(error: unknown): number {
-    if (!isForeseen(error)) {
-      this.#options.log('error', 'a call failed unexpectedly', {
-        error: error instanceof Error ? (error.stack ?? error.message) : String(error),
-      });
-    }
+    logUnforeseen(this.#options.log, error);
     return errnoNumber(error);
   }
 
@@ -315,7 +346,8 @@ class Binding {
   }
 
   async #attributes(path: string | null): Promise<Attributes> {
-    if (path === null) throw new ErrnoError('ESTALE', 'Neither a path nor a handle is given');
+    // libfuse has no path for what has lost its name.
+    if (path === null) throw new ErrnoError('ENOENT', 'What is asked about has no name any more');
     if (path === '/') return this.#calls.attributes(this.#calls.root);
     const hidden = this.#hidden.get(path);
     if (hidden !== undefined) return this.#calls.attributes(hidden);
@@ -339,14 +371,16 @@ class Binding {
   }
 
   #opened(path: string, opened: Opened): Fuse.FileInfoResult {
-    const keepCache = this.#versions.get(path) === opened.version && !opened.directIo;
+    // Each name of a file is an inode of its own to the kernel, with pages of its own.
+    const directIO = opened.directIo || opened.linked;
+    const keepCache = this.#versions.get(path) === opened.version && !directIO;
     this.#versions.delete(path);
     this.#versions.set(path, opened.version);
     for (const oldest of this.#versions.keys()) {
       if (this.#versions.size <= VERSIONS_MAX) break;
       this.#versions.delete(oldest);
     }
-    return { fd: opened.handle, directIO: opened.directIo, keepCache };
+    return { fd: opened.handle, directIO, keepCache };
   }
 
   /** The last close of a hidden file: its name is gone already. */
@@ -405,7 +439,7 @@ function toStats(attributes: Attributes): Fuse.Stats {
     ino: attributes.inode,
     rdev: attributes.device,
     blksize: PREFERRED_IO_BYTES,
-    blocks: Math.ceil(attributes.sizeBytes / 512),
+    blocks: sectorCount(attributes),
     atime: toTimespec(attributes.accessedNs),
     mtime: toTimespec(attributes.modifiedNs),
     ctime: toTimespec(attributes.changedNs),
@@ -431,16 +465,14 @@ function timeChange<Key extends 'accessed' | 'modified'>(
 }
 
 function toStatfs(space: Space): Fuse.Statfs {
-  const free = Math.floor(space.freeBytes / BLOCK_BYTES);
-  // The catalog sets no limit of inodes; programs that look for one find plenty.
-  const freeInodes = 1_000_000_000;
+  const { blockBytes, blocks, freeBlocks, inodes, freeInodes } = spaceNumbers(space);
   return {
-    bsize: BLOCK_BYTES,
-    frsize: BLOCK_BYTES,
-    blocks: Math.floor(space.totalBytes / BLOCK_BYTES),
-    bfree: free,
-    bavail: free,
-    files: space.inodes + freeInodes,
+    bsize: blockBytes,
+    frsize: blockBytes,
+    blocks,
+    bfree: freeBlocks,
+    bavail: freeBlocks,
+    files: inodes,
     ffree: freeInodes,
     favail: freeInodes,
     namemax: NAME_BYTES_MAX,
@@ -452,25 +484,4 @@ function toSafe(value: number | bigint): number {
   if (!Number.isSafeInteger(number) || number < 0)
     throw new ErrnoError('EFBIG', `${value} is not a file position`);
   return number;
-}
-
-/** Best effort: without the right to write to /sys the mount works, only slower over long distances. */
-async function tuneKernel(mountpoint: string): Promise<void> {
-  // From the table of mounts, not by a question to our own mount.
-  const mounts = await readFile('/proc/self/mountinfo', 'utf8');
-  const escaped = mountpoint.replaceAll(
-    /[ \t\n\\]/g,
-    (c) => `\\${c.charCodeAt(0).toString(8).padStart(3, '0')}`,
-  );
-  const device = mounts
-    .split('\n')
-    .map((line) => line.split(' '))
-    .findLast((fields) => fields[4] === escaped)?.[2];
-  if (device === undefined) throw new Error('The mount is not in /proc/self/mountinfo');
-  await writeFile(`/sys/class/bdi/${device}/read_ahead_kb`, String(READ_AHEAD_KIB));
-  const minor = device.split(':')[1];
-  await writeFile(`/sys/fs/fuse/connections/${minor}/max_background`, String(BACKGROUND_MAX)).catch(
-    // Only where fusectl is mounted; a few requests fewer in flight otherwise.
-    () => undefined,
-  );
 }

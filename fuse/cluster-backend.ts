@@ -1,11 +1,23 @@
 import { assert } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
-import type { AttributeChanges, BackendFile, FileSystemBackend } from './backend.ts';
+import type { AttributeChanges, Attributes, BackendFile, FileSystemBackend } from './backend.ts';
 
-/** The volume of a real cluster, through the client library. */
-export function clusterBackend(client: ClusterClient, volume: string): FileSystemBackend {
+/**
+ * The volume of a real cluster, through the client library.
+ *
+ * @param path directory of the volume that is the root; `/` for all of it
+ */
+export function clusterBackend(client: ClusterClient, volume: string, path = '/'): FileSystemBackend {
   return {
     async start() {
+      if (path !== '/') {
+        const { inode, kind } = await client.resolve(volume, path);
+        if (kind !== 'directory') {
+          throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);
+        }
+        return inode;
+      }
       const answer = await client.query({ kind: 'volume', name: volume });
       return answer.volume.root;
     },
@@ -17,8 +29,14 @@ export function clusterBackend(client: ClusterClient, volume: string): FileSyste
       return (await client.query({ kind: 'attributes', inode })).attributes;
     },
     list: (inode, after, countMax) => client.query({ kind: 'list', inode, after, countMax }),
-    createFile: (parent, name, mode, { uid, gid }, exclusive) =>
-      client.command({ kind: 'create-file', place: { parent, name }, mode, uid, gid, exclusive }),
+    async createFile(parent, name, mode, { uid, gid }, exclusive) {
+      const command = { kind: 'create-file', place: { parent, name }, mode, uid, gid, exclusive } as const;
+      const { created, attributes } = await client.command(command);
+      return {
+        created,
+        attributes: created ? withMakerFirst(attributes, client.catalogPrimary) : attributes,
+      };
+    },
     async makeDirectory(parent, name, mode, { uid, gid }) {
       const command = { kind: 'make-directory', place: { parent, name }, mode, uid, gid } as const;
       return (await client.command(command)).attributes;
@@ -72,28 +90,45 @@ export function clusterBackend(client: ClusterClient, volume: string): FileSyste
         inodes: info.inodes,
       };
     },
-    openFile: (inode, replicas) => clusterFile(client, inode, replicas),
+    openFile: (inode, replicas, { seq }) => clusterFile(client, inode, replicas, seq),
   };
 }
 
-function clusterFile(client: ClusterClient, inode: number, replicas: readonly string[]): BackendFile {
-  const handle = client.openFile(inode, { replicas });
+/** Who has made a file is about to lead it, if it holds a replica: it is asked first. */
+function withMakerFirst(attributes: Attributes, maker: string | null): Attributes {
+  const { replicas } = attributes;
+  if (maker === null || !replicas.includes(maker)) return attributes;
+  return { ...attributes, replicas: [maker, ...replicas.filter((server) => server !== maker)] };
+}
+
+function clusterFile(
+  client: ClusterClient,
+  inode: number,
+  replicas: readonly string[],
+  since: number,
+): BackendFile {
+  const handle = client.openFile(inode, { replicas, since });
   return {
     async read(offset, length) {
       const { bytes } = await handle.read(offset, length);
       assert(bytes.length <= length, 'No more is answered than was asked for');
       return bytes;
     },
-    write: (offset, bytes) => handle.write(offset, bytes),
+    write: (offset, parts) => handle.write(offset, parts),
     append: (bytes) => handle.write('append', bytes),
     truncate: (sizeBytes) => handle.truncate(sizeBytes),
+    punch: (from, to, grows) => handle.punch(from, to, grows),
+    seek: async (offset, what) => (await handle.extent(offset, what)).found,
+    async copyFrom(source, fromOffset, toOffset, length) {
+      const state = await handle.copyFrom({ from: source, fromOffset, toOffset, length });
+      return { copiedBytes: state.offset - toOffset, state };
+    },
     flush: () => handle.flush(),
     async seal() {
       await handle.seal();
     },
-    async settle() {
-      await handle.settle();
-    },
+    settle: () => client.settleSoon(handle),
+    openLocks: (lost) => client.fileLocks(inode, { lost: (_file, locks) => lost(locks) }, { replicas }),
     state: () => handle.state(),
   };
 }

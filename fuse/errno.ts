@@ -24,12 +24,16 @@ export const ERRNO = {
   'session-expired': 'EIO',
   'lease-taken': 'EBUSY',
   'lease-lost': 'ESTALE',
+  locked: 'EAGAIN',
+  deadlock: 'EDEADLK',
+  'lock-limit': 'ENOLCK',
   'not-primary': 'EIO',
   // By the time these reach the mount, the client library has retried until its time was up.
   'no-majority': 'ETIMEDOUT',
   recovering: 'ETIMEDOUT',
   busy: 'ETIMEDOUT',
-  unknown: 'EIO',
+  // As these, and besides that it may have happened: so may a call that timed out anywhere else.
+  unknown: 'ETIMEDOUT',
   'clock-fault': 'EIO',
   'no-space': 'ENOSPC',
   integrity: 'EIO',
@@ -51,8 +55,12 @@ export class ErrnoError extends Error {
 /** @returns the name of the error number for `error`; EIO for what nobody foresaw */
 export function errnoName(error: unknown): ErrnoName {
   if (error instanceof ErrnoError) return error.errno;
-  if (error instanceof ServiceError) return ERRNO[error.code];
-  return 'EIO';
+  if (!(error instanceof ServiceError)) return 'EIO';
+  // Whether it happened cannot be found out any more, however long anybody waits.
+  const { cause } = error;
+  if (error.code === 'unknown' && cause instanceof ServiceError && cause.code === 'session-expired')
+    return 'EIO';
+  return ERRNO[error.code];
 }
 
 /** @returns the negative number that FUSE answers with */

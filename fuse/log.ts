@@ -1,10 +1,7 @@
+import { isForeseen } from './errno.ts';
 import type { Log, LogLevel } from './transport.ts';
 
 const LEVELS: readonly LogLevel[] = ['error', 'warn', 'info', 'debug'];
-
-export function isLogLevel(text: string): text is LogLevel {
-  return (LEVELS as readonly string[]).includes(text);
-}
 
 /** One line of JSON per message on the standard error, levels above `level` left out. */
 export function stderrLog(level: LogLevel): Log {
@@ -14,4 +11,12 @@ export function stderrLog(level: LogLevel): Log {
       `${JSON.stringify({ time: new Date().toISOString(), level: of, message, ...facts })}\n`,
     );
   };
+}
+
+/** An error of the mount itself, with where it was thrown; what was foreseen is the caller's to hear of. */
+export function logUnforeseen(log: Log, error: unknown): void {
+  if (isForeseen(error)) return;
+  log('error', 'a call failed unexpectedly', {
+    error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+  });
 }

@@ -1,26 +1,49 @@
 import { closeSync, fstatSync, writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import { ClusterClient } from '../client/cluster-client.ts';
-import { mountWithBinding } from './binding.ts';
+import { ClusterClient, type ClusterClientOptions } from '../client/cluster-client.ts';
+import { writeGapBound } from '../client/demo/bound.ts';
+import {
+  type CacheMode,
+  flagOptions,
+  kernelOptions,
+  MOUNT_OPTIONS,
+  type MountSettings,
+  parseMountOptions,
+  parseMountSource,
+} from '../client/mount-options.ts';
+import { RememberingClient } from '../client/remembering-client.ts';
+import type { Ages } from './attribute-cache.ts';
 import { clusterBackend } from './cluster-backend.ts';
+import { withDeadline } from './deadline.ts';
 import { ErrnoError } from './errno.ts';
-import { isLogLevel, stderrLog } from './log.ts';
-import { mountVolume } from './mount.ts';
+import { clusterFacts, withFacts } from './facts.ts';
+import { stderrLog } from './log.ts';
+import { type Mounted, mountVolume } from './mount.ts';
+import { presenter } from './presentation.ts';
+import { readOnlyBackend } from './read-only.ts';
+import type { KernelCache } from './transport.ts';
+import { transportNamed } from './transports.ts';
 
 const USAGE =
-  'usage: fuse/main.ts --servers URL,URL,… [--op-timeout 20s] [--log-level info] [--no-xattr] VOLUME DIR';
+  'usage: fuse/main.ts [--servers URL,URL,…] [-o OPTION,OPTION=VALUE,…] VOLUME[:/DIRECTORY] DIR; docs/mount.md has the options';
 const READY_FD = 3;
-const OPERATION_TIMEOUT_DEFAULT = '20s';
 /** The client library gives up this much earlier, so that its error, which says why, is the one that is told. */
 const CLIENT_MARGIN = 0.95;
+/** For the question how long leases are, on which the limit of all further ones depends. */
+const FIRST_LIMIT_MS = 20_000;
+/** What a call may take beyond the cluster's lease, where nobody has said otherwise. */
+const BEYOND_LEASE_MS = 5_000;
+const BEYOND_FAILOVER_MS = 1_000;
+/** Through a handle, a file that is being written elsewhere may be seen as it was so long ago. */
+const OPEN_FILE_AGE_MS = 1_000;
+/** For all that was written to reach the servers after a signal. */
+const UNMOUNT_LIMIT_MS = 60_000;
 
-interface Settings {
-  readonly servers: readonly string[];
-  readonly limitMs: number;
-  readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
-  readonly xattrs: boolean;
+interface Settings extends MountSettings {
   readonly volume: string;
+  readonly path: string;
   readonly directory: string;
 }
 
@@ -39,16 +62,33 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     sayReady({ error: { code: 'bad-request', message: messageOf(error) } });
     return 2;
   }
-  const { servers, limitMs, volume, directory, xattrs } = settings;
+  const { servers, volume, path, directory, xattrs } = settings;
   const log = stderrLog(settings.logLevel);
-  const client = new ClusterClient({ servers, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) });
-  const backend = clusterBackend(client, volume);
-  const source = `leasehold:${volume}`;
+  const source = settings.source ?? (path === '/' ? `leasehold:${volume}` : `leasehold:${volume}:${path}`);
   try {
-    const mounted = await mountVolume(backend, mountWithBinding, { directory, source, limitMs, xattrs, log });
+    const limitMs = settings.operationTimeoutMs ?? (await usualLimit(servers));
+    let mounted: Mounted | null = null;
+    const clientOptions = { servers, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) };
+    const { client, believedMs } = clientOf(settings, clientOptions, {
+      forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
+      failed: (error) => log('debug', 'nothing is remembered for now', { error: messageOf(error) }),
+    });
+    const whole = withFacts(
+      clusterBackend(client, volume, path),
+      clusterFacts(client, volume),
+      settings.factsListed,
+    );
+    const backend = settings.readOnly ? readOnlyBackend(whole) : whole;
+    mounted = await mountVolume(backend, transportNamed(settings.transport), {
+      ...{ directory, source, limitMs, xattrs, log },
+      kernelOptions: kernelOptions(settings, process.getuid?.() === 0),
+      present: presenter(settings),
+      ages: agesOf(settings.cache),
+      ...(believedMs === undefined ? {} : { believedMs }),
+    });
     unmountOnSignal(mounted.unmount, (error) => log('error', 'cannot unmount', { error: messageOf(error) }));
     sayReady({ ready: true, pid: process.pid });
-    log('info', 'mounted', { volume, directory });
+    log('info', 'mounted', { volume, path, directory, limitMs });
     await mounted.ended;
     log('info', 'unmounted', { volume, directory });
     return 0;
@@ -59,16 +99,48 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** A second signal ends the process at once; the kernel's helper then removes the mount. */
-export function unmountOnSignal(unmount: () => Promise<void>, failed: (error: unknown) => void): void {
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-    process.once(signal, () => {
-      unmount().catch((error: unknown) => {
-        failed(error);
-        process.exitCode = 1;
-      });
-    });
+function agesOf(cache: CacheMode): Ages {
+  switch (cache.kind) {
+    case 'strict':
+      return { heardMs: 0, liveMs: 0 };
+    case 'leases':
+      return { heardMs: 0, liveMs: OPEN_FILE_AGE_MS };
+    case 'ttl':
+      return { heardMs: cache.ageMs, liveMs: 0 };
+    default:
+      return unreachable(cache);
   }
+}
+
+/** The client of a mount, and for how long what it told stays true. */
+function clientOf(
+  { cache }: MountSettings,
+  options: ClusterClientOptions,
+  events: { forgotten(inodes: readonly number[]): Promise<void>; failed(error: unknown): void },
+): { readonly client: ClusterClient; readonly believedMs?: KernelCache['believedMs'] } {
+  if (cache.kind !== 'leases') return { client: new ClusterClient(options) };
+  const client = new RememberingClient({ ...options, ...events });
+  return { client, believedMs: (attributes) => client.believedMs(attributes) };
+}
+
+/**
+ * SIGTERM and SIGINT unmount. A second signal, or a cluster that does not take in time what was written, ends the process
+ * at once; the kernel's helper then removes the mount.
+ */
+export function unmountOnSignal(
+  unmount: () => Promise<void>,
+  failed: (error: unknown) => void,
+  limitMs = UNMOUNT_LIMIT_MS,
+): void {
+  const signals = ['SIGTERM', 'SIGINT'] as const;
+  const onSignal = (): void => {
+    for (const signal of signals) process.off(signal, onSignal);
+    withDeadline(unmount(), limitMs, 'Storing what was written and unmounting').catch((error: unknown) => {
+      failed(error);
+      process.exit(1);
+    });
+  };
+  for (const signal of signals) process.on(signal, onSignal);
 }
 
 /** One line for whoever started this process, which then may go its way. */
@@ -100,31 +172,40 @@ function parseSettings(argv: readonly string[]): Settings {
     args: [...argv],
     allowPositionals: true,
     options: {
-      servers: { type: 'string' },
-      'op-timeout': { type: 'string', default: OPERATION_TIMEOUT_DEFAULT },
-      'log-level': { type: 'string', default: 'info' },
-      'no-xattr': { type: 'boolean', default: false },
+      option: { type: 'string', short: 'o', multiple: true, default: [] },
+      sloppy: { type: 'boolean', default: false },
+      ...Object.fromEntries(
+        MOUNT_OPTIONS.flatMap(({ flag, value }) =>
+          flag === undefined ? [] : [[flag, { type: value === null ? 'boolean' : 'string' } as const]],
+        ),
+      ),
     },
   });
-  const [volume, directory] = positionals;
-  if (volume === undefined || directory === undefined || positionals.length > 2) {
+  const [source, directory] = positionals;
+  if (source === undefined || directory === undefined || positionals.length > 2) {
     throw new Error('A volume and a directory are needed');
   }
-  const servers = (values.servers ?? '').split(',').filter((url) => url !== '');
-  if (servers.length === 0) throw new Error('--servers names no server');
-  const logLevel = values['log-level'];
-  if (!isLogLevel(logLevel)) throw new Error(`--log-level ${logLevel} is not error, warn, info or debug`);
-  const limitMs = parseDurationMs(values['op-timeout']);
-  return { servers, limitMs, logLevel, xattrs: !values['no-xattr'], volume, directory };
+  const settings = parseMountOptions(
+    [...(values.option as string[]), ...flagOptions(values)],
+    values.sloppy === true,
+  );
+  if (settings.servers.length === 0) throw new Error('--servers names no server');
+  return { ...settings, ...parseMountSource(source), directory };
 }
 
-function parseDurationMs(text: string): number {
-  const match = /^(\d+(?:\.\d+)?)(ms|s|m|)$/.exec(text);
-  const unitMs = match?.[2] === 's' ? 1000 : match?.[2] === 'm' ? 60_000 : 1;
-  const limitMs = Math.round(Number(match?.[1]) * unitMs);
-  if (!(limitMs >= 100))
-    throw new Error(`--op-timeout ${text} is not a duration of 100ms or more, such as 20s`);
-  return limitMs;
+/**
+ * Long enough for the death of a server to be a pause: the cluster's lease and some seconds, or the longest
+ * fail-over where that takes longer.
+ */
+async function usualLimit(servers: readonly string[]): Promise<number> {
+  const client = new ClusterClient({ servers, operationTimeoutMs: FIRST_LIMIT_MS });
+  try {
+    const { leaseMs, clockSkewMaxMs } = (await client.status()).timing;
+    const failoverMs = writeGapBound(leaseMs, clockSkewMaxMs).totalMs;
+    return Math.max(leaseMs + BEYOND_LEASE_MS, failoverMs + BEYOND_FAILOVER_MS);
+  } finally {
+    await client.close();
+  }
 }
 
 function codeOf(error: unknown): string {

@@ -1,15 +1,19 @@
+import { AGES_DEFAULT, type Ages } from './attribute-cache.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { FileSystem } from './file-system.ts';
-import type { Log, Transport } from './transport.ts';
+import type { KernelCache, Log, Transport, TransportOptions } from './transport.ts';
 
-export interface MountOptions {
+export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOptions' | 'present'>> {
   readonly directory: string;
   readonly source: string;
   /** The longest that a program under the mount waits for the cluster. */
   readonly limitMs: number;
   readonly xattrs: boolean;
   readonly log: Log;
+  readonly ages?: Ages;
+  /** @see KernelCache.believedMs */
+  readonly believedMs?: KernelCache['believedMs'];
 }
 
 export interface Mounted {
@@ -17,6 +21,8 @@ export interface Mounted {
   readonly ended: Promise<void>;
   /** Everything written arrives, then the mount goes. */
   unmount(): Promise<void>;
+  /** Resolves when the kernel keeps nothing any more of these inodes, which others are about to change. */
+  forgotten(inodes: readonly number[]): Promise<void>;
 }
 
 /**
@@ -30,25 +36,43 @@ export async function mountVolume(
   transport: Transport,
   options: MountOptions,
 ): Promise<Mounted> {
-  const { limitMs, log } = options;
+  const { limitMs, log, ages = AGES_DEFAULT, believedMs } = options;
   const root = await withDeadline(backend.start(), limitMs, 'Reaching the cluster');
-  const fileSystem = new FileSystem(backend, root, limitMs, log);
+  const fileSystem = new FileSystem(backend, root, limitMs, log, ages);
   const stop = async (): Promise<void> => {
     await fileSystem.stop();
     await backend.stop();
   };
   try {
-    const { source, xattrs, directory } = options;
-    const mounted = await transport(directory, fileSystem, { source, limitMs, xattrs, log });
+    await withDeadline(fileSystem.attributes(root), limitMs, 'Looking at the root');
+    const { source, xattrs, directory, kernelOptions = usualOptions(), present = (same) => same } = options;
+    const mounted = await transport(directory, fileSystem, {
+      ...{ source, kernelOptions, present, limitMs, xattrs, log },
+      cache: { attributesMs: ages.heardMs, ...(believedMs === undefined ? {} : { believedMs }) },
+    });
+    fileSystem.mounted(mounted);
+    // Should the cluster be away when df asks for the first time, there are numbers to tell.
+    void fileSystem.space();
     return {
       ended: mounted.ended.then(stop),
       unmount: async () => {
         await fileSystem.drain();
         await mounted.unmount();
       },
+      forgotten: async (inodes) => {
+        for (const inode of inodes) fileSystem.forget(inode);
+        // Of what is written here the kernel holds pages while it waits for us, who wait for those who wait for this.
+        await Promise.all(
+          inodes.map((inode) => mounted.invalidateInode(inode, !fileSystem.isWritten(inode))),
+        );
+      },
     };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+function usualOptions(): string[] {
+  return process.getuid?.() === 0 ? ['nosuid', 'nodev', 'allow_other'] : ['nosuid', 'nodev'];
 }

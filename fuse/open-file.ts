@@ -1,5 +1,13 @@
-import { type Attributes, type BackendFile, contentVersionCompare, type FileState } from './backend.ts';
+import {
+  type Attributes,
+  type BackendFile,
+  type BackendLock,
+  type ContentVersion,
+  contentVersionCompare,
+  type FileState,
+} from './backend.ts';
 import { withDeadline } from './deadline.ts';
+import { OpenLocks } from './locks.ts';
 import { type ReadAhead, type ReadPosition, ReadSource } from './read-ahead.ts';
 import { type DirtyBudget, WriteBehind } from './write-behind.ts';
 
@@ -17,7 +25,7 @@ export class OpenFile {
   handleCount = 0;
   writerCount = 0;
   /** Written here, and so to be sealed at its last close, if its policy says so. */
-  #written = false;
+  written = false;
   /** Created or changed here, and the catalog was not told of the outcome yet. */
   unsettled = false;
   /** As last heard of; permission bits for clearing set-user-id, and the version of what was read. */
@@ -27,10 +35,16 @@ export class OpenFile {
   /** When the last dirty byte was written, for as long as the primary's time for it is not known. */
   #writtenNs = 0n;
   #appended: Promise<unknown> = Promise.resolve();
+  #locks: OpenLocks | null = null;
+  /** The version that the kernel has: as it was told last, and all changes of this mount that followed without a gap. */
+  #told: ContentVersion;
+  /** Sequence numbers of own changes beyond `#told`. */
+  readonly #ownSeqs = new Set<number>();
 
   constructor(attributes: Attributes, backend: BackendFile, budget: DirtyBudget, limitMs: number) {
     this.inode = attributes.inode;
     this.attributes = attributes;
+    this.#told = attributes.contents;
     this.#backend = backend;
     this.#limitMs = limitMs;
     this.source = new ReadSource(
@@ -38,7 +52,7 @@ export class OpenFile {
       () => this.#sizeBytes(),
     );
     this.writes = new WriteBehind({
-      write: (offset, bytes) => backend.write(offset, bytes),
+      write: (offset, parts) => backend.write(offset, parts),
       acknowledged: (state) => this.#changed(state),
       budget,
       limitMs,
@@ -79,6 +93,28 @@ export class OpenFile {
     this.#changed(await this.#bounded(this.#backend.truncate(sizeBytes), 'A truncate'));
   }
 
+  /** Bytes `from` to before `to` become a hole. */
+  async punch(from: number, to: number, grows: boolean): Promise<void> {
+    await this.writes.drain();
+    this.#changed(await this.#bounded(this.#backend.punch(from, to, grows), 'Punching a hole'));
+  }
+
+  /** @returns where data, or a hole, begins, not before `offset`; null where nothing of it follows */
+  async seek(offset: number, what: 'data' | 'hole'): Promise<number | null> {
+    await this.writes.drain();
+    return this.#bounded(this.#backend.seek(offset, what), `Looking for ${what}`);
+  }
+
+  /** @returns how many bytes were copied: fewer than `length` where there is more to come, 0 at the end of the source */
+  async copyFrom(source: OpenFile, fromOffset: number, toOffset: number, length: number): Promise<number> {
+    // What is under way here is part of the source, or must not arrive after what is copied over it.
+    await Promise.all([source.writes.drain(), this.writes.drain()]);
+    const copying = this.#backend.copyFrom(source.inode, fromOffset, toOffset, length);
+    const { copiedBytes, state } = await this.#bounded(copying, 'Copying to it');
+    if (copiedBytes > 0) this.#changed(state);
+    return copiedBytes;
+  }
+
   async persist(): Promise<void> {
     this.#learn(await this.#bounded(this.#backend.flush(), 'A flush'));
   }
@@ -89,7 +125,7 @@ export class OpenFile {
    */
   get isToBeSealed(): boolean {
     const isWhole = this.writes.errorCount === 0;
-    return this.attributes.policy === 'read-only' && this.#written && isWhole && this.#sizeBytes() > 0;
+    return this.attributes.policy === 'read-only' && this.written && isWhole && this.#sizeBytes() > 0;
   }
 
   async seal(): Promise<void> {
@@ -118,24 +154,50 @@ export class OpenFile {
     if (this.writes.dirty) {
       await withDeadline(this.writes.drain(), DRAIN_FOR_ATTRIBUTES_MS, 'Draining').catch(() => undefined);
     }
-    if (contentVersionCompare(attributes.contents, this.attributes.contents) !== 0) {
-      // Somebody changed it, perhaps we: blocks read before may be old.
-      this.source.changed();
-    }
-    this.attributes = attributes;
+    const order = contentVersionCompare(attributes.contents, this.attributes.contents);
+    // Somebody changed it, perhaps we: blocks read before may be old.
+    if (order > 0) this.source.changed();
+    // Answers may overtake each other; contents do not go back.
+    this.attributes = order < 0 ? withContents(attributes, this.attributes) : attributes;
     const state = this.#state;
-    let presented = attributes;
-    if (state !== undefined && contentVersionCompare(state.contents, attributes.contents) > 0) {
-      presented = { ...attributes, ...pick(state) };
+    let presented = this.attributes;
+    if (state !== undefined && contentVersionCompare(state.contents, presented.contents) > 0) {
+      presented = withContents(presented, state);
     } else {
       this.#state = undefined;
     }
-    if (!this.writes.dirty) return presented;
+    if (!this.writes.dirty) {
+      this.#tell(presented.contents);
+      return presented;
+    }
     return {
       ...presented,
       sizeBytes: Math.max(presented.sizeBytes, this.writes.dirtyEnd),
       modifiedNs: String(this.#writtenNs),
+      changedNs: laterNs(String(this.#writtenNs), presented.changedNs),
     };
+  }
+
+  /** Null before the first lock. */
+  get locks(): OpenLocks | null {
+    return this.#locks;
+  }
+
+  openLocks(lost: (locks: readonly BackendLock[]) => void): OpenLocks {
+    this.#locks ??= new OpenLocks(this.#backend.openLocks(lost));
+    return this.#locks;
+  }
+
+  /**
+   * Whoever has just got a lock shall see what was written under the lock before, at once.
+   *
+   * @param invalidate makes the kernel forget what it has; called where that may be from before a change made elsewhere
+   */
+  async refresh(invalidate: () => Promise<void>): Promise<void> {
+    const { contents } = await this.state();
+    if (contentVersionCompare(contents, this.#told) === 0) return;
+    await invalidate();
+    this.#tell(contents);
   }
 
   /** Our own change of what a change of contents does not touch. */
@@ -149,8 +211,22 @@ export class OpenFile {
 
   #changed(state: FileState): void {
     this.unsettled = true;
-    this.#written = true;
+    this.written = true;
+    this.#follow(state.contents);
     this.#learn(state);
+  }
+
+  /** The kernel has our own changes in its pages, and as long as nobody else's is between them it has everything. */
+  #follow({ epoch, seq }: ContentVersion): void {
+    if (epoch !== this.#told.epoch) return;
+    if (seq > this.#told.seq) this.#ownSeqs.add(seq);
+    while (this.#ownSeqs.delete(this.#told.seq + 1)) this.#told = { epoch, seq: this.#told.seq + 1 };
+  }
+
+  #tell(contents: ContentVersion): void {
+    if (contentVersionCompare(contents, this.#told) === 0) return;
+    this.#told = contents;
+    this.#ownSeqs.clear();
   }
 
   /** Answers of writes in parallel arrive in any order: the newest counts. */
@@ -163,6 +239,23 @@ export class OpenFile {
   #bounded<Value>(promise: Promise<Value>, what: string): Promise<Value> {
     return withDeadline(promise, this.#limitMs, `${what} of file ${this.inode}`);
   }
+}
+
+/**
+ * Attributes of a live file, of which the catalog knows size and times as they were before it was written.
+ *
+ * @param known what is known of its contents; a time that was set by hand on newer ones, or on these, stays in force
+ */
+export function withContents(attributes: Attributes, known: FileState): Attributes {
+  const { sizeBytes, modifiedNs, contents } = known;
+  if (contentVersionCompare(contents, attributes.contents) <= 0) return { ...attributes, sizeBytes };
+  const changedNs = laterNs(modifiedNs, attributes.changedNs);
+  return { ...attributes, sizeBytes, modifiedNs, contents, changedNs };
+}
+
+/** A change of contents is one of the status as well. */
+function laterNs(a: string, b: string): string {
+  return BigInt(a) > BigInt(b) ? a : b;
 }
 
 function pick(state: FileState): FileState {

@@ -55,12 +55,18 @@ export class ReadSource {
 }
 
 interface Block {
+  readonly key: string;
   readonly bytes: Promise<Uint8Array>;
   /** Infinity while it is being fetched. */
   expiresMs: number;
+  /** Bytes of it that were read so far. */
+  readBytes: number;
 }
 
-/** Blocks of all files of the mount, the least recently used given up first. */
+/**
+ * Blocks of all files of the mount. One that was read as a whole is given up, for the kernel has its bytes now; of the
+ * others the one used longest ago, but never for what nobody waits for yet.
+ */
 export class ReadAhead {
   readonly #blocks = new Map<string, Block>();
   readonly #blocksMax: number;
@@ -80,23 +86,24 @@ export class ReadAhead {
     const first = Math.floor(offset / BLOCK_BYTES);
     const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
     if (!inSequence && !this.#has(source, first)) return source.read(offset, length);
-    const wanted: Promise<Uint8Array>[] = [];
-    for (let index = first; index <= last; index++) wanted.push(this.#block(source, index));
-    if (inSequence) {
-      for (let index = last + 1; index <= last + BLOCKS_AHEAD; index++) {
-        if (index * BLOCK_BYTES >= source.sizeBytes()) break;
-        // Whoever reads it hears of the failure; ahead of the reader it is nobody's.
-        this.#block(source, index).catch(() => undefined);
-      }
-    }
+    const blocks: Block[] = [];
+    for (let index = first; index <= last; index++) blocks.push(this.#block(source, index));
+    if (inSequence) this.#fetchAhead(source, last + 1);
+    await Promise.all(blocks.map((block) => block.bytes));
     const parts: Uint8Array[] = [];
     let at = offset;
-    for (const [index, bytes] of (await Promise.all(wanted)).entries()) {
-      const base = (first + index) * BLOCK_BYTES;
+    let base = first * BLOCK_BYTES;
+    for (const block of blocks) {
+      const bytes = await block.bytes;
       const part = bytes.subarray(at - base, offset + length - base);
       parts.push(part);
       at += part.length;
-      if (base + bytes.length < base + BLOCK_BYTES) break;
+      base += BLOCK_BYTES;
+      block.readBytes += part.length;
+      if (block.readBytes >= bytes.length && this.#blocks.get(block.key) === block) {
+        this.#blocks.delete(block.key);
+      }
+      if (bytes.length < BLOCK_BYTES) break;
     }
     return parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts);
   }
@@ -106,16 +113,36 @@ export class ReadAhead {
     return block !== undefined && block.expiresMs > performance.now();
   }
 
-  #block(source: ReadSource, index: number): Promise<Uint8Array> {
+  /** Fetches blocks from `first` on that nobody waits for yet, as far as there is room. */
+  #fetchAhead(source: ReadSource, first: number): void {
+    for (let index = first; index < first + BLOCKS_AHEAD; index++) {
+      if (index * BLOCK_BYTES >= source.sizeBytes()) return;
+      // Another reader is about to want what would have to go, and would have it fetched a second time.
+      if (!this.#has(source, index) && !this.#hasRoom()) return;
+      // Whoever reads it hears of the failure; ahead of the reader it is nobody's.
+      this.#block(source, index).bytes.catch(() => undefined);
+    }
+  }
+
+  #hasRoom(): boolean {
+    if (this.#blocks.size < this.#blocksMax) return true;
+    const nowMs = performance.now();
+    for (const [key, block] of this.#blocks) {
+      if (block.expiresMs <= nowMs) this.#blocks.delete(key);
+    }
+    return this.#blocks.size < this.#blocksMax;
+  }
+
+  #block(source: ReadSource, index: number): Block {
     const key = blockKey(source, index);
     const present = this.#blocks.get(key);
     this.#blocks.delete(key);
     if (present !== undefined && present.expiresMs > performance.now()) {
       this.#blocks.set(key, present);
-      return present.bytes;
+      return present;
     }
     const bytes = source.read(index * BLOCK_BYTES, BLOCK_BYTES);
-    const block: Block = { bytes, expiresMs: Number.POSITIVE_INFINITY };
+    const block: Block = { key, bytes, expiresMs: Number.POSITIVE_INFINITY, readBytes: 0 };
     this.#blocks.set(key, block);
     bytes.then(
       () => {
@@ -129,7 +156,7 @@ export class ReadAhead {
       if (this.#blocks.size <= this.#blocksMax) break;
       this.#blocks.delete(oldest);
     }
-    return bytes;
+    return block;
   }
 }
 

@@ -9,14 +9,23 @@ import type { Attributes, NodeKind, Space } from './backend.ts';
 export interface Caller {
   readonly uid: number;
   readonly gid: number;
+  /** A change of contents takes set-user-id and set-group-id away; where it is not said, from all but root. */
+  readonly killsPrivileges?: boolean;
 }
 
 export interface Opened {
   readonly handle: number;
   /** The kernel's page cache is not to be used for this handle. */
   readonly directIo: boolean;
+  /** The file has several names: to a kernel that knows an inode per name, the page cache is of no use either. */
+  readonly linked: boolean;
   /** Names these contents: pages cached from an earlier open of the same version may be kept. */
   readonly version: string;
+}
+
+/** A file that was made, or found, and opened. */
+export interface Created extends Opened {
+  readonly attributes: Attributes;
 }
 
 /** A time to be set: a given one in nanoseconds, or the present. */
@@ -34,9 +43,23 @@ export interface DirectoryPage {
   readonly entries: readonly {
     readonly name: string;
     readonly kind: NodeKind;
+    /** Null for the directory's own parent, which is not known. */
+    readonly inode: number | null;
     /** Where a read that goes on after this entry starts. */
     readonly next: number;
   }[];
+}
+
+/** A lock of `fcntl` or `flock`, or what is asked of one. */
+export interface LockRequest {
+  readonly kind: 'posix' | 'flock';
+  readonly type: 'shared' | 'exclusive' | 'unlock';
+  readonly start: number;
+  /** Inclusive; the largest safe integer is to the end of the file, wherever that is. */
+  readonly end: number;
+  /** Who holds it: a process of this mount, or an open file. */
+  readonly owner: bigint;
+  readonly pid: number;
 }
 
 /**
@@ -50,27 +73,43 @@ export interface FileSystemCalls {
   attributes(inode: number): Promise<Attributes>;
   /** The inode that an open handle is of. */
   inodeOf(handle: number): number;
-  setAttributes(inode: number, request: AttributeRequest): Promise<void>;
-  truncate(inode: number, sizeBytes: number, caller: Caller): Promise<void>;
+  setAttributes(inode: number, request: AttributeRequest): Promise<Attributes>;
+  truncate(inode: number, sizeBytes: number, caller: Caller): Promise<Attributes>;
   readLink(inode: number): Promise<string>;
-  makeNode(parent: number, name: string, mode: number, device: number, caller: Caller): Promise<void>;
-  makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<void>;
-  symlink(parent: number, name: string, target: string, caller: Caller): Promise<void>;
-  link(inode: number, parent: number, name: string): Promise<void>;
+  makeNode(parent: number, name: string, mode: number, device: number, caller: Caller): Promise<Attributes>;
+  makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Attributes>;
+  symlink(parent: number, name: string, target: string, caller: Caller): Promise<Attributes>;
+  link(inode: number, parent: number, name: string): Promise<Attributes>;
   unlink(parent: number, name: string): Promise<void>;
   removeDirectory(parent: number, name: string): Promise<void>;
   rename(from: NamePlace, to: NamePlace, flags: number): Promise<void>;
   open(inode: number, flags: number, caller: Caller): Promise<Opened>;
-  create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Opened>;
+  create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Created>;
   read(handle: number, offset: number, length: number): Promise<Uint8Array>;
   /** Takes `bytes` over; @returns how many there were */
   write(handle: number, offset: number, bytes: Uint8Array, caller: Caller): Promise<number>;
   /** A descriptor was closed: errors of writes that nobody has heard of yet are told now. */
-  flush(handle: number): Promise<void>;
+  flush(handle: number, owner?: bigint): Promise<void>;
   /** What was written survives a loss of power. */
   persist(handle: number): Promise<void>;
-  release(handle: number): Promise<void>;
-  allocate(handle: number, mode: number, offset: number, length: number): Promise<void>;
+  release(handle: number, owner?: bigint): Promise<void>;
+  /** @param mode bits of FALLOC_FL_* */
+  allocate(handle: number, mode: number, offset: number, length: number, caller: Caller): Promise<void>;
+  /** @returns where data, or a hole, next begins at or after `offset`; ENXIO beyond the end */
+  seek(handle: number, offset: number, what: 'data' | 'hole'): Promise<number>;
+  /** @returns how many bytes were copied */
+  copyRange(
+    from: number,
+    fromOffset: number,
+    to: number,
+    toOffset: number,
+    length: number,
+    caller: Caller,
+  ): Promise<number>;
+  /** @returns a lock that is in the way of `request`, or null */
+  lockHolder?(handle: number, request: LockRequest): Promise<LockRequest | null>;
+  /** Rejects with EAGAIN, EDEADLK or ENOLCK, and with EINTR once `signal` is aborted and nothing was locked. */
+  lock?(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void>;
   openDirectory(inode: number): Promise<number>;
   readDirectory(handle: number, offset: number): Promise<DirectoryPage>;
   releaseDirectory(handle: number): Promise<void>;
@@ -86,9 +125,25 @@ export interface NamePlace {
   readonly name: string;
 }
 
+/** For how long the kernel may believe attributes that it is told, in milliseconds. It keeps no names. */
+export interface KernelCache {
+  /** Of inodes for which `believedMs` has no longer time, and where a transport cannot take attributes back. */
+  readonly attributesMs: number;
+  /**
+   * These attributes, as they were answered, stay true for so long, unless `invalidateInode` is called; 0 if that is not
+   * known, for one because newer ones were heard meanwhile.
+   */
+  readonly believedMs?: (attributes: Attributes) => number;
+}
+
 export interface TransportOptions {
+  readonly cache: KernelCache;
   /** What `mount` and `df` show as the source. */
   readonly source: string;
+  /** Words for the kernel and for fusermount3: `ro`, `noexec`, `allow_other` … */
+  readonly kernelOptions: readonly string[];
+  /** What the kernel is shown instead of stored attributes; applied to all that goes to it. */
+  readonly present: (attributes: Attributes) => Attributes;
   /** An answer that takes longer is replaced by ETIMEDOUT; writes have limits of their own. */
   readonly limitMs: number;
   readonly xattrs: boolean;
@@ -99,6 +154,12 @@ export interface MountedTransport {
   /** Resolves when the mount is gone, by whomever. */
   readonly ended: Promise<void>;
   unmount(): Promise<void>;
+  /**
+   * Resolves when the kernel has dropped the attributes and pages that it kept of an inode.
+   *
+   * @param pages false: attributes only, which waits for nobody who reads or writes
+   */
+  invalidateInode(inode: number, pages?: boolean): Promise<void>;
 }
 
 /** Connects a file system with the kernel at a directory. */

@@ -2,13 +2,19 @@ import { assert } from '../base/assert.ts';
 import type { FileState } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { ErrnoError } from './errno.ts';
+import { SendWindow, WINDOW_BYTES_MAX } from './send-window.ts';
 
 /** A chunk never crosses a multiple of this, so that chunks and objects stay aligned to each other. */
-export const CHUNK_BYTES_MAX = 1024 * 1024;
-/** Chunks of one file that travel at the same time. */
-const IN_FLIGHT_MAX = 4;
-/** Dirty bytes of one file, so that one slow file leaves room for the others. */
-const FILE_DIRTY_BYTES_MAX = 8 * 1024 * 1024;
+export const CHUNK_BYTES_MAX = 2 * 1024 * 1024;
+/** Parts that are smaller than this on an average are put together: each costs more than its copy. */
+const PART_BYTES_MIN = 32 * 1024;
+/**
+ * What travels at the same time of one file. Large chunks are bounded by their bytes, in a window; small ones in any order,
+ * as a database writes them, by their number, which has to stay below what a session may have under way (64).
+ */
+const IN_FLIGHT_COUNT_MAX = 48;
+/** Dirty bytes of one file, so that one slow file leaves room for the others: a full window, and what is put together. */
+export const FILE_DIRTY_BYTES_MAX = WINDOW_BYTES_MAX + 4 * 1024 * 1024;
 /** A chunk that is not full waits this long for its neighbour. */
 const PARTIAL_CHUNK_DELAY_MS = 10;
 
@@ -77,7 +83,7 @@ export class DirtyBudget {
 }
 
 interface Chunk {
-  readonly offset: number;
+  offset: number;
   length: number;
   parts: Uint8Array[];
   state: 'open' | 'queued' | 'in-flight';
@@ -87,7 +93,7 @@ interface Chunk {
 }
 
 export interface WriteBehindOptions {
-  readonly write: (offset: number, bytes: Uint8Array) => Promise<FileState>;
+  readonly write: (offset: number, parts: readonly Uint8Array[]) => Promise<FileState>;
   readonly acknowledged: (state: FileState) => void;
   readonly budget: DirtyBudget;
   /** The longest that one write call may wait, and one chunk may travel. */
@@ -96,8 +102,8 @@ export interface WriteBehindOptions {
 
 /**
  * The writes of one file that are under way. A program's write is answered once its bytes are here; they are
- * put together to chunks of up to 1 MiB, of which several travel at a time. Chunks that overlap travel one
- * after the other, in the order of the writes, so that the file ends up as the program wrote it.
+ * put together with their neighbours to chunks of up to 2 MiB, of which several travel at a time. Chunks that overlap
+ * travel one after the other, in the order of the writes, so that the file ends up as the program wrote it.
  *
  * A chunk that fails is lost, and so is what waits behind it: the error is kept and told by `errorsSince` to
  * every handle that was open, at its next write, fsync or close.
@@ -109,7 +115,9 @@ export class WriteBehind {
   readonly #fileBudget = new DirtyBudget(FILE_DIRTY_BYTES_MAX);
   #error: unknown;
   #errorCount = 0;
-  #inFlight = 0;
+  #inFlightCount = 0;
+  #inFlightBytes = 0;
+  readonly #window = new SendWindow();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: WriteBehindOptions) {
@@ -189,21 +197,46 @@ export class WriteBehind {
   }
 
   #take(offset: number, part: Uint8Array, full: boolean): void {
-    const last = this.#chunks.at(-1);
-    let chunk: Chunk;
-    if (last?.state === 'open' && last.offset + last.length === offset) {
-      chunk = last;
-      chunk.parts.push(part);
-      chunk.length += part.length;
+    const neighbour = this.#neighbour(offset, part.length);
+    if (neighbour !== undefined) {
+      if (neighbour.offset < offset) neighbour.parts.push(part);
+      else neighbour.parts.unshift(part);
+      neighbour.offset = Math.min(neighbour.offset, offset);
+      neighbour.length += part.length;
+      assert(neighbour.length <= CHUNK_BYTES_MAX, 'A chunk ends at the boundary');
+      // One that waits for its turn has been sealed already.
+      if (neighbour.state === 'queued') return;
     } else {
       this.#seal();
       const { promise, resolve } = Promise.withResolvers<void>();
-      chunk = { offset, length: part.length, parts: [part], state: 'open', done: promise, finish: resolve };
-      this.#chunks.push(chunk);
+      const state = 'open';
+      this.#chunks.push({
+        offset,
+        length: part.length,
+        parts: [part],
+        state,
+        done: promise,
+        finish: resolve,
+      });
     }
-    assert(chunk.length <= CHUNK_BYTES_MAX, 'A chunk ends at the boundary');
     if (full) this.#seal();
     else this.#timer ??= setTimeout(() => this.#seal(), PARTIAL_CHUNK_DELAY_MS);
+  }
+
+  /**
+   * @returns a chunk that has not left yet and that the bytes continue, on either side, without crossing a boundary. None
+   *   where a younger chunk has some of these bytes: they would leave before it, and be overwritten with older ones
+   */
+  #neighbour(offset: number, length: number): Chunk | undefined {
+    const block = Math.floor(offset / CHUNK_BYTES_MAX);
+    for (let index = this.#chunks.length - 1; index >= 0; index--) {
+      const chunk = this.#chunks[index] as Chunk;
+      const touches = chunk.offset + chunk.length === offset || offset + length === chunk.offset;
+      const isWaiting = chunk.state !== 'in-flight';
+      if (touches && isWaiting && Math.floor(chunk.offset / CHUNK_BYTES_MAX) === block) return chunk;
+      if (chunkOverlaps(chunk, offset, length)) return undefined;
+    }
+    return undefined;
   }
 
   /** The open chunk, if there is one, is complete. Only the last one can be open. */
@@ -216,9 +249,10 @@ export class WriteBehind {
   }
 
   #send(): void {
-    for (let index = 0; index < this.#chunks.length && this.#inFlight < IN_FLIGHT_MAX; index++) {
+    for (let index = 0; index < this.#chunks.length && this.#inFlightCount < IN_FLIGHT_COUNT_MAX; index++) {
       const chunk = this.#chunks[index];
       if (chunk?.state !== 'queued') continue;
+      if (this.#inFlightBytes + chunk.length > this.#window.bytesMax) return;
       // Every chunk before this one is older; the bytes of the younger must arrive last.
       const blocked = this.#chunks
         .slice(0, index)
@@ -229,18 +263,21 @@ export class WriteBehind {
 
   async #travel(chunk: Chunk): Promise<void> {
     chunk.state = 'in-flight';
-    this.#inFlight++;
-    const { parts } = chunk;
-    const bytes =
-      parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts, chunk.length);
+    this.#inFlightCount++;
+    this.#inFlightBytes += chunk.length;
+    const isFine = chunk.parts.length > 1 && chunk.length < chunk.parts.length * PART_BYTES_MIN;
+    const parts = isFine ? [Buffer.concat(chunk.parts, chunk.length)] : chunk.parts;
     chunk.parts = [];
+    const sentMs = performance.now();
     try {
-      const written = this.#options.write(chunk.offset, bytes);
+      const written = this.#options.write(chunk.offset, parts);
       this.#options.acknowledged(await withDeadline(written, this.#options.limitMs, 'A write'));
     } catch (error) {
       this.#fail(error);
     }
-    this.#inFlight--;
+    this.#window.answered(chunk.length, performance.now() - sentMs);
+    this.#inFlightCount--;
+    this.#inFlightBytes -= chunk.length;
     this.#remove(chunk);
     this.#send();
   }

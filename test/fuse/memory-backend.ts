@@ -4,6 +4,7 @@ import type {
   AttributeChanges,
   Attributes,
   BackendFile,
+  BackendLocks,
   ContentVersion,
   FileState,
   FileSystemBackend,
@@ -13,6 +14,7 @@ import type {
   Space,
   XattrMode,
 } from '../../fuse/backend.ts';
+import { LockTable } from '../../server/file/lock-table.ts';
 
 const BLOCK = 1024 * 1024;
 
@@ -31,6 +33,8 @@ interface Inode {
   sizeBytes: number;
   contents: ContentVersion;
   live: boolean;
+  /** What the catalog was told of the contents last; of a live file its primary knows more. */
+  settled: FileState;
   readonly blocks: Map<number, Buffer>;
   readonly children: Map<string, number>;
   readonly xattrs: Map<string, Uint8Array>;
@@ -43,12 +47,17 @@ export interface Disturbance {
   readonly delayMs?: number;
   /** Writes of contents fail with this code. */
   readonly writesFail?: ErrorCode | null;
+  /** What is found by this name is replaced by a copy, once, right after it was found: as another mount's rename does it. */
+  readonly replaced?: string | null;
 }
 
 /** One cluster in memory, with the semantics of the catalog and of the files' primaries. */
 export class MemoryBackend implements FileSystemBackend {
   readonly #inodes = new Map<number, Inode>();
   readonly calls: Record<string, number> = {};
+  /** Of all files. */
+  policy: 'quorum' | 'read-only' = 'quorum';
+  readonly #locks = new Map<number, LockTable>();
   #last = 1;
   #seq = 1;
   #lastNs = 0n;
@@ -77,7 +86,18 @@ export class MemoryBackend implements FileSystemBackend {
 
   async lookup(parent: number, name: string): Promise<Attributes> {
     await this.#reach('lookup');
-    return this.#attributes(this.#child(parent, name));
+    const attributes = this.#attributes(this.#child(parent, name));
+    if (this.#disturbance.replaced === name) this.#replace(parent, name);
+    return attributes;
+  }
+
+  #replace(parent: number, name: string): void {
+    this.#disturbance = { ...this.#disturbance, replaced: null };
+    const before = this.#child(parent, name);
+    this.#inodes.delete(before.inode);
+    const inode = ++this.#last;
+    this.#inodes.set(inode, { ...before, inode });
+    this.#directory(parent).children.set(name, inode);
   }
 
   async attributes(inode: number): Promise<Attributes> {
@@ -101,7 +121,7 @@ export class MemoryBackend implements FileSystemBackend {
     const present = this.#directory(parent).children.get(name);
     if (present !== undefined) {
       if (exclusive) throw new ServiceError('exists', `"${name}" is there`);
-      return { attributes: this.#attributes(this.#get(present)), created: false };
+      return { attributes: this.#catalogAttributes(this.#get(present)), created: false };
     }
     const inode = this.#makeAt(parent, name, 'file', mode, owner);
     inode.live = true;
@@ -141,7 +161,7 @@ export class MemoryBackend implements FileSystemBackend {
     directory.children.set(name, inode);
     target.links++;
     target.changedNs = this.#touch(directory);
-    return this.#attributes(target);
+    return this.#catalogAttributes(target);
   }
 
   async unlink(parent: number, name: string) {
@@ -217,9 +237,13 @@ export class MemoryBackend implements FileSystemBackend {
       if (contents === undefined || contents.seq >= target.contents.seq) {
         target.modifiedNs = BigInt(changes.modifiedNs);
       }
+      const { settled } = target;
+      const known =
+        contents !== undefined && contents.seq > settled.contents.seq ? contents : settled.contents;
+      target.settled = { ...settled, modifiedNs: changes.modifiedNs, contents: known };
     }
     target.changedNs = this.#nowNs();
-    return this.#attributes(target);
+    return this.#catalogAttributes(target);
   }
 
   async keepOrphan(): Promise<void> {
@@ -263,9 +287,9 @@ export class MemoryBackend implements FileSystemBackend {
         await this.#reach('read');
         return this.#read(this.#get(inode), offset, length);
       },
-      write: async (offset, bytes) => {
+      write: async (offset, parts) => {
         await this.#reachToWrite('write');
-        return this.#write(this.#get(inode), offset, bytes);
+        return this.#write(this.#get(inode), offset, Buffer.concat(parts));
       },
       append: async (bytes) => {
         await this.#reachToWrite('append');
@@ -276,6 +300,29 @@ export class MemoryBackend implements FileSystemBackend {
         await this.#reachToWrite('truncate');
         return this.#truncate(this.#get(inode), sizeBytes);
       },
+      punch: async (from, to, grows) => {
+        await this.#reachToWrite('punch');
+        return this.#punch(this.#get(inode), from, to, grows);
+      },
+      seek: async (offset, what) => {
+        await this.#reach('seek');
+        return this.#seek(this.#get(inode), offset, what);
+      },
+      copyFrom: async (source, fromOffset, toOffset, length) => {
+        await this.#reachToWrite('copyFrom');
+        const target = this.#get(inode);
+        const from = this.#get(source);
+        const end = Math.min(fromOffset + length, from.sizeBytes);
+        if (end <= fromOffset) return { copiedBytes: 0, state: stateOf(target) };
+        const data = this.#seek(from, fromOffset, 'data') ?? end;
+        if (data > fromOffset) {
+          const copiedBytes = Math.min(data, end) - fromOffset;
+          return { copiedBytes, state: this.#punch(target, toOffset, toOffset + copiedBytes, true) };
+        }
+        const hole = this.#seek(from, fromOffset, 'hole') ?? end;
+        const bytes = this.#read(from, fromOffset, Math.min(hole, end) - fromOffset);
+        return { copiedBytes: bytes.length, state: this.#write(target, toOffset, bytes) };
+      },
       flush: async () => {
         await this.#reachToWrite('flush');
         return stateOf(this.#get(inode));
@@ -285,12 +332,46 @@ export class MemoryBackend implements FileSystemBackend {
       },
       settle: async () => {
         await this.#reach('settle');
-        this.#get(inode).live = false;
+        const target = this.#get(inode);
+        target.live = false;
+        target.settled = stateOf(target);
       },
       state: async () => {
         await this.#reach('state');
         return stateOf(this.#get(inode));
       },
+      openLocks: () => this.#locksOf(inode),
+    };
+  }
+
+  /** All locks are this mount's own, and die with it. */
+  #locksOf(inode: number): BackendLocks {
+    const table = this.#locks.get(inode) ?? new LockTable();
+    this.#locks.set(inode, table);
+    return {
+      lock: async (lock, waits, signal) => {
+        await this.#reach('lock');
+        const wish = { ...lock, client: 1 };
+        table.beginFlock(wish);
+        if (waits && table.wouldDeadlock(wish)) throw new ServiceError('deadlock', 'By intent');
+        while (table.conflict(wish) !== null) {
+          if (!waits) throw new ServiceError('locked', 'Another has it');
+          const place = table.wait(wish, null);
+          await delay(5, undefined, { signal }).finally(() => table.leave(place));
+        }
+        table.set(wish);
+      },
+      unlock: async (range) => {
+        await this.#reach('unlock');
+        table.set({ ...range, client: 1, type: 'unlock' });
+      },
+      holder: async (lock) => {
+        await this.#reach('holder');
+        const found = table.conflict({ ...lock, client: 1 });
+        return found === null ? null : { lock: found, own: true };
+      },
+      isLost: () => false,
+      close: async () => undefined,
     };
   }
 
@@ -361,6 +442,25 @@ export class MemoryBackend implements FileSystemBackend {
     return this.#changed(inode);
   }
 
+  #punch(inode: Inode, from: number, to: number, grows: boolean): FileState {
+    for (const [index, block] of inode.blocks) {
+      const begin = index * BLOCK;
+      if (from <= begin && to >= Math.min(begin + BLOCK, inode.sizeBytes)) inode.blocks.delete(index);
+      else if (from < begin + BLOCK && to > begin) {
+        block.fill(0, Math.max(0, from - begin), Math.min(BLOCK, to - begin));
+      }
+    }
+    if (grows) inode.sizeBytes = Math.max(inode.sizeBytes, to);
+    return this.#changed(inode);
+  }
+
+  #seek(inode: Inode, offset: number, what: 'data' | 'hole'): number | null {
+    for (let at = offset; at < inode.sizeBytes; at = (Math.floor(at / BLOCK) + 1) * BLOCK) {
+      if (inode.blocks.has(Math.floor(at / BLOCK)) === (what === 'data')) return at;
+    }
+    return what === 'hole' && offset < inode.sizeBytes ? inode.sizeBytes : null;
+  }
+
   #changed(inode: Inode): FileState {
     inode.contents = { epoch: 1, seq: ++this.#seq };
     inode.modifiedNs = this.#nowNs();
@@ -411,6 +511,7 @@ export class MemoryBackend implements FileSystemBackend {
       sizeBytes: kind === 'symlink' ? Buffer.byteLength(target) : 0,
       contents: { epoch: 0, seq: 0 },
       live: false,
+      settled: { sizeBytes: 0, modifiedNs: String(atNs), contents: { epoch: 0, seq: 0 } },
       blocks: new Map(),
       children: new Map(),
       xattrs: new Map(),
@@ -450,6 +551,12 @@ export class MemoryBackend implements FileSystemBackend {
     return this.#lastNs;
   }
 
+  /** As a command is answered: of a live file its primary is not asked. */
+  #catalogAttributes(inode: Inode): Attributes {
+    return inode.live ? { ...this.#attributes(inode), ...inode.settled } : this.#attributes(inode);
+  }
+
+  /** As a question is answered. */
   #attributes(inode: Inode): Attributes {
     const { kind, mode, uid, gid, links, target, device, sizeBytes, contents, live } = inode;
     return {
@@ -468,6 +575,7 @@ export class MemoryBackend implements FileSystemBackend {
       modifiedNs: String(inode.modifiedNs),
       changedNs: String(inode.changedNs),
       replicas: kind === 'file' ? ['s1'] : [],
+      ...(kind === 'file' ? { policy: this.policy } : {}),
     };
   }
 }

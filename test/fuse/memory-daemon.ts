@@ -1,14 +1,16 @@
-import { mountWithBinding } from '../../fuse/binding.ts';
 import { stderrLog } from '../../fuse/log.ts';
 import { sayReady, unmountOnSignal } from '../../fuse/main.ts';
 import { mountVolume } from '../../fuse/mount.ts';
+import { isTransportName, transportNamed } from '../../fuse/transports.ts';
 import { type Disturbance, MemoryBackend } from './memory-backend.ts';
 
 /** What the test's process sends; each is answered. */
 export type Order =
   | { readonly kind: 'disturb'; readonly disturbance: Disturbance }
   | { readonly kind: 'write-from-elsewhere'; readonly name: string; readonly text: string }
-  | { readonly kind: 'report' };
+  | { readonly kind: 'report' }
+  /** The process ends as at an error that nobody foresaw. Not answered. */
+  | { readonly kind: 'crash'; readonly exitCode: number };
 
 export interface Report {
   readonly calls: Readonly<Record<string, number>>;
@@ -17,12 +19,17 @@ export interface Report {
   readonly sizes: Readonly<Record<string, number>>;
 }
 
-/** Argument: directory, time limit in milliseconds. A mount as users have it, over a cluster in memory. */
-const [directory, limitMs] = process.argv.slice(2);
-if (directory === undefined || limitMs === undefined)
-  throw new Error('A directory and a time limit are needed');
+/** Arguments: directory, time limit in milliseconds, transport. A mount as users have it, over a cluster in memory. */
+const [directory, limitMs, transport] = process.argv.slice(2);
+if (
+  directory === undefined ||
+  limitMs === undefined ||
+  transport === undefined ||
+  !isTransportName(transport)
+)
+  throw new Error('A directory, a time limit and a transport are needed');
 const backend = new MemoryBackend();
-const mounted = await mountVolume(backend, mountWithBinding, {
+const mounted = await mountVolume(backend, transportNamed(transport), {
   directory,
   source: 'leasehold:test',
   limitMs: Number(limitMs),
@@ -33,6 +40,7 @@ unmountOnSignal(mounted.unmount, (error) => console.error(error));
 process.on('message', (order: Order) => {
   if (order.kind === 'disturb') backend.disturb(order.disturbance);
   if (order.kind === 'write-from-elsewhere') backend.writeFromElsewhere(order.name, order.text);
+  if (order.kind === 'crash') process.exit(order.exitCode);
   process.send?.(report());
 });
 sayReady({ ready: true, pid: process.pid });

@@ -22,14 +22,11 @@ import {
   unlink,
   writeFile,
 } from 'node:fs/promises';
-import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { noMount, TestMount } from './mounted.ts';
+import { overTransports } from './mounted.ts';
 
 /** What the kernel's caches may remember of a file that is open, in milliseconds. */
 const KERNEL_CACHE_MS = 1100;
-
-const options = { skip: noMount, timeout: 120_000 };
 
 function code(expected: string): (error: unknown) => boolean {
   return (error) => {
@@ -38,8 +35,8 @@ function code(expected: string): (error: unknown) => boolean {
   };
 }
 
-test('files, directories and links behave as on a local disk', options, async (t) => {
-  const mount = await TestMount.start(t);
+overTransports('files, directories and links behave as on a local disk', async (start, t) => {
+  const mount = await start();
   const at = (...names: string[]) => mount.path(...names);
 
   await t.test('write, read, stat', async () => {
@@ -273,8 +270,26 @@ test('files, directories and links behave as on a local disk', options, async (t
   });
 });
 
-test('a file that changed elsewhere is read anew', options, async (t) => {
-  const mount = await TestMount.start(t);
+overTransports('a name that is being replaced elsewhere is always there', async (start) => {
+  const mount = await start();
+  const at = (...parts: string[]) => mount.path(...parts);
+  await mount.shell('mkdir d; echo contents > d/file; ln -s file d/link; umask 0; chmod 0777 d/file');
+  for (const [name, work] of [
+    ['file', () => stat(at('d', 'file'))],
+    ['file', () => readFile(at('d', 'file'))],
+    ['file', () => chmod(at('d', 'file'), 0o600)],
+    ['link', () => readlink(at('d', 'link'))],
+    ['file', () => stat(at('d', 'link'))],
+  ] as const) {
+    await mount.disturb({ replaced: name });
+    await assert.doesNotReject(work(), `${work}`);
+  }
+  await mount.disturb({ replaced: null });
+  assert.equal(await readFile(at('d', 'link'), 'utf8'), 'contents\n');
+});
+
+overTransports('a file that changed elsewhere is read anew', async (start) => {
+  const mount = await start();
   await writeFile(mount.path('r'), 'a');
   for (const text of ['longer than before', 'short', 'x'.repeat(300_000)]) {
     await mount.writeFromElsewhere('r', text);
@@ -291,8 +306,8 @@ test('a file that changed elsewhere is read anew', options, async (t) => {
   await file.close();
 });
 
-test('programs work: cp, cmp, dd, tar, git', options, async (t) => {
-  const mount = await TestMount.start(t);
+overTransports('programs work: cp, cmp, dd, tar, git', async (start, t) => {
+  const mount = await start();
   const {
     stdout,
     stderr,
@@ -323,8 +338,8 @@ test('programs work: cp, cmp, dd, tar, git', options, async (t) => {
   t.diagnostic(`resident: ${Math.round(residentBytes / 1e6)} MB, of which the volume in memory is a part`);
 });
 
-test('databases work with a rollback journal', options, async (t) => {
-  const mount = await TestMount.start(t);
+overTransports('databases work with a rollback journal', async (start) => {
+  const mount = await start();
   const { default: Database } = await import('better-sqlite3');
   // The calls of the database are synchronous: they would block only this process, not the daemon.
   const database = new Database(mount.path('db'));
@@ -343,9 +358,9 @@ test('databases work with a rollback journal', options, async (t) => {
   again.close();
 });
 
-test('a cluster that does not answer is an error within the limit, never a hang', options, async (t) => {
+overTransports('a cluster that does not answer is an error within the limit, never a hang', async (start) => {
   const limitMs = 1000;
-  const mount = await TestMount.start(t, limitMs);
+  const mount = await start(limitMs);
   await writeFile(mount.path('f'), 'x'.repeat(100_000));
   await statfs(mount.directory);
   await delay(KERNEL_CACHE_MS);
@@ -379,8 +394,8 @@ test('a cluster that does not answer is an error within the limit, never a hang'
   assert.equal(await readFile(mount.path('g'), 'utf8'), 'again');
 });
 
-test('a write that fails is told at fsync, at close and to the next write', options, async (t) => {
-  const mount = await TestMount.start(t);
+overTransports('a write that fails is told at fsync, at close and to the next write', async (start) => {
+  const mount = await start();
   await mount.disturb({ writesFail: 'no-space' });
   const synced = await open(mount.path('synced'), 'w');
   await synced.write('lost');
@@ -397,8 +412,8 @@ test('a write that fails is told at fsync, at close and to the next write', opti
   assert.equal(await readFile(mount.path('closed'), 'utf8'), 'found');
 });
 
-test('bytes arrive in the order of the writes although several travel at a time', options, async (t) => {
-  const mount = await TestMount.start(t);
+overTransports('bytes arrive in the order of the writes although several travel at a time', async (start) => {
+  const mount = await start();
   await mount.disturb({ delayMs: 3 });
   const file = await open(mount.path('f'), 'w+');
   const reference = Buffer.alloc(3_000_000);
@@ -428,8 +443,8 @@ function hash(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
 
-test('a signal writes out what is under way and unmounts', options, async (t) => {
-  const mount = await TestMount.start(t);
+overTransports('a signal writes out what is under way and unmounts', async (start) => {
+  const mount = await start();
   await mount.disturb({ delayMs: 200 });
   const writing = mount.shell('exec 3>f; printf 0123456789 >&3; echo written >&2; exec sleep 3');
   const last = mount.lastReport();
@@ -441,16 +456,16 @@ test('a signal writes out what is under way and unmounts', options, async (t) =>
   await writing;
 });
 
-test('the daemon ends when the mount is removed from outside', options, async (t) => {
-  const mount = await TestMount.start(t);
+overTransports('the daemon ends when the mount is removed from outside', async (start) => {
+  const mount = await start();
   await writeFile(mount.path('f'), 'x');
   const { code: exit } = await mount.shell('cd / && fusermount3 -u "$0"');
   assert.equal(exit, 0);
   assert.equal(await mount.exited(), 0);
 });
 
-test('a daemon that is killed leaves no mount behind', options, async (t) => {
-  const mount = await TestMount.start(t);
+overTransports('a daemon that is killed leaves no mount behind', async (start) => {
+  const mount = await start();
   mount.signal('SIGKILL');
   await mount.exited();
   for (let attempt = 0; (await mount.isMounted()) && attempt < 50; attempt++) await delay(50);

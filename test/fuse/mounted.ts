@@ -5,9 +5,11 @@ import { access, mkdtemp, readFile, rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import type { TestContext } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import type { TransportName } from '../../fuse/transports.ts';
 import type { Disturbance } from './memory-backend.ts';
 import type { Order, Report } from './memory-daemon.ts';
 
@@ -31,6 +33,26 @@ async function findObstacle(): Promise<string | false> {
   return false;
 }
 
+/** Every way to the kernel, and why it cannot be taken here, or false. */
+const transports: readonly { readonly transport: TransportName; readonly skip: string | false }[] = [
+  { transport: 'native', skip: noMount },
+  { transport: 'kernel', skip: kernelObstacle() ?? false },
+];
+
+const TEST_TIMEOUT_MS = 120_000;
+
+/** One test, over every way to the kernel: what a program sees is the same. */
+export function overTransports(
+  name: string,
+  run: (start: (limitMs?: number) => Promise<TestMount>, test: TestContext) => Promise<void>,
+): void {
+  for (const { transport, skip } of transports) {
+    test(`${name} (${transport})`, { skip, timeout: TEST_TIMEOUT_MS }, (context) =>
+      run((limitMs) => TestMount.start(context, limitMs, transport), context),
+    );
+  }
+}
+
 export interface ShellResult {
   readonly stdout: string;
   readonly stderr: string;
@@ -40,7 +62,7 @@ export interface ShellResult {
 /** A mount of a volume in memory, in a process of its own. */
 export class TestMount {
   readonly directory: string;
-  readonly #daemon: ChildProcess;
+  #daemon: ChildProcess;
 
   constructor(directory: string, daemon: ChildProcess) {
     this.directory = directory;
@@ -48,18 +70,31 @@ export class TestMount {
   }
 
   /** The mount goes with the test, whatever happens in it. */
-  static async start(test: TestContext, limitMs = 20_000): Promise<TestMount> {
+  static async start(
+    test: TestContext,
+    limitMs = 20_000,
+    transport: TransportName = 'auto',
+  ): Promise<TestMount> {
     const directory = await mkdtemp(join(tmpdir(), 'leasehold-mount-'));
-    const daemon = fork(DAEMON, [directory, String(limitMs)], {
-      stdio: ['ignore', 'inherit', 'inherit', 'pipe', 'ipc'],
-    });
-    const mount = new TestMount(directory, daemon);
+    const mount = new TestMount(directory, spawnDaemon(directory, limitMs, transport));
     test.after(() => mount.#remove());
-    const ready = daemon.stdio[3] as Readable;
-    const [line] = (await once(ready, 'data')) as [Buffer];
-    const said = JSON.parse(line.toString()) as { ready?: boolean };
-    if (said.ready !== true) throw new Error(`The mount does not start: ${line}`);
+    await mount.#ready();
     return mount;
+  }
+
+  /** After its end: at the same directory, with a new volume. */
+  async restart(limitMs: number, transport: TransportName): Promise<void> {
+    this.#daemon = spawnDaemon(this.directory, limitMs, transport);
+    await this.#ready();
+  }
+
+  async #ready(): Promise<void> {
+    const ready = this.#daemon.stdio[3] as Readable;
+    // It closes what it is to speak through when it ends.
+    const [line = ''] = (await Promise.race([once(ready, 'data'), once(ready, 'close')])) as [Buffer?];
+    if (line === '') throw new Error('The process of the mount has ended');
+    const said = JSON.parse(String(line)) as { ready?: boolean };
+    if (said.ready !== true) throw new Error(`The mount does not start: ${line}`);
   }
 
   path(...names: string[]): string {
@@ -106,6 +141,11 @@ export class TestMount {
     return ((await once(this.#daemon, 'message')) as [Report])[0];
   }
 
+  /** Ends the daemon from within, without a word to the kernel. */
+  crash(exitCode: number): void {
+    this.#daemon.send({ kind: 'crash', exitCode } satisfies Order);
+  }
+
   signal(signal: NodeJS.Signals): void {
     this.#daemon.kill(signal);
   }
@@ -135,4 +175,10 @@ export class TestMount {
     await run('fusermount3', ['-uz', this.directory]).catch(() => undefined);
     await rmdir(this.directory);
   }
+}
+
+function spawnDaemon(directory: string, limitMs: number, transport: TransportName): ChildProcess {
+  return fork(DAEMON, [directory, String(limitMs), transport], {
+    stdio: ['ignore', 'inherit', 'inherit', 'pipe', 'ipc'],
+  });
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { BLOCK_BYTES, ReadAhead, ReadPosition, ReadSource } from '../../fuse/read-ahead.ts';
 
-function setUp(sizeBytes: number) {
+function setUp(sizeBytes: number, blocksMax = 32) {
   const contents = Buffer.alloc(sizeBytes);
   for (let at = 0; at < sizeBytes; at += 4096) contents.writeUInt32LE(at / 4096, at);
   const reads: [number, number][] = [];
@@ -17,7 +17,7 @@ function setUp(sizeBytes: number) {
     contents,
     reads,
     source,
-    readAhead: new ReadAhead(32 * BLOCK_BYTES),
+    readAhead: new ReadAhead(blocksMax * BLOCK_BYTES),
     position: new ReadPosition(),
   };
 }
@@ -43,6 +43,45 @@ test('requests of a kernel that reads ahead may come in any order', async () => 
     assert.ok(contents.subarray(offset, offset + BLOCK_BYTES / 2).equals(part));
   }
   assert.ok(reads.length <= 9, `${reads.length} reads`);
+});
+
+test('readers that share little room fetch what they read, and hardly anything twice', async () => {
+  const { contents, reads, source, readAhead } = setUp(40 * BLOCK_BYTES, 4);
+  const readers = [0, 10, 20, 30].map((first) => ({ first, position: new ReadPosition() }));
+  for (let step = 0; step < 20; step++) {
+    for (const { first, position } of readers) {
+      const offset = first * BLOCK_BYTES + (step * BLOCK_BYTES) / 2;
+      const part = await readAhead.read(source, position, offset, BLOCK_BYTES / 2);
+      assert.ok(contents.subarray(offset, offset + BLOCK_BYTES / 2).equals(part));
+    }
+  }
+  // Once each, where one began to fetch ahead before the others had begun to read.
+  const fetched = reads.filter(([, length]) => length === BLOCK_BYTES).length;
+  assert.ok(fetched <= 40 + readers.length, `${fetched} blocks fetched`);
+});
+
+test('a block that was read as a whole makes room for those ahead', async () => {
+  const { reads, source, readAhead, position } = setUp(16 * BLOCK_BYTES, 3);
+  for (let index = 0; index < 8; index++) {
+    await readAhead.read(source, position, index * BLOCK_BYTES, BLOCK_BYTES);
+    // The next two are there, or on their way, although there is room for three in all.
+    const ahead = Math.max(...reads.map(([offset]) => offset / BLOCK_BYTES));
+    assert.ok(ahead >= index + 1 && ahead <= index + 2, `${ahead} of ${index}`);
+    assert.equal(reads.length, ahead + 1);
+  }
+});
+
+test('a block is kept until all of it was read, in whatever order', async () => {
+  const { reads, source, readAhead, position } = setUp(BLOCK_BYTES);
+  const part = BLOCK_BYTES / 8;
+  for (const place of [0, 1, 7, 2, 4, 3, 6, 5]) await readAhead.read(source, position, place * part, part);
+  assert.equal(reads.filter(([, length]) => length === BLOCK_BYTES).length, 1);
+  await readAhead.read(source, position, 7 * part, part);
+  assert.equal(
+    reads.filter(([, length]) => length === BLOCK_BYTES).length,
+    2,
+    'Whoever reads it again gets what is there now',
+  );
 });
 
 test('small reads at random fetch what was asked for and no more', async () => {

@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileState } from '../../fuse/backend.ts';
-import { CHUNK_BYTES_MAX, DirtyBudget, WriteBehind } from '../../fuse/write-behind.ts';
+import { WINDOW_BYTES_MIN } from '../../fuse/send-window.ts';
+import { CHUNK_BYTES_MAX, DirtyBudget, FILE_DIRTY_BYTES_MAX, WriteBehind } from '../../fuse/write-behind.ts';
 
 const STATE: FileState = { sizeBytes: 0, modifiedNs: '0', contents: { epoch: 0, seq: 0 } };
 const MEBIBYTE = 1024 * 1024;
+/** So many large chunks travel before the first is answered. */
+const AT_FIRST = WINDOW_BYTES_MIN / CHUNK_BYTES_MAX;
 
 interface Sent {
   readonly offset: number;
@@ -19,12 +23,19 @@ interface Sent {
 /** A write-behind whose chunks arrive when the test says so. */
 function setUp(options: { readonly limitMs?: number; readonly budget?: DirtyBudget } = {}) {
   const sent: Sent[] = [];
+  /** What has arrived, in this order. */
+  const arrived: { readonly offset: number; readonly bytes: Uint8Array }[] = [];
   const budget = options.budget ?? new DirtyBudget(64 * MEBIBYTE);
   const writes = new WriteBehind({
-    write: (offset, bytes) =>
+    write: (offset, parts) =>
       new Promise((resolve, reject) => {
+        const bytes = Buffer.concat(parts);
         const first = bytes[0] ?? -1;
-        sent.push({ offset, length: bytes.length, first, resolve: () => resolve(STATE), reject });
+        const arrive = (): void => {
+          arrived.push({ offset, bytes });
+          resolve(STATE);
+        };
+        sent.push({ offset, length: bytes.length, first, resolve: arrive, reject });
       }),
     acknowledged: () => undefined,
     budget,
@@ -36,22 +47,22 @@ function setUp(options: { readonly limitMs?: number; readonly budget?: DirtyBudg
       await turn();
     }
   };
-  return { sent, writes, budget, answer };
+  return { sent, arrived, writes, budget, answer };
 }
 
-test('neighbouring writes travel together, and chunks end at multiples of 1 MiB', async () => {
+test('neighbouring writes travel together, and chunks end at multiples of their largest size', async () => {
   const { sent, writes, answer } = setUp();
-  for (let offset = MEBIBYTE - 8192; offset < MEBIBYTE + 8192; offset += 4096) {
+  for (let offset = CHUNK_BYTES_MAX - 8192; offset < CHUNK_BYTES_MAX + 8192; offset += 4096) {
     await writes.write(offset, Buffer.alloc(4096));
   }
   assert.deepEqual(
     sent.map(({ offset, length }) => [offset, length]),
-    [[MEBIBYTE - 8192, 8192]],
+    [[CHUNK_BYTES_MAX - 8192, 8192]],
   );
   const drained = writes.drain();
   assert.deepEqual(
     sent.map(({ offset }) => offset),
-    [MEBIBYTE - 8192, MEBIBYTE],
+    [CHUNK_BYTES_MAX - 8192, CHUNK_BYTES_MAX],
   );
   await answer();
   await drained;
@@ -60,26 +71,120 @@ test('neighbouring writes travel together, and chunks end at multiples of 1 MiB'
 
 test('a write larger than a chunk is split at the boundaries', async () => {
   const { sent, writes, answer } = setUp();
-  await writes.write(MEBIBYTE / 2, Buffer.alloc(2 * MEBIBYTE));
+  await writes.write(CHUNK_BYTES_MAX / 2, Buffer.alloc(2 * CHUNK_BYTES_MAX));
   void writes.drain();
   assert.deepEqual(
     sent.map(({ length }) => length),
-    [MEBIBYTE / 2, MEBIBYTE, MEBIBYTE / 2],
+    [CHUNK_BYTES_MAX / 2, CHUNK_BYTES_MAX, CHUNK_BYTES_MAX / 2],
   );
   await answer();
 });
 
-test('four chunks travel at a time', async () => {
+test('few large chunks travel at a time, and one more for each that is answered soon', async () => {
   const { sent, writes, answer } = setUp();
   for (let index = 0; index < 8; index++) {
     await writes.write(index * CHUNK_BYTES_MAX, Buffer.alloc(CHUNK_BYTES_MAX));
   }
-  assert.equal(sent.length, 4);
+  assert.equal(sent.length, AT_FIRST);
   sent.splice(1, 1)[0]?.resolve();
   await turn();
-  assert.equal(sent.length, 4);
+  assert.equal(sent.length, AT_FIRST + 1);
   await answer();
   assert.equal(writes.dirty, false);
+});
+
+test('small chunks in any order travel many at a time, and never more than a session may have', async () => {
+  const { sent, writes, answer } = setUp();
+  for (let index = 0; index < 200; index++)
+    await writes.write(((index * 7919) % 4093) * 8192, Buffer.alloc(4096));
+  void writes.drain();
+  assert.equal(sent.length, 48);
+  for (const chunk of sent.splice(20, 3)) chunk.resolve();
+  await turn();
+  assert.equal(sent.length, 48);
+  await answer();
+  assert.equal(writes.dirty, false);
+});
+
+test('bytes that continue a chunk on either side go with it while it waits', async () => {
+  const { sent, writes, answer } = setUp();
+  // What travels now keeps the rest waiting.
+  await writes.write(0, Buffer.alloc(AT_FIRST * CHUNK_BYTES_MAX, 9));
+  const at = 8 * MEBIBYTE;
+  await writes.write(at + 4096, Buffer.alloc(4096, 2));
+  await writes.write(at + 65536, Buffer.alloc(4096, 7));
+  await writes.write(at, Buffer.alloc(4096, 1));
+  await writes.write(at + 8192, Buffer.alloc(4096, 3));
+  // Next to it, but beyond the boundary that no chunk crosses.
+  await writes.write(at - 4096, Buffer.alloc(4096, 5));
+  assert.equal(sent.length, AT_FIRST);
+  const drained = writes.drain();
+  for (const chunk of sent.splice(0)) chunk.resolve();
+  await turn();
+  assert.deepEqual(
+    sent.map(({ offset, length, first }) => [offset, length, first]),
+    [
+      [at, 3 * 4096, 1],
+      [at + 65536, 4096, 7],
+      [at - 4096, 4096, 5],
+    ],
+  );
+  await answer();
+  await drained;
+});
+
+test('bytes do not join a chunk that a younger one overtakes there', async () => {
+  const { sent, writes, answer } = setUp();
+  await writes.write(0, Buffer.alloc(AT_FIRST * CHUNK_BYTES_MAX, 9));
+  const at = 8 * MEBIBYTE;
+  await writes.write(at, Buffer.alloc(4096, 1));
+  await writes.write(at + 6000, Buffer.alloc(4096, 2));
+  // Continues the first, and replaces a part of the second: it has to arrive last.
+  await writes.write(at + 4096, Buffer.alloc(4096, 3));
+  const drained = writes.drain();
+  for (const chunk of sent.splice(0)) chunk.resolve();
+  await turn();
+  assert.deepEqual(
+    sent.map(({ first }) => first),
+    [1, 2],
+  );
+  sent[1]?.resolve();
+  await turn();
+  assert.deepEqual(
+    sent.map(({ first }) => first),
+    [1, 2, 3],
+  );
+  await answer();
+  await drained;
+});
+
+test('writes in any order end up as the program made them', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.tuple(fc.nat(60), fc.integer({ min: 1, max: 20 }), fc.nat(3)), { maxLength: 60 }),
+      async (plan) => {
+        const { sent, arrived, writes, answer } = setUp();
+        const expected = Buffer.alloc(100);
+        const base = CHUNK_BYTES_MAX - 40;
+        for (const [step, [offset, length, answers]] of plan.entries()) {
+          expected.fill(step + 1, offset, offset + length);
+          await writes.write(base + offset, Buffer.alloc(length, step + 1));
+          for (let left = answers; left > 0 && sent.length > 0; left--) {
+            // The last one sent first: the order of arrival is not the order of sending.
+            sent.pop()?.resolve();
+            await turn();
+          }
+        }
+        const drained = writes.drain();
+        await answer();
+        await drained;
+        const image = Buffer.alloc(100);
+        for (const { offset, bytes } of arrived) image.set(bytes, offset - base);
+        assert.deepEqual(image, expected);
+      },
+    ),
+    { numRuns: 200 },
+  );
 });
 
 test('a chunk waits for an older one that it overlaps, and only for that', async () => {
@@ -111,7 +216,7 @@ test('a failure is told to those who had the file open, and what waits is given 
   const drained = writes.drain();
   sent[0]?.reject(new ServiceError('no-space', 'by intent'));
   await turn();
-  assert.equal(sent.length, 4, 'Nothing more is sent');
+  assert.equal(sent.length, AT_FIRST, 'Nothing more is sent');
   for (const chunk of sent.slice(1)) chunk.resolve();
   await drained;
   assert.equal((writes.errorSince(before) as ServiceError).code, 'no-space');
@@ -127,12 +232,12 @@ test('a chunk that gets no answer is given up after the limit', async () => {
 });
 
 test('a writer waits for room, and is told when there is none in time', async () => {
-  const budget = new DirtyBudget(2 * MEBIBYTE);
+  const budget = new DirtyBudget(2 * CHUNK_BYTES_MAX);
   const { sent, writes } = setUp({ budget, limitMs: 50 });
   const other = setUp({ budget, limitMs: 50 });
-  await writes.write(0, Buffer.alloc(2 * MEBIBYTE));
+  await writes.write(0, Buffer.alloc(2 * CHUNK_BYTES_MAX));
   let admitted = false;
-  const waiting = other.writes.write(0, Buffer.alloc(MEBIBYTE)).then(() => {
+  const waiting = other.writes.write(0, Buffer.alloc(CHUNK_BYTES_MAX)).then(() => {
     admitted = true;
   });
   await turn();
@@ -140,7 +245,7 @@ test('a writer waits for room, and is told when there is none in time', async ()
   sent.shift()?.resolve();
   await waiting;
   await assert.rejects(
-    setUp({ budget, limitMs: 30 }).writes.write(0, Buffer.alloc(MEBIBYTE)),
+    setUp({ budget, limitMs: 30 }).writes.write(0, Buffer.alloc(CHUNK_BYTES_MAX)),
     /longer than 30 ms/,
   );
   sent.shift()?.resolve();
@@ -152,10 +257,11 @@ test('a writer waits for room, and is told when there is none in time', async ()
 
 test('a writer whose room came from chunks that were given up is told of the failure', async () => {
   const { sent, writes, budget } = setUp();
-  for (let index = 0; index < 8; index++) {
+  const count = FILE_DIRTY_BYTES_MAX / CHUNK_BYTES_MAX;
+  for (let index = 0; index < count; index++) {
     await writes.write(index * CHUNK_BYTES_MAX, Buffer.alloc(CHUNK_BYTES_MAX));
   }
-  const waiting = writes.write(8 * CHUNK_BYTES_MAX, Buffer.alloc(1));
+  const waiting = writes.write(count * CHUNK_BYTES_MAX, Buffer.alloc(1));
   sent[0]?.reject(new ServiceError('no-majority', 'by intent'));
   await assert.rejects(waiting, { code: 'no-majority' });
   for (const chunk of sent.slice(1)) chunk.resolve();

@@ -1,0 +1,79 @@
+import type { ClusterClient } from '../client/cluster-client.ts';
+import type { FileSystemBackend } from './backend.ts';
+import { ErrnoError } from './errno.ts';
+
+/**
+ * What a mount tells of a file beyond what POSIX has words for, as extended attributes `leasehold.*`. They are asked of
+ * the cluster each time, cannot be set, and are not kept.
+ */
+
+const PREFIX = 'leasehold.';
+const OF_ALL = ['volume', 'inode'];
+const OF_FILES = ['replicas', 'policy', 'primary', 'epoch', 'version', 'sealed'];
+const OF_DIRECTORIES = ['policy', 'copies'];
+
+/** @returns the value of a fact by its name without the prefix, or null where the inode has no such fact */
+export type Facts = (inode: number, name: string) => Promise<string | null>;
+
+/** Facts of a real cluster: of names from its catalog, of contents from the file's primary. */
+export function clusterFacts(client: ClusterClient, volume: string): Facts {
+  return async (inode, name) => {
+    if (name === 'volume') return volume;
+    if (name === 'inode') return String(inode);
+    const { attributes } = await client.query({ kind: 'attributes', inode });
+    if (attributes.kind === 'directory') {
+      if (!OF_DIRECTORIES.includes(name)) return null;
+      const { policy, replicas } = (await client.query({ kind: 'volume', name: volume })).volume;
+      return name === 'policy' ? policy : String(replicas);
+    }
+    if (attributes.kind !== 'file' || !OF_FILES.includes(name)) return null;
+    if (name === 'replicas') return attributes.replicas.join(',');
+    if (name === 'policy') return attributes.policy ?? null;
+    const state = await client.openFile(inode, { replicas: attributes.replicas }).state();
+    switch (name) {
+      case 'primary':
+        return state.primary;
+      case 'epoch':
+        return String(state.epoch);
+      case 'sealed':
+        return state.sealed === true ? 'yes' : 'no';
+      default:
+        return `${state.contents.epoch}.${state.contents.seq}`;
+    }
+  };
+}
+
+/**
+ * @param listed whether facts are in the list of attributes. Programs that copy all attributes of that list (as
+ * `rsync -X` of root does) fail at the target, which does not take these.
+ */
+export function withFacts(backend: FileSystemBackend, facts: Facts, listed: boolean): FileSystemBackend {
+  return {
+    ...backend,
+    async xattr(inode, name) {
+      if (!name.startsWith(PREFIX)) return backend.xattr(inode, name);
+      const value = await facts(inode, name.slice(PREFIX.length));
+      if (value === null) throw new ErrnoError('ENODATA', `There is no ${name} here`);
+      return Buffer.from(value);
+    },
+    async xattrs(inode) {
+      const kept = await backend.xattrs(inode);
+      if (!listed) return kept;
+      const { kind } = await backend.attributes(inode);
+      const more = kind === 'file' ? OF_FILES : kind === 'directory' ? OF_DIRECTORIES : [];
+      return [...kept, ...[...OF_ALL, ...more].map((name) => PREFIX + name)];
+    },
+    async setXattr(inode, name, value, mode) {
+      refuseFact(name);
+      await backend.setXattr(inode, name, value, mode);
+    },
+    async removeXattr(inode, name) {
+      refuseFact(name);
+      await backend.removeXattr(inode, name);
+    },
+  };
+}
+
+function refuseFact(name: string): void {
+  if (name.startsWith(PREFIX)) throw new ErrnoError('EOPNOTSUPP', `${name} cannot be changed`);
+}

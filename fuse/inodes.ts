@@ -1,0 +1,101 @@
+import { AGES_DEFAULT, type Ages, AttributeCache } from './attribute-cache.ts';
+import type { AttributeChanges, Attributes, FileSystemBackend } from './backend.ts';
+import { nowNs, type OpenFile, withContents } from './open-file.ts';
+import type { AttributeRequest, TimeChange } from './transport.ts';
+
+const SET_USER_ID = 0o4000;
+const SET_GROUP_ID = 0o2000;
+const GROUP_EXECUTE = 0o010;
+const UNCHANGED_OWNER = 0xffff_ffff;
+/** Times are kept as nanoseconds in 64 bits: from 1677 to 2262. */
+const TIME_NS_MAX = (1n << 63n) - 1n;
+const TIME_NS_MIN = -(1n << 63n);
+
+/** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
+export class Inodes {
+  readonly cache: AttributeCache;
+  readonly #backend: FileSystemBackend;
+  readonly #openFile: (inode: number) => OpenFile | undefined;
+
+  constructor(
+    backend: FileSystemBackend,
+    openFile: (inode: number) => OpenFile | undefined,
+    ages: Ages = AGES_DEFAULT,
+  ) {
+    this.cache = new AttributeCache(ages);
+    this.#backend = backend;
+    this.#openFile = openFile;
+  }
+
+  isOpen(inode: number): boolean {
+    return this.#openFile(inode) !== undefined;
+  }
+
+  async attributes(inode: number): Promise<Attributes> {
+    const heard = this.isOpen(inode) ? this.cache.recentlyLive(inode) : undefined;
+    return this.present(this.cache.attributes(inode) ?? heard ?? (await this.ask(inode)));
+  }
+
+  /** As they are at the cluster now. */
+  async ask(inode: number): Promise<Attributes> {
+    const { mark } = this.cache;
+    const attributes = await this.#backend.attributes(inode);
+    this.cache.heard(attributes, mark);
+    return attributes;
+  }
+
+  /**
+   * What a command was answered with. Of a live file it has size, version and times of the contents as the catalog knows
+   * them, which are those of before it was written.
+   */
+  async answered(attributes: Attributes): Promise<Attributes> {
+    return this.present(attributes.live ? await this.ask(attributes.inode) : attributes);
+  }
+
+  /** Attributes as the cluster told them when it was asked, together with what only this mount knows. */
+  async present(attributes: Attributes): Promise<Attributes> {
+    const file = this.#openFile(attributes.inode);
+    return file === undefined ? attributes : file.present(attributes);
+  }
+
+  /** @returns what the inode's attributes are now */
+  async change(inode: number, request: AttributeRequest): Promise<Attributes> {
+    const file = this.#openFile(inode);
+    if (request.modified !== undefined) await file?.writes.drain();
+    const changes: { -readonly [Key in keyof AttributeChanges]: AttributeChanges[Key] } = {};
+    if (request.mode !== undefined) changes.mode = request.mode & 0o7777;
+    if (request.uid !== undefined && request.uid !== UNCHANGED_OWNER) changes.uid = request.uid;
+    if (request.gid !== undefined && request.gid !== UNCHANGED_OWNER) changes.gid = request.gid;
+    if (request.accessed !== undefined) changes.accessedNs = timeNs(request.accessed);
+    if (request.modified !== undefined) changes.modifiedNs = timeNs(request.modified);
+    const owned = changes.uid !== undefined || changes.gid !== undefined;
+    let before: Attributes | undefined;
+    if (owned || changes.modifiedNs !== undefined) {
+      before = await this.present(await this.ask(inode));
+      if (owned && before.kind !== 'directory') {
+        const mode = changes.mode ?? before.mode;
+        if (mode !== withoutPrivileges(mode)) changes.mode = withoutPrivileges(mode);
+      }
+      // Named with its contents, the time holds although the primary knows another one for them.
+      if (changes.modifiedNs !== undefined && before.kind === 'file') changes.contents = before.contents;
+    }
+    if (Object.keys(changes).length === 0) return this.attributes(inode);
+    const attributes = await this.#backend.setAttributes(inode, changes);
+    this.cache.forget(inode);
+    this.#openFile(inode)?.changed(attributes);
+    if (attributes.live && before !== undefined) return this.present(withContents(attributes, before));
+    return this.answered(attributes);
+  }
+}
+
+/** @returns the mode without set-user-id, and without set-group-id where the group may execute */
+export function withoutPrivileges(mode: number): number {
+  const cleared = mode & ~SET_USER_ID;
+  return (cleared & GROUP_EXECUTE) !== 0 ? cleared & ~SET_GROUP_ID : cleared;
+}
+
+/** As Linux has it: a time that cannot be kept becomes the nearest one that can. */
+function timeNs(change: TimeChange): string {
+  const ns = change.kind === 'now' ? nowNs() : change.ns;
+  return String(ns > TIME_NS_MAX ? TIME_NS_MAX : ns < TIME_NS_MIN ? TIME_NS_MIN : ns);
+}

@@ -1,0 +1,120 @@
+import { type ErrnoName, errnoName } from '../errno.ts';
+import { logUnforeseen } from '../log.ts';
+import { RecentTimeouts } from '../recent-timeouts.ts';
+import type { TransportOptions } from '../transport.ts';
+import { CallsUnderWay, type CallUnderWay } from './calls-under-way.ts';
+import type { Replier } from './replier.ts';
+import type { Request, RequestHeader } from './requests.ts';
+
+/** Calls that wait as long as they must: their limits count from the last progress, or there is none. */
+const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
+  'write',
+  'flush',
+  'persist',
+  'release',
+  'allocate',
+  'copy-range',
+  'lock',
+]);
+
+/** Brings the outcome of each call to the kernel: once, in time, and as an error where there is no other. */
+export class Answers {
+  readonly #reply: Replier;
+  readonly #options: Pick<TransportOptions, 'limitMs' | 'log'>;
+  readonly #underWay: CallsUnderWay;
+  readonly #timedOut = new RecentTimeouts();
+
+  constructor(reply: Replier, options: Pick<TransportOptions, 'limitMs' | 'log'>) {
+    this.#reply = reply;
+    this.#options = options;
+    this.#underWay = new CallsUnderWay((call, errno) => this.#failed(call, errno));
+  }
+
+  /**
+   * Asks the file system, and gives the kernel the answer unless it has one already.
+   *
+   * @param late what becomes of an answer that nobody waits for any more
+   * @param abort for calls that end by themselves when they are told to
+   */
+  answer<Value>(
+    header: RequestHeader,
+    request: Request,
+    ask: () => Promise<Value>,
+    reply: (value: Value) => void,
+    late?: (value: Value) => Promise<unknown>,
+    abort?: AbortController,
+  ): void {
+    if (this.#isRepetition(header, request)) {
+      this.#reply.error(header.unique, 'ETIMEDOUT');
+      return;
+    }
+    const lateAtMs = UNLIMITED.has(request.kind)
+      ? Number.POSITIVE_INFINITY
+      : performance.now() + this.#options.limitMs;
+    const call: CallUnderWay = { header, request, lateAtMs, ...(abort === undefined ? {} : { abort }) };
+    this.#underWay.begin(call);
+    let asked: Promise<Value>;
+    try {
+      asked = ask();
+    } catch (error) {
+      asked = Promise.reject(error);
+    }
+    asked.then(
+      (value) => {
+        if (this.#underWay.end(call)) this.#replied(header, () => reply(value));
+        else late?.(value).catch((error: unknown) => logUnforeseen(this.#options.log, error));
+      },
+      (error: unknown) => {
+        logUnforeseen(this.#options.log, error);
+        if (this.#underWay.end(call)) this.#failed(call, errnoName(error));
+      },
+    );
+  }
+
+  /** A signal came for the caller. */
+  interrupt(unique: number): void {
+    this.#underWay.interrupt(unique);
+  }
+
+  /** The mount is gone: nothing is answered any more. */
+  stop(): void {
+    this.#underWay.stop();
+  }
+
+  /** An answer that cannot be put into bytes is an error, and not a caller who waits for ever. */
+  #replied(header: RequestHeader, reply: () => void): void {
+    try {
+      reply();
+    } catch (error) {
+      logUnforeseen(this.#options.log, error);
+      this.#reply.error(header.unique, 'EIO');
+    }
+  }
+
+  #failed(call: CallUnderWay, errno: ErrnoName): void {
+    const question = errno === 'ETIMEDOUT' ? repeatedQuestion(call.header, call.request) : undefined;
+    if (question !== undefined) this.#timedOut.add(question);
+    this.#reply.error(call.header.unique, errno);
+  }
+
+  /** @returns whether this question took too long a moment ago */
+  #isRepetition(header: RequestHeader, request: Request): boolean {
+    if (this.#timedOut.isEmpty) return false;
+    const question = repeatedQuestion(header, request);
+    return question !== undefined && this.#timedOut.has(question);
+  }
+}
+
+/** @returns a name for what the kernel asks again when it failed; undefined for all else */
+function repeatedQuestion({ node }: RequestHeader, request: Request): string | undefined {
+  switch (request.kind) {
+    case 'lookup':
+      return `${node}/${request.name}`;
+    case 'attributes':
+      return String(node);
+    case 'read':
+      return `read ${request.handle}`;
+    default:
+      return undefined;
+  }
+}

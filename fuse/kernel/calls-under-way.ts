@@ -1,0 +1,109 @@
+import type { Request, RequestHeader } from './requests.ts';
+import { type Pending, pendingSignals } from './signals.ts';
+
+/** How often calls are looked at that may be late, or whose caller may have been killed. */
+const LOOK_INTERVAL_MS = 100;
+
+/**
+ * The end of a program closes its files, and whoever waits for that end may count on its bytes and on its locks being given
+ * back. So a close is broken off no sooner than after this time, in milliseconds.
+ */
+const CLOSE_MS = 2_000;
+
+/** Calls that a program may repeat without a difference, and whose callers know EINTR. */
+const REPEATABLE: ReadonlySet<Request['kind']> = new Set([
+  'lookup',
+  'attributes',
+  'open',
+  'read',
+  'persist',
+  'open-directory',
+  'read-directory',
+  'space',
+  'xattr',
+  'xattrs',
+]);
+
+export interface CallUnderWay {
+  readonly header: RequestHeader;
+  readonly request: Request;
+  /** When its answer is late; Infinity where the call has limits of its own. */
+  readonly lateAtMs: number;
+  /** For calls that end by themselves when they are told to. */
+  readonly abort?: AbortController;
+}
+
+/**
+ * Calls that the kernel waits for. Each gets exactly one answer: its own, or ETIMEDOUT when it is late, or EINTR
+ * when its caller was killed or wants to stop. A caller that was killed would otherwise stay in the kernel,
+ * where no signal reaches it, until the call is answered.
+ */
+export class CallsUnderWay {
+  readonly #calls = new Map<number, CallUnderWay>();
+  /** And since when they are. */
+  readonly #interrupted = new Map<CallUnderWay, number>();
+  readonly #broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void;
+  readonly #signals: (pid: number) => Pending;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @param broken gives the kernel the answer of a call that is waited for no longer */
+  constructor(
+    broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void,
+    signals: (pid: number) => Pending = pendingSignals,
+  ) {
+    this.#broken = broken;
+    this.#signals = signals;
+  }
+
+  begin(call: CallUnderWay): void {
+    this.#calls.set(call.header.unique, call);
+    this.#timer ??= setTimeout(() => this.#look(), LOOK_INTERVAL_MS);
+  }
+
+  /** @returns false where the call has its answer already */
+  end(call: CallUnderWay): boolean {
+    if (this.#calls.get(call.header.unique) !== call) return false;
+    this.#calls.delete(call.header.unique);
+    if (this.#interrupted.size > 0) this.#interrupted.delete(call);
+    return true;
+  }
+
+  /** The kernel says this once of each call, whatever signals follow. */
+  interrupt(unique: number): void {
+    const call = this.#calls.get(unique);
+    if (call === undefined) return;
+    if (call.abort !== undefined) {
+      call.abort.abort();
+      return;
+    }
+    const sinceMs = performance.now();
+    this.#interrupted.set(call, sinceMs);
+    this.#lookAtInterrupted(call, sinceMs);
+  }
+
+  /** The mount is gone: nobody waits any more. */
+  stop(): void {
+    clearTimeout(this.#timer);
+    for (const { abort } of this.#calls.values()) abort?.abort();
+    this.#calls.clear();
+    this.#interrupted.clear();
+  }
+
+  #look(): void {
+    const nowMs = performance.now();
+    for (const call of this.#calls.values()) if (call.lateAtMs <= nowMs) this.#break(call, 'ETIMEDOUT');
+    for (const [call, sinceMs] of this.#interrupted) this.#lookAtInterrupted(call, sinceMs);
+    this.#timer = this.#calls.size > 0 ? setTimeout(() => this.#look(), LOOK_INTERVAL_MS) : undefined;
+  }
+
+  #lookAtInterrupted(call: CallUnderWay, sinceMs: number): void {
+    if (call.request.kind === 'flush' && performance.now() - sinceMs < CLOSE_MS) return;
+    const pending = this.#signals(call.header.pid);
+    if (pending === 'killed' || (pending === 'stopping' && REPEATABLE.has(call.request.kind)))
+      this.#break(call, 'EINTR');
+  }
+
+  #break(call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR'): void {
+    if (this.end(call)) this.#broken(call, errno);
+  }
+}

@@ -1,0 +1,154 @@
+import { closeSync, openSync, write, writeSync, writevSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { release } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
+import { canonical } from '../../client/mount-table.ts';
+import { withDeadline } from '../deadline.ts';
+import { BACKGROUND_MAX, mountedAt, tuneKernel } from '../kernel-tuning.ts';
+import type { FileSystemCalls, Log, MountedTransport, TransportOptions } from '../transport.ts';
+import { abortConnection, guardMount, mountDevice, unmountDirectory } from './mount-programs.ts';
+import { Notifier } from './notifier.ts';
+import { readRequests } from './reader.ts';
+import type { Send } from './replier.ts';
+import { REQUEST_BYTES_MAX, Session } from './session.ts';
+
+/** The first that speaks the version of the protocol that is needed. */
+const LINUX_MIN = [5, 17] as const;
+const DEVICE = '/dev/fuse';
+const START_LIMIT_MS = 15_000;
+/** Between looks whether the kernel has taken up what it was told. */
+const UPTAKE_LOOK_MS = 2;
+/** Looking at a directory takes longer than this only where a mount hangs. */
+const LOOK_LIMIT_MS = 5_000;
+
+/** @param text as `uname -r` prints it */
+export function isLinuxSince(text: string, [major, minor]: readonly [number, number]): boolean {
+  const [, ...numbers] = /^(\d+)\.(\d+)/.exec(text) ?? [];
+  const [foundMajor = 0, foundMinor = 0] = numbers.map(Number);
+  return foundMajor > major || (foundMajor === major && foundMinor >= minor);
+}
+
+/** @returns why this process cannot speak with the kernel itself, or null if it can */
+export function kernelObstacle(): string | null {
+  if (process.platform !== 'linux') return 'it works on Linux only';
+  if (!isLinuxSince(release(), LINUX_MIN)) return `Linux ${LINUX_MIN.join('.')} is needed`;
+  if (process.getuid?.() !== 0) return 'only root can mount without the help of fusermount3';
+  try {
+    closeSync(openSync(DEVICE, 'r+'));
+    return null;
+  } catch (error) {
+    return `${DEVICE} cannot be opened: ${codeOf(error) ?? String(error)}`;
+  }
+}
+
+/**
+ * The transport that speaks the kernel's protocol itself (decision 0016). For root.
+ *
+ * @throws Error where a mount is there that works, and where the kernel or mount(8) refuses
+ */
+export async function mountWithKernel(
+  directory: string,
+  calls: FileSystemCalls,
+  options: TransportOptions,
+): Promise<MountedTransport> {
+  const { log } = options;
+  const mountpoint = await canonical(directory);
+  await makeRoom(mountpoint, log);
+  const fd = openSync(DEVICE, 'r+');
+  let device: string;
+  try {
+    await mountDevice(fd, mountpoint, options.source, options.kernelOptions);
+    const mounted = await mountedAt(mountpoint);
+    if (mounted === undefined) throw new Error(`The mount on "${mountpoint}" is not in /proc/self/mountinfo`);
+    device = mounted.device;
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+  guardMount(device, mountpoint);
+  // The thread that reads keeps the process from ending, and a mount that nobody answers keeps its users.
+  const abort = (): void => abortConnection(device);
+  process.once('exit', abort);
+
+  let isOpen = true;
+  const notifier = new Notifier((notice, done) => {
+    if (isOpen) write(fd, notice, (error) => done(error));
+    else done(null);
+  });
+  const invalidateInode = async (inode: number, pages = true): Promise<void> => {
+    const node = session.numbers.node(inode);
+    // An answer that its caller has not taken up yet would be believed afterwards.
+    while (!(await notifier.invalidateInode(node, pages)) && session.uptake.isUnderWay(inode)) {
+      await delay(UPTAKE_LOOK_MS);
+    }
+  };
+  const drop = (inode: number): void => {
+    invalidateInode(inode, false).catch((error: unknown) => {
+      log('error', 'the kernel keeps what it is to drop', { inode, error: String(error) });
+    });
+  };
+  const session = new Session(calls, { ...options, backgroundMax: BACKGROUND_MAX, drop }, sender(fd, log));
+  const gone = readRequests(fd, REQUEST_BYTES_MAX, (request) => session.receive(request));
+  const ended = gone
+    .catch((error: unknown) => log('error', 'cannot read from the kernel', { error: String(error) }))
+    .then(() => {
+      process.removeListener('exit', abort);
+      session.stop();
+      // The number may be another file's from here on.
+      isOpen = false;
+      closeSync(fd);
+    });
+  const unmount = async (): Promise<void> => {
+    const failure = await unmountDirectory(mountpoint, false);
+    // In use, or taken away while it is in use: those who use it find it gone.
+    if (failure !== null) {
+      if ((await mountedAt(mountpoint))?.device === device) await unmountDirectory(mountpoint, true);
+      abortConnection(device);
+    }
+    await ended;
+  };
+  try {
+    await withDeadline(session.started, START_LIMIT_MS, 'The first word of the kernel');
+    await tuneKernel(mountpoint).catch((error: unknown) => {
+      log('info', 'the kernel keeps its default read-ahead', { error: String(error) });
+    });
+    return { ended, unmount, invalidateInode };
+  } catch (error) {
+    await unmount();
+    throw error;
+  }
+}
+
+/** A mount whose process died is taken away; one that works stays. */
+async function makeRoom(mountpoint: string, log: Log): Promise<void> {
+  const mounted = await mountedAt(mountpoint);
+  if (!mounted?.type.startsWith('fuse')) return;
+  try {
+    await withDeadline(stat(mountpoint), LOOK_LIMIT_MS, 'Looking at the directory');
+  } catch (error) {
+    if (codeOf(error) !== 'ENOTCONN' && codeOf(error) !== 'ECONNABORTED') throw error;
+    log('info', 'a dead mount is taken away', { directory: mountpoint });
+    await unmountDirectory(mountpoint, true);
+    return makeRoom(mountpoint, log);
+  }
+  throw new Error(`Cannot mount on "${mountpoint}": a file system of type ${mounted.type} is there already`);
+}
+
+function sender(fd: number, log: Log): Send {
+  return (pieces) => {
+    const [first] = pieces;
+    try {
+      if (pieces.length === 1 && first !== undefined) writeSync(fd, first);
+      else writevSync(fd, pieces);
+    } catch (error) {
+      // ENOENT: whoever asked has gone. ENODEV: so has the mount.
+      const code = codeOf(error);
+      if (code !== 'ENOENT' && code !== 'ENODEV' && code !== 'EBADF')
+        log('error', 'the kernel refuses an answer', { error: String(error) });
+    }
+  };
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined;
+}

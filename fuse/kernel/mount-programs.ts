@@ -1,0 +1,100 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmdirSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { escapedPath } from '../kernel-tuning.ts';
+
+/** mount(8), umount(8) and what is done with them. None of it asks the mount itself, which may not answer. */
+
+const FILE_SYSTEM_TYPE = 'fuse.leasehold';
+const CONNECTIONS = '/sys/fs/fuse/connections';
+const OUTPUT_BYTES_MAX = 4096;
+
+/**
+ * Makes the connection of `fd` a mount. Others are let in, and the kernel checks permissions.
+ *
+ * @param options further words for the kernel, such as `ro` and `nosuid`
+ */
+export async function mountDevice(
+  fd: number,
+  mountpoint: string,
+  source: string,
+  options: readonly string[],
+): Promise<void> {
+  const words = ['fd=3', 'rootmode=40000', 'user_id=0', 'group_id=0', 'default_permissions', ...options];
+  const argv = ['-i', '-t', FILE_SYSTEM_TYPE, '-o', words.join(','), source, mountpoint];
+  const failure = await run('mount', argv, fd);
+  if (failure !== null) throw new Error(`Cannot mount on "${mountpoint}": ${failure}`);
+}
+
+/** @returns null, or what umount(8) says */
+export function unmountDirectory(mountpoint: string, lazily: boolean): Promise<string | null> {
+  return run('umount', ['-i', '-c', ...(lazily ? ['-l'] : []), mountpoint]);
+}
+
+/**
+ * Every call under way and every later one fails, and whoever waits for the kernel or in it goes on. Works
+ * without the mount's directory, which may have been taken away, and without the event loop, which may be over.
+ */
+export function abortConnection(device: string): void {
+  const connection = device.split(':')[1] ?? '';
+  try {
+    writeFileSync(join(CONNECTIONS, connection, 'abort'), '1');
+    return;
+  } catch (error) {
+    // The kernel's directory of connections is not mounted everywhere.
+    if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
+  }
+  const directory = mkdtempSync(join(tmpdir(), 'leasehold-connections-'));
+  try {
+    spawnSync('mount', ['-i', '-t', 'fusectl', 'fusectl', directory]);
+    writeFileSync(join(directory, connection, 'abort'), '1');
+  } catch (error) {
+    // It is gone already.
+    if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
+  } finally {
+    spawnSync('umount', ['-i', directory]);
+    rmdirSync(directory);
+  }
+}
+
+/** Waits for the end of its standard input, and removes the mount if it is still this one. */
+const GUARD = `
+  cat > /dev/null
+  while read -r _ _ device _ point _; do
+    if [ "$point" = "$2" ]; then top=$device; fi
+  done < /proc/self/mountinfo
+  if [ "$top" = "$1" ]; then exec umount -i -c -l "$3"; fi`;
+
+/** However this process ends, no dead mount stays behind. */
+export function guardMount(device: string, mountpoint: string): void {
+  const guard = spawn(
+    'sh',
+    ['-c', GUARD, 'leasehold-mount-guard', device, escapedPath(mountpoint), mountpoint],
+    {
+      cwd: '/',
+      // In a session of its own: what a terminal sends to us is not for it.
+      detached: true,
+      stdio: ['pipe', 'ignore', 'ignore'],
+    },
+  );
+  guard.unref();
+  // A guard that was killed guards no more; that is all.
+  guard.stdin.on('error', () => undefined);
+  (guard.stdin as unknown as { unref(): void }).unref();
+}
+
+/** @returns null, or what the program said when it failed */
+async function run(program: string, argv: readonly string[], fd?: number): Promise<string | null> {
+  const child = spawn(program, argv, { cwd: '/', stdio: ['ignore', 'pipe', 'pipe', fd ?? 'ignore'] });
+  let said = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.on('data', (chunk: Buffer) => {
+      if (said.length < OUTPUT_BYTES_MAX) said += chunk.toString();
+    });
+  }
+  const [code, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
+  if (code === 0) return null;
+  return said.trim() || `${program} ended with ${signal ?? `exit code ${code}`}`;
+}

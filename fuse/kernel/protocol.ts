@@ -1,0 +1,97 @@
+/** Numbers of the kernel's protocol, as <linux/fuse.h> has them. */
+
+export const MAJOR = 7;
+/** What is spoken here; a newer kernel speaks this to us, an older one is refused. */
+export const MINOR = 38;
+/** The first with all that is relied on: 1 MiB requests, INIT with 64 flags, KILLPRIV_V2 (Linux 5.17). */
+export const MINOR_MIN = 36;
+
+/** The number that every mount's root has. */
+export const ROOT_NODE = 1;
+
+export const IN_HEADER_BYTES = 40;
+export const OUT_HEADER_BYTES = 16;
+
+export const OPCODE = {
+  lookup: 1,
+  forget: 2,
+  getattr: 3,
+  setattr: 4,
+  readlink: 5,
+  symlink: 6,
+  mknod: 8,
+  mkdir: 9,
+  unlink: 10,
+  rmdir: 11,
+  rename: 12,
+  link: 13,
+  open: 14,
+  read: 15,
+  write: 16,
+  statfs: 17,
+  release: 18,
+  fsync: 20,
+  setxattr: 21,
+  getxattr: 22,
+  listxattr: 23,
+  removexattr: 24,
+  flush: 25,
+  init: 26,
+  opendir: 27,
+  readdir: 28,
+  releasedir: 29,
+  getlk: 31,
+  setlk: 32,
+  setlkw: 33,
+  create: 35,
+  interrupt: 36,
+  destroy: 38,
+  notifyReply: 41,
+  batchForget: 42,
+  fallocate: 43,
+  rename2: 45,
+  lseek: 46,
+  copyFileRange: 47,
+} as const;
+
+/** Flags of INIT, the low 32. */
+export const INIT_FLAG = {
+  asyncRead: 1 << 0,
+  posixLocks: 1 << 1,
+  atomicTruncate: 1 << 3,
+  bigWrites: 1 << 5,
+  flockLocks: 1 << 10,
+  autoInvalidateData: 1 << 12,
+  asyncDirectIo: 1 << 15,
+  parallelDirectoryCalls: 1 << 18,
+  maxPages: 1 << 22,
+  cacheSymlinks: 1 << 23,
+  killPrivilegesV2: 1 << 28,
+} as const;
+
+export const SETATTR_FLAG = {
+  mode: 1 << 0,
+  uid: 1 << 1,
+  gid: 1 << 2,
+  size: 1 << 3,
+  accessed: 1 << 4,
+  modified: 1 << 5,
+  accessedNow: 1 << 7,
+  modifiedNow: 1 << 8,
+  killPrivileges: 1 << 11,
+} as const;
+
+export const OPEN_KILL_PRIVILEGES = 1 << 0;
+export const WRITE_KILL_PRIVILEGES = 1 << 2;
+export const RELEASE_FLOCK_UNLOCK = 1 << 1;
+export const LOCK_FLOCK = 1 << 0;
+
+/** What a reply to OPEN tells the kernel of the handle. */
+export const OPENED_FLAG = {
+  directIo: 1 << 0,
+  keepCache: 1 << 1,
+  /** There is nothing to be told at close: no FLUSH is sent. */
+  noFlush: 1 << 5,
+} as const;
+
+export const NOTIFY = { invalidateInode: 2 } as const;

@@ -1,0 +1,50 @@
+import { Worker } from 'node:worker_threads';
+import { RequestRing } from './request-ring.ts';
+
+/** What the reading thread is started with. */
+export interface ReaderData {
+  readonly fd: number;
+  readonly memory: SharedArrayBuffer;
+  readonly requestBytesMax: number;
+}
+
+/** Larger requests, which are writes, do not go through the ring. */
+export const SMALL_BYTES_MAX = 64 * 1024;
+const RING_BYTES = 1024 * 1024;
+/** Requests that are begun in one turn of the event loop, so that answers of the cluster get theirs. */
+const TURN_COUNT = 64;
+
+/**
+ * Brings the requests of a mount from the thread that waits for them, each whole and in memory of its own.
+ *
+ * @param fd /dev/fuse, of a mount
+ * @returns resolves when the mount is gone; rejects when it cannot be read any more
+ */
+export function readRequests(
+  fd: number,
+  requestBytesMax: number,
+  received: (request: Buffer) => void,
+): Promise<void> {
+  const memory = RequestRing.memory(RING_BYTES);
+  const ring = new RequestRing(memory);
+  const workerData: ReaderData = { fd, memory, requestBytesMax };
+  const thread = new Worker(new URL('reader-thread.ts', import.meta.url), { workerData });
+  thread.on('message', (bytes: Uint8Array) => {
+    received(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+  });
+  const turn = (): void => {
+    for (let count = 0; count < TURN_COUNT; count++) {
+      const request = ring.take();
+      if (request === null) break;
+      received(request);
+    }
+    const more = ring.more();
+    if (more === undefined) setImmediate(turn);
+    else void more.then(turn);
+  };
+  turn();
+  return new Promise((resolve, reject) => {
+    thread.once('error', reject);
+    thread.once('exit', () => resolve());
+  });
+}

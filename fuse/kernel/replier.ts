@@ -1,0 +1,55 @@
+import { constants } from 'node:os';
+import type { ErrnoName } from '../errno.ts';
+import { OUT_HEADER_BYTES } from './protocol.ts';
+import { putHeader } from './replies.ts';
+
+/** The largest reply that is put together here: a page of entries with the longest names. */
+const SCRATCH_BYTES = 128 * 1024;
+/** Replies with more bytes than this are handed over in two pieces instead of being copied. */
+const COPIED_BYTES_MAX = 16 * 1024;
+
+/** Hands the pieces of one reply to the kernel, which has copied them when it returns. */
+export type Send = (pieces: readonly Uint8Array[]) => void;
+
+/** Frames replies, in memory that is used again for the next. */
+export class Replier {
+  /** Room for what `put` writes. */
+  static readonly bodyBytesMax = SCRATCH_BYTES - OUT_HEADER_BYTES;
+  readonly #send: Send;
+  readonly #scratch = Buffer.alloc(SCRATCH_BYTES);
+
+  constructor(send: Send) {
+    this.#send = send;
+  }
+
+  /** @param put writes the body at its second argument and returns where it ended */
+  put(unique: number, put: (reply: Buffer, at: number) => number): void {
+    const length = put(this.#scratch, OUT_HEADER_BYTES);
+    putHeader(this.#scratch, length, 0, unique);
+    this.#send([this.#scratch.subarray(0, length)]);
+  }
+
+  bytes(unique: number, bytes: Uint8Array): void {
+    const length = OUT_HEADER_BYTES + bytes.length;
+    putHeader(this.#scratch, length, 0, unique);
+    if (bytes.length > COPIED_BYTES_MAX) {
+      this.#send([this.#scratch.subarray(0, OUT_HEADER_BYTES), bytes]);
+      return;
+    }
+    this.#scratch.set(bytes, OUT_HEADER_BYTES);
+    this.#send([this.#scratch.subarray(0, length)]);
+  }
+
+  done(unique: number): void {
+    this.#header(unique, 0);
+  }
+
+  error(unique: number, errno: ErrnoName): void {
+    this.#header(unique, -constants.errno[errno]);
+  }
+
+  #header(unique: number, error: number): void {
+    putHeader(this.#scratch, OUT_HEADER_BYTES, error, unique);
+    this.#send([this.#scratch.subarray(0, OUT_HEADER_BYTES)]);
+  }
+}

@@ -1,0 +1,244 @@
+import type { Attributes, NodeKind, Space } from '../backend.ts';
+import { FILE_TYPES, NAME_BYTES_MAX, PREFERRED_IO_BYTES, sectorCount, spaceNumbers } from '../stat.ts';
+import type { DirectoryPage, LockRequest } from '../transport.ts';
+import { INIT_FLAG, MAJOR, MINOR, NOTIFY, OUT_HEADER_BYTES, ROOT_NODE } from './protocol.ts';
+
+/** What the kernel is answered, in bytes. Each function writes at `at` and returns where it ended. */
+
+const ATTRIBUTE_BYTES = 88;
+const DIRENT_BYTES = 24;
+/** The parent of a directory is not known by its number; the kernel does not look at it. */
+const INODE_UNKNOWN = 0xffff_ffff;
+const PAGE_BYTES = 4096;
+const LOCK_TYPES = { shared: 0, exclusive: 1, unlock: 2 } as const;
+const OFFSET_MAX = 0x7fff_ffff_ffff_ffffn;
+
+/** The numbers of one volume's inodes, which the kernel calls nodes. */
+export class NodeNumbers {
+  readonly #root: number;
+
+  constructor(root: number) {
+    this.#root = root;
+  }
+
+  inode(node: number): number {
+    return node === ROOT_NODE ? this.#root : node;
+  }
+
+  node(inode: number): number {
+    return inode === this.#root ? ROOT_NODE : inode;
+  }
+}
+
+/** @param error 0, or a negative error number */
+export function putHeader(reply: Buffer, length: number, error: number, unique: number): void {
+  reply.writeUInt32LE(length, 0);
+  reply.writeInt32LE(error, 4);
+  putNumber(reply, 8, unique);
+}
+
+export interface Negotiated {
+  readonly readAheadBytes: number;
+  readonly flags: number;
+  readonly backgroundMax: number;
+  readonly writeBytesMax: number;
+}
+
+export function putInit(reply: Buffer, at: number, negotiated: Negotiated): number {
+  reply.fill(0, at, at + 64);
+  reply.writeUInt32LE(MAJOR, at);
+  reply.writeUInt32LE(MINOR, at + 4);
+  reply.writeUInt32LE(negotiated.readAheadBytes, at + 8);
+  reply.writeUInt32LE(negotiated.flags >>> 0, at + 12);
+  reply.writeUInt16LE(negotiated.backgroundMax, at + 16);
+  // From here on the kernel holds readers and writers back a little.
+  reply.writeUInt16LE(Math.floor((negotiated.backgroundMax * 3) / 4), at + 18);
+  reply.writeUInt32LE(negotiated.writeBytesMax, at + 20);
+  // Times are whole nanoseconds.
+  reply.writeUInt32LE(1, at + 24);
+  reply.writeUInt16LE(Math.ceil(negotiated.writeBytesMax / PAGE_BYTES), at + 28);
+  return at + 64;
+}
+
+/** @returns the flags to be answered: what is wanted of what the kernel offers */
+export function initFlags(offered: number, wanted: { readonly locks: boolean }): number {
+  let flags =
+    INIT_FLAG.asyncRead |
+    INIT_FLAG.atomicTruncate |
+    INIT_FLAG.bigWrites |
+    INIT_FLAG.autoInvalidateData |
+    INIT_FLAG.asyncDirectIo |
+    INIT_FLAG.parallelDirectoryCalls |
+    INIT_FLAG.maxPages |
+    INIT_FLAG.cacheSymlinks |
+    INIT_FLAG.killPrivilegesV2;
+  if (wanted.locks) flags |= INIT_FLAG.posixLocks | INIT_FLAG.flockLocks;
+  return flags & offered;
+}
+
+export function putAttributes(reply: Buffer, at: number, attributes: Attributes): number {
+  const sizeBytes =
+    attributes.kind === 'symlink' ? Buffer.byteLength(attributes.target) : attributes.sizeBytes;
+  putNumber(reply, at, attributes.inode);
+  putNumber(reply, at + 8, sizeBytes);
+  putNumber(reply, at + 16, sectorCount(attributes));
+  putTime(reply, at + 24, at + 48, attributes.accessedNs);
+  putTime(reply, at + 32, at + 52, attributes.modifiedNs);
+  putTime(reply, at + 40, at + 56, attributes.changedNs);
+  reply.writeUInt32LE(FILE_TYPES[attributes.kind] | attributes.mode, at + 60);
+  reply.writeUInt32LE(attributes.links, at + 64);
+  reply.writeUInt32LE(attributes.uid, at + 68);
+  reply.writeUInt32LE(attributes.gid, at + 72);
+  reply.writeUInt32LE(attributes.device, at + 76);
+  reply.writeUInt32LE(PREFERRED_IO_BYTES, at + 80);
+  reply.writeUInt32LE(0, at + 84);
+  return at + ATTRIBUTE_BYTES;
+}
+
+/**
+ * The answer to a question for attributes alone.
+ *
+ * @param validMs how long the kernel may believe them without asking
+ */
+export function putAttributesReply(
+  reply: Buffer,
+  at: number,
+  attributes: Attributes,
+  validMs: number,
+): number {
+  putNumber(reply, at, Math.floor(validMs / 1000));
+  reply.writeUInt32LE((validMs % 1000) * 1_000_000, at + 8);
+  reply.writeUInt32LE(0, at + 12);
+  return putAttributes(reply, at + 16, attributes);
+}
+
+/**
+ * A name's inode and its attributes. The kernel keeps no names: a name that it drops takes away what is mounted below it.
+ *
+ * @param validMs how long the kernel may believe the attributes without asking
+ */
+export function putEntry(
+  reply: Buffer,
+  at: number,
+  node: number,
+  attributes: Attributes,
+  validMs: number,
+): number {
+  putNumber(reply, at, node);
+  // Inode numbers are never used twice, so that there is but one generation of each.
+  putNumber(reply, at + 8, 0);
+  putNumber(reply, at + 16, 0);
+  putNumber(reply, at + 24, Math.floor(validMs / 1000));
+  reply.writeUInt32LE(0, at + 32);
+  reply.writeUInt32LE((validMs % 1000) * 1_000_000, at + 36);
+  return putAttributes(reply, at + 40, attributes);
+}
+
+export function putOpened(reply: Buffer, at: number, handle: number, flags: number): number {
+  putNumber(reply, at, handle);
+  reply.writeUInt32LE(flags, at + 8);
+  reply.writeUInt32LE(0, at + 12);
+  return at + 16;
+}
+
+/** A count, or a position, as the only number of a reply. */
+export function putCount(reply: Buffer, at: number, count: number): number {
+  putNumber(reply, at, count);
+  return at + 8;
+}
+
+/** As many entries as have room in `bytesMax`. */
+export function putEntries(
+  reply: Buffer,
+  at: number,
+  entries: DirectoryPage['entries'],
+  bytesMax: number,
+): number {
+  const end = at + bytesMax;
+  let next = at;
+  for (const entry of entries) {
+    if (next + direntBytes(entry.name) > end) break;
+    next = putDirent(reply, next, entry);
+  }
+  return next;
+}
+
+function direntBytes(name: string): number {
+  return align(DIRENT_BYTES + Buffer.byteLength(name));
+}
+
+function putDirent(reply: Buffer, at: number, entry: DirectoryPage['entries'][number]): number {
+  const length = reply.write(entry.name, at + DIRENT_BYTES, 'utf8');
+  putNumber(reply, at, entry.inode ?? INODE_UNKNOWN);
+  putNumber(reply, at + 8, entry.next);
+  reply.writeUInt32LE(length, at + 16);
+  reply.writeUInt32LE(direntType(entry.kind), at + 20);
+  const end = at + DIRENT_BYTES + length;
+  const next = at + align(DIRENT_BYTES + length);
+  reply.fill(0, end, next);
+  return next;
+}
+
+/** `DT_REG` and its like are the file type's bits, moved to the right. */
+function direntType(kind: NodeKind): number {
+  return FILE_TYPES[kind] >> 12;
+}
+
+export function putSpace(reply: Buffer, at: number, space: Space): number {
+  const { blockBytes, blocks, freeBlocks, inodes, freeInodes } = spaceNumbers(space);
+  reply.fill(0, at, at + 80);
+  putNumber(reply, at, blocks);
+  putNumber(reply, at + 8, freeBlocks);
+  putNumber(reply, at + 16, freeBlocks);
+  putNumber(reply, at + 24, inodes);
+  putNumber(reply, at + 32, freeInodes);
+  reply.writeUInt32LE(blockBytes, at + 40);
+  reply.writeUInt32LE(NAME_BYTES_MAX, at + 44);
+  reply.writeUInt32LE(blockBytes, at + 48);
+  return at + 80;
+}
+
+/** @param lock null: nobody holds one that is in the way */
+export function putLockHolder(reply: Buffer, at: number, lock: LockRequest | null): number {
+  const end = lock === null || lock.end === Number.MAX_SAFE_INTEGER ? OFFSET_MAX : BigInt(lock.end);
+  putNumber(reply, at, lock?.start ?? 0);
+  reply.writeBigUInt64LE(end, at + 8);
+  reply.writeUInt32LE(LOCK_TYPES[lock?.type ?? 'unlock'], at + 16);
+  reply.writeUInt32LE(lock?.pid ?? 0, at + 20);
+  return at + 24;
+}
+
+/**
+ * What was kept of an inode is to be dropped.
+ *
+ * @param pages also those of the file; without them the kernel waits for no page that is in use
+ */
+export function invalidateInodeNotice(node: number, pages = true): Buffer {
+  const notice = Buffer.alloc(OUT_HEADER_BYTES + 24);
+  putHeader(notice, notice.length, NOTIFY.invalidateInode, 0);
+  putNumber(notice, OUT_HEADER_BYTES, node);
+  // From offset 0 with length 0 is all of it, from a negative one nothing.
+  if (!pages) notice.writeBigInt64LE(-1n, OUT_HEADER_BYTES + 8);
+  return notice;
+}
+
+function putTime(reply: Buffer, secondsAt: number, nanosecondsAt: number, decimalNs: string): void {
+  if (decimalNs.length > 9 && !decimalNs.startsWith('-')) {
+    putNumber(reply, secondsAt, Number(decimalNs.slice(0, -9)));
+    reply.writeUInt32LE(Number(decimalNs.slice(-9)), nanosecondsAt);
+    return;
+  }
+  const ns = BigInt(decimalNs);
+  const nanoseconds = ((ns % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
+  reply.writeBigInt64LE((ns - nanoseconds) / 1_000_000_000n, secondsAt);
+  reply.writeUInt32LE(Number(nanoseconds), nanosecondsAt);
+}
+
+function putNumber(reply: Buffer, at: number, value: number): void {
+  reply.writeUInt32LE(value % 0x1_0000_0000, at);
+  reply.writeUInt32LE(Math.floor(value / 0x1_0000_0000), at + 4);
+}
+
+function align(bytes: number): number {
+  return Math.ceil(bytes / 8) * 8;
+}

@@ -1,0 +1,90 @@
+/** Where the counters are, in words of 32 bits; the bytes follow behind. */
+const HEAD = 0;
+const TAIL = 1;
+const DATA_AT = 64;
+/** In the place of a length: nothing more up to the end, the next request is at the beginning. */
+const SKIP = -1;
+const LENGTH_BYTES = 8;
+
+/**
+ * Requests on their way from the thread that waits for the kernel to the one that answers, in memory that both
+ * see. One thread puts and one takes. While there is work under way, neither has to wake the other.
+ */
+export class RequestRing {
+  readonly #control: Int32Array;
+  readonly #lengths: Int32Array;
+  readonly #bytes: Uint8Array;
+  readonly #capacity: number;
+
+  /** @param memory as `RequestRing.memory` made it */
+  constructor(memory: SharedArrayBuffer) {
+    this.#control = new Int32Array(memory, 0, DATA_AT / 4);
+    this.#lengths = new Int32Array(memory, DATA_AT);
+    this.#bytes = new Uint8Array(memory, DATA_AT);
+    this.#capacity = this.#bytes.length;
+  }
+
+  /** @param capacityBytes a power of two, at least twice the largest request */
+  static memory(capacityBytes: number): SharedArrayBuffer {
+    return new SharedArrayBuffer(DATA_AT + capacityBytes);
+  }
+
+  /** Waits, and blocks its thread, while there is no room. */
+  put(bytes: Uint8Array): void {
+    const needed = LENGTH_BYTES + align(bytes.length);
+    let head = Atomics.load(this.#control, HEAD);
+    let at = this.#place(head);
+    if (at + needed > this.#capacity) {
+      const rest = this.#capacity - at;
+      this.#waitForRoom(head, rest + needed);
+      this.#lengths[at / 4] = SKIP;
+      head = (head + rest) | 0;
+      at = 0;
+    } else this.#waitForRoom(head, needed);
+    this.#lengths[at / 4] = bytes.length;
+    this.#bytes.set(bytes, at + LENGTH_BYTES);
+    Atomics.store(this.#control, HEAD, (head + needed) | 0);
+    Atomics.notify(this.#control, HEAD);
+  }
+
+  /** @returns the next request, in memory of its own; null where there is none */
+  take(): Buffer | null {
+    const head = Atomics.load(this.#control, HEAD);
+    let tail = Atomics.load(this.#control, TAIL);
+    if (head === tail) return null;
+    let at = this.#place(tail);
+    if (this.#lengths[at / 4] === SKIP) {
+      tail = (tail + this.#capacity - at) | 0;
+      at = 0;
+    }
+    const length = this.#lengths[at / 4] ?? 0;
+    const bytes = Buffer.allocUnsafe(length);
+    bytes.set(this.#bytes.subarray(at + LENGTH_BYTES, at + LENGTH_BYTES + length));
+    Atomics.store(this.#control, TAIL, (tail + LENGTH_BYTES + align(length)) | 0);
+    Atomics.notify(this.#control, TAIL);
+    return bytes;
+  }
+
+  /** @returns undefined where there is a request already; else resolves when there is one */
+  more(): Promise<unknown> | undefined {
+    const tail = Atomics.load(this.#control, TAIL);
+    const waiting = Atomics.waitAsync(this.#control, HEAD, tail);
+    return waiting.async ? waiting.value : undefined;
+  }
+
+  #place(counter: number): number {
+    return counter & (this.#capacity - 1);
+  }
+
+  #waitForRoom(head: number, needed: number): void {
+    for (;;) {
+      const tail = Atomics.load(this.#control, TAIL);
+      if (this.#capacity - ((head - tail) | 0) >= needed) return;
+      Atomics.wait(this.#control, TAIL, tail);
+    }
+  }
+}
+
+function align(bytes: number): number {
+  return Math.ceil(bytes / 8) * 8;
+}

@@ -1,0 +1,356 @@
+import { isUtf8 } from 'node:buffer';
+import { ErrnoError } from '../errno.ts';
+import type { AttributeRequest, LockRequest, TimeChange } from '../transport.ts';
+import {
+  IN_HEADER_BYTES,
+  LOCK_FLOCK,
+  OPCODE,
+  OPEN_KILL_PRIVILEGES,
+  RELEASE_FLOCK_UNLOCK,
+  SETATTR_FLAG,
+  WRITE_KILL_PRIVILEGES,
+} from './protocol.ts';
+
+/** What the kernel sends, from bytes. The numbers are this machine's own: little-endian wherever Node runs. */
+
+export interface RequestHeader {
+  /** Names the request in its reply. Even; the kernel counts up. */
+  readonly unique: number;
+  readonly opcode: number;
+  /** The inode that the call is about. */
+  readonly node: number;
+  readonly uid: number;
+  readonly gid: number;
+  /** The calling thread; 0 where this process cannot see it. */
+  readonly pid: number;
+}
+
+export type Request =
+  | {
+      readonly kind: 'init';
+      readonly major: number;
+      readonly minor: number;
+      readonly readAheadBytes: number;
+      readonly flags: number;
+    }
+  | { readonly kind: 'destroy' }
+  | { readonly kind: 'interrupt'; readonly unique: number }
+  | { readonly kind: 'forget'; readonly nodes: readonly number[] }
+  | { readonly kind: 'lookup'; readonly name: string }
+  | { readonly kind: 'attributes' }
+  | {
+      readonly kind: 'set-attributes';
+      readonly sizeBytes?: number;
+      readonly killsPrivileges: boolean;
+      readonly changes: AttributeRequest;
+    }
+  | { readonly kind: 'read-link' }
+  | { readonly kind: 'symlink'; readonly name: string; readonly target: string }
+  | { readonly kind: 'make-node'; readonly name: string; readonly mode: number; readonly device: number }
+  | { readonly kind: 'make-directory'; readonly name: string; readonly mode: number }
+  | { readonly kind: 'unlink'; readonly name: string }
+  | { readonly kind: 'remove-directory'; readonly name: string }
+  | {
+      readonly kind: 'rename';
+      readonly name: string;
+      readonly toParent: number;
+      readonly toName: string;
+      readonly flags: number;
+    }
+  | { readonly kind: 'link'; readonly name: string; readonly of: number }
+  | { readonly kind: 'open'; readonly flags: number; readonly killsPrivileges: boolean }
+  | {
+      readonly kind: 'create';
+      readonly name: string;
+      readonly mode: number;
+      readonly flags: number;
+      readonly killsPrivileges: boolean;
+    }
+  | { readonly kind: 'read'; readonly handle: number; readonly offset: number; readonly length: number }
+  | {
+      readonly kind: 'write';
+      readonly handle: number;
+      readonly offset: number;
+      /** A view of the request's own bytes. */
+      readonly bytes: Uint8Array;
+      readonly killsPrivileges: boolean;
+    }
+  | { readonly kind: 'flush'; readonly handle: number; readonly owner: bigint }
+  | { readonly kind: 'persist'; readonly handle: number }
+  /** `flockOwner`: the handle may hold a lock of `flock`, which goes with it. */
+  | { readonly kind: 'release'; readonly handle: number; readonly flockOwner?: bigint }
+  | {
+      readonly kind: 'allocate';
+      readonly handle: number;
+      readonly mode: number;
+      readonly offset: number;
+      readonly length: number;
+    }
+  | { readonly kind: 'seek'; readonly handle: number; readonly offset: number; readonly whence: number }
+  | {
+      readonly kind: 'copy-range';
+      readonly from: number;
+      readonly fromOffset: number;
+      readonly to: number;
+      readonly toOffset: number;
+      readonly length: number;
+      readonly flags: number;
+    }
+  | { readonly kind: 'open-directory' }
+  | {
+      readonly kind: 'read-directory';
+      readonly handle: number;
+      readonly offset: number;
+      readonly bytesMax: number;
+    }
+  | { readonly kind: 'release-directory'; readonly handle: number }
+  | { readonly kind: 'space' }
+  | { readonly kind: 'xattr'; readonly name: string; readonly bytesMax: number }
+  | { readonly kind: 'xattrs'; readonly bytesMax: number }
+  | { readonly kind: 'set-xattr'; readonly name: string; readonly value: Uint8Array; readonly flags: number }
+  | { readonly kind: 'remove-xattr'; readonly name: string }
+  | { readonly kind: 'lock-holder'; readonly handle: number; readonly lock: LockRequest }
+  | { readonly kind: 'lock'; readonly handle: number; readonly lock: LockRequest; readonly waits: boolean }
+  | { readonly kind: 'unknown' };
+
+const F_RDLCK = 0;
+const F_WRLCK = 1;
+
+/** @returns null where `bytes` cannot be one whole request */
+export function decodeHeader(bytes: Buffer): RequestHeader | null {
+  if (bytes.length < IN_HEADER_BYTES || bytes.readUInt32LE(0) !== bytes.length) return null;
+  return {
+    opcode: bytes.readUInt32LE(4),
+    unique: readNumber(bytes, 8),
+    node: readNumber(bytes, 16),
+    uid: bytes.readUInt32LE(24),
+    gid: bytes.readUInt32LE(28),
+    pid: bytes.readUInt32LE(32),
+  };
+}
+
+/**
+ * @param bytes the whole request, header included; a write's bytes stay a part of it
+ * @throws ErrnoError EILSEQ for names that are not UTF-8, EFBIG for positions beyond 2^53, EIO for a request cut short
+ */
+export function decodeRequest(header: RequestHeader, bytes: Buffer): Request {
+  try {
+    return decodeBody(header, bytes);
+  } catch (error) {
+    if (error instanceof RangeError) throw new ErrnoError('EIO', `A request ${header.opcode} is cut short`);
+    throw error;
+  }
+}
+
+function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
+  const at = IN_HEADER_BYTES;
+  switch (opcode) {
+    case OPCODE.init:
+      return {
+        kind: 'init',
+        major: bytes.readUInt32LE(at),
+        minor: bytes.readUInt32LE(at + 4),
+        readAheadBytes: bytes.readUInt32LE(at + 8),
+        flags: bytes.readUInt32LE(at + 12),
+      };
+    case OPCODE.destroy:
+      return { kind: 'destroy' };
+    case OPCODE.interrupt:
+      return { kind: 'interrupt', unique: readNumber(bytes, at) };
+    case OPCODE.forget:
+      return { kind: 'forget', nodes: [node] };
+    case OPCODE.batchForget: {
+      const nodes: number[] = [];
+      const count = bytes.readUInt32LE(at);
+      for (let index = 0; index < count; index++) nodes.push(readNumber(bytes, at + 8 + index * 16));
+      return { kind: 'forget', nodes };
+    }
+    case OPCODE.lookup:
+      return { kind: 'lookup', name: readText(bytes, at).text };
+    case OPCODE.getattr:
+      return { kind: 'attributes' };
+    case OPCODE.setattr:
+      return decodeSetAttributes(bytes, at);
+    case OPCODE.readlink:
+      return { kind: 'read-link' };
+    case OPCODE.symlink: {
+      const name = readText(bytes, at);
+      return { kind: 'symlink', name: name.text, target: readText(bytes, name.end).text };
+    }
+    case OPCODE.mknod: {
+      const [mode, device] = [bytes.readUInt32LE(at), bytes.readUInt32LE(at + 4)];
+      return { kind: 'make-node', name: readText(bytes, at + 16).text, mode, device };
+    }
+    case OPCODE.mkdir:
+      return { kind: 'make-directory', name: readText(bytes, at + 8).text, mode: bytes.readUInt32LE(at) };
+    case OPCODE.unlink:
+      return { kind: 'unlink', name: readText(bytes, at).text };
+    case OPCODE.rmdir:
+      return { kind: 'remove-directory', name: readText(bytes, at).text };
+    case OPCODE.rename:
+      return decodeRename(bytes, at, at + 8, 0);
+    case OPCODE.rename2:
+      return decodeRename(bytes, at, at + 16, bytes.readUInt32LE(at + 8));
+    case OPCODE.link:
+      return { kind: 'link', of: readNumber(bytes, at), name: readText(bytes, at + 8).text };
+    case OPCODE.open: {
+      const killsPrivileges = (bytes.readUInt32LE(at + 4) & OPEN_KILL_PRIVILEGES) !== 0;
+      return { kind: 'open', flags: bytes.readUInt32LE(at), killsPrivileges };
+    }
+    case OPCODE.create: {
+      const killsPrivileges = (bytes.readUInt32LE(at + 12) & OPEN_KILL_PRIVILEGES) !== 0;
+      const [flags, mode] = [bytes.readUInt32LE(at), bytes.readUInt32LE(at + 4)];
+      return { kind: 'create', name: readText(bytes, at + 16).text, mode, flags, killsPrivileges };
+    }
+    case OPCODE.read: {
+      const { handle, offset } = readPlace(bytes, at);
+      return { kind: 'read', handle, offset, length: bytes.readUInt32LE(at + 16) };
+    }
+    case OPCODE.write:
+      return decodeWrite(bytes, at);
+    case OPCODE.statfs:
+      return { kind: 'space' };
+    case OPCODE.release: {
+      const unlocks = (bytes.readUInt32LE(at + 12) & RELEASE_FLOCK_UNLOCK) !== 0;
+      const flock = unlocks ? { flockOwner: bytes.readBigUInt64LE(at + 16) } : {};
+      return { kind: 'release', handle: readNumber(bytes, at), ...flock };
+    }
+    case OPCODE.fsync:
+      return { kind: 'persist', handle: readNumber(bytes, at) };
+    case OPCODE.flush:
+      return { kind: 'flush', handle: readNumber(bytes, at), owner: bytes.readBigUInt64LE(at + 16) };
+    case OPCODE.setxattr: {
+      const [length, flags] = [bytes.readUInt32LE(at), bytes.readUInt32LE(at + 4)];
+      const name = readText(bytes, at + 8);
+      return {
+        kind: 'set-xattr',
+        name: name.text,
+        value: Uint8Array.from(readBytes(bytes, name.end, length)),
+        flags,
+      };
+    }
+    case OPCODE.getxattr:
+      return { kind: 'xattr', name: readText(bytes, at + 8).text, bytesMax: bytes.readUInt32LE(at) };
+    case OPCODE.listxattr:
+      return { kind: 'xattrs', bytesMax: bytes.readUInt32LE(at) };
+    case OPCODE.removexattr:
+      return { kind: 'remove-xattr', name: readText(bytes, at).text };
+    case OPCODE.opendir:
+      return { kind: 'open-directory' };
+    case OPCODE.readdir:
+      return { kind: 'read-directory', ...readPlace(bytes, at), bytesMax: bytes.readUInt32LE(at + 16) };
+    case OPCODE.releasedir:
+      return { kind: 'release-directory', handle: readNumber(bytes, at) };
+    case OPCODE.fallocate: {
+      const { handle, offset } = readPlace(bytes, at);
+      const length = readPosition(bytes, at + 16);
+      return { kind: 'allocate', handle, offset, length, mode: bytes.readUInt32LE(at + 24) };
+    }
+    case OPCODE.lseek:
+      return { kind: 'seek', ...readPlace(bytes, at), whence: bytes.readUInt32LE(at + 16) };
+    case OPCODE.copyFileRange:
+      return {
+        kind: 'copy-range',
+        from: readNumber(bytes, at),
+        fromOffset: readPosition(bytes, at + 8),
+        to: readNumber(bytes, at + 24),
+        toOffset: readPosition(bytes, at + 32),
+        length: readPosition(bytes, at + 40),
+        flags: readNumber(bytes, at + 48),
+      };
+    case OPCODE.getlk:
+      return { kind: 'lock-holder', ...decodeLock(bytes, at) };
+    case OPCODE.setlk:
+    case OPCODE.setlkw:
+      return { kind: 'lock', ...decodeLock(bytes, at), waits: opcode === OPCODE.setlkw };
+    default:
+      return { kind: 'unknown' };
+  }
+}
+
+function decodeSetAttributes(bytes: Buffer, at: number): Request {
+  const valid = bytes.readUInt32LE(at);
+  const has = (flag: number): boolean => (valid & flag) !== 0;
+  const accessed = decodeTime(bytes, at + 32, at + 56, has(SETATTR_FLAG.accessedNow));
+  const modified = decodeTime(bytes, at + 40, at + 60, has(SETATTR_FLAG.modifiedNow));
+  return {
+    kind: 'set-attributes',
+    ...(has(SETATTR_FLAG.size) ? { sizeBytes: readPosition(bytes, at + 16) } : {}),
+    killsPrivileges: has(SETATTR_FLAG.killPrivileges),
+    changes: {
+      ...(has(SETATTR_FLAG.mode) ? { mode: bytes.readUInt32LE(at + 68) } : {}),
+      ...(has(SETATTR_FLAG.uid) ? { uid: bytes.readUInt32LE(at + 76) } : {}),
+      ...(has(SETATTR_FLAG.gid) ? { gid: bytes.readUInt32LE(at + 80) } : {}),
+      ...(has(SETATTR_FLAG.accessed) ? { accessed } : {}),
+      ...(has(SETATTR_FLAG.modified) ? { modified } : {}),
+    },
+  };
+}
+
+function decodeTime(bytes: Buffer, secondsAt: number, nanosecondsAt: number, now: boolean): TimeChange {
+  if (now) return { kind: 'now' };
+  const ns = bytes.readBigInt64LE(secondsAt) * 1_000_000_000n + BigInt(bytes.readUInt32LE(nanosecondsAt));
+  return { kind: 'time', ns };
+}
+
+function decodeRename(bytes: Buffer, at: number, namesAt: number, flags: number): Request {
+  const name = readText(bytes, namesAt);
+  const toName = readText(bytes, name.end).text;
+  return { kind: 'rename', name: name.text, toParent: readNumber(bytes, at), toName, flags };
+}
+
+function decodeWrite(bytes: Buffer, at: number): Request {
+  const killsPrivileges = (bytes.readUInt32LE(at + 20) & WRITE_KILL_PRIVILEGES) !== 0;
+  const contents = readBytes(bytes, at + 40, bytes.readUInt32LE(at + 16));
+  return { kind: 'write', ...readPlace(bytes, at), bytes: contents, killsPrivileges };
+}
+
+function decodeLock(bytes: Buffer, at: number): { readonly handle: number; readonly lock: LockRequest } {
+  const type = bytes.readUInt32LE(at + 32);
+  return {
+    handle: readNumber(bytes, at),
+    lock: {
+      kind: (bytes.readUInt32LE(at + 40) & LOCK_FLOCK) !== 0 ? 'flock' : 'posix',
+      type: type === F_RDLCK ? 'shared' : type === F_WRLCK ? 'exclusive' : 'unlock',
+      start: clamped(bytes.readBigUInt64LE(at + 16)),
+      end: clamped(bytes.readBigUInt64LE(at + 24)),
+      owner: bytes.readBigUInt64LE(at + 8),
+      pid: bytes.readUInt32LE(at + 36),
+    },
+  };
+}
+
+/** To the end of the file is the largest number there is, on both sides. */
+function clamped(position: bigint): number {
+  return position > BigInt(Number.MAX_SAFE_INTEGER) ? Number.MAX_SAFE_INTEGER : Number(position);
+}
+
+function readPlace(bytes: Buffer, at: number): { readonly handle: number; readonly offset: number } {
+  return { handle: readNumber(bytes, at), offset: readPosition(bytes, at + 8) };
+}
+
+function readPosition(bytes: Buffer, at: number): number {
+  const position = readNumber(bytes, at);
+  if (!Number.isSafeInteger(position))
+    throw new ErrnoError('EFBIG', 'A position is beyond what a file may have');
+  return position;
+}
+
+/** Numbers that we gave out ourselves, or that the kernel counts up from 0: below 2^53. */
+function readNumber(bytes: Buffer, at: number): number {
+  return bytes.readUInt32LE(at) + bytes.readUInt32LE(at + 4) * 0x1_0000_0000;
+}
+
+function readBytes(bytes: Buffer, at: number, length: number): Buffer {
+  if (at + length > bytes.length) throw new RangeError('Beyond the end');
+  return bytes.subarray(at, at + length);
+}
+
+/** @param at where a text starts that ends with a zero byte */
+function readText(bytes: Buffer, at: number): { readonly text: string; readonly end: number } {
+  const end = bytes.indexOf(0, at);
+  if (end < 0) throw new RangeError('A text has no end');
+  const raw = bytes.subarray(at, end);
+  if (!isUtf8(raw)) throw new ErrnoError('EILSEQ', 'A name is not UTF-8');
+  return { text: raw.toString('utf8'), end: end + 1 };
+}

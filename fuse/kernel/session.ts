@@ -1,0 +1,497 @@
+import { constants as fsConstants } from 'node:fs';
+import { unreachable } from '../../base/assert.ts';
+import type { Attributes } from '../backend.ts';
+import { errnoName } from '../errno.ts';
+import { logUnforeseen } from '../log.ts';
+import type { Caller, FileSystemCalls, Opened, TransportOptions } from '../transport.ts';
+import { xattrIsLocal } from '../transport.ts';
+import { Answers } from './answers.ts';
+import { MAJOR, MINOR_MIN, OPENED_FLAG } from './protocol.ts';
+import { Replier, type Send } from './replier.ts';
+import {
+  initFlags,
+  NodeNumbers,
+  putAttributesReply,
+  putCount,
+  putEntries,
+  putEntry,
+  putInit,
+  putLockHolder,
+  putOpened,
+  putSpace,
+} from './replies.ts';
+import { decodeHeader, decodeRequest, type Request, type RequestHeader } from './requests.ts';
+import { UPTAKE_SLACK_MS, Uptake } from './uptake.ts';
+
+export const WRITE_BYTES_MAX = 1024 * 1024;
+/** The largest request is a write with its header, and a little room. */
+export const REQUEST_BYTES_MAX = WRITE_BYTES_MAX + 4096;
+
+const SEEK_DATA = 3;
+const SEEK_HOLE = 4;
+
+export interface SessionOptions extends TransportOptions {
+  readonly backgroundMax: number;
+  /** The kernel was told of the inode too late for what it believes from then on. */
+  drop(inode: number): void;
+}
+
+/** One connection with the kernel, from INIT to its end: every request gets exactly one reply, or none where it wants none. */
+export class Session {
+  readonly numbers: NodeNumbers;
+  /** Resolves with the kernel's minor version of the protocol; rejects where it is not spoken here. */
+  readonly started: Promise<number>;
+  readonly #calls: FileSystemCalls;
+  readonly #options: SessionOptions;
+  readonly #reply: Replier;
+  readonly #locks: boolean;
+  readonly #answers: Answers;
+  readonly #start = Promise.withResolvers<number>();
+  /** Version of the contents at the last open of each inode that the kernel knows: its pages may be of that. */
+  readonly #versions = new Map<number, string>();
+  /** Entries that the kernel may be about to take up. */
+  readonly uptake = new Uptake();
+
+  constructor(calls: FileSystemCalls, options: SessionOptions, send: Send) {
+    this.#calls = calls;
+    this.#options = options;
+    this.#reply = new Replier(send);
+    this.#locks = calls.lock !== undefined && calls.lockHolder !== undefined;
+    this.numbers = new NodeNumbers(calls.root);
+    this.started = this.#start.promise;
+    this.#answers = new Answers(this.#reply, options);
+  }
+
+  /** @param bytes one request, in memory of its own */
+  receive(bytes: Buffer): void {
+    const header = decodeHeader(bytes);
+    if (header === null) {
+      this.#options.log('error', 'the kernel sent what is no request', { sizeBytes: bytes.length });
+      return;
+    }
+    try {
+      this.#serve(header, decodeRequest(header, bytes));
+    } catch (error) {
+      logUnforeseen(this.#options.log, error);
+      this.#reply.error(header.unique, errnoName(error));
+    }
+  }
+
+  /** The mount is gone: nothing is answered any more. */
+  stop(): void {
+    this.#answers.stop();
+  }
+
+  #serve(header: RequestHeader, request: Request): void {
+    const calls = this.#calls;
+    const { unique } = header;
+    const inode = this.numbers.inode(header.node);
+    const caller = (killsPrivileges = false): Caller => ({
+      uid: header.uid,
+      gid: header.gid,
+      killsPrivileges,
+    });
+    const entry = (ask: () => Promise<Attributes>): void => {
+      this.#answers.answer(header, request, ask, (attributes) => this.#replyEntry(header, attributes));
+    };
+    const done = (ask: () => Promise<unknown>): void => {
+      this.#answers.answer(header, request, ask, () => this.#reply.done(unique));
+    };
+    switch (request.kind) {
+      case 'init':
+        this.#init(unique, request);
+        return;
+      case 'destroy':
+        this.#reply.done(unique);
+        return;
+      case 'interrupt':
+        this.#answers.interrupt(request.unique);
+        return;
+      case 'forget':
+        for (const inode of request.nodes.map((node) => this.numbers.inode(node))) {
+          this.#versions.delete(inode);
+          this.uptake.forget(inode);
+        }
+        return;
+      case 'lookup':
+        entry(() => calls.lookup(inode, request.name));
+        return;
+      case 'attributes':
+        this.#attributes(header, request, () => calls.attributes(inode));
+        return;
+      case 'set-attributes':
+        this.#changedAttributes(header, request, () => this.#setAttributes(inode, request, caller));
+        return;
+      case 'read-link':
+        this.#bytes(header, request, async () => Buffer.from(await calls.readLink(inode)));
+        return;
+      case 'symlink':
+        entry(() => calls.symlink(inode, request.name, request.target, caller()));
+        return;
+      case 'make-node': {
+        const { name, mode, device } = request;
+        entry(() => calls.makeNode(inode, name, mode, device, caller()));
+        return;
+      }
+      case 'make-directory':
+        entry(() => calls.makeDirectory(inode, request.name, request.mode, caller()));
+        return;
+      case 'link':
+        entry(() => calls.link(this.numbers.inode(request.of), inode, request.name));
+        return;
+      case 'unlink':
+        done(() => calls.unlink(inode, request.name));
+        return;
+      case 'remove-directory':
+        done(() => calls.removeDirectory(inode, request.name));
+        return;
+      case 'rename': {
+        const to = { parent: this.numbers.inode(request.toParent), name: request.toName };
+        done(() => calls.rename({ parent: inode, name: request.name }, to, request.flags));
+        return;
+      }
+      case 'open': {
+        const { flags, killsPrivileges } = request;
+        this.#answers.answer(
+          header,
+          request,
+          () => calls.open(inode, flags, caller(killsPrivileges)),
+          (opened) => this.#replyOpened(header, inode, opened, flags),
+          ({ handle }) => calls.release(handle),
+        );
+        return;
+      }
+      case 'create': {
+        const { name, mode, flags, killsPrivileges } = request;
+        this.#answers.answer(
+          header,
+          request,
+          () => calls.create(inode, name, mode, flags, caller(killsPrivileges)),
+          (created) =>
+            this.#replyOpened(header, created.attributes.inode, created, flags, created.attributes),
+          ({ handle }) => calls.release(handle),
+        );
+        return;
+      }
+      case 'read': {
+        const { handle, offset, length } = request;
+        this.#bytes(header, request, () => calls.read(handle, offset, length));
+        return;
+      }
+      case 'write': {
+        const { handle, offset, bytes, killsPrivileges } = request;
+        this.#count(header, request, () => calls.write(handle, offset, bytes, caller(killsPrivileges)));
+        return;
+      }
+      case 'flush':
+        done(() => calls.flush(request.handle, request.owner));
+        return;
+      case 'persist':
+        done(() => calls.persist(request.handle));
+        return;
+      case 'release':
+        done(() =>
+          request.flockOwner === undefined
+            ? calls.release(request.handle)
+            : calls.release(request.handle, request.flockOwner),
+        );
+        return;
+      case 'allocate': {
+        const { handle, mode, offset, length } = request;
+        // Not said by the kernel, which leaves it to the file system: as for a write.
+        done(() => calls.allocate(handle, mode, offset, length, caller(header.uid !== 0)));
+        return;
+      }
+      case 'seek':
+        this.#seek(header, request);
+        return;
+      case 'copy-range':
+        this.#copyRange(header, request, caller(header.uid !== 0));
+        return;
+      case 'open-directory':
+        this.#answers.answer(
+          header,
+          request,
+          () => calls.openDirectory(inode),
+          (handle) => this.#reply.put(unique, (reply, at) => putOpened(reply, at, handle, 0)),
+          (handle) => calls.releaseDirectory(handle),
+        );
+        return;
+      case 'read-directory':
+        this.#readDirectory(header, request);
+        return;
+      case 'release-directory':
+        done(() => calls.releaseDirectory(request.handle));
+        return;
+      case 'space':
+        this.#answers.answer(
+          header,
+          request,
+          () => calls.space(),
+          (space) => this.#reply.put(unique, (reply, at) => putSpace(reply, at, space)),
+        );
+        return;
+      case 'xattr':
+      case 'xattrs':
+      case 'set-xattr':
+      case 'remove-xattr':
+        this.#xattr(header, inode, request);
+        return;
+      case 'lock-holder':
+      case 'lock':
+        this.#lock(header, request);
+        return;
+      case 'unknown':
+        this.#reply.error(unique, 'ENOSYS');
+        return;
+      default:
+        unreachable(request);
+    }
+  }
+
+  #init(unique: number, request: Request & { readonly kind: 'init' }): void {
+    const { major, minor, readAheadBytes, flags } = request;
+    if (major < MAJOR || (major === MAJOR && minor < MINOR_MIN)) {
+      this.#reply.error(unique, 'EPROTO');
+      this.#start.reject(
+        new Error(`The kernel speaks version ${major}.${minor} of FUSE; ${MAJOR}.${MINOR_MIN} is needed`),
+      );
+      return;
+    }
+    const negotiated = {
+      readAheadBytes,
+      flags: initFlags(flags, { locks: this.#locks }),
+      backgroundMax: this.#options.backgroundMax,
+      writeBytesMax: WRITE_BYTES_MAX,
+    };
+    this.#reply.put(unique, (reply, at) => putInit(reply, at, negotiated));
+    // A newer major asks again, with ours.
+    if (major === MAJOR) this.#start.resolve(minor);
+  }
+
+  async #setAttributes(
+    inode: number,
+    request: Request & { readonly kind: 'set-attributes' },
+    caller: (killsPrivileges: boolean) => Caller,
+  ): Promise<Attributes> {
+    const { sizeBytes, killsPrivileges, changes } = request;
+    if (sizeBytes === undefined) return this.#calls.setAttributes(inode, changes);
+    const attributes = await this.#calls.truncate(inode, sizeBytes, caller(killsPrivileges));
+    const { modified, ...others } = changes;
+    // The truncate itself has set the present.
+    const rest = modified === undefined || modified.kind === 'now' ? others : changes;
+    return Object.keys(rest).length === 0 ? attributes : this.#calls.setAttributes(inode, rest);
+  }
+
+  #seek(header: RequestHeader, request: Request & { readonly kind: 'seek' }): void {
+    const { handle, offset, whence } = request;
+    const seek = this.#calls.seek?.bind(this.#calls);
+    // The kernel then takes the whole file for data, and does not ask again.
+    if (seek === undefined) {
+      this.#reply.error(header.unique, 'ENOSYS');
+      return;
+    }
+    if (whence !== SEEK_DATA && whence !== SEEK_HOLE) {
+      this.#reply.error(header.unique, 'EINVAL');
+      return;
+    }
+    this.#count(header, request, () => seek(handle, offset, whence === SEEK_DATA ? 'data' : 'hole'));
+  }
+
+  #copyRange(header: RequestHeader, request: Request & { readonly kind: 'copy-range' }, by: Caller): void {
+    const { from, fromOffset, to, toOffset, length, flags } = request;
+    const copyRange = this.#calls.copyRange?.bind(this.#calls);
+    // The kernel then copies by reading and writing.
+    if (copyRange === undefined) {
+      this.#reply.error(header.unique, 'ENOSYS');
+      return;
+    }
+    if (flags !== 0) {
+      this.#reply.error(header.unique, 'EINVAL');
+      return;
+    }
+    this.#count(header, request, () => copyRange(from, fromOffset, to, toOffset, length, by));
+  }
+
+  #readDirectory(header: RequestHeader, request: Request & { readonly kind: 'read-directory' }): void {
+    const { handle, offset } = request;
+    const bytesMax = Math.min(request.bytesMax, Replier.bodyBytesMax);
+    this.#answers.answer(
+      header,
+      request,
+      () => this.#calls.readDirectory(handle, offset),
+      ({ entries }) =>
+        this.#reply.put(header.unique, (reply, at) => putEntries(reply, at, entries, bytesMax)),
+    );
+  }
+
+  #xattr(
+    header: RequestHeader,
+    inode: number,
+    request: Request & { readonly kind: 'xattr' | 'xattrs' | 'set-xattr' | 'remove-xattr' },
+  ): void {
+    const { unique } = header;
+    const calls = this.#calls;
+    // The kernel does not ask again.
+    if (!this.#options.xattrs) {
+      this.#reply.error(unique, 'ENOSYS');
+      return;
+    }
+    switch (request.kind) {
+      case 'xattr':
+        // Asked for at every turn by programs that list files: answered on the spot, and always the same.
+        if (xattrIsLocal(request.name)) {
+          this.#reply.error(unique, 'ENODATA');
+          return;
+        }
+        this.#sized(header, request, () => calls.xattr(inode, request.name));
+        return;
+      case 'xattrs':
+        this.#sized(header, request, async () =>
+          Buffer.from((await calls.xattrs(inode)).map((name) => `${name}\0`).join('')),
+        );
+        return;
+      case 'set-xattr':
+        this.#answers.answer(
+          header,
+          request,
+          () => calls.setXattr(inode, request.name, request.value, request.flags),
+          () => this.#reply.done(unique),
+        );
+        return;
+      case 'remove-xattr':
+        this.#answers.answer(
+          header,
+          request,
+          () => calls.removeXattr(inode, request.name),
+          () => this.#reply.done(unique),
+        );
+        return;
+      default:
+        unreachable(request);
+    }
+  }
+
+  /** Bytes for a caller that has room for `bytesMax`, or asks with 0 how many there are. */
+  #sized(
+    header: RequestHeader,
+    request: Request & { readonly kind: 'xattr' | 'xattrs' },
+    ask: () => Promise<Uint8Array>,
+  ): void {
+    const { bytesMax } = request;
+    this.#answers.answer(header, request, ask, (bytes) => {
+      if (bytesMax === 0) this.#reply.put(header.unique, (reply, at) => putCount(reply, at, bytes.length));
+      else if (bytes.length > bytesMax) this.#reply.error(header.unique, 'ERANGE');
+      else this.#reply.bytes(header.unique, bytes);
+    });
+  }
+
+  #lock(header: RequestHeader, request: Request & { readonly kind: 'lock-holder' | 'lock' }): void {
+    const calls = this.#calls;
+    if (calls.lock === undefined || calls.lockHolder === undefined) {
+      this.#reply.error(header.unique, 'ENOSYS');
+      return;
+    }
+    const { handle, lock } = request;
+    if (request.kind === 'lock-holder') {
+      const ask = calls.lockHolder.bind(calls);
+      this.#answers.answer(
+        header,
+        request,
+        () => ask(handle, lock),
+        (holder) => this.#reply.put(header.unique, (reply, at) => putLockHolder(reply, at, holder)),
+      );
+      return;
+    }
+    const ask = calls.lock.bind(calls);
+    const abort = new AbortController();
+    this.#answers.answer(
+      header,
+      request,
+      () => ask(handle, lock, request.waits, abort.signal),
+      () => this.#reply.done(header.unique),
+      undefined,
+      abort,
+    );
+  }
+
+  #attributes(header: RequestHeader, request: Request, ask: () => Promise<Attributes>): void {
+    this.#answers.answer(header, request, ask, (attributes) =>
+      this.#inTime(attributes, (validMs) => this.#replyAttributes(header, attributes, validMs)),
+    );
+  }
+
+  /** The kernel takes the outcome of a change for the newest there is, whatever it was told to drop meanwhile. */
+  #changedAttributes(header: RequestHeader, request: Request, ask: () => Promise<Attributes>): void {
+    const { attributesMs } = this.#options.cache;
+    this.#answers.answer(header, request, ask, (attributes) =>
+      this.#replyAttributes(header, attributes, attributesMs),
+    );
+  }
+
+  #replyAttributes({ unique }: RequestHeader, attributes: Attributes, validMs: number): void {
+    const { present } = this.#options;
+    this.#reply.put(unique, (reply, at) => putAttributesReply(reply, at, present(attributes), validMs));
+  }
+
+  #bytes(header: RequestHeader, request: Request, ask: () => Promise<Uint8Array>): void {
+    this.#answers.answer(header, request, ask, (bytes) => this.#reply.bytes(header.unique, bytes));
+  }
+
+  #count(header: RequestHeader, request: Request, ask: () => Promise<number>): void {
+    this.#answers.answer(header, request, ask, (count) =>
+      this.#reply.put(header.unique, (reply, at) => putCount(reply, at, count)),
+    );
+  }
+
+  #replyEntry({ unique }: RequestHeader, stored: Attributes): void {
+    const { present } = this.#options;
+    const node = this.numbers.node(stored.inode);
+    this.#inTime(stored, (validMs) => {
+      if (validMs > 0) this.uptake.told(stored.inode);
+      this.#reply.put(unique, (reply, at) => putEntry(reply, at, node, present(stored), validMs));
+    });
+  }
+
+  /**
+   * The kernel counts from when it hears. Where this process was stopped before that, what it said is taken back.
+   *
+   * @param stored as they were answered, and not a copy of them
+   * @param say tells the kernel for how long it may believe them
+   */
+  #inTime(stored: Attributes, say: (validMs: number) => void): void {
+    const { attributesMs, believedMs } = this.#options.cache;
+    if (believedMs === undefined) {
+      say(attributesMs);
+      return;
+    }
+    const beganMs = performance.now();
+    const validMs = Math.max(attributesMs, Math.floor(believedMs(stored) - UPTAKE_SLACK_MS));
+    say(validMs);
+    if (validMs > 0 && performance.now() - beganMs > UPTAKE_SLACK_MS) this.#options.drop(stored.inode);
+  }
+
+  /** @param created the attributes of what the same call made, which come first */
+  #replyOpened(
+    header: RequestHeader,
+    inode: number,
+    opened: Opened,
+    flags: number,
+    created?: Attributes,
+  ): void {
+    const { present, cache } = this.#options;
+    const isSame = this.#versions.get(inode) === opened.version;
+    this.#versions.set(inode, opened.version);
+    let openedFlags = opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
+    // Errors of writes are told at close, and locks are given back.
+    const writes = (flags & (fsConstants.O_WRONLY | fsConstants.O_RDWR)) !== 0;
+    if (!writes && !this.#locks) openedFlags |= OPENED_FLAG.noFlush;
+    this.#reply.put(header.unique, (reply, at) => {
+      let next = at;
+      if (created !== undefined) {
+        next = putEntry(reply, at, this.numbers.node(inode), present(created), cache.attributesMs);
+      }
+      return putOpened(reply, next, opened.handle, openedFlags);
+    });
+  }
+}

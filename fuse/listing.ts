@@ -1,0 +1,152 @@
+import { assert } from '../base/assert.ts';
+import type { FileSystemBackend, NodeKind } from './backend.ts';
+
+/** Entries asked for at a time. */
+export const LIST_COUNT = 1000;
+/** Stretches whose entries are kept: the one that is being read, and a few for those who seek to and fro. */
+const KEPT_MAX = 4;
+
+export interface ListedEntry {
+  readonly name: string;
+  readonly kind: NodeKind;
+  readonly inode: number;
+  /** Of the entry in the listing; a read that goes on after it starts at the next one. */
+  readonly position: number;
+}
+
+/** Entries that were asked for at once. Their names are forgotten, their order is not. */
+interface Stretch {
+  /** The names that it lies between: after the one, up to the other. */
+  readonly after: string;
+  readonly last: string;
+  readonly first: number;
+  /** A digest of each name, by which its position is found again. */
+  readonly digests: Uint32Array;
+}
+
+/**
+ * A directory as it is while somebody reads it from the beginning to the end, by the names' order. A name that is
+ * there all the time is told once and keeps its position, which a program may go back to (`seekdir`); names that
+ * come or go meanwhile may be told or not, as POSIX has it. However many entries there are, only a few stretches
+ * of them are kept, and four bytes for each of the others.
+ */
+export class Listing {
+  readonly #list: FileSystemBackend['list'];
+  readonly #inode: number;
+  readonly #stretches: Stretch[] = [];
+  /** By the place in `#stretches`, the one that was used last at the end. */
+  readonly #kept = new Map<number, readonly ListedEntry[]>();
+  #complete = false;
+  #listed: Promise<void> = Promise.resolve();
+
+  constructor(inode: number, list: FileSystemBackend['list']) {
+    this.#inode = inode;
+    this.#list = list;
+  }
+
+  /** @returns at most `countMax` entries at `position` and after it; none at the end of the directory */
+  async read(position: number, countMax: number): Promise<readonly ListedEntry[]> {
+    for (let at = position; ; ) {
+      const place = await this.#placeOf(at);
+      if (place === null) return [];
+      const entries = await this.#entries(place);
+      const from = entries.findIndex((entry) => entry.position >= at);
+      if (from !== -1) return entries.slice(from, from + countMax);
+      // All of the rest of it has been removed since.
+      const { first, digests } = this.#stretch(place);
+      at = first + digests.length;
+    }
+  }
+
+  #stretch(place: number): Stretch {
+    const stretch = this.#stretches[place];
+    assert(stretch !== undefined, 'A stretch that is asked for was listed');
+    return stretch;
+  }
+
+  /** @returns the place of the stretch that `position` is in; null beyond the end */
+  async #placeOf(position: number): Promise<number | null> {
+    for (;;) {
+      const last = this.#stretches.at(-1);
+      if (last !== undefined && position < last.first + last.digests.length) break;
+      if (this.#complete) return null;
+      // One after the other, also for two who read at once.
+      const listed = this.#listed.then(() => this.#listOn(last));
+      this.#listed = listed.catch(() => undefined);
+      await listed;
+    }
+    return this.#stretches.findLastIndex(({ first }) => first <= position);
+  }
+
+  async #listOn(last: Stretch | undefined): Promise<void> {
+    if (this.#stretches.at(-1) !== last || this.#complete) return;
+    const after = last?.last ?? '';
+    const first = last === undefined ? 0 : last.first + last.digests.length;
+    const { entries, more } = await this.#ask(after);
+    this.#complete = !more;
+    const end = entries.at(-1);
+    if (end === undefined) {
+      this.#complete = true;
+      return;
+    }
+    const digests = Uint32Array.from(entries, ({ name }) => digest(name));
+    this.#stretches.push({ after, last: end.name, first, digests });
+    this.#keep(
+      this.#stretches.length - 1,
+      entries.map((entry, index) => ({ ...entry, position: first + index })),
+    );
+  }
+
+  async #entries(place: number): Promise<readonly ListedEntry[]> {
+    const kept = this.#kept.get(place);
+    const entries = kept ?? (await this.#listAgain(this.#stretch(place)));
+    this.#keep(place, entries);
+    return entries;
+  }
+
+  /** What is left of a stretch, at the positions of before. */
+  async #listAgain({ after, last, first, digests }: Stretch): Promise<ListedEntry[]> {
+    const left: ListedEntry[] = [];
+    let from = after;
+    for (let told = 0; ; ) {
+      const { entries, more } = await this.#ask(from);
+      for (const entry of entries) {
+        const index = digests.indexOf(digest(entry.name), told);
+        // A name that was not there then has no position.
+        if (index === -1) continue;
+        told = index + 1;
+        left.push({ ...entry, position: first + index });
+      }
+      const end = entries.at(-1);
+      if (!more || end === undefined || told === digests.length) return left;
+      if (Buffer.compare(Buffer.from(end.name), Buffer.from(last)) >= 0) return left;
+      from = end.name;
+    }
+  }
+
+  async #ask(after: string): Promise<{ entries: Omit<ListedEntry, 'position'>[]; more: boolean }> {
+    const { entries, more } = await this.#list(this.#inode, after, LIST_COUNT);
+    return {
+      entries: entries.map(({ name, attributes: { kind, inode } }) => ({ name, kind, inode })),
+      more,
+    };
+  }
+
+  #keep(place: number, entries: readonly ListedEntry[]): void {
+    this.#kept.delete(place);
+    this.#kept.set(place, entries);
+    for (const oldest of this.#kept.keys()) {
+      if (this.#kept.size <= KEPT_MAX) break;
+      this.#kept.delete(oldest);
+    }
+  }
+}
+
+/** FNV-1a over the UTF-16 code units. Two names of one stretch with one digest are one in ten thousand stretches. */
+function digest(name: string): number {
+  let hash = 0x811c9dc5;
+  for (let index = 0; index < name.length; index++) {
+    hash = Math.imul(hash ^ name.charCodeAt(index), 0x01000193);
+  }
+  return hash >>> 0;
+}

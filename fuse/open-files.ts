@@ -1,0 +1,490 @@
+import { constants } from 'node:fs';
+import { ServiceError } from '../base/errors.ts';
+import type { Ages } from './attribute-cache.ts';
+import type { Attributes, FileSystemBackend } from './backend.ts';
+import { contentVersionCompare } from './backend.ts';
+import { ErrnoError } from './errno.ts';
+import { Inodes, withoutPrivileges } from './inodes.ts';
+import type { OpenLocks } from './locks.ts';
+import { OpenFile } from './open-file.ts';
+import { Orphans } from './orphans.ts';
+import { ReadAhead, ReadPosition } from './read-ahead.ts';
+import type { Caller, LockRequest, Log, MountedTransport, Opened } from './transport.ts';
+import { DirtyBudget } from './write-behind.ts';
+
+const DIRTY_BYTES_MAX = 64 * 1024 * 1024;
+const READ_AHEAD_BYTES_MAX = 32 * 1024 * 1024;
+/** Files that are told to the catalog at the same time after they were closed; the backend puts them together. */
+const SETTLING_MAX = 500;
+/** Modes of `fallocate`(2). */
+const FALLOC_FL_KEEP_SIZE = 1;
+const FALLOC_FL_PUNCH_HOLE = 2;
+const FALLOC_FL_ZERO_RANGE = 16;
+/** One call copies for so long at the most, in milliseconds: whoever copies a large file can be interrupted. */
+const COPY_MS_MAX = 1_000;
+/** And so much: the kernel's count has 32 bits. */
+const COPY_BYTES_MAX = 1024 * 1024 * 1024;
+
+interface FileHandle {
+  readonly file: OpenFile;
+  readonly writing: boolean;
+  readonly appending: boolean;
+  /** O_SYNC or O_DSYNC: every write survives a loss of power before it is answered. */
+  readonly persisting: boolean;
+  readonly position: ReadPosition;
+  /** Errors of the file's writes that this handle was told of, or that were before its time. */
+  errorsTold: number;
+}
+
+/** Files that are open on this mount, their handles, and what there is to do when they are closed. */
+export class OpenFiles {
+  readonly inodes: Inodes;
+  readonly #backend: FileSystemBackend;
+  readonly #limitMs: number;
+  readonly #log: Log;
+  readonly #budget = new DirtyBudget(DIRTY_BYTES_MAX);
+  readonly #readAhead = new ReadAhead(READ_AHEAD_BYTES_MAX);
+  readonly #open = new Map<number, OpenFile>();
+  readonly #handles = new Map<number, FileHandle>();
+  /** Files closed after writing that the catalog is being told of. */
+  readonly #settling = new Set<Promise<void>>();
+  /** Those among them that are being sealed, by inode. */
+  readonly #sealing = new Map<number, Promise<void>>();
+  readonly #settleQueue: (() => void)[] = [];
+  #settleCount = 0;
+  readonly #orphans: Orphans;
+  /** Null before the mount is there. */
+  kernel: Pick<MountedTransport, 'invalidateInode'> | null = null;
+  /** Odd; those of directories are even. */
+  #handleLast = -1;
+
+  constructor(backend: FileSystemBackend, limitMs: number, log: Log, ages?: Ages) {
+    this.#backend = backend;
+    this.#limitMs = limitMs;
+    this.#log = log;
+    this.inodes = new Inodes(backend, (inode) => this.#open.get(inode), ages);
+    this.#orphans = new Orphans(backend, () => this.#open.keys(), log);
+  }
+
+  async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
+    const writing = (flags & (constants.O_WRONLY | constants.O_RDWR)) !== 0;
+    const told = this.inodes.cache.attributes(inode);
+    const attributes = this.inodes.cache.looked(inode) ?? (await this.inodes.ask(inode));
+    if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
+    if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
+    if (told !== undefined && contentVersionCompare(told.contents, attributes.contents) !== 0) {
+      // The kernel was told attributes from a listing a moment ago, and would cut what it reads at their
+      // size. At this answer it looks the name up once more, and opens again.
+      this.inodes.cache.forget(inode);
+      throw new ErrnoError('ESTALE', `Inode ${inode} changed since it was listed`);
+    }
+    const file = this.#opened(attributes, writing);
+    try {
+      // Bytes under way are another handle's: an open does not wait for them, a read does.
+      if (!file.writes.dirty) await file.present(attributes);
+      if (writing && attributes.policy === 'read-only') await this.#assertUnsealed(file);
+      if (writing && (flags & constants.O_TRUNC) !== 0) {
+        await this.#clearPrivileges(file, caller);
+        await file.truncate(0);
+        this.inodes.cache.forget(inode);
+      }
+    } catch (error) {
+      this.#close(file, writing);
+      throw error;
+    }
+    return this.#handle(file, flags);
+  }
+
+  /** Opens what was just made by the same call of the kernel. */
+  created(attributes: Attributes, flags: number): Opened {
+    const file = this.#opened(attributes, true);
+    file.unsettled = true;
+    return this.#handle(file, flags);
+  }
+
+  /** What was just made is not opened: nobody writes to it, and the catalog is told so. */
+  made(attributes: Attributes): void {
+    const file = this.#opened(attributes, true);
+    file.unsettled = true;
+    this.#close(file, true);
+  }
+
+  /** The file has no name any more; if it is open here it lives until it is closed. */
+  unlinked(inode: number): void {
+    if (this.#open.has(inode)) this.#orphans.add(inode);
+  }
+
+  /** The file has a name again. */
+  linked(inode: number): void {
+    this.#orphans.delete(inode);
+  }
+
+  openFile(inode: number): OpenFile | undefined {
+    return this.#open.get(inode);
+  }
+
+  /** Whether the file is open for writing here. */
+  isWritten(inode: number): boolean {
+    return (this.#open.get(inode)?.writerCount ?? 0) > 0;
+  }
+
+  inodeOf(handle: number): number {
+    const inode = this.#handles.get(handle)?.file.inode;
+    if (inode === undefined) throw new ErrnoError('EBADF', `No handle ${handle} is open`);
+    return inode;
+  }
+
+  async truncate(inode: number, sizeBytes: number, caller: Caller): Promise<void> {
+    await this.#withWriter(inode, async (file) => {
+      await this.#clearPrivileges(file, caller);
+      await file.truncate(sizeBytes);
+    });
+    this.inodes.cache.forget(inode);
+  }
+
+  async read(handle: number, offset: number, length: number): Promise<Uint8Array> {
+    const { file, position } = this.#fileHandle(handle);
+    file.locks?.assertKept(handle);
+    if (length === 0) return new Uint8Array(0);
+    return file.read(this.#readAhead, position, offset, length);
+  }
+
+  async write(handle: number, offset: number, bytes: Uint8Array, caller: Caller): Promise<number> {
+    const opened = this.#fileHandle(handle);
+    const { file } = opened;
+    if (!opened.writing) throw new ErrnoError('EBADF', `Handle ${handle} is not open for writing`);
+    if (bytes.length === 0) return 0;
+    if (!Number.isSafeInteger(offset + bytes.length))
+      throw new ErrnoError('EFBIG', 'The file would be too large');
+    this.#throwFailed(opened);
+    file.locks?.assertKept(handle);
+    await this.#clearPrivileges(file, caller);
+    this.inodes.cache.drop(file.inode);
+    if (opened.appending) await file.append(bytes);
+    else await file.write(offset, bytes);
+    if (opened.persisting) await this.persist(handle);
+    return bytes.length;
+  }
+
+  async flush(handle: number, owner?: bigint): Promise<void> {
+    const opened = this.#fileHandle(handle);
+    // Who gets the lock next shall find what was written under it.
+    if (opened.writing) await opened.file.writes.drain();
+    if (owner !== undefined) await opened.file.locks?.flush(owner);
+    // Told to whoever closes: it may be a copy of the descriptor in a child that is about to run another program.
+    if (opened.writing) this.#throwFailed(opened);
+  }
+
+  lockHolder(handle: number, request: LockRequest): Promise<LockRequest | null> {
+    return this.#locksOf(this.#fileHandle(handle).file).holder(handle, request);
+  }
+
+  /**
+   * Sets a lock or gives it back, at the file's primary. What was written under it arrives before it is given back; who
+   * gets it sees what was written before.
+   */
+  async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
+    const { file } = this.#fileHandle(handle);
+    if (request.type === 'unlock') {
+      if (file.locks === null) return;
+      await file.writes.drain();
+      await file.locks.lock(handle, request, false, signal);
+      return;
+    }
+    const locks = this.#locksOf(file);
+    await locks.lock(handle, request, waits, signal);
+    try {
+      await file.refresh(async () => {
+        this.inodes.cache.forget(file.inode);
+        await this.kernel?.invalidateInode(file.inode);
+      });
+    } catch (error) {
+      // Whoever is told of an error does not know that there is a lock.
+      await locks.lock(handle, { ...request, type: 'unlock' }, false, signal);
+      throw error;
+    }
+  }
+
+  #locksOf(file: OpenFile): OpenLocks {
+    return file.openLocks((lost) => {
+      this.#log('error', 'locks were lost', { file: file.inode, locks: lost.length });
+    });
+  }
+
+  async persist(handle: number): Promise<void> {
+    const opened = this.#fileHandle(handle);
+    await opened.file.writes.drain();
+    const error = opened.file.writes.errorSince(opened.errorsTold);
+    // Who asks for this wants to know, and goes on from there: it is told once.
+    opened.errorsTold = opened.file.writes.errorCount;
+    if (error !== undefined) {
+      this.#logLost(opened.file.inode, error);
+      throw error;
+    }
+    await opened.file.persist();
+  }
+
+  async release(handle: number): Promise<void> {
+    const opened = this.#fileHandle(handle);
+    this.#handles.delete(handle);
+    if (opened.writing) {
+      await opened.file.writes.drain();
+      // Whoever was to be told was told by fsync, or by close.
+      const error = opened.file.writes.errorSince(opened.errorsTold);
+      if (error !== undefined) this.#logLost(opened.file.inode, error);
+    }
+    await opened.file.locks?.release(handle);
+    this.#close(opened.file, opened.writing);
+  }
+
+  /**
+   * As `fallocate`(2). Nothing is reserved: a place that holds zeros takes no room in the cluster, so what a program asks for
+   * beforehand is only compared with the room that there is now.
+   *
+   * @param mode bits FALLOC_FL_*: none, KEEP_SIZE, KEEP_SIZE with PUNCH_HOLE, ZERO_RANGE with or without KEEP_SIZE
+   */
+  async allocate(
+    handle: number,
+    mode: number,
+    offset: number,
+    length: number,
+    caller: Caller,
+  ): Promise<void> {
+    const opened = this.#fileHandle(handle);
+    const { file } = opened;
+    if (!opened.writing) throw new ErrnoError('EBADF', `Handle ${handle} is not open for writing`);
+    if (offset < 0 || length <= 0) throw new ErrnoError('EINVAL', `No range: ${length} bytes at ${offset}`);
+    const end = offset + length;
+    if (!Number.isSafeInteger(end)) throw new ErrnoError('EFBIG', 'The file would be too large');
+    this.#throwFailed(opened);
+    file.locks?.assertKept(handle);
+    switch (mode) {
+      case 0:
+      case FALLOC_FL_KEEP_SIZE: {
+        const { sizeBytes } = await file.state();
+        if (end <= sizeBytes) return;
+        const { freeBytes } = await this.#backend.space();
+        if (end - sizeBytes > freeBytes) {
+          throw new ErrnoError('ENOSPC', `There is room for ${freeBytes} more bytes`);
+        }
+        if (mode === FALLOC_FL_KEEP_SIZE) return;
+        await this.#clearPrivileges(file, caller);
+        // Not by a truncate to this size: somebody may have appended beyond it meanwhile.
+        await file.punch(end, end, true);
+        break;
+      }
+      case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
+      case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
+        await this.#clearPrivileges(file, caller);
+        await file.punch(offset, end, false);
+        break;
+      case FALLOC_FL_ZERO_RANGE:
+        await this.#clearPrivileges(file, caller);
+        await file.punch(offset, end, true);
+        break;
+      default:
+        throw new ErrnoError('EOPNOTSUPP', `Allocation mode ${mode} is not supported`);
+    }
+    this.inodes.cache.forget(file.inode);
+    this.#throwFailed(opened);
+  }
+
+  /**
+   * As SEEK_DATA and SEEK_HOLE of `lseek`(2), by the objects of which the file is made.
+   *
+   * @throws ErrnoError `ENXIO` behind the end, and where no data follows
+   */
+  async seek(handle: number, offset: number, what: 'data' | 'hole'): Promise<number> {
+    const { file } = this.#fileHandle(handle);
+    const found = await file.seek(offset, what);
+    if (found === null) throw new ErrnoError('ENXIO', `No ${what} from ${offset} on`);
+    return found;
+  }
+
+  /**
+   * As `copy_file_range`(2) between two open files: the servers copy, and holes stay holes.
+   *
+   * @param length may be larger than any file
+   * @returns how many bytes were copied: fewer than `length` at the end of the source, or where it is much or took long
+   */
+  async copyRange(
+    from: number,
+    fromOffset: number,
+    to: number,
+    toOffset: number,
+    length: number,
+    caller: Caller,
+  ): Promise<number> {
+    const source = this.#fileHandle(from).file;
+    const opened = this.#fileHandle(to);
+    const { file } = opened;
+    if (!opened.writing || opened.appending) {
+      throw new ErrnoError('EBADF', `Handle ${to} is not open for writing in any place`);
+    }
+    const wanted = Math.min(length, COPY_BYTES_MAX);
+    if (!Number.isSafeInteger(toOffset + wanted) || !Number.isSafeInteger(fromOffset + wanted)) {
+      throw new ErrnoError('EFBIG', 'The file would be too large');
+    }
+    if (source === file && Math.abs(fromOffset - toOffset) < wanted) {
+      throw new ErrnoError('EINVAL', 'The ranges overlap');
+    }
+    this.#throwFailed(opened);
+    source.locks?.assertKept(from);
+    file.locks?.assertKept(to);
+    await this.#clearPrivileges(file, caller);
+    const untilMs = performance.now() + COPY_MS_MAX;
+    let done = 0;
+    try {
+      while (done < wanted) {
+        const copied = await file.copyFrom(source, fromOffset + done, toOffset + done, wanted - done);
+        done += copied;
+        if (copied === 0 || performance.now() >= untilMs) break;
+      }
+    } catch (error) {
+      // What was copied before counts; the next call meets the same error again.
+      if (done === 0) throw error;
+    }
+    this.inodes.cache.forget(file.inode);
+    if (opened.persisting) await this.persist(to);
+    return done;
+  }
+
+  /** Everything written so far arrives, or is known to be lost. */
+  async drain(): Promise<void> {
+    await Promise.all([...this.#open.values()].map((file) => file.writes.drain()));
+  }
+
+  /** When the mount is gone: everything written arrives, and the catalog hears of it. */
+  async stop(): Promise<void> {
+    this.#orphans.stop();
+    await this.drain();
+    await Promise.all([...this.#open.values()].map((file) => file.locks?.close()));
+    for (const file of this.#open.values()) {
+      const error = file.writes.errorSince(0);
+      if (error !== undefined)
+        this.#log('error', 'writes were lost', { file: file.inode, error: String(error) });
+      // From here on nobody writes, although handles may be open.
+      file.writerCount = 0;
+      if (file.unsettled) this.#settle(file);
+    }
+    while (this.#settling.size > 0) await Promise.all(this.#settling);
+  }
+
+  #opened(attributes: Attributes, writing: boolean): OpenFile {
+    let file = this.#open.get(attributes.inode);
+    if (file === undefined) {
+      const backend = this.#backend.openFile(attributes.inode, attributes.replicas, attributes.contents);
+      file = new OpenFile(attributes, backend, this.#budget, this.#limitMs);
+      this.#open.set(attributes.inode, file);
+    }
+    file.handleCount++;
+    if (writing) file.writerCount++;
+    return file;
+  }
+
+  #handle(file: OpenFile, flags: number): Opened {
+    this.#handleLast += 2;
+    const handle = this.#handleLast;
+    const appending = (flags & constants.O_APPEND) !== 0;
+    this.#handles.set(handle, {
+      file,
+      writing: (flags & (constants.O_WRONLY | constants.O_RDWR)) !== 0,
+      appending,
+      persisting: (flags & (constants.O_SYNC | constants.O_DSYNC)) !== 0,
+      position: new ReadPosition(),
+      errorsTold: file.writes.errorCount,
+    });
+    const { epoch, seq } = file.attributes.contents;
+    return {
+      handle,
+      // An append lands where the cluster's file ends, which the kernel's cache cannot know.
+      directIo: appending,
+      linked: file.attributes.links > 1,
+      // With bytes under way there is no version yet that a later open could find unchanged.
+      version: file.writes.dirty ? `${file.inode}:handle-${handle}` : `${file.inode}:${epoch}:${seq}`,
+    };
+  }
+
+  #fileHandle(handle: number): FileHandle {
+    const opened = this.#handles.get(handle);
+    if (opened === undefined) throw new ErrnoError('EBADF', `No handle ${handle} is open`);
+    return opened;
+  }
+
+  #throwFailed(opened: FileHandle): void {
+    const error = opened.file.writes.errorSince(opened.errorsTold);
+    if (error !== undefined) throw error;
+  }
+
+  #logLost(inode: number, error: unknown): void {
+    this.#log('error', 'writes failed', { file: inode, error: String(error) });
+  }
+
+  async #clearPrivileges(file: OpenFile, caller: Caller): Promise<void> {
+    const { mode } = file.attributes;
+    const { killsPrivileges = caller.uid !== 0 } = caller;
+    if (!killsPrivileges || mode === withoutPrivileges(mode)) return;
+    await this.inodes.change(file.inode, { mode: withoutPrivileges(mode) });
+  }
+
+  async #withWriter<Result>(inode: number, use: (file: OpenFile) => Promise<Result>): Promise<Result> {
+    const attributes =
+      this.#open.get(inode)?.attributes ?? this.inodes.cache.looked(inode) ?? (await this.inodes.ask(inode));
+    const file = this.#opened(attributes, true);
+    try {
+      return await use(file);
+    } finally {
+      this.#close(file, true);
+    }
+  }
+
+  #close(file: OpenFile, writing: boolean): void {
+    file.handleCount--;
+    if (writing) file.writerCount--;
+    if (file.writerCount === 0 && file.unsettled && !this.#orphans.has(file.inode)) this.#settle(file);
+    if (file.handleCount > 0) return;
+    // As long as it was open, this mount knew better than what was asked for before its bytes had arrived.
+    if (file.written) this.inodes.cache.drop(file.inode);
+    file.locks?.close().catch((error: unknown) => {
+      this.#log('error', 'locks of a closed file could not be given back', { error: String(error) });
+    });
+    this.#open.delete(file.inode);
+    this.#orphans.delete(file.inode);
+  }
+
+  /** The catalog is told of a closed file in the background: who asks meanwhile is answered by its primary. */
+  #settle(file: OpenFile): void {
+    file.unsettled = false;
+    const isToBeSealed = file.isToBeSealed;
+    const settled = this.#settleTurn()
+      .then(() => (isToBeSealed ? file.seal() : undefined))
+      .then(() => file.settle())
+      .catch((error: unknown) => {
+        const gone = error instanceof ServiceError && error.code === 'not-found';
+        const facts = { file: file.inode, error: String(error) };
+        const what = isToBeSealed ? 'sealed and settled' : 'settled';
+        if (!gone) this.#log('warn', `a closed file is not ${what}`, facts);
+      })
+      .finally(() => {
+        this.#settleCount--;
+        this.#settleQueue.shift()?.();
+        this.#settling.delete(settled);
+        if (this.#sealing.get(file.inode) === settled) this.#sealing.delete(file.inode);
+      });
+    this.#settling.add(settled);
+    if (isToBeSealed) this.#sealing.set(file.inode, settled);
+  }
+
+  /** Told at open, and not only at the first write. */
+  async #assertUnsealed(file: OpenFile): Promise<void> {
+    await this.#sealing.get(file.inode);
+    const { sealed = false } = await file.state();
+    if (sealed) throw new ErrnoError('EROFS', `File ${file.inode} is sealed`);
+  }
+
+  async #settleTurn(): Promise<void> {
+    if (this.#settleCount >= SETTLING_MAX)
+      await new Promise<void>((resolve) => this.#settleQueue.push(resolve));
+    this.#settleCount++;
+  }
+}

@@ -1,0 +1,40 @@
+import type { BackendFile, FileSystemBackend } from './backend.ts';
+import { ErrnoError } from './errno.ts';
+
+/**
+ * A volume that cannot be changed from here. The kernel refuses changes to a mount with `ro` by itself; this holds
+ * also after somebody has told the kernel otherwise (`mount -o remount,rw`).
+ */
+export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
+  return {
+    ...backend,
+    createFile: refuse,
+    makeDirectory: refuse,
+    makeNode: refuse,
+    symlink: refuse,
+    link: refuse,
+    unlink: refuse,
+    removeDirectory: refuse,
+    rename: refuse,
+    setAttributes: refuse,
+    setXattr: refuse,
+    removeXattr: refuse,
+    openFile: (inode, replicas, contents) => readOnlyFile(backend.openFile(inode, replicas, contents)),
+  };
+}
+
+function readOnlyFile(file: BackendFile): BackendFile {
+  return {
+    ...file,
+    write: refuse,
+    append: refuse,
+    truncate: refuse,
+    punch: refuse,
+    copyFrom: refuse,
+    seal: refuse,
+  };
+}
+
+function refuse(): Promise<never> {
+  return Promise.reject(new ErrnoError('EROFS', 'The mount is read-only'));
+}

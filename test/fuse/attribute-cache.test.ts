@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AttributeCache } from '../../fuse/attribute-cache.ts';
+import type { Attributes } from '../../fuse/backend.ts';
+
+const AGES = { heardMs: 60_000, liveMs: 0 };
+
+function file(inode: number, sizeBytes = 0): Attributes {
+  return { inode, kind: 'file', sizeBytes } as Attributes;
+}
+
+test('what was asked for before a change of names or modes is not kept, of whatever it is', () => {
+  const cache = new AttributeCache(AGES);
+  const { mark } = cache;
+  cache.forget(7);
+  cache.heardEntry(1, 'a', file(8), mark, true);
+  assert.equal(cache.entry(1, 'a'), undefined);
+  cache.heardEntry(1, 'a', file(8), cache.mark, true);
+  assert.deepEqual(cache.entry(1, 'a'), file(8));
+});
+
+test('what was asked for before a change of contents is kept of all other files', () => {
+  const cache = new AttributeCache(AGES);
+  const { mark } = cache;
+  cache.drop(7);
+  for (const inode of [7, 8]) cache.heardEntry(1, String(inode), file(inode), mark, true);
+  assert.deepEqual([cache.entry(1, '7'), cache.entry(1, '8')], [undefined, file(8)]);
+  cache.heardEntry(1, '7', file(7, 5), cache.mark, true);
+  assert.deepEqual(cache.entry(1, '7'), file(7, 5));
+});
+
+test('however many files are written, no old answer about one of them is kept', () => {
+  const cache = new AttributeCache(AGES);
+  const { mark } = cache;
+  for (let inode = 1; inode <= 30_000; inode++) cache.drop(inode);
+  cache.heardEntry(1, 'first', file(1), mark, true);
+  cache.heardEntry(1, 'last', file(30_000), mark, true);
+  assert.deepEqual([cache.entry(1, 'first'), cache.entry(1, 'last')], [undefined, undefined]);
+  cache.heardEntry(1, 'first', file(1), cache.mark, true);
+  assert.deepEqual(cache.entry(1, 'first'), file(1));
+});
+
+function directory(inode: number, changedNs: string): Attributes {
+  return { inode, kind: 'directory', modifiedNs: changedNs, changedNs } as Attributes;
+}
+
+function made(inode: number, changedNs: string): Attributes {
+  return { inode, kind: 'file', sizeBytes: 0, modifiedNs: changedNs, changedNs } as Attributes;
+}
+
+test('a directory stays known while files are made in it, with the times that they give it', () => {
+  const cache = new AttributeCache(AGES);
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
+  cache.made(2, 'first', made(3, '3000'));
+  assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
+  // Answered late: the directory had what came after it by then.
+  cache.made(2, 'second', made(4, '2000'));
+  assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
+});
+
+test('a directory is asked for again when one was made in it, for it counts them', () => {
+  const cache = new AttributeCache(AGES);
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
+  cache.made(2, 'sub', directory(3, '3000'));
+  assert.equal(cache.entry(1, 'd'), undefined);
+});
+
+test('what was asked for before a file was made is not kept of its name and its directory, but of all others', () => {
+  const cache = new AttributeCache(AGES);
+  const { mark } = cache;
+  cache.heardEntry(2, 'f', file(9), mark, true);
+  cache.made(2, 'f', made(3, '3000'));
+  assert.equal(cache.entry(2, 'f'), undefined);
+  cache.heardEntry(2, 'f', file(9), mark, true);
+  cache.heardEntry(1, 'd', directory(2, '1000'), mark);
+  cache.heardEntry(1, 'e', directory(5, '1000'), mark);
+  assert.deepEqual(
+    [cache.entry(2, 'f'), cache.entry(1, 'd'), cache.entry(1, 'e')],
+    [undefined, undefined, directory(5, '1000')],
+  );
+});
+
+test('nothing is believed for longer because files are made', (t) => {
+  let nowMs = 0;
+  t.mock.method(performance, 'now', () => nowMs);
+  const cache = new AttributeCache({ heardMs: 1_000, liveMs: 0 });
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
+  nowMs = 900;
+  cache.made(2, 'f', made(3, '3000'));
+  assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
+  nowMs = 1_100;
+  assert.equal(cache.entry(1, 'd'), undefined);
+});

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { BindingLocks, LOCK_WAITERS_MAX } from '../../fuse/binding-locks.ts';
+import { ErrnoError } from '../../fuse/errno.ts';
+import type { LockRequest } from '../../fuse/transport.ts';
+
+const F_GETLK = 5;
+const F_SETLK = 6;
+const F_SETLKW = 7;
+const WRITE = 1;
+const UNLOCK = 2;
+const ASKED = { type: WRITE, whence: 0, start: 10, length: 5, pid: 42 };
+const LOCK_SH = 1;
+const LOCK_NB = 4;
+const LOCK_UN = 8;
+
+interface Seen extends LockRequest {
+  readonly waits: boolean;
+}
+
+/** A file system that notes what it is asked, and lets those who wait wait until they are told otherwise. */
+function noting(holder: LockRequest | null = null) {
+  const seen: Seen[] = [];
+  const locks = new BindingLocks({
+    lockHolder: async () => holder,
+    lock: async (_handle, request, waits, signal) => {
+      seen.push({ ...request, waits });
+      if (!waits) return;
+      await once(signal, 'abort');
+      throw new ErrnoError('EINTR', 'By intent');
+    },
+  });
+  return { locks, seen };
+}
+
+test('ranges end with their last byte, and those without a length never', async () => {
+  const { locks, seen } = noting();
+  await locks.posix(1, F_SETLK, ASKED, null);
+  await locks.posix(1, F_SETLK, { ...ASKED, length: 0, type: UNLOCK }, null);
+  assert.deepEqual(
+    seen.map(({ kind, type, start, end, pid }) => [kind, type, start, end, pid]),
+    [
+      ['posix', 'exclusive', 10, 14, 42],
+      ['posix', 'unlock', 10, Number.MAX_SAFE_INTEGER, 42],
+    ],
+  );
+});
+
+test('who is in the way is told as the kernel has it', async () => {
+  const held = { kind: 'posix', type: 'shared', start: 3, end: 12, owner: 0n, pid: 7 } as const;
+  const told = await noting(held).locks.posix(1, F_GETLK, ASKED, null);
+  assert.deepEqual(told, { type: 0, whence: 0, start: 3, length: 10, pid: 7 });
+  const endless = { ...held, end: Number.MAX_SAFE_INTEGER };
+  assert.equal((await noting(endless).locks.posix(1, F_GETLK, ASKED, null)).length, 0);
+  assert.equal((await noting().locks.posix(1, F_GETLK, ASKED, null)).type, UNLOCK);
+});
+
+test('operations of flock are whole files', async () => {
+  const { locks, seen } = noting();
+  await locks.flock(1, LOCK_SH | LOCK_NB, null);
+  await locks.flock(1, LOCK_UN, null);
+  assert.deepEqual(
+    seen.map(({ kind, type, start, end, waits }) => [kind, type, start, end, waits]),
+    [
+      ['flock', 'shared', 0, Number.MAX_SAFE_INTEGER, false],
+      ['flock', 'unlock', 0, Number.MAX_SAFE_INTEGER, false],
+    ],
+  );
+});
+
+test('those who wait leave workers for whoever gives the lock back, and go when a signal waits for them', async (t) => {
+  const { locks, seen } = noting();
+  // A stopped program keeps its signals pending, as one in the midst of a call does.
+  const program = spawn('sleep', ['1000'], { stdio: 'ignore' });
+  t.after(() => program.kill('SIGKILL'));
+  await once(program, 'spawn');
+  const pid = program.pid as number;
+  const waits = Array.from({ length: LOCK_WAITERS_MAX }, () =>
+    assert.rejects(
+      locks.posix(1, F_SETLKW, ASKED, { pid, fileInfo: null }),
+      (error: ErrnoError) => error.errno === 'EINTR',
+    ),
+  );
+  await assert.rejects(
+    locks.flock(1, LOCK_SH, { pid, fileInfo: null }),
+    (error: ErrnoError) => error.errno === 'ENOLCK',
+  );
+  await locks.posix(1, F_SETLK, { ...ASKED, type: UNLOCK }, null);
+  assert.equal(seen.length, LOCK_WAITERS_MAX + 1);
+  program.kill('SIGSTOP');
+  program.kill('SIGTERM');
+  await Promise.all(waits);
+  await assert.rejects(
+    locks.flock(1, LOCK_SH, { pid, fileInfo: null }),
+    (error: ErrnoError) => error.errno === 'EINTR',
+    'There is room again',
+  );
+});

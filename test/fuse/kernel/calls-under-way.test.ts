@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CallsUnderWay, type CallUnderWay } from '../../../fuse/kernel/calls-under-way.ts';
+
+const HEADER = { opcode: 0, node: 7, uid: 0, gid: 0, pid: 4711 };
+
+test('the close of a program that was killed is given time, and is not waited for without end', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let nowMs = 0;
+  t.mock.method(performance, 'now', () => nowMs);
+  const broken: [number, string, number][] = [];
+  const calls = new CallsUnderWay(
+    ({ header }, errno) => broken.push([header.unique, errno, nowMs]),
+    () => 'killed',
+  );
+  const begin = (unique: number, request: CallUnderWay['request']): void => {
+    calls.begin({ header: { ...HEADER, unique }, request, lateAtMs: Number.POSITIVE_INFINITY });
+    calls.interrupt(unique);
+  };
+  begin(2, { kind: 'persist', handle: 1 });
+  begin(4, { kind: 'flush', handle: 1, owner: 1n });
+  while (nowMs < 4_000) {
+    nowMs += 100;
+    t.mock.timers.tick(100);
+  }
+  assert.deepEqual(broken, [
+    [2, 'EINTR', 0],
+    [4, 'EINTR', 2_000],
+  ]);
+  calls.stop();
+});

@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, open, rmdir, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+import type { Attributes } from '../../../fuse/backend.ts';
+import { ErrnoError } from '../../../fuse/errno.ts';
+import { kernelObstacle, mountWithKernel } from '../../../fuse/kernel/kernel-mount.ts';
+import type { FileSystemCalls } from '../../../fuse/transport.ts';
+
+const run = promisify(execFile);
+const ROOT = 42;
+const FILE = 43;
+const BELOW = 44;
+const LONG_MS = 3_600_000;
+
+/** A file in a directory, of which everything may be kept for an hour unless it is called back. */
+class OneFile {
+  contents = 'old';
+  readonly name = 'file';
+  readonly asked: Record<string, number> = { lookup: 0, attributes: 0, read: 0 };
+
+  attributes(inode: number): Attributes {
+    return {
+      ...{ inode, uid: 0, gid: 0, links: 1, target: '', device: 0, replicas: [], live: false },
+      ...{ accessedNs: '1', modifiedNs: '1', changedNs: '1', contents: { epoch: 1, seq: 1 } },
+      kind: inode === FILE ? 'file' : 'directory',
+      mode: inode === FILE ? 0o644 : 0o755,
+      sizeBytes: inode === FILE ? this.contents.length : 0,
+    };
+  }
+
+  calls(): Partial<FileSystemCalls> {
+    const count = (call: string): void => {
+      this.asked[call] = (this.asked[call] ?? 0) + 1;
+    };
+    return {
+      root: ROOT,
+      lookup: async (_parent, name) => {
+        count('lookup');
+        if (name === 'below') return this.attributes(BELOW);
+        if (name !== this.name) throw new ErrnoError('ENOENT', 'No such name');
+        return this.attributes(FILE);
+      },
+      attributes: async (inode) => {
+        count('attributes');
+        return this.attributes(inode);
+      },
+      open: async () => ({ handle: 1, directIo: false, linked: false, version: 'same' }),
+      read: async (_handle, offset, length) => {
+        count('read');
+        return Buffer.from(this.contents).subarray(offset, offset + length);
+      },
+      flush: async () => undefined,
+      release: async () => undefined,
+    };
+  }
+}
+
+test('the kernel asks once, and again when it is told to', { skip: kernelObstacle() ?? false }, async (t) => {
+  const file = new OneFile();
+  const directory = await mkdtemp(join(tmpdir(), 'leasehold-invalidation-'));
+  const mounted = await mountWithKernel(directory, file.calls() as FileSystemCalls, {
+    ...{ source: 'test', kernelOptions: ['nosuid'], present: (same: Attributes) => same, limitMs: 10_000 },
+    ...{ xattrs: false, log: (level: string, message: string) => assert.notEqual(level, 'error', message) },
+    cache: { attributesMs: 0, believedMs: () => LONG_MS },
+  });
+  t.after(async () => {
+    await mounted.unmount();
+    await rmdir(directory);
+  });
+  const path = join(directory, 'file');
+  await t.test('attributes are kept, and names are looked up', async () => {
+    const handle = await open(path, 'r');
+    assert.equal((await handle.stat()).size, 3);
+    const asked = { ...file.asked };
+    for (let round = 0; round < 20; round++) assert.equal((await handle.stat()).size, 3);
+    assert.deepEqual(file.asked, asked);
+    await handle.close();
+    assert.equal((await stat(path)).size, 3);
+    assert.deepEqual(file.asked, { ...asked, lookup: (asked.lookup ?? 0) + 1 });
+  });
+  await t.test('an open file shows what has changed', async () => {
+    const handle = await open(path, 'r');
+    const read = async (): Promise<string> => {
+      const { buffer, bytesRead } = await handle.read(Buffer.alloc(100), 0, 100, 0);
+      return buffer.toString('utf8', 0, bytesRead);
+    };
+    assert.equal(await read(), 'old');
+    file.contents = 'new and longer';
+    assert.equal(await read(), 'old', 'It is not asked for');
+    await mounted.invalidateInode(FILE);
+    assert.equal(await read(), 'new and longer');
+    await handle.close();
+  });
+  await t.test('what is mounted below stays', async () => {
+    const below = join(directory, 'below');
+    assert.ok((await stat(below)).isDirectory());
+    await run('mount', ['-t', 'tmpfs', 'none', below]);
+    const mountedAt = async (): Promise<number> => (await stat(below)).dev;
+    const device = await mountedAt();
+    await mounted.invalidateInode(ROOT);
+    await mounted.invalidateInode(BELOW);
+    assert.equal(await mountedAt(), device);
+    await run('umount', [below]);
+    assert.notEqual(await mountedAt(), device);
+  });
+  await t.test('what the kernel was told of, and does not know any more, is not waited for', async () => {
+    await mounted.invalidateInode(4711);
+  });
+});

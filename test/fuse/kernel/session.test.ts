@@ -1,0 +1,327 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import type { Attributes } from '../../../fuse/backend.ts';
+import { Notifier } from '../../../fuse/kernel/notifier.ts';
+import { IN_HEADER_BYTES, INIT_FLAG, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
+import { Session } from '../../../fuse/kernel/session.ts';
+import { pendingIn } from '../../../fuse/kernel/signals.ts';
+import type { FileSystemCalls, TransportOptions } from '../../../fuse/transport.ts';
+
+const ROOT = 500;
+const LIMIT_MS = 1000;
+const EINTR = -4;
+const ETIMEDOUT = -110;
+const ENOSYS = -38;
+
+const FILE: Attributes = {
+  inode: 7,
+  kind: 'file',
+  mode: 0o644,
+  uid: 1,
+  gid: 2,
+  links: 3,
+  sizeBytes: 2 ** 33 + 5,
+  accessedNs: '1000000002',
+  modifiedNs: '-5500000000',
+  changedNs: '5',
+  target: '',
+  device: 0,
+  replicas: [],
+  contents: { epoch: 1, seq: 1 },
+  live: false,
+};
+
+interface Answer {
+  readonly unique: number;
+  readonly error: number;
+  readonly body: Buffer;
+}
+
+/** A session without a kernel: requests go in, replies come out. */
+class Exchange {
+  readonly answers: Answer[] = [];
+  readonly dropped: number[] = [];
+  readonly session: Session;
+  #unique = 0;
+
+  constructor(calls: Partial<FileSystemCalls>, cache: TransportOptions['cache']) {
+    const options = {
+      ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
+      ...{ xattrs: true, log: () => undefined, backgroundMax: 64, cache },
+      drop: (inode: number) => this.dropped.push(inode),
+    };
+    this.session = new Session({ root: ROOT, ...calls } as FileSystemCalls, options, (pieces) => {
+      const reply = Buffer.concat(pieces);
+      assert.equal(reply.readUInt32LE(0), reply.length);
+      const unique = Number(reply.readBigUInt64LE(8));
+      this.answers.push({ unique, error: reply.readInt32LE(4), body: reply.subarray(OUT_HEADER_BYTES) });
+    });
+  }
+
+  /** @returns the number that names the request */
+  ask(opcode: number, node: number, body: Buffer, pid = 0): number {
+    this.#unique += 2;
+    const header = Buffer.alloc(IN_HEADER_BYTES);
+    header.writeUInt32LE(header.length + body.length, 0);
+    header.writeUInt32LE(opcode, 4);
+    header.writeBigUInt64LE(BigInt(this.#unique), 8);
+    header.writeBigUInt64LE(BigInt(node), 16);
+    header.writeUInt32LE(pid, 32);
+    this.session.receive(Buffer.concat([header, body]));
+    return this.#unique;
+  }
+
+  init(minor: number): Buffer {
+    const body = Buffer.alloc(64);
+    body.writeUInt32LE(7, 0);
+    body.writeUInt32LE(minor, 4);
+    body.writeUInt32LE(131_072, 8);
+    body.writeUInt32LE(0xffff_ffff, 12);
+    this.ask(OPCODE.init, 0, body);
+    return this.last().body;
+  }
+
+  last(): Answer {
+    const answer = this.answers.at(-1);
+    assert.ok(answer !== undefined);
+    return answer;
+  }
+}
+
+const STRICT = { attributesMs: 1500 };
+
+/** All that was resolved has been seen. */
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+function clock(t: TestContext): void {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let nowMs = 0;
+  t.mock.method(performance, 'now', () => nowMs);
+  const tick = t.mock.timers.tick.bind(t.mock.timers);
+  t.mock.timers.tick = (ms = 0) => {
+    nowMs += ms;
+    tick(ms);
+  };
+}
+
+test('the first word: version, sizes, and no lock where the file system has none', async () => {
+  const exchange = new Exchange({}, STRICT);
+  const answer = exchange.init(45);
+  assert.deepEqual([answer.length, answer.readUInt32LE(0)], [64, 7]);
+  const flags = answer.readUInt32LE(12);
+  assert.equal(flags & (INIT_FLAG.posixLocks | INIT_FLAG.flockLocks), 0);
+  assert.notEqual(flags & INIT_FLAG.killPrivilegesV2, 0);
+  assert.equal(answer.readUInt32LE(20), 1024 * 1024);
+  assert.equal(answer.readUInt16LE(28), 256);
+  assert.equal(await exchange.session.started, 45);
+  const old = new Exchange({}, STRICT);
+  old.init(31);
+  await assert.rejects(old.session.started, /7\.31/);
+  assert.equal(old.last().error, -71);
+});
+
+test('an entry, byte by byte; the root has the number 1', async () => {
+  const exchange = new Exchange(
+    { lookup: async (parent, name) => ({ ...FILE, inode: parent === ROOT && name === 'f' ? 7 : ROOT }) },
+    STRICT,
+  );
+  exchange.ask(OPCODE.lookup, 1, Buffer.from('f\0'));
+  await settled();
+  const { body } = exchange.last();
+  assert.equal(
+    body.toString('hex'),
+    [
+      '07000000000000000000000000000000', // node and generation
+      '00000000000000000100000000000000', // seconds that name and attributes hold
+      '000000000065cd1d', // and nanoseconds
+      '07000000000000000500000002000000', // inode, size
+      '0100000100000000', // blocks
+      '0100000000000000fafffffffffffff'.concat('f', '0000000000000000'), // times
+      '020000000065cd1d05000000',
+      'a4810000030000000100000002000000', // mode, links, owner, group
+      '000000000000100000000000', // device, size of blocks, flags
+    ].join(''),
+  );
+  exchange.ask(OPCODE.lookup, 9, Buffer.from('up\0'));
+  await settled();
+  assert.equal(Number(exchange.last().body.readBigUInt64LE(0)), 1);
+});
+
+test('a call that takes too long is answered, and what it opened is closed', async (t) => {
+  clock(t);
+  const opened = Promise.withResolvers<{
+    handle: number;
+    directIo: boolean;
+    linked: boolean;
+    version: string;
+  }>();
+  const released: number[] = [];
+  const exchange = new Exchange(
+    {
+      open: () => opened.promise,
+      release: async (handle) => {
+        released.push(handle);
+      },
+      lookup: () => new Promise<never>(() => undefined),
+    },
+    STRICT,
+  );
+  const unique = exchange.ask(OPCODE.open, 7, Buffer.alloc(8));
+  exchange.ask(OPCODE.lookup, 1, Buffer.from('f\0'));
+  t.mock.timers.tick(LIMIT_MS / 2);
+  assert.equal(exchange.answers.length, 0);
+  for (let step = 0; step < 6; step++) t.mock.timers.tick(LIMIT_MS / 10);
+  assert.deepEqual(
+    exchange.answers.map(({ error }) => error),
+    [ETIMEDOUT, ETIMEDOUT],
+  );
+  assert.equal(exchange.answers[0]?.unique, unique);
+  exchange.ask(OPCODE.lookup, 1, Buffer.from('f\0'));
+  assert.equal(exchange.last().error, ETIMEDOUT, 'The repetition is answered at once');
+  opened.resolve({ handle: 11, directIo: false, linked: false, version: '1' });
+  await settled();
+  assert.deepEqual(released, [11]);
+  assert.equal(exchange.answers.length, 3, 'Nothing is answered twice');
+});
+
+test('pages are kept from one open to the next while the version is the same', async () => {
+  let version = 'one';
+  const exchange = new Exchange(
+    { open: async () => ({ handle: 11, directIo: version === 'direct', linked: true, version }) },
+    STRICT,
+  );
+  const flags = async (): Promise<number> => {
+    exchange.ask(OPCODE.open, 7, Buffer.alloc(8));
+    await settled();
+    return exchange.last().body.readUInt32LE(8) & 3;
+  };
+  assert.deepEqual([await flags(), await flags()], [0, 2]);
+  version = 'two';
+  assert.deepEqual([await flags(), await flags()], [0, 2]);
+  exchange.ask(OPCODE.forget, 7, Buffer.alloc(8));
+  assert.equal(await flags(), 0, 'Pages of a forgotten inode are gone');
+  version = 'direct';
+  assert.equal(await flags(), 1);
+});
+
+test('an interrupted wait for a lock is told so; other calls go by the signal', async () => {
+  const signals: AbortSignal[] = [];
+  const exchange = new Exchange(
+    {
+      lockHolder: async () => null,
+      lock: (_handle, _request, _waits, signal) => {
+        signals.push(signal);
+        return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+      },
+      attributes: () => new Promise<never>(() => undefined),
+      write: () => new Promise<never>(() => undefined),
+    },
+    STRICT,
+  );
+  const interrupt = (unique: number): void => {
+    const body = Buffer.alloc(8);
+    body.writeBigUInt64LE(BigInt(unique));
+    exchange.ask(OPCODE.interrupt, 0, body);
+  };
+  interrupt(exchange.ask(OPCODE.setlkw, 7, Buffer.alloc(48)));
+  await settled();
+  assert.equal(signals[0]?.aborted, true);
+  assert.equal(exchange.answers.length, 1, 'What the file system says of it is the answer');
+  // Nothing is known of the caller, so that its wish is granted where that does no harm.
+  const asked = exchange.ask(OPCODE.getattr, 7, Buffer.alloc(16));
+  interrupt(asked);
+  assert.deepEqual([exchange.last().unique, exchange.last().error], [asked, EINTR]);
+  interrupt(exchange.ask(OPCODE.write, 7, Buffer.alloc(40)));
+  assert.equal(exchange.answers.length, 2, 'A write goes on');
+  interrupt(4711);
+  exchange.session.stop();
+});
+
+test('what pending signals mean', () => {
+  const status = (pending: number, caught = 0, blocked = 0): string =>
+    ['Name:\tx', `SigPnd:\t${hex(pending)}`, `ShdPnd:\t${hex(0)}`, `SigBlk:\t${hex(blocked)}`]
+      .concat(`SigIgn:\t${hex(0)}`, `SigCgt:\t${hex(caught)}`)
+      .join('\n');
+  const [interrupt, kill, alarm] = [1 << 1, 1 << 8, 1 << 13];
+  assert.equal(pendingIn(status(kill)), 'killed');
+  assert.equal(pendingIn(status(interrupt)), 'killed');
+  assert.equal(pendingIn(status(interrupt, interrupt)), 'stopping');
+  assert.equal(pendingIn(status(interrupt, interrupt, interrupt)), 'other');
+  assert.equal(pendingIn(status(alarm, alarm)), 'other');
+});
+
+function hex(mask: number): string {
+  return mask.toString(16).padStart(16, '0');
+}
+
+test('attributes are kept for as long as they are believed as they are, and names are not', async () => {
+  let believed: Attributes = FILE;
+  const cache = {
+    attributesMs: 0,
+    believedMs: (attributes: Attributes) => (attributes === believed ? 5000 : 0),
+  };
+  const calls = { lookup: async () => FILE, attributes: async () => FILE, setAttributes: async () => FILE };
+  const exchange = new Exchange(calls, cache);
+  const told = async (opcode: number, body: Buffer, ...places: [number, number][]): Promise<number[]> => {
+    exchange.ask(opcode, 7, body);
+    await settled();
+    const reply = exchange.last().body;
+    return places.map(([at, rest]) => Number(reply.readBigUInt64LE(at)) + reply.readUInt32LE(rest) / 1e9);
+  };
+  const lookup = () => told(OPCODE.lookup, Buffer.from('f\0'), [16, 32], [24, 36]);
+  const attributes = () => told(OPCODE.getattr, Buffer.alloc(16), [0, 8]);
+  assert.equal(exchange.session.uptake.isUnderWay(7), false);
+  const [entry = -1, kept = 0] = await lookup();
+  assert.equal(entry, 0, 'A name that is dropped takes mounts below it away');
+  assert.ok(kept > 4.9 && kept < 5, 'A little less, for an answer may lie in the kernel for a moment');
+  assert.equal(exchange.session.uptake.isUnderWay(7), true, 'Its caller may not run yet');
+  exchange.ask(OPCODE.forget, 7, Buffer.alloc(8));
+  assert.equal(exchange.session.uptake.isUnderWay(7), false);
+  assert.ok(((await attributes())[0] ?? 0) > 4.9);
+  // The kernel does not compare the outcome of a change with what it was told to drop meanwhile.
+  assert.deepEqual(await told(OPCODE.setattr, Buffer.alloc(88), [0, 8]), [0]);
+  believed = { ...FILE };
+  assert.deepEqual([await lookup(), await attributes()], [[0, 0], [0]], 'Others were heard meanwhile');
+});
+
+test('what is said too late, by a process that was stopped, is taken back', async (t) => {
+  clock(t);
+  let stoppedMs = 0;
+  const believedMs = () => {
+    t.mock.timers.tick(stoppedMs);
+    return 5000;
+  };
+  const calls = { lookup: async () => FILE, attributes: async () => FILE };
+  const exchange = new Exchange(calls, { attributesMs: 0, believedMs });
+  const askBoth = async (): Promise<void> => {
+    exchange.ask(OPCODE.lookup, 7, Buffer.from('f\0'));
+    await settled();
+    exchange.ask(OPCODE.getattr, 7, Buffer.alloc(16));
+    await settled();
+  };
+  await askBoth();
+  assert.deepEqual(exchange.dropped, []);
+  stoppedMs = 10_000;
+  await askBoth();
+  assert.deepEqual(exchange.dropped, [7, 7]);
+});
+
+test('the kernel says whether it knew what it is to drop', async () => {
+  const codes = [null, 'ENOENT', 'ENODEV', 'EIO'];
+  const notifier = new Notifier((_notice, done) => {
+    const code = codes.shift() ?? null;
+    done(code === null ? null : Object.assign(new Error(code), { code }));
+  });
+  assert.equal(await notifier.invalidateInode(7), true);
+  assert.equal(await notifier.invalidateInode(7), false);
+  assert.equal(await notifier.invalidateInode(7), true, 'Nothing is kept by a mount that is gone');
+  await assert.rejects(notifier.invalidateInode(7), /EIO/);
+});
+
+test('what the file system cannot do, the kernel is told once and does itself', () => {
+  const exchange = new Exchange({}, STRICT);
+  for (const opcode of [OPCODE.lseek, OPCODE.copyFileRange, OPCODE.setlk, 9999]) {
+    exchange.ask(opcode, 7, Buffer.alloc(64));
+    assert.equal(exchange.last().error, ENOSYS);
+  }
+});

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import type { Attributes } from '../../fuse/backend.ts';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { MemoryBackend } from './memory-backend.ts';
+
+/**
+ * Of a file that is written, and of one that was closed a moment ago, the catalog knows size and times as they were
+ * before. What the kernel is told of it must not be that, whichever call it is told by: it believes a size that is too small
+ * until its time is up, and programs read no further.
+ */
+
+const ROOT = 1;
+const LIMIT_MS = 5_000;
+const ROOT_USER = { uid: 0, gid: 0 };
+const TEXT = 'more than the catalog knows of';
+
+/** A file that another mount has written and not settled. */
+async function liveFile(t: TestContext, backend = new MemoryBackend()) {
+  await backend.start();
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  t.after(() => fileSystem.stop());
+  const { attributes } = await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
+  backend.writeFromElsewhere('f', TEXT);
+  return { backend, fileSystem, inode: attributes.inode };
+}
+
+/** Every call that answers attributes of a file that is there. */
+const CALLS: Record<string, (fileSystem: FileSystem, inode: number) => Promise<Attributes>> = {
+  lookup: (fileSystem) => fileSystem.lookup(ROOT, 'f'),
+  getattr: (fileSystem, inode) => fileSystem.attributes(inode),
+  chmod: (fileSystem, inode) => fileSystem.setAttributes(inode, { mode: 0o600 }),
+  chown: (fileSystem, inode) => fileSystem.setAttributes(inode, { uid: 5, gid: 6 }),
+  'touch -a': (fileSystem, inode) => fileSystem.setAttributes(inode, { accessed: { kind: 'time', ns: 7n } }),
+  'touch -m': (fileSystem, inode) => fileSystem.setAttributes(inode, { modified: { kind: 'time', ns: 7n } }),
+  link: (fileSystem, inode) => fileSystem.link(inode, ROOT, 'other'),
+  'open with O_CREAT': (fileSystem) =>
+    fileSystem
+      .create(ROOT, 'f', 0o644, constants.O_RDWR | constants.O_CREAT, ROOT_USER)
+      .then(({ attributes }) => attributes),
+};
+
+for (const [name, call] of Object.entries(CALLS)) {
+  for (const isOpen of [false, true]) {
+    test(`${name} answers the size of a live file${isOpen ? ' that is open' : ''}`, async (t) => {
+      const { backend, fileSystem, inode } = await liveFile(t);
+      if (isOpen) await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);
+      const answered = await call(fileSystem, inode);
+      assert.deepEqual(answered, await backend.attributes(inode));
+      assert.equal(answered.sizeBytes, TEXT.length);
+    });
+  }
+}
+
+test('a time that is set on an open file leaves it the size of what was written to it here', async (t) => {
+  const { fileSystem, inode } = await liveFile(t);
+  const { handle } = await fileSystem.open(inode, constants.O_RDWR, ROOT_USER);
+  await fileSystem.write(handle, TEXT.length, Buffer.from(' and more'), ROOT_USER);
+  const sizes = [];
+  for (const ns of [7n, 8n]) {
+    const answered = await fileSystem.setAttributes(inode, { modified: { kind: 'time', ns } });
+    sizes.push([answered.sizeBytes, answered.modifiedNs]);
+  }
+  const sizeBytes = TEXT.length + 9;
+  assert.deepEqual(sizes, [
+    [sizeBytes, '7'],
+    [sizeBytes, '8'],
+  ]);
+  await fileSystem.release(handle);
+  assert.equal((await fileSystem.attributes(inode)).sizeBytes, sizeBytes);
+});
+
+test('a file is sealed when it is closed, also where a time was set on it before', async (t) => {
+  const backend = new MemoryBackend();
+  backend.policy = 'read-only';
+  const { fileSystem, inode } = await liveFile(t, backend);
+  const { handle } = await fileSystem.open(inode, constants.O_RDWR, ROOT_USER);
+  await fileSystem.write(handle, 0, Buffer.from('kept'), ROOT_USER);
+  await fileSystem.setAttributes(inode, { modified: { kind: 'time', ns: 7n } });
+  await fileSystem.release(handle);
+  await fileSystem.stop();
+  assert.equal(backend.calls.seal, 1);
+});
+
+test('a listing whose primaries did not answer is not believed of live files', async (t) => {
+  const backend = new MemoryBackend();
+  const { fileSystem } = await liveFile(t, backend);
+  const list = backend.list.bind(backend);
+  backend.list = async (...argv) => {
+    const { entries, more } = await list(...argv);
+    const asTheCatalogKnows = ({ attributes }: { readonly attributes: Attributes }): Attributes =>
+      attributes.kind === 'file' ? { ...attributes, sizeBytes: 0 } : attributes;
+    return {
+      entries: entries.map((entry) => ({ name: entry.name, attributes: asTheCatalogKnows(entry) })),
+      more,
+    };
+  };
+  const directory = await fileSystem.openDirectory(ROOT);
+  await fileSystem.readDirectory(directory, 0);
+  assert.equal((await fileSystem.lookup(ROOT, 'f')).sizeBytes, TEXT.length);
+});
+
+test('an answer that was overtaken by a newer one does not bring old contents back', async (t) => {
+  const { backend, fileSystem, inode } = await liveFile(t);
+  await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);
+  const ask = backend.attributes.bind(backend);
+  const held = Promise.withResolvers<void>();
+  backend.attributes = async (asked) => {
+    const answer = await ask(asked);
+    await held.promise;
+    return answer;
+  };
+  const overtaken = fileSystem.attributes(inode);
+  await new Promise((resolve) => setImmediate(resolve));
+  backend.attributes = ask;
+  backend.writeFromElsewhere('f', `${TEXT}, twice`);
+  const newer = await fileSystem.attributes(inode);
+  held.resolve();
+  assert.equal((await overtaken).sizeBytes, newer.sizeBytes);
+});
+
+test('a listing that was asked for before a file was written does not tell its size after it was closed', async (t) => {
+  const backend = new MemoryBackend();
+  await backend.start();
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  t.after(() => fileSystem.stop());
+  const { attributes } = await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
+  const { inode } = attributes;
+  await backend.openFile(inode).settle();
+  const list = backend.list.bind(backend);
+  // The second is asked for when the kernel's bytes are here, and not yet at the servers.
+  const [before, during] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const holds = [before, during];
+  backend.list = async (...argv) => {
+    const answer = await list(...argv);
+    await holds.shift()?.promise;
+    return answer;
+  };
+  const listAll = async () => fileSystem.readDirectory(await fileSystem.openDirectory(ROOT), 0);
+  const first = listAll();
+  const { handle } = await fileSystem.open(inode, constants.O_RDWR, ROOT_USER);
+  await fileSystem.write(handle, 0, Buffer.from(TEXT), ROOT_USER);
+  const second = listAll();
+  await new Promise((resolve) => setImmediate(resolve));
+  await fileSystem.release(handle);
+  for (const { resolve } of [before, during]) resolve();
+  await Promise.all([first, second]);
+  assert.equal((await fileSystem.lookup(ROOT, 'f')).sizeBytes, TEXT.length);
+});

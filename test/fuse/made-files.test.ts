@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { MemoryBackend } from './memory-backend.ts';
+
+/** Every path is looked up from the root on: what a mount knows of a directory must outlive the files that it makes there. */
+
+const ROOT = 1;
+const LIMIT_MS = 5_000;
+const ROOT_USER = { uid: 0, gid: 0 };
+const FLAGS = constants.O_WRONLY | constants.O_CREAT;
+
+class CountingBackend extends MemoryBackend {
+  readonly lookups: string[] = [];
+
+  override lookup(parent: number, name: string): ReturnType<MemoryBackend['lookup']> {
+    this.lookups.push(name);
+    return super.lookup(parent, name);
+  }
+}
+
+/** A mount that believes what it heard for long, and the inode of a directory `d` in it. */
+async function started(t: TestContext) {
+  const backend = new CountingBackend();
+  await backend.start();
+  const { inode } = await backend.makeDirectory(ROOT, 'd', 0o755, ROOT_USER);
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, { heardMs: 60_000, liveMs: 0 });
+  t.after(() => fileSystem.stop());
+  return { backend, fileSystem, inode };
+}
+
+test('a directory is looked up once for many files that are made in it, and has their times', async (t) => {
+  const { backend, fileSystem, inode } = await started(t);
+  for (const name of ['a', 'b', 'c']) {
+    const directory = await fileSystem.lookup(ROOT, 'd');
+    assert.equal(directory.inode, inode);
+    const { handle, attributes } = await fileSystem.create(inode, name, 0o644, FLAGS, ROOT_USER);
+    await fileSystem.release(handle);
+    const { modifiedNs, changedNs } = await fileSystem.lookup(ROOT, 'd');
+    assert.deepEqual([modifiedNs, changedNs], [attributes.changedNs, attributes.changedNs]);
+  }
+  assert.deepEqual(backend.lookups, ['d']);
+});
+
+test('a directory in which a name was not made, or had been taken, is asked for again', async (t) => {
+  const { backend, fileSystem, inode } = await started(t);
+  await backend.createFile(inode, 'f', 0o644, ROOT_USER, true);
+  await fileSystem.lookup(ROOT, 'd');
+  const { handle } = await fileSystem.create(inode, 'f', 0o644, FLAGS, ROOT_USER);
+  await fileSystem.release(handle);
+  await fileSystem.lookup(ROOT, 'd');
+  await assert.rejects(fileSystem.create(inode, 'f', 0o644, FLAGS | constants.O_EXCL, ROOT_USER));
+  await fileSystem.lookup(ROOT, 'd');
+  assert.deepEqual(backend.lookups, ['d', 'd', 'd']);
+});

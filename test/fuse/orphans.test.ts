@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import type { Attributes } from '../../fuse/backend.ts';
+import { Orphans } from '../../fuse/orphans.ts';
+
+test('an open file that lost its name on another mount is kept', async (t) => {
+  const links = new Map([
+    [1, 1],
+    [2, 0],
+    [3, 2],
+  ]);
+  const open = new Set([1, 2, 3, 4]);
+  const kept: number[] = [];
+  const told: string[] = [];
+  const backend = {
+    async attributes(inode: number): Promise<Attributes> {
+      const count = links.get(inode);
+      if (count === undefined) throw new ServiceError('not-found', `There is no inode ${inode}`);
+      return { inode, links: count } as Attributes;
+    },
+    async keepOrphan(inode: number): Promise<void> {
+      kept.push(inode);
+    },
+  };
+  const orphans = new Orphans(
+    backend,
+    () => open,
+    (_level, message) => told.push(message),
+  );
+  t.after(() => orphans.stop());
+
+  await orphans.keep();
+  assert.deepEqual(kept, []);
+  await orphans.look();
+  await orphans.keep();
+  assert.deepEqual(kept, [2]);
+  assert.deepEqual(told, ['an open file without a name was collected']);
+
+  await t.test('until it is closed', async () => {
+    open.delete(2);
+    orphans.delete(2);
+    await orphans.keep();
+    assert.deepEqual(kept, [2]);
+  });
+
+  await t.test('and one that lost it here at once', async () => {
+    orphans.add(3);
+    await orphans.keep();
+    assert.deepEqual(kept, [2, 3]);
+  });
+});

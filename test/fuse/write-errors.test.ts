@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import type { ContentVersion } from '../../fuse/backend.ts';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { MemoryBackend } from './memory-backend.ts';
+
+/** Writes that were answered and then did not arrive: who is told of it, and when. */
+
+const ROOT = 1;
+const LIMIT_MS = 5_000;
+const USER = { uid: 0, gid: 0 };
+const BYTES = Buffer.from('lost');
+
+const noSpace = (error: unknown): boolean => error instanceof ServiceError && error.code === 'no-space';
+
+async function opened(t: TestContext, backend = new MemoryBackend()) {
+  await backend.start();
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  t.after(() => fileSystem.stop());
+  const { attributes } = await backend.createFile(ROOT, 'f', 0o644, USER, true);
+  const open = async () => (await fileSystem.open(attributes.inode, constants.O_RDWR, USER)).handle;
+  return { backend, fileSystem, open };
+}
+
+test('a copy of a descriptor that is closed takes no error away from whoever wrote', async (t) => {
+  const { backend, fileSystem, open } = await opened(t);
+  const handle = await open();
+  backend.disturb({ writesFail: 'no-space' });
+  await fileSystem.write(handle, 0, BYTES, USER);
+  // A child that is about to run another program closes all that it does not hand on.
+  await assert.rejects(fileSystem.flush(handle), noSpace);
+  await assert.rejects(fileSystem.write(handle, 4, BYTES, USER), noSpace);
+  await assert.rejects(fileSystem.flush(handle), noSpace);
+  backend.disturb({ writesFail: null });
+  await assert.rejects(fileSystem.persist(handle), noSpace);
+  await fileSystem.persist(handle);
+  await fileSystem.write(handle, 0, BYTES, USER);
+  await fileSystem.flush(handle);
+});
+
+test('what is opened afterwards knows nothing of it, and what was open does', async (t) => {
+  const { backend, fileSystem, open } = await opened(t);
+  const [writer, other] = [await open(), await open()];
+  backend.disturb({ writesFail: 'no-space' });
+  await fileSystem.write(writer, 0, BYTES, USER);
+  await assert.rejects(fileSystem.persist(writer), noSpace);
+  backend.disturb({ writesFail: null });
+  const later = await open();
+  await fileSystem.flush(later);
+  await fileSystem.flush(writer);
+  await assert.rejects(fileSystem.flush(other), noSpace);
+});
+
+test('the cluster is told how new a file was when it was opened', async (t) => {
+  const told: ContentVersion[] = [];
+  class Watched extends MemoryBackend {
+    override openFile(inode: number, _replicas?: readonly string[], contents?: ContentVersion) {
+      if (contents !== undefined) told.push(contents);
+      return super.openFile(inode);
+    }
+  }
+  const { backend, open } = await opened(t, new Watched());
+  backend.writeFromElsewhere('f', 'something');
+  await open();
+  assert.deepEqual(told, [(await backend.lookup(ROOT, 'f')).contents]);
+  assert.ok((told[0]?.seq ?? 0) > 0);
+});
