@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+const UNITS = fileURLToPath(new URL('../../packaging/systemd/', import.meta.url));
+const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
+
+const skip = await run('systemd-analyze', ['--version']).then(
+  () => false,
+  () => 'systemd-analyze is not installed',
+);
+
+test('systemd finds nothing wrong with the units', { skip }, async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'leasehold-units-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const units = (await readdir(UNITS)).filter((name) => name.endsWith('.service'));
+  assert.ok(units.length >= 2);
+  for (const unit of units) {
+    const text = await readFile(join(UNITS, unit), 'utf8');
+    assert.match(text, /^ExecStart=\/usr\/bin\/leasehold /m);
+    // It looks whether the program is there.
+    await writeFile(join(folder, unit), text.replaceAll('/usr/bin/leasehold', LAUNCHER));
+    const instance = unit.replace('@.', '@one.');
+    const { stdout, stderr } = await run('systemd-analyze', ['verify', '--man=no', join(folder, instance)], {
+      env: { ...process.env, SYSTEMD_UNIT_PATH: `${folder}:` },
+    });
+    // Units of the machine itself are read on the way, and are not the subject.
+    const said = `${stdout}${stderr}`.split('\n').filter((line) => line.includes('leasehold'));
+    assert.deepEqual(said, [], unit);
+  }
+});
+
+test('servers do not run as root, and a mount stops with one signal', async () => {
+  const server = await readFile(join(UNITS, 'leasehold-server@.service'), 'utf8');
+  assert.match(server, /^User=leasehold$/m);
+  const users = await readFile(join(UNITS, 'leasehold.sysusers.conf'), 'utf8');
+  assert.match(users, /^u leasehold /m);
+  assert.match(await readFile(join(UNITS, 'leasehold-mount@.service'), 'utf8'), /^KillMode=mixed$/m);
+});
