@@ -6,6 +6,8 @@ import { basename, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LAUNCHER, type RealCluster } from './real-cluster.ts';
 
+const PATIENCE = '20s';
+
 export interface RunResult {
   /** Exit code; null where a signal or the time limit ended it. */
   readonly code: number | null;
@@ -62,6 +64,9 @@ export async function runOk(
   return result;
 }
 
+/** Options of every mount of a run, as behind `-o`: `MOUNT_OPTIONS=cache=leases,transport=kernel`. Tests that name one keep theirs. */
+const { MOUNT_OPTIONS = '' } = process.env;
+
 /** A volume of a real cluster, mounted as its users would. */
 export class ClusterMount {
   readonly directory: string;
@@ -78,6 +83,9 @@ export class ClusterMount {
     const directory = mkdtempSync(join(tmpdir(), 'leasehold-volume-'));
     const log = join(cluster.folder, `${basename(directory)}.log`);
     const argv = ['mount', volume, directory, '--servers', cluster.urls.join(','), '--log', log, '--json'];
+    // Where tests share a machine, a fail-over may take longer than its bound.
+    if (!flags.includes('--op-timeout')) argv.push('--op-timeout', PATIENCE);
+    if (MOUNT_OPTIONS !== '') argv.push('-o', MOUNT_OPTIONS);
     try {
       const { text } = await runOk(process.execPath, [LAUNCHER, ...argv, ...flags]);
       const { pid } = JSON.parse(text) as { pid: number };

@@ -4,6 +4,7 @@ import { createReadStream, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { mountObstacle } from '../../client/mount.ts';
+import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { memoryPeakMiB, RealCluster, until } from './real-cluster.ts';
 
@@ -14,32 +15,51 @@ const SLACK_MS = 6_000;
 const FILE_MIB = process.env.LONG === '1' ? 1024 : 256;
 const MEMORY_MIB_MAX = 400;
 
-const obstacle = await mountObstacle();
-const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
+const TRANSPORTS = [
+  { transport: 'native', obstacle: await mountObstacle() },
+  { transport: 'kernel', obstacle: kernelObstacle() },
+] as const;
 
-if (skip === false) await define();
-else test('a mount of a real cluster', { skip }, () => undefined);
-
-async function define(): Promise<void> {
+if (TRANSPORTS.some(({ obstacle }) => obstacle === null)) {
   const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms` });
   after(() => cluster.stop());
-  await cluster.createVolume('main');
-  const mount = await ClusterMount.start(cluster, 'main');
-  after(() => mount.stop());
+  const usable = TRANSPORTS.filter(({ obstacle }) => obstacle === null);
+  const mounts: { readonly transport: string; readonly mount: ClusterMount }[] = [];
+  for (const { transport } of usable) {
+    await cluster.createVolume(transport);
+    const mount = await ClusterMount.start(cluster, transport, '--transport', transport);
+    after(() => mount.stop());
+    mounts.push({ transport, mount });
+  }
+  // The runner must know all tests before it ends any.
+  for (const { transport, mount } of mounts) define(cluster, transport, mount);
+}
+for (const { transport, obstacle } of TRANSPORTS) {
+  if (obstacle === null) continue;
+  test(
+    `a mount of a real cluster (${transport})`,
+    { skip: `Nothing can be mounted: ${obstacle}` },
+    () => undefined,
+  );
+}
 
-  test(`${FILE_MIB} MiB are copied in while their primary is killed, and are all there`, async (t) => {
+function define(cluster: RealCluster, transport: string, mount: ClusterMount): void {
+  const volume = transport;
+
+  test(`${FILE_MIB} MiB are copied in while their primary is killed, and are all there (${transport})`, async (t) => {
     const source = join(cluster.folder, 'source');
     t.after(() => rmSync(source, { force: true }));
     await runOk('sh', ['-c', `head -c ${FILE_MIB}M /dev/urandom > "$0"`, source]);
     const copying = run('cp', [source, mount.path('big')], { timeoutMs: 300_000 });
     await until(
       'a quarter is written',
-      async () => (await cluster.info('s1', 'main/big')).size > FILE_MIB << 18,
+      async () => (await cluster.info('s1', `${volume}/big`)).size > FILE_MIB << 18,
     );
-    const primary = await cluster.primaryOf('main/big');
+    const primary = await cluster.primaryOf(`${volume}/big`);
     const peaks = new Map(cluster.ids.map((id) => [id, memoryPeakMiB(cluster.pid(id))]));
     await cluster.kill(primary);
-    const atKill = (await cluster.info(cluster.ids.find((id) => id !== primary) as string, 'main/big')).size;
+    const atKill = (await cluster.info(cluster.ids.find((id) => id !== primary) as string, `${volume}/big`))
+      .size;
     assert.ok(atKill < FILE_MIB << 20, 'The primary was killed in the middle of the copy');
     cluster.spawn(primary);
     const copied = await copying;
@@ -51,12 +71,12 @@ async function define(): Promise<void> {
     await cluster.ready();
     const wanted = await hashOf(createReadStream(source));
     for (const id of cluster.ids) {
-      const { body } = await fetch(`${cluster.url(id)}/v1/files/main/big`);
+      const { body } = await fetch(`${cluster.url(id)}/v1/files/${volume}/big`);
       assert.ok(body !== null);
       assert.equal(await hashOf(body), wanted, `What ${id} gives is what was copied`);
     }
     await runOk('cmp', [source, mount.path('big')]);
-    await cluster.current('main/big', 60_000);
+    await cluster.current(`${volume}/big`, 60_000);
 
     for (const id of cluster.ids) {
       const mib = Math.max(peaks.get(id) ?? 0, memoryPeakMiB(cluster.pid(id)));
@@ -68,9 +88,13 @@ async function define(): Promise<void> {
     assert.ok(mib < MEMORY_MIB_MAX, `The mount held ${mib} MiB`);
   });
 
-  test('without a majority calls on the mount fail in time, and work again when one is back', async (t) => {
+  test(`without a majority calls on the mount fail in time, and work again when one is back (${transport})`, async (t) => {
     await runOk('sh', ['-c', 'mkdir "$0" && echo one > "$0/a" && echo two > "$0/b"', mount.path('dir')]);
-    const impatient = await ClusterMount.start(cluster, 'main', '--op-timeout', `${MOUNT_TIMEOUT_MS}ms`);
+    const impatient = await ClusterMount.start(
+      cluster,
+      volume,
+      ...['--op-timeout', `${MOUNT_TIMEOUT_MS}ms`, '--transport', transport],
+    );
     t.after(() => impatient.stop());
     const [survivor, ...gone] = ['s2', 's1', 's3'] as [string, ...string[]];
     for (const id of gone) await cluster.kill(id);
@@ -120,13 +144,13 @@ async function define(): Promise<void> {
     assert.match(text, /^one\nagain\n/);
   });
 
-  test('after an unmount nothing is left running, and what was written is there', async () => {
+  test(`after an unmount nothing is left running, and what was written is there (${transport})`, async () => {
     await runOk('sh', ['-c', 'echo last > "$0"', mount.path('last')]);
     await mount.unmount();
     assert.throws(() => process.kill(mount.pid, 0), { code: 'ESRCH' });
     const table = await runOk('cat', ['/proc/self/mounts']);
     assert.ok(!table.text.includes(mount.directory), 'It is not mounted');
-    const answer = await fetch(`${cluster.url('s3')}/v1/files/main/last`);
+    const answer = await fetch(`${cluster.url('s3')}/v1/files/${volume}/last`);
     assert.equal(await answer.text(), 'last\n');
   });
 }

@@ -121,6 +121,11 @@ test('through a mount a file is sealed when it is closed, and opened for reading
   }
   assert.equal((await runOk('cat', [mount.path('lines')])).text, 'one\ntwo\n');
 
+  // Mode, owner and times are set before the copy is closed.
+  await runOk('sh', ['-c', 'cp -p "$0" "$1"', mount.path('lines'), mount.path('copy')]);
+  const again = await run('sh', ['-c', 'echo three >> "$0"', mount.path('copy')]);
+  assert.match(again.text, /Read-only file system/);
+
   // A name without contents is filled later; names and modes stay the catalog's affair.
   await runOk('sh', [
     '-c',

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createWriteStream, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -11,6 +12,9 @@ import type { ClusterStatus, FileInfo } from '../../wire/http-api.ts';
 export const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
 
 const JOIN_MS_MAX = 90_000;
+/** Below the range from which Linux takes ports of outgoing connections. */
+const PORT_FIRST = 10_000;
+const PORT_END = 32_000;
 
 export interface RealClusterOptions {
   readonly servers?: number;
@@ -158,9 +162,15 @@ export class RealCluster {
 
   /** Waits until the named servers (all by default) say that they can serve. */
   async ready(ids: readonly string[] = this.ids, limitMs?: number): Promise<void> {
-    await Promise.all(
-      ids.map((id) => until(`${id} is ready`, () => isOk(`${this.url(id)}/readyz`), limitMs)),
-    );
+    await Promise.all(ids.map((id) => until(`${id} is ready`, () => this.#isReady(id), limitMs)));
+  }
+
+  async #isReady(id: string): Promise<boolean> {
+    if (!this.isRunning(id)) throw new Error(`It has ended:\n${this.log(id)}`);
+    const response = await fetch(`${this.url(id)}/readyz`);
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${response.status} ${text}\n${this.log(id)}`);
+    return true;
   }
 
   /** Ends a server by a signal and waits until it is gone. */
@@ -254,25 +264,31 @@ export async function until(what: string, holds: () => Promise<boolean>, limitMs
   throw new Error(`Waited ${limitMs} ms in vain until ${what}`, { cause: last });
 }
 
-async function isOk(url: string): Promise<boolean> {
-  const response = await fetch(url);
-  await response.arrayBuffer();
-  return response.ok;
-}
-
 async function json(url: string): Promise<unknown> {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`${url}: ${response.status} ${await response.text()}`);
   return response.json();
 }
 
-/** @returns ports of 127.0.0.1 that nobody listens on just now */
+/**
+ * @returns ports of 127.0.0.1 that nobody uses just now. Not those that the system gives to outgoing connections: one of
+ *   them may have it until somebody listens.
+ */
 export async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
-  await Promise.all(servers.map((server) => once(server, 'listening')));
-  const ports = servers.map((server) => (server.address() as { port: number }).port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
+  const ports = new Set<number>();
+  while (ports.size < count) {
+    const port = randomInt(PORT_FIRST, PORT_END);
+    if (await isFree(port)) ports.add(port);
+  }
+  return [...ports];
+}
+
+function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  return new Promise((resolve) => {
+    server.once('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+  });
 }
 
 /** @returns the most memory that a process has held at once, in MiB, as the kernel counted */

@@ -1,0 +1,250 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { after, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { mountObstacle } from '../../client/mount.ts';
+import type { LockList } from '../../wire/lock-api.ts';
+import { ClusterMount, run, runOk } from './cluster-mount.ts';
+import { RealCluster, until } from './real-cluster.ts';
+
+const LEASE_MS = 2_000;
+/** Locks outlive the last word of their client for three leases. */
+const LOCK_LEASE_MS = 3 * LEASE_MS;
+const KILLS = 2;
+const COUNTER = fileURLToPath(new URL('lock-counter.py', import.meta.url));
+const HOLDER = fileURLToPath(new URL('lock-holder.py', import.meta.url));
+
+const obstacle = await mountObstacle();
+const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
+
+if (skip === false) await define();
+else test('locks between mounts', { skip }, () => undefined);
+
+/** A program that holds a lock, or waits for one. */
+class Holder {
+  readonly #child: ChildProcess;
+  #text = '';
+
+  constructor(kind: 'posix' | 'flock', path: string) {
+    this.#child = spawn('python3', [HOLDER, kind, path], { cwd: '/', stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#child.stdin?.on('error', () => undefined);
+    this.#child.stdout?.on('data', (chunk: Buffer) => {
+      this.#text += chunk.toString();
+    });
+  }
+
+  get said(): readonly string[] {
+    return this.#text.split('\n').filter((line) => line !== '');
+  }
+
+  async says(word: string): Promise<void> {
+    await until(`a program says "${word}"`, () => Promise.resolve(this.said.includes(word)), 60_000);
+  }
+
+  goOn(): void {
+    this.#child.stdin?.end('\n');
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#child.kill(signal);
+  }
+
+  async ended(): Promise<void> {
+    if (this.#child.exitCode === null && this.#child.signalCode === null) await once(this.#child, 'exit');
+  }
+}
+
+async function define(): Promise<void> {
+  const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms` });
+  after(() => cluster.stop());
+  await cluster.createVolume('main');
+  // Through the library, a lock on a file that changed elsewhere would wait for what the kernel remembers.
+  const flags = ['--transport', 'auto', '--cache', 'strict'];
+  const mounts = (await Promise.all([0, 1].map(() => ClusterMount.start(cluster, 'main', ...flags)))) as [
+    ClusterMount,
+    ClusterMount,
+  ];
+  after(() => Promise.all(mounts.map((mount) => mount.stop())));
+  const [left, right] = mounts;
+
+  async function makeFile(name: string): Promise<void> {
+    await runOk('sh', ['-c', 'printf %032d 0 > "$0"', left.path(name)]);
+  }
+
+  /** Waits until the file's primary says so of its locks. */
+  async function untilLocks(name: string, what: string, holds: (locks: LockList) => boolean): Promise<void> {
+    const { file } = await cluster.info(await cluster.primaryOf(`main/${name}`), `main/${name}`);
+    await until(what, async () => {
+      const asked = cluster.ids.find((id) => cluster.isRunning(id)) as string;
+      const response = await fetch(`${cluster.url(asked)}/v1/data/${file}/locks`);
+      return response.ok && holds((await response.json()) as LockList);
+    });
+  }
+
+  const somebodyWaits = (name: string): Promise<void> =>
+    untilLocks(name, 'somebody waits', ({ waiting }) => waiting > 0);
+
+  /** All count at the same time. @returns what is in the file afterwards */
+  async function count(
+    kind: string,
+    name: string,
+    times: number,
+    at: readonly ClusterMount[],
+  ): Promise<number> {
+    const counted = await Promise.all(
+      at.map((mount) =>
+        run('python3', [COUNTER, kind, mount.path(name), String(times)], { timeoutMs: 120_000 }),
+      ),
+    );
+    for (const { code, text } of counted) assert.deepEqual([code, text.trim()], [0, String(times)], text);
+    return Number((await runOk('head', ['-c', '32', right.path(name)])).text);
+  }
+
+  for (const kind of ['posix', 'flock'] as const) {
+    test(`two mounts count with ${kind} locks, and no addition is lost`, async () => {
+      await makeFile(kind);
+      assert.equal(await count(kind, kind, 20, [left, right, left]), 60);
+    });
+  }
+
+  test('so they do through libfuse', async (t) => {
+    const native = await ClusterMount.start(cluster, 'main', '--transport', 'native');
+    t.after(() => native.stop());
+    await makeFile('native');
+    assert.equal(await count('posix', 'native', 5, [native, right]), 10);
+  });
+
+  test('a wait for a lock ends with the signal that interrupts it', async (t) => {
+    const native = await ClusterMount.start(cluster, 'main', '--transport', 'native');
+    t.after(() => native.stop());
+    await makeFile('interrupted');
+    const holder = new Holder('posix', left.path('interrupted'));
+    await holder.says('held');
+    for (const mount of [right, native]) {
+      const waiting = new Holder('posix', mount.path('interrupted'));
+      await somebodyWaits('interrupted');
+      waiting.signal('SIGINT');
+      await waiting.says('interrupted');
+      await waiting.ended();
+    }
+    holder.goOn();
+    await holder.ended();
+    const next = new Holder('posix', right.path('interrupted'));
+    await next.says('held');
+    next.goOn();
+    await next.ended();
+  });
+
+  test('a lock outlives its primary, and who waits for it gets it only when it is given back', async () => {
+    await makeFile('failover');
+    const holder = new Holder('posix', left.path('failover'));
+    await holder.says('held');
+    const waiting = new Holder('posix', right.path('failover'));
+    await somebodyWaits('failover');
+    const primary = await cluster.primaryOf('main/failover');
+    const { epoch: before } = await cluster.info(primary, 'main/failover');
+    await cluster.kill(primary);
+    cluster.spawn(primary);
+    await untilLocks(
+      'failover',
+      'the time to claim is over',
+      ({ epoch, graceMs }) => epoch > before && graceMs === 0,
+    );
+    await somebodyWaits('failover');
+    assert.deepEqual(waiting.said, []);
+    holder.goOn();
+    await holder.ended();
+    assert.deepEqual(holder.said, ['held', 'wrote', 'released']);
+    await waiting.says('held');
+    waiting.goOn();
+    await waiting.ended();
+    await cluster.ready();
+  });
+
+  test('two mounts count on while primaries are killed, and there are never two holders', async (t) => {
+    await makeFile('killed');
+    const over = new AbortController();
+    const killing = (async () => {
+      let kills = 0;
+      while (!over.signal.aborted && kills < KILLS) {
+        await delay(1_500);
+        const primary = await cluster.primaryOf('main/killed');
+        await cluster.kill(primary);
+        cluster.spawn(primary);
+        await cluster.ready();
+        kills++;
+      }
+      return kills;
+    })();
+    try {
+      assert.equal(await count('posix', 'killed', 60, [left, right]), 120);
+    } finally {
+      over.abort();
+    }
+    const kills = await killing;
+    assert.ok(kills > 0, 'Somebody was killed while they counted');
+    t.diagnostic(`${kills} primaries were killed`);
+  });
+
+  test('the lock of a mount that was killed is free when its lease is over', async (t) => {
+    await makeFile('dead');
+    const mount = await ClusterMount.start(cluster, 'main');
+    t.after(() => mount.stop());
+    const holder = new Holder('flock', mount.path('dead'));
+    await holder.says('held');
+    process.kill(mount.pid, 'SIGKILL');
+    const beganMs = performance.now();
+    const next = new Holder('flock', right.path('dead'));
+    await next.says('held');
+    assert.ok(performance.now() - beganMs > LOCK_LEASE_MS / 2, 'The mount might have lived on');
+    next.goOn();
+    holder.goOn();
+    await Promise.all([next.ended(), holder.ended()]);
+  });
+
+  test('who cannot renew a lock in time cannot write under it any more', async (t) => {
+    await makeFile('frozen');
+    const mount = await ClusterMount.start(cluster, 'main');
+    t.after(() => mount.stop());
+    const holder = new Holder('posix', mount.path('frozen'));
+    await holder.says('held');
+    process.kill(mount.pid, 'SIGSTOP');
+    const next = new Holder('posix', right.path('frozen'));
+    await next.says('held');
+    process.kill(mount.pid, 'SIGCONT');
+    holder.goOn();
+    await holder.ended();
+    assert.deepEqual(holder.said, ['held', 'EIO', 'released']);
+    next.goOn();
+    await next.ended();
+    assert.deepEqual(next.said, ['held', 'wrote', 'released']);
+    // Closed, the file is as good as any other.
+    const again = new Holder('posix', mount.path('frozen'));
+    await again.says('held');
+    again.goOn();
+    await again.ended();
+    assert.deepEqual(again.said, ['held', 'wrote', 'released']);
+    assert.match(await readFile(mount.log, 'utf8'), /locks were lost/);
+  });
+
+  test('a mount that ends gives its locks back at once', async (t) => {
+    await makeFile('left');
+    const mount = await ClusterMount.start(cluster, 'main');
+    t.after(() => mount.stop());
+    const holder = new Holder('posix', mount.path('left'));
+    await holder.says('held');
+    const next = new Holder('posix', right.path('left'));
+    await somebodyWaits('left');
+    assert.deepEqual(next.said, []);
+    const beganMs = performance.now();
+    process.kill(mount.pid, 'SIGTERM');
+    await next.says('held');
+    t.diagnostic(`the lock was free after ${Math.round(performance.now() - beganMs)} ms`);
+    next.goOn();
+    holder.goOn();
+    await Promise.all([next.ended(), holder.ended()]);
+  });
+}

@@ -1,0 +1,165 @@
+/**
+ * Goal: with `--cache leases` nobody sees the past of another mount, and a client that is silent, dead or cut off keeps
+ * nobody waiting for longer than its session.
+ * Method: real servers, two real mounts and a client of the library, which change names, modes and contents in turn; after
+ * each change all of them must show it at once. Then mounts are stopped and killed, and the catalog's primary is.
+ */
+import assert from 'node:assert/strict';
+import {
+  appendFile,
+  chmod,
+  link,
+  lstat,
+  mkdir,
+  readdir,
+  readFile,
+  readlink,
+  rename,
+  rmdir,
+  stat,
+  symlink,
+  unlink,
+  writeFile,
+} from 'node:fs/promises';
+import { after, before, describe, test } from 'node:test';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import { noMount } from '../fuse/mounted.ts';
+import { Dice } from '../server/cache-world.ts';
+import { ClusterMount } from './cluster-mount.ts';
+import { RealCluster } from './real-cluster.ts';
+
+const VOLUME = 'shared';
+const ROUNDS = Number(process.env.ROUNDS ?? 200);
+
+type Shown = string | null;
+
+/** What a mount shows at a name: kind, mode, links, and contents. */
+async function shown(path: string): Promise<Shown> {
+  try {
+    const stats = await lstat(path);
+    if (stats.isSymbolicLink()) return `link to ${await readlink(path)}`;
+    const mode = (stats.mode & 0o777).toString(8);
+    if (stats.isDirectory()) return `directory ${mode} of ${(await readdir(path)).sort().join()}`;
+    return `file ${mode} with ${stats.nlink} names of ${stats.size} bytes: ${await readFile(path, 'utf8')}`;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
+    throw error;
+  }
+}
+
+/** Refusals that follow from what is there; whether they are right is not this test's question. */
+async function tolerant(work: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+    if (/^(ENOENT|EEXIST|ENOTEMPTY|EISDIR|ENOTDIR|EPERM|EINVAL|ELOOP|not-found)$/.test(code)) return false;
+    throw error;
+  }
+}
+
+describe('mounts that remember', { skip: noMount }, () => {
+  let cluster: RealCluster;
+  let client: ClusterClient;
+  const mounts: ClusterMount[] = [];
+
+  before(async () => {
+    cluster = await RealCluster.start();
+    client = new ClusterClient({ servers: cluster.urls });
+    await client.command({ kind: 'volume-create', name: VOLUME, replicas: 3, objectBytes: 65_536 });
+    for (let place = 0; place < 2; place++)
+      mounts.push(await ClusterMount.start(cluster, VOLUME, '--cache', 'leases'));
+  });
+
+  after(async () => {
+    for (const mount of mounts) await mount.stop();
+    await client?.close();
+    await cluster?.stop();
+  });
+
+  const paths = (name: string) => mounts.map((mount) => mount.path(name));
+
+  async function bothShow(name: string): Promise<Shown> {
+    const [a, b] = await Promise.all(paths(name).map(shown));
+    assert.equal(a, b, name);
+    return a ?? null;
+  }
+
+  test('what one does all see at once', async () => {
+    const dice = new Dice(Number(process.env.SEED ?? 1));
+    const folders = ['one', 'two'];
+    for (const folder of folders) await mkdir(mounts[0]?.path(folder) ?? '');
+    const anyName = () => `${folders[dice.below(2)]}/${'abcde'[dice.below(5)]}`;
+    let done = 0;
+    for (let round = 0; round < ROUNDS; round++) {
+      const mount = mounts[dice.below(2)] as ClusterMount;
+      const [name, other] = [anyName(), anyName()];
+      const at = mount.path(name);
+      const acts: (() => Promise<unknown>)[] = [
+        () => writeFile(at, `${round}`.repeat(1 + dice.below(20))),
+        () => appendFile(at, `+${round}`),
+        () => chmod(at, 0o600 + dice.below(0o200)),
+        () => unlink(at),
+        () => rename(at, mount.path(other)),
+        () => link(at, mount.path(other)),
+        () => symlink(other, at),
+        () => mkdir(at),
+        () => rmdir(at),
+        async () => {
+          const { inode } = await client.resolve(VOLUME, `/${name}`, { follow: false });
+          await client.command({ kind: 'set-attributes', inode, mode: 0o600 + dice.below(0o200) });
+        },
+      ];
+      const act = acts[dice.below(acts.length)] as () => Promise<unknown>;
+      if (await tolerant(act)) done++;
+      await bothShow(name);
+      await bothShow(other);
+      for (const folder of folders) await bothShow(folder);
+    }
+    assert.ok(done > ROUNDS / 8, `${done} changes`);
+    const texts = await Promise.all(cluster.urls.map(async (url) => (await fetch(`${url}/metrics`)).text()));
+    const recalls = texts.map((text) => Number(/^leasehold_cache_recalls_total (\d+)/m.exec(text)?.[1] ?? 0));
+    assert.ok(Math.max(...recalls) > 10, `${recalls.join()} recalls`);
+  });
+
+  test('a mount that is stopped keeps a change waiting until its session is over, and sees it when it goes on', async () => {
+    const [a, b] = mounts as [ClusterMount, ClusterMount];
+    await mkdir(a.path('stopped'));
+    assert.equal((await stat(b.path('stopped'))).mode & 0o777, 0o755);
+    process.kill(b.pid, 'SIGSTOP');
+    try {
+      await chmod(a.path('stopped'), 0o700);
+      // What nobody believes who is silent waits for nobody.
+      await mkdir(a.path('stopped-other'));
+    } finally {
+      process.kill(b.pid, 'SIGCONT');
+    }
+    assert.equal((await stat(b.path('stopped'))).mode & 0o777, 0o700);
+  });
+
+  test('the death of the catalog’s primary leaves nobody in the past', async () => {
+    const [a, b] = mounts as [ClusterMount, ClusterMount];
+    await mkdir(a.path('failover'));
+    for (let mode = 0o700; mode < 0o702; mode++) {
+      assert.ok((await stat(b.path('failover'))).isDirectory());
+      const primary = (await client.status()).catalog.primary;
+      assert.ok(primary !== null);
+      await cluster.kill(primary);
+      await chmod(a.path('failover'), mode);
+      assert.equal((await stat(b.path('failover'))).mode & 0o777, mode);
+      cluster.spawn(primary);
+      await cluster.ready([primary]);
+    }
+  });
+
+  test('the death of a mount keeps a change waiting until its session is over', async () => {
+    const [a, b] = mounts as [ClusterMount, ClusterMount];
+    await mkdir(a.path('killed'));
+    assert.ok((await stat(b.path('killed'))).isDirectory());
+    await b.stop();
+    mounts.pop();
+    await chmod(a.path('killed'), 0o700);
+    assert.equal((await stat(a.path('killed'))).mode & 0o777, 0o700);
+  });
+});

@@ -1,0 +1,395 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { constants, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, type TestContext, test } from 'node:test';
+import { mountObstacle } from '../../client/mount.ts';
+import { mountAt } from '../../client/mount-table.ts';
+import { ClusterMount, run, runOk } from './cluster-mount.ts';
+import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
+
+/** Goal: how a mount begins, what it shows, and how it ends, as users meet it: options, mount(8), signals, crashes. */
+
+const LEASE_MS = 2_000;
+const HELPER = '/sbin/mount.leasehold';
+
+const obstacle = await mountObstacle();
+const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
+const isRoot = process.getuid?.() === 0;
+
+if (skip === false) await define();
+else test('the life of a mount', { skip }, () => undefined);
+
+function leasehold(...argv: string[]) {
+  return run(process.execPath, [LAUNCHER, ...argv]);
+}
+
+/** A directory for a mount that goes with the test, whatever is left there. */
+function folderFor(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-life-'));
+  t.after(async () => {
+    await run('fusermount3', ['-uz', folder]);
+    rmSync(folder, { recursive: true });
+  });
+  return folder;
+}
+
+async function gone(pid: number): Promise<void> {
+  await until(`process ${pid} has ended`, async () => !existsSync(`/proc/${pid}`));
+}
+
+/** A program that works in a directory of the mount until it is killed. */
+async function sleeperIn(t: TestContext, directory: string): Promise<ChildProcess> {
+  const child = spawn('sleep', ['300'], { cwd: directory, stdio: 'ignore' });
+  t.after(() => child.kill('SIGKILL'));
+  await once(child, 'spawn');
+  return child;
+}
+
+async function define(): Promise<void> {
+  const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms` });
+  after(() => cluster.stop());
+  await cluster.createVolume('main');
+  const mount = await ClusterMount.start(cluster, 'main');
+  after(() => mount.stop());
+  await runOk('sh', ['-c', 'mkdir -p "$0/sub/deep" && echo text > "$0/sub/file"', mount.directory]);
+  const servers = `servers=${cluster.urls.join(';')}`;
+
+  test('ro: the kernel refuses changes, and the mount does, whatever the kernel was told', async (t) => {
+    const other = await ClusterMount.start(cluster, 'main', '-o', 'ro');
+    t.after(() => other.stop());
+    const refused = async (script: string) => {
+      const { code, text } = await run('sh', ['-c', script, other.directory]);
+      assert.notEqual(code, 0, script);
+      assert.match(text, /Read-only file system/, script);
+    };
+    await refused('touch "$0/new"');
+    await refused('echo x > "$0/sub/file"');
+    if (isRoot) {
+      await runOk('mount', ['-i', '-o', 'remount,rw', other.directory]);
+      for (const script of [
+        'mkdir "$0/new"',
+        'echo x > "$0/sub/file"',
+        'rm "$0/sub/file"',
+        'chmod 700 "$0/sub"',
+      ]) {
+        await refused(script);
+      }
+    }
+    assert.equal((await runOk('cat', [other.path('sub', 'file')])).text, 'text\n');
+  });
+
+  test('owner and permissions are shown as the options say, and stored as they were', async (t) => {
+    const other = await ClusterMount.start(cluster, 'main', '-o', 'uid=12345,gid=54321,fmask=0133,dmask=027');
+    t.after(() => other.stop());
+    const stat = async (path: string) => (await runOk('stat', ['-c', '%u %g %a', path])).text.trim();
+    assert.equal(await stat(other.path('sub', 'file')), '12345 54321 644');
+    assert.equal(await stat(other.path('sub')), '12345 54321 750');
+    const owner = `${process.getuid?.()} ${process.getgid?.()}`;
+    assert.equal((await stat(mount.path('sub', 'file'))).split(' ').slice(0, 2).join(' '), owner);
+  });
+
+  test('a directory of a volume is mounted by itself', async (t) => {
+    const folder = folderFor(t);
+    const made = await leasehold('mount', 'main:/sub', folder, '-o', servers, '--json');
+    assert.equal(made.code, 0, made.text);
+    assert.deepEqual((await runOk('ls', [folder])).text.trim().split('\n'), ['deep', 'file']);
+    await runOk('sh', ['-c', 'cd "$0/deep/../.." && test ! -e sub', folder]);
+    await runOk('sh', ['-c', 'echo there > "$0/deep/new"', folder]);
+    assert.equal((await runOk('cat', [mount.path('sub', 'deep', 'new')])).text, 'there\n');
+    assert.equal((await leasehold('umount', folder)).code, 0);
+
+    const file = await leasehold('mount', 'main:/sub/file', folder, '-o', servers);
+    assert.equal(file.code, 4);
+    assert.match(file.text, /it is not a directory/);
+    assert.equal((await leasehold('mount', 'main:/nowhere', folder, '-o', servers)).code, 3);
+  });
+
+  test('a second mount on a directory and an option that there is not are refused', async () => {
+    const second = await leasehold('mount', 'main', mount.directory, '-o', servers);
+    assert.equal(second.code, 4);
+    assert.match(second.text, /leasehold:main is mounted there already/);
+    const unknown = await leasehold('mount', 'main', mount.directory, '-o', 'srevers=a');
+    assert.equal(unknown.code, 2);
+    assert.match(unknown.text, /"srevers": there is no such option\n.*"servers"/);
+  });
+
+  test('mount(8) and fstab mount a volume, and umount(8) removes it', {
+    skip: !isRoot && 'not root',
+  }, async (t) => {
+    const folder = folderFor(t);
+    const tools = folderFor(t);
+    assert.equal((await leasehold('mount', '--install-helper', tools)).code, 0);
+    assert.ok(existsSync(join(tools, 'mount.leasehold')), 'a link that leads somewhere');
+    if (!existsSync(HELPER)) {
+      assert.equal((await leasehold('mount', '--install-helper')).code, 0);
+      t.after(() => rmSync(HELPER));
+    }
+    const escaped = cluster.urls.join(';').replaceAll(':', '\\:');
+    await runOk('mount', ['-t', 'leasehold', 'main:/sub', folder, '-o', `servers=${escaped},noexec,_netdev`]);
+    assert.equal((await mountAt(folder))?.source, 'main:/sub');
+    assert.equal((await runOk('cat', [join(folder, 'file')])).text, 'text\n');
+    await runOk('umount', [folder]);
+    assert.equal(await mountAt(folder), null);
+
+    const table = join(tools, 'fstab');
+    writeFileSync(table, `main ${folder} leasehold ${servers},_netdev,nofail,allow_other,x-test 0 0\n`);
+    await runOk('mount', ['--fstab', table, '-a']);
+    assert.equal((await mountAt(folder))?.source, 'main');
+    await runOk('mount', ['--fstab', table, '-a']);
+    await runOk('umount', [folder]);
+    assert.equal(await mountAt(folder), null, 'It was mounted once');
+
+    const wrong = await run('mount', ['-t', 'leasehold', 'main:/', folder, '-o', `${servers},nonsense`]);
+    assert.equal(wrong.code, 1);
+    assert.match(wrong.text, /"nonsense": there is no such option/);
+    assert.equal((await run('mount', ['-t', 'leasehold', 'none:/', folder, '-o', servers])).code, 32);
+  });
+
+  test('a busy mount is kept, and umount says who uses it; --lazy detaches it', async (t) => {
+    const other = await ClusterMount.start(cluster, 'main');
+    t.after(() => other.stop());
+    const sleeper = await sleeperIn(t, other.path('sub'));
+    const reader = spawn('sh', ['-c', 'exec 3< "$0"; echo open; exec sleep 300', other.path('sub', 'file')]);
+    t.after(() => reader.kill('SIGKILL'));
+    await once(reader.stdout, 'data');
+    const refused = await leasehold('umount', other.directory);
+    assert.equal(refused.code, 4);
+    assert.match(
+      refused.text,
+      new RegExp(`process ${sleeper.pid} \\(sleep 300\\): its working directory is .*/sub`),
+    );
+    assert.match(refused.text, new RegExp(`process ${reader.pid} \\(s[^)]*\\): .*/sub/file is open`));
+    assert.ok((await mountAt(other.directory)) !== null);
+    sleeper.kill();
+    const lazy = leasehold('umount', '--lazy', other.directory);
+    await until('it is detached', async () => (await mountAt(other.directory)) === null);
+    reader.kill();
+    assert.equal((await lazy).code, 0);
+    await gone(other.pid);
+  });
+
+  test('SIGTERM stores and unmounts, also a mount in use', async (t) => {
+    const other = await ClusterMount.start(cluster, 'main');
+    t.after(() => other.stop());
+    await sleeperIn(t, other.directory);
+    const writer = spawn('sh', [
+      '-c',
+      'exec 3> "$0"; echo kept >&3; echo open; exec sleep 300',
+      other.path('by-signal'),
+    ]);
+    t.after(() => writer.kill('SIGKILL'));
+    await once(writer.stdout, 'data');
+    process.kill(other.pid, 'SIGTERM');
+    await gone(other.pid);
+    assert.equal(await mountAt(other.directory), null);
+    assert.equal((await runOk('cat', [mount.path('by-signal')])).text, 'kept\n');
+  });
+
+  test('in the foreground it stays until the mount is gone, and hands a signal on', async (t) => {
+    const folder = folderFor(t);
+    const child = spawn(
+      process.execPath,
+      [LAUNCHER, 'mount', 'main', folder, '-o', servers, '--foreground', '--json'],
+      {
+        stdio: ['ignore', 'pipe', 'pipe'],
+      },
+    );
+    t.after(() => child.kill('SIGKILL'));
+    const [line] = (await once(child.stdout, 'data')) as [Buffer];
+    const said = JSON.parse(line.toString()) as { pid: number; log: string | null };
+    assert.equal(said.log, null);
+    assert.equal((await runOk('cat', [join(folder, 'sub', 'file')])).text, 'text\n');
+    child.kill('SIGTERM');
+    assert.deepEqual(await once(child, 'exit'), [0, null]);
+    assert.equal(await mountAt(folder), null);
+    assert.ok(!existsSync(`/proc/${said.pid}`));
+  });
+
+  test('a process killed with -9 leaves nobody waiting, and the next mount heals what is left', async (t) => {
+    const other = await ClusterMount.start(cluster, 'main');
+    t.after(() => other.stop());
+    // A stopped process answers nothing: its callers wait in the kernel.
+    process.kill(other.pid, 'SIGSTOP');
+    const waiting = ['cat', 'ls', 'stat'].map((program) =>
+      spawn(program, [other.path('sub', program === 'ls' ? '' : 'file')], { stdio: 'ignore' }),
+    );
+    for (const { pid, spawnfile } of waiting) {
+      await until('it waits for the mount', async () => {
+        const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+        return status.startsWith(`Name:\t${spawnfile}\n`) && /^State:\t[SD]/m.test(status);
+      });
+    }
+    const ended = waiting.map((child) => once(child, 'exit'));
+    process.kill(other.pid, 'SIGKILL');
+    for (const [code] of await Promise.all(ended)) assert.notEqual(code, 0);
+    await gone(other.pid);
+    const again = await leasehold('mount', 'main', other.directory, '-o', servers);
+    assert.equal(again.code, 0, again.text);
+    assert.equal((await runOk('cat', [other.path('sub', 'file')])).text, 'text\n');
+    assert.equal((await leasehold('umount', other.directory)).code, 0);
+  });
+
+  test('leasehold.* attributes tell who holds a file; nobody can set them', async (t) => {
+    const other = await ClusterMount.start(cluster, 'main', '-o', 'facts=listed');
+    t.after(() => other.stop());
+    const { text } = await runOk('getfattr', [
+      '--absolute-names',
+      '-d',
+      '-m',
+      'leasehold.',
+      other.path('sub', 'file'),
+    ]);
+    const info = await cluster.info('s1', 'main/sub/file');
+    const facts = Object.fromEntries(
+      [...text.matchAll(/^leasehold\.(\w+)="(.*)"$/gm)].map(([, name, value]) => [name, value]),
+    );
+    assert.deepEqual(facts, {
+      volume: 'main',
+      inode: String(info.file),
+      replicas: info.view.members.join(','),
+      policy: 'quorum',
+      primary: info.primary,
+      epoch: String(info.epoch),
+      version: `${info.attributes.contents.epoch}.${info.attributes.contents.seq}`,
+      sealed: 'no',
+    });
+    const directory = await runOk('getfattr', [
+      '--absolute-names',
+      '-d',
+      '-m',
+      'leasehold.',
+      other.path('sub'),
+    ]);
+    assert.match(directory.text, /leasehold\.volume="main"/);
+    assert.match(directory.text, /leasehold\.copies="3"/);
+    for (const argv of [
+      ['-n', 'leasehold.primary', '-v', 's1'],
+      ['-x', 'leasehold.primary'],
+    ]) {
+      const set = await run('setfattr', [...argv, other.path('sub', 'file')]);
+      assert.notEqual(set.code, 0);
+      assert.match(set.text, /not supported/);
+    }
+    // Not in the list unless it was asked for: programs that copy all attributes would fail.
+    await runOk('setfattr', ['-n', 'user.own', '-v', 'x', mount.path('sub', 'file')]);
+    const listed = await runOk('getfattr', ['--absolute-names', '-d', '-m', '-', mount.path('sub', 'file')]);
+    assert.doesNotMatch(listed.text, /leasehold\.[a-z]+=/);
+    assert.match(listed.text, /user\.own/);
+    const named = await runOk('getfattr', [
+      '--absolute-names',
+      '-n',
+      'leasehold.primary',
+      mount.path('sub', 'file'),
+    ]);
+    assert.match(named.text, /leasehold\.primary="s[123]"/);
+  });
+
+  test('the time limit of calls follows from the lease of the cluster', async (t) => {
+    const folder = folderFor(t);
+    const log = join(cluster.folder, 'limit.log');
+    const made = await leasehold('mount', 'main', folder, '-o', servers, '--log', log);
+    assert.equal(made.code, 0, made.text);
+    assert.ok(made.text.includes(`its log is ${log}`), made.text);
+    const mounted = readFileSync(log, 'utf8')
+      .split('\n')
+      .find((line) => line.includes('"mounted"'));
+    assert.equal((JSON.parse(mounted ?? '{}') as { limitMs?: number }).limitMs, LEASE_MS + 5_000);
+    assert.equal((await leasehold('umount', folder)).code, 0);
+  });
+
+  test('the doctor finds the mount, the servers, and a port that another program has', async () => {
+    const argv = ['doctor', '--json', '--servers', cluster.urls.join(','), '--data', cluster.data('s1')];
+    const { text } = await leasehold(...argv);
+    const { findings } = JSON.parse(text) as {
+      findings: { name: string; state: string; found: string; fix: string }[];
+    };
+    const by = (name: string) => findings.filter((finding) => finding.name === name);
+    assert.deepEqual(
+      by(`mount ${mount.directory}`).map(({ state }) => state),
+      ['ok'],
+    );
+    for (const id of cluster.ids) {
+      assert.match(by(`server ${id}`)[0]?.found ?? '', /^serving at .*, version \d/);
+      assert.equal(by(`port ${cluster.port(id)}`)[0]?.state, 'ok');
+      assert.equal(by(`clock ${id}`).length, 1);
+    }
+    assert.ok(by(`data ${cluster.data('s1')}`).some(({ found }) => /belongs to server s1/.test(found)));
+    assert.deepEqual(
+      findings.filter(({ state, fix }) => state !== 'ok' && fix === ''),
+      [],
+      'What is wrong comes with a remedy',
+    );
+    const { port } = new URL(cluster.url('s1'));
+    const other = await leasehold(
+      'doctor',
+      '--servers',
+      'http://127.0.0.1:1',
+      '--listen',
+      `127.0.0.1:${port}`,
+    );
+    assert.equal(other.code, 1);
+    assert.match(other.text, /failed {3}server http:\/\/127\.0\.0\.1:1: it does not answer/);
+  });
+
+  test('without a majority df answers, and nothing can be mounted, which is said', async (t) => {
+    const folder = folderFor(t);
+    const before = await runOk('df', ['--output=size', mount.directory]);
+    for (const id of ['s2', 's3']) await cluster.kill(id);
+    const during = await runOk('df', ['--output=size', mount.directory]);
+    assert.equal(during.text, before.text);
+    const refused = await leasehold('mount', 'main', folder, '-o', servers, '--timeout', '3s');
+    assert.equal(refused.code, 5, refused.text);
+    assert.equal(await mountAt(folder), null);
+    const doctor = await leasehold('doctor', '--servers', cluster.urls.join(','));
+    assert.equal(doctor.code, 1);
+    assert.match(doctor.text, /failed {3}cluster: /);
+    for (const id of ['s2', 's3']) cluster.spawn(id);
+    await cluster.ready();
+  });
+
+  test('without a majority a signal ends the mount in bounded time, a second one at once', async (t) => {
+    const mounts: { child: ChildProcess; pid: number; folder: string; writeMore: () => void }[] = [];
+    for (const name of ['patient', 'hasty']) {
+      const folder = folderFor(t);
+      const argv = ['mount', 'main', folder, '-o', servers, '--foreground', '--json', '--op-timeout', '5s'];
+      const child = spawn(process.execPath, [LAUNCHER, ...argv], { stdio: ['ignore', 'pipe', 'ignore'] });
+      t.after(() => child.kill('SIGKILL'));
+      const [line] = (await once(child.stdout, 'data')) as [Buffer];
+      const { pid } = JSON.parse(line.toString()) as { pid: number };
+      const script = 'exec 3> "$0"; echo open; read go; echo more >&3; exec sleep 300';
+      const writer = spawn('sh', ['-c', script, join(folder, name)], { stdio: ['pipe', 'pipe', 'ignore'] });
+      t.after(() => writer.kill('SIGKILL'));
+      await once(writer.stdout, 'data');
+      mounts.push({ child, pid, folder, writeMore: () => writer.stdin.end('go\n') });
+    }
+    for (const id of ['s2', 's3']) await cluster.kill(id);
+    const [patient, hasty] = mounts;
+    assert.ok(patient !== undefined && hasty !== undefined);
+    for (const { writeMore } of mounts) writeMore();
+    const ended = mounts.map(({ child }) => once(child, 'exit') as Promise<[number | null]>);
+    patient.child.kill('SIGTERM');
+    hasty.child.kill('SIGTERM');
+    // The first is on its way to the process; the second must not overtake it.
+    await until('the first signal is taken', async () => !catches(hasty.pid, 'SIGTERM'));
+    hasty.child.kill('SIGTERM');
+    const [[code], [hastyCode]] = (await Promise.all(ended)) as [[number | null], [number | null]];
+    assert.ok(code !== null);
+    assert.equal(hastyCode, 1, 'It was ended, and what was written is lost');
+    for (const { pid, folder } of mounts) {
+      await gone(pid);
+      await until('the mount is gone', async () => (await mountAt(folder)) === null);
+    }
+    for (const id of ['s2', 's3']) cluster.spawn(id);
+    await cluster.ready();
+  });
+}
+
+/** @returns whether the process has something to do on a signal, and does not just end */
+function catches(pid: number, signal: NodeJS.Signals): boolean {
+  if (!existsSync(`/proc/${pid}`)) return false;
+  const mask = /^SigCgt:\s+([0-9a-f]+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? '0';
+  return (BigInt(`0x${mask}`) >> BigInt(constants.signals[signal] - 1)) % 2n === 1n;
+}

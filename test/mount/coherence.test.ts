@@ -1,0 +1,93 @@
+/**
+ * Goal: with `--cache leases` two mounts never show each other's past, whichever way one looks, and what the kernel may
+ * believe without asking ends by itself where the mount's process is stopped.
+ * Method: those who change and look on both mounts at once, judged by what may have been there (`Register`); then a mount
+ * that is stopped while the other one changes what its kernel knows. `npm run coherence` does it for long, and under faults.
+ */
+import assert from 'node:assert/strict';
+import { chmod, mkdir, open, writeFile } from 'node:fs/promises';
+import { after, test } from 'node:test';
+import type { ClusterMount } from '../cluster/cluster-mount.ts';
+import { RealCluster } from '../cluster/real-cluster.ts';
+import { mountPairs, noMounts } from '../posix/mounts.ts';
+import { Coherence } from './coherence.ts';
+import { Register } from './register.ts';
+
+const ROUNDS = Number(process.env.ROUNDS ?? 400);
+const SEED = Number(process.env.SEED ?? 1);
+
+test('a look is judged by what was made and seen before it', () => {
+  const register = new Register();
+  const is = (version: number) => (other: number) => other === version;
+  assert.equal(register.judge(0, 1, is(0)), null);
+  const first = register.begin(10);
+  assert.equal(register.judge(5, 9, is(1))?.includes('what never was'), true, 'Not begun yet');
+  assert.equal(register.judge(11, 12, is(0)), null, 'Under way');
+  assert.equal(register.judge(11, 13, is(1)), null, 'Seen while it is under way');
+  assert.match(register.judge(14, 15, is(0)) ?? '', /version 0 instead of 1/, 'Seen by somebody before');
+  register.made(first, 20);
+  register.begin(30);
+  assert.match(register.judge(40, 41, is(0)) ?? '', /version 0 instead of 1 to 2/);
+  assert.equal(register.judge(40, 41, is(2)), null);
+});
+
+const skip = await noMounts();
+if (skip === false) await define();
+else test('two mounts that remember', { skip }, () => undefined);
+
+async function define(): Promise<void> {
+  const cluster = await RealCluster.start();
+  after(() => cluster.stop());
+  await cluster.createVolume('main');
+  const pairs = await mountPairs(cluster, '--cache', 'leases');
+
+  for (const { transport, mounts } of pairs) {
+    const places = mounts.map((mount) => ({ path: (name: string) => mount.path(transport, name) }));
+    test(`over ${transport}: nobody sees the past`, async (t) => {
+      await mkdir(mounts[0].path(transport));
+      // Through the library a file that is open takes the size of the one that gets its name.
+      const without = transport === 'native' ? ['replaced'] : [];
+      const coherence = new Coherence(places, { seed: SEED, groups: 1, rounds: ROUNDS, actors: 4, without });
+      const { changes, looks, failed, wrong } = await coherence.run();
+      t.diagnostic(`${changes} changes, ${looks} looks`);
+      // What is replaced between the lookup of its name and the call for its inode is not there any more.
+      const unexpected = [...failed.keys()].filter((what) => !/^(target|replaced) ENOENT$/.test(what));
+      assert.deepEqual([...wrong, ...unexpected], []);
+      assert.ok(changes > ROUNDS / 10 && looks > ROUNDS / 2, `${changes} changes, ${looks} looks`);
+    });
+    test(`over ${transport}: what a kernel believes ends while its mount is stopped`, () => stopped(mounts));
+  }
+}
+
+async function stopped([one, two]: readonly [ClusterMount, ClusterMount]): Promise<void> {
+  await mkdir(one.path('stopped'), { recursive: true });
+  await chmod(one.path('stopped'), 0o755);
+  await writeFile(one.path('stopped-file'), 'old');
+  const directory = await open(two.path('stopped'), 'r');
+  const file = await open(two.path('stopped-file'), 'r');
+  const text = async (): Promise<string> => {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(10), 0, 10, 0);
+    return buffer.toString('utf8', 0, bytesRead);
+  };
+  try {
+    assert.equal((await directory.stat()).mode & 0o777, 0o755);
+    assert.equal(await text(), 'old');
+    process.kill(two.pid, 'SIGSTOP');
+    try {
+      // Each waits until nobody believes any more what it changes.
+      await chmod(one.path('stopped'), 0o700);
+      await writeFile(one.path('stopped-file'), 'newer');
+      const looks = Promise.all([directory.stat(), text()]);
+      // Its kernel has nobody to ask before; had it answered by itself, then with what was there before.
+      process.kill(two.pid, 'SIGCONT');
+      const [stats, read] = await looks;
+      assert.equal(stats.mode & 0o777, 0o700);
+      assert.equal(read, 'newer');
+    } finally {
+      process.kill(two.pid, 'SIGCONT');
+    }
+  } finally {
+    await directory.close();
+    await file.close();
+  }
+}

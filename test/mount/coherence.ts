@@ -1,0 +1,140 @@
+import { Program, USERS } from '../posix/program.ts';
+import { Dice } from '../server/cache-world.ts';
+import { Register } from './register.ts';
+import { type Place, type Subject, subjects } from './subjects.ts';
+
+export interface CoherenceOptions {
+  readonly seed: number;
+  /** Groups of subjects, and as many that change and look at the same time. */
+  readonly groups: number;
+  readonly rounds: number;
+  /** At the most; the rounds end then. */
+  readonly limitMs?: number;
+  readonly actors: number;
+  /** Kinds of subjects that are left out. */
+  readonly without?: readonly string[];
+}
+
+export interface CoherenceResult {
+  readonly changes: number;
+  readonly looks: number;
+  /** Calls that failed for the cluster's sake, by what they answered. */
+  readonly failed: ReadonlyMap<string, number>;
+  /** What cannot be. */
+  readonly wrong: readonly string[];
+}
+
+interface Watched {
+  readonly subject: Subject;
+  readonly register: Register;
+  busy: boolean;
+}
+
+const WRONG_MAX = 20;
+
+/**
+ * Many who change and look at things on several mounts at once; what each sees is compared with what may have been there
+ * between the beginning and the end of its look.
+ */
+export class Coherence {
+  readonly #places: readonly Place[];
+  readonly #options: CoherenceOptions;
+  readonly #dice: Dice;
+  readonly #failed = new Map<string, number>();
+  readonly #wrong: string[] = [];
+  #changes = 0;
+  #looks = 0;
+
+  /** @param mounts paths on each of the mounts */
+  constructor(mounts: readonly { path(...names: string[]): string }[], options: CoherenceOptions) {
+    this.#places = mounts.map((mount) => ({
+      path: (...names) => mount.path(...names),
+      program: new Program(USERS.root),
+      held: new Map(),
+    }));
+    this.#options = options;
+    this.#dice = new Dice(options.seed);
+  }
+
+  async run(): Promise<CoherenceResult> {
+    const { groups, rounds, actors, limitMs = Number.POSITIVE_INFINITY, without = [] } = this.#options;
+    const watched = Array.from({ length: groups }, (_, number) => subjects(number))
+      .flat()
+      .filter(({ name }) => !without.some((kind) => name.startsWith(kind)))
+      .map((subject): Watched => ({ subject, register: new Register(), busy: false }));
+    for (const { subject } of watched) await subject.make(this.#place());
+    const endMs = performance.now() + limitMs;
+    let round = 0;
+    const act = async (): Promise<void> => {
+      while (round++ < rounds && performance.now() < endMs && this.#wrong.length < WRONG_MAX) {
+        const one = watched[this.#dice.below(watched.length)];
+        if (one === undefined) continue;
+        if (one.busy || this.#dice.chance(60)) await this.#look(one);
+        else if (await this.#change(one)) {
+          // By somebody who knows that it was made.
+          await this.#look(one);
+          await this.#look(one);
+        } else watched.splice(watched.indexOf(one), 1);
+      }
+    };
+    try {
+      await Promise.all(Array.from({ length: actors }, act));
+    } finally {
+      await this.#stop();
+    }
+    return { changes: this.#changes, looks: this.#looks, failed: this.#failed, wrong: this.#wrong };
+  }
+
+  #place(): Place {
+    return this.#places[this.#dice.below(this.#places.length)] as Place;
+  }
+
+  /** @returns false where it is not known whether it was made, or will be */
+  async #change(one: Watched): Promise<boolean> {
+    one.busy = true;
+    const version = one.register.begin(performance.now());
+    try {
+      await one.subject.change(this.#place(), version);
+      one.register.made(version, performance.now());
+      one.busy = false;
+      this.#changes++;
+      return true;
+    } catch (error) {
+      this.#fail(one, error);
+      return false;
+    }
+  }
+
+  async #look({ subject, register }: Watched): Promise<void> {
+    const names = Object.keys(subject.looks);
+    const name = names[this.#dice.below(names.length)] as string;
+    const at = this.#dice.below(this.#places.length);
+    const fromMs = performance.now();
+    try {
+      const seen = await subject.looks[name]?.(this.#places[at] as Place);
+      if (seen === undefined) return;
+      this.#looks++;
+      const wrong = register.judge(fromMs, performance.now(), seen.shows);
+      if (wrong === null) return;
+      const when = `${Math.round(fromMs)} to ${Math.round(performance.now())} ms`;
+      this.#wrong.push(
+        `${subject.name}, ${name} on mount ${at}, ${when}: ${wrong}: ${JSON.stringify(seen.text)}`,
+      );
+    } catch (error) {
+      this.#fail({ subject }, error);
+    }
+  }
+
+  #fail({ subject }: Pick<Watched, 'subject'>, error: unknown): void {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : String(error);
+    const what = `${subject.name.replace(/-\d+.*/, '')} ${code}`;
+    this.#failed.set(what, (this.#failed.get(what) ?? 0) + 1);
+  }
+
+  async #stop(): Promise<void> {
+    for (const { held, program } of this.#places) {
+      for (const handle of held.values()) await (await handle).close();
+      await program.stop();
+    }
+  }
+}

@@ -1,0 +1,112 @@
+/**
+ * Goal: a directory of very many entries is listed whole, each name once, while others come and go, and a program
+ * finds again the positions that it was told; the mount holds a part of it and not the whole.
+ * Method: entries made by many commands at once, read through `opendir` in steps. `ENTRIES=1000000` makes it a day's
+ * work; the figures that matter are told as diagnostics.
+ */
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import type { ClusterMount } from '../cluster/cluster-mount.ts';
+import { memoryPeakMiB, RealCluster } from '../cluster/real-cluster.ts';
+import { mountPairs, noMounts } from './mounts.ts';
+import { Ground } from './rules.ts';
+
+const ENTRIES = Number(process.env.ENTRIES ?? 2_000);
+const PARALLEL = 256;
+const STEP = 500;
+const OPERATION_LIMIT_MS = 20_000;
+const MEMORY_MIB_MAX = 400;
+
+const skip = await noMounts();
+if (skip === false) await define();
+else test('a directory of many entries', { skip }, () => undefined);
+
+function nameOf(index: number): string {
+  return `n${String(index).padStart(7, '0')}`;
+}
+
+async function define(): Promise<void> {
+  const cluster = await RealCluster.start();
+  after(() => cluster.stop());
+  await cluster.createVolume('main');
+  const pairs = await mountPairs(cluster);
+  const client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: OPERATION_LIMIT_MS });
+  after(() => client.close());
+
+  test(`${ENTRIES} entries are made`, async () => {
+    const place = { volume: 'main', path: '/d' };
+    await client.command({ kind: 'make-directory', place, mode: 0o777, uid: 0, gid: 0 });
+    await eachOf(ENTRIES, (index) => make(client, nameOf(index)));
+  });
+
+  for (const { transport, mounts } of pairs) {
+    test(`over ${transport} it is listed`, { timeout: 600_000 }, (t) =>
+      listed(client, transport, mounts[0], (line) => t.diagnostic(line)),
+    );
+  }
+}
+
+async function eachOf(count: number, call: (index: number) => Promise<unknown>): Promise<void> {
+  const indexes = Array.from({ length: count }, (_, index) => index).values();
+  // The workers share one iterator.
+  const worker = async (): Promise<void> => {
+    for (const index of indexes) await call(index);
+  };
+  await Promise.all(Array.from({ length: PARALLEL }, worker));
+}
+
+function make(client: ClusterClient, name: string): Promise<unknown> {
+  const place = { volume: 'main', path: `/d/${name}` };
+  return client.command({ kind: 'symlink', place, target: 'target', uid: 0, gid: 0 });
+}
+
+async function listed(
+  client: ClusterClient,
+  transport: string,
+  mount: ClusterMount,
+  say: (line: string) => void,
+): Promise<void> {
+  const ground = new Ground(mount.directory);
+  try {
+    const program = ground.program('root');
+    await program.value('open-directory', 'l', mount.path('d'));
+    const told: string[] = [];
+    const positions = new Map<number, string>();
+    for (let round = 0; ; round++) {
+      positions.set(told.length, await program.value('tell-directory', 'l'));
+      const names = (await program.value('read-entries', 'l', STEP)).split(' ').filter((name) => name !== '');
+      if (names.length === 0) break;
+      told.push(...names);
+      // Names of which nobody promises anything come and go before and after the place where the reader is.
+      for (const at of [0, ENTRIES / 2, ENTRIES]) await make(client, `${nameOf(at + round)}-${transport}`);
+      if (round < 3) continue;
+      const place = { volume: 'main', path: `/d/${nameOf(3)}-${transport}` };
+      if (round === 3) await client.command({ kind: 'unlink', place });
+    }
+    const own = told.filter((name) => /^n\d{7}$/.test(name));
+    assert.equal(new Set(told).size, told.length, 'No name is told twice');
+    assert.deepEqual(
+      [...own].sort(),
+      Array.from({ length: ENTRIES }, (_, index) => nameOf(index)),
+    );
+
+    // Backwards, so that what was told last is not what is asked for next. At the beginning it would begin anew.
+    const stays = new Set(own);
+    const later = [...positions].slice(1, -1).reverse();
+    assert.ok(later.length > 0);
+    for (const [count, position] of later) {
+      await program.value('seek-directory', 'l', position);
+      const names = (await program.value('read-entries', 'l', STEP)).split(' ');
+      const wanted = told.slice(count, count + STEP).filter((name) => stays.has(name));
+      const found = names.filter((name) => stays.has(name));
+      assert.deepEqual(found.slice(0, wanted.length), wanted, `at the position after ${count} names`);
+    }
+    await program.value('close-directory', 'l');
+  } finally {
+    await ground.stop();
+  }
+  const mib = memoryPeakMiB(mount.pid);
+  say(`the mount has held ${Math.round(mib)} MiB at the most`);
+  assert.ok(mib < MEMORY_MIB_MAX, `The mount held ${mib} MiB`);
+}

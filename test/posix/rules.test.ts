@@ -1,0 +1,41 @@
+/**
+ * Goal: calls on a mount have the effects and the errors that POSIX.1-2024 and, beyond it, Linux give them.
+ * Method: the rules of `rules/`, played on a mount of a real cluster, over each transport there is; and on a
+ * directory of this machine, where all must hold, or it is the rule that is wrong.
+ */
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { RealCluster } from '../cluster/real-cluster.ts';
+import { localDirectory, mountPairs, noMounts } from './mounts.ts';
+import { Ground, type Rule, readRules } from './rules.ts';
+
+const RULES_MIN = 200;
+
+const skip = await noMounts();
+const rules = readRules('rules');
+
+if (skip === false) await define();
+else test('the rules of POSIX', { skip }, () => undefined);
+
+async function define(): Promise<void> {
+  assert.ok(rules.length >= RULES_MIN, `${rules.length} rules are read`);
+  const local = await localDirectory();
+  after(() => local.remove());
+  const cluster = await RealCluster.start();
+  after(() => cluster.stop());
+  await cluster.createVolume('main');
+  const mounted = await mountPairs(cluster);
+  play('local', local.path);
+  for (const { transport, mounts } of mounted) play(transport, mounts[0].directory);
+}
+
+function play(over: string, directory: string): void {
+  const ground = new Ground(directory);
+  after(() => ground.stop());
+  for (const rule of rules)
+    test(`${over}: ${rule.page}: ${rule.title}`, { skip: skipOf(rule, over) }, () => ground.play(rule));
+}
+
+function skipOf({ title, notOver }: Rule, over: string): string | false {
+  return notOver.includes(over) && title;
+}
