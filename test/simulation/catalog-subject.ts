@@ -44,6 +44,7 @@ const LOOKS: readonly string[] = [
 /** One replica's copy of the catalog. */
 export class CatalogContents implements Contents {
   readonly log: Logged[];
+  readonly seal = 'open';
   /** The last operation that changed something. */
   #last: { readonly counter: number; readonly seq: number };
   #answersDigest: number;

@@ -166,6 +166,40 @@ export const DISK_CASES: Campaign['scenarios'] = {
     s.write(D, Z);
   }),
 
+  /** All move to one server, where nobody asks for anything: the others want the lease no more, and it is there for d. */
+  'moved to one': directed({ servers: 4, replicas: 3, leases: 'real' }, (s) => {
+    const { world } = s.system;
+    s.write(A, X);
+    s.expect(
+      world.runFor(3 * LONG_MS, () => s.system.primary() !== null),
+      'somebody leads',
+    );
+    const primary = s.system.primary() ?? A;
+    s.write(primary, Y);
+    // The others would like to lead, too.
+    for (const server of [A, B, C]) world.call(server, () => s.system.process(server).open());
+    const move = s.system.move(primary, [D]);
+    s.expect(
+      world.runFor(LONG_MS, () => move.answer !== null),
+      'the change comes to an end',
+    );
+    s.expect(move.answer?.kind === 'moved', 'the members have changed');
+    s.run(LONG_MS);
+    s.rule = (from, _to, message) => {
+      s.expect(message !== null || from === D, `${from} is out, and asks for no lease`);
+      return null;
+    };
+    s.run(LONG_MS);
+    s.rule = () => null;
+    s.read(D);
+    s.expect(
+      world.runFor(LONG_MS, () => s.role(D) === 'active'),
+      'd leads as soon as somebody asks',
+    );
+    s.expect(s.shown(D) === 'yyyyyyyy', 'nothing is lost');
+    s.expect(s.system.hasConverged(), 'd knows all of it to be committed');
+  }),
+
   /** a removed b and c, who lose power: that members changed is not forgotten with what was not synced. */
   'change after a loss of power': directed({ servers: 5, replicas: 3 }, (s) => {
     s.lead(A);

@@ -8,6 +8,7 @@ import type { Prng } from '../../base/prng.ts';
 import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import { EPOCH_ZERO, epochEqual } from '../../replica/epoch.ts';
 import type { Contents } from './system-contents.ts';
+import { FileContents } from './system-file.ts';
 
 /** An operation that was applied since the last installation. */
 interface Applied {
@@ -56,6 +57,14 @@ export class SimulatedDisk {
     this.record = { ...this.record, promised };
   }
 
+  /** Synced. */
+  begin(epoch: Epoch): void {
+    assert(this.record.promised.counter === 0, 'Only what is new begins');
+    this.promise(epoch);
+    const { seq, view, sessions } = this.record;
+    this.install({ installed: epoch, seq, view, sessions }, null);
+  }
+
   apply(epoch: Epoch, seq: number, operation: Operation, sessions: Uint8Array): void {
     assert(seq === this.record.seq + 1, 'Operations are applied in order');
     this.#applied.push({ epoch, seq, operation, sessions });
@@ -76,7 +85,7 @@ export class SimulatedDisk {
     this.record = { ...this.record, ...change };
     assert(this.contents.log.length === this.record.seq, 'What is installed is all there');
     this.#trust = 'intact';
-    this.#base = { record: this.record, contents: this.contents.copy() };
+    this.#base = { record: this.record, contents: asWritten(this.contents) };
     this.#applied = [];
     this.#syncedSeq = this.record.seq;
   }
@@ -93,11 +102,20 @@ export class SimulatedDisk {
     const keptSeq = dice === null || dice.chance(0.3) ? this.#syncedSeq : dice.integer(this.#syncedSeq, seq);
     if (this.#trust === 'intact') this.#trust = 'suspect';
     if (keptSeq === seq) return 0;
+    const before = this.contents;
     this.record = { ...this.#base.record, promised };
     this.contents = this.#base.contents.copy();
     this.#applied = this.#applied.filter((applied) => applied.seq <= keptSeq);
     for (const applied of this.#applied) this.#redo(applied);
+    if (this.contents instanceof FileContents && before instanceof FileContents) {
+      this.contents.keepBytesOf(before);
+    }
     assert(this.record.seq === keptSeq, 'What was synced is still there');
     return seq - keptSeq;
   }
+}
+
+/** What rots, rots where it lies: a loss of power brings back what was written. */
+function asWritten(contents: Contents): Contents {
+  return contents instanceof FileContents ? contents.asWritten() : contents.copy();
 }

@@ -7,6 +7,9 @@ import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Trust, View } from '../../replica/actions.ts';
 import { viewHasMajority, viewSides, viewVoters } from '../../replica/view.ts';
+import { FileContents } from './system-file.ts';
+import { type RotCounts, rotCountsNone } from './system-rot.ts';
+import { type SealCounts, sealCountsNone } from './system-seal.ts';
 import type { SystemWorld } from './system-world.ts';
 
 /** A step of a slow disk takes so long, in milliseconds. */
@@ -23,6 +26,8 @@ export class DiskTroubles {
     slowDisks: 0,
     removals: 0,
   };
+  readonly rot: RotCounts = rotCountsNone();
+  readonly seal: SealCounts = sealCountsNone();
   readonly #system: SystemWorld;
   readonly #replaced = new Set<ServerId>();
   /** Where a replica moved away and was removed: the view by which it did. */
@@ -64,17 +69,71 @@ export class DiskTroubles {
     this.#slowUntilMs.set(server, world.nowMs + forMs);
   }
 
+  /** A bit flips in an object of the file that lies on the server's disk. */
+  flip(server: ServerId, index: number): void {
+    const { world, disks } = this.#system;
+    const contents = disks.get(server)?.contents;
+    if (!(contents instanceof FileContents) || contents.entry(index) === null) return;
+    world.note(server, `has object ${index} damaged`);
+    contents.rot(index);
+    this.rot.rotted++;
+  }
+
+  /** The object rots on all disks, but for one, if one is spared. */
+  flipAll(index: number, spared: ServerId | null): void {
+    for (const server of this.#system.disks.keys()) if (server !== spared) this.flip(server, index);
+    if (spared === null) this.rot.rottedEverywhere++;
+    else this.rot.rottedButOne++;
+  }
+
+  /** Whether a part of what is shown is whole on no disk: only objects that are written whole may come to that. */
+  isLost(what: string): boolean {
+    const files = this.#files();
+    return files.some((file) =>
+      file.shownBy(what).some((index) => {
+        const entry = file.entry(index);
+        return entry !== null && files.every((other) => other.soundBytes(entry) === null);
+      }),
+    );
+  }
+
+  /** Somebody brings one copy of each object back that is whole nowhere, from wherever it was kept. */
+  restoreLost(): void {
+    const files = this.#files();
+    for (const file of files) {
+      for (const index of file.indices) {
+        const entry = file.entry(index);
+        if (entry === null || files.some((other) => other.soundBytes(entry) !== null)) continue;
+        file.restore(index);
+        this.rot.restored++;
+      }
+    }
+  }
+
+  #files(): FileContents[] {
+    return [...this.#system.disks.values()].flatMap(({ contents }) =>
+      contents instanceof FileContents ? [contents] : [],
+    );
+  }
+
+  #hasRot(server: ServerId): boolean {
+    const contents = this.#system.disks.get(server)?.contents;
+    return contents instanceof FileContents && contents.indices.some((index) => contents.isDamaged(index));
+  }
+
   /** From now on disks are as they should be. */
   end(): void {
     this.#fullUntilMs.clear();
     this.#slowUntilMs.clear();
   }
 
-  /** Whether the replicas have to bear that these servers lose what they did not sync, or everything. */
+  /** Whether the replicas have to bear that these servers lose what they did not sync, or everything, or a bit. */
   mayDoubt(servers: readonly ServerId[]): boolean {
     return this.#views().every((view) =>
       viewSides(view).every((side) => {
-        const doubted = side.filter((server) => servers.includes(server) || this.#isDoubtful(server));
+        const doubted = side.filter(
+          (server) => servers.includes(server) || this.#isDoubtful(server) || this.#hasRot(server),
+        );
         return side.length - doubted.length >= majority(side.length);
       }),
     );
@@ -100,6 +159,10 @@ export class DiskTroubles {
   losePower(servers: readonly ServerId[], downMs: () => number, everything = false): void {
     const { world, prng, disks, observers } = this.#system;
     const isBearable = this.mayDoubt(servers);
+    if (observers.seal === 'sealed') {
+      this.seal.sealPowerLosses++;
+      if (servers.length === world.ids.length) this.seal.sealAllPowerLosses++;
+    }
     for (const server of servers) world.crashFor(server, downMs());
     for (const server of servers) {
       const lost = disks.get(server)?.losePower(everything ? null : prng) ?? 0;

@@ -1,42 +1,103 @@
-/** Makes copies of the code in which a known bug is planted. */
-import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import type { Planted } from './planted.ts';
-
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-const COPIED = [
-  'base',
-  'wire',
-  'lease',
-  'catalog',
-  'replica',
-  'test/data-driven.ts',
-  'test/replica',
-  'test/simulation',
-  'test/testdata/replica',
-  'test/testdata/simulation',
-];
-
-/** Where a test of the servers' code is to notice it, also these. */
-const COPIED_SERVERS = ['server', 'test/storage', 'test/conformance', 'test/server', 'test/http'];
-
 /**
- * @param folder for all copies, empty at first
- * @returns the root of a copy of the code in which the bug is planted
+ * Plants known bugs: Node loads the code with other lines than its files have. No file is changed or copied.
+ * Modules of the same process are loaded once for each bug, under an address that names it; a process of its own
+ * has one bug (`plant-process.ts`).
  */
-export function plant(folder: string, bug: Planted): string {
-  const root = join(folder, `${bug.layer}-${bug.row}`);
-  const folders = bug.caughtBy.test === undefined ? COPIED : [...COPIED, ...COPIED_SERVERS];
-  for (const copied of folders) cpSync(join(ROOT, copied), join(root, copied), { recursive: true });
-  writeFileSync(join(root, 'package.json'), '{ "type": "module" }');
-  symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'));
-  for (const { file, find, replace } of [bug, ...(bug.also ?? [])]) {
-    const path = join(root, file);
-    const parts = readFileSync(path, 'utf8').split(find);
+import { readFileSync } from 'node:fs';
+import { registerHooks, stripTypeScriptTypes } from 'node:module';
+import type { Mutation, Planted } from './planted.ts';
+
+const ROOT = new URL('../../', import.meta.url);
+const PACKAGES = new URL('node_modules/', ROOT).href;
+
+/** Name of the variable that tells a process of its own which lines are other ones. */
+export const MUTATIONS_VARIABLE = 'PLANTED_MUTATIONS';
+
+/** The sources of files that have other lines, by the addresses of the files. */
+export type Sources = ReadonlyMap<string, string>;
+
+/** @throws Error where a line is not there, or more than once */
+export function plantedSources(mutations: readonly Mutation[]): Sources {
+  const sources = new Map<string, string>();
+  for (const { file, find, replace } of mutations) {
+    const { href } = new URL(file, ROOT);
+    const parts = (sources.get(href) ?? readFileSync(new URL(href), 'utf8')).split(find);
     if (parts.length !== 2)
       throw new Error(`"${find}" occurs ${parts.length - 1} times in ${file}, not once`);
-    writeFileSync(path, parts.join(replace));
+    sources.set(href, parts.join(replace));
   }
-  return root;
+  return sources;
+}
+
+function mutationsOf(bug: Planted): readonly Mutation[] {
+  return [bug, ...(bug.also ?? [])];
+}
+
+/** The bugs of this process, by the query that stands behind the addresses of modules that have it. */
+const planted = new Map<string, Sources>();
+
+/** Types are taken out of a file once, however many bugs it is loaded with. */
+const stripped = new Map<string, string>();
+
+function strippedRead(href: string): string {
+  const known = stripped.get(href);
+  if (known !== undefined) return known;
+  const source = stripTypeScriptTypes(readFileSync(new URL(href), 'utf8'));
+  stripped.set(href, source);
+  return source;
+}
+
+function queryOf(href: string): string {
+  return href.slice((href.lastIndexOf('?') + 1 || href.length + 1) - 1);
+}
+
+/** What a module with a bug imports has it as well, unless it comes from a package. */
+function hooksRegister(): void {
+  registerHooks({
+    resolve(specifier, context, nextResolve) {
+      const resolved = nextResolve(specifier, context);
+      const query = queryOf(context.parentURL ?? '');
+      const isOwn = resolved.url.startsWith(ROOT.href) && !resolved.url.startsWith(PACKAGES);
+      if (!planted.has(query) || !isOwn || queryOf(resolved.url) !== '') return resolved;
+      return { ...resolved, url: resolved.url + query };
+    },
+    load(url, context, nextLoad) {
+      const query = queryOf(url);
+      const sources = planted.get(query);
+      if (sources === undefined) return nextLoad(url, context);
+      const href = url.slice(0, -query.length);
+      const changed = sources.get(href);
+      const source = changed === undefined ? strippedRead(href) : stripTypeScriptTypes(changed);
+      return { format: 'module', source, shortCircuit: true };
+    },
+  });
+}
+
+/**
+ * Plants a bug in this process.
+ * @returns a function that loads a module of the code with the bug, named by its path from the root of the repository
+ * @throws Error where a line is not there, or more than once
+ */
+export function plant(bug: Planted): (file: string) => Promise<unknown> {
+  if (planted.size === 0) hooksRegister();
+  const query = `?planted=${encodeURIComponent(`${bug.layer} ${bug.row}`)}`;
+  planted.set(query, plantedSources(mutationsOf(bug)));
+  return (file) => import(`${new URL(file, ROOT).href}${query}`);
+}
+
+/**
+ * Plants a bug in a process that is about to start, and in those that it starts.
+ * @returns the variables to start it with
+ * @throws Error where a line is not there, or more than once
+ */
+export function plantedEnv(bug: Planted): NodeJS.ProcessEnv {
+  const mutations = mutationsOf(bug);
+  plantedSources(mutations);
+  const { NODE_TEST_CONTEXT: _, NODE_OPTIONS: options = '', ...env } = process.env;
+  const hook = new URL('plant-process.ts', import.meta.url).href;
+  return {
+    ...env,
+    NODE_OPTIONS: `${options} --import=${hook}`,
+    [MUTATIONS_VARIABLE]: JSON.stringify(mutations),
+  };
 }

@@ -1,8 +1,7 @@
 /** Plants a bug and looks who notices; what the test of the planted bugs and their table share. */
 import { spawnSync } from 'node:child_process';
-import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
-import { plant } from './plant.ts';
+import { fileURLToPath } from 'node:url';
+import { plant, plantedEnv } from './plant.ts';
 import {
   CAMPAIGN_MODULES,
   type Campaign,
@@ -24,22 +23,27 @@ export interface Catch {
   readonly seed?: number | null;
 }
 
-/** @returns the campaign of a layer, of the code as it is or of the copy below `root` */
-export async function campaignLoad(layer: PlantedLayer, root = ROOT): Promise<Campaign> {
-  const file = pathToFileURL(join(root, 'test/simulation', CAMPAIGN_MODULES[layer]));
-  const module = (await import(file.href)) as { campaign: Campaign };
-  return module.campaign;
+interface CampaignModule {
+  readonly campaign: Campaign;
 }
 
-/**
- * Plants a bug in a copy and plays what is to catch it.
- * @param copies folder for all copies
- */
-export async function plantedHunt(copies: string, bug: Planted): Promise<Catch> {
+/** @returns the campaign of a layer, of the code as it is */
+export async function campaignLoad(layer: PlantedLayer): Promise<Campaign> {
+  const { campaign } = (await import(`./${CAMPAIGN_MODULES[layer]}`)) as CampaignModule;
+  return campaign;
+}
+
+async function campaignPlant(bug: Planted): Promise<Campaign> {
+  const load = plant(bug);
+  const { campaign } = (await load(`test/simulation/${CAMPAIGN_MODULES[bug.layer]}`)) as CampaignModule;
+  return campaign;
+}
+
+/** Plants a bug and plays what is to catch it. */
+export async function plantedHunt(bug: Planted): Promise<Catch> {
   const { directed, conversation, seeds, says, test } = bug.caughtBy;
-  const root = plant(copies, bug);
-  if (test !== undefined) return { said: testRun(root, test) };
-  const campaign = await campaignLoad(bug.layer, root);
+  if (test !== undefined) return { said: testRun(bug, test) };
+  const campaign = await campaignPlant(bug);
   const said = directed === undefined ? undefined : scenarioPlay(campaign, directed);
   const isRight = said === undefined || says === undefined || (said?.includes(says) ?? false);
   return {
@@ -50,7 +54,7 @@ export async function plantedHunt(copies: string, bug: Planted): Promise<Catch> 
 }
 
 /** Of a pair: what the scenario says of the bug without the loss of its covers, and of that loss alone. */
-export async function pairHunt(copies: string, bug: Planted): Promise<readonly (string | null)[]> {
+export async function pairHunt(bug: Planted): Promise<readonly (string | null)[]> {
   const { directed, conversation } = bug.caughtBy;
   const name = directed ?? conversation;
   if (name === undefined) throw new Error('A pair is noticed by a scenario or in a conversation');
@@ -61,21 +65,24 @@ export async function pairHunt(copies: string, bug: Planted): Promise<readonly (
   ];
   const said: (string | null)[] = [];
   for (const half of alone) {
-    said.push(scenarioPlay(await campaignLoad(bug.layer, plant(copies, half)), name));
+    said.push(scenarioPlay(await campaignPlant(half), name));
   }
   return said;
 }
 
 /**
- * Runs tests of a copy, in a process of their own.
+ * Runs tests of the code with a bug, in a process of their own.
  * @returns what the first that fails says, or null where all pass
  * @throws Error where there is no such test
  */
-export function testRun(root: string, { file, name }: NonNullable<CaughtBy['test']>): string | null {
-  const pattern = `${name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}`;
-  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-  const flags = ['--test', '--test-reporter=tap', `--test-name-pattern=${pattern}`, file];
-  const { status, stdout } = spawnSync(process.execPath, flags, { cwd: root, env, encoding: 'utf8' });
+function testRun(bug: Planted, { file, name }: NonNullable<CaughtBy['test']>): string | null {
+  const pattern = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+  const flags = ['--test-reporter=tap', `--test-name-pattern=${pattern}`, file];
+  const { status, stdout } = spawnSync(process.execPath, flags, {
+    cwd: ROOT,
+    env: plantedEnv(bug),
+    encoding: 'utf8',
+  });
   if (Number(/^# tests (\d+)/m.exec(stdout)?.[1] ?? 0) === 0) throw new Error(`No test "${name}" in ${file}`);
   if (status === 0) return null;
   return /^ *error: (?:\|-\n *)?(.*)$/m.exec(stdout)?.[1]?.replace(/^['"]|['"]$/g, '') ?? 'It fails';

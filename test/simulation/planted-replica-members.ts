@@ -1,11 +1,17 @@
 /** Known bugs of changes of members, and of stores that cannot be believed; see `planted.ts`. */
-import { type Planted, plantedIn } from './planted.ts';
+import { type Mutation, type Planted, plantedIn } from './planted.ts';
 
 const replica = plantedIn('replica');
 
 const SIDES = 'return joint === undefined ? [members] : [members, joint];';
 const BELIEVED =
   "if (count('intact') + count('damaged') >= needed || (mayLose && count('suspect') >= needed)) return true;";
+
+const KEEPS_USELESS_LEASE: Mutation = {
+  file: 'replica/replica.ts',
+  find: "if (this.#state.kind === 'backup' && !this.#stopAsked && !this.#votes) this.#onStop();",
+  replace: '',
+};
 
 const LEASE_OF_BOTH =
   'if (this.#lease.decisions === change.decisions || this.#lease.view < this.#view.number) return false;';
@@ -109,8 +115,8 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     'a primary that is no member any more goes on',
     {
       file: 'replica/replica.ts',
-      find: "if (state.kind === 'active' && order.isOut) {",
-      replace: "if (state.kind !== 'active' && order.isOut) {",
+      find: "if (this.#state.kind === 'active' && order.isOut) {",
+      replace: "if (this.#state.kind !== 'active' && order.isOut) {",
     },
     { directed: 'both majorities', conversation: 'view-change.txt' },
   ),
@@ -119,11 +125,15 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     'a server begins an epoch of replicas of which it has none',
     {
       file: 'replica/replica.ts',
-      find: 'if (this.#stopAsked || this.#outside !== null) return false;\n    return viewVoters(this.#standing.view).includes(this.#config.self);',
+      find: 'return !this.#stopAsked && this.#outside === null && this.#votes;',
       replace: 'return !this.#stopAsked;',
     },
     { conversation: 'view-backup.txt' },
+    { also: [KEEPS_USELESS_LEASE] },
   ),
+  replica('46l2', 'a server keeps the lease of replicas of which it has none', KEEPS_USELESS_LEASE, {
+    conversation: 'view-backup.txt',
+  }),
   replica(
     '46m',
     'the next primary leaves the change half done',
@@ -393,7 +403,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: ' && !this.#isRepairedBy(install.from)) {',
       replace: ') {',
     },
-    { conversation: 'trust-backup.txt' },
+    { directed: 'damaged at the base', conversation: 'trust-backup.txt' },
   ),
   replica(
     '44d',
@@ -403,6 +413,16 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       find: BELIEVED,
       replace: "if (count('intact') >= needed || (mayLose && count('suspect') >= needed)) return true;",
     },
-    { conversation: 'trust.txt' },
+    { directed: 'damaged voter', conversation: 'trust.txt' },
+  ),
+  replica(
+    '46n3',
+    'a server that is to learn is asked once, and for ever waited for if that is lost',
+    {
+      file: 'replica/write-order.ts',
+      find: 'if (isLearner && (!peer.installed || this.#isSilent(peer, nowMs))) this.#sendInstall(peer);',
+      replace: 'assert(isLearner || !isLearner, "");',
+    },
+    { conversation: 'view-learner.txt' },
   ),
 ];

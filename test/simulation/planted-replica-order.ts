@@ -31,7 +31,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: 'return this.atRest && epochEqual(this.stored, this.promised);',
       replace: 'return this.atRest;',
     },
-    { directed: 'forgotten promise', seeds: 400 },
+    { directed: 'forgotten promise' },
   ),
   replica(
     '27',
@@ -170,7 +170,7 @@ export const PLANTED_ORDER: readonly Planted[] = [
       find: "this.#out.push({ kind: 'unknown', ticket });",
       replace: "this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' });",
     },
-    { directed: 'outcome unknown', seeds: 100 },
+    { directed: 'outcome unknown', seeds: 400 },
   ),
   replica(
     '41',
@@ -207,10 +207,40 @@ export const PLANTED_ORDER: readonly Planted[] = [
     'an epoch is a reading of the clock instead of one more than was promised',
     {
       file: 'replica/replica.ts',
-      find: 'const counter = 1 + Math.max(this.#standing.promised.counter, this.#refusedCounter);',
-      replace: 'const counter = 1 + Math.floor(nowMs);',
+      find: 'const counter = Math.max(candidatesFrom, 1 + heard);',
+      replace: 'const counter = Math.max(heard, 1 + Math.floor(nowMs));',
     },
     { conversation: 'reset.txt', seeds: 50 },
+  ),
+  replica(
+    'made-room',
+    'candidates choose epochs below the one of who has made the file',
+    {
+      file: 'replica/replica.ts',
+      find: 'const counter = Math.max(candidatesFrom, 1 + heard);',
+      replace: 'const counter = Math.max(candidatesFrom > 1 ? 1 : candidatesFrom, 1 + heard);',
+    },
+    { directed: 'made, and led by another', conversation: 'made.txt' },
+  ),
+  replica(
+    'made-again',
+    'who has made a file leads it by the first epoch again, whatever it has promised since',
+    {
+      file: 'replica/replica.ts',
+      find: 'return this.#firstEpoch !== null && epochEqual(this.#standing.promised, this.#firstEpoch);',
+      replace: 'return this.#firstEpoch !== null;',
+    },
+    { directed: 'made, and led by another before', conversation: 'made.txt' },
+  ),
+  replica(
+    'made-alone',
+    'who has made a file is its primary before a majority knows of the epoch',
+    {
+      file: 'replica/write-order.ts',
+      find: '(server) => server === self || this.#peers.get(server)?.installed === true,',
+      replace: '(server) => server === self || this.#peers.has(server),',
+    },
+    { conversation: 'made.txt' },
   ),
   replica(
     '59',
@@ -257,5 +287,35 @@ export const PLANTED_ORDER: readonly Planted[] = [
       replace: '? positionCompare(position, install.base) !== 2',
     },
     { conversation: 'reset-fetch.txt' },
+  ),
+  replica(
+    'answered-late',
+    'a request that its client has the answer to is done again where it comes late',
+    {
+      file: 'replica/sessions.ts',
+      find: "if (request.number <= session.over) return { kind: 'expired' };",
+      replace: "if (request.number <= session.numberMax - SESSION_WINDOW) return { kind: 'expired' };",
+    },
+    {
+      test: {
+        file: 'test/replica/sessions.test.ts',
+        name: 'what was answered is dropped, and refused where it comes late',
+      },
+    },
+  ),
+  replica(
+    'answered-back',
+    'what was answered is forgotten where a request of before comes later',
+    {
+      file: 'replica/sessions.ts',
+      find: 'const over = Math.max(before?.over ?? 0, request.answered ?? 0, numberMax - SESSION_WINDOW);',
+      replace: 'const over = Math.max(0, request.answered ?? 0, numberMax - SESSION_WINDOW);',
+    },
+    {
+      test: {
+        file: 'test/replica/sessions.test.ts',
+        name: 'what was answered is dropped, and refused where it comes late',
+      },
+    },
   ),
 ];

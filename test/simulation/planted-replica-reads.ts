@@ -268,10 +268,10 @@ export const PLANTED_READS: readonly Planted[] = [
     'who takes part in an epoch once more has given up what it was allowed in this very epoch',
     {
       file: 'replica/write-order.ts',
-      find: 'this.#grants.followed(from, this.epoch);',
-      replace: 'this.#grants.returned(from);',
+      find: 'this.#grants.followed(peer.server, this.epoch);',
+      replace: 'this.#grants.returned(peer.server);',
     },
-    { directed: 'reader that leaves', conversation: 'view-readers.txt', seeds: 60 },
+    { directed: 'reader that leaves', conversation: 'view-readers.txt', seeds: 200 },
   ),
   replica(
     'grant-gone',

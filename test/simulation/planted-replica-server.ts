@@ -5,6 +5,11 @@ const replica = plantedIn('replica');
 
 const POWER_LOSS = { file: 'test/storage/power-loss.test.ts', name: 'leaves a state that was (SEED=1)' };
 
+const PUNCH = {
+  file: 'test/storage/conformance.test.ts',
+  name: 'a punch takes whole objects away and zeroes parts of others',
+};
+
 const INSTALL = {
   file: 'test/storage/install-power.test.ts',
   name: 'another state is installed as a whole or not at all',
@@ -47,8 +52,8 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     'a promise is told before the disk has it',
     {
       file: 'server/storage/replica-file.ts',
-      find: 'this.#background(this.#flushIndex(), first);',
-      replace: 'this.#background(Promise.resolve(), first);',
+      find: 'this.#background(synced, item);',
+      replace: 'this.#background(Promise.resolve(), item);',
     },
     { test: { file: 'test/storage/faults.test.ts', name: 'a promise whose sync failed is not given' } },
   ),
@@ -151,7 +156,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     'a truncate leaves the old bytes behind the new end',
     {
       file: 'server/storage/replica-file.ts',
-      find: 'if (tail !== null && tail.length > kept) cut = await this.#copyHead(tail, kept, item.seq);',
+      find: 'else changes.push([row, await this.#copyWithout(row, part, seq)]);',
       replace: '',
     },
     {
@@ -162,6 +167,71 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     },
   ),
   replica(
+    '47c',
+    'a punch leaves the objects in it where they are',
+    {
+      file: 'server/storage/replica-file.ts',
+      find: 'index.deleteObjects(this.id, first, last);',
+      replace: '',
+    },
+    { test: PUNCH },
+  ),
+  replica(
+    '47d',
+    'a punch leaves the bytes of an object of which it takes a part',
+    {
+      file: 'server/storage/contents.ts',
+      find: 'return new Uint8Array(bytes).fill(0, removed.from, removed.to);',
+      replace: 'return new Uint8Array(bytes);',
+    },
+    { test: PUNCH },
+  ),
+  replica(
+    '47e',
+    'an object that was punched away stays at a replica that was away',
+    {
+      file: 'server/file/difference.ts',
+      find: 'for (const range of gone) await this.#cover(range, [], check);',
+      replace: '',
+    },
+    { test: { file: 'test/server/file-difference.test.ts', name: 'a punched hole, of whole objects' } },
+  ),
+  replica(
+    '47f',
+    'a hole is shown by a backup before it is known to be committed',
+    {
+      file: 'server/storage/contents.ts',
+      find: "const resized = sizeBytes !== attributes.sizeBytes || operation.kind !== 'write';",
+      replace: 'const resized = sizeBytes !== attributes.sizeBytes;',
+    },
+    {
+      test: {
+        file: 'test/storage/conformance.test.ts',
+        name: 'a read of a hole depends on the punch that made it',
+      },
+    },
+  ),
+  replica(
+    '47g',
+    'a punch that was not synced cannot be undone after a loss of power',
+    {
+      file: 'server/storage/replica-file.ts',
+      find: 'index.putUndoRange(this.id, this.#generation, first, last, counter, this.#baseSeq);',
+      replace: '',
+    },
+    { test: { file: POWER_LOSS.file, name: 'what a punch took away is there again' } },
+  ),
+  replica(
+    '47h',
+    'a hole that makes a file longer makes a longer one end with it',
+    {
+      file: 'server/storage/contents.ts',
+      find: 'return operation.grows ? Math.max(sizeBytes, operation.to) : sizeBytes;',
+      replace: 'return operation.grows ? operation.to : sizeBytes;',
+    },
+    { seeds: 50 },
+  ),
+  replica(
     '54c',
     'a read that was allowed reads later, from contents that were overwritten meanwhile',
     {
@@ -170,5 +240,89 @@ export const PLANTED_SERVERS: readonly Planted[] = [
       replace: 'if (this.#pins.size < 0) this.#freeWhenUnpinned.add(slot);',
     },
     { test: { file: 'test/storage/faults.test.ts', name: 'a slow read sees what it pinned' } },
+  ),
+  replica(
+    '61a',
+    'a size is told to the catalog without a word to the next primary that it may be asked no more',
+    {
+      file: 'server/file/file-primary.ts',
+      find: 'await this.#announceSettling();',
+      replace: '',
+    },
+    { test: { file: 'test/server/file-primary.test.ts', name: 'who follows a primary that has settled' } },
+  ),
+  replica(
+    '61b',
+    'every new primary believes that the catalog asks it for the size',
+    {
+      file: 'server/file/file-primary.ts',
+      find: "return seal === 'open' && versionSeq === this.#driver.orderedSeq;",
+      replace: "return seal === 'open' && versionSeq <= this.#driver.orderedSeq;",
+    },
+    { test: { file: 'test/server/file-primary.test.ts', name: 'who follows a primary that has settled' } },
+  ),
+  replica(
+    'made-retry',
+    'who is asked once more to make a file takes that for having made it',
+    {
+      file: 'server/catalog/catalog-service.ts',
+      find: 'const isNew = changes[place]?.inodes.length !== 0;',
+      replace: 'const isNew = changes[place] !== undefined;',
+    },
+    { test: { file: 'test/server/catalog-service.test.ts', name: 'a file is made by one call' } },
+  ),
+  replica(
+    '64a',
+    'the successor of a primary that ends turns away whoever asks it before the lease is given back',
+    {
+      file: 'server/primary-waiter.ts',
+      find: 'if (isLed && !this.#isEnding(driver, holder)) {',
+      replace: 'if (isLed) {',
+    },
+    {
+      test: {
+        file: 'test/server/succession.test.ts',
+        name: 'who asks the successor before the lease is given back waits',
+      },
+    },
+  ),
+  replica(
+    '64b',
+    'a primary that ends tells nobody, and the file waits for the first who asks',
+    {
+      file: 'server/file/idle-files.ts',
+      find: 'const succeeded = succession.announce(wanted());',
+      replace: 'const succeeded = Promise.resolve();',
+    },
+    {
+      test: { file: 'test/server/succession.test.ts', name: 'the server that is chosen leads a file in use' },
+    },
+  ),
+  replica(
+    '64c',
+    'a primary ends before the others have synced what their promises would wait for',
+    {
+      file: 'server/file/idle-files.ts',
+      find: 'if (wanted().length > 0) await succession.prepare();',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/server/succession.test.ts',
+        name: 'everybody syncs what would delay a promise while the file still has its primary',
+      },
+    },
+  ),
+  replica(
+    '65a',
+    'contents fill the room that names and promises need',
+    {
+      file: 'server/storage/reserve.ts',
+      find: 'this.#isOut = freeBytes < reserve / 2;',
+      replace: 'this.#isOut = freeBytes < 0;',
+    },
+    {
+      test: { file: 'test/storage/reserve.test.ts', name: 'contents may use the first half of the reserve' },
+    },
   ),
 ];

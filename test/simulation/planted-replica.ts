@@ -1,13 +1,19 @@
 /** Known bugs of the replica layer; see `planted.ts`. */
 import type { Planted } from './planted.ts';
+import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
+import { PLANTED_LOCKS } from './planted-locks.ts';
 import { PLANTED_MEMBERS } from './planted-replica-members.ts';
 import { PLANTED_ORDER } from './planted-replica-order.ts';
 import { PLANTED_READS } from './planted-replica-reads.ts';
+import { PLANTED_SEALED } from './planted-replica-sealed.ts';
 import { PLANTED_SERVERS } from './planted-replica-server.ts';
 
 export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_ORDER,
   ...PLANTED_READS,
   ...PLANTED_MEMBERS,
+  ...PLANTED_SEALED,
   ...PLANTED_SERVERS,
+  ...PLANTED_LOCKS,
+  ...PLANTED_CLIENT_CACHES,
 ];

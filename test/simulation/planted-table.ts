@@ -3,9 +3,7 @@
  * `--write` the tables become `docs/lease-planted.md` and `docs/replica-planted.md`. `lease` or `replica` plants those
  * of one layer only. Ends with code 1 if anybody who should notice does not.
  */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Planted } from './planted.ts';
 import { PLANTED_LEASE } from './planted-all.ts';
@@ -14,7 +12,7 @@ import { PLANTED_REPLICA } from './planted-replica.ts';
 
 const LEASE_HEAD = `# The planted bugs of the lease layer
 
-A simulation is worth what it notices. Each row is one line of the real code, changed in a copy; who notices is a directed
+A simulation is worth what it notices. Each row is one line of the real code, changed as it is loaded; who notices is a directed
 schedule, a script of \`test/testdata/simulation/lease\` or a case of \`test/simulation/*-cases.ts\`, or the first of the random seeds
 1, 2, 3 … that breaks a rule. \`npm test\` demands it of every row and that the unchanged code passes all of it;
 \`npm run planted -- --write\` makes this page anew. The lines themselves are in \`test/simulation/planted-*.ts\`.
@@ -25,7 +23,7 @@ notices neither the bug without its cover nor the lack of the cover alone, which
 
 const REPLICA_HEAD = `# The planted bugs of the replica layer
 
-Each row is one line of the real code, changed in a copy. Who notices is one of these: a conversation with one replica, a file
+Each row is one line of the real code, changed as it is loaded. Who notices is one of these: a conversation with one replica, a file
 of \`test/testdata/replica\`; a directed schedule of whole servers in \`test/simulation\`, judged by what their clients and disks
 show; a test of the servers' storage; or the first of the random seeds 1, 2, 3 … of the system simulation that breaks a rule.
 A conversation says that the replica answers otherwise than it should; a schedule or a seed says what comes of it.
@@ -89,22 +87,17 @@ function catchText({ layer }: Page, bug: Planted, { told, said, seed }: Catch): 
 
 /** @returns how many bugs nobody noticed */
 async function tablePrint(page: Page, write: boolean): Promise<number> {
-  const copies = mkdtempSync(join(tmpdir(), 'leasehold-planted-'));
   const talks = page.layer === 'replica' ? ' conversation, and what differs |' : '';
   const columns = `| bug | what is wrong | covers taken away |${talks} schedule or test, and what it says | seeds |`;
   const lines = [columns, columns.replace(/[^|]+/g, '---')];
   let missed = 0;
-  try {
-    for (const line of lines) console.log(line);
-    for (const bug of page.bugs) {
-      const caught = await plantedHunt(copies, bug);
-      if (caught.told === null || caught.said === null || caught.seed === null) missed++;
-      const line = rowText(bug) + catchText(page, bug, caught);
-      lines.push(line);
-      console.log(line);
-    }
-  } finally {
-    rmSync(copies, { recursive: true, force: true });
+  for (const line of lines) console.log(line);
+  for (const bug of page.bugs) {
+    const caught = await plantedHunt(bug);
+    if (caught.told === null || caught.said === null || caught.seed === null) missed++;
+    const line = rowText(bug) + catchText(page, bug, caught);
+    lines.push(line);
+    console.log(line);
   }
   console.log(`${page.bugs.length} bugs, ${missed} of them missed`);
   if (write && missed === 0) writeFileSync(pagePath(page), `${page.head}\n${lines.join('\n')}\n`);

@@ -1,12 +1,12 @@
 /**
- * Known bugs, each a change of one line in a copy of the real code. A simulation counts once it has
+ * Known bugs, each a change of one line of the real code as it is loaded. A simulation counts once it has
  * caught them all: one that cannot tell the broken protocol from the right one proves nothing about
  * either. There are no switches in the production code.
  */
 
 export type PlantedLayer = 'lease' | 'claim' | 'replica';
 
-/** A change of one line. `find` occurs exactly once in `file`; the copy has `replace` there instead. */
+/** A change of one line. `find` occurs exactly once in `file`; what is loaded has `replace` there instead. */
 export interface Mutation {
   /** Path from the root of the repository. */
   readonly file: string;

@@ -7,10 +7,12 @@
  */
 import { DISK_CASES } from './disk-cases.ts';
 import type { Campaign } from './planted.ts';
+import { ROT_CASES } from './rot-cases.ts';
+import { SEAL_CASES } from './seal-cases.ts';
+import { WHOLE_FILE } from './system-file.ts';
 import { READ_CASES } from './system-read-cases.ts';
 import { runSystem } from './system-run.ts';
 import { A, B, C, D, directed, HEARTBEATS_MS, LONG_MS, X, Y, Z } from './system-script.ts';
-import { WHOLE_FILE } from './system-subject.ts';
 
 const ORDER_CASES: Record<string, () => string | null> = {
   /** a is deposed and primary again; an acknowledgement of its first epoch comes late. */
@@ -127,6 +129,49 @@ const ORDER_CASES: Record<string, () => string | null> = {
     s.lead(C);
     s.expect(s.system.process(C).replica?.epoch.counter === 2, 'no two primaries have the same number');
     s.read(C);
+  }),
+
+  /** c has made the file. Before it leads it, a does, with b; nobody tells c. */
+  'made, and led by another': directed({ isMade: true }, (s) => {
+    s.system.leasesExclude = false;
+    s.isolated.add(C);
+    s.lead(A);
+    s.expect(s.write(A, X).answer?.kind === 'done', 'two of three commit');
+    s.isolated.clear();
+    s.rule = (from, to) => ((from === A && to === C) || (from === C && to === A) ? 'drop' : null);
+    s.system.grant(C, LONG_MS);
+    s.run(5);
+    s.expect(s.role(C) === 'beginning', 'c begins without asking');
+    s.write(C, Y);
+    s.run(HEARTBEATS_MS);
+    s.rule = () => null;
+    s.system.revoke(A);
+    s.lead(C, 2 * LONG_MS);
+    s.write(C, Z);
+    s.read(C);
+  }),
+
+  /** c has made the file, and hears of another's epoch before it has the lease. */
+  'made, and led by another before': directed({ isMade: true }, (s) => {
+    s.lead(A);
+    s.write(A, X);
+    s.system.revoke(A);
+    s.run(HEARTBEATS_MS);
+    s.lead(C, 2 * LONG_MS);
+    s.read(C);
+  }),
+
+  /** c has made the file, and dies when b alone has what it wrote first. */
+  'made, and dead': directed({ isMade: true }, (s) => {
+    s.isolated.add(A);
+    s.system.grant(C, LONG_MS);
+    s.run(5);
+    s.expect(s.write(C, X).answer?.kind === 'done', 'two of three commit');
+    s.expect(s.role(C) === 'active', 'by the first acknowledgement c is the primary');
+    s.isolated.clear();
+    s.system.world.crash(C);
+    s.lead(A, 2 * LONG_MS);
+    s.expect(s.shown(A) === X.value, 'what was committed first is there');
   }),
 
   /** A long tail that nobody else has, against a shorter one of a later epoch. */
@@ -305,6 +350,7 @@ const ORDER_CASES: Record<string, () => string | null> = {
 };
 
 export const campaign: Campaign = {
-  scenarios: { ...ORDER_CASES, ...READ_CASES, ...DISK_CASES },
+  scenarios: { ...ORDER_CASES, ...READ_CASES, ...DISK_CASES, ...ROT_CASES, ...SEAL_CASES },
   runSeed: (seed) => runSystem(seed).violation,
+  seedsPlayed: 2000,
 };

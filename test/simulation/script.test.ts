@@ -1,7 +1,7 @@
 /**
  * Goal: a failure found by chance becomes a short story, and a mistaken script says where.
  * Method: run broken code until a seed fails, make its schedule short, and play the text of that. The
- * broken code is a copy in which one line was changed, as in `planted.test.ts`.
+ * broken code is loaded with one line changed, as in `planted-lease.test.ts`.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -9,9 +9,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { pathToFileURL } from 'node:url';
 import { scriptParse, scriptPlay } from './lease-script.ts';
-import { plant } from './plant.ts';
+import { plant, plantedEnv } from './plant.ts';
 import type { Planted } from './planted.ts';
 import { PLANTED_LEASE } from './planted-all.ts';
 import { scheduleOfSeed, schedulePlay } from './schedule.ts';
@@ -21,23 +20,27 @@ import { violationKind } from './violation.ts';
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-script-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-function tool(root: string, ...args: string[]): { code: number | null; out: string; err: string } {
-  const main = join(root, 'test/simulation/main.ts');
-  const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], { encoding: 'utf8' });
-  return { code: status, out: stdout, err: stderr };
+interface Said {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
 }
 
-const ROOT = join(import.meta.dirname, '../..');
+function tool(args: readonly string[], env = process.env): Said {
+  const main = join(import.meta.dirname, 'main.ts');
+  const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], { encoding: 'utf8', env });
+  return { code: status, out: stdout, err: stderr };
+}
 
 /** Bugs, and the most events that the story of one may have. */
 const SHORT = { '3': 12, '12': 12, '19': 80 } as const;
 
 for (const [row, eventsMax] of Object.entries(SHORT)) {
   test(`a run that meets bug ${row} becomes a short schedule`, async (context) => {
-    const root = plant(folder, PLANTED_LEASE.find((bug) => bug.row === row) as Planted);
-    const load = (file: string) => import(pathToFileURL(join(root, 'test/simulation', file)).href);
-    const broken = (await load('schedule.ts')) as typeof import('./schedule.ts');
-    const { scheduleShrink } = (await load('shrink.ts')) as typeof import('./shrink.ts');
+    const bug = PLANTED_LEASE.find((one) => one.row === row) as Planted;
+    const load = plant(bug);
+    const broken = (await load('test/simulation/schedule.ts')) as typeof import('./schedule.ts');
+    const { scheduleShrink } = (await load('test/simulation/shrink.ts')) as typeof import('./shrink.ts');
     let seed = 1;
     while (broken.scheduleOfSeed(seed).violation === null) seed++;
     const { schedule, violation } = broken.scheduleOfSeed(seed);
@@ -55,12 +58,12 @@ for (const [row, eventsMax] of Object.entries(SHORT)) {
     assert.equal(again.violation, shrunk.violation, 'What is printed is what fails');
     assert.equal(schedulePlay(shrunk.schedule).violation, null, 'The code as it is passes');
 
-    const found = tool(root, '--layer', 'lease', '--seed', String(seed));
+    const found = tool(['--layer', 'lease', '--seed', String(seed)], plantedEnv(bug));
     assert.equal(found.code, 1);
     assert.match(found.err, new RegExp(`Replay it with: npm run simulate -- --layer lease --seed ${seed} `));
     const script = join(folder, `${row}.txt`);
     writeFileSync(script, broken.scheduleText(shrunk.schedule));
-    const played = tool(root, '--script', script);
+    const played = tool(['--script', script], plantedEnv(bug));
     assert.equal(played.code, 1);
     assert.ok(played.out.includes(shrunk.violation));
   });
@@ -112,11 +115,11 @@ test('a mistaken command line ends with code 2', () => {
     ['--seed', 'x'],
     ['--script', join(folder, 'none.txt')],
   ]) {
-    const { code, err } = tool(ROOT, ...args);
+    const { code, err } = tool(args);
     assert.equal(code, 2, args.join(' '));
     assert.match(err, /npm run simulate -- --help says more/);
   }
-  const { code, out } = tool(ROOT, '--help');
+  const { code, out } = tool(['--help']);
   assert.equal(code, 0);
   assert.match(out, /--script FILE/);
 });

@@ -3,7 +3,7 @@ import type { ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { requestKey, type Wish } from './system-contents.ts';
-import type { Answer, Reply } from './system-process.ts';
+import type { Answer, Reply } from './system-messages.ts';
 import type { SystemWorld } from './system-world.ts';
 
 /** A client gives up a request after so long; then it stays open in the history. */
@@ -26,6 +26,8 @@ export class Client {
   /** The latest operation; answers to older ones are too late. */
   #current = 0;
   #knownPrimary: ServerId | null = null;
+  /** Some say what they need no answer to any more, others never do. */
+  readonly #tellsAnswered: boolean;
   #ended = false;
 
   constructor(system: SystemWorld, habits: Habits, index: number) {
@@ -33,6 +35,7 @@ export class Client {
     this.#habits = habits;
     this.#prng = new Prng(system.options.seed * 101 + index);
     this.#session = index * 1000;
+    this.#tellsAnswered = index % 3 !== 0;
     this.#reads = index % 2 === 0 ? 0.75 : 0.35;
   }
 
@@ -56,7 +59,9 @@ export class Client {
 
   wish(wish: Wish, done: () => void): void {
     const { observers, counts } = this.#system;
-    const request = { session: this.#session, number: ++this.#number, since: 0 };
+    const before = this.#number++;
+    const answered = this.#tellsAnswered && before > 0 ? { answered: before } : {};
+    const request = { session: this.#session, number: this.#number, since: 0, ...answered };
     const key = requestKey(request, wish);
     observers.called(key, wish);
     let unknown = false;
@@ -71,6 +76,13 @@ export class Client {
           return true;
         }
         if (answer.kind === 'unknown') unknown = true;
+        // Whatever came of the attempts before: this one says that none of them did it, nor will.
+        if (answer.kind === 'sealed') {
+          this.#system.troubles.seal.sealedRefusals++;
+          observers.refusedForEver(key, answer.segment);
+          done();
+          return true;
+        }
         // Some clients take a definite no for an answer. Then it must stay a no.
         if (answer.kind === 'refused' && attempts === 1 && this.#prng.chance(0.3)) {
           observers.refused(key);
@@ -102,6 +114,11 @@ export class Client {
       },
       (server, reply) => this.#system.process(server).read(what, reply),
       (answer) => {
+        if (answer.kind === 'integrity' && this.#system.troubles.isLost(what)) {
+          this.#system.troubles.rot.lostReads++;
+          done();
+          return true;
+        }
         if (answer.kind !== 'value') return false;
         observers.looked(what, answer.value, callMs, answer);
         done();
@@ -118,6 +135,20 @@ export class Client {
       (server, reply) => this.#system.process(server).move(members, reply),
       (answer) => {
         if (answer.kind !== 'moved') return false;
+        done(true);
+        return true;
+      },
+      () => done(false),
+    );
+  }
+
+  /** @param done told whether the file is sealed for ever */
+  seal(done: (sealed: boolean) => void): void {
+    this.#attempt(
+      () => this.#knownPrimary ?? this.#anyServer(),
+      (server, reply) => this.#system.process(server).seal(reply),
+      (answer) => {
+        if (answer.kind !== 'sealed') return false;
         done(true);
         return true;
       },

@@ -4,6 +4,7 @@
  */
 import type { Epoch, Operation, RequestId } from '../../replica/actions.ts';
 import { viewVoters } from '../../replica/view.ts';
+import type { Seal } from '../../wire/file-operation.ts';
 
 /** An operation as it was applied. */
 export interface Logged {
@@ -18,6 +19,8 @@ export interface Logged {
 export interface Contents {
   /** Every operation applied; the simulation's own knowledge. */
   readonly log: Logged[];
+  /** Whether what is here may still change; see `FileOperation`. */
+  readonly seal: Seal;
   apply(operation: Operation, epoch: Epoch, seq: number): void;
   copy(): Contents;
   /** The same for the same contents. */
@@ -115,4 +118,17 @@ export function operationRequest({ view, result }: Operation): string {
   if (view !== undefined) return `view ${view.number} of ${viewVoters(view).join()}`;
   const text = decoder.decode(result);
   return text.slice(0, text.indexOf('\n'));
+}
+
+const SEALS = { sealed: 'first seal', final: 'second seal' } as const;
+
+/** @returns a name for one of the two operations that seal a file */
+export function sealRequest(seal: keyof typeof SEALS, number: number): string {
+  return `${SEALS[seal]} ${number}`;
+}
+
+/** @returns which seal the operation is; null where it is none */
+export function sealOf({ request }: Logged): keyof typeof SEALS | null {
+  if (request.startsWith(SEALS.sealed)) return 'sealed';
+  return request.startsWith(SEALS.final) ? 'final' : null;
 }

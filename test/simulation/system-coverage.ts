@@ -76,12 +76,14 @@ function perRunOf(what: string, least: number, ...of: readonly string[]): Demand
   return { what, of, leastOf: 'run', least };
 }
 
-/** Clients here never ask again for what is so old; demanded in `test/replica/`. */
-const NOT_HERE: readonly ReplicaMark[] = ['session-expired'];
+/**
+ * Demanded in `test/replica/`. Clients here never ask again for what is so old; and whoever goes by an older view is
+ * refused the lease by somebody who knows a newer one, so that it does not come to ask the replicas.
+ */
+const NOT_HERE: readonly ReplicaMark[] = ['session-expired', 'outside'];
 
 /** All other marks are reached in every tenth run at least. */
 const RARE_MARKS: Partial<Record<ReplicaMark, number>> = {
-  outside: 0.0005,
   'reset-abandoned': 0.01,
   deposed: 0.01,
   'trusted-again': 0.01,
@@ -97,6 +99,8 @@ const RARE_MARKS: Partial<Record<ReplicaMark, number>> = {
 const DEMANDS: readonly Demand[] = [
   perRunOf('changes were acknowledged', 60, 'acknowledged'),
   perRunOf('reads were answered', 60, 'reads'),
+  perRunOf('holes that were made', 2, 'punches'),
+  perRunOf('reads that showed holes after that', 2, 'holeReads'),
   { what: 'reads that backups answered', of: ['localReads'], leastOf: 'reads', least: 0.2 },
   {
     what: 'of these, within 10 ms of a commit',
@@ -128,6 +132,30 @@ const DEMANDS: readonly Demand[] = [
   perRunOf('of these, by another primary than the one that began', 0.02, 'viewChangesInherited'),
   perRunOf('replicas that were removed after they had moved away', 0.1, 'removals'),
   perRunOf('runs in which clocks let two hold the lease at once', 0.01, 'twoHeldRuns'),
+  perRunOf('objects that rotted', 0.5, 'rotted'),
+  perRunOf('of these, on all disks at once', 0.02, 'rottedEverywhere'),
+  perRunOf('of these, on all disks but one', 0.02, 'rottedButOne'),
+  perRunOf('reads that brought the bytes from another replica', 0.1, 'mendedReads'),
+  perRunOf('reads that failed because nobody in reach had them', 0.1, 'integrityReads'),
+  perRunOf('of these, because nobody had them', 0.02, 'lostReads'),
+  perRunOf('changes of a part of a damaged object, after it was mended', 0.02, 'mendedApplies'),
+  perRunOf('changes of a part of a damaged object that nobody had whole', 0.01, 'integrityApplies'),
+  perRunOf('replicas that began anew as damaged', 0.01, 'damagedStarts'),
+  perRunOf('damaged objects that came with another state', 0.01, 'damagedReplaced'),
+  perRunOf('damaged objects found at the source of a fetch', 0.05, 'damagedSources'),
+  perRunOf('fetches that failed because nobody in reach had an object', 0.003, 'integrityFetches'),
+  perRunOf('objects that nobody had, taken over as lost', 0.002, 'lostTakenOver'),
+  perRunOf('damaged objects found by a scrubber', 0.01, 'scrubbed'),
+  perRunOf('files that were sealed', 0.05, 'seals'),
+  perRunOf('finally', 0.05, 'finals'),
+  perRunOf('by another primary than the one that began', 0.02, 'finalsInherited'),
+  perRunOf('reads of files that were sealed finally', 2, 'finalReads'),
+  perRunOf('of these, that nothing else would have allowed', 1, 'finalReadsAlone'),
+  perRunOf('changes of before a seal, asked again after it', 0.02, 'sealedRetries'),
+  perRunOf('changes that a seal refused', 2, 'sealedRefusals'),
+  perRunOf('losses of power between the two seals', 0.02, 'sealPowerLosses'),
+  perRunOf('of these, of all machines', 0.005, 'sealAllPowerLosses'),
+  perRunOf('crashes of primaries between the two seals', 0.02, 'sealCrashes'),
   ...REPLICA_MARKS.filter((mark) => !NOT_HERE.includes(mark)).map((mark) =>
     perRunOf(`mark ${mark}`, RARE_MARKS[mark] ?? 0.1, mark),
   ),

@@ -8,8 +8,17 @@ import type { ServerId } from '../../base/ids.ts';
 import type { Epoch, View } from '../../replica/actions.ts';
 import { epochEqual, epochFormat } from '../../replica/epoch.ts';
 import { viewIsAt } from '../../replica/view.ts';
+import type { Seal } from '../../wire/file-operation.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
-import type { Contents, HistoryEntry, Logged, Subject, Wish } from './system-contents.ts';
+import {
+  type Contents,
+  type HistoryEntry,
+  type Logged,
+  type Subject,
+  sealOf,
+  type Wish,
+} from './system-contents.ts';
+import type { ReaderRole } from './system-messages.ts';
 import { Violation } from './violation.ts';
 
 /** What happened until everything that was not synced was lost, or the run was over. */
@@ -31,6 +40,9 @@ interface Open {
 export interface ObserverCounts {
   epochs: number;
   acknowledged: number;
+  /** Of these, holes; and reads after the first of them that showed bytes which nobody had written, or no longer. */
+  punches: number;
+  holeReads: number;
   reads: number;
   /** Reads that a backup answered, those soon after a commit, and those that had to wait for one. */
   localReads: number;
@@ -45,6 +57,10 @@ export interface ObserverCounts {
   vanished: number;
   /** A new epoch began with what a change of members or a loss of power had left. */
   segments: number;
+  /** Files that were sealed, finally, and by another primary than the one that had sealed it first. */
+  seals: number;
+  finals: number;
+  finalsInherited: number;
 }
 
 /** Reads so soon after a commit are where a backup could show what is over, in milliseconds. */
@@ -54,6 +70,8 @@ export class Observers {
   readonly counts: ObserverCounts = {
     epochs: 0,
     acknowledged: 0,
+    punches: 0,
+    holeReads: 0,
     reads: 0,
     localReads: 0,
     localReadsSoon: 0,
@@ -64,6 +82,9 @@ export class Observers {
     viewChangesInherited: 0,
     vanished: 0,
     segments: 0,
+    seals: 0,
+    finals: 0,
+    finalsInherited: 0,
   };
   /** Votes are counted by this view, as far as anything committed says. */
   view: View;
@@ -75,10 +96,13 @@ export class Observers {
   readonly #comparedSeq = new WeakMap<Contents, number>();
   readonly #segments: Segment[] = [{ baseSeq: 0, entries: [], sequence: [] }];
   readonly #open = new Map<string, Open>();
-  readonly #failed = new Set<string>();
+  /** Since which part of the history. */
+  readonly #failed = new Map<string, number>();
   readonly #digests = new Map<string, number>();
   readonly #epochs = new Set<string>();
   #flushedSeq = 0;
+  /** What every replica that has the second seal holds; null while none has. */
+  #finalDigest: number | null = null;
   #committedMs = -Infinity;
   /** A majority has lost power: what was not synced may be gone when the next epoch begins. */
   #mayForget = false;
@@ -121,7 +145,10 @@ export class Observers {
     this.#committed.push(logged);
     this.#committedMs = this.#nowMs();
     const { view } = logged.operation;
-    if (view === undefined) return;
+    if (view === undefined) {
+      this.#noteSeal(logged);
+      return;
+    }
     const { joint } = this.view;
     this.view = view;
     if (view.joint !== undefined || joint === undefined) return;
@@ -129,6 +156,27 @@ export class Observers {
     this.counts.viewChanges++;
     const began = this.#committed.findLast(({ operation }) => operation.view?.number === view.number - 1);
     if (began !== undefined && !epochEqual(began.epoch, logged.epoch)) this.counts.viewChangesInherited++;
+  }
+
+  #noteSeal(logged: Logged): void {
+    const seal = sealOf(logged);
+    if (seal === 'sealed') this.counts.seals++;
+    if (seal !== 'final') return;
+    this.counts.finals++;
+    const first = this.#committed.find((before) => sealOf(before) === 'sealed');
+    if (first === undefined) throw new Violation('The second seal stands without the first');
+    if (!epochEqual(first.epoch, logged.epoch)) this.counts.finalsInherited++;
+  }
+
+  /** How far the committed operations have sealed the file. */
+  get seal(): Seal {
+    let seal: Seal = 'open';
+    for (const logged of this.#committed) {
+      const own = sealOf(logged);
+      if (own === 'final') return own;
+      if (own === 'sealed') seal = own;
+    }
+    return seal;
   }
 
   /** A backup was told that all operations up to `seq` are committed. */
@@ -207,8 +255,34 @@ export class Observers {
     const last = contents.log.at(-1)?.request ?? '';
     const hash = crc32(sessions, crc32(last, contents.digest()));
     const before = this.#digests.get(key);
+    if (contents.seal === 'final') this.#noteFinal(server, contents);
     if (before === undefined) this.#digests.set(key, hash);
     else if (before !== hash) throw new Violation(`${server} differs from another replica at ${key}`);
+  }
+
+  /**
+   * A replica has the second seal: from now on it may answer reads whatever happens to the others, so the first one, and
+   * all before it, survive, too.
+   */
+  #noteFinal(server: ServerId, contents: Contents): void {
+    const sealedSeq = 1 + contents.log.findIndex((logged) => sealOf(logged) === 'sealed');
+    if (sealedSeq === 0 || sealedSeq > this.#committed.length)
+      throw new Violation(`${server} has the second seal, and the first is not committed`);
+    this.#flushedSeq = Math.max(this.#flushedSeq, sealedSeq);
+    this.showsFinal(server, contents);
+  }
+
+  /** The server answers a read by itself, because it has the second seal. */
+  showsFinal(server: ServerId, contents: Contents): void {
+    this.#finalDigest ??= contents.digest();
+    if (this.#finalDigest !== contents.digest())
+      throw new Violation(`${server} has other contents than another replica that has the second seal, too`);
+    const sealed = this.#committed.findIndex((logged) => sealOf(logged) === 'sealed');
+    const lacks = this.#committed
+      .slice(0, sealed)
+      .some((logged, index) => contents.log[index]?.request !== logged.request);
+    if (sealed < 0 || lacks)
+      throw new Violation(`${server} shows other contents than those that were sealed`);
   }
 
   /** A client was told that all operations up to `seq` survive. */
@@ -239,18 +313,48 @@ export class Observers {
       segment,
     );
     this.counts.acknowledged++;
+    if (wish.kind === 'punch') this.counts.punches++;
     const { sequence } = this.#segments[segment] as Segment;
     const stands = segment === this.segment ? this.#committed[seq - 1] : sequence[seq - 1];
     if (stands?.request !== request) {
       throw new Violation(`${request} was acknowledged at ${seq}, where ${stands?.request} stands`);
     }
+    const order = segment === this.segment ? this.#committed : sequence;
+    if (order.slice(0, seq).some((logged) => sealOf(logged) !== null))
+      throw new Violation(`${request} was acknowledged at ${seq}, after the file was sealed`);
   }
 
   /** A client was told that its change has not happened, and takes that for the last word: it will not happen. */
   refused(request: string): void {
+    this.#fail(request, this.#open.get(request)?.segment ?? this.segment);
+  }
+
+  /**
+   * A client was told that its change is not there, and never will be, whatever came of its attempts so far.
+   *
+   * @param segment as it was when the server answered: what was done before may have vanished with a loss of power
+   */
+  refusedForEver(request: string, segment: number): void {
+    const open = this.#open.get(request);
+    if (open === undefined) return;
+    const { wish, callMs } = open;
+    const entry = {
+      kind: 'change',
+      request,
+      wish,
+      answer: null,
+      callMs,
+      returnMs: Infinity,
+      seq: null,
+    } as const;
+    for (let before = open.segment; before < segment; before++) this.#segments[before]?.entries.push(entry);
+    this.#fail(request, segment);
+  }
+
+  #fail(request: string, segment: number): void {
     this.counts.declaredFailed++;
     this.#open.delete(request);
-    this.#failed.add(request);
+    this.#failed.set(request, segment);
   }
 
   /** @param by how the answering server came to be allowed to, and whether the read had to wait for a commit */
@@ -259,13 +363,14 @@ export class Observers {
     shown: string,
     callMs: number,
     by: {
-      readonly role: 'primary' | 'backup';
+      readonly role: ReaderRole;
       readonly dirty: boolean;
       readonly soon: boolean;
       readonly segment: number;
     },
   ): void {
     this.counts.reads++;
+    if (this.counts.punches > 0 && shown.includes('\0')) this.counts.holeReads++;
     if (by.role === 'backup') {
       this.counts.localReads++;
       if (by.soon) this.counts.localReadsSoon++;
@@ -304,9 +409,10 @@ export class Observers {
       this.#record(entry, segment, this.segment);
     }
     this.#open.clear();
-    for (const { entries, sequence, baseSeq } of this.#segments) {
+    for (const [segment, { entries, sequence, baseSeq }] of this.#segments.entries()) {
       for (const { request } of sequence) {
-        if (this.#failed.has(request)) throw new Violation(`${request} failed for its client, and stands`);
+        if ((this.#failed.get(request) ?? Infinity) > segment) continue;
+        throw new Violation(`${request} failed for its client, and stands`);
       }
       const violation = this.#subject.judge({ entries, sequence, baseSeq });
       if (violation !== null) throw new Violation(violation);

@@ -1,11 +1,9 @@
 /** One life of a server in the system simulation: the two cores, glued together as the server does it. */
 import { assert } from '../../base/assert.ts';
-import type { CellId, FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import { LeaseHost } from '../../lease/host.ts';
-import type { LeaseEnvelope, LeaseMessage } from '../../lease/messages.ts';
 import type {
   Epoch,
-  Position,
   ReplicaAction,
   ReplicaConfig,
   ReplicaEvent,
@@ -13,12 +11,13 @@ import type {
   Role,
   View,
 } from '../../replica/actions.ts';
-import { decodeReplicaMessage, encodeReplicaMessage } from '../../replica/codec.ts';
-import { epochEqual, epochFormat, positionFormat } from '../../replica/epoch.ts';
+import { decodeReplicaMessage } from '../../replica/codec.ts';
+import { epochEqual, epochFormat } from '../../replica/epoch.ts';
 import { assertReplica, assertStep } from '../../replica/invariants.ts';
 import { messageView, type ReplicaMessage } from '../../replica/messages.ts';
 import { Replica } from '../../replica/replica.ts';
 import { viewVoters } from '../../replica/view.ts';
+import { encodeFileOperation } from '../../wire/file-operation.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
 import {
   type Contents,
@@ -26,92 +25,24 @@ import {
   requestKey,
   resultAnswer,
   resultEncode,
+  sealRequest,
   type Wish,
 } from './system-contents.ts';
+import { FileContents } from './system-file.ts';
+import { type Answer, FILE, Frame, type Reply, Snapshot, type SystemMessage } from './system-messages.ts';
+import { ObjectCare } from './system-rot.ts';
+import { doneBefore, isFinal, SealCourse, type SealedStore } from './system-seal.ts';
 import type { SystemWorld } from './system-world.ts';
 import type { Process } from './world.ts';
 
-const FILE = 7 as FileId;
 export const CELL: CellId = FILE;
 const FETCH_TIMEOUT_MS = 150;
+/** A replica that nobody used for so many leases is forgotten until it is used again. */
+const IDLE_LEASES = 0.5;
 /** A read that may not be answered here for so long is sent elsewhere. */
 const READ_WAIT_MS = 80;
 /** Number of the view in which a subject begins. */
 const FIRST_VIEW = 1;
-
-export type SystemMessage =
-  | { readonly kind: 'lease'; readonly envelope: LeaseEnvelope; readonly messages: readonly LeaseMessage[] }
-  | { readonly kind: 'replica'; readonly frame: Frame }
-  | { readonly kind: 'fetch'; readonly id: number; readonly epoch: Epoch }
-  | { readonly kind: 'state'; readonly id: number; readonly snapshot: Snapshot };
-
-/** A replica's message as bytes, as it crosses the network; printed as what it says. */
-export class Frame {
-  readonly message: ReplicaMessage;
-  readonly bytes: Uint8Array;
-
-  constructor(message: ReplicaMessage) {
-    this.message = message;
-    this.bytes = encodeReplicaMessage(FILE, message);
-  }
-
-  toJSON(): string {
-    const { message } = this;
-    const rest: string[] = [];
-    if ('position' in message) rest.push(positionFormat(message.position));
-    if ('base' in message) rest.push(positionFormat(message.base));
-    if ('seq' in message) rest.push(`seq ${message.seq}`);
-    if ('committedSeq' in message) rest.push(`committed ${message.committedSeq}`);
-    if ('promised' in message) rest.push(`promised ${epochFormat(message.promised)}`);
-    if ('trust' in message) rest.push(message.trust);
-    if ('guardMs' in message) rest.push(`guard ${message.guardMs}`);
-    if ('durationMs' in message) rest.push(`for ${message.durationMs} from ${message.startSeq}`);
-    if ('view' in message) rest.push(`view ${viewText(message.view)}`);
-    return `${message.kind} ${epochFormat(message.epoch)} ${rest.join(' ')}`;
-  }
-}
-
-function viewText({ number, members, joint }: View): string {
-  return `${number}:${members.join('')}${joint === undefined ? '' : `+${joint.join('')}`}`;
-}
-
-/** A replica's whole state at one moment. */
-export class Snapshot {
-  readonly position: Position;
-  readonly view: View;
-  readonly sessions: Uint8Array;
-  readonly contents: Contents;
-
-  constructor({ position, record, contents }: SimulatedDisk) {
-    this.position = position;
-    this.view = record.view;
-    this.sessions = record.sessions;
-    this.contents = contents.copy();
-  }
-
-  toJSON(): string {
-    return positionFormat(this.position);
-  }
-}
-
-export type Answer =
-  /** `segment`: of the history, as it was when the server answered. */
-  | { readonly kind: 'done'; readonly seq: number; readonly answer: string; readonly segment: number }
-  | {
-      readonly kind: 'value';
-      readonly value: string;
-      readonly role: 'primary' | 'backup';
-      readonly dirty: boolean;
-      readonly soon: boolean;
-      readonly segment: number;
-    }
-  | { readonly kind: 'flushed' }
-  | { readonly kind: 'moved' }
-  | { readonly kind: 'unknown' }
-  /** Certainly nothing happened through this attempt. */
-  | { readonly kind: 'refused'; readonly hint: ServerId | null };
-
-export type Reply = (answer: Answer) => void;
 
 interface WaitingRead {
   readonly what: string;
@@ -126,29 +57,38 @@ export class ServerProcess implements Process<SystemMessage> {
   readonly #id: ServerId;
   readonly #config: ReplicaConfig;
   readonly #startedMs: number;
+  readonly care: ObjectCare;
   host: LeaseHost | null;
   replica: Replica | null = null;
   /** As the actions tell it: a step may commit and step down. */
   #role: Role = 'backup';
   /** By which view the lease is wanted here; null while nobody uses the file here. */
   #opened: View | null = null;
+  /** Otherwise a replica stops because it is out, or cannot lead: then the lease is wanted no more. */
+  #stopAsked = false;
   #diskFailed = false;
   readonly #tickets = new Map<number, Reply>();
   /** What a flush under way is for. */
   readonly #flushes = new Map<number, number>();
   #reads: WaitingRead[] = [];
+  /** Of the epoch that is led from here. */
+  #seal: SealCourse | null = null;
   /** Those who wait look again at the end of the step. */
   #readsDue = false;
   #orderer: Orderer | null = null;
+  /** The epoch that it is for. */
+  #orderedEpoch: Epoch | null = null;
   #diskBusyUntilMs = 0;
   #diskReportMs = 0;
   /** Steps of the disk under way. */
   #diskSteps = 0;
+  /** When a client, or a primary or candidate, last used the replica here. */
+  #usedMs = -Infinity;
   /** By what the last replica here was bound that was removed. */
   #boundUntilMs = -Infinity;
   #fetches = 0;
   #fetchEpoch: Epoch | null = null;
-  #staged: Snapshot | null = null;
+  #staged: Contents | null = null;
   /** `last`: one operation at a time, because the next is resolved against the applied state. */
   readonly #queue: (() => void)[] = [];
   #underWay: number | null = null;
@@ -161,6 +101,7 @@ export class ServerProcess implements Process<SystemMessage> {
   constructor(system: SystemWorld, id: ServerId, incarnation: Incarnation) {
     this.#system = system;
     this.#id = id;
+    this.care = new ObjectCare(system, id);
     const { options } = system;
     this.#startedMs = this.#processMs;
     this.#config = {
@@ -172,11 +113,19 @@ export class ServerProcess implements Process<SystemMessage> {
       silentMs: options.leaseMs / 2,
       readLeaseMs: options.readLeaseMs,
       startGuardUntilMs: this.#startedMs + options.startGuardMs,
+      candidatesFrom: system.isMade ? 2 : 1,
       mayBeginLost: false,
       retainedBytesMax: options.retainedBytesMax,
     };
     this.host = options.leases === 'real' ? this.#makeHost() : null;
     this.#start(null);
+    if (system.makes(id)) system.world.later(id, 0, () => this.#make());
+  }
+
+  /** The server has made the subject, as the catalog's primary does, and wants to lead it. */
+  #make(): void {
+    this.open();
+    this.step({ kind: 'made' });
   }
 
   #makeHost(): LeaseHost {
@@ -185,7 +134,7 @@ export class ServerProcess implements Process<SystemMessage> {
       const here = this.#system.disks.get(this.#id)?.record.view;
       const departed = this.#system.troubles.departedBy(this.#id);
       const view = here !== undefined && here.number > (departed?.number ?? 0) ? here : departed;
-      return view === null || view.number === FIRST_VIEW ? null : leaseView(view);
+      return view === null || view.number === FIRST_VIEW ? null : this.#leaseView(view);
     };
     return new LeaseHost({ self, incarnation, knownView, ...this.#system.leaseTiming }, this.#leaseMs);
   }
@@ -210,6 +159,8 @@ export class ServerProcess implements Process<SystemMessage> {
       case 'replica': {
         const decoded = decodeReplicaMessage(message.frame.bytes).message;
         if (this.#isOver(from, decoded.incarnation)) return;
+        // What a primary hears from its backups is no use of the file.
+        if (messageView(decoded) !== null) this.#usedMs = this.#system.world.nowMs;
         if (this.replica === null) this.#admit(decoded);
         this.step({ kind: 'message', from, message: decoded });
         return;
@@ -218,7 +169,7 @@ export class ServerProcess implements Process<SystemMessage> {
         this.#serveState(from, message.id, message.epoch);
         return;
       case 'state':
-        this.#takeState(message.id, message.snapshot);
+        this.#takeState(from, message.id, message.snapshot);
         return;
     }
   }
@@ -257,20 +208,23 @@ export class ServerProcess implements Process<SystemMessage> {
     this.replica = this.#begin(Math.max(this.#config.startGuardUntilMs, this.#boundUntilMs));
   }
 
-  /** The replica is about to be removed. @returns whether that can be, because nothing is under way */
+  /** The replica is about to be removed. @returns whether that can be: nobody uses it, and nothing is under way */
   leave(): boolean {
     const { replica } = this;
+    const { world, options } = this.#system;
+    // One that is in use is about to become a member, or others still learn from it.
+    if (world.nowMs - this.#usedMs < IDLE_LEASES * options.leaseMs) return false;
     if (replica === null || replica.role !== 'backup' || this.#diskSteps > 0 || this.#stepping) return false;
     this.#boundUntilMs = replica.boundUntilMs;
     this.replica = null;
-    this.#opened = null;
     this.#fetchEpoch = null;
-    this.#lease({ kind: 'close', cell: CELL });
+    this.#closeLease();
     return true;
   }
 
   #begin(startGuardUntilMs: number): Replica {
-    const { record, trust } = this.#disk;
+    const { record } = this.#disk;
+    const trust = this.care.trust(this.#disk.trust);
     return new Replica({ ...this.#config, startGuardUntilMs }, FILE, record, trust, this.#processMs);
   }
 
@@ -278,6 +232,7 @@ export class ServerProcess implements Process<SystemMessage> {
 
   /** Somebody uses the file here: this server is willing to be its primary, if it votes. */
   open(): void {
+    this.#usedMs = this.#system.world.nowMs;
     if (this.replica === null) {
       const { catalogView } = this.#system;
       if (!viewVoters(catalogView).includes(this.#id)) return;
@@ -292,14 +247,34 @@ export class ServerProcess implements Process<SystemMessage> {
 
   #openLease(view: View): void {
     this.#opened = view;
-    this.#lease({ kind: 'open', cell: CELL, ...leaseView(view), handicapMs: 0 });
+    this.#lease({ kind: 'open', cell: CELL, ...this.#leaseView(view), handicapMs: 0 });
   }
 
-  /** The members change: the lease goes by the new view. */
+  #closeLease(): void {
+    this.#opened = null;
+    this.#lease({ kind: 'close', cell: CELL });
+  }
+
+  /** The members change: the lease goes by the new view, and is given up where this server is out. */
   #follow(view: View): void {
-    if (this.#opened === null) this.#lease({ kind: 'view', cell: CELL, ...leaseView(view) });
-    else if (viewVoters(view).includes(this.#id)) this.#openLease(view);
-    else this.#opened = view;
+    if (this.#opened !== null && viewVoters(view).includes(this.#id)) {
+      this.#openLease(view);
+      return;
+    }
+    if (this.#opened !== null) {
+      // A primary that is out gives its lease back when it has stopped.
+      if (this.host?.view(CELL, this.#leaseMs).own !== false) return;
+      this.#closeLease();
+    }
+    this.#lease({ kind: 'view', cell: CELL, ...this.#leaseView(view) });
+  }
+
+  /** Whoever is out by a view still votes by the one before, as the server's lease driver has it. */
+  #leaseView({ number, members, joint }: View) {
+    if (!viewVoters({ number, members, ...(joint === undefined ? {} : { joint }) }).includes(this.#id)) {
+      return { view: number - 1, members };
+    }
+    return { view: number, members, ...(joint === undefined ? {} : { joint }) };
   }
 
   #lease(event: Parameters<LeaseHost['step']>[0]): void {
@@ -341,6 +316,7 @@ export class ServerProcess implements Process<SystemMessage> {
 
   /** An orderly end of primaryship; the lease is given back when it is done. */
   stop(): void {
+    this.#stopAsked = true;
     this.step({ kind: 'stop' });
   }
 
@@ -385,14 +361,21 @@ export class ServerProcess implements Process<SystemMessage> {
         return;
       case 'apply':
         this.#orderer?.noteOrdered(action.operation);
-        this.#store(action.kind, () => this.#apply(action), {
-          kind: 'applied',
-          epoch: action.epoch,
-          seq: action.seq,
-        });
+        this.#store(
+          action.kind,
+          () => this.#apply(action),
+          { kind: 'applied', epoch: action.epoch, seq: action.seq },
+          () => this.care.mayApply(action.operation),
+        );
         return;
       case 'install':
         this.#install(action);
+        return;
+      case 'begin':
+        this.#store(action.kind, () => this.#disk.begin(action.epoch), {
+          kind: 'begun',
+          epoch: action.epoch,
+        });
         return;
       case 'flush-local':
         this.#flushLocal();
@@ -430,9 +413,12 @@ export class ServerProcess implements Process<SystemMessage> {
       case 'role-changed':
         world.note(this.#id, `is ${action.role} of ${epochFormat(action.epoch)}`);
         this.#role = action.role;
+        this.#seal?.close();
+        this.#seal = null;
+        this.#beginOrder(action.role, action.epoch);
         if (action.role === 'active') {
-          this.#orderer = this.#system.subject.orderer(this.#contents);
           observers.activated(action.epoch, this.#contents);
+          this.#beginSeal();
         }
         this.#readsDue = true;
         return;
@@ -440,9 +426,9 @@ export class ServerProcess implements Process<SystemMessage> {
         // Not from within the step that stopped.
         world.later(this.#id, 0, () => {
           this.#lease({ kind: 'release', cell: CELL });
-          if (this.replica === null || this.replica.status(0).outside === null) return;
-          this.#opened = null;
-          this.#lease({ kind: 'close', cell: CELL });
+          if (this.replica === null) return;
+          if (!this.#stopAsked) this.#closeLease();
+          this.#stopAsked = false;
         });
         return;
       case 'trace':
@@ -450,6 +436,18 @@ export class ServerProcess implements Process<SystemMessage> {
         this.#system.mark(action.mark);
         return;
     }
+  }
+
+  /** Operations are resolved against those before them in the epoch, also where they began before it was active. */
+  #beginOrder(role: Role, epoch: Epoch): void {
+    const orders = role === 'beginning' || role === 'active';
+    if (!orders || (this.#orderedEpoch !== null && epochEqual(this.#orderedEpoch, epoch))) return;
+    this.#orderedEpoch = epoch;
+    this.#orderer = this.#system.subject.orderer(this.#contents);
+  }
+
+  get #orders(): boolean {
+    return this.#role === 'beginning' || this.#role === 'active';
   }
 
   #onAdvanced(committedSeq: number): void {
@@ -476,7 +474,12 @@ export class ServerProcess implements Process<SystemMessage> {
    * Does something to the disk after a while and reports it after another; steps take effect in
    * order. A crash before the first moment loses it, a crash between the two only the report.
    */
-  #store(kind: ReplicaAction['kind'], effect: () => void, event: ReplicaEvent): void {
+  #store(
+    kind: ReplicaAction['kind'],
+    effect: () => void,
+    event: ReplicaEvent,
+    mayBegin: () => boolean = () => true,
+  ): void {
     const { world, prng, options, diskDelayMs, troubles } = this.#system;
     if (prng.chance(options.diskFailure)) {
       this.#failDisk();
@@ -491,7 +494,12 @@ export class ServerProcess implements Process<SystemMessage> {
       this.#diskSteps--;
       if (this.#diskFailed) return;
       if (kind !== 'promise' && troubles.isFull(this.#id)) {
-        this.#fillDisk();
+        troubles.counts.fullDisks++;
+        this.#beginAnew('no room', () => !troubles.isFull(this.#id));
+        return;
+      }
+      if (!mayBegin()) {
+        this.#beginAnew('damaged', () => true);
         return;
       }
       effect();
@@ -516,14 +524,13 @@ export class ServerProcess implements Process<SystemMessage> {
     });
   }
 
-  /** No room: the replica fails, and begins anew in the same process once there may be some. */
-  #fillDisk(): void {
-    const { world, troubles } = this.#system;
-    troubles.counts.fullDisks++;
+  /** The disk refuses, because it has no room, say: the replica fails, and begins anew in the same process. */
+  #beginAnew(reason: string, isOver: () => boolean): void {
+    const { world } = this.#system;
     this.#diskFailed = true;
-    world.later(this.#id, 1, () => this.step({ kind: 'storage-failed', reason: 'no room' }));
+    world.later(this.#id, 1, () => this.step({ kind: 'storage-failed', reason }));
     const renew = () => {
-      if (this.#diskSteps > 0 || troubles.isFull(this.#id)) {
+      if (this.#diskSteps > 0 || !isOver()) {
         world.later(this.#id, 50, renew);
         return;
       }
@@ -553,8 +560,9 @@ export class ServerProcess implements Process<SystemMessage> {
     this.#staged = null;
     assert(!fetched || staged !== null, 'What is installed was fetched');
     const effect = () => {
-      const contents = fetched && staged !== null ? staged.contents : null;
+      const contents = fetched ? staged : null;
       this.#disk.install({ installed: epoch, seq, view, sessions }, contents);
+      if (fetched) this.care.tookOver();
       this.#system.observers.stored(this.#id, this.#disk);
     };
     this.#store(action.kind, effect, { kind: 'installed', epoch, seq });
@@ -581,22 +589,100 @@ export class ServerProcess implements Process<SystemMessage> {
   #serveState(to: ServerId, id: number, epoch: Epoch): void {
     const disk = this.#system.disks.get(this.#id);
     if (disk === undefined || !epochEqual(disk.record.promised, epoch)) return;
+    this.#usedMs = this.#system.world.nowMs;
     this.#system.world.send(this.#id, to, { kind: 'state', id, snapshot: new Snapshot(disk) });
   }
 
-  #takeState(id: number, snapshot: Snapshot): void {
+  #takeState(from: ServerId, id: number, snapshot: Snapshot): void {
     const epoch = this.#fetchEpoch;
     if (id !== this.#fetches || epoch === null) return;
     this.#fetchEpoch = null;
-    this.#staged = snapshot;
+    const { position, view, sessions, contents: fetched } = snapshot;
+    const contents = fetched instanceof FileContents ? this.care.takeOver(from, fetched) : fetched;
+    if (contents === null) {
+      this.step({ kind: 'state-failed', epoch, reason: 'no replica has it whole' });
+      return;
+    }
+    this.#staged = contents;
     this.#system.counts.fetches++;
-    const { position, view, sessions } = snapshot;
     this.step({ kind: 'state-fetched', epoch, position, view, sessions });
+  }
+
+  // Seal -------------------------------------------------------------------------------------------
+
+  #beginSeal(): void {
+    if (!(this.#contents instanceof FileContents)) return;
+    const course = new SealCourse({
+      seal: () => this.#contents.seal,
+      submit: (final, done) => this.#submitSeal(final, done),
+      flush: (done) => this.flush((answer) => done(answer.kind === 'flushed')),
+    });
+    this.#seal = course;
+    if (this.#contents.seal !== 'sealed') return;
+    // The primary before this one ended between the two seals. Not within the step that began this one.
+    this.#system.world.later(this.#id, 0, () => {
+      if (this.#seal === course) course.run(() => undefined);
+    });
+  }
+
+  #submitSeal(final: boolean, done: (committed: boolean) => void): void {
+    const ticket = this.#ticket((answer) => done(answer.kind === 'done'));
+    const name = sealRequest(final ? 'final' : 'sealed', ticket);
+    this.step({
+      kind: 'submit',
+      ticket,
+      operation: {
+        request: null,
+        result: resultEncode(name, ''),
+        body: encodeFileOperation({ kind: 'seal', final }),
+      },
+    });
+  }
+
+  /** What lies here, if it is a file that was sealed finally. */
+  get #final(): SealedStore | null {
+    const disk = this.#system.disks.get(this.#id);
+    if (disk === undefined || !(disk.contents instanceof FileContents)) return null;
+    const store = { record: disk.record, contents: disk.contents };
+    return isFinal(FILE, store) ? store : null;
+  }
+
+  #sealed(): Answer {
+    return { kind: 'sealed', segment: this.#system.observers.segment };
+  }
+
+  /** Nothing changes the file from then on. */
+  seal(reply: Reply): void {
+    if (this.#final !== null) {
+      reply(this.#sealed());
+      return;
+    }
+    this.open();
+    if (this.#seal === null) reply({ kind: 'refused', hint: this.#hint() });
+    else this.#seal.run((isFinal) => reply(isFinal ? this.#sealed() : { kind: 'unknown' }));
+  }
+
+  /** A request to change what is sealed: what was done before is answered once more. */
+  #answerSealed(store: SealedStore, request: RequestId, reply: Reply): void {
+    const { troubles, observers } = this.#system;
+    const before = doneBefore(FILE, store, request);
+    if (before?.kind !== 'known') {
+      reply(before === null ? this.#sealed() : { kind: 'unknown' });
+      return;
+    }
+    troubles.seal.sealedRetries++;
+    const { seq, result } = before;
+    reply({ kind: 'done', seq, answer: resultAnswer(result), segment: observers.segment });
   }
 
   // Clients ----------------------------------------------------------------------------------------
 
   change(request: RequestId, wish: Wish, reply: Reply): void {
+    const final = this.#final;
+    if (final !== null) {
+      this.#answerSealed(final, request, reply);
+      return;
+    }
     this.open();
     if (this.#config.appliesAtPrimary === 'first') {
       this.#submit(request, wish, reply);
@@ -610,7 +696,7 @@ export class ServerProcess implements Process<SystemMessage> {
     while (this.#underWay === null) {
       // A change of members has a place in the order, too: nothing is resolved before it is applied.
       const { replica } = this;
-      if (replica !== null && this.#role === 'active' && replica.orderedSeq > replica.inspect().seq) {
+      if (replica !== null && this.#orders && replica.orderedSeq > replica.inspect().seq) {
         this.#waitInQueue();
         return;
       }
@@ -630,7 +716,35 @@ export class ServerProcess implements Process<SystemMessage> {
   }
 
   #submit(request: RequestId, wish: Wish, reply: Reply): void {
-    if (this.replica === null || this.#orderer === null || this.#role !== 'active') {
+    const course = this.#seal;
+    if (course === null) {
+      this.#submitAdmitted(request, wish, reply);
+      return;
+    }
+    course.admit((sealed) => {
+      const { contents, record } = this.#disk;
+      if (sealed === null) {
+        reply({ kind: 'unknown' });
+      } else if (!sealed) {
+        course.began();
+        this.#submitAdmitted(request, wish, (answer) => {
+          reply(answer);
+          course.ended();
+        });
+      } else if (contents instanceof FileContents) {
+        const before = doneBefore(FILE, { record, contents }, request);
+        if (before === null) {
+          reply(this.#sealed());
+          return;
+        }
+        this.#system.troubles.seal.sealedRetries++;
+        this.#submitAdmitted(request, wish, reply);
+      }
+    });
+  }
+
+  #submitAdmitted(request: RequestId, wish: Wish, reply: Reply): void {
+    if (this.replica === null || this.#orderer === null || !this.#orders) {
       reply({ kind: 'refused', hint: this.#hint() });
       return;
     }
@@ -695,6 +809,7 @@ export class ServerProcess implements Process<SystemMessage> {
   }
 
   read(what: string, reply: Reply): void {
+    if (this.#readFinally(what, reply)) return;
     this.open();
     const { replica } = this;
     if (replica === null || !viewVoters(this.#disk.record.view).includes(this.#id)) {
@@ -713,6 +828,29 @@ export class ServerProcess implements Process<SystemMessage> {
     });
   }
 
+  /** Whoever has the second seal asks nobody. @returns whether the read is answered */
+  #readFinally(what: string, reply: Reply): boolean {
+    const final = this.#final;
+    if (final === null) return false;
+    const { observers, troubles } = this.#system;
+    observers.showsFinal(this.#id, final.contents);
+    if (!this.care.mayShow(what)) {
+      reply({ kind: 'integrity' });
+      return true;
+    }
+    troubles.seal.finalReads++;
+    if (!this.mayServe()) troubles.seal.finalReadsAlone++;
+    reply({
+      kind: 'value',
+      value: final.contents.look(what),
+      role: 'final',
+      dirty: false,
+      soon: observers.isSoon,
+      segment: observers.segment,
+    });
+    return true;
+  }
+
   /** Gate and contents in one turn. */
   #tryRead(read: WaitingRead): boolean {
     const { replica } = this;
@@ -728,6 +866,10 @@ export class ServerProcess implements Process<SystemMessage> {
     read.over = true;
     observers.mayShow(this.#id, contents);
     observers.shows(this.#id, dependsOn);
+    if (!this.care.mayShow(read.what)) {
+      read.reply({ kind: 'integrity' });
+      return true;
+    }
     read.reply({
       kind: 'value',
       value: contents.look(read.what),
@@ -758,8 +900,4 @@ export class ServerProcess implements Process<SystemMessage> {
   #hint(): ServerId | null {
     return this.host?.view(CELL, this.#leaseMs).holder ?? null;
   }
-}
-
-function leaseView({ number, members, joint }: View) {
-  return { view: number, members, ...(joint === undefined ? {} : { joint }) };
 }

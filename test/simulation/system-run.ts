@@ -3,15 +3,28 @@
  * healing, then judgement.
  */
 import { Prng } from '../../base/prng.ts';
+import { viewVoters } from '../../replica/view.ts';
 import { CATALOG_HABITS, CATALOG_SUBJECT } from './catalog-subject.ts';
 import { Client, type Habits } from './system-client.ts';
-import { MemberMoves, scheduleClockJumps, scheduleDiskTroubles, scheduleStops } from './system-storm.ts';
-import { fileSubject, REGISTERS, WHOLE_FILE } from './system-subject.ts';
+import { WHOLE_FILE } from './system-file.ts';
+import {
+  MemberMoves,
+  scheduleClockJumps,
+  scheduleDiskTroubles,
+  scheduleRot,
+  scheduleSeal,
+  scheduleStops,
+} from './system-storm.ts';
+import { type FileWish, fileSubject, REGISTERS } from './system-subject.ts';
 import { type SystemOptions, SystemWorld } from './system-world.ts';
 import { Violation } from './violation.ts';
 import type { Faults } from './world.ts';
 
 const STORM_MS = 9_000;
+
+/** Half an object. */
+const PUNCH_STEP_BYTES = 4;
+
 const CLIENTS = 5;
 
 /** What a run was good for. */
@@ -37,19 +50,35 @@ export interface Shape {
   readonly badDisks: boolean;
   /** The subject is the catalog instead of a file. */
   readonly catalog: boolean;
+  /** Bits of objects flip. `everywhere`: those of registers also on all disks at once, or all but one. */
+  readonly rot: 'never' | 'minority' | 'everywhere';
+  /** The file is sealed at some time. */
+  readonly seals: boolean;
+  /** A server has made the file, and would lead it by the first epoch. */
+  readonly made: boolean;
+  /** Clients make holes in the file. */
+  readonly punches: boolean;
 }
 
 function drawShape(seed: number, prng: Prng): Shape {
   const clocksBroken = seed % 8 === 0;
   const power = prng.chance(0.4) ? 'never' : prng.chance(0.8) ? 'some' : 'all';
-  return {
+  const drawn = {
     clocksBroken,
     moves: prng.chance(0.4),
     power,
     wipes: prng.chance(0.2) && power !== 'all' && !clocksBroken,
     badDisks: prng.chance(0.2),
     catalog: prng.chance(0.2),
-  };
+  } as const;
+  // Of their own, so that all else in a run is as it would be without them.
+  const dice = new Prng(seed * 131 + 3);
+  const mayRot = !drawn.catalog && power !== 'all';
+  const rot = mayRot && dice.chance(0.25) ? (dice.chance(0.3) ? 'everywhere' : 'minority') : 'never';
+  const seals = !drawn.catalog && dice.chance(0.25);
+  const made = !drawn.catalog && dice.chance(0.5);
+  const punches = !drawn.catalog && dice.chance(0.4);
+  return { ...drawn, rot, seals, made, punches };
 }
 
 function drawFaults(prng: Prng, leaseMs: number, clockSkewMaxMs: number): Faults {
@@ -84,6 +113,7 @@ function drawOptions(seed: number, shape: Shape, prng: Prng, verbose: boolean): 
     replicas,
     faults: drawFaults(prng, leaseMs, clockSkewMaxMs),
     leases: 'real',
+    isMade: shape.made,
     subject: shape.catalog ? CATALOG_SUBJECT : fileSubject(prng.chance(0.85) ? 'first' : 'last'),
     clocksBroken: shape.clocksBroken,
     leaseMs,
@@ -109,6 +139,36 @@ const FILE_HABITS: Habits = {
   },
 };
 
+/** Changes parts of objects, which the bytes around them are needed for. */
+const PATCH_HABITS: Habits = {
+  what: FILE_HABITS.what,
+  wish: (dice, session, number) => {
+    const wish = FILE_HABITS.wish(dice, session, number);
+    if (!dice.chance(0.3)) return wish;
+    const value = `${String(session % 100_000).padStart(5, '0')}${String(number % 10)}`;
+    return { kind: 'patch', at: dice.integer(0, 40), value } satisfies FileWish;
+  },
+};
+
+/** The same, and holes: of whole objects, of parts of them, behind the end, and such that make the file longer. */
+function withPunches(habits: Habits): Habits {
+  return {
+    what: habits.what,
+    wish: (dice, session, number) => {
+      if (!dice.chance(0.15)) return habits.wish(dice, session, number);
+      const from = dice.integer(0, 20) * PUNCH_STEP_BYTES;
+      const to = from + dice.integer(0, 6) * PUNCH_STEP_BYTES;
+      return { kind: 'punch', from, to, grows: dice.chance(0.4) } satisfies FileWish;
+    },
+  };
+}
+
+function habitsOf({ catalog, rot, punches }: Shape): Habits {
+  if (catalog) return CATALOG_HABITS;
+  const habits = rot === 'never' ? FILE_HABITS : PATCH_HABITS;
+  return punches ? withPunches(habits) : habits;
+}
+
 /** @param verbose keep a line per event */
 export function runSystem(seed: number, verbose = false): RunReport {
   const prng = new Prng(seed);
@@ -117,7 +177,7 @@ export function runSystem(seed: number, verbose = false): RunReport {
   system.leasesExclude = !shape.clocksBroken;
   let violation: string | null = null;
   try {
-    runAll(system, shape, shape.catalog ? CATALOG_HABITS : FILE_HABITS);
+    runAll(system, shape, habitsOf(shape));
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     violation = error instanceof Violation ? error.message : (error.stack ?? error.message);
@@ -130,6 +190,8 @@ export function runSystem(seed: number, verbose = false): RunReport {
       ...counts,
       ...observers.counts,
       ...troubles.counts,
+      ...troubles.rot,
+      ...troubles.seal,
       ...world.counts,
       clocksBroken: shape.clocksBroken ? 1 : 0,
       twoHeldRuns: counts.twoHeld > 0 ? 1 : 0,
@@ -146,6 +208,8 @@ function runAll(system: SystemWorld, shape: Shape, habits: Habits): void {
   world.unleash();
   scheduleStops(system);
   scheduleDiskTroubles(system, shape);
+  scheduleRot(system, shape);
+  scheduleSeal(system, shape, habits);
   if (shape.clocksBroken) scheduleClockJumps(system);
   const moves = new MemberMoves(system, habits);
   if (shape.moves) moves.begin();
@@ -155,6 +219,7 @@ function runAll(system: SystemWorld, shape: Shape, habits: Habits): void {
   for (const client of clients) client.end();
   system.calm = true;
   troubles.end();
+  troubles.restoreLost();
   world.heal();
   if (shape.clocksBroken) repairClocks(system);
   mustProgress(system, habits);
@@ -191,5 +256,15 @@ function mustProgress(system: SystemWorld, habits: Habits): void {
   if (!world.runFor(graceMs, () => read)) {
     throw new Violation(`No progress after healing: ${wrote ? 'no read' : 'no write'}`);
   }
+  // Where the primary has left, and nobody asks, nobody leads: then nobody tells the others what is committed.
+  const ask = () => {
+    const server = prng.pick(viewVoters(system.observers.view));
+    if (system.primary() === null) world.call(server, () => system.process(server).open());
+    world.at(world.nowMs + leaseMs, ask);
+  };
+  ask();
   if (!world.runFor(graceMs, () => system.hasConverged())) throw new Violation('The replicas stay different');
+  const { observers } = system;
+  if (!world.runFor(graceMs, () => observers.seal !== 'sealed'))
+    throw new Violation('The seal is never final');
 }

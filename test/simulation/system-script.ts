@@ -38,6 +38,7 @@ export class Script {
 
   constructor(options: Partial<SystemOptions>) {
     this.system = new SystemWorld({ seed: 1, servers: 3, leases: 'scripted', ...options });
+    this.system.reaches = (from, to) => !this.isolated.has(from) && !this.isolated.has(to);
     this.system.world.intercept = ({ from, to, message }) => {
       if (this.isolated.has(from) || this.isolated.has(to)) return 'drop';
       return this.rule(from, to, message.kind === 'replica' ? message.frame.message : null) ?? 'pass';

@@ -2,7 +2,9 @@
 import type { ServerId } from '../../base/ids.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { Client, type Habits } from './system-client.ts';
+import { FileContents } from './system-file.ts';
 import type { Shape } from './system-run.ts';
+import { REGISTERS } from './system-subject.ts';
 import type { SystemWorld } from './system-world.ts';
 
 /** Draws something again and again until the storm is over. */
@@ -84,6 +86,61 @@ export function scheduleDiskTroubles(system: SystemWorld, shape: Shape): void {
       else troubles.slow(target(), forMs);
     });
   }
+}
+
+/** Bits flip on disks; now and then somebody reads all that is on one, and puts right what can be. */
+export function scheduleRot(system: SystemWorld, shape: Shape): void {
+  const { world, prng, troubles, disks } = system;
+  if (shape.rot === 'never') return;
+  repeat(system, 200, 1_500, () => {
+    const primary = prng.chance(0.4) ? system.primary() : null;
+    const server = primary ?? prng.pick(viewVoters(system.observers.view));
+    const contents = disks.get(server)?.contents;
+    if (!(contents instanceof FileContents) || contents.indices.length === 0) return;
+    const index = prng.chance(0.5) ? Math.max(...contents.indices) : prng.pick(contents.indices);
+    if (troubles.mayDoubt([server])) troubles.flip(server, index);
+  });
+  repeat(system, 500, 4_000, () => {
+    const server = prng.pick(world.ids);
+    if (world.isUp(server)) world.call(server, () => system.process(server).care.scrub());
+  });
+  if (shape.rot === 'everywhere') {
+    repeat(system, 1_500, 5_000, () => {
+      const spared = prng.chance(0.5) ? prng.pick(viewVoters(system.observers.view)) : null;
+      troubles.flipAll(prng.integer(0, REGISTERS - 1), spared);
+    });
+  }
+}
+
+/** Somebody seals the file; and between the two seals, what can go wrong does. */
+export function scheduleSeal(system: SystemWorld, shape: Shape, habits: Habits): void {
+  const { world, prng, troubles, observers } = system;
+  if (!shape.seals) return;
+  const client = new Client(system, habits, 80);
+  const seal = () => client.seal((sealed) => (sealed ? undefined : seal()));
+  world.at(world.nowMs + 2_000 + prng.next() * 5_000, seal);
+  let strikes = prng.integer(0, 3);
+  const look = () => {
+    if (system.calm) return;
+    if (strikes > 0 && observers.seal === 'sealed' && prng.chance(0.3)) {
+      strikes--;
+      strike();
+    }
+    world.at(world.nowMs + 1 + prng.next() * 4, look);
+  };
+  const strike = () => {
+    const primary = system.primary();
+    const downMs = () => prng.next() * system.options.leaseMs;
+    if (shape.power === 'all' && prng.chance(0.6)) {
+      troubles.losePower(world.ids, downMs);
+    } else if (primary !== null && shape.power !== 'never' && prng.chance(0.5)) {
+      if (troubles.mayDoubt([primary])) troubles.losePower([primary], downMs);
+    } else if (primary !== null) {
+      troubles.seal.sealCrashes++;
+      world.crashFor(primary, downMs());
+    }
+  };
+  world.at(world.nowMs + 2_000, look);
 }
 
 /** Somebody who moves the replicas about: adds, removes, replaces servers. */

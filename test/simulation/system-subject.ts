@@ -1,10 +1,9 @@
 /**
- * A small file in memory, as the subject of the system simulation. Objects 0 to 2 hold 8 bytes each
- * and are written whole, as registers; behind them a log grows by appends and is cut by truncates.
+ * A small file as the subject of the system simulation. Objects 0 to 2 are written whole, as
+ * registers; behind them a log grows by appends and is cut by truncates. Punches make holes in both.
  */
-import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
-import type { Epoch, Operation, RequestId } from '../../replica/actions.ts';
+import type { Operation, RequestId } from '../../replica/actions.ts';
 import { decodeFileOperation, encodeFileOperation, type FileOperation } from '../../wire/file-operation.ts';
 import {
   type FileEntry,
@@ -13,109 +12,27 @@ import {
   sequenceViolation,
 } from './linearizable.ts';
 import {
-  type Contents,
   type History,
-  type Logged,
   type Orderer,
-  operationRequest,
   type Resolved,
   type Subject,
+  sealOf,
   type Wish,
 } from './system-contents.ts';
+import { FileContents, OBJECT_BYTES, WHOLE_FILE } from './system-file.ts';
 
-export const OBJECT_BYTES = 8;
 export const REGISTERS = 3;
 export const REGISTERS_BYTES = OBJECT_BYTES * REGISTERS;
-const SUBJECT_BYTES_MAX = 4096;
-
-/** Looks at the whole file; a number looks at one register. */
-export const WHOLE_FILE = 'file';
 
 /** What a client wants. The primary resolves it: the place of an append, the bytes of a truncate. */
 export type FileWish =
   | { readonly kind: 'write'; readonly object: number; readonly value: string }
   | { readonly kind: 'append'; readonly value: string }
-  | { readonly kind: 'truncate'; readonly recordsBytes: number };
-
-/** Epoch counter and sequence number of the operation that wrote something. */
-interface Version {
-  readonly epoch: number;
-  readonly seq: number;
-}
-
-/** One replica's copy of the file. */
-export class FileContents implements Contents {
-  readonly log: Logged[];
-  /** Bytes from `size` on are zeros, so that a longer file reads zeros there. */
-  readonly buffer: Uint8Array;
-  size: number;
-  readonly #objects: Map<number, Version>;
-  #sizeVersion: Version = { epoch: 0, seq: 0 };
-
-  constructor(of?: FileContents) {
-    this.log = of?.log.slice() ?? [];
-    this.buffer = of?.buffer.slice() ?? new Uint8Array(SUBJECT_BYTES_MAX);
-    this.size = of?.size ?? 0;
-    this.#objects = new Map(of === undefined ? [] : of.#objects);
-    if (of !== undefined) this.#sizeVersion = of.#sizeVersion;
-  }
-
-  copy(): FileContents {
-    return new FileContents(this);
-  }
-
-  apply(operation: Operation, epoch: Epoch, seq: number): void {
-    this.log.push({ request: operationRequest(operation), operation, epoch });
-    if (operation.view === undefined) {
-      this.#change(decodeFileOperation(operation.body), { epoch: epoch.counter, seq });
-    }
-  }
-
-  #change(operation: FileOperation, version: Version): void {
-    const sizeBefore = this.size;
-    switch (operation.kind) {
-      case 'write': {
-        const end = operation.offset + operation.bytes.length;
-        this.buffer.set(operation.bytes, operation.offset);
-        this.size = Math.max(this.size, end);
-        for (let at = operation.offset; at < end; at += OBJECT_BYTES) this.#touch(at, version);
-        this.#touch(end - 1, version);
-        break;
-      }
-      case 'truncate':
-        this.size = operation.sizeBytes;
-        this.buffer.fill(0, operation.sizeBytes);
-        for (let at = Math.min(sizeBefore, this.size); at < sizeBefore; at++) this.#touch(at, version);
-        break;
-      case 'delete':
-      case 'view':
-        throw new Error('Nobody deletes here, and members change beside the contents');
-    }
-    if (this.size !== sizeBefore) this.#sizeVersion = version;
-  }
-
-  #touch(at: number, version: Version): void {
-    this.#objects.set(Math.floor(at / OBJECT_BYTES), version);
-  }
-
-  digest(): number {
-    return crc32(this.buffer.subarray(0, this.size), this.size);
-  }
-
-  look(what: string): string {
-    if (what === WHOLE_FILE) return Buffer.from(this.buffer.subarray(0, this.size)).toString('latin1');
-    const at = Number(what) * OBJECT_BYTES;
-    return Buffer.from(this.buffer.subarray(at, at + OBJECT_BYTES)).toString('latin1');
-  }
-
-  dependsOn(what: string, counter: number): number {
-    const inEpoch = (version: Version | undefined) => (version?.epoch === counter ? version.seq : 0);
-    if (what !== WHOLE_FILE) return inEpoch(this.#objects.get(Number(what)));
-    let seq = inEpoch(this.#sizeVersion);
-    for (const version of this.#objects.values()) seq = Math.max(seq, inEpoch(version));
-    return seq;
-  }
-}
+  /** Changes a few bytes of the log, and leaves others of the same objects. */
+  | { readonly kind: 'patch'; readonly at: number; readonly value: string }
+  | { readonly kind: 'truncate'; readonly recordsBytes: number }
+  /** Makes a hole anywhere, in registers and in the log. */
+  | { readonly kind: 'punch'; readonly from: number; readonly to: number; readonly grows: boolean };
 
 /** The next append goes behind the last operation that was sequenced. */
 class FileOrderer implements Orderer {
@@ -125,11 +42,11 @@ class FileOrderer implements Orderer {
   /** @param applied `last`: operations are resolved against what is applied, one at a time */
   constructor(contents: FileContents, applied: 'first' | 'last') {
     this.#contents = applied === 'last' ? contents : null;
-    this.#orderedSize = contents.size;
+    this.#orderedSize = contents.attributes.sizeBytes;
   }
 
   resolve(_request: RequestId, wish: Wish): Resolved {
-    const sizeBytes = this.#contents?.size ?? this.#orderedSize;
+    const sizeBytes = this.#contents?.attributes.sizeBytes ?? this.#orderedSize;
     return { body: encodeFileOperation(resolve(wish as FileWish, sizeBytes)), answer: '' };
   }
 
@@ -137,6 +54,9 @@ class FileOrderer implements Orderer {
     if (operation.view !== undefined) return;
     const resolved = decodeFileOperation(operation.body);
     if (resolved.kind === 'truncate') this.#orderedSize = resolved.sizeBytes;
+    if (resolved.kind === 'punch' && resolved.grows) {
+      this.#orderedSize = Math.max(this.#orderedSize, resolved.to);
+    }
     if (resolved.kind === 'write') {
       this.#orderedSize = Math.max(this.#orderedSize, resolved.offset + resolved.bytes.length);
     }
@@ -155,8 +75,15 @@ function resolve(wish: FileWish, sizeBytes: number): FileOperation {
         bytes: valueBytes(wish.value),
         modifiedNs,
       };
+    case 'patch': {
+      const bytes = new TextEncoder().encode(wish.value);
+      const offset = Math.min(REGISTERS_BYTES + wish.at, Math.max(sizeBytes, REGISTERS_BYTES));
+      return { kind: 'write', offset, bytes, modifiedNs };
+    }
     case 'truncate':
       return { kind: 'truncate', sizeBytes: REGISTERS_BYTES + wish.recordsBytes, modifiedNs };
+    case 'punch':
+      return { ...wish, modifiedNs };
   }
 }
 
@@ -186,21 +113,46 @@ export function textApply(text: string, operation: FileOperation): string {
     }
     case 'truncate':
       return text.slice(0, operation.sizeBytes).padEnd(operation.sizeBytes, '\0');
+    case 'punch': {
+      const { from, to, grows } = operation;
+      const sized = grows ? text.padEnd(to, '\0') : text;
+      const end = Math.max(from, Math.min(to, sized.length));
+      return sized.slice(0, from) + '\0'.repeat(end - from) + sized.slice(end);
+    }
     case 'delete':
       return '';
     case 'seal':
+    case 'settling':
     case 'view':
       return text;
   }
 }
 
-/** By object, as registers; and the file as a whole, by the sequence of its operations. */
+/** What a look may show of a file with these contents, as the sequence of operations gives them. */
+function looksAt(text: string): string[] {
+  const objects = Array.from({ length: REGISTERS }, (_, object) => {
+    const at = object * OBJECT_BYTES;
+    return lookText(String(object), text.slice(at, at + OBJECT_BYTES).padEnd(OBJECT_BYTES, '\0'));
+  });
+  return [lookText(WHOLE_FILE, text), ...objects];
+}
+
+function lookText(what: string, shown: string): string {
+  return `${what} ${shown}`;
+}
+
+/**
+ * The file as a whole and each object of it, by the sequence of operations; and objects in which nobody wants a hole
+ * as registers besides, which no sequence has a say in: zeros are no value that is written once.
+ */
 function judge({ entries, sequence, baseSeq }: History): string | null {
   const states = [''];
-  for (const { operation } of sequence) {
+  let sealed = false;
+  for (const logged of sequence) {
     const before = states.at(-1) as string;
-    const isView = operation.view !== undefined;
-    states.push(isView ? before : textApply(before, decodeFileOperation(operation.body)));
+    const { view, body } = logged.operation;
+    sealed ||= sealOf(logged) !== null;
+    states.push(view !== undefined || sealed ? before : textApply(before, decodeFileOperation(body)));
   }
   const base = states[baseSeq] as string;
   const survived = new Set(sequence.slice(0, baseSeq).map(({ request }) => request));
@@ -210,11 +162,17 @@ function judge({ entries, sequence, baseSeq }: History): string | null {
   if (last !== undefined) {
     files.push({ kind: 'change', request: last.request, callMs: -2, returnMs: -1, seq: baseSeq });
   }
+  const punched = new Set<number>();
   for (const entry of entries) {
     const { callMs, returnMs } = entry;
+    if (entry.kind === 'change') {
+      for (const object of objectsPunched(entry.wish as FileWish)) punched.add(object);
+    }
     if (entry.kind === 'look') {
-      if (entry.what === WHOLE_FILE) files.push({ kind: 'read', content: entry.shown, callMs, returnMs });
-      else registers[Number(entry.what)]?.push({ kind: 'read', value: entry.shown, callMs, returnMs });
+      const { what, shown } = entry;
+      files.push({ kind: 'read', content: lookText(what, shown), callMs, returnMs });
+      if (what !== WHOLE_FILE)
+        registers[Number(what)]?.push({ kind: 'read', value: shown, callMs, returnMs });
       continue;
     }
     // What was there at the beginning was not called later, however late its client heard of it.
@@ -227,12 +185,23 @@ function judge({ entries, sequence, baseSeq }: History): string | null {
     }
   }
   for (const [object, history] of registers.entries()) {
+    if (punched.has(object)) continue;
     const at = object * OBJECT_BYTES;
     const initial = base.slice(at, at + OBJECT_BYTES).padEnd(OBJECT_BYTES, '\0');
     const violation = registerViolation(history, initial);
     if (violation !== null) return `Object ${object}: ${JSON.stringify(violation)}`;
   }
   const requests = sequence.map(({ request }) => request);
-  const violation = sequenceViolation(requests, states, files);
+  const violation = sequenceViolation(requests, states.map(looksAt), files);
   return violation === null ? null : `The file: ${violation}`;
+}
+
+/** Registers of which the wish takes bytes away. */
+function objectsPunched(wish: FileWish): number[] {
+  if (wish.kind !== 'punch') return [];
+  const objects = Array.from({ length: REGISTERS }, (_, object) => object);
+  return objects.filter((object) => {
+    const at = object * OBJECT_BYTES;
+    return wish.from < at + OBJECT_BYTES && at < wish.to;
+  });
 }

@@ -16,8 +16,9 @@ import { ClockCourse } from './clock-course.ts';
 import { SimulatedDisk } from './disk-simulated.ts';
 import { DiskTroubles } from './disk-troubles.ts';
 import { requestKey, type Subject, type Wish } from './system-contents.ts';
+import type { Answer, SystemMessage } from './system-messages.ts';
 import { Observers } from './system-observers.ts';
-import { type Answer, CELL, ServerProcess, type SystemMessage } from './system-process.ts';
+import { CELL, ServerProcess } from './system-process.ts';
 import { fileSubject } from './system-subject.ts';
 import { Violation } from './violation.ts';
 import { CALM, type Faults, type Process, START_MS, World } from './world.ts';
@@ -38,6 +39,8 @@ export interface SystemOptions {
   readonly faults?: Faults;
   /** `scripted`: leases are given by `grant`, so that a script may also give two at once. */
   readonly leases: 'real' | 'scripted';
+  /** The last of its first servers has made the subject. */
+  readonly isMade?: boolean;
   /** Absent: a file. */
   readonly subject?: Subject;
   /**
@@ -87,6 +90,8 @@ export class SystemWorld {
   catalogView: View;
   /** Directed runs: how long a disk step of a server takes. Absent: as the options say. */
   diskDelayMs: ((server: ServerId, kind: ReplicaAction['kind']) => number) | null = null;
+  /** Directed runs: whether calls that happen at once get through. */
+  reaches = (from: ServerId, to: ServerId): boolean => !this.world.isCut(from, to);
   /** The storm is over. */
   calm = false;
   /** Two holders of the lease are a violation. */
@@ -99,6 +104,7 @@ export class SystemWorld {
     this.options = {
       replicas: options.servers,
       subject: fileSubject('first'),
+      isMade: false,
       clocksBroken: false,
       leaseMs,
       clockSkewMaxMs: 50,
@@ -154,6 +160,17 @@ export class SystemWorld {
     const clock = this.#processClocks[world.ids.indexOf(server)];
     assert(clock !== undefined, 'Every server has a clock');
     return clock.readMs(world.nowMs);
+  }
+
+  /** Epochs of candidates leave room for the one of who has made the subject. */
+  get isMade(): boolean {
+    return this.options.isMade;
+  }
+
+  /** To be asked at each start of a server: the subject is made once, by one life. */
+  makes(server: ServerId): boolean {
+    const isFirstLife = this.lives.length <= this.world.ids.length;
+    return this.isMade && isFirstLife && server === this.catalogView.members.at(-1);
   }
 
   #boot(server: ServerId, incarnation: Incarnation): Process<SystemMessage> {
@@ -299,6 +316,10 @@ export class SystemWorld {
 
   flush(server: ServerId): Handle {
     return this.#ask(server, (process, reply) => process.flush(reply));
+  }
+
+  seal(server: ServerId): Handle {
+    return this.#ask(server, (process, reply) => process.seal(reply));
   }
 
   /** An order to move the replicas, straight to one server. */

@@ -13,12 +13,11 @@ import { seedsRun } from './seeds.ts';
 import { SystemCoverage } from './system-coverage.ts';
 import { runSystem } from './system-run.ts';
 
-const SEEDS_DEFAULT = 2000;
 const LINES_SHOWN = 400;
 
 const { SEED: given, SEEDS: many } = process.env;
 const first = given === undefined ? 1 : Number(given);
-const last = given === undefined ? Number(many ?? SEEDS_DEFAULT) : first;
+const last = given === undefined ? Number(many ?? campaign.seedsPlayed) : first;
 
 for (const [name, scenario] of Object.entries(campaign.scenarios)) {
   test(`directed: ${name}`, () => assert.equal(scenario(), null));

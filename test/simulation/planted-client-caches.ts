@@ -1,0 +1,64 @@
+/** Known bugs of what clients remember, each noticed by a test of the catalog's service or of the client; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const replica = plantedIn('replica');
+
+const CACHES = 'test/server/client-caches.test.ts';
+
+export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
+  replica(
+    '63a',
+    'a change does not wait until clients have forgotten what it changes',
+    {
+      file: 'server/catalog/catalog-service.ts',
+      find: 'if (!held.includes(true)) return false;',
+      replace: 'if (held.length > 0) return false;',
+    },
+    { test: { file: CACHES, name: 'nobody believes what is not so (SEED=1)' } },
+  ),
+  replica(
+    '63b',
+    'an inode is granted while a change of it is under way',
+    {
+      file: 'server/catalog/client-caches.ts',
+      find: 'if (this.#blocked.has(inode)) return false;',
+      replace: '',
+    },
+    { test: { file: CACHES, name: 'nothing of a change under way is granted, until it is over' } },
+  ),
+  replica(
+    '63c',
+    'a client counts its session from when the answer came',
+    {
+      file: 'client/cache-session.ts',
+      find: 'this.#renew(sentMs + answer.validMs)',
+      replace: 'this.#renew(this.#parts.nowMs() + answer.validMs)',
+    },
+    { test: { file: CACHES, name: 'nobody believes what is not so (SEED=4)' } },
+  ),
+  replica(
+    '63d',
+    'the file that loses its name by a rename is called back from nobody',
+    {
+      file: 'catalog/tables.ts',
+      find: "this.#touched.add(id);\n    this.#run(\n      'UPDATE inodes SET links = ?, orphaned_ns",
+      replace: "this.#run(\n      'UPDATE inodes SET links = ?, orphaned_ns",
+    },
+    {
+      test: {
+        file: 'test/server/catalog-touched.test.ts',
+        name: 'every inode that looks otherwise afterwards',
+      },
+    },
+  ),
+  replica(
+    '63e',
+    'clients believe for longer than the primary may answer',
+    {
+      file: 'server/catalog/client-caches.ts',
+      find: 'const leaseMs = Math.min(this.#options.leaseMsMax, rightMs);',
+      replace: 'const leaseMs = this.#options.leaseMsMax + Math.min(0, rightMs);',
+    },
+    { test: { file: CACHES, name: 'nobody believes longer than the primary may answer' } },
+  ),
+];

@@ -1,0 +1,87 @@
+/** Known bugs of locks on files, each noticed by a test of the servers or of the client library; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const replica = plantedIn('replica');
+
+const TABLE = 'test/server/lock-table.test.ts';
+const PRIMARY = 'test/server/file-locks.test.ts';
+const CLIENT = 'test/client/file-locks.test.ts';
+
+export const PLANTED_LOCKS: readonly Planted[] = [
+  replica(
+    '62a',
+    'a new primary gives locks away before the holders could claim theirs',
+    {
+      file: 'server/file/file-locks.ts',
+      find: 'graceUntilMs: needsNoGrace ? -Infinity : nowMs + this.#spanMs,',
+      replace: 'graceUntilMs: -Infinity,',
+    },
+    { test: { file: PRIMARY, name: 'a new primary gives nothing away before the time to claim is over' } },
+  ),
+  replica(
+    '62b',
+    'locks outlive the lease of their client',
+    { file: 'server/file/file-locks.ts', find: 'book.table.remove(client);', replace: '' },
+    { test: { file: PRIMARY, name: 'locks of a client that is silent end with its lease' } },
+  ),
+  replica(
+    '62c',
+    'a lock is claimed after the time to claim is over, when others may have had it',
+    {
+      file: 'server/file/file-locks.ts',
+      find: 'if (nowMs >= book.graceUntilMs || book.table.conflict(wish) !== null) return [place];',
+      replace: 'if (book.table.conflict(wish) !== null) return [place];',
+    },
+    { test: { file: PRIMARY, name: 'who comes after the time to claim has lost its locks' } },
+  ),
+  replica(
+    '62d',
+    'a copy of a request that comes late locks what was given back',
+    {
+      file: 'server/file/file-locks.ts',
+      find: 'if (number < known.stamp && !known.pending.has(number)) {',
+      replace: 'if (number < known.stamp && known.pending.has(-1)) {',
+    },
+    { test: { file: PRIMARY, name: 'a request that is sent again is one request' } },
+  ),
+  replica(
+    '62e',
+    'to give back a part frees all behind it',
+    {
+      file: 'wire/lock-ranges.ts',
+      find: 'if (range.end > wish.end) after.push({ ...range, start: wish.end + 1 });',
+      replace: '',
+    },
+    { test: { file: TABLE, name: 'giving back a part leaves what is before and behind it' } },
+  ),
+  replica(
+    '62f',
+    'a client counts its lease from when the answer came',
+    {
+      file: 'client/file-locks.ts',
+      find: 'const untilMs = sentMs + grant.leaseMs - CLOCK_MARGIN_MS;',
+      replace: 'const untilMs = bootMs() + grant.leaseMs - CLOCK_MARGIN_MS;',
+    },
+    { test: { file: CLIENT, name: 'a lease counts from when it was asked for' } },
+  ),
+  replica(
+    '62g',
+    'a client takes a lock for renewed by a primary that was not told of it',
+    {
+      file: 'client/file-locks.ts',
+      find: "if ([...this.#epochsSince].some((epoch) => epoch !== renewal.epoch)) return 'again';",
+      replace: '',
+    },
+    { test: { file: CLIENT, name: 'a lock of one primary is not taken for renewed by another' } },
+  ),
+  replica(
+    '62h',
+    'a wait uses up half of the lease of the lock that it ends with',
+    {
+      file: 'server/file/file-locks.ts',
+      find: 'lockLeaseMs / WAITS_PER_LEASE);',
+      replace: 'lockLeaseMs / 2);',
+    },
+    { test: { file: PRIMARY, name: 'a wait is for a small part of the lock lease' } },
+  ),
+];
