@@ -3,9 +3,11 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { open, readFile, writeFile } from 'node:fs/promises';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs, promisify } from 'node:util';
+import { promisify } from 'node:util';
 import { ClusterClient } from '../client/cluster-client.ts';
 import { RealCluster } from '../test/cluster/real-cluster.ts';
+import { argumentsOf, USAGE } from './arguments.ts';
+import { wantedOrExit } from './command-line.ts';
 import { measureFailover } from './failover.ts';
 import { LeaseCluster } from './lease/lease-cluster.ts';
 
@@ -13,26 +15,7 @@ const run = promisify(execFile);
 const MIB = 1024 * 1024;
 const CHUNK = Buffer.alloc(MIB, 0xa5);
 
-const { values } = parseArgs({
-  options: {
-    mib: { type: 'string', default: '256' },
-    files: { type: 'string', default: '300' },
-    kills: { type: 'string', default: '3' },
-    runs: { type: 'string', default: '3' },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-});
-if (values.help) {
-  process.stdout.write(
-    'npm run bench -- [--mib 256] [--files 300] [--kills 3] [--runs 3]\n' +
-      'Measures three real server processes on this machine. Every figure stands beside the local disk\n' +
-      "in the same run; on a shared machine only the ratios mean anything. Prints medians and the runs' spread.\n",
-  );
-  process.exit(0);
-}
-const mib = Number(values.mib);
-const files = Number(values.files);
-const runs = Number(values.runs);
+const { mib, files, kills, runs } = wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE);
 
 /** One row of the table: what was measured, per run, here and on the local disk where that makes sense. */
 interface Row {
@@ -62,7 +45,7 @@ try {
   } else {
     process.stdout.write('/dev/fuse is missing: nothing is measured through a mount\n');
   }
-  const gaps = await measureFailover(cluster, Number(values.kills));
+  const gaps = await measureFailover(cluster, kills);
   print(rows);
   process.stdout.write(
     `\nwrite gap after kill -9 of the primary, ms: ${gaps.gapsMs.map(Math.round).join(' ')}`,

@@ -1,9 +1,10 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { cpus, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { LeaseTiming } from '../../lease/actions.ts';
-import { type Arguments, argumentsOf, USAGE } from './arguments.ts';
+import { EXIT_FAILURE, wantedOrExit } from '../command-line.ts';
+import { machineHere, machineText } from '../machine.ts';
+import { argumentsOf, USAGE, type Wanted } from './arguments.ts';
 import { LeaseCluster, type LeaseTuning } from './lease-cluster.ts';
 import type { SectionName } from './names.ts';
 import { goalText, type Report, reportText } from './report.ts';
@@ -18,8 +19,6 @@ import { groups, processes } from './sections/sweep.ts';
 import { chartSvg } from './svg.ts';
 
 const FIGURES = fileURLToPath(new URL('../../docs/figures/', import.meta.url));
-const EXIT_FAILURE = 1;
-const EXIT_USAGE = 2;
 
 const SECTIONS: Readonly<Record<SectionName, Section>> = {
   batches,
@@ -36,29 +35,9 @@ const TIMING: LeaseTiming = { leaseMs: 15_000, clockSkewMaxMs: 500 };
 /** Short leases make the silence after a start short. */
 const TIMING_QUICK: LeaseTiming = { leaseMs: 2_000, clockSkewMaxMs: 50 };
 
-/** What the figures were measured on. */
-interface Machine {
-  readonly cpu: string;
-  readonly cores: number;
-  readonly memoryGib: number;
-  readonly platform: string;
-  readonly node: string;
-}
-
-function machine(): Machine {
-  const cores = cpus();
-  return {
-    cpu: cores[0]?.model.trim() ?? 'unknown',
-    cores: cores.length,
-    memoryGib: Math.round(totalmem() / 2 ** 30),
-    platform: `${process.platform} ${process.arch}`,
-    node: process.versions.node,
-  };
-}
-
-async function run(wanted: Extract<Arguments, { kind: 'run' }>): Promise<void> {
-  const here = machine();
-  say(`${here.cpu}, ${here.cores} cores, ${here.memoryGib} GiB, ${here.platform}, Node ${here.node}`);
+async function run(wanted: Wanted): Promise<void> {
+  const here = machineHere();
+  say(machineText(here));
   say(
     `${wanted.quick ? 'quick, so that no figure means anything; ' : ''}${wanted.runs} runs of each, algorithm ${wanted.algorithm}\n`,
   );
@@ -127,17 +106,6 @@ function say(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-const wanted = argumentsOf(process.argv.slice(2));
-switch (wanted.kind) {
-  case 'help':
-    process.stdout.write(USAGE);
-    break;
-  case 'fault':
-    process.stderr.write(`${wanted.message}\n\n${USAGE}`);
-    process.exitCode = EXIT_USAGE;
-    break;
-  case 'run':
-    await run(wanted);
-    // Servers and their connections would keep it alive; what is still there ends with it.
-    process.exit();
-}
+await run(wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE));
+// Servers and their connections would keep it alive; what is still there ends with it.
+process.exit();

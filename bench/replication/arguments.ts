@@ -1,4 +1,4 @@
-import { parseArgs } from 'node:util';
+import { type CommandLine, type Sectioned, sectionedCommandLineOf } from '../command-line.ts';
 import { SECTION_NAMES, type SectionName } from './names.ts';
 
 export const USAGE = `npm run bench:replication -- [sections] [--quick] [--runs N] [--json FILE] [--profile DIR] [--write-docs]
@@ -16,68 +16,15 @@ sections, all if none is named: ${SECTION_NAMES.join(' ')}
   --help         says this
 `;
 
-export type Arguments =
-  | {
-      readonly kind: 'run';
-      readonly sections: readonly SectionName[];
-      readonly quick: boolean;
-      readonly runs: number;
-      readonly json: string | null;
-      readonly profile: string | null;
-      readonly writeDocs: boolean;
-    }
-  | { readonly kind: 'help' }
-  /** What is wrong with the command line. */
-  | { readonly kind: 'fault'; readonly message: string };
-
-const RUNS = 5;
-const RUNS_QUICK = 1;
-const RUNS_MAX = 100;
-
-/** @param words what stands behind the program's name */
-export function argumentsOf(words: readonly string[]): Arguments {
-  try {
-    const { values, positionals } = parseArgs({
-      args: [...words],
-      allowPositionals: true,
-      options: {
-        quick: { type: 'boolean', default: false },
-        runs: { type: 'string' },
-        json: { type: 'string' },
-        profile: { type: 'string' },
-        'write-docs': { type: 'boolean', default: false },
-        help: { type: 'boolean', short: 'h', default: false },
-      },
-    });
-    if (values.help) return { kind: 'help' };
-    const unknown = positionals.find((name) => !isSectionName(name));
-    if (unknown !== undefined) {
-      return {
-        kind: 'fault',
-        message: `There is no section "${unknown}"; there are ${SECTION_NAMES.join(', ')}`,
-      };
-    }
-    const runs = Number(values.runs ?? (values.quick ? RUNS_QUICK : RUNS));
-    if (!Number.isInteger(runs) || runs < 1 || runs > RUNS_MAX) {
-      return { kind: 'fault', message: `--runs wants a number from 1 to ${RUNS_MAX}, not "${values.runs}"` };
-    }
-    return {
-      kind: 'run',
-      // In the order of the list, each once, whatever the order in which they were named.
-      sections: SECTION_NAMES.filter((name) => positionals.length === 0 || positionals.includes(name)),
-      quick: values.quick,
-      runs,
-      json: values.json ?? null,
-      profile: values.profile ?? null,
-      writeDocs: values['write-docs'],
-    };
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    // Node goes on about other things that one could have meant.
-    return { kind: 'fault', message: error.message.split('. ', 1)[0] ?? error.message };
-  }
+export interface Wanted extends Sectioned<SectionName> {
+  readonly profile: string | null;
 }
 
-function isSectionName(name: string): name is SectionName {
-  return (SECTION_NAMES as readonly string[]).includes(name);
+const RUNS = { runs: 5, runsQuick: 1 };
+
+/** @param words what stands behind the program's name */
+export function argumentsOf(words: readonly string[]): CommandLine<Wanted> {
+  return sectionedCommandLineOf(words, SECTION_NAMES, RUNS, ['profile'], ({ profile = null }) => ({
+    profile,
+  }));
 }

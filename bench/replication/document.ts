@@ -1,8 +1,5 @@
 import type { Goal, Report, Table } from '../lease/report.ts';
 
-const BEGIN = '<!-- written by npm run bench:replication -->';
-const END = '<!-- end of what npm run bench:replication wrote -->';
-
 /** One section of the benchmark as a document has it. */
 export interface Chapter {
   readonly name: string;
@@ -15,16 +12,26 @@ export interface Chapter {
  *
  * @param text of the document; where it has no place for them yet, one is made at its end
  * @param machine what was measured on, in one line
+ * @param program what measured, as `npm run` knows it: each has a place of its own in the document
  */
-export function documentWith(text: string, machine: string, chapters: readonly Chapter[]): string {
-  const begin = text.indexOf(BEGIN);
-  const end = text.indexOf(END);
+export function documentWith(
+  text: string,
+  machine: string,
+  chapters: readonly Chapter[],
+  program = 'bench:replication',
+): string {
+  const [beginMark, endMark] = [
+    `<!-- written by npm run ${program} -->`,
+    `<!-- end of what npm run ${program} wrote -->`,
+  ];
+  const begin = text.indexOf(beginMark);
+  const end = text.indexOf(endMark);
   if (begin < 0 !== end < 0 || end < begin) throw new Error('The marks of what is written are not in order');
   const before = begin < 0 ? `${text.trimEnd()}\n\n` : text.slice(0, begin);
-  const behind = begin < 0 ? '\n' : text.slice(end + END.length);
-  const there = begin < 0 ? new Map<string, string>() : chaptersIn(text.slice(begin + BEGIN.length, end));
-  for (const chapter of chapters) there.set(chapter.title, chapterText(chapter, machine));
-  return `${before}${BEGIN}\n\n${[...there.values()].join('\n')}\n${END}${behind}`;
+  const behind = begin < 0 ? '\n' : text.slice(end + endMark.length);
+  const there = begin < 0 ? new Map<string, string>() : chaptersIn(text.slice(begin + beginMark.length, end));
+  for (const chapter of chapters) there.set(chapter.title, chapterText(chapter, machine, program));
+  return `${before}${beginMark}\n\n${[...there.values()].join('\n')}\n${endMark}${behind}`;
 }
 
 /** @returns chapters by their titles, which begin with three number signs */
@@ -37,8 +44,9 @@ function chaptersIn(text: string): Map<string, string> {
   return chapters;
 }
 
-function chapterText({ name, title, report }: Chapter, machine: string): string {
-  const parts = [`### ${title}`, `\`npm run bench:replication -- ${name}\` on ${machine}.`];
+function chapterText({ name, title, report }: Chapter, machine: string, program: string): string {
+  const section = name === '' ? '' : ` -- ${name}`;
+  const parts = [`### ${title}`, `\`npm run ${program}${section}\` on ${machine}.`];
   parts.push(tableMarkdown(report.table));
   if (report.notes.length > 0) parts.push(report.notes.join('\n'));
   if (report.goals.length > 0) parts.push(report.goals.map(goalMarkdown).join('\n'));

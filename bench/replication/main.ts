@@ -1,9 +1,10 @@
 import { readFileSync, writeFileSync } from 'node:fs';
-import { cpus, totalmem } from 'node:os';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { EXIT_FAILURE, wantedOrExit } from '../command-line.ts';
 import { goalText, type Report, reportText } from '../lease/report.ts';
-import { type Arguments, argumentsOf, USAGE } from './arguments.ts';
+import { machineHere, machineText } from '../machine.ts';
+import { argumentsOf, USAGE, type Wanted } from './arguments.ts';
 import { type Chapter, documentWith } from './document.ts';
 import type { SectionName } from './names.ts';
 import { ReplicaCluster } from './replica-cluster.ts';
@@ -14,21 +15,12 @@ import { reset } from './sections/reset.ts';
 import { writes } from './sections/writes.ts';
 
 const DOCUMENT = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
-const EXIT_FAILURE = 1;
-const EXIT_USAGE = 2;
 
 const SECTIONS: Readonly<Record<SectionName, Section>> = { reads, writes, failover, reset };
 
-/** What the figures were measured on, in one line. */
-function machine(): string {
-  const cores = cpus();
-  const cpu = cores[0]?.model.trim() ?? 'an unknown processor';
-  const gib = Math.round(totalmem() / 2 ** 30);
-  return `${cpu}, ${cores.length} cores, ${gib} GiB, ${process.platform} ${process.arch}, Node ${process.versions.node}`;
-}
-
-async function run(wanted: Extract<Arguments, { kind: 'run' }>): Promise<void> {
-  say(machine());
+async function run(wanted: Wanted): Promise<void> {
+  const machine = machineText(machineHere());
+  say(machine);
   say(`${wanted.quick ? 'quick, so that no figure means anything; ' : ''}${wanted.runs} runs of each\n`);
   const profile = wanted.profile === null ? null : resolve(wanted.profile);
   const bench: Bench = {
@@ -59,11 +51,11 @@ async function run(wanted: Extract<Arguments, { kind: 'run' }>): Promise<void> {
   if (goals.length > 0) say(`\ngoals\n\n${goals.map(goalText).join('\n')}`);
   if (wanted.json !== null) {
     const sections = Object.fromEntries(chapters.map(({ name, report }) => [name, report]));
-    const values = { machine: machine(), quick: wanted.quick, runs: wanted.runs, sections };
+    const values = { machine, quick: wanted.quick, runs: wanted.runs, sections };
     writeFileSync(wanted.json, `${JSON.stringify(values, null, 2)}\n`);
   }
   if (wanted.writeDocs && chapters.length > 0) {
-    writeFileSync(DOCUMENT, documentWith(readFileSync(DOCUMENT, 'utf8'), machine(), chapters));
+    writeFileSync(DOCUMENT, documentWith(readFileSync(DOCUMENT, 'utf8'), machine, chapters));
   }
 }
 
@@ -71,17 +63,6 @@ function say(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-const wanted = argumentsOf(process.argv.slice(2));
-switch (wanted.kind) {
-  case 'help':
-    process.stdout.write(USAGE);
-    break;
-  case 'fault':
-    process.stderr.write(`${wanted.message}\n\n${USAGE}`);
-    process.exitCode = EXIT_USAGE;
-    break;
-  case 'run':
-    await run(wanted);
-    // Servers and their connections would keep it alive; what is still there ends with it.
-    process.exit();
-}
+await run(wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE));
+// Servers and their connections would keep it alive; what is still there ends with it.
+process.exit();

@@ -63,14 +63,22 @@ export class ReplicaCluster {
     return pool;
   }
 
-  /** Makes an empty file in a volume whose objects are so large. */
-  async createFile(name: string, objectBytes: number): Promise<BenchFile> {
+  /**
+   * Makes an empty file in a volume whose objects are so large.
+   * @param through the server that is asked for it, which then leads it; by default whoever leads the catalog
+   */
+  async createFile(name: string, objectBytes: number, through?: string): Promise<BenchFile> {
     const volume = `objects-${objectBytes}`;
     if (!this.#volumes.has(volume)) {
       await this.client.command({ kind: 'volume-create', name: volume, replicas: SERVERS, objectBytes });
       this.#volumes.add(volume);
     }
-    const { attributes } = await this.client.command({
+    // The first command of a client that knows one server only goes to that one.
+    await using client = new ClusterClient({
+      servers: through === undefined ? this.cluster.urls : [this.cluster.url(through)],
+      operationTimeoutMs: OPERATION_MS,
+    });
+    const { attributes } = await client.command({
       kind: 'create-file',
       place: { volume, path: `/${name}` },
       mode: 0o644,

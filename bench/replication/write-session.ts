@@ -40,8 +40,9 @@ export class WriteSession {
     return this.#number;
   }
 
+  /** Whoever tries a number has the answers to those before it. */
   async attempt(pool: Pool, number: number, offset: number, bytes: Uint8Array): Promise<Answer> {
-    const path = `/v1/data/${this.#file}?offset=${offset}&session=${this.#session}&number=${number}&since=${this.#since}`;
+    const path = `/v1/data/${this.#file}?offset=${offset}&session=${this.#session}&number=${number}&since=${this.#since}&answered=${number - 1}`;
     try {
       const response = await pool.request({ method: 'PUT', path, body: bytes });
       const text = await response.body.text();

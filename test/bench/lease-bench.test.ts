@@ -201,17 +201,6 @@ test('the command line names sections and options; what it does not know is a fa
   }
 });
 
-test('a typing error ends the program with 2 and says what there is', async () => {
-  await assert.rejects(
-    run(process.execPath, [PROGRAM, 'bathces']),
-    (error: { code: number; stderr: string }) => {
-      assert.equal(error.code, 2);
-      assert.match(error.stderr, /There is no section "bathces".*\n\nnpm run bench:lease/);
-      return true;
-    },
-  );
-});
-
 test('real processes acquire leases, and every figure is a number', { timeout: 120_000 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-bench-test-'));
   try {

@@ -1,8 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { argumentsOf } from '../../bench/replication/arguments.ts';
 import { metricsOf, peerTrafficOf, trafficSince, trafficSum } from '../../bench/replication/counters.ts';
 import { documentWith } from '../../bench/replication/document.ts';
@@ -10,9 +7,6 @@ import { SECTION_NAMES } from '../../bench/replication/names.ts';
 import { bytesBetweenIn } from '../../bench/replication/sockets.ts';
 import { longestGapMs } from '../../bench/replication/steady-writer.ts';
 import { syncCallsOf } from '../../bench/replication/syncs.ts';
-
-const run = promisify(execFile);
-const PROGRAM = fileURLToPath(new URL('../../bench/replication/main.ts', import.meta.url));
 
 test('the command line names sections and options; what it does not know is a fault', () => {
   const plain = argumentsOf([]);
@@ -39,17 +33,6 @@ test('the command line names sections and options; what it does not know is a fa
     assert.ok(fault.kind === 'fault', words.join(' '));
     assert.match(fault.message, message);
   }
-});
-
-test('a typing error ends the program with 2 and says what there is', async () => {
-  await assert.rejects(
-    run(process.execPath, [PROGRAM, 'raeds']),
-    (error: { code: number; stderr: string }) => {
-      assert.equal(error.code, 2);
-      assert.match(error.stderr, /There is no section "raeds".*\n\nnpm run bench:replication/);
-      return true;
-    },
-  );
 });
 
 const METRICS = [

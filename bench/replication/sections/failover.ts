@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { FileStanding } from '../../../server/services.ts';
+import { until } from '../../../test/cluster/real-cluster.ts';
 import { HEADER_FORWARDED } from '../../../wire/http-api.ts';
 import type { Goal, Report } from '../../lease/report.ts';
 import { numberText, summarize } from '../../lease/statistics.ts';
@@ -7,6 +8,7 @@ import { fill } from '../fill.ts';
 import type { BenchFile, ReplicaCluster } from '../replica-cluster.ts';
 import type { Bench, Section } from '../section.ts';
 import { longestGapMs, SteadyWriter } from '../steady-writer.ts';
+import { WriteSession } from '../write-session.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -17,6 +19,11 @@ const GOAL_MS = 50;
 const SETTLED_MS = 200;
 /** How long the next primary is watched, in case it stumbles once more. */
 const WATCHED_MS = 300;
+const CURRENT_MS_MAX = 60_000;
+/** Primaries are sent away so often until it is as wanted who leads file and catalog. */
+const ARRANGE_TURNS_MAX = 20;
+/** Objects of the sparse file lie so far apart that it has this size. */
+const SPARSE_BYTES = 100 * GIB;
 
 const ENDS = ['SIGKILL', 'SIGTERM'] as const;
 type End = (typeof ENDS)[number];
@@ -29,6 +36,8 @@ interface Trial {
   readonly owedMs: number;
   /** How far what was left may be off: as long as it took to ask. */
   readonly uncertainMs: number;
+  /** The longest time between two acknowledgements before the signal: what the machine alone makes of it. */
+  readonly calmMs: number;
   /** The same server was the catalog's primary. */
   readonly catalogToo: boolean;
 }
@@ -48,11 +57,15 @@ async function run(bench: Bench): Promise<Report> {
   const servers = await bench.servers(TIMING);
   try {
     const subjects = await makeFiles(bench, servers);
-    for (const subject of subjects) {
-      for (const end of ENDS) {
-        for (let turn = 0; turn < bench.runs; turn++) {
-          bench.progress(`${subject.name}, ${end} ${turn + 1} of ${bench.runs}`);
-          subject.trials.push(await trial(servers, subject.file, end));
+    for (const { name, file, trials } of subjects) {
+      for (let turn = 0; turn < bench.runs; turn++) {
+        for (const end of ENDS) {
+          for (const catalogToo of [false, true]) {
+            const who = catalogToo ? 'file and catalog' : 'the file alone';
+            bench.progress(`${name}, ${end} of the primary of ${who}, ${turn + 1} of ${bench.runs}`);
+            await arrange(servers, file, catalogToo);
+            trials.push(await trial(servers, file, end));
+          }
         }
       }
     }
@@ -70,29 +83,60 @@ async function makeFiles(bench: Bench, servers: ReplicaCluster): Promise<Subject
   await fill(servers, dense, { count: sizeMib, strideBytes: MIB, bytes: Buffer.alloc(MIB, 1) });
   const sparse = await servers.createFile('sparse', 8 * KIB);
   bench.progress(`a sparse file with ${numberText(objects)} objects`);
-  const stride = 8 * KIB;
-  await fill(servers, sparse, { count: objects, strideBytes: stride, bytes: Buffer.from('object') });
-  await fill(servers, sparse, { count: 1, strideBytes: 0, bytes: Buffer.from('first') });
-  const spanGib = numberText((objects * stride) / GIB, 1);
+  const strideBytes = Math.floor(SPARSE_BYTES / objects / (8 * KIB)) * 8 * KIB;
+  await fill(servers, sparse, { count: objects, strideBytes, bytes: Buffer.from('object') });
+  const last = await WriteSession.begin(servers, sparse.file);
+  const primary = servers.pool(await servers.cluster.primaryOf(sparse.path));
+  await last.write(primary, SPARSE_BYTES - 8 * KIB, Buffer.from('the last one'));
   const subjects = [
     { name: 'empty', file: empty, trials: [] },
     { name: `${sizeMib} MiB`, file: dense, trials: [] },
-    { name: `${spanGib} GiB in ${numberText(objects)} objects of 8 KiB`, file: sparse, trials: [] },
+    { name: `100 GiB with ${numberText(objects)} objects`, file: sparse, trials: [] },
   ];
-  for (const { file } of subjects) await servers.cluster.current(file.path);
+  for (const { file } of subjects) await servers.cluster.current(file.path, CURRENT_MS_MAX);
   return subjects;
+}
+
+/** Has one server lead the file and the catalog, or two: primaries are ended in order until it is so. */
+async function arrange(servers: ReplicaCluster, { path }: BenchFile, catalogToo: boolean): Promise<void> {
+  const { cluster } = servers;
+  for (let turn = 0; turn < ARRANGE_TURNS_MAX; turn++) {
+    await cluster.ready();
+    const { primary } = await cluster.current(path, CURRENT_MS_MAX);
+    if (primary === null) throw new Error(`${path} has no primary`);
+    const catalog = await catalogPrimary(servers, primary);
+    if ((primary === catalog) === catalogToo) return;
+    // Where it goes is for chance and the servers to decide: every other time it is the right place.
+    await cluster.kill(catalog, 'SIGTERM');
+    await cluster.restart(catalog);
+  }
+  throw new Error(`${path} and the catalog do not get ${catalogToo ? 'one primary' : 'two primaries'}`);
+}
+
+/** @returns who leads the catalog, as soon as a server that runs knows one that runs */
+async function catalogPrimary({ cluster }: ReplicaCluster, asked: string): Promise<string> {
+  let primary: string | null = null;
+  await until('the catalog has a primary', async () => {
+    primary = (await cluster.status(asked)).catalog.primary;
+    return primary !== null && cluster.isRunning(primary);
+  });
+  if (primary === null) throw new Error('unreachable');
+  return primary;
 }
 
 async function trial(servers: ReplicaCluster, file: BenchFile, end: End): Promise<Trial> {
   const { cluster } = servers;
   await cluster.ready();
-  const { primary, epoch } = await cluster.current(file.path, 60_000);
+  const { primary, epoch } = await cluster.current(file.path, CURRENT_MS_MAX);
   if (primary === null) throw new Error(`${file.path} has no primary`);
   const writer = await SteadyWriter.start(servers, file);
   try {
     // At any moment between two renewals of the lease.
+    const beganMs = performance.now();
     await delay(SETTLED_MS + Math.random() * TIMING.leaseMs);
     const { catalog } = await cluster.status(primary);
+    // Before the signal, or the gap that begins then would be in it.
+    const calmMs = longestGapMs(writer.acknowledgements, beganMs, performance.now());
     const askedMs = performance.now();
     const remainingMs = await leaseRemainingMs(servers, primary, file);
     const toldMs = performance.now();
@@ -109,6 +153,7 @@ async function trial(servers: ReplicaCluster, file: BenchFile, end: End): Promis
       gapMs: killed ? first.atMs - signalMs : longestGapMs(writer.acknowledgements, signalMs, untilMs),
       owedMs: killed ? Math.max(0, leftMs) + TIMING.clockSkewMs : 0,
       uncertainMs: toldMs - askedMs,
+      calmMs,
       catalogToo: catalog.primary === primary,
     };
   } finally {
@@ -142,6 +187,7 @@ function report(subjects: readonly Subject[]): Report {
         const who = catalogToo ? 'file and catalog' : 'file';
         const gaps = summarize(chosen.map(({ gapMs }) => gapMs));
         const beyond = summarize(chosen.map(({ gapMs, owedMs }) => gapMs - owedMs));
+        const calm = summarize(chosen.map(({ calmMs }) => calmMs));
         rows.push([
           name,
           end,
@@ -150,6 +196,7 @@ function report(subjects: readonly Subject[]): Report {
           numberText(gaps.median),
           numberText(beyond.median),
           numberText(beyond.max),
+          numberText(calm.median),
         ]);
         goals.push({
           what: `${name}, ${end} of the primary of ${who}: without writes ${end === 'SIGKILL' ? 'beyond lease and clock skew' : 'at all'}`,
@@ -163,7 +210,7 @@ function report(subjects: readonly Subject[]): Report {
   const uncertain = summarize(subjects.flatMap(({ trials }) => trials.map(({ uncertainMs }) => uncertainMs)));
   return {
     table: {
-      columns: ['file', 'ended by', 'primary of', 'n', 'gap, ms', 'beyond, ms', 'longest'],
+      columns: ['file', 'ended by', 'primary of', 'n', 'gap, ms', 'beyond, ms', 'longest', 'calm, ms'],
       rows,
     },
     goals,
@@ -172,6 +219,8 @@ function report(subjects: readonly Subject[]): Report {
         'acknowledgement, and a failed one again after 2 ms. The gap after SIGKILL counts from the signal, and what was left of the ' +
         "file's lease and the clock skew are taken off; after SIGTERM it is the longest time between two acknowledgements, and nothing is taken off.",
       `What was left was asked just before, which took ${numberText(uncertain.median, 1)} ms (at most ${numberText(uncertain.max, 1)}): so far it may be off.`,
+      'Calm: the longest time between two acknowledgements while nothing was done to the servers. What is beyond has that in it: on ' +
+        'a machine that has other things to do, it says more of them than of the servers.',
     ],
     figures: [],
     data: subjects.map(({ name, trials }) => ({ name, trials })),

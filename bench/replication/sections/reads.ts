@@ -24,24 +24,29 @@ const WAYS = ['primary', 'backup', 'all'] as const;
 type Way = (typeof WAYS)[number];
 
 const WAY_NAMES: Readonly<Record<Way, string>> = {
-  primary: 'all at the primary',
-  backup: 'all at one backup',
+  primary: 'each at the primary',
+  backup: 'each at a backup',
   all: 'a share at each of three',
 };
 
-interface Load {
-  readonly files: readonly BenchFile[];
+/** Files that have the same primary, and are in every server's page cache. */
+interface HotFiles {
   readonly primary: string;
-  /** Servers that are read from. */
-  readonly asked: readonly string[];
+  readonly files: readonly BenchFile[];
+}
+
+interface Load {
+  /** What each server is asked for. */
+  readonly asked: ReadonlyMap<string, HotFiles>;
   readonly readBytes: number;
   readonly writeShare: number;
   readonly spanMs: number;
 }
 
 interface Measured {
-  /** Of each server that was asked: reads for each second of CPU that it used. */
+  /** Of each server: reads for each second of CPU that it used. */
   readonly perCpuSecond: Readonly<Record<string, number>>;
+  /** Of those who read the same files: one server's where each has its own, that of all where they share them. */
   readonly together: number;
   /** Reads a second by the clock, of all. */
   readonly perSecond: number;
@@ -66,18 +71,24 @@ export const reads: Section = {
 async function run(bench: Bench): Promise<Report> {
   const servers = await bench.servers(TIMING);
   try {
-    const { files, primary } = await hotFiles(servers);
-    const backups = servers.ids.filter((id) => id !== primary);
+    const own = new Map<string, HotFiles>();
+    for (const id of servers.ids) own.set(id, await hotFiles(servers, id));
+    const filesOf = (place: number): HotFiles => own.get(servers.ids[place % own.size] as string) as HotFiles;
+    // Whatever is measured, all servers are equally busy: a read costs the more CPU the more processes share the cores.
+    const places: Readonly<Record<Way, (place: number) => number>> = {
+      primary: (place) => place,
+      backup: (place) => place + 1,
+      all: () => 0,
+    };
     const rows: Row[] = [];
     for (const writeShare of [0, WRITE_SHARE]) {
       for (const readBytes of [4 * KIB, 64 * KIB]) {
         bench.progress(`reads of ${readBytes / KIB} KiB, ${writeShare * 100} % writes, three ways in turn`);
         const measured: Record<Way, Measured[]> = { primary: [], backup: [], all: [] };
         const once = (way: Way) => async (): Promise<number> => {
-          const backup = backups[measured.backup.length % backups.length] as string;
-          const asked = { primary: [primary], backup: [backup], all: servers.ids }[way];
+          const asked = new Map(servers.ids.map((id, place) => [id, filesOf(places[way](place))]));
           const spanMs = bench.quick ? 300 : 2_500;
-          const figures = await load(servers, { files, primary, asked, readBytes, writeShare, spanMs });
+          const figures = await load(servers, { asked, readBytes, writeShare, spanMs });
           measured[way].push(figures);
           return figures.together;
         };
@@ -95,13 +106,10 @@ async function run(bench: Bench): Promise<Report> {
   }
 }
 
-/** Files that have the same primary, and are in every server's page cache. */
-async function hotFiles(servers: ReplicaCluster): Promise<{ files: BenchFile[]; primary: string }> {
-  const [primary] = servers.ids as [string];
+async function hotFiles(servers: ReplicaCluster, primary: string): Promise<HotFiles> {
   const files: BenchFile[] = [];
   for (let number = 0; number < FILES; number++) {
-    const file = await servers.createFile(`hot-${number}`, OBJECT_BYTES);
-    // Nobody is primary of a new file: the server becomes it that is asked first.
+    const file = await servers.createFile(`hot-${primary}-${number}`, OBJECT_BYTES, primary);
     const path = `/v1/data/${file.file}/state`;
     const response = await servers.pool(primary).request({ method: 'GET', path });
     await response.body.dump();
@@ -112,36 +120,41 @@ async function hotFiles(servers: ReplicaCluster): Promise<{ files: BenchFile[]; 
     await servers.cluster.current(file.path);
     files.push(file);
   }
-  return { files, primary };
+  return { primary, files };
 }
 
-async function load(servers: ReplicaCluster, load: Load): Promise<Measured> {
-  const counts = new Map(load.asked.map((id) => [id, 0]));
+async function load(
+  servers: ReplicaCluster,
+  { asked, readBytes, writeShare, spanMs }: Load,
+): Promise<Measured> {
+  const ids = [...asked.keys()];
+  const counts = new Map(ids.map((id) => [id, 0]));
   const latenciesMs: number[] = [];
   const served = { primary: 0, local: 0, forwarded: 0 };
   let refused = 0;
-  const sessions = await Promise.all(
-    load.asked.flatMap(() =>
-      Array.from({ length: CLIENTS_PER_SERVER }, () =>
-        Promise.all(load.files.map(({ file }) => WriteSession.begin(servers, file))),
-      ),
+  const clients = await Promise.all(
+    [...asked].flatMap(([id, hot]) =>
+      Array.from({ length: CLIENTS_PER_SERVER }, async () => {
+        const sessions = hot.files.map(({ file }) => WriteSession.begin(servers, file));
+        return { id, hot, sessions: await Promise.all(sessions) };
+      }),
     ),
   );
   const beganMs = performance.now();
-  const deadlineMs = beganMs + load.spanMs;
-  const cpuBeforeMs = load.asked.map((id) => servers.cpuMs(id));
+  const deadlineMs = beganMs + spanMs;
+  const cpuBeforeMs = ids.map((id) => servers.cpuMs(id));
 
-  const client = async (asked: string, place: number): Promise<void> => {
-    const pool = servers.pool(asked);
+  const run = async ({ id, hot, sessions }: (typeof clients)[number]): Promise<void> => {
+    const pool = servers.pool(id);
     while (performance.now() < deadlineMs) {
-      const index = Math.floor(Math.random() * load.files.length);
-      const { file } = load.files[index] as BenchFile;
-      if (Math.random() < load.writeShare) {
-        const session = sessions[place]?.[index] as WriteSession;
-        await session.write(servers.pool(load.primary), placeOf(WRITE.length), WRITE);
+      const index = Math.floor(Math.random() * hot.files.length);
+      const { file } = hot.files[index] as BenchFile;
+      if (Math.random() < writeShare) {
+        const session = sessions[index] as WriteSession;
+        await session.write(servers.pool(hot.primary), placeOf(WRITE.length), WRITE);
         continue;
       }
-      const path = `/v1/data/${file}?offset=${placeOf(load.readBytes)}&length=${load.readBytes}`;
+      const path = `/v1/data/${file}?offset=${placeOf(readBytes)}&length=${readBytes}`;
       const sentMs = performance.now();
       const response = await pool.request({ method: 'GET', path });
       const bytes = await response.body.arrayBuffer();
@@ -149,29 +162,25 @@ async function load(servers: ReplicaCluster, load: Load): Promise<Measured> {
         refused += 1;
         continue;
       }
-      if (bytes.byteLength !== load.readBytes) throw new Error(`A read gave ${bytes.byteLength} bytes`);
+      if (bytes.byteLength !== readBytes) throw new Error(`A read gave ${bytes.byteLength} bytes`);
       latenciesMs.push(performance.now() - sentMs);
-      counts.set(asked, (counts.get(asked) ?? 0) + 1);
+      counts.set(id, (counts.get(id) ?? 0) + 1);
       served[response.headers[HEADER_SERVED] as keyof typeof served] += 1;
     }
   };
-  await Promise.all(
-    load.asked.flatMap((id, place) =>
-      Array.from({ length: CLIENTS_PER_SERVER }, (_, own) => client(id, place * CLIENTS_PER_SERVER + own)),
-    ),
-  );
+  await Promise.all(clients.map(run));
 
-  const spanMs = performance.now() - beganMs;
+  const tookMs = performance.now() - beganMs;
   const perCpuSecond: Record<string, number> = {};
-  load.asked.forEach((id, place) => {
+  ids.forEach((id, place) => {
     const usedMs = servers.cpuMs(id) - (cpuBeforeMs[place] as number);
     perCpuSecond[id] = ((counts.get(id) ?? 0) * 1000) / usedMs;
   });
   const sorted = latenciesMs.toSorted((a, b) => a - b);
   return {
     perCpuSecond,
-    together: Object.values(perCpuSecond).reduce((sum, one) => sum + one, 0),
-    perSecond: (sorted.length * 1000) / spanMs,
+    together: ids.reduce((sum, id) => sum + (perCpuSecond[id] as number), 0) / new Set(asked.values()).size,
+    perSecond: (sorted.length * 1000) / tookMs,
     localShare: (served.primary + served.local) / (served.primary + served.local + served.forwarded),
     refused,
     p50Ms: quantile(sorted, 0.5),
@@ -241,10 +250,12 @@ function report(rows: readonly Row[]): Report {
       return goals;
     }),
     notes: [
-      `${FILES} files of 1 MiB that are in memory, ${CLIENTS_PER_SERVER} clients for each server that is asked, each with one ` +
-        'request at a time. What servers do together is the sum of what each does for a second of its own CPU, all threads and the ' +
-        'kernel included: the machine has fewer cores than there are servers.',
-      'Where there are writes, clients send each of them to the primary, and it is paid from the CPU of the servers that have it.',
+      `Three times ${FILES} files of 1 MiB that are in memory, each ${FILES} with another primary; ${CLIENTS_PER_SERVER} clients at each server, each ` +
+        'with one request at a time. What servers do together is the sum of what each does for a second of its own CPU, all threads ' +
+        'and the kernel included: the machine has fewer cores than there are servers. All three are busy each time, because a read ' +
+        'costs the more CPU the more processes share the cores: with files of which each is the primary, or a backup, for itself ' +
+        '(what one of them does is the mean), or all three with the same files.',
+      'Where there are writes, clients send each of them to the primary of its file, and it is paid from the CPU of the servers that have it.',
     ],
     figures: [],
     data: rows,

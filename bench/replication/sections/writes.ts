@@ -19,6 +19,11 @@ const TIMING = { leaseMs: 5_000, clockSkewMs: 250 };
 const MESSAGES_MAX = 2 * BACKUPS + 1;
 /** Beside the bytes of the write themselves, for both backups together. */
 const OVERHEAD_BYTES_MAX = 1_024;
+/** Servers that do not sync for so long have made durable what they had. */
+const QUIET_MS = 1_000;
+const SYNCS_END_MS_MAX = 60_000;
+/** A write is 16 KiB in the log of each of three servers, and to copy that back takes five syncs. */
+const LOG_SYNCS_PER_WRITE = 0.02;
 /** Without any sharing, each synced write costs a sync at each server of a majority at least. */
 const SYNCS_PER_WRITE_MAX = 1;
 
@@ -94,11 +99,12 @@ class Overwriter {
     const pool = this.#servers.pool(this.#primary);
     const flush = { method: 'POST', path: `/v1/data/${this.#file.file}/flush` } as const;
     const latenciesMs: number[] = [];
-    const before = await this.#servers.traffic();
-    const socketsBefore = this.#servers.socketBytes();
     const sessions = await Promise.all(
       Array.from({ length: writers }, () => WriteSession.begin(this.#servers, this.#file.file)),
     );
+    // Sessions begin with questions of their own, which are no part of a write.
+    const before = await this.#servers.traffic();
+    const socketsBefore = this.#servers.socketBytes();
     const beganMs = performance.now();
     let left = count;
     await Promise.all(
@@ -148,13 +154,24 @@ async function countSyncs(
     { name: `synced, ${WRITERS} at a time`, writers: WRITERS, synced: true, count: bench.quick ? 64 : 1_600 },
   ]) {
     bench.progress(`syncs: ${name}`);
-    // What was written before is made durable in the background: it is not this round's.
     await writer.round(1, 1, true);
+    await syncsEnd(pids);
     const counter = await SyncCounter.attach(pids);
     await writer.round(writers, count, synced);
     rounds.push({ name, writers, synced, writes: count, syncs: await counter.detach() });
   }
   return rounds;
+}
+
+/** What was written before is made durable in the background, which is not the next round's: resolves when that is over. */
+async function syncsEnd(pids: readonly number[]): Promise<void> {
+  const deadlineMs = performance.now() + SYNCS_END_MS_MAX;
+  while (performance.now() < deadlineMs) {
+    const counter = await SyncCounter.attach(pids);
+    await delay(QUIET_MS);
+    if ((await counter.detach()) === 0) return;
+  }
+  throw new Error(`Servers that nobody asks for anything sync for ${SYNCS_END_MS_MAX} ms`);
 }
 
 function report(
@@ -213,12 +230,11 @@ function report(
   }
   for (const { name, writers, synced, writes: count, syncs: calls } of syncs) {
     if (!synced) {
-      // What the servers sync by themselves does not grow with the number of writes.
       goals.push({
         what: `${name}: syncs for a write`,
-        wanted: 'none',
+        wanted: `none but for the index's log, which is copied back every 16 MiB: at most ${LOG_SYNCS_PER_WRITE}`,
         measured: numberText(calls / count, 3),
-        met: calls / count < 0.01,
+        met: calls / count <= LOG_SYNCS_PER_WRITE,
       });
     } else if (writers > 1) {
       goals.push({

@@ -1,0 +1,148 @@
+/** What the measurements do alike with their command lines. */
+import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
+
+export const EXIT_FAILURE = 1;
+const EXIT_USAGE = 2;
+
+/** What stands on a command line. */
+export type CommandLine<Wanted> =
+  | ({ readonly kind: 'run' } & Wanted)
+  | { readonly kind: 'help' }
+  /** What is wrong with it. */
+  | { readonly kind: 'fault'; readonly message: string };
+
+/** A mistake on a command line; the message names what is wrong and what is possible. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+/** What was given, before anybody has made sense of it. */
+interface Given {
+  /** Values by option, of those that take one. */
+  readonly texts: Readonly<Record<string, string>>;
+  readonly flags: ReadonlySet<string>;
+  /** Words that belong to no option. */
+  readonly names: readonly string[];
+}
+
+interface Options {
+  /** That take a value. */
+  readonly texts: readonly string[];
+  readonly flags?: readonly string[];
+  /** Words that belong to no option are a mistake unless this is set. */
+  readonly takesNames?: boolean;
+}
+
+/**
+ * Reads the words behind a program's name; `--help` and `-h` go without saying.
+ *
+ * @param read makes sense of what was given, or throws a `UsageError`
+ */
+export function commandLineOf<Wanted extends object>(
+  words: readonly string[],
+  options: Options,
+  read: (given: Given) => Wanted,
+): CommandLine<Wanted> {
+  try {
+    const given = givenIn(words, options);
+    return given.flags.has('help') ? { kind: 'help' } : { kind: 'run', ...read(given) };
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    return { kind: 'fault', message: error.message };
+  }
+}
+
+function givenIn(words: readonly string[], { texts, flags = [], takesNames = false }: Options): Given {
+  const known: ParseArgsOptionsConfig = { help: { type: 'boolean', short: 'h' } };
+  for (const name of texts) known[name] = { type: 'string' };
+  for (const name of flags) known[name] = { type: 'boolean' };
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...words],
+      allowPositionals: takesNames,
+      options: known,
+    });
+    const given = Object.entries(values);
+    return {
+      texts: Object.fromEntries(
+        given.flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])),
+      ),
+      flags: new Set(given.flatMap(([name, value]) => (value === true ? [name] : []))),
+      names: positionals,
+    };
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    // Node goes on about other things that one could have meant.
+    throw new UsageError(error.message.split(/\.\s/, 1)[0]);
+  }
+}
+
+/** What every measurement with sections can be told. */
+export interface Sectioned<Name extends string> {
+  readonly sections: readonly Name[];
+  readonly quick: boolean;
+  /** How often each measurement is repeated. */
+  readonly runs: number;
+  readonly json: string | null;
+  readonly writeDocs: boolean;
+}
+
+interface Defaults {
+  readonly runs: number;
+  readonly runsQuick: number;
+}
+
+const RUNS_MAX = 100;
+
+/**
+ * Reads the command line of a measurement with sections.
+ *
+ * @param known the sections, in the order in which they run
+ * @param own options of this measurement alone, that take a value
+ * @param read makes sense of them, or throws a `UsageError`
+ */
+export function sectionedCommandLineOf<Name extends string, Own extends object>(
+  words: readonly string[],
+  known: readonly Name[],
+  { runs, runsQuick }: Defaults,
+  own: readonly string[],
+  read: (texts: Given['texts']) => Own,
+): CommandLine<Sectioned<Name> & Own> {
+  const options = { texts: ['runs', 'json', ...own], flags: ['quick', 'write-docs'], takesNames: true };
+  return commandLineOf(words, options, ({ texts, flags, names }) => {
+    const unknown = names.find((name) => !known.some((section) => section === name));
+    if (unknown !== undefined) {
+      throw new UsageError(`There is no section "${unknown}"; there are ${known.join(', ')}`);
+    }
+    return {
+      // In the order of the list, each once, whatever the order in which they were named.
+      sections: known.filter((name) => names.length === 0 || names.includes(name)),
+      quick: flags.has('quick'),
+      runs: countOption('runs', texts.runs ?? `${flags.has('quick') ? runsQuick : runs}`, RUNS_MAX),
+      json: texts.json ?? null,
+      writeDocs: flags.has('write-docs'),
+      ...read(texts),
+    };
+  });
+}
+
+/** @returns a whole number from 1 on @throws UsageError */
+export function countOption(name: string, text: string, max: number): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 1 && value <= max) return value;
+  throw new UsageError(`--${name} wants a number from 1 to ${max}, not "${text}"`);
+}
+
+/** @returns what is to be done; where that is nothing, says the usage or what is wrong, and ends the process */
+export function wantedOrExit<Wanted>(line: CommandLine<Wanted>, usage: string): Wanted {
+  switch (line.kind) {
+    case 'run':
+      return line;
+    case 'help':
+      process.stdout.write(usage);
+      return process.exit();
+    case 'fault':
+      process.stderr.write(`${line.message}\n\n${usage}`);
+      return process.exit(EXIT_USAGE);
+  }
+}

@@ -1,0 +1,136 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { EXIT_FAILURE, wantedOrExit } from '../command-line.ts';
+import { processCpuMs } from '../lease/cpu.ts';
+import { reportText } from '../lease/report.ts';
+import { machineHere, machineText } from '../machine.ts';
+import { documentWith } from '../replication/document.ts';
+import { argumentsOf, USAGE, type Wanted } from './arguments.ts';
+import type { SubjectName } from './names.ts';
+import { ownSubject } from './own.ts';
+import { bindfsSubject, diskSubject, glusterSubject } from './peers.ts';
+import { type Measured, reportOf } from './report.ts';
+import { AMOUNTS, AMOUNTS_QUICK, ROWS } from './rows.ts';
+import { Missing, type Subject } from './subject.ts';
+
+const DOCUMENT = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
+const TITLE = 'Mounts, and what others would use';
+
+const STARTS: Readonly<Record<SubjectName, () => Promise<Subject>>> = {
+  native: () => ownSubject('native'),
+  kernel: () => ownSubject('kernel'),
+  disk: diskSubject,
+  bindfs: bindfsSubject,
+  gluster: glusterSubject,
+};
+
+async function measureAll(wanted: Wanted, machine: string): Promise<void> {
+  const missing: string[] = [];
+  const subjects: Subject[] = [];
+  const shared = mkdtempSync(join(tmpdir(), 'leasehold-bench-shared-'));
+  try {
+    for (const name of wanted.subjects) {
+      progress(`starting ${name}`);
+      const subject = await orMissing(name, missing, STARTS[name]);
+      if (subject !== null) subjects.push(subject);
+    }
+    const measured = await measureRows(wanted, subjects, shared, missing);
+    const names = subjects.map(({ name }) => name);
+    const report = reportOf(measured, names, missing, wanted.quick);
+    process.stdout.write(`\n${reportText(report)}\n`);
+    if (wanted.json !== null) {
+      const values = { machine, quick: wanted.quick, runs: wanted.runs, missing, measured };
+      writeFileSync(wanted.json, `${JSON.stringify(values, null, 2)}\n`);
+    }
+    if (wanted.writeDocs) {
+      const chapter = { name: '', title: TITLE, report };
+      const text = documentWith(readFileSync(DOCUMENT, 'utf8'), machine, [chapter], 'bench:mount');
+      writeFileSync(DOCUMENT, text);
+    }
+  } finally {
+    for (const subject of subjects.toReversed()) await subject.stop();
+    rmSync(shared, { recursive: true, force: true });
+  }
+}
+
+/** Subjects take turns, so that whatever else the machine does meets all of them. */
+async function measureRows(
+  { rows, runs, quick }: Wanted,
+  subjects: readonly Subject[],
+  shared: string,
+  missing: string[],
+): Promise<Measured[]> {
+  const amounts = quick ? AMOUNTS_QUICK : AMOUNTS;
+  const measured: Measured[] = [];
+  for (const name of rows) {
+    const row = ROWS[name];
+    const of = new Map(
+      subjects.map((subject) => [subject, { values: [] as number[], cpuMs: [] as number[] }]),
+    );
+    for (let turn = 0; turn < runs; turn++) {
+      for (const [subject, { values, cpuMs }] of of) {
+        progress(`${name}, ${subject.name}, run ${turn + 1} of ${runs}`);
+        const folder = join(subject.directory, name);
+        const value = await orMissing(`${name} of ${subject.name}`, missing, async () => {
+          mkdirSync(folder, { recursive: true });
+          const counted = async <Value>(work: () => Promise<Value>): Promise<Value> => {
+            const before = cpuOf(subject);
+            const result = await work();
+            cpuMs.push(cpuOf(subject) - before);
+            return result;
+          };
+          return row.measure({ subject, folder, turn, amounts, shared, counted });
+        });
+        if (value === null) of.delete(subject);
+        else values.push(value);
+      }
+    }
+    for (const subject of subjects) rmSync(join(subject.directory, name), { recursive: true, force: true });
+    const bytes = row.bytes?.(amounts) ?? null;
+    const figures = [...of].map(([{ name: whose }, { values, cpuMs }]) => ({
+      subject: whose,
+      values,
+      cpuMs,
+    }));
+    measured.push({ name, bytes, figures });
+  }
+  return measured;
+}
+
+/** CPU that the subject's processes, and the load, have used so far. */
+function cpuOf(subject: Subject): number {
+  const { user, system } = process.cpuUsage();
+  return processCpuMs(subject.pids().map((pid) => ({ pid }))) + (user + system) / 1000;
+}
+
+/** @returns null where it cannot be measured here, which is told; a failure is told and fails the program as well */
+async function orMissing<Value>(
+  what: string,
+  missing: string[],
+  work: () => Promise<Value>,
+): Promise<Value | null> {
+  try {
+    return await work();
+  } catch (error) {
+    const failed = !(error instanceof Missing);
+    if (failed) process.exitCode = EXIT_FAILURE;
+    const why = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error);
+    missing.push(`Not measured: ${what}: ${failed ? 'failed: ' : ''}${why}.`);
+    return null;
+  }
+}
+
+function progress(text: string): void {
+  process.stderr.write(`… ${text}\n`);
+}
+
+const wanted = wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE);
+const machine = machineText(machineHere());
+process.stdout.write(`${machine}\n`);
+const how = wanted.quick ? 'quick, so that no figure means anything; ' : '';
+process.stdout.write(`${how}${wanted.runs} runs of each, their median and spread\n`);
+await measureAll(wanted, machine);
+// Servers and their connections would keep it alive; what is still there ends with it.
+process.exit();

@@ -1,0 +1,30 @@
+/** What a volume can be mounted by, and what stands beside it. */
+export const SUBJECT_NAMES = ['native', 'kernel', 'disk', 'bindfs', 'gluster'] as const;
+export type SubjectName = (typeof SUBJECT_NAMES)[number];
+
+/** Subjects that are this project, by the transport of their mount. */
+export const OWN_NAMES = ['native', 'kernel'] as const satisfies readonly SubjectName[];
+
+/** What is measured, in the order in which it is. */
+export const ROW_NAMES = [
+  'write-1m',
+  'write-128k',
+  'write-1m-fsync',
+  'write-128k-fsync',
+  'read-1m-cold',
+  'read-128k-cold',
+  'read-1m-cached',
+  'random-read-1',
+  'random-read-8',
+  'random-write-1',
+  'random-write-8',
+  'create',
+  'create-8',
+  'stat',
+  'unlink',
+  'untar',
+  'git-clone',
+  'dbench',
+  'list',
+] as const;
+export type RowName = (typeof ROW_NAMES)[number];

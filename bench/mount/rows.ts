@@ -1,0 +1,289 @@
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Order, perform } from './load.ts';
+import type { RowName } from './names.ts';
+import { isInstalled, run, secondsOf } from './programs.ts';
+import { Missing, type Subject } from './subject.ts';
+
+const MIB = 1024 * 1024;
+const SMALL_BYTES = 4096;
+const RANDOM_SEED = 0x2545f491;
+
+/** How much is done for one figure. */
+export interface Amounts {
+  readonly sequentialMib: number;
+  readonly randomMib: number;
+  readonly randomMs: number;
+  readonly files: number;
+  readonly tarFiles: number;
+  readonly listedFiles: number;
+  readonly dbenchSeconds: number;
+}
+
+export const AMOUNTS: Amounts = {
+  sequentialMib: 256,
+  randomMib: 256,
+  randomMs: 5_000,
+  files: 500,
+  tarFiles: 2_000,
+  listedFiles: 10_000,
+  dbenchSeconds: 20,
+};
+
+export const AMOUNTS_QUICK: Amounts = {
+  sequentialMib: 4,
+  randomMib: 2,
+  randomMs: 200,
+  files: 10,
+  tarFiles: 10,
+  listedFiles: 20,
+  dbenchSeconds: 2,
+};
+
+/** What is measured of one subject. */
+export interface Row {
+  readonly title: string;
+  readonly unit: string;
+  /** Less is better: seconds. Otherwise more is. */
+  readonly less?: boolean;
+  /** What its goal line belongs to: metadata and small files have to be twice as good as GlusterFS. */
+  readonly kind: 'data' | 'metadata';
+  /** Bytes that one measurement moves, where the CPU for them is worth telling. */
+  readonly bytes?: (amounts: Amounts) => number;
+  /**
+   * @param at.folder one of this row, on the subject, that stays for the runs that follow
+   * @param at.turn the number of the run, from 0
+   * @throws Missing where it cannot be measured here
+   */
+  readonly measure: (at: Place) => Promise<number>;
+}
+
+export interface Place {
+  readonly subject: Subject;
+  readonly folder: string;
+  readonly turn: number;
+  readonly amounts: Amounts;
+  /** Does what the figure is about, and counts the CPU that it costs; what prepares it stays outside. */
+  counted<Value>(work: () => Promise<Value>): Promise<Value>;
+  /** A folder on the local disk that all subjects share, for what they are given. */
+  readonly shared: string;
+}
+
+const sequential = (amounts: Amounts): number => amounts.sequentialMib * MIB;
+
+function writing(requestBytes: number, fsync: boolean): Row {
+  const size = requestBytes === MIB ? '1 MiB' : '128 KiB';
+  return {
+    title: `sequential write, ${size} requests, ${fsync ? 'and fsync' : 'close without fsync'}`,
+    unit: 'MB/s',
+    kind: 'data',
+    bytes: sequential,
+    async measure({ folder, amounts, turn, counted }) {
+      const path = join(folder, `f${turn}`);
+      const order: Order = { kind: 'write', path, bytes: sequential(amounts), requestBytes, fsync };
+      return (await counted(() => perform([order]))) / 1e6;
+    },
+  };
+}
+
+function reading(requestBytes: number, cold: boolean): Row {
+  const size = requestBytes === MIB ? '1 MiB' : '128 KiB';
+  return {
+    title: `sequential read, ${size} requests, ${cold ? 'nothing cached' : 'cached'}`,
+    unit: 'MB/s',
+    kind: 'data',
+    bytes: sequential,
+    async measure({ folder, amounts, turn, counted }) {
+      const path = join(folder, 'file');
+      const bytes = sequential(amounts);
+      if (turn === 0) await perform([{ kind: 'write', path, bytes, requestBytes: MIB, fsync: true }]);
+      if (cold) await dropCaches();
+      else await perform([{ kind: 'read', path, bytes, requestBytes }]);
+      return (await counted(() => perform([{ kind: 'read', path, bytes, requestBytes }]))) / 1e6;
+    },
+  };
+}
+
+function random(writes: boolean, jobs: number): Row {
+  return {
+    title: `4 KiB random ${writes ? 'writes, then fsync' : 'reads, nothing cached'}, ${jobs === 1 ? '1 job' : `${jobs} jobs`}`,
+    unit: '/s',
+    kind: 'data',
+    async measure({ folder, amounts, turn, counted }) {
+      const bytes = amounts.randomMib * MIB;
+      const path = join(folder, 'file');
+      if (turn === 0) await perform([{ kind: 'write', path, bytes, requestBytes: MIB, fsync: true }]);
+      await dropCaches();
+      const orders = Array.from({ length: jobs }, (_, job): Order => {
+        return {
+          kind: 'random',
+          path,
+          bytes,
+          writes,
+          forMs: amounts.randomMs,
+          seed: RANDOM_SEED + 7_919 * job,
+        };
+      });
+      return counted(() => perform(orders));
+    },
+  };
+}
+
+function creating(jobs: number): Row {
+  return {
+    title: `create, write 4 KiB, close, ${jobs === 1 ? '1 job' : `${jobs} jobs`}`,
+    unit: 'files/s',
+    kind: 'metadata',
+    async measure({ folder, amounts, turn, counted }) {
+      const count = Math.ceil(amounts.files / jobs);
+      const orders = Array.from({ length: jobs }, (_, job): Order => {
+        return {
+          kind: 'create',
+          folder: join(folder, `d${turn}`),
+          from: job * count,
+          count,
+          bytes: SMALL_BYTES,
+        };
+      });
+      return counted(() => perform(orders));
+    },
+  };
+}
+
+/** Stat of files that somebody made, then their removal. */
+function eachFile(kind: 'stat' | 'unlink'): Row {
+  return {
+    title: kind === 'stat' ? 'stat, nothing cached' : 'unlink',
+    unit: 'files/s',
+    kind: 'metadata',
+    async measure({ folder, amounts, turn, counted }) {
+      const files = { folder: join(folder, `d${turn}`), from: 0, count: amounts.files };
+      await perform([{ kind: 'create', ...files, bytes: 0 }]);
+      await dropCaches();
+      return counted(() => perform([{ kind, ...files }]));
+    },
+  };
+}
+
+export const ROWS: Readonly<Record<RowName, Row>> = {
+  'write-1m': writing(MIB, false),
+  'write-128k': writing(128 * 1024, false),
+  'write-1m-fsync': writing(MIB, true),
+  'write-128k-fsync': writing(128 * 1024, true),
+  'read-1m-cold': reading(MIB, true),
+  'read-128k-cold': reading(128 * 1024, true),
+  'read-1m-cached': reading(MIB, false),
+  'random-read-1': random(false, 1),
+  'random-read-8': random(false, 8),
+  'random-write-1': random(true, 1),
+  'random-write-8': random(true, 8),
+  create: creating(1),
+  'create-8': creating(8),
+  stat: eachFile('stat'),
+  unlink: eachFile('unlink'),
+  untar: {
+    title: 'tar -x of many small files',
+    unit: 's',
+    less: true,
+    kind: 'metadata',
+    async measure({ folder, shared, amounts, turn, counted }) {
+      await needs('tar');
+      const archive = join(shared, 'files.tar');
+      await once(archive, () => makeArchive(shared, archive, amounts.tarFiles));
+      const target = join(folder, `t${turn}`);
+      mkdirSync(target);
+      return counted(() => secondsOf(() => run('tar', ['-C', target, '-xf', archive])));
+    },
+  },
+  'git-clone': {
+    title: 'git clone of a local repository',
+    unit: 's',
+    less: true,
+    kind: 'metadata',
+    async measure({ folder, shared, amounts, turn, counted }) {
+      await needs('git');
+      const repository = join(shared, 'repository');
+      await once(repository, () => makeRepository(repository, Math.ceil(amounts.tarFiles / 4)));
+      const target = join(folder, `c${turn}`);
+      return counted(() => secondsOf(() => run('git', ['clone', '--quiet', `file://${repository}`, target])));
+    },
+  },
+  dbench: {
+    title: 'dbench, 10 clients',
+    unit: 'MB/s',
+    kind: 'metadata',
+    async measure({ folder, amounts, counted }) {
+      await needs('dbench');
+      const seconds = `${amounts.dbenchSeconds}`;
+      const text = await counted(() => run('dbench', ['-D', folder, '-t', seconds, '10']));
+      const found = /^Throughput ([\d.]+) MB\/sec/m.exec(text);
+      if (found === null) throw new Error(`dbench said no throughput: ${text.slice(-500)}`);
+      return Number(found[1]);
+    },
+  },
+  list: {
+    title: 'ls -lR of many files, nothing cached',
+    unit: 's',
+    less: true,
+    kind: 'metadata',
+    async measure({ folder, amounts, turn, counted }) {
+      const count = Math.ceil(amounts.listedFiles / 10);
+      if (turn === 0) {
+        const orders = Array.from({ length: 10 }, (_, part): Order => {
+          return { kind: 'create', folder: join(folder, `d${part}`), from: 0, count, bytes: 0 };
+        });
+        await perform(orders);
+      }
+      await dropCaches();
+      return counted(() => secondsOf(() => run('sh', ['-c', 'ls -lR "$0" > /dev/null', folder])));
+    },
+  },
+};
+
+async function needs(program: string): Promise<void> {
+  if (!(await isInstalled(program))) throw new Missing(`${program} is not installed`);
+}
+
+/** What the kernel keeps of files and names goes, of all subjects. */
+async function dropCaches(): Promise<void> {
+  await run('sync', []);
+  try {
+    await writeFile('/proc/sys/vm/drop_caches', '3\n');
+  } catch {
+    throw new Missing('only root can make the kernel forget what it has cached');
+  }
+}
+
+const made = new Set<string>();
+
+async function once(path: string, make: () => Promise<void>): Promise<void> {
+  if (made.has(path)) return;
+  await make();
+  made.add(path);
+}
+
+async function makeArchive(shared: string, archive: string, count: number): Promise<void> {
+  const source = join(shared, 'tar');
+  fill(source, count);
+  await run('tar', ['-C', source, '-cf', archive, '.']);
+  rmSync(source, { recursive: true });
+}
+
+async function makeRepository(repository: string, count: number): Promise<void> {
+  fill(repository, count);
+  const git = (...words: string[]) =>
+    run('git', ['-C', repository, '-c', 'user.name=Bench', '-c', 'user.email=bench@example.org', ...words]);
+  await git('init', '--quiet', '--initial-branch=main');
+  await git('add', '.');
+  await git('commit', '--quiet', '--message=All of it');
+}
+
+/** Files of one to about eight KiB in folders of a hundred, as a source tree has them. */
+function fill(folder: string, count: number): void {
+  for (let number = 0; number < count; number++) {
+    const place = join(folder, `d${Math.floor(number / 100)}`);
+    if (number % 100 === 0) mkdirSync(place, { recursive: true });
+    writeFileSync(join(place, `f${number}.txt`), `${number}\n`.repeat(200 + ((number * 37) % 1_500)));
+  }
+}
