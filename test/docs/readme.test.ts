@@ -45,7 +45,7 @@ test('the README names only scripts and commands that there are', () => {
 
 test('the continuous check runs what the README says, on a machine that has nothing yet', () => {
   const script = readFileSync(join(ROOT, '.ci/run'), 'utf8');
-  for (const step of ['install -y', 'fuse3', 'npm ci', 'npm run ok']) {
+  for (const step of ['install -y', 'fuse3 python3', 'npm ci', 'npm run ok']) {
     assert.ok(README.includes(step) && script.includes(step), step);
   }
 });

@@ -229,7 +229,9 @@ export class NemesisClient {
       session = new Session();
       this.#sessions.set(file, session);
     }
-    return `session=${session.session}&number=${session.next()}&since=0`;
+    const number = session.next();
+    // One after the other: what came before was answered, or given up.
+    return `session=${session.session}&number=${number}&since=0&answered=${number - 1}`;
   }
 
   async #read<Kind extends 'read' | 'pread' | 'size'>(

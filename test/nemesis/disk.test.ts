@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { until } from '../cluster/real-cluster.ts';
 import { ImageDisk } from './disk.ts';
+
+const MIB = 1024 * 1024;
 
 test('a disk can be filled to the last block, and forgets what was not synced when its power is cut', (t) => {
   const obstacle = ImageDisk.obstacle() ?? ImageDisk.powerObstacle();
@@ -25,6 +30,34 @@ test('a disk can be filled to the last block, and forgets what was not synced wh
     const meta = JSON.parse(readFileSync(at('META'), 'utf8')) as Record<string, unknown>;
     assert.equal(meta.startCounter, 3);
     assert.notEqual(meta.bootId, 'this one', 'the server is to conclude that the machine was down');
+  } finally {
+    disk.remove();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('a disk is filled while others take its room, and filled once more where it is full', async (t) => {
+  const obstacle = ImageDisk.obstacle();
+  if (obstacle !== null) return t.skip(obstacle);
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-disk-'));
+  const disk = new ImageDisk(folder);
+  try {
+    mkdirSync(disk.data);
+    for (let turn = 0; turn < 5; turn++) {
+      const taken = join(disk.data, 'taken');
+      const taker = spawn('dd', ['if=/dev/zero', `of=${taken}`, 'bs=1M'], { stdio: 'ignore' });
+      const ended = once(taker, 'exit') as Promise<[number | null]>;
+      await until('it takes room', () => Promise.resolve(existsSync(taken)));
+      disk.fill(0);
+      const [code] = await ended;
+      assert.equal(code, 1, 'nothing is left for the other');
+      disk.fill(0);
+      assert.throws(() => writeFileSync(join(disk.data, 'more'), Buffer.alloc(100_000)), { code: 'ENOSPC' });
+      rmSync(taken);
+      disk.relieve();
+    }
+    disk.fill(8 * MIB);
+    writeFileSync(join(disk.data, 'much'), Buffer.alloc(7 * MIB), { flush: true });
   } finally {
     disk.remove();
     rmSync(folder, { recursive: true });

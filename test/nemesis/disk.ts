@@ -18,6 +18,8 @@ const IMAGE_BYTES_DEFAULT = 256 * 1024 * 1024;
 /** What a filler takes by writing: room that is set aside for it may be gone before it is taken. */
 const SLACK_BYTES = 2 * 1024 * 1024;
 const PIECE = Buffer.alloc(4096, 1);
+/** A disk that refuses to set so small a part of its free room aside gets all of it written. */
+const SMALLEST_PART = 1 / 32;
 /** EXT4_IOC_SHUTDOWN with the flag that also drops the file system's own journal. */
 const CUT = `
 import fcntl, os, struct, sys
@@ -97,16 +99,32 @@ export class ImageDisk implements Disk {
   }
 
   fill(leftBytes: number): void {
-    const bytes = this.#freeBytes() - leftBytes;
-    // Most of it without writing; the rest in small pieces, since the server takes room at the same time.
-    if (bytes > 2 * SLACK_BYTES) run('fallocate', ['--length', String(bytes - SLACK_BYTES), this.#filler]);
-    const fd = openSync(this.#filler, 'a');
+    this.#setAside(leftBytes);
     try {
-      while (this.#freeBytes() > leftBytes) writeSync(fd, PIECE);
+      const fd = openSync(this.#filler, 'a');
+      try {
+        while (this.#freeBytes() > leftBytes) writeSync(fd, PIECE);
+      } finally {
+        closeSync(fd);
+      }
     } catch (error) {
+      // What is counted as free and cannot be had is below a block, or the file system needs it itself: it is full.
       if (!(error instanceof Error && 'code' in error && error.code === 'ENOSPC')) throw error;
-    } finally {
-      closeSync(fd);
+    }
+  }
+
+  /**
+   * Takes most of the room without writing; the rest is for small pieces. A server takes room at the same time, and
+   * the file system some for itself, so that there may be less than was free just now: then less is asked for.
+   */
+  #setAside(leftBytes: number): void {
+    let lengthBytes = 0;
+    for (let part = 1; part >= SMALLEST_PART; ) {
+      const bytes = Math.floor((this.#freeBytes() - leftBytes - SLACK_BYTES) * part);
+      if (bytes < SLACK_BYTES) return;
+      const range = ['--offset', String(lengthBytes), '--length', String(bytes)];
+      if (canRun('fallocate', [...range, this.#filler])) lengthBytes += bytes;
+      else part /= 2;
     }
   }
 

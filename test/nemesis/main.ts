@@ -1,29 +1,14 @@
 /** `npm run nemesis`: see `--help`. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { type Arguments, argumentsParse, HELP, UsageError } from './arguments.ts';
+import { amongClients, endOnSignals, ownNetwork } from './among-clients.ts';
+import { type Arguments, argumentsParse, HELP } from './arguments.ts';
+import { programRun } from './command-line.ts';
 import { LoopbackNetwork, NamespaceNetwork, type Network } from './network.ts';
 import { runFaults, runText } from './report.ts';
 import { nemesisRun } from './run.ts';
 
-/** Tells the process among the clients how its network is called. */
-const NETWORK = 'NEMESIS_NETWORK';
-
-async function main(args: readonly string[]): Promise<number> {
-  let options: Arguments;
-  try {
-    options = argumentsParse(args);
-  } catch (error) {
-    if (!(error instanceof UsageError)) throw error;
-    process.stderr.write(`nemesis: ${error.message}\n`);
-    return 2;
-  }
-  if (options.help) {
-    process.stdout.write(`${HELP}\n`);
-    return 0;
-  }
-  const name = process.env[NETWORK];
-  if (name !== undefined) return judged(options, new NamespaceNetwork(name, options.servers));
+async function run(options: Arguments, args: readonly string[]): Promise<number> {
+  const own = ownNetwork(options.servers);
+  if (own !== null) return judged(options, own);
   const obstacle = options.loopback ? '--loopback was asked for' : NamespaceNetwork.obstacle();
   if (obstacle !== null) return judged(options, new LoopbackNetwork(obstacle));
   let made: string;
@@ -33,28 +18,11 @@ async function main(args: readonly string[]): Promise<number> {
     // Root in a container may make namespaces, or may not.
     return judged(options, new LoopbackNetwork(error instanceof Error ? error.message : String(error)));
   }
-  return amongClients(made, ['--seed', String(options.seed), ...args]);
-}
-
-/** This program again, where the clients live: its own network stays as it is. */
-async function amongClients(name: string, args: readonly string[]): Promise<number> {
-  try {
-    const again = [process.execPath, import.meta.filename, ...args];
-    const [program = '', ...rest] = NamespaceNetwork.amongClients(name, again);
-    const child = spawn(program, rest, { stdio: 'inherit', env: { ...process.env, [NETWORK]: name } });
-    // It ends the servers, and then there is nothing left to wait for.
-    const pass = (signal: NodeJS.Signals): boolean => child.kill(signal);
-    process.on('SIGTERM', pass).on('SIGINT', pass);
-    const [code] = (await once(child, 'exit')) as [number | null];
-    return code ?? 1;
-  } finally {
-    NamespaceNetwork.remove(name);
-  }
+  return amongClients(made, import.meta.filename, ['--seed', String(options.seed), ...args]);
 }
 
 async function judged(options: Arguments, network: Network): Promise<number> {
-  // The end of the process ends the servers and takes their disks away.
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
+  endOnSignals();
   const result = await nemesisRun(options, network);
   const wrong = runFaults(result);
   process.stdout.write(`${runText(result)}\n`);
@@ -65,4 +33,5 @@ async function judged(options: Arguments, network: Network): Promise<number> {
   return wrong.length === 0 ? 0 : 1;
 }
 
-process.exitCode = await main(process.argv.slice(2));
+const PROGRAM = { name: 'nemesis', help: HELP, parse: argumentsParse, run };
+process.exitCode = await programRun(PROGRAM, process.argv.slice(2));

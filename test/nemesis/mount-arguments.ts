@@ -1,7 +1,5 @@
 /** What `npm run nemesis:mount` can be told. */
-import { parseArgs } from 'node:util';
-import { DURATION_FORM, durationParse } from '../../base/duration.ts';
-import { UsageError } from './arguments.ts';
+import { durationOption, integerOption, listOption, optionsParse, UsageError } from './command-line.ts';
 
 export const MOUNT_FAULTS = ['kill', 'stop', 'cut', 'disk-full', 'power'] as const;
 export type MountFault = (typeof MOUNT_FAULTS)[number];
@@ -40,67 +38,32 @@ export interface MountArguments {
 
 /** @throws UsageError */
 export function mountArgumentsParse(args: readonly string[]): MountArguments {
-  const values = valuesParse(args);
-  const faults = list('faults', values.faults, MOUNT_FAULTS);
-  const targets = list('targets', values.targets, TARGETS);
-  const servers = natural('servers', values.servers ?? '3');
-  if (servers !== 3 && servers !== 5) throw new UsageError('--servers is 3 or 5');
+  const string = { type: 'string' } as const;
+  const boolean = { type: 'boolean' } as const;
+  const values = optionsParse(args, {
+    servers: string,
+    faults: string,
+    targets: string,
+    rounds: string,
+    seed: string,
+    lease: string,
+    length: string,
+    keep: boolean,
+    help: boolean,
+  });
+  const faults = listOption('faults', values.faults ?? MOUNT_FAULTS.join(','), MOUNT_FAULTS);
+  const targets = listOption('targets', values.targets ?? TARGETS.join(','), TARGETS);
+  const servers = Number(values.servers ?? '3');
+  if (servers !== 3 && servers !== 5) throw new UsageError(`--servers is 3 or 5, not "${values.servers}"`);
   return {
     help: values.help === true,
     servers,
     faults,
     targets,
-    rounds: natural('rounds', values.rounds ?? String(targets.length * faults.length)),
-    seed: natural('seed', values.seed ?? String(1 + Math.floor(Math.random() * 1e6))),
-    leaseMs: duration('lease', values.lease ?? '2s'),
-    writeMs: duration('length', values.length ?? '25s'),
+    rounds: integerOption('rounds', values.rounds ?? String(targets.length * faults.length), 1),
+    seed: integerOption('seed', values.seed ?? String(1 + Math.floor(Math.random() * 1e6)), 1, 2 ** 32),
+    leaseMs: durationOption('lease', values.lease ?? '2s'),
+    writeMs: durationOption('length', values.length ?? '25s'),
     keep: values.keep === true,
   };
-}
-
-function valuesParse(args: readonly string[]) {
-  const string = { type: 'string' } as const;
-  const boolean = { type: 'boolean' } as const;
-  try {
-    return parseArgs({
-      args: [...args],
-      options: {
-        servers: string,
-        faults: string,
-        targets: string,
-        rounds: string,
-        seed: string,
-        lease: string,
-        length: string,
-        keep: boolean,
-        help: boolean,
-      },
-    }).values;
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
-}
-
-function list<Name extends string>(
-  option: string,
-  text: string | undefined,
-  known: readonly Name[],
-): readonly Name[] {
-  if (text === undefined) return known;
-  return text.split(',').map((name) => {
-    const found = known.find((one) => one === name);
-    if (found === undefined) throw new UsageError(`--${option}: "${name}" is none of ${known.join(', ')}`);
-    return found;
-  });
-}
-
-function duration(name: string, text: string): number {
-  const ms = durationParse(text);
-  if (ms === null || ms === 0) throw new UsageError(`--${name} is ${DURATION_FORM}, not "${text}"`);
-  return ms;
-}
-
-function natural(name: string, text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new UsageError(`--${name} is an integer from 1, not "${text}"`);
-  return Number(text);
 }

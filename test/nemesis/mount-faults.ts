@@ -1,38 +1,24 @@
 /** `npm run nemesis:mount`: see `--help`. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mountObstacle } from '../../client/mount.ts';
-import { UsageError } from './arguments.ts';
+import { amongClients, endOnSignals, ownNetwork } from './among-clients.ts';
+import { programRun } from './command-line.ts';
 import { ImageDisk } from './disk.ts';
 import { MOUNT_HELP, type MountArguments, mountArgumentsParse } from './mount-arguments.ts';
 import { MountRun } from './mount-run.ts';
 import { NamespaceNetwork } from './network.ts';
 import { canRun } from './system.ts';
 
-/** Tells the process among the clients how its network is called. */
-const NETWORK = 'NEMESIS_NETWORK';
+const EXIT_OBSTACLE = 2;
 
-async function main(args: readonly string[]): Promise<number> {
-  let options: MountArguments;
-  try {
-    options = mountArgumentsParse(args);
-  } catch (error) {
-    if (!(error instanceof UsageError)) throw error;
-    process.stderr.write(`nemesis:mount: ${error.message}\n`);
-    return 2;
-  }
-  if (options.help) {
-    process.stdout.write(`${MOUNT_HELP}\n`);
-    return 0;
-  }
-  const name = process.env[NETWORK];
-  if (name !== undefined) return judged(options, new NamespaceNetwork(name, options.servers));
+async function run(options: MountArguments, args: readonly string[]): Promise<number> {
+  const own = ownNetwork(options.servers);
+  if (own !== null) return judged(options, own);
   const obstacle = await findObstacle();
   if (obstacle !== null) {
     process.stderr.write(`nemesis:mount: ${obstacle}\n`);
-    return 2;
+    return EXIT_OBSTACLE;
   }
-  return amongClients(NamespaceNetwork.make(options.servers), args);
+  return amongClients(NamespaceNetwork.make(options.servers), import.meta.filename, args);
 }
 
 /** @returns why nothing of this can be done here, or null */
@@ -46,24 +32,8 @@ async function findObstacle(): Promise<string | null> {
   );
 }
 
-/** This program again, where the mount lives: its own network stays as it is. */
-async function amongClients(name: string, args: readonly string[]): Promise<number> {
-  try {
-    const again = [process.execPath, import.meta.filename, ...args];
-    const [program = '', ...rest] = NamespaceNetwork.amongClients(name, again);
-    const child = spawn(program, rest, { stdio: 'inherit', env: { ...process.env, [NETWORK]: name } });
-    const pass = (signal: NodeJS.Signals): boolean => child.kill(signal);
-    process.on('SIGTERM', pass).on('SIGINT', pass).on('SIGHUP', pass);
-    const [code] = (await once(child, 'exit')) as [number | null];
-    return code ?? 1;
-  } finally {
-    NamespaceNetwork.remove(name);
-  }
-}
-
 async function judged(options: MountArguments, network: NamespaceNetwork): Promise<number> {
-  // The end of the process ends the servers and mounts and takes the disks away.
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => process.exit(1));
+  endOnSignals();
   const run = await MountRun.start(options, network);
   let isRight = false;
   try {
@@ -78,4 +48,5 @@ async function judged(options: MountArguments, network: NamespaceNetwork): Promi
   return isRight ? 0 : 1;
 }
 
-process.exitCode = await main(process.argv.slice(2));
+const PROGRAM = { name: 'nemesis:mount', help: MOUNT_HELP, parse: mountArgumentsParse, run };
+process.exitCode = await programRun(PROGRAM, process.argv.slice(2));

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { UsageError } from './arguments.ts';
+import { UsageError } from './command-line.ts';
 import { blockDifference, type FioJob, fioResult, fioVerify, fioWrite, longestPause } from './fio.ts';
 import { MOUNT_FAULTS, mountArgumentsParse } from './mount-arguments.ts';
 import { canRun } from './system.ts';

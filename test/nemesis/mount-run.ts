@@ -3,10 +3,11 @@ import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Prng } from '../../base/prng.ts';
-import { type Mounted, mountVolume, unmountDirectory } from '../../client/mount.ts';
+import { type Mounted, mountVolume } from '../../client/mount.ts';
+import { unmountDirectory } from '../../client/unmount.ts';
 import type { FileInfo } from '../../wire/http-api.ts';
 import { until } from '../cluster/real-cluster.ts';
-import { NemesisCluster } from './cluster.ts';
+import { isOfFullDisk, NemesisCluster } from './cluster.ts';
 import { blockDifference, type FioJob, type FioResult, fioVerify, fioWrite, longestPause } from './fio.ts';
 import type { MountArguments, MountFault, Target } from './mount-arguments.ts';
 import { type HitWorld, hit } from './mount-hits.ts';
@@ -280,7 +281,7 @@ export class MountRun {
     const deaths = this.#cluster.deaths.slice(this.#deathsSeen);
     this.#deathsSeen = this.#cluster.deaths.length;
     return deaths
-      .filter(({ log }) => !(fault === 'disk-full' && /ENOSPC|SQLITE_FULL|disk is full/.test(log)))
+      .filter((death) => !(fault === 'disk-full' && isOfFullDisk(death)))
       .map(({ id, how, log }) => `${id} ended by itself: ${how}\n${log}`);
   }
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,7 +8,9 @@ import { historyCheck } from '../history/checker.ts';
 import { historyOf } from '../history/conversation.ts';
 import { historyParse } from '../history/operation.ts';
 import { usableFaults } from './abilities.ts';
-import { argumentsParse, FAULTS, UsageError } from './arguments.ts';
+import { argumentsParse, FAULTS } from './arguments.ts';
+import { isOfFullDisk } from './cluster.ts';
+import { UsageError } from './command-line.ts';
 import { Keys } from './keys.ts';
 import { LoopbackNetwork } from './network.ts';
 import { Recorder } from './recorder.ts';
@@ -28,6 +31,22 @@ test('the command line says what is wrong with it', () => {
   }
   const { faults, loadMs, servers } = argumentsParse(['--out', 'x', '--for', '10m']);
   assert.deepEqual([faults, loadMs, servers], [FAULTS, 600_000, 5]);
+});
+
+test('a typing error ends either program with 2, names the option, and says where there is help', () => {
+  for (const [file, name] of [
+    ['main.ts', 'nemesis'],
+    ['mount-faults.ts', 'nemesis:mount'],
+  ]) {
+    const program = join(import.meta.dirname, file as string);
+    const wrong = spawnSync(process.execPath, [program, '--sede', '3'], { encoding: 'utf8' });
+    assert.equal(wrong.status, 2);
+    const complaint = `${name}: Unknown option '--sede'; "npm run ${name} -- --help" says what there is\n`;
+    assert.equal(wrong.stderr, complaint);
+    const help = spawnSync(process.execPath, [program, '--help'], { encoding: 'utf8' });
+    assert.equal(help.status, 0);
+    assert.match(help.stdout, new RegExp(`npm run ${name} -- --`));
+  }
 });
 
 test('without namespaces partitions are skipped by name, and killing is not', () => {
@@ -100,6 +119,13 @@ test('what did not happen, or should not have, fails a run', async () => {
   const calm = await runOf(GOOD);
   calm.recorder.failovers = 0;
   assert.deepEqual(runFaults(calm), ['no primary was ever replaced']);
+});
+
+test('a full disk excuses a server that ends, but not its own mistakes', () => {
+  const death = (log: string) => ({ id: 's1', how: 'exit code 1', log });
+  assert.ok(isOfFullDisk(death('the log of the index: ENOSPC')));
+  assert.ok(!isOfFullDisk(death('a replica fails: disk is full\nserver ends: its own code failed')));
+  assert.ok(!isOfFullDisk(death('no such file')));
 });
 
 test('where servers say who answered, a run without local reads fails', async () => {

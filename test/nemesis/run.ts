@@ -4,7 +4,7 @@ import { Prng } from '../../base/prng.ts';
 import { type HistoryVerdict, historyCheck } from '../history/checker.ts';
 import { usableFaults } from './abilities.ts';
 import type { Arguments, FaultName } from './arguments.ts';
-import { type Death, NemesisCluster } from './cluster.ts';
+import { type Death, isOfFullDisk, NemesisCluster } from './cluster.ts';
 import { ALONE, FAULT_RUNS, type FaultWorld, powerOfAll } from './faults.ts';
 import { Load } from './load.ts';
 import type { Network } from './network.ts';
@@ -156,7 +156,7 @@ class Storm {
     const isFull = first === 'disk-full' || running.length > 1;
     // A server may end where its disk refuses to write; nothing else is a reason.
     for (const death of this.#parts.cluster.deaths.slice(deathsBefore)) {
-      if (!(isFull && /ENOSPC|SQLITE_FULL|disk is full/.test(death.log))) this.deaths.push(death);
+      if (!(isFull && isOfFullDisk(death))) this.deaths.push(death);
     }
   }
 
