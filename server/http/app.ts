@@ -11,6 +11,7 @@ import { leaseRoutes } from './lease-routes.ts';
 import { lockRoutes } from './lock-routes.ts';
 import { type MembershipView, membershipRoutes } from './membership-routes.ts';
 import { handleError, installProblems, refuseConnection } from './problems.ts';
+import { demandRoles } from './roles.ts';
 import { type Scrubbing, scrubRoutes } from './scrub-routes.ts';
 import { settleRoutes } from './settle-routes.ts';
 import { statusRoutes } from './status-routes.ts';
@@ -56,6 +57,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     clientErrorHandler: refuseConnection,
   });
   installProblems(app);
+  demandRoles(app);
   countRequests(app, metrics);
   await app.register(async (scope) => catalogRoutes(scope, gateway));
   await app.register(async (scope) => dataRoutes(scope, gateway));

@@ -5,6 +5,7 @@ import { CacheOwner, CacheRequest, Command, Query } from '../../wire/catalog-api
 import { HEADER_PRIMARY } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { callOptionsOf, integerOf } from './input.ts';
+import { READ, WRITE } from './roles.ts';
 
 /** JSON of a command or query at the most: the largest extended attribute, or a thousand settled files. */
 const JSON_BYTES_MAX = 1024 * 1024;
@@ -33,7 +34,7 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     if (primary !== null) reply.header(HEADER_PRIMARY, primary);
   });
 
-  app.post('/v1/catalog/commands', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
+  app.post('/v1/catalog/commands', { ...WRITE, bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
     const command = checked<Command>(COMMANDS, body.command, 'command');
     const session = integerOf(numberText(body.session), 'session', 1);
@@ -44,7 +45,7 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     return gateway.command(command, { session, number, ...since }, { ...options, ...owner });
   });
 
-  app.post('/v1/catalog/queries', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
+  app.post('/v1/catalog/queries', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
     const query = checked<Query>(QUERIES, body.query, 'query');
     const options = callOptionsOf(request.headers);
@@ -52,12 +53,12 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     return gateway.queryRemembered(query, integerOf(numberText(body.cache), 'cache', 1), options);
   });
 
-  app.post('/v1/catalog/cache', { bodyLimit: JSON_BYTES_MAX }, async (request) => {
+  app.post('/v1/catalog/cache', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const poll = matching(CACHE_REQUEST, request.body, 'body');
     return gateway.cache(poll, callOptionsOf(request.headers));
   });
 
-  app.post('/v1/catalog/flush', async (request, reply) => {
+  app.post('/v1/catalog/flush', WRITE, async (request, reply) => {
     await gateway.flushCatalog(callOptionsOf(request.headers));
     return reply.code(204).send();
   });

@@ -7,6 +7,7 @@ import type { CopyOrder, FileState } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
+import { READ, WRITE } from './roles.ts';
 import { headersOfRead, headersOfState } from './state-headers.ts';
 
 type Parameters = Readonly<Record<string, unknown>>;
@@ -21,7 +22,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     done(null, body);
   });
 
-  app.get('/v1/data/:file', async (request, reply) => {
+  app.get('/v1/data/:file', READ, async (request, reply) => {
     const file = fileOf(request);
     const query = request.query as Parameters;
     const offset = integerOf(query.offset ?? '0', 'offset');
@@ -34,7 +35,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     return reply.type(OCTETS).header('content-length', String(bytes.length)).send(bufferOf(bytes));
   });
 
-  app.put('/v1/data/:file', { bodyLimit: WRITE_BYTES_MAX }, async (request, reply) => {
+  app.put('/v1/data/:file', { ...WRITE, bodyLimit: WRITE_BYTES_MAX }, async (request, reply) => {
     const file = fileOf(request);
     const query = request.query as Parameters;
     const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
@@ -47,7 +48,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     return answer(reply, file, await gateway.write(file, requestIdOf(query), offset, bytes, options));
   });
 
-  app.post('/v1/data/:file/truncate', async (request, reply) => {
+  app.post('/v1/data/:file/truncate', WRITE, async (request, reply) => {
     const file = fileOf(request);
     const query = request.query as Parameters;
     const size = integerOf(query.size, 'size', 0, FILE_BYTES_MAX);
@@ -55,7 +56,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     return answer(reply, file, await gateway.truncate(file, requestIdOf(query), size, options));
   });
 
-  app.post('/v1/data/:file/punch', async (request, reply) => {
+  app.post('/v1/data/:file/punch', WRITE, async (request, reply) => {
     const file = fileOf(request);
     const query = request.query as Parameters;
     const from = integerOf(query.from, 'from', 0, FILE_BYTES_MAX);
@@ -66,7 +67,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     return answer(reply, file, await gateway.punch(file, requestIdOf(query), hole, options));
   });
 
-  app.get('/v1/data/:file/extents', async (request, reply) => {
+  app.get('/v1/data/:file/extents', READ, async (request, reply) => {
     const file = fileOf(request);
     const query = request.query as Parameters;
     const offset = integerOf(query.offset ?? '0', 'offset');
@@ -77,7 +78,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     return answer(reply, file, await gateway.extent(file, offset, whence, callOptionsOf(request.headers)));
   });
 
-  app.post('/v1/data/:file/copy', async (request, reply) => {
+  app.post('/v1/data/:file/copy', WRITE, async (request, reply) => {
     const file = fileOf(request);
     const order = copyOrderOf(request.body);
     const requestId = requestIdOf(request.query as Parameters);
@@ -85,27 +86,27 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     return answer(reply, file, await gateway.copy(file, requestId, order, options));
   });
 
-  app.post('/v1/data/:file/flush', async (request, reply) => {
+  app.post('/v1/data/:file/flush', WRITE, async (request, reply) => {
     const file = fileOf(request);
     return answer(reply, file, await gateway.flush(file, callOptionsOf(request.headers)));
   });
 
-  app.post('/v1/data/:file/seal', async (request, reply) => {
+  app.post('/v1/data/:file/seal', WRITE, async (request, reply) => {
     const file = fileOf(request);
     return answer(reply, file, await gateway.seal(file, callOptionsOf(request.headers)));
   });
 
-  app.post('/v1/data/:file/settle', async (request, reply) => {
+  app.post('/v1/data/:file/settle', WRITE, async (request, reply) => {
     const file = fileOf(request);
     return answer(reply, file, await gateway.settle(file, callOptionsOf(request.headers)));
   });
 
-  app.get('/v1/data/:file/state', async (request, reply) => {
+  app.get('/v1/data/:file/state', READ, async (request, reply) => {
     const file = fileOf(request);
     return answer(reply, file, await gateway.state(file, callOptionsOf(request.headers)));
   });
 
-  app.get('/v1/data/:file/standing', async (request, reply) => {
+  app.get('/v1/data/:file/standing', READ, async (request, reply) => {
     const file = fileOf(request);
     const standing = await gateway.standing(file, callOptionsOf(request.headers));
     setFileHeaders(reply, gateway, file, null);

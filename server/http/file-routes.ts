@@ -17,6 +17,7 @@ import { Downloads } from './download.ts';
 import { integerOf } from './input.ts';
 import { sendListing } from './listing.ts';
 import { directoryUrl, displayPath, type FilePath, parseFilePath, volumePath } from './path.ts';
+import { READ, WRITE } from './roles.ts';
 import { UPLOAD_IDLE_MS, Uploads } from './upload.ts';
 
 export const FILES_PREFIX = '/v1/files/';
@@ -49,6 +50,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
   app.route({
     method: ['GET', 'HEAD'],
     url: '/v1/files',
+    ...READ,
     handler: async (request, reply) => {
       const path = pathOf(request);
       const { attributes } = await gateway.query({
@@ -69,13 +71,13 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     },
   });
 
-  app.put('/v1/files', async (request, reply) => {
+  app.put('/v1/files', WRITE, async (request, reply) => {
     const path = pathOf(request);
     if (path.directory) return putDirectory(request, reply, path);
     return putFile(request, reply, path);
   });
 
-  app.delete('/v1/files', async (request, reply) => {
+  app.delete('/v1/files', WRITE, async (request, reply) => {
     const path = pathOf(request);
     const place = { volume: path.volume, path: volumePath(path.names) };
     if (path.directory) {

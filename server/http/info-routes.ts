@@ -10,6 +10,7 @@ import type { FileStanding } from '../services.ts';
 import { setFileHeaders } from './answers.ts';
 import { etagOf } from './conditions.ts';
 import { parseFilePath, volumePath } from './path.ts';
+import { READ } from './roles.ts';
 
 export const INFO_PREFIX = '/v1/info/';
 
@@ -20,7 +21,7 @@ const UNKNOWN_LAG = { lagOperations: 0, lagBytes: null };
 
 /** `GET /v1/info/{volume}/{path}`: who holds the file. It is opened if nobody has, so that there is a primary to name. */
 export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
-  app.get('/v1/info', async (request, reply): Promise<FileInfo> => {
+  app.get('/v1/info', READ, async (request, reply): Promise<FileInfo> => {
     const url = request.originalUrl;
     if (!url.startsWith(INFO_PREFIX)) {
       throw new ServiceError('not-found', 'A path under /v1/info/ names a volume');

@@ -18,6 +18,7 @@ import { assertName } from '../named/named-lease-service.ts';
 import { HEARTBEAT_MS, type NamedLeases } from '../named/named-leases.ts';
 import { bodyReader } from './body.ts';
 import { integerOf } from './input.ts';
+import { READ, WRITE } from './roles.ts';
 
 type Parameters = Readonly<Record<string, unknown>>;
 
@@ -28,44 +29,44 @@ const keyBody = bodyReader(KeyBody);
 /** `/v1/leases`: leases under names for whoever asks. A name is one segment of a path: its slashes are written %2F. */
 export function leaseRoutes(app: FastifyInstance, named: NamedLeases): void {
   const { service, directory, watches } = named;
-  app.get('/v1/leases', async (request): Promise<LeaseList> => {
+  app.get('/v1/leases', READ, async (request): Promise<LeaseList> => {
     const { prefix = '', limit } = request.query as Parameters;
     if (typeof prefix !== 'string') throw new ServiceError('bad-request', '"prefix" is given once');
     const count = limit === undefined ? LIST_COUNT_MAX : integerOf(limit, 'limit', 1, LIST_COUNT_MAX);
     return directory.list(prefix, count);
   });
 
-  app.post('/v1/leases/:name', async (request, reply) => {
+  app.post('/v1/leases/:name', WRITE, async (request, reply) => {
     const { owner, ttlMs, keys } = acquireBody(request);
     const session = sessionOf(request) ?? named.drawSession();
     const lease = await service.acquire(nameOf(request), session, owner, ttlMs, keys ?? {});
     return granted(reply.code(201), lease);
   });
 
-  app.patch('/v1/leases/:name', async (request, reply) => {
+  app.patch('/v1/leases/:name', WRITE, async (request, reply) => {
     const { ttlMs, keys } = refreshBody(request);
     const session = ownSession(request);
     return granted(reply, await service.refresh(nameOf(request), session, ttlMs ?? null, keys ?? null));
   });
 
-  app.delete('/v1/leases/:name', async (request, reply) => {
+  app.delete('/v1/leases/:name', WRITE, async (request, reply) => {
     await service.release(nameOf(request), ownSession(request));
     return reply.code(204).send();
   });
 
-  app.get('/v1/leases/:name', async (request, reply): Promise<LeaseLook> => {
+  app.get('/v1/leases/:name', READ, async (request, reply): Promise<LeaseLook> => {
     const look = await lookAs(nameOf(request), (request.query as Parameters).consistency);
     reply.header(HEADER_TOKEN, String(look.token));
     return look;
   });
 
-  app.get('/v1/leases/:name/keys/:key', async (request, reply) => {
+  app.get('/v1/leases/:name/keys/:key', READ, async (request, reply) => {
     const found = await service.readKey(nameOf(request), keyOf(request));
     reply.header(HEADER_TOKEN, String(found.token));
     return found;
   });
 
-  app.put('/v1/leases/:name/keys/:key', async (request, reply) => {
+  app.put('/v1/leases/:name/keys/:key', WRITE, async (request, reply) => {
     const { value } = keyBody(request);
     return granted(
       reply,
@@ -73,12 +74,12 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases): void {
     );
   });
 
-  app.delete('/v1/leases/:name/keys/:key', async (request, reply) =>
+  app.delete('/v1/leases/:name/keys/:key', WRITE, async (request, reply) =>
     granted(reply, await service.writeKey(nameOf(request), ownSession(request), keyOf(request), null)),
   );
 
   // The head of a stream without an end would keep its connection for nothing.
-  app.get('/v1/leases/:name/watch', { exposeHeadRoute: false }, (request, reply) => {
+  app.get('/v1/leases/:name/watch', { ...READ, exposeHeadRoute: false }, (request, reply) => {
     const name = nameOf(request);
     assertName(name);
     watch(name, request, reply);

@@ -5,23 +5,24 @@ import { LockBody, type LockList, LockRenewalBody } from '../../wire/lock-api.ts
 import type { Gateway } from '../gateway.ts';
 import { bodyReader } from './body.ts';
 import { callOptionsOf, fileIdOf } from './input.ts';
+import { READ, WRITE } from './roles.ts';
 
 const lockBody = bodyReader(LockBody);
 const renewalBody = bodyReader(LockRenewalBody);
 
 /** `/v1/data/{file}/locks`: locks of `fcntl` and `flock`, at the file's primary. */
 export function lockRoutes(app: FastifyInstance, gateway: Gateway): void {
-  app.get('/v1/data/:file/locks', async (request, reply): Promise<LockList> => {
+  app.get('/v1/data/:file/locks', READ, async (request, reply): Promise<LockList> => {
     const file = fileOf(request);
     return answer(reply, await gateway.locks(file, callOptionsOf(request.headers)));
   });
 
-  app.post('/v1/data/:file/locks', async (request, reply) => {
+  app.post('/v1/data/:file/locks', WRITE, async (request, reply) => {
     const file = fileOf(request);
     return answer(reply, await gateway.lock(file, lockBody(request), callOptionsOf(request.headers)));
   });
 
-  app.post('/v1/data/:file/locks/renew', async (request, reply) => {
+  app.post('/v1/data/:file/locks/renew', WRITE, async (request, reply) => {
     const file = fileOf(request);
     const body = renewalBody(request);
     return answer(reply, await gateway.renewLocks(file, body, callOptionsOf(request.headers)));

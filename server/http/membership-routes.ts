@@ -4,6 +4,7 @@ import { isServerId, type ServerId } from '../../base/ids.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { callOptionsOf, fileIdOf } from './input.ts';
+import { ADMIN, READ } from './roles.ts';
 
 /** What this server knows of the others, for those who ask. */
 export interface MembershipView {
@@ -19,15 +20,15 @@ export function membershipRoutes(
   gateway: Gateway,
   membership: MembershipView | null,
 ): void {
-  if (membership !== null) app.get('/v1/servers', () => membership.describe());
+  if (membership !== null) app.get('/v1/servers', READ, () => membership.describe());
 
-  app.post('/v1/data/:file/members', async (request) => {
+  app.post('/v1/data/:file/members', ADMIN, async (request) => {
     const file = fileIdOf((request.params as Record<string, unknown>).file);
     const options = { ...callOptionsOf(request.headers), timeoutMs: CHANGE_MS_MAX };
     return gateway.changeMembers(file, membersOf(request.body), options);
   });
 
-  app.post('/v1/catalog/members', async (request) => {
+  app.post('/v1/catalog/members', ADMIN, async (request) => {
     const options = { ...callOptionsOf(request.headers), timeoutMs: CHANGE_MS_MAX };
     return gateway.changeCatalogMembers(membersOf(request.body), options);
   });

@@ -3,6 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { isServerId, type ServerId } from '../../base/ids.ts';
 import type { ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
+import { ADMIN, READ } from './roles.ts';
 
 /** A server that does not answer within this time is reported as such. */
 const PEER_SCRUB_MS = 2_000;
@@ -17,15 +18,15 @@ export interface Scrubbing {
 export function scrubRoutes(app: FastifyInstance, gateway: Gateway, scrubber: Scrubbing): void {
   const { status } = gateway.services;
 
-  app.get('/v1/scrub/self', () => scrubber.status());
+  app.get('/v1/scrub/self', READ, () => scrubber.status());
 
-  app.post('/v1/scrub/self', () => {
+  app.post('/v1/scrub/self', ADMIN, () => {
     scrubber.start();
     return scrubber.status();
   });
 
-  app.get('/v1/scrub', (request) => ofAll('GET', request.query));
-  app.post('/v1/scrub', (request) => ofAll('POST', request.query));
+  app.get('/v1/scrub', READ, (request) => ofAll('GET', request.query));
+  app.post('/v1/scrub', ADMIN, (request) => ofAll('POST', request.query));
 
   async function ofAll(method: 'GET' | 'POST', query: unknown): Promise<ScrubStatuses> {
     const { server } = query as { server?: unknown };

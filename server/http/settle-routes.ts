@@ -4,10 +4,11 @@ import { type FileId, isFileId } from '../../base/ids.ts';
 import { SETTLE_FILES_MAX, type SettleAnswer } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { callOptionsOf } from './input.ts';
+import { WRITE } from './roles.ts';
 
 /** Many files that were closed are told to the catalog together. */
 export function settleRoutes(app: FastifyInstance, gateway: Gateway): void {
-  app.post('/v1/data/settle', async (request): Promise<SettleAnswer> => {
+  app.post('/v1/data/settle', WRITE, async (request): Promise<SettleAnswer> => {
     const options = callOptionsOf(request.headers);
     const settlings = filesOf(request.body).map(async (file) => {
       try {

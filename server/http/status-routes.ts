@@ -5,6 +5,7 @@ import { majority } from '../../base/quorum.ts';
 import type { ClusterStatus, ServerStatus, Verdict } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
+import { OPEN, READ } from './roles.ts';
 
 /** A server that does not say how it is within this time is reported as unreachable. */
 const PEER_STATUS_MS = 1000;
@@ -23,16 +24,16 @@ const NOT_SERVING = {
 export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
   const { catalog, status } = gateway.services;
 
-  app.get('/v1/status/self', () => status.self());
+  app.get('/v1/status/self', READ, () => status.self());
 
-  app.get('/v1/status', async (): Promise<ClusterStatus> => {
+  app.get('/v1/status', READ, async (): Promise<ClusterStatus> => {
     const servers = await Promise.all([...status.urls].map(([id, url]) => statusOf(id, url)));
     return judge(servers);
   });
 
-  app.get('/livez', (_request, reply) => reply.type('text/plain').send('alive\n'));
+  app.get('/livez', OPEN, (_request, reply) => reply.type('text/plain').send('alive\n'));
 
-  app.get('/readyz', async (_request, reply) => {
+  app.get('/readyz', OPEN, async (_request, reply) => {
     const self = await status.self();
     if (self.state !== 'serving') {
       const code = NOT_SERVING[self.state];
@@ -60,7 +61,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     return !members.includes(status.id) && members.filter(isHere).length >= majority(members.length);
   }
 
-  app.get('/metrics', (_request, reply) =>
+  app.get('/metrics', READ, (_request, reply) =>
     reply.type('text/plain; version=0.0.4; charset=utf-8').send(metrics.text()),
   );
 
