@@ -325,4 +325,34 @@ export const PLANTED_SERVERS: readonly Planted[] = [
       test: { file: 'test/storage/reserve.test.ts', name: 'contents may use the first half of the reserve' },
     },
   ),
+  replica(
+    '65b',
+    'what waits in the queue of a replica is written though no room is left',
+    {
+      file: 'server/storage/replica-file.ts',
+      find: 'if (byteCount > 0) this.#parts.assertRoom(byteCount);',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/storage/faults.test.ts',
+        name: 'what follows a write for which no room is left is refused with it',
+      },
+    },
+  ),
+  replica(
+    '66a',
+    'a client forgets its wish for further servers when it comes too soon after a search',
+    {
+      file: 'client/search-schedule.ts',
+      find: 'if (restMs > 0) this.#timer',
+      replace: 'if (restMs > 0) this.#wanted = false; else if (restMs > 0) this.#timer',
+    },
+    {
+      test: {
+        file: 'test/client/search-schedule.test.ts',
+        name: 'the first wish is granted at once, one that comes too soon when its time has come',
+      },
+    },
+  ),
 ];
