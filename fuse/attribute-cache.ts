@@ -3,15 +3,6 @@ import type { Attributes } from './backend.ts';
 /** Names and attributes are believed for this long after they were heard, where nobody chose otherwise. */
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
 
-/** For how long what was heard is believed, in milliseconds. */
-export interface Ages {
-  /** 0 where whoever answers knows better what may be believed, or nothing shall be. */
-  readonly heardMs: number;
-  /** Through a handle, of a file that is being written. */
-  readonly liveMs: number;
-}
-
-export const AGES_DEFAULT: Ages = { heardMs: ATTRIBUTE_AGE_MAX_MS, liveMs: 0 };
 /** The kernel opens a file right after it looked its name up: one question to the cluster serves both. */
 const LOOKUP_AGE_MAX_MS = 50;
 const COUNT_MAX = 20_000;
@@ -32,7 +23,7 @@ interface Known {
  * what is about that name or its directory.
  */
 export class AttributeCache {
-  readonly #ages: Ages;
+  readonly #ageMaxMs: number;
   readonly #entries = new Map<string, { readonly inode: number; readonly heardMs: number }>();
   readonly #known = new Map<number, Known>();
   /** Changes of ours, counted. */
@@ -42,8 +33,12 @@ export class AttributeCache {
   /** The same of single inodes, and of single names as keys of `#entries`, the latest last. */
   readonly #dropped = new Map<number | string, number>();
 
-  constructor(ages: Ages) {
-    this.#ages = ages;
+  /**
+   * @param ageMaxMs for how long what was heard is believed; 0 where whoever answers knows better what may be believed,
+   *   or nothing shall be
+   */
+  constructor(ageMaxMs = ATTRIBUTE_AGE_MAX_MS) {
+    this.#ageMaxMs = ageMaxMs;
   }
 
   get mark(): number {
@@ -52,14 +47,14 @@ export class AttributeCache {
 
   entry(parent: number, name: string): Attributes | undefined {
     const entry = this.#entries.get(keyOf(parent, name));
-    if (entry === undefined || this.#isOld(entry.heardMs, this.#ages.heardMs)) return undefined;
+    if (entry === undefined || this.#isOld(entry.heardMs, this.#ageMaxMs)) return undefined;
     return this.attributes(entry.inode);
   }
 
   attributes(inode: number): Attributes | undefined {
     const known = this.#known.get(inode);
     if (known === undefined || !known.prefetched) return undefined;
-    return this.#isOld(known.heardMs, this.#ages.heardMs) ? undefined : known.attributes;
+    return this.#isOld(known.heardMs, this.#ageMaxMs) ? undefined : known.attributes;
   }
 
   /** What a lookup heard this very moment, for the open that follows it. */
@@ -69,13 +64,6 @@ export class AttributeCache {
     return this.#isOld(known.heardMs, LOOKUP_AGE_MAX_MS) ? undefined : known.attributes;
   }
 
-  /** What was heard a moment ago of a file that is being written: each read of the kernel asks for its size. */
-  recentlyLive(inode: number): Attributes | undefined {
-    const known = this.#known.get(inode);
-    if (known === undefined || !known.attributes.live) return undefined;
-    return this.#isOld(known.heardMs, this.#ages.liveMs) ? undefined : known.attributes;
-  }
-
   /** @param mark as it was when the question was asked */
   heard(attributes: Attributes, mark: number, prefetched = false): void {
     if (this.#isBefore(mark, attributes.inode)) {
@@ -83,7 +71,7 @@ export class AttributeCache {
       this.#known.delete(attributes.inode);
       return;
     }
-    const kept = this.#ages.heardMs > 0 && (prefetched || attributes.kind === 'directory');
+    const kept = this.#ageMaxMs > 0 && (prefetched || attributes.kind === 'directory');
     bounded(this.#known).set(attributes.inode, { attributes, heardMs: performance.now(), prefetched: kept });
   }
 

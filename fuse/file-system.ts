@@ -1,6 +1,5 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../base/errors.ts';
-import type { Ages } from './attribute-cache.ts';
 import type { Attributes, FileSystemBackend, Space, XattrMode } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { Directories } from './directories.ts';
@@ -48,12 +47,12 @@ export class FileSystem implements FileSystemCalls {
    * @param root as `backend.start` answered it
    * @param limitMs the longest that one question to the cluster may take
    */
-  constructor(backend: FileSystemBackend, root: number, limitMs: number, log: Log, ages?: Ages) {
+  constructor(backend: FileSystemBackend, root: number, limitMs: number, log: Log, ageMaxMs?: number) {
     this.#backend = backend;
     this.root = root;
     this.#limitMs = limitMs;
     this.#log = log;
-    this.#files = new OpenFiles(backend, limitMs, log, ages);
+    this.#files = new OpenFiles(backend, limitMs, log, ageMaxMs);
     this.#inodes = this.#files.inodes;
     this.#directories = new Directories(backend, this.#inodes);
   }

@@ -1,4 +1,4 @@
-import { AGES_DEFAULT, type Ages, AttributeCache } from './attribute-cache.ts';
+import { AttributeCache } from './attribute-cache.ts';
 import type { AttributeChanges, Attributes, FileSystemBackend } from './backend.ts';
 import { nowNs, type OpenFile, withContents } from './open-file.ts';
 import type { AttributeRequest, TimeChange } from './transport.ts';
@@ -20,9 +20,9 @@ export class Inodes {
   constructor(
     backend: FileSystemBackend,
     openFile: (inode: number) => OpenFile | undefined,
-    ages: Ages = AGES_DEFAULT,
+    ageMaxMs?: number,
   ) {
-    this.cache = new AttributeCache(ages);
+    this.cache = new AttributeCache(ageMaxMs);
     this.#backend = backend;
     this.#openFile = openFile;
   }
@@ -32,8 +32,7 @@ export class Inodes {
   }
 
   async attributes(inode: number): Promise<Attributes> {
-    const heard = this.isOpen(inode) ? this.cache.recentlyLive(inode) : undefined;
-    return this.present(this.cache.attributes(inode) ?? heard ?? (await this.ask(inode)));
+    return this.present(this.cache.attributes(inode) ?? (await this.ask(inode)));
   }
 
   /** As they are at the cluster now. */

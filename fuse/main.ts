@@ -1,11 +1,9 @@
 import { closeSync, fstatSync, writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import { ClusterClient, type ClusterClientOptions } from '../client/cluster-client.ts';
 import { writeGapBound } from '../client/demo/bound.ts';
 import {
-  type CacheMode,
   flagOptions,
   kernelOptions,
   MOUNT_OPTIONS,
@@ -14,7 +12,6 @@ import {
   parseMountSource,
 } from '../client/mount-options.ts';
 import { RememberingClient } from '../client/remembering-client.ts';
-import type { Ages } from './attribute-cache.ts';
 import { clusterBackend } from './cluster-backend.ts';
 import { withDeadline } from './deadline.ts';
 import { ErrnoError } from './errno.ts';
@@ -36,8 +33,6 @@ const FIRST_LIMIT_MS = 20_000;
 /** What a call may take beyond the cluster's lease, where nobody has said otherwise. */
 const BEYOND_LEASE_MS = 5_000;
 const BEYOND_FAILOVER_MS = 1_000;
-/** Through a handle, a file that is being written elsewhere may be seen as it was so long ago. */
-const OPEN_FILE_AGE_MS = 1_000;
 /** For all that was written to reach the servers after a signal. */
 const UNMOUNT_LIMIT_MS = 60_000;
 
@@ -83,7 +78,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       ...{ directory, source, limitMs, xattrs, log },
       kernelOptions: kernelOptions(settings, process.getuid?.() === 0),
       present: presenter(settings),
-      ages: agesOf(settings.cache),
+      ageMaxMs: settings.cache.kind === 'ttl' ? settings.cache.ageMs : 0,
       ...(believedMs === undefined ? {} : { believedMs }),
     });
     unmountOnSignal(mounted.unmount, (error) => log('error', 'cannot unmount', { error: messageOf(error) }));
@@ -96,19 +91,6 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     log('error', 'cannot mount', { volume, directory, error: messageOf(error) });
     sayReady({ error: { code: codeOf(error), message: messageOf(error) } });
     return 1;
-  }
-}
-
-function agesOf(cache: CacheMode): Ages {
-  switch (cache.kind) {
-    case 'strict':
-      return { heardMs: 0, liveMs: 0 };
-    case 'leases':
-      return { heardMs: 0, liveMs: OPEN_FILE_AGE_MS };
-    case 'ttl':
-      return { heardMs: cache.ageMs, liveMs: 0 };
-    default:
-      return unreachable(cache);
   }
 }
 

@@ -1,4 +1,4 @@
-import { AGES_DEFAULT, type Ages } from './attribute-cache.ts';
+import { ATTRIBUTE_AGE_MAX_MS } from './attribute-cache.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { FileSystem } from './file-system.ts';
@@ -11,7 +11,8 @@ export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOpti
   readonly limitMs: number;
   readonly xattrs: boolean;
   readonly log: Log;
-  readonly ages?: Ages;
+  /** For how long names and attributes are believed, as `AttributeCache` has it. */
+  readonly ageMaxMs?: number;
   /** @see KernelCache.believedMs */
   readonly believedMs?: KernelCache['believedMs'];
 }
@@ -36,9 +37,9 @@ export async function mountVolume(
   transport: Transport,
   options: MountOptions,
 ): Promise<Mounted> {
-  const { limitMs, log, ages = AGES_DEFAULT, believedMs } = options;
+  const { limitMs, log, ageMaxMs = ATTRIBUTE_AGE_MAX_MS, believedMs } = options;
   const root = await withDeadline(backend.start(), limitMs, 'Reaching the cluster');
-  const fileSystem = new FileSystem(backend, root, limitMs, log, ages);
+  const fileSystem = new FileSystem(backend, root, limitMs, log, ageMaxMs);
   const stop = async (): Promise<void> => {
     await fileSystem.stop();
     await backend.stop();
@@ -48,7 +49,7 @@ export async function mountVolume(
     const { source, xattrs, directory, kernelOptions = usualOptions(), present = (same) => same } = options;
     const mounted = await transport(directory, fileSystem, {
       ...{ source, kernelOptions, present, limitMs, xattrs, log },
-      cache: { attributesMs: ages.heardMs, ...(believedMs === undefined ? {} : { believedMs }) },
+      cache: { attributesMs: ageMaxMs, ...(believedMs === undefined ? {} : { believedMs }) },
     });
     fileSystem.mounted(mounted);
     // Should the cluster be away when df asks for the first time, there are numbers to tell.

@@ -1,6 +1,5 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../base/errors.ts';
-import type { Ages } from './attribute-cache.ts';
 import type { Attributes, FileSystemBackend } from './backend.ts';
 import { contentVersionCompare } from './backend.ts';
 import { ErrnoError } from './errno.ts';
@@ -58,11 +57,11 @@ export class OpenFiles {
   /** Odd; those of directories are even. */
   #handleLast = -1;
 
-  constructor(backend: FileSystemBackend, limitMs: number, log: Log, ages?: Ages) {
+  constructor(backend: FileSystemBackend, limitMs: number, log: Log, ageMaxMs?: number) {
     this.#backend = backend;
     this.#limitMs = limitMs;
     this.#log = log;
-    this.inodes = new Inodes(backend, (inode) => this.#open.get(inode), ages);
+    this.inodes = new Inodes(backend, (inode) => this.#open.get(inode), ageMaxMs);
     this.#orphans = new Orphans(backend, () => this.#open.keys(), log);
   }
 

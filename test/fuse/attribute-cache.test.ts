@@ -3,14 +3,14 @@ import { test } from 'node:test';
 import { AttributeCache } from '../../fuse/attribute-cache.ts';
 import type { Attributes } from '../../fuse/backend.ts';
 
-const AGES = { heardMs: 60_000, liveMs: 0 };
+const AGE_MAX_MS = 60_000;
 
 function file(inode: number, sizeBytes = 0): Attributes {
   return { inode, kind: 'file', sizeBytes } as Attributes;
 }
 
 test('what was asked for before a change of names or modes is not kept, of whatever it is', () => {
-  const cache = new AttributeCache(AGES);
+  const cache = new AttributeCache(AGE_MAX_MS);
   const { mark } = cache;
   cache.forget(7);
   cache.heardEntry(1, 'a', file(8), mark, true);
@@ -20,7 +20,7 @@ test('what was asked for before a change of names or modes is not kept, of whate
 });
 
 test('what was asked for before a change of contents is kept of all other files', () => {
-  const cache = new AttributeCache(AGES);
+  const cache = new AttributeCache(AGE_MAX_MS);
   const { mark } = cache;
   cache.drop(7);
   for (const inode of [7, 8]) cache.heardEntry(1, String(inode), file(inode), mark, true);
@@ -30,7 +30,7 @@ test('what was asked for before a change of contents is kept of all other files'
 });
 
 test('however many files are written, no old answer about one of them is kept', () => {
-  const cache = new AttributeCache(AGES);
+  const cache = new AttributeCache(AGE_MAX_MS);
   const { mark } = cache;
   for (let inode = 1; inode <= 30_000; inode++) cache.drop(inode);
   cache.heardEntry(1, 'first', file(1), mark, true);
@@ -49,7 +49,7 @@ function made(inode: number, changedNs: string): Attributes {
 }
 
 test('a directory stays known while files are made in it, with the times that they give it', () => {
-  const cache = new AttributeCache(AGES);
+  const cache = new AttributeCache(AGE_MAX_MS);
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
   cache.made(2, 'first', made(3, '3000'));
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
@@ -59,14 +59,14 @@ test('a directory stays known while files are made in it, with the times that th
 });
 
 test('a directory is asked for again when one was made in it, for it counts them', () => {
-  const cache = new AttributeCache(AGES);
+  const cache = new AttributeCache(AGE_MAX_MS);
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
   cache.made(2, 'sub', directory(3, '3000'));
   assert.equal(cache.entry(1, 'd'), undefined);
 });
 
 test('what was asked for before a file was made is not kept of its name and its directory, but of all others', () => {
-  const cache = new AttributeCache(AGES);
+  const cache = new AttributeCache(AGE_MAX_MS);
   const { mark } = cache;
   cache.heardEntry(2, 'f', file(9), mark, true);
   cache.made(2, 'f', made(3, '3000'));
@@ -83,7 +83,7 @@ test('what was asked for before a file was made is not kept of its name and its 
 test('nothing is believed for longer because files are made', (t) => {
   let nowMs = 0;
   t.mock.method(performance, 'now', () => nowMs);
-  const cache = new AttributeCache({ heardMs: 1_000, liveMs: 0 });
+  const cache = new AttributeCache(1_000);
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
   nowMs = 900;
   cache.made(2, 'f', made(3, '3000'));

@@ -25,7 +25,7 @@ async function started(t: TestContext) {
   const backend = new CountingBackend();
   await backend.start();
   const { inode } = await backend.makeDirectory(ROOT, 'd', 0o755, ROOT_USER);
-  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, { heardMs: 60_000, liveMs: 0 });
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, 60_000);
   t.after(() => fileSystem.stop());
   return { backend, fileSystem, inode };
 }

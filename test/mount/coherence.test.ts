@@ -55,7 +55,28 @@ async function define(): Promise<void> {
       assert.deepEqual([...wrong, ...unexpected], []);
       assert.ok(changes > ROUNDS / 10 && looks > ROUNDS / 2, `${changes} changes, ${looks} looks`);
     });
+    test(`over ${transport}: a handle shows what another mount does to a file that is being written`, () =>
+      written(mounts));
     test(`over ${transport}: what a kernel believes ends while its mount is stopped`, () => stopped(mounts));
+  }
+}
+
+async function written([one, two]: readonly [ClusterMount, ClusterMount]): Promise<void> {
+  const writer = await open(one.path('written'), 'w');
+  const reader = await open(two.path('written'), 'r');
+  try {
+    for (let version = 1; version <= 5; version++) {
+      await writer.write(Buffer.from([version]));
+      await writer.sync();
+      await chmod(one.path('written'), 0o600 + version);
+      const { size, mode } = await reader.stat();
+      assert.deepEqual({ size, mode: mode & 0o777 }, { size: version, mode: 0o600 + version });
+      const { bytesRead } = await reader.read(Buffer.alloc(1), 0, 1, version - 1);
+      assert.equal(bytesRead, 1);
+    }
+  } finally {
+    await writer.close();
+    await reader.close();
   }
 }
 
