@@ -1,8 +1,11 @@
+import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
+import type { Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LAUNCHER, type RealCluster } from './real-cluster.ts';
 
@@ -19,6 +22,8 @@ export interface RunOptions {
   readonly cwd?: string;
   readonly timeoutMs?: number;
   readonly env?: NodeJS.ProcessEnv;
+  /** What it reads. */
+  readonly input?: AsyncIterable<Uint8Array>;
 }
 
 /** Runs a program to its end, in a process of its own: a mount that hangs must not hang the test. */
@@ -30,9 +35,11 @@ export async function run(
   const beganMs = performance.now();
   const child = spawn(program, [...argv], {
     cwd: options.cwd ?? '/',
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: [options.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
     env: { ...process.env, ...options.env },
   });
+  assert.ok(child.stdout !== null && child.stderr !== null);
+  const fed = feed(child.stdin, options.input);
   let text = '';
   const collect = (chunk: Buffer) => {
     if (text.length < 100_000) text += chunk.toString();
@@ -45,11 +52,22 @@ export async function run(
   limit.catch(() => undefined);
   const outcome = await Promise.race([ended, limit]);
   abort.abort();
+  if (outcome !== 'late') await fed;
   const tookMs = performance.now() - beganMs;
   if (outcome !== 'late') return { code: outcome[0], text, tookMs };
   // Not waited for: a process in an uninterruptible call of the mount would keep the test.
   child.kill('SIGKILL');
   return { code: null, text: `${text}\n(killed after ${Math.round(tookMs)} ms)`, tookMs };
+}
+
+/** Resolves when all is written, or nobody reads any more: what the program makes of that it says by its exit code. */
+async function feed(to: Writable | null, input: AsyncIterable<Uint8Array> | undefined): Promise<void> {
+  if (to === null || input === undefined) return;
+  try {
+    await pipeline(input, to);
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EPIPE')) throw error;
+  }
 }
 
 export async function runOk(
