@@ -26,6 +26,12 @@ export const ERRORS = {
     remedy: 'give-up',
     title: 'The range lies outside the file',
   },
+  'digest-mismatch': {
+    status: 400,
+    exit: 8,
+    remedy: 'give-up',
+    title: 'The bytes are not those that their digest names',
+  },
   'name-too-long': { status: 400, exit: 2, remedy: 'give-up', title: 'A name is longer than 255 bytes' },
   'symlink-loop': { status: 409, exit: 4, remedy: 'give-up', title: 'Too many symbolic links on the way' },
   'cross-volume': {

@@ -6,6 +6,7 @@ import { noAttribute } from './commands/attributes.ts';
 import { nameCheck } from './names.ts';
 import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
+import { sessionLast } from './sessions.ts';
 import { type NameRow, Tables } from './tables.ts';
 import { directoryOf, inodeOf, pathInode, volumeOf } from './walk.ts';
 
@@ -57,6 +58,8 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { volume: volumeInfoOf(volumeOf(tables, query.name)) };
     case 'volumes':
       return { volumes: tables.volumes().map(volumeInfoOf) };
+    case 'outcome':
+      return sessionLast(tables, query.session);
     case 'existing':
       return { inodes: query.inodes.filter((inode) => tables.inodeExists(inode)) };
     case 'paths':

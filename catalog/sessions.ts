@@ -51,6 +51,17 @@ export function sessionRecall(tables: Tables, id: CommandId): Outcome | null {
   return outcome === undefined ? null : parseOutcome(outcome);
 }
 
+/** The last command of a session: its number, 0 where there is none, and its result if it was done. */
+export function sessionLast(
+  tables: Tables,
+  session: number,
+): { result: CommandResult | null; number: number } {
+  const number = tables.session(session)?.highest ?? 0;
+  const outcome = number === 0 ? undefined : tables.request(session, number);
+  const parsed = outcome === undefined ? null : parseOutcome(outcome);
+  return { result: parsed?.kind === 'done' ? parsed.result : null, number };
+}
+
 /** Keeps the outcome for retries, and forgets what falls out of the window. */
 export function sessionRecord(tables: Tables, id: CommandId, seq: number, outcome: Outcome): void {
   const session = tables.session(id.session);

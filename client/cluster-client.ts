@@ -390,6 +390,8 @@ function describeQuery(query: Query): string {
       return `find the volume "${query.name}"`;
     case 'volumes':
       return 'list the volumes';
+    case 'outcome':
+      return `ask what became of session ${query.session}`;
     case 'existing':
       return 'ask which files exist';
     case 'paths':

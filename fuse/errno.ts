@@ -14,6 +14,7 @@ export const ERRNO = {
   'not-empty': 'ENOTEMPTY',
   'precondition-failed': 'EBUSY',
   'range-unsatisfiable': 'EINVAL',
+  'digest-mismatch': 'EIO',
   'name-too-long': 'ENAMETOOLONG',
   'symlink-loop': 'ELOOP',
   'cross-volume': 'EXDEV',

@@ -12,7 +12,7 @@ import type {
   RememberedAnswer,
 } from '../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../wire/file-operation.ts';
-import type { CopyOrder, FileExtent, FileState, Whence, WriteResult } from '../wire/http-api.ts';
+import type { CopyOrder, FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../wire/http-api.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../wire/lock-api.ts';
 import { type PeerAnswer, PeerHttp, type PeerRequest } from './http/peer-http.ts';
 import { type RequestName, RequestNames } from './http/request-names.ts';
@@ -27,6 +27,11 @@ export interface GatewayOptions {
   /** Draws a random integer from 1 to 2^53 − 1. */
   readonly random53: () => number;
   readonly metrics?: MetricsRegistry;
+}
+
+export interface WriteOptions extends CallOptions {
+  /** What the file must be just before the write. */
+  readonly guard?: WriteGuard;
 }
 
 export interface ReadOptions extends CallOptions {
@@ -205,15 +210,16 @@ export class Gateway {
     request: RequestId,
     offset: number | 'append',
     bytes: Uint8Array,
-    options: CallOptions = {},
+    options: WriteOptions = {},
   ): Promise<WriteResult> {
+    const { guard = {} } = options;
     return this.#fileCall(
       file,
       `write file ${file}`,
-      () => this.services.files.write(file, request, offset, bytes),
+      () => this.services.files.write(file, request, offset, bytes, guard),
       {
         method: 'PUT',
-        path: `/v1/data/${file}?offset=${offset}&${requestText(request)}`,
+        path: `/v1/data/${file}?offset=${offset}&${requestText(request)}${guardText(guard)}`,
         contentType: 'application/octet-stream',
         body: bytes,
       },
@@ -529,6 +535,12 @@ function jsonRequest(path: string, body: unknown): PeerRequest {
 function requestText(request: RequestId): string {
   const { session, number, since, answered = 0 } = request;
   return `session=${session}&number=${number}&since=${since}&answered=${answered}`;
+}
+
+/** Read by `guardOf` of the data routes. */
+function guardText({ contents, sizeBytes }: WriteGuard): string {
+  const ifContents = contents === undefined ? '' : `&if-contents=${contents.epoch}-${contents.seq}`;
+  return sizeBytes === undefined ? ifContents : `${ifContents}&if-size=${sizeBytes}`;
 }
 
 function textOf(bytes: Uint8Array): string {

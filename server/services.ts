@@ -11,7 +11,15 @@ import type {
   QueryResults,
   RememberedAnswer,
 } from '../wire/catalog-api.ts';
-import type { FileExtent, FileState, Served, ServerStatus, Whence, WriteResult } from '../wire/http-api.ts';
+import type {
+  FileExtent,
+  FileState,
+  Served,
+  ServerStatus,
+  Whence,
+  WriteGuard,
+  WriteResult,
+} from '../wire/http-api.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../wire/lock-api.ts';
 
 /**
@@ -85,8 +93,18 @@ export interface FileService {
   read(file: FileId, offset: number, length: number): Promise<FileRead>;
   /** What the replica here holds, however old. `not-primary` where there is none. */
   readStale(file: FileId, offset: number, length: number): Promise<FileRead>;
-  /** Bytes at an offset, or behind the last one. At most `WRITE_BYTES_MAX`. Acknowledged by a majority when it resolves. */
-  write(file: FileId, request: RequestId, offset: number | 'append', bytes: Uint8Array): Promise<WriteResult>;
+  /**
+   * Bytes at an offset, or behind the last one. At most `WRITE_BYTES_MAX`. Acknowledged by a majority when it resolves.
+   *
+   * @param guard what the file must be just before; a write that was done already is answered once more, whatever it is now
+   */
+  write(
+    file: FileId,
+    request: RequestId,
+    offset: number | 'append',
+    bytes: Uint8Array,
+    guard?: WriteGuard,
+  ): Promise<WriteResult>;
   truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult>;
   /** Makes a hole. `offset` of the result is where it ends. Acknowledged by a majority when it resolves. */
   punch(file: FileId, request: RequestId, hole: Hole): Promise<WriteResult>;

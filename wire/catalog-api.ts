@@ -44,6 +44,18 @@ const ServerUrl = Type.String({ pattern: '^https?://[^/?#\\s]+$', maxLength: 300
 const Zone = Type.String({ pattern: '^[A-Za-z0-9._-]{0,63}$' });
 const Bytes = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
+/**
+ * What must be at a place in the moment of a change, else `precondition-failed`. `contents`: this inode, with these
+ * contents, and nobody may have written since: a file that is live is settled before, or refused.
+ */
+export const Expectation = Type.Union([
+  Type.Object({ kind: Type.Literal('anything') }),
+  Type.Object({ kind: Type.Literal('nothing') }),
+  Type.Object({ kind: Type.Literal('inode'), inode: Inode }),
+  Type.Object({ kind: Type.Literal('contents'), inode: Inode, contents: ContentVersion }),
+]);
+export type Expectation = Static<typeof Expectation>;
+
 export const Command = Type.Union([
   Type.Object({
     kind: Type.Literal('volume-create'),
@@ -90,17 +102,13 @@ export const Command = Type.Union([
   Type.Object({ kind: Type.Literal('keep-orphan'), inode: Inode }),
   /**
    * Gives the orphan `inode` the name, in place of the file that has it, whose mode, owner and
-   * extended attributes it takes over. `expect`: what must be there, else `precondition-failed`.
+   * extended attributes it takes over.
    */
   Type.Object({
     kind: Type.Literal('replace'),
     place: Place,
     inode: Inode,
-    expect: Type.Union([
-      Type.Object({ kind: Type.Literal('anything') }),
-      Type.Object({ kind: Type.Literal('nothing') }),
-      Type.Object({ kind: Type.Literal('inode'), inode: Inode }),
-    ]),
+    expect: Expectation,
   }),
   Type.Object({ kind: Type.Literal('make-directory'), place: Place, mode: Mode, uid: Owner, gid: Owner }),
   /** FIFOs, sockets and devices: names with attributes, no contents of ours. */
@@ -119,12 +127,14 @@ export const Command = Type.Union([
     gid: Owner,
   }),
   Type.Object({ kind: Type.Literal('remove-directory'), place: Place }),
-  Type.Object({ kind: Type.Literal('unlink'), place: Place }),
+  Type.Object({ kind: Type.Literal('unlink'), place: Place, expect: Type.Optional(Expectation) }),
   Type.Object({
     kind: Type.Literal('rename'),
     from: Place,
     to: Place,
     mode: Type.Union([Type.Literal('replace'), Type.Literal('no-replace'), Type.Literal('exchange')]),
+    /** Of what is at `from`. */
+    expect: Type.Optional(Expectation),
   }),
   Type.Object({
     kind: Type.Literal('symlink'),
@@ -324,6 +334,8 @@ export const Query = Type.Union([
   Type.Object({ kind: Type.Literal('xattrs'), inode: Inode }),
   Type.Object({ kind: Type.Literal('volume'), name: VolumeName }),
   Type.Object({ kind: Type.Literal('volumes') }),
+  /** What became of the last command of a session that was done, and how many it had. */
+  Type.Object({ kind: Type.Literal('outcome'), session: Inode }),
   /** Those of `inodes` that still exist. */
   Type.Object({ kind: Type.Literal('existing'), inodes: Type.Array(Inode, { maxItems: 10_000 }) }),
   /** One path of each of the files that has a name. Reads all names: for people who look for something, not for programs. */
@@ -396,6 +408,8 @@ export interface QueryResults {
   readonly xattrs: { readonly names: readonly string[] };
   readonly volume: { readonly volume: VolumeInfo };
   readonly volumes: { readonly volumes: readonly VolumeInfo[] };
+  /** `result` is null where the session is not known, or its last command was refused. */
+  readonly outcome: { readonly result: CommandResults[Command['kind']] | null; readonly number: number };
   readonly existing: { readonly inodes: readonly number[] };
   readonly paths: {
     readonly paths: readonly { readonly inode: number; readonly volume: string; readonly path: string }[];

@@ -50,6 +50,12 @@ export interface WriteResult extends FileState {
   readonly offset: number;
 }
 
+/** What a file must be in the moment in which a write takes its place in the order, else `precondition-failed`. */
+export interface WriteGuard {
+  readonly contents?: ContentVersion;
+  readonly sizeBytes?: number;
+}
+
 /** Files in one `POST /v1/data/settle` at the most. */
 export const SETTLE_FILES_MAX = 500;
 

@@ -7,6 +7,7 @@ import { targetCheck } from '../names.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { InodeRow, Tables } from '../tables.ts';
 import { inodeOf, type Spot, spotAt } from '../walk.ts';
+import { assertExpected } from './expectation.ts';
 
 /** Names of one inode at the most. */
 export const LINKS_MAX = 65_000;
@@ -166,6 +167,7 @@ export function removeDirectory(
 export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: string): CommandResults['unlink'] {
   const { directory, name, inode } = takenSpotOf(tables, command.place, 'is-directory');
   if (inode.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
+  if (command.expect !== undefined) assertExpected(command.expect, name, inode);
   tables.entryDelete(directory.id, name);
   tables.directoryTouch(directory.id, 0, atNs);
   return { inode: inode.id, links: nameLost(tables, inode, atNs) };

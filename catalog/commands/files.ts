@@ -4,9 +4,10 @@ import { attributesOf, contentsCompare } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
 import { timeCheck } from '../names.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
-import type { InodeRow, Tables } from '../tables.ts';
+import type { Tables } from '../tables.ts';
 import { inodeOf, volumeOf } from '../walk.ts';
 import { nameLost, nodeCreate, spotOf } from './entries.ts';
+import { assertExpected } from './expectation.ts';
 
 const MODE_SETGID = 0o2000;
 
@@ -85,7 +86,7 @@ export function replace(
     throw new ServiceError('cross-volume', `File ${orphan.id} is of volume "${orphan.volumeName}"`);
   }
   if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
-  assertExpected(command, name, old);
+  assertExpected(command.expect, name, old);
 
   if (old?.kind === KIND_FILE) {
     tables.xattrsCopy(old.id, orphan.id);
@@ -102,15 +103,6 @@ export function replace(
   }
   tables.directoryTouch(directory.id, 0, atNs);
   return { attributes: attributesOf(tables.inodeKnown(orphan.id)), replaced: old?.id ?? null };
-}
-
-function assertExpected({ expect }: CommandOf<'replace'>, name: string, old: InodeRow | undefined): void {
-  if (expect.kind === 'nothing' && old !== undefined) {
-    throw new ServiceError('precondition-failed', `There is a "${name}" already`);
-  }
-  if (expect.kind === 'inode' && old?.id !== expect.inode) {
-    throw new ServiceError('precondition-failed', `"${name}" is no longer inode ${expect.inode}`);
-  }
 }
 
 export function openForWrite(

@@ -5,6 +5,7 @@ import { KIND_DIRECTORY } from '../schema.ts';
 import type { InodeRow, Tables } from '../tables.ts';
 import { isBelow, type Spot } from '../walk.ts';
 import { nameLost, spotOf, takenSpotOf } from './entries.ts';
+import { assertExpected } from './expectation.ts';
 
 /** POSIX rename, with the two variants of Linux's renameat2. */
 export function rename(tables: Tables, command: CommandOf<'rename'>, atNs: string): CommandResults['rename'] {
@@ -13,6 +14,7 @@ export function rename(tables: Tables, command: CommandOf<'rename'>, atNs: strin
   if (from.directory.volume !== to.directory.volume) {
     throw new ServiceError('cross-volume', `Cannot rename "${from.name}" to another volume`);
   }
+  if (command.expect !== undefined) assertExpected(command.expect, from.name, from.inode);
   if (command.mode === 'exchange') {
     if (to.inode === undefined) throw new ServiceError('not-found', `There is no "${to.name}"`);
     return exchange(tables, from, { ...to, inode: to.inode }, atNs);

@@ -3,8 +3,9 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, RequestId } from '../../replica/actions.ts';
 import { epochCompare } from '../../replica/epoch.ts';
-import type { LiveMark } from '../../wire/catalog-api.ts';
+import type { ContentVersion, LiveMark } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
+import type { WriteGuard } from '../../wire/http-api.ts';
 import type { Clock } from '../clock.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { Hole } from '../services.ts';
@@ -41,6 +42,7 @@ export class FilePrimary {
   #nameFlushed: Promise<void> | null = null;
   #sizeBytes: number;
   #modifiedNs: bigint;
+  #contents: ContentVersion;
   #inFlightBytes = 0;
   #waitingBytes = 0;
   readonly #inFlight = new Set<Promise<void>>();
@@ -71,19 +73,25 @@ export class FilePrimary {
     }
     this.#sizeBytes = attributes.sizeBytes;
     this.#modifiedNs = attributes.modifiedNs;
+    this.#contents = { epoch: attributes.versionEpoch, seq: attributes.versionSeq };
     if (attributes.seal !== 'open') this.#sealing = Promise.resolve();
   }
 
-  /** @param tells which end of the bytes the result names: who copies wants to know how far that came */
+  /**
+   * @param guard what the file must be just before this write
+   * @param tells which end of the bytes the result names: who copies wants to know how far that came
+   * @throws ServiceError `precondition-failed` where the guard does not hold
+   */
   async write(
     request: RequestId,
     offset: number | 'append',
     bytes: Uint8Array,
-    tells: 'begin' | 'end' = 'begin',
+    { guard, tells }: { readonly guard: WriteGuard; readonly tells: 'begin' | 'end' },
   ): Promise<Committed> {
     const done = await this.#admit(request, bytes.length);
     try {
       // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
+      this.#assertGuard(guard);
       const at = offset === 'append' ? this.#sizeBytes : offset;
       if (at > FILE_BYTES_MAX - bytes.length) {
         throw new ServiceError(
@@ -99,6 +107,21 @@ export class FilePrimary {
     } finally {
       done();
     }
+  }
+
+  #assertGuard({ contents, sizeBytes }: WriteGuard): void {
+    if (sizeBytes !== undefined && sizeBytes !== this.#sizeBytes) {
+      const why = `it has ${this.#sizeBytes} bytes, not ${sizeBytes}`;
+      throw new ServiceError('precondition-failed', `Cannot write file ${this.#file}: ${why}`);
+    }
+    if (contents === undefined) return;
+    // What is on the disk may lag behind what was ordered: two who wrote at the same time would both pass.
+    const { epoch, seq } = this.#contents;
+    if (contents.epoch === epoch && contents.seq === seq) return;
+    throw new ServiceError(
+      'precondition-failed',
+      `Cannot write file ${this.#file}: it was changed meanwhile`,
+    );
   }
 
   async punch(request: RequestId, { from, to, grows }: Hole): Promise<Committed> {
@@ -289,6 +312,7 @@ export class FilePrimary {
     return this.#driver.submit({ request, result: encodeWriteOutcome(outcome), body }, () => {
       this.#sizeBytes = outcome.sizeBytes;
       this.#modifiedNs = outcome.modifiedNs;
+      this.#contents = { epoch: this.epoch.counter, seq: this.#driver.orderedSeq };
       this.unsettled = true;
     });
   }

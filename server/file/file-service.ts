@@ -10,7 +10,7 @@ import { SessionTable } from '../../replica/sessions.ts';
 import { viewHasMajority, viewVoters } from '../../replica/view.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
-import type { FileExtent, FileState, Whence, WriteResult } from '../../wire/http-api.ts';
+import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
 import { unlessFirst, within } from '../bounded.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
@@ -135,6 +135,7 @@ export class LocalFileService implements FileService {
     request: RequestId,
     offset: number | 'append',
     bytes: Uint8Array,
+    guard: WriteGuard = {},
     tells: 'begin' | 'end' = 'begin',
   ): Promise<WriteResult> {
     if (bytes.length > WRITE_BYTES_MAX) {
@@ -157,11 +158,15 @@ export class LocalFileService implements FileService {
     this.#assertAllThere(driver);
     await this.#assertRoom(driver, request, bytes.length);
     const primary = this.#primaryOf(driver);
-    return this.#changed(
-      file,
-      primary,
-      await this.#bounded(file, primary.write(request, offset, bytes, tells)),
-    );
+    const write = (held: WriteGuard): Promise<Committed> =>
+      this.#bounded(file, primary.write(request, offset, bytes, { guard: held, tells }));
+    const committed = await write(guard).catch(async (error: unknown) => {
+      const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
+      // It is itself that has changed the file: then there is nothing to guard, only an answer to repeat.
+      if (isRefused && (await this.#isKnown(driver, request))) return write({});
+      throw error;
+    });
+    return this.#changed(file, primary, committed);
   }
 
   async truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult> {
@@ -201,7 +206,7 @@ export class LocalFileService implements FileService {
     const piece = isKnown ? NOTHING_COPIED : await read();
     switch (piece.kind) {
       case 'data':
-        return this.write(file, request, toOffset, piece.bytes, 'end');
+        return this.write(file, request, toOffset, piece.bytes, {}, 'end');
       case 'hole':
         return this.punch(file, request, { from: toOffset, to: toOffset + piece.length, grows: true });
       case 'end':

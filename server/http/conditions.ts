@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { ServiceError } from '../../base/errors.ts';
-import type { ContentVersion } from '../../wire/catalog-api.ts';
+import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 
 /** The entity tag of a file's contents: which file, and its version. Equal tags mean equal bytes. */
 export function etagOf(inode: number, contents: ContentVersion): string {
@@ -9,76 +9,115 @@ export function etagOf(inode: number, contents: ContentVersion): string {
 
 /** Nanoseconds since 1970 as an HTTP date, whole seconds rounded down. */
 export function httpDate(timeNs: string): string {
-  return new Date(Number(BigInt(timeNs) / 1_000_000n)).toUTCString();
+  return new Date(secondsOf(timeNs) * 1000).toUTCString();
 }
 
 /** RFC 9110 §13: what the client knows, and whether to go on. */
 export interface Conditions {
   readonly ifMatch: string | undefined;
   readonly ifNoneMatch: string | undefined;
+  readonly ifModifiedSince: string | undefined;
+  readonly ifUnmodifiedSince: string | undefined;
   readonly ifRange: string | undefined;
 }
 
 export function conditionsOf(headers: IncomingHttpHeaders): Conditions {
   const [ifRange] = [headers['if-range']].flat();
-  return { ifMatch: headers['if-match'], ifNoneMatch: headers['if-none-match'], ifRange };
+  return {
+    ifMatch: headers['if-match'],
+    ifNoneMatch: headers['if-none-match'],
+    ifModifiedSince: headers['if-modified-since'],
+    ifUnmodifiedSince: headers['if-unmodified-since'],
+    ifRange,
+  };
+}
+
+/** What is there now; null where nothing is. What is no file has the empty tag, which no header names. */
+export type Standing = { readonly etag: string; readonly modifiedNs: string } | null;
+
+export function standingOf(attributes: Attributes | null): Standing {
+  if (attributes === null) return null;
+  const { kind, inode, contents, modifiedNs } = attributes;
+  return { etag: kind === 'file' ? etagOf(inode, contents) : '', modifiedNs };
 }
 
 const ENTITY_TAG = /(W\/)?("[\x21\x23-\x7e\x80-\xff]*")/g;
 
 /**
- * @param etag of what is there now; null where nothing is, '' where something is that has no tag
+ * RFC 9110 §13.2.2, steps 1 and 2: `If-Match`, or where it is absent `If-Unmodified-Since`.
+ *
  * @throws ServiceError `precondition-failed`
  */
-export function checkIfMatch(conditions: Conditions, etag: string | null, what: string): void {
-  const { ifMatch } = conditions;
-  if (ifMatch === undefined) return;
-  if (etag === null) throw new ServiceError('precondition-failed', `If-Match: ${what} does not exist`);
+export function checkUnchanged(conditions: Conditions, standing: Standing, what: string): void {
+  const { ifMatch, ifUnmodifiedSince } = conditions;
+  if (ifMatch !== undefined) {
+    checkIfMatch(ifMatch, standing, what);
+    return;
+  }
+  const since = secondsOfDate(ifUnmodifiedSince);
+  if (since === null) return;
+  if (standing === null) {
+    throw new ServiceError('precondition-failed', `If-Unmodified-Since: ${what} does not exist`);
+  }
+  if (secondsOf(standing.modifiedNs) <= since) return;
+  const when = httpDate(standing.modifiedNs);
+  throw new ServiceError('precondition-failed', `If-Unmodified-Since: ${what} was modified ${when}`);
+}
+
+function checkIfMatch(ifMatch: string, standing: Standing, what: string): void {
+  if (standing === null) throw new ServiceError('precondition-failed', `If-Match: ${what} does not exist`);
   if (ifMatch.trim() === '*') return;
   // Strong comparison: a weak tag matches nothing.
-  for (const [, weak, tag] of ifMatch.matchAll(ENTITY_TAG)) if (weak === undefined && tag === etag) return;
-  const now = etag === '' ? 'has no ETag' : `has the ETag ${etag} now`;
+  for (const [, weak, tag] of ifMatch.matchAll(ENTITY_TAG)) {
+    if (weak === undefined && tag === standing.etag) return;
+  }
+  const now = standing.etag === '' ? 'has no ETag' : `has the ETag ${standing.etag} now`;
   throw new ServiceError('precondition-failed', `If-Match: ${what} ${now}`);
 }
 
-/** @returns whether `If-None-Match` names what is there, by weak comparison */
-export function matchesIfNoneMatch(conditions: Conditions, etag: string | null): boolean {
+/**
+ * RFC 9110 §13.2.2, steps 3 and 4, for a reader: `If-None-Match`, or where it is absent `If-Modified-Since`.
+ *
+ * @returns whether the client has what is there
+ */
+export function isKnownToClient(conditions: Conditions, standing: Standing): boolean {
+  const { ifNoneMatch, ifModifiedSince } = conditions;
+  if (ifNoneMatch !== undefined) return matchesIfNoneMatch(ifNoneMatch, standing);
+  const since = secondsOfDate(ifModifiedSince);
+  return since !== null && standing !== null && secondsOf(standing.modifiedNs) <= since;
+}
+
+/**
+ * All conditions of a request that changes what is there.
+ *
+ * @throws ServiceError `precondition-failed`
+ */
+export function checkForChange(conditions: Conditions, standing: Standing, what: string): void {
+  checkUnchanged(conditions, standing, what);
   const { ifNoneMatch } = conditions;
-  if (ifNoneMatch === undefined || etag === null) return false;
+  if (ifNoneMatch !== undefined && matchesIfNoneMatch(ifNoneMatch, standing)) {
+    throw new ServiceError('precondition-failed', `If-None-Match: ${what} exists`);
+  }
+}
+
+/** Weak comparison: a weak tag matches the strong one. */
+function matchesIfNoneMatch(ifNoneMatch: string, standing: Standing): boolean {
+  if (standing === null) return false;
   if (ifNoneMatch.trim() === '*') return true;
-  for (const [, , tag] of ifNoneMatch.matchAll(ENTITY_TAG)) if (tag === etag) return true;
+  for (const [, , tag] of ifNoneMatch.matchAll(ENTITY_TAG)) if (tag === standing.etag) return true;
   return false;
 }
 
-export type RangeResult =
-  | { readonly kind: 'whole' }
-  | { readonly kind: 'part'; readonly start: number; readonly end: number }
-  | { readonly kind: 'unsatisfiable' };
+const HTTP_DATE =
+  /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d{2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d{4} \d{2}:\d{2}:\d{2} GMT$/;
 
-const RANGE = /^bytes=\s*(\d{0,16})-(\d{0,16})\s*$/i;
+/** @returns seconds since 1970; null where the header is absent or no date, which RFC 9110 has ignored */
+export function secondsOfDate(text: string | undefined): number | null {
+  if (text === undefined || !HTTP_DATE.test(text)) return null;
+  const ms = Date.parse(text);
+  return Number.isNaN(ms) ? null : ms / 1000;
+}
 
-/**
- * RFC 9110 §14: one range of bytes; `end` of the result is exclusive. Several ranges, other units and
- * what is malformed are ignored, as the RFC allows, and the whole is sent.
- *
- * @param ifRange the header `If-Range`; only a strong entity tag can match, so a date sends the whole
- */
-export function rangeOf(
-  range: string | undefined,
-  ifRange: string | undefined,
-  etag: string,
-  sizeBytes: number,
-): RangeResult {
-  const match = range === undefined ? null : RANGE.exec(range);
-  if (match === null || (ifRange !== undefined && ifRange.trim() !== etag)) return { kind: 'whole' };
-  const [, first = '', last = ''] = match;
-  if (first === '') {
-    if (last === '') return { kind: 'whole' };
-    const start = Math.max(0, sizeBytes - Number(last));
-    return start < sizeBytes ? { kind: 'part', start, end: sizeBytes } : { kind: 'unsatisfiable' };
-  }
-  const start = Number(first);
-  if (last !== '' && Number(last) < start) return { kind: 'whole' };
-  if (start >= sizeBytes) return { kind: 'unsatisfiable' };
-  return { kind: 'part', start, end: last === '' ? sizeBytes : Math.min(sizeBytes, Number(last) + 1) };
+export function secondsOf(timeNs: string): number {
+  return Number(BigInt(timeNs) / 1_000_000_000n);
 }

@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { RequestId } from '../../replica/actions.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
-import type { CopyOrder, FileState } from '../../wire/http-api.ts';
+import type { CopyOrder, FileState, WriteGuard } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
@@ -44,7 +44,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
       query.offset === 'append'
         ? 'append'
         : integerOf(query.offset, 'offset', 0, FILE_BYTES_MAX - bytes.length);
-    const options = callOptionsOf(request.headers);
+    const options = { ...callOptionsOf(request.headers), guard: guardOf(query) };
     return answer(reply, file, await gateway.write(file, requestIdOf(query), offset, bytes, options));
   });
 
@@ -139,6 +139,18 @@ function copyOrderOf(body: unknown): CopyOrder & { readonly from: FileId } {
     fromOffset: place('fromOffset'),
     toOffset: place('toOffset'),
     length: place('length'),
+  };
+}
+
+/** @throws ServiceError `bad-request` where a guard of a write is malformed */
+function guardOf(query: Parameters): WriteGuard {
+  const { 'if-contents': contents, 'if-size': size } = query;
+  const [epoch, seq] = String(contents).split('-');
+  return {
+    ...(contents !== undefined && {
+      contents: { epoch: integerOf(epoch, 'if-contents'), seq: integerOf(seq, 'if-contents') },
+    }),
+    ...(size !== undefined && { sizeBytes: integerOf(size, 'if-size') }),
   };
 }
 

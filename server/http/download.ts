@@ -8,8 +8,11 @@ import type { Gateway } from '../gateway.ts';
 import { contentVersionCompare } from '../live-attributes.ts';
 import type { FileRead } from '../services.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
-import { checkIfMatch, conditionsOf, etagOf, httpDate, matchesIfNoneMatch, rangeOf } from './conditions.ts';
+import { checkUnchanged, conditionsOf, etagOf, httpDate, isKnownToClient } from './conditions.ts';
+import { digestOf, wantedDigest } from './digests.ts';
+import { FileDigests } from './file-digests.ts';
 import { sendProblem } from './problems.ts';
+import { rangeOf } from './range.ts';
 
 const CHUNK_BYTES = 1024 * 1024;
 /** Where many read at once, each gets less memory: all together stay bounded. */
@@ -32,10 +35,12 @@ interface Facts {
 /** Sends files' contents with flat memory: a few reads ahead of the client's connection, no more. */
 export class Downloads {
   readonly #gateway: Gateway;
+  readonly #digests: FileDigests;
   #active = 0;
 
   constructor(gateway: Gateway) {
     this.#gateway = gateway;
+    this.#digests = new FileDigests(gateway);
   }
 
   get active(): number {
@@ -56,21 +61,23 @@ export class Downloads {
     for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
       const etag = etagOf(inode, facts.contents);
       const conditions = conditionsOf(request.headers);
-      checkIfMatch(conditions, etag, 'the file');
+      const ranged = { etag, modifiedNs: facts.modifiedNs, sizeBytes: facts.sizeBytes };
+      checkUnchanged(conditions, ranged, 'the file');
       reply.header('etag', etag).header('last-modified', httpDate(facts.modifiedNs));
       reply.header('accept-ranges', 'bytes');
-      const unchanged = matchesIfNoneMatch(conditions, etag);
+      const unchanged = isKnownToClient(conditions, ranged);
       if (unchanged || request.method === 'HEAD' || facts.sizeBytes === 0) {
         const range = unchanged || request.method === 'HEAD' ? undefined : request.headers.range;
         await this.#locate(file);
         setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
-        if (rangeOf(range, conditions.ifRange, etag, facts.sizeBytes).kind === 'unsatisfiable') {
+        if (rangeOf(range, conditions, ranged, Date.now()).kind === 'unsatisfiable') {
           return sendUnsatisfiable(reply, facts.sizeBytes);
         }
         if (unchanged) return reply.code(304).send();
+        await this.#tellDigest(request, reply, file, facts);
         return setBody(reply, facts.sizeBytes).send();
       }
-      const range = rangeOf(request.headers.range, conditions.ifRange, etag, facts.sizeBytes);
+      const range = rangeOf(request.headers.range, conditions, ranged, Date.now());
       if (range.kind === 'unsatisfiable') {
         setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
         return sendUnsatisfiable(reply, facts.sizeBytes);
@@ -87,14 +94,27 @@ export class Downloads {
       }
       setFileHeaders(reply, this.#gateway, file, read.state);
       setBody(reply, end - start);
+      await this.#tellDigest(request, reply, file, facts);
       if (range.kind === 'part') {
         reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${facts.sizeBytes}`);
       }
       const first = bufferOf(read.bytes).subarray(0, end - start);
-      if (first.length === end - start) return reply.send(first);
+      if (first.length === end - start) {
+        const wanted = wantedDigest(request.headers['want-content-digest']);
+        if (wanted !== null) reply.header('content-digest', digestOf(wanted, first));
+        return reply.send(first);
+      }
       return reply.send(this.#stream(file, first, start, end, read.state));
     }
     throw new ServiceError('busy', `Cannot read file ${file}: it is being written all the time`);
+  }
+
+  /** `Want-Repr-Digest`: the file is read for it before the answer begins, unless its digest is known. */
+  async #tellDigest(request: FastifyRequest, reply: FastifyReply, file: FileId, facts: Facts): Promise<void> {
+    const wanted = wantedDigest(request.headers['want-repr-digest']);
+    if (wanted === null) return;
+    const digest = await this.#digests.of(file, etagOf(file, facts.contents), facts, wanted);
+    if (digest !== null) reply.header('repr-digest', digest);
   }
 
   #stream(file: FileId, first: Buffer, start: number, end: number, state: FileState): Readable {
@@ -164,7 +184,9 @@ export class Downloads {
 }
 
 function setBody(reply: FastifyReply, lengthBytes: number): FastifyReply {
-  return reply.type('application/octet-stream').header('content-length', String(lengthBytes));
+  reply.type('application/octet-stream').header('content-length', String(lengthBytes));
+  // Whatever is inside: no browser takes it for a page of this server.
+  return reply.header('x-content-type-options', 'nosniff');
 }
 
 function sendUnsatisfiable(reply: FastifyReply, sizeBytes: number): FastifyReply {

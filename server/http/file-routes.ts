@@ -1,33 +1,33 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Attributes, Command } from '../../wire/catalog-api.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
 import { setFileHeaders } from './answers.ts';
-import {
-  type Conditions,
-  checkIfMatch,
-  conditionsOf,
-  etagOf,
-  httpDate,
-  matchesIfNoneMatch,
-} from './conditions.ts';
+import { changeUnder, currentOf } from './conditional-change.ts';
+import { conditionsOf, httpDate } from './conditions.ts';
+import { claimedDigests, DigestCheck } from './digests.ts';
+import { Directories } from './directories.ts';
 import { Downloads } from './download.ts';
+import { isForm, labelOf } from './form.ts';
+import { storeForm } from './form-uploads.ts';
+import { idempotencyKeyOf } from './idempotency.ts';
 import { integerOf } from './input.ts';
 import { sendListing } from './listing.ts';
+import { PAGE_ENTRIES, sendListingPage, wantsPage } from './listing-page.ts';
+import { type NamedFile, NewFiles } from './new-files.ts';
+import { PartialWrites } from './partial-write.ts';
 import { directoryUrl, displayPath, type FilePath, parseFilePath, volumePath } from './path.ts';
+import { Relocations } from './relocation.ts';
 import { READ, WRITE } from './roles.ts';
+import { removeTree } from './tree-removal.ts';
 import { UPLOAD_IDLE_MS, Uploads } from './upload.ts';
 
 export const FILES_PREFIX = '/v1/files/';
 
-const FILE_MODE = 0o644;
-const DIRECTORY_MODE = 0o755;
 /** Entries that a client may ask for at once; without a limit it gets all. */
 const LIMIT_MAX = 10_000;
-
-type Expectation = Extract<Command, { kind: 'replace' }>['expect'];
 
 /**
  * Files by path: `/v1/files/{volume}/{path}`. The application routes every such URL here undecoded,
@@ -36,6 +36,10 @@ type Expectation = Extract<Command, { kind: 'replace' }>['expect'];
 export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
   const uploads = new Uploads(gateway);
   const downloads = new Downloads(gateway);
+  const directories = new Directories(gateway);
+  const parts = new PartialWrites(gateway);
+  const files = new NewFiles(gateway, uploads, directories);
+  const relocations = new Relocations(gateway, files, directories);
   metrics.observe('gauge', 'leasehold_uploads', 'Uploads that are going on', () => uploads.active);
   metrics.observe('gauge', 'leasehold_downloads', 'Downloads that are going on', () => downloads.active);
 
@@ -73,25 +77,68 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
 
   app.put('/v1/files', WRITE, async (request, reply) => {
     const path = pathOf(request);
-    if (path.directory) return putDirectory(request, reply, path);
+    if (path.directory) return directories.put(request, reply, path);
+    if (request.headers['content-range'] !== undefined) return parts.write(request, reply, path);
     return putFile(request, reply, path);
+  });
+
+  app.patch('/v1/files', WRITE, async (request, reply) => {
+    const path = pathOf(request);
+    if (path.directory) throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
+    return parts.write(request, reply, path);
+  });
+
+  app.post('/v1/files', WRITE, async (request, reply) => {
+    const path = pathOf(request);
+    if (isForm(labelOf(request.raw))) return postForm(request, reply, path);
+    const moveTo = path.search.get('move-to');
+    const copyTo = path.search.get('copy-to');
+    if (moveTo !== null && copyTo === null) return relocations.move(request, reply, path, moveTo);
+    if (copyTo !== null && moveTo === null) return relocations.copy(request, reply, path, copyTo);
+    const remedy = 'with "?copy-to=PATH" or "?move-to=PATH", or it brings a form to a directory';
+    throw new ServiceError('bad-request', `A POST says what is to be done: ${remedy}`);
   });
 
   app.delete('/v1/files', WRITE, async (request, reply) => {
     const path = pathOf(request);
     const place = { volume: path.volume, path: volumePath(path.names) };
     if (path.directory) {
+      if (path.search.get('recursive') === 'true') {
+        const removal = await removeTree(gateway, path);
+        return removal.more ? reply.code(202).send(removal) : reply.code(204).send();
+      }
       await gateway.command({ kind: 'remove-directory', place });
       return reply.code(204).send();
     }
     const conditions = conditionsOf(request.headers);
-    if (conditions.ifMatch !== undefined || conditions.ifNoneMatch !== undefined) {
-      checkConditions(conditions, await currentOf(path, conditions), path);
-    }
-    const { inode } = await gateway.command({ kind: 'unlink', place });
+    const { inode } = await changeUnder(gateway, path, conditions, false, (expect) =>
+      gateway.command({ kind: 'unlink', place, expect }),
+    );
     setFileHeaders(reply, gateway, inode as FileId, null);
     return reply.code(204).send();
   });
+
+  async function postForm(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    path: FilePath,
+  ): Promise<FastifyReply> {
+    const directory = await currentOf(gateway, path, { follow: true, live: false });
+    if (directory === null) throw new ServiceError('not-found', `There is no ${displayPath(path)}`);
+    if (!path.directory || directory.kind !== 'directory') {
+      throw new ServiceError('not-directory', `A form is for a directory, whose path ends in "/"`);
+    }
+    return storeForm(request, reply, files, path, FILES_PREFIX);
+  }
+
+  async function storedFile(request: FastifyRequest, path: FilePath, key: number | null): Promise<NamedFile> {
+    const conditions = conditionsOf(request.headers);
+    const check = new DigestCheck(claimedDigests(request.headers));
+    const file = await files.begin(path, conditions);
+    request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
+    const state = await files.receive(file, request.raw, check).finally(() => request.raw.setTimeout(0));
+    return files.name(path, state, conditions, key);
+  }
 
   async function getDirectory(
     request: FastifyRequest,
@@ -103,134 +150,29 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
       const search = path.search.size > 0 ? `?${path.search}` : '';
       return reply.redirect(`${directoryUrl(FILES_PREFIX, path)}${search}`, 308);
     }
-    if (request.method === 'HEAD') return reply.type('application/json; charset=utf-8').send();
+    const isPage = wantsPage(request.headers.accept);
+    reply.header('vary', 'accept');
+    if (request.method === 'HEAD') {
+      return reply.type(`${isPage ? 'text/html' : 'application/json'}; charset=utf-8`).send();
+    }
     const limit = path.search.get('limit');
     const count = limit === null ? null : integerOf(limit, 'limit', 1, LIMIT_MAX);
-    return sendListing(reply, gateway, attributes, path.search.get('after') ?? '', count);
+    const after = path.search.get('after') ?? '';
+    if (!isPage) return sendListing(reply, gateway, attributes, after, count);
+    return sendListingPage(reply, gateway, path, attributes, after, count ?? PAGE_ENTRIES);
   }
 
-  async function putDirectory(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    path: FilePath,
-  ): Promise<FastifyReply> {
-    const existing = await currentOf(path, null, true);
-    if (existing !== null && existing.kind !== 'directory') {
-      throw new ServiceError('exists', `${displayPath(path)} is a ${existing.kind}`);
-    }
-    const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers;
-    if (Number(length) > 0 || encoding !== undefined) {
-      const why = 'a path that ends in "/" is a directory, which holds names only';
-      throw new ServiceError('bad-request', `Cannot store contents at ${displayPath(path)}: ${why}`);
-    }
-    if (existing !== null) return reply.code(204).send();
-    const parent = await parentOf(path);
-    const created = await makeDirectory(path, parent);
-    return reply.code(created ? 201 : 204).send();
-  }
-
-  /**
-   * The upload goes to a file without a name; one command of the catalog gives it the name. Readers see
-   * the old file or the new one, whole, and whoever breaks off has changed nothing.
-   */
   async function putFile(
     request: FastifyRequest,
     reply: FastifyReply,
     path: FilePath,
   ): Promise<FastifyReply> {
-    if (request.headers['content-range'] !== undefined) {
-      throw new ServiceError('bad-request', 'A part of a file cannot be put: an upload is the whole file');
-    }
-    if (path.names.length === 0)
-      throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
-    const conditions = conditionsOf(request.headers);
-    const [current, parent] = await Promise.all([
-      // A link at the end is followed here as it is by the command that gives the name.
-      currentOf(path, conditions, true),
-      parentOf(path),
-    ]);
-    if (current?.kind === 'directory') {
-      throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
-    }
-    checkConditions(conditions, current, path);
-    const orphan = await gateway.command({
-      kind: 'create-orphan',
-      volume: path.volume,
-      mode: FILE_MODE,
-      uid: parent.uid,
-      gid: parent.gid,
-    });
-    const { inode } = orphan.attributes;
-    request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
-    const state = await uploads
-      .store(orphan.attributes, request.raw)
-      .finally(() => request.raw.setTimeout(0));
-    const { attributes, replaced } = await gateway.command({
-      kind: 'replace',
-      place: { volume: path.volume, path: volumePath(path.names) },
-      inode,
-      expect: expectationOf(conditions, current),
-    });
-    await gateway.flushCatalog();
-    setFileHeaders(reply, gateway, inode as FileId, state);
-    reply.header('etag', etagOf(inode, state.contents));
-    reply.header('last-modified', httpDate(attributes.modifiedNs));
-    return reply.code(replaced === null ? 201 : 204).send();
-  }
-
-  /** What has the name now; null where nothing has. With `follow`, what a link leads to. */
-  async function currentOf(
-    path: FilePath,
-    conditions: Conditions | null,
-    follow = false,
-  ): Promise<Attributes | null> {
-    const query = { kind: 'resolve', volume: path.volume, path: volumePath(path.names), follow } as const;
-    const needsTag = conditions?.ifMatch !== undefined || conditions?.ifNoneMatch !== undefined;
-    try {
-      // Only an entity tag is worth asking a live file's primary for.
-      const { attributes } = await (needsTag ? gateway.query(query) : gateway.queryCatalog(query));
-      return attributes;
-    } catch (error) {
-      if (error instanceof ServiceError && error.code === 'not-found') return null;
-      throw error;
-    }
-  }
-
-  /** The directory that `path` lies in; with `?parents=true` it is made where it is missing. */
-  async function parentOf(path: FilePath): Promise<Attributes> {
-    const parent = { ...path, names: path.names.slice(0, -1) };
-    const found = await currentOf(parent, null, true);
-    if (found !== null) {
-      if (found.kind === 'directory') return found;
-      throw new ServiceError('not-directory', `${displayPath(parent)} is no directory`);
-    }
-    if (parent.names.length === 0) throw new ServiceError('not-found', `There is no volume "${path.volume}"`);
-    if (path.search.get('parents') !== 'true') {
-      const remedy = 'make it first, or ask for it with "?parents=true"';
-      throw new ServiceError('not-found', `The directory ${displayPath(parent)} does not exist: ${remedy}`);
-    }
-    await makeDirectory(parent, await parentOf(parent));
-    const made = await currentOf(parent, null, true);
-    if (made === null)
-      throw new ServiceError('not-found', `The directory ${displayPath(parent)} was removed`);
-    return made;
-  }
-
-  /** @returns false where another request made it in the same moment */
-  async function makeDirectory(path: FilePath, parent: Attributes): Promise<boolean> {
-    try {
-      await gateway.command({
-        kind: 'make-directory',
-        place: { volume: path.volume, path: volumePath(path.names) },
-        mode: DIRECTORY_MODE,
-        uid: parent.uid,
-        gid: parent.gid,
-      });
-      return true;
-    } catch (error) {
-      if (error instanceof ServiceError && error.code === 'exists') return false;
-      throw error;
-    }
+    const key = idempotencyKeyOf(request);
+    const known = key === null ? null : await files.recall(key);
+    const { attributes, etag, created } = known ?? (await storedFile(request, path, key));
+    setFileHeaders(reply, gateway, attributes.inode as FileId, null);
+    reply.header('etag', etag).header('last-modified', httpDate(attributes.modifiedNs));
+    return reply.code(created ? 201 : 204).send();
   }
 }
 
@@ -239,19 +181,4 @@ function pathOf(request: FastifyRequest): FilePath {
   if (!url.startsWith(FILES_PREFIX))
     throw new ServiceError('not-found', 'A path under /v1/files/ names a volume');
   return parseFilePath(url, FILES_PREFIX);
-}
-
-function checkConditions(conditions: Conditions, current: Attributes | null, path: FilePath): void {
-  const etag =
-    current === null ? null : current.kind === 'file' ? etagOf(current.inode, current.contents) : '';
-  checkIfMatch(conditions, etag, displayPath(path));
-  if (matchesIfNoneMatch(conditions, etag)) {
-    throw new ServiceError('precondition-failed', `If-None-Match: ${displayPath(path)} exists`);
-  }
-}
-
-/** What must still be there when the upload gets its name, so that the check at its beginning stays true. */
-function expectationOf(conditions: Conditions, current: Attributes | null): Expectation {
-  if (conditions.ifMatch === undefined && conditions.ifNoneMatch === undefined) return { kind: 'anything' };
-  return current === null ? { kind: 'nothing' } : { kind: 'inode', inode: current.inode };
 }

@@ -37,6 +37,25 @@ export function parseFilePath(url: string, prefix: string): FilePath {
   return { volume, names, directory, search };
 }
 
+/**
+ * Reads where something shall go to: `/docs/a.txt`, of the volume of `from`, or `volume:/docs/a.txt`; not percent-encoded beyond
+ * what the query itself is.
+ *
+ * @throws ServiceError `bad-request` or `name-too-long`
+ */
+export function parseTarget(text: string, from: FilePath, parameter: string): FilePath {
+  const [, volume = from.volume, path = ''] = /^(?:([a-z0-9][a-z0-9._-]{0,62}):)?\/(.*)$/s.exec(text) ?? [];
+  const segments = path.split('/');
+  const directory = segments.at(-1) === '';
+  if (directory) segments.pop();
+  if (segments.length === 0) {
+    const form = '"/path" or "volume:/path"';
+    throw new ServiceError('bad-request', `"${parameter}" is ${form}, and names more than a root`);
+  }
+  for (const name of segments) nameCheck(name);
+  return { volume, names: segments, directory, search: from.search };
+}
+
 /** The path within the volume, as the catalog's queries take it. */
 export function volumePath(names: readonly string[]): string {
   return `/${names.join('/')}`;
@@ -44,7 +63,12 @@ export function volumePath(names: readonly string[]): string {
 
 /** The URL path of a directory's contents; the inverse of `parseFilePath`. */
 export function directoryUrl(prefix: string, path: FilePath): string {
-  return `${prefix}${[path.volume, ...path.names].map(encodeURIComponent).join('/')}/`;
+  return `${fileUrl(prefix, path)}/`;
+}
+
+/** The URL path of what is no directory. */
+export function fileUrl(prefix: string, path: FilePath): string {
+  return `${prefix}${[path.volume, ...path.names].map(encodeURIComponent).join('/')}`;
 }
 
 /** How messages name a path: as users write it on the command line. */

@@ -5,6 +5,8 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import { WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
+import { contentVersionCompare } from '../live-attributes.ts';
+import type { DigestCheck } from './digests.ts';
 import { Permits } from './permits.ts';
 
 /** Size of one write, rounded to whole objects. */
@@ -41,39 +43,80 @@ export class Uploads {
    * Stores all of `body` in the file, flushes it (or seals it, by the volume's policy) and tells the catalog.
    *
    * @param file has been made for this upload: empty, without a name, nobody else writes it
+   * @param check is shown every byte, and asked at the end whether they are the right ones
    * @throws ServiceError where the client went away or a write failed; the body is left as it is, and
    *   the file without a name is collected later
    */
-  async store(file: Attributes, body: Readable): Promise<FileState> {
+  async store(file: Attributes, body: Readable, check: DigestCheck): Promise<FileState> {
+    return this.#during(file, () =>
+      this.#write(file.inode as FileId, chunkBytesOf(file.objectBytes), body, check),
+    );
+  }
+
+  /**
+   * Fills the file with the contents of another one, which its primary reads where they are.
+   *
+   * @param file as for `store`
+   * @throws ServiceError where the source is written meanwhile (`busy`), or a write failed
+   */
+  async copy(file: Attributes, source: FileId): Promise<FileState> {
+    return this.#during(file, () => this.#copy(file.inode as FileId, source));
+  }
+
+  /** Flushes the file (or seals it, by the volume's policy), tells the catalog, and makes sure that all of it is there. */
+  async finish(file: Attributes, sizeBytes: number): Promise<FileState> {
+    const inode = file.inode as FileId;
+    if (file.policy === 'read-only') await this.#gateway.seal(inode);
+    else if (sizeBytes > 0) await this.#gateway.flush(inode);
+    const state = await this.#gateway.settle(inode);
+    if (state.sizeBytes !== sizeBytes) {
+      throw new ServiceError('internal', `Of ${sizeBytes} bytes ${state.sizeBytes} are stored`);
+    }
+    return state;
+  }
+
+  /** @param fill writes the contents; resolves with the number of bytes */
+  async #during(file: Attributes, fill: () => Promise<number>): Promise<FileState> {
     if (this.#active >= UPLOADS_MAX) {
       throw new ServiceError('busy', `Cannot take another upload: ${UPLOADS_MAX} are going on`);
     }
     this.#active++;
-    const inode = file.inode as FileId;
-    const keeper = setInterval(() => this.#keep(inode), KEEP_ORPHAN_MS);
+    const keeper = setInterval(() => this.#keep(file.inode as FileId), KEEP_ORPHAN_MS);
     try {
-      const sizeBytes = await this.#write(inode, chunkBytesOf(file.objectBytes), body);
-      if (file.policy === 'read-only') await this.#gateway.seal(inode);
-      else if (sizeBytes > 0) await this.#gateway.flush(inode);
-      const state = await this.#gateway.settle(inode);
-      if (state.sizeBytes !== sizeBytes) {
-        throw new ServiceError('internal', `Of ${sizeBytes} bytes ${state.sizeBytes} are stored`);
-      }
-      return state;
+      return await this.finish(file, await fill());
     } finally {
       clearInterval(keeper);
       this.#active--;
     }
   }
 
+  /** Pieces of a source that does not change: what was copied is of one version. */
+  async #copy(file: FileId, source: FileId): Promise<number> {
+    const before = await this.#gateway.state(source);
+    const session = this.#gateway.drawSession();
+    let offset = 0;
+    for (let number = 1; offset < before.sizeBytes; number++) {
+      const order = { from: source, fromOffset: offset, toOffset: offset, length: before.sizeBytes - offset };
+      const request = { session, number, since: 0, answered: number - 1 };
+      const { offset: reached } = await this.#gateway.copy(file, request, order);
+      if (reached === offset) break;
+      offset = reached;
+    }
+    const after = await this.#gateway.state(source);
+    if (offset === before.sizeBytes && contentVersionCompare(before.contents, after.contents) === 0)
+      return offset;
+    throw new ServiceError('busy', `File ${source} was written while it was being copied`);
+  }
+
   /** @returns the number of bytes written */
-  async #write(file: FileId, chunkBytes: number, body: Readable): Promise<number> {
+  async #write(file: FileId, chunkBytes: number, body: Readable, check: DigestCheck): Promise<number> {
     // Nobody has written the file, so 0 is the end of its sequence as this session begins.
     const request = { session: this.#gateway.drawSession(), number: 0, since: 0 };
     const inFlight = new Set<Promise<unknown>>();
     let offset = 0;
     let failure: { readonly error: unknown } | null = null;
     for await (const bytes of chunksOf(body, chunkBytes)) {
+      check.update(bytes);
       await this.#permits.acquire();
       request.number++;
       const write = this.#gateway
@@ -92,6 +135,7 @@ export class Uploads {
     }
     await Promise.all(inFlight);
     throwFailure(failure);
+    check.check();
     return offset;
   }
 

@@ -25,6 +25,8 @@ const LAYERS: Readonly<Record<string, Layer>> = {
     folders: ['base', 'wire', 'lease', 'replica', 'catalog'],
     node: true,
     packages: [
+      '@fastify/busboy',
+      '@fastify/compress',
       'better-sqlite3',
       'close-with-grace',
       'fastify',

@@ -287,6 +287,34 @@ test('replace swaps a file in, which takes over mode, owner and extended attribu
   assert.deepEqual(catalog.run(collect).inodes, [old.inode]);
 });
 
+test('contents that a change expects are compared with what the catalog knows for certain', () => {
+  const catalog = new Catalog();
+  const { inode } = catalog.file('/a');
+  const settled = { epoch: 2, seq: 7 };
+  const settle = (contents = settled) =>
+    catalog.run({ kind: 'settle', files: [{ inode, sizeBytes: 3, modifiedNs: '5', contents }] });
+  const expect = { kind: 'contents', inode, contents: settled } as const;
+  const unlink = { kind: 'unlink', place: main('/a') } as const;
+  const replace = { kind: 'replace', place: main('/a'), inode: catalog.orphan().inode } as const;
+  settle();
+  // Written since, as far as anybody knows: only the primary could tell.
+  catalog.run({ kind: 'open-for-write', inode });
+  for (const change of [unlink, replace]) catalog.refuse('precondition-failed', { ...change, expect });
+  settle();
+  for (const change of [unlink, replace]) {
+    for (const contents of [
+      { epoch: 2, seq: 6 },
+      { epoch: 1, seq: 7 },
+    ]) {
+      catalog.refuse('precondition-failed', { ...change, expect: { ...expect, contents } });
+    }
+    catalog.refuse('precondition-failed', { ...change, expect: { ...expect, inode: replace.inode } });
+    catalog.refuse('precondition-failed', { ...change, expect: { kind: 'nothing' } });
+  }
+  assert.equal(catalog.run({ ...unlink, expect }).inode, inode);
+  catalog.refuse('precondition-failed', { ...replace, expect });
+});
+
 test('replace where nothing is, through a link, and where it may not', () => {
   const catalog = new Catalog();
   catalog.directory('/d');

@@ -12,6 +12,7 @@ import type { RequestId } from '../../replica/actions.ts';
 import { LockTable } from '../../server/file/lock-table.ts';
 import { Gateway } from '../../server/gateway.ts';
 import { buildApp } from '../../server/http/app.ts';
+import { contentVersionCompare } from '../../server/live-attributes.ts';
 import { MetricsRegistry } from '../../server/metrics.ts';
 import type { CatalogService, FileService, FileStanding, StatusService } from '../../server/services.ts';
 import type { Command, CommandRequest, Query } from '../../wire/catalog-api.ts';
@@ -295,8 +296,12 @@ export class FakeCluster {
         const bytes = new Uint8Array(found.bytes.subarray(offset, offset + length));
         return { bytes, state: this.#state(file, found), served: 'local', ageMs: 7 };
       },
-      write: (file, request, offset, bytes) =>
+      write: (file, request, offset, bytes, { contents, sizeBytes } = {}) =>
         change('write', file, request, (found) => {
+          const isOther = contents !== undefined && contentVersionCompare(contents, found.contents) !== 0;
+          if (isOther || (sizeBytes ?? found.bytes.length) !== found.bytes.length) {
+            throw new ServiceError('precondition-failed', `File ${file} is another by now`);
+          }
           const at = offset === 'append' ? found.bytes.length : offset;
           const size = Math.max(found.bytes.length, at + bytes.length);
           const grown = Buffer.alloc(size);

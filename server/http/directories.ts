@@ -1,0 +1,70 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { currentOf } from './conditional-change.ts';
+import { displayPath, type FilePath, volumePath } from './path.ts';
+
+const DIRECTORY_MODE = 0o755;
+
+/** Finds directories, and makes those that are missing where that is asked for. */
+export class Directories {
+  readonly #gateway: Gateway;
+
+  constructor(gateway: Gateway) {
+    this.#gateway = gateway;
+  }
+
+  /** `PUT` of a path that ends in a slash. */
+  async put(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
+    const existing = await currentOf(this.#gateway, path, { follow: true, live: false });
+    if (existing !== null && existing.kind !== 'directory') {
+      throw new ServiceError('exists', `${displayPath(path)} is a ${existing.kind}`);
+    }
+    const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers;
+    if (Number(length) > 0 || encoding !== undefined) {
+      const why = 'a path that ends in "/" is a directory, which holds names only';
+      throw new ServiceError('bad-request', `Cannot store contents at ${displayPath(path)}: ${why}`);
+    }
+    if (existing !== null) return reply.code(204).send();
+    const created = await this.#make(path, await this.parentOf(path));
+    return reply.code(created ? 201 : 204).send();
+  }
+
+  /** The directory that `path` lies in; with `?parents=true` it is made where it is missing. */
+  async parentOf(path: FilePath): Promise<Attributes> {
+    const parent = { ...path, names: path.names.slice(0, -1) };
+    const found = await currentOf(this.#gateway, parent, { follow: true, live: false });
+    if (found !== null) {
+      if (found.kind === 'directory') return found;
+      throw new ServiceError('not-directory', `${displayPath(parent)} is no directory`);
+    }
+    if (parent.names.length === 0) throw new ServiceError('not-found', `There is no volume "${path.volume}"`);
+    if (path.search.get('parents') !== 'true') {
+      const remedy = 'make it first, or ask for it with "?parents=true"';
+      throw new ServiceError('not-found', `The directory ${displayPath(parent)} does not exist: ${remedy}`);
+    }
+    await this.#make(parent, await this.parentOf(parent));
+    const made = await currentOf(this.#gateway, parent, { follow: true, live: false });
+    if (made === null)
+      throw new ServiceError('not-found', `The directory ${displayPath(parent)} was removed`);
+    return made;
+  }
+
+  /** @returns false where another request made it in the same moment */
+  async #make(path: FilePath, parent: Attributes): Promise<boolean> {
+    try {
+      await this.#gateway.command({
+        kind: 'make-directory',
+        place: { volume: path.volume, path: volumePath(path.names) },
+        mode: DIRECTORY_MODE,
+        uid: parent.uid,
+        gid: parent.gid,
+      });
+      return true;
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === 'exists') return false;
+      throw error;
+    }
+  }
+}

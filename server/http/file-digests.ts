@@ -1,0 +1,54 @@
+import { LRUCache } from 'lru-cache';
+import type { FileId } from '../../base/ids.ts';
+import type { ContentVersion } from '../../wire/catalog-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { contentVersionCompare } from '../live-attributes.ts';
+import { digestHash, digestText } from './digests.ts';
+import { Permits } from './permits.ts';
+
+const READ_BYTES = 1024 * 1024;
+/** Files that are read for their digests at the same time: it costs a processor each. */
+const COMPUTING_MAX = 2;
+const REMEMBERED_COUNT = 10_000;
+
+/** Digests of whole files for who wants them: a file is read once for each of its versions, by each server that is asked. */
+export class FileDigests {
+  readonly #gateway: Gateway;
+  readonly #permits = new Permits(COMPUTING_MAX);
+  /** By entity tag and algorithm: equal tags mean equal bytes, so that nothing here is ever outdated. */
+  readonly #known = new LRUCache<string, string>({ max: REMEMBERED_COUNT });
+
+  constructor(gateway: Gateway) {
+    this.#gateway = gateway;
+  }
+
+  /**
+   * @param name an algorithm, as RFC 9530 calls it
+   * @returns the value of the header; null where the contents change while they are read
+   */
+  async of(
+    file: FileId,
+    etag: string,
+    { sizeBytes, contents }: { readonly sizeBytes: number; readonly contents: ContentVersion },
+    name: string,
+  ): Promise<string | null> {
+    const key = `${name} ${etag}`;
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    await this.#permits.acquire();
+    try {
+      const hash = digestHash(name);
+      for (let offset = 0; offset < sizeBytes; offset += READ_BYTES) {
+        const length = Math.min(READ_BYTES, sizeBytes - offset);
+        const { bytes, state } = await this.#gateway.read(file, offset, length);
+        if (contentVersionCompare(state.contents, contents) !== 0 || bytes.length !== length) return null;
+        hash.update(bytes);
+      }
+      const text = digestText(name, hash.digest());
+      this.#known.set(key, text);
+      return text;
+    } finally {
+      this.#permits.release();
+    }
+  }
+}

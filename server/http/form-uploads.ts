@@ -1,0 +1,43 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import { nameCheck } from '../../catalog/names.ts';
+import type { FileState } from '../../wire/http-api.ts';
+import { conditionsOf } from './conditions.ts';
+import { DigestCheck } from './digests.ts';
+import { assertOwnForm, receiveForm } from './form.ts';
+import { wantsPage } from './listing-page.ts';
+import type { NewFiles } from './new-files.ts';
+import { directoryUrl, type FilePath } from './path.ts';
+import { UPLOAD_IDLE_MS } from './upload.ts';
+
+/**
+ * `POST` of a form to a directory: its files go there under their own names. None gets its name before the form is there as
+ * a whole; then one after the other does.
+ */
+export async function storeForm(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  files: NewFiles,
+  directory: FilePath,
+  prefix: string,
+): Promise<FastifyReply> {
+  assertOwnForm(request.raw);
+  const conditions = conditionsOf(request.headers);
+  const received: { readonly path: FilePath; readonly state: FileState }[] = [];
+  request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
+  await receiveForm(request.raw, async (name, body) => {
+    nameCheck(name);
+    const path = { ...directory, names: [...directory.names, name], directory: false };
+    const file = await files.begin(path, conditions);
+    received.push({ path, state: await files.receive(file, body, new DigestCheck([])) });
+  }).finally(() => request.raw.setTimeout(0));
+  if (received.length === 0) throw new ServiceError('bad-request', 'The form holds no file');
+  const stored: object[] = [];
+  for (const { path, state } of received) {
+    const { etag, created } = await files.name(path, state, conditions, null);
+    stored.push({ name: path.names.at(-1), size: state.sizeBytes, etag, created });
+  }
+  // A browser that sent a form wants to see the directory, and not to send the form again when it is reloaded.
+  if (wantsPage(request.headers.accept)) return reply.redirect(directoryUrl(prefix, directory), 303);
+  return reply.code(201).send({ stored });
+}

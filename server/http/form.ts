@@ -1,0 +1,107 @@
+import type { IncomingMessage } from 'node:http';
+import { finished, type Readable } from 'node:stream';
+import { Busboy, type BusboyFileStream } from '@fastify/busboy';
+import { ServiceError } from '../../base/errors.ts';
+
+/** Files in one form, and other fields, which are passed over. */
+const FILES_MAX = 1000;
+const FIELDS_MAX = 100;
+const FIELD_BYTES_MAX = 64 * 1024;
+
+/** Fastify is told nothing of labels under `/v1/files/`: they are read where somebody wants to know. */
+export function labelOf(raw: IncomingMessage): string {
+  const at = raw.rawHeaders.findIndex((text, index) => index % 2 === 0 && /^content-type$/i.test(text));
+  return at < 0 ? '' : (raw.rawHeaders[at + 1] ?? '');
+}
+
+export function isForm(label: string): boolean {
+  return /^multipart\/form-data\s*;/i.test(label);
+}
+
+/**
+ * Reads a form of a browser (RFC 7578), one file after the other, with flat memory.
+ *
+ * @param take what to do with a file: reads its body to the end, or rejects
+ * @throws ServiceError `bad-request` where the form is malformed or breaks off; else what `take` rejected with
+ */
+export async function receiveForm(
+  raw: IncomingMessage,
+  take: (name: string, body: Readable) => Promise<void>,
+): Promise<void> {
+  const parser = parserOf(raw);
+  const open = new Set<BusboyFileStream>();
+  let failure: { readonly error: unknown } | null = null;
+  let work = Promise.resolve();
+  const fail = (error: unknown): void => {
+    failure ??= { error };
+  };
+  parser.on('file', (_field: string, stream: BusboyFileStream, name: string | undefined) => {
+    // A form without a chosen file has a part without a name. Whoever fails reads on, and keeps nothing.
+    if (name === undefined || name === '' || failure !== null) {
+      stream.resume();
+      return;
+    }
+    // Whoever reads the stream meets its failure; where nobody does, the form has failed before.
+    stream.on('error', () => {});
+    open.add(stream);
+    const taken = async (): Promise<void> => {
+      if (failure === null) await take(name, stream);
+    };
+    work = work
+      .then(taken)
+      .catch(fail)
+      .finally(() => {
+        open.delete(stream);
+        stream.resume();
+      });
+  });
+  parser.on('filesLimit', () => {
+    fail(new ServiceError('too-large', `A form holds up to ${FILES_MAX} files`));
+  });
+  await new Promise<void>((resolve) => {
+    const brokenOff = (cause: unknown): void => {
+      fail(new ServiceError('bad-request', 'The form ended before it was complete', {}, { cause }));
+      for (const stream of open) stream.destroy(new Error('The form has ended'));
+      resolve();
+    };
+    parser.on('finish', resolve);
+    parser.on('error', brokenOff);
+    finished(raw, (error) => {
+      if (error) brokenOff(error);
+    });
+    raw.pipe(parser);
+  });
+  await work;
+  throwFailure(failure);
+}
+
+function parserOf(raw: IncomingMessage): InstanceType<typeof Busboy> {
+  const limits = { files: FILES_MAX, fields: FIELDS_MAX, fieldSize: FIELD_BYTES_MAX };
+  try {
+    return new Busboy({ headers: { 'content-type': labelOf(raw) }, limits });
+  } catch (cause) {
+    throw new ServiceError('bad-request', 'The form is malformed: it names no boundary', {}, { cause });
+  }
+}
+
+function throwFailure(failure: { readonly error: unknown } | null): void {
+  if (failure !== null) throw failure.error;
+}
+
+/**
+ * A page of somebody else's may make a browser send a form, and a server that only this machine can reach would take it.
+ * Browsers say where a form comes from; programs, which nobody can make do so, say nothing.
+ *
+ * @throws ServiceError `bad-request`
+ */
+export function assertOwnForm(raw: IncomingMessage): void {
+  const { origin, host, 'sec-fetch-site': site } = raw.headers;
+  const foreign = origin !== undefined && origin !== 'null' && hostOf(origin) !== host;
+  if (!foreign && origin !== 'null' && (site === undefined || site === 'same-origin' || site === 'none'))
+    return;
+  throw new ServiceError('bad-request', 'A form is taken from pages of this server only');
+}
+
+function hostOf(origin: string): string | null {
+  return URL.canParse(origin) ? new URL(origin).host : null;
+}

@@ -1,0 +1,154 @@
+import { createHash } from 'node:crypto';
+import type { FastifyReply } from 'fastify';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import type { Gateway } from '../gateway.ts';
+import type { FilePath } from './path.ts';
+
+/** Entries on one page. */
+export const PAGE_ENTRIES = 1000;
+
+/** @returns whether somebody with this `Accept` would rather look at a page than read JSON */
+export function wantsPage(accept: string | undefined): boolean {
+  const html = Math.max(weightOf(accept, 'text/html'), weightOf(accept, 'application/xhtml+xml'));
+  return html > 0 && html >= weightOf(accept, 'application/json');
+}
+
+/** The weight that a media range has by name; `*` counts for nothing: who takes anything gets JSON. */
+function weightOf(accept = '', type: string): number {
+  for (const range of accept.split(',')) {
+    const [name = '', ...parameters] = range.split(';').map((part) => part.trim());
+    if (name.toLowerCase() !== type) continue;
+    const q = parameters.find((parameter) => /^q=/i.test(parameter))?.slice(2);
+    const weight = q === undefined ? 1 : Number(q);
+    return Number.isNaN(weight) ? 0 : weight;
+  }
+  return 0;
+}
+
+const STYLE = `
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 60rem; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.2rem; overflow-wrap: anywhere; }
+table { border-collapse: collapse; width: 100%; }
+th { text-align: start; font-weight: 600; }
+th, td { padding: .25rem .5rem; border-bottom: 1px solid #8884; overflow-wrap: anywhere; }
+td.size, th.size { text-align: end; white-space: nowrap; }
+td.time { white-space: nowrap; }
+form { margin: 1rem 0; padding: 1rem; border: 2px dashed #8886; border-radius: .5rem; }
+form.over { border-color: currentColor; }
+@media (max-width: 30rem) { .time { display: none; } }
+`;
+
+/** Drops go by PUT, one after the other, so that a large file needs no memory; without scripts the form does the same. */
+const SCRIPT = `
+const form = document.querySelector('form');
+const told = document.querySelector('[role=status]');
+const stop = (event) => { event.preventDefault(); form.classList.toggle('over', event.type === 'dragover'); };
+for (const type of ['dragenter', 'dragover', 'dragleave']) form.addEventListener(type, stop);
+form.addEventListener('drop', async (event) => {
+  stop(event);
+  for (const file of event.dataTransfer.files) {
+    told.textContent = 'Uploading ' + file.name + ' …';
+    const answer = await fetch(encodeURIComponent(file.name), { method: 'PUT', body: file }).catch(() => null);
+    if (answer?.ok) continue;
+    const problem = await answer?.json().catch(() => null);
+    told.textContent = file.name + ' was not stored: ' + (problem?.detail ?? 'the server did not answer');
+    return;
+  }
+  location.reload();
+});
+`;
+
+const hashOf = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+
+/** Nothing but what the page itself carries runs, and nothing is fetched from anywhere else. */
+const POLICY = [
+  "default-src 'none'",
+  `style-src ${hashOf(STYLE)}`,
+  `script-src ${hashOf(SCRIPT)}`,
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** Sends a page of a directory, for people: its entries from behind `after` on, and a form to upload files. */
+export async function sendListingPage(
+  reply: FastifyReply,
+  gateway: Gateway,
+  path: FilePath,
+  directory: Attributes,
+  after: string,
+  limit: number,
+): Promise<FastifyReply> {
+  const { entries, more } = await gateway.query({
+    kind: 'list',
+    inode: directory.inode,
+    after,
+    countMax: limit,
+  });
+  const rows = entries.map(({ name, attributes }) => rowOf(name, attributes)).join('\n');
+  const title = [path.volume, ...path.names].join('/');
+  const last = entries.at(-1)?.name;
+  const next =
+    more && last !== undefined
+      ? `<p><a href="?after=${encodeURIComponent(last)}&amp;limit=${limit}" rel="next">More</a></p>`
+      : '';
+  const up = path.names.length === 0 ? '' : '<tr><td><a href="../">..</a></td><td></td><td></td></tr>\n';
+  return reply
+    .type('text/html; charset=utf-8')
+    .headers({
+      'content-security-policy': POLICY,
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+      vary: 'accept',
+    })
+    .send(`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escaped(title)}/</title>
+<style>${STYLE}</style>
+</head>
+<body>
+<h1>${escaped(title)}/</h1>
+<table>
+<thead><tr><th scope="col">Name</th><th scope="col" class="size">Bytes</th><th scope="col" class="time">Modified</th></tr></thead>
+<tbody>
+${up}${rows}
+</tbody>
+</table>
+${next}
+<form method="post" enctype="multipart/form-data">
+<label>Upload files here, or drop them: <input type="file" name="file" multiple required></label>
+<button>Upload</button>
+<p role="status" aria-live="polite"></p>
+</form>
+<script>${SCRIPT}</script>
+</body>
+</html>
+`);
+}
+
+function rowOf(name: string, { kind, sizeBytes, modifiedNs, target }: Attributes): string {
+  const isDirectory = kind === 'directory';
+  // A name that begins like a scheme, or with a question mark, stays a name: it is encoded, and relative.
+  const href = `./${encodeURIComponent(name)}${isDirectory ? '/' : ''}`;
+  const shown = `${name}${isDirectory ? '/' : kind === 'symlink' ? ` → ${target}` : ''}`;
+  const time = new Date(Number(BigInt(modifiedNs) / 1_000_000n)).toISOString();
+  const size = kind === 'file' ? String(sizeBytes) : '';
+  return `<tr><td><a href="${escaped(href)}">${escaped(shown)}</a></td><td class="size">${size}</td><td class="time"><time datetime="${time}">${time.slice(0, 19).replace('T', ' ')}</time></td></tr>`;
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+export function escaped(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
+}

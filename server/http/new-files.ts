@@ -1,0 +1,104 @@
+import type { Readable } from 'node:stream';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Attributes, CommandResults } from '../../wire/catalog-api.ts';
+import type { FileState } from '../../wire/http-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { changeUnder, currentOf } from './conditional-change.ts';
+import { type Conditions, checkForChange, etagOf, standingOf } from './conditions.ts';
+import type { DigestCheck } from './digests.ts';
+import type { Directories } from './directories.ts';
+import { displayPath, type FilePath, volumePath } from './path.ts';
+import type { Uploads } from './upload.ts';
+
+const FILE_MODE = 0o644;
+
+/** A file that has been given its name. */
+export interface NamedFile {
+  readonly attributes: Attributes;
+  readonly etag: string;
+  /** The name is new. */
+  readonly created: boolean;
+}
+
+/**
+ * Files come as a whole: their contents go to a file without a name; one command of the catalog gives it the name.
+ * Readers see the old file or the new one, and whoever breaks off has changed nothing.
+ */
+export class NewFiles {
+  readonly #gateway: Gateway;
+  readonly #uploads: Uploads;
+  readonly #directories: Directories;
+
+  constructor(gateway: Gateway, uploads: Uploads, directories: Directories) {
+    this.#gateway = gateway;
+    this.#uploads = uploads;
+    this.#directories = directories;
+  }
+
+  /**
+   * Refuses early what would be refused at the end, and makes a file without a name, of the volume and with the owner
+   * of the directory that it is for.
+   */
+  async begin(path: FilePath, conditions: Conditions): Promise<Attributes> {
+    if (path.names.length === 0)
+      throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
+    const [current, parent] = await Promise.all([
+      // A link at the end is followed here as it is by the command that gives the name.
+      currentOf(this.#gateway, path, { follow: true, live: true }),
+      this.#directories.parentOf(path),
+    ]);
+    if (current?.kind === 'directory') {
+      throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
+    }
+    checkForChange(conditions, standingOf(current), displayPath(path));
+    const { uid, gid } = parent;
+    const { volume } = path;
+    const command = { kind: 'create-orphan', volume, mode: FILE_MODE, uid, gid } as const;
+    return (await this.#gateway.command(command)).attributes;
+  }
+
+  /** The contents of a file without a name, whole and safe from a loss of power when it resolves. */
+  receive(file: Attributes, body: Readable, check: DigestCheck): Promise<FileState> {
+    return this.#uploads.store(file, body, check);
+  }
+
+  /** As `receive`, of what another file has. */
+  copy(file: Attributes, source: FileId): Promise<FileState> {
+    return this.#uploads.copy(file, source);
+  }
+
+  /**
+   * Gives the file its name, where the conditions still hold in that moment.
+   *
+   * @param key of the request, under which any server finds what became of it
+   */
+  async name(
+    path: FilePath,
+    { file: inode }: Pick<FileState, 'file'>,
+    conditions: Conditions,
+    key: number | null,
+  ): Promise<NamedFile> {
+    const place = { volume: path.volume, path: volumePath(path.names) };
+    let number =
+      key === null ? 0 : (await this.#gateway.queryCatalog({ kind: 'outcome', session: key })).number;
+    const result = await changeUnder(this.#gateway, path, conditions, true, (expect) => {
+      number++;
+      const request = key === null ? undefined : { session: key, number };
+      return this.#gateway.command({ kind: 'replace', place, inode, expect }, request);
+    });
+    await this.#gateway.flushCatalog();
+    return namedFile(result);
+  }
+
+  /** What a request of this key has stored before; null where it has not, as far as is remembered. */
+  async recall(key: number): Promise<NamedFile | null> {
+    const { result } = await this.#gateway.queryCatalog({ kind: 'outcome', session: key });
+    // A key names one method and URL: what it has left behind is of this kind.
+    return result === null ? null : namedFile(result as CommandResults['replace']);
+  }
+}
+
+function namedFile({ attributes, replaced }: CommandResults['replace']): NamedFile {
+  return { attributes, etag: etagOf(attributes.inode, attributes.contents), created: replaced === null };
+}

@@ -1,0 +1,131 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
+import type { WriteResult } from '../../wire/http-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { setFileHeaders } from './answers.ts';
+import { areConditions, currentOf } from './conditional-change.ts';
+import { type Conditions, checkForChange, conditionsOf, etagOf, httpDate, standingOf } from './conditions.ts';
+import { claimedDigests, DigestCheck } from './digests.ts';
+import { idempotencyKeyOf } from './idempotency.ts';
+import { integerOf } from './input.ts';
+import { displayPath, type FilePath } from './path.ts';
+import { wholeBodyOf } from './whole-body.ts';
+
+/** Where the bytes went. */
+export const HEADER_OFFSET = 'leasehold-offset';
+
+/** A version that no file has: only what was done before is answered. */
+const NO_CONTENTS = { epoch: Number.MAX_SAFE_INTEGER, seq: 0 };
+
+const CONTENT_RANGE = /^bytes (\d{1,16})-(\d{1,16})\/(?:\*|\d{1,16})$/;
+
+/**
+ * `PATCH` of a file, and `PUT` with `Content-Range`: writes the body in place, at an offset or behind the last byte. It is
+ * one operation at the file's primary: readers see all of it or nothing, and a condition is decided in the same step.
+ */
+export class PartialWrites {
+  readonly #gateway: Gateway;
+
+  constructor(gateway: Gateway) {
+    this.#gateway = gateway;
+  }
+
+  async write(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
+    const conditions = conditionsOf(request.headers);
+    const check = new DigestCheck(claimedDigests(request.headers));
+    const place = placeOf(request, path);
+    const bytes = await wholeBodyOf(request, WRITE_BYTES_MAX);
+    if (bytes.length === 0) throw new ServiceError('bad-request', 'A write without bytes');
+    if (place.kind === 'range' && place.length !== bytes.length) {
+      const why = `names ${place.length} bytes, and the body has ${bytes.length}`;
+      throw new ServiceError('bad-request', `Content-Range ${why}`);
+    }
+    check.update(bytes);
+    check.check();
+    const key = idempotencyKeyOf(request);
+    const current = await this.#fileAt(path, conditions);
+    const refusal = refusalOf(() => checkForChange(conditions, standingOf(current), displayPath(path)));
+    // A request that was done before has changed what its conditions speak of: then it is asked for its answer.
+    if (refusal !== null && key === null) throw refusal;
+    const file = current.inode as FileId;
+    const { seq } = await this.#gateway.state(file);
+    const guarded = areConditions(conditions);
+    const contents = refusal === null ? current.contents : NO_CONTENTS;
+    const written = await this.#gateway.write(
+      file,
+      { session: key ?? this.#gateway.drawSession(), number: 1, since: seq },
+      place.kind === 'append' ? 'append' : place.offset,
+      bytes,
+      { guard: guarded ? { contents } : {} },
+    );
+    await this.#gateway.flush(file);
+    if (guarded) await this.#assertStillThere(path, file);
+    return answer(reply, this.#gateway, file, written);
+  }
+
+  async #fileAt(path: FilePath, conditions: Conditions): Promise<Attributes> {
+    const current = await currentOf(this.#gateway, path, { follow: true, live: true });
+    if (current === null) checkForChange(conditions, null, displayPath(path));
+    if (current === null) throw new ServiceError('not-found', `There is no ${displayPath(path)}`);
+    if (current.kind === 'directory') {
+      throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
+    }
+    if (current.kind === 'file') return current;
+    throw new ServiceError('bad-request', `${displayPath(path)} is a ${current.kind}, without contents`);
+  }
+
+  /** A condition speaks of the name: what was written to a file that lost it meanwhile is seen by nobody. */
+  async #assertStillThere(path: FilePath, file: FileId): Promise<void> {
+    const now = await currentOf(this.#gateway, path, { follow: true, live: false });
+    if (now?.inode === file) return;
+    throw new ServiceError('precondition-failed', `${displayPath(path)} was replaced meanwhile`);
+  }
+}
+
+/** @returns why the check fails; null where it does not */
+function refusalOf(check: () => void): ServiceError | null {
+  try {
+    check();
+    return null;
+  } catch (error) {
+    if (error instanceof ServiceError) return error;
+    throw error;
+  }
+}
+
+type WritePlace =
+  | { readonly kind: 'append' }
+  | { readonly kind: 'offset'; readonly offset: number }
+  | { readonly kind: 'range'; readonly offset: number; readonly length: number };
+
+/** @throws ServiceError `bad-request` unless the request says in exactly one way where the bytes go */
+function placeOf(request: FastifyRequest, path: FilePath): WritePlace {
+  const header = request.headers['content-range'];
+  const offset = path.search.get('offset');
+  const append = path.search.has('append');
+  if ([header !== undefined, offset !== null, append].filter(Boolean).length !== 1) {
+    const remedy = 'by the header Content-Range, by "?offset=N", or by "?append"';
+    throw new ServiceError('bad-request', `A partial write says where its bytes go: ${remedy}`);
+  }
+  if (append) return { kind: 'append' };
+  if (offset !== null) {
+    return { kind: 'offset', offset: integerOf(offset, 'offset', 0, FILE_BYTES_MAX - WRITE_BYTES_MAX) };
+  }
+  const [, first, last] = CONTENT_RANGE.exec(String(header)) ?? [];
+  const from = Number(first);
+  const length = Number(last) - from + 1;
+  if (first === undefined || length < 1 || from > FILE_BYTES_MAX - WRITE_BYTES_MAX) {
+    throw new ServiceError('bad-request', 'Content-Range is "bytes FIRST-LAST/*" with FIRST not behind LAST');
+  }
+  return { kind: 'range', offset: from, length };
+}
+
+function answer(reply: FastifyReply, gateway: Gateway, file: FileId, written: WriteResult): FastifyReply {
+  setFileHeaders(reply, gateway, file, written);
+  reply.header('etag', etagOf(file, written.contents));
+  reply.header('last-modified', httpDate(written.modifiedNs));
+  return reply.header(HEADER_OFFSET, String(written.offset)).code(204).send();
+}

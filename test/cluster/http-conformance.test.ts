@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { type Group, type Kept, play, titleOf } from '../http/conformance/case.ts';
+import { CONDITIONS, DIGESTS, PARTS, RANGES, WHOLE } from '../http/conformance/contents.ts';
+import { NAMES } from '../http/conformance/names.ts';
+import { DIRECTORIES, FORMS } from '../http/conformance/pages.ts';
+import {
+  appendsAdd,
+  counterCounts,
+  oneChanges,
+  oneCreates,
+  readersSeeWholeVersions,
+} from '../http/conformance/races.ts';
+import { RealCluster } from './real-cluster.ts';
+
+/**
+ * Goal: what HTTP promises holds at every server, whoever holds the file.
+ * Method: rows of requests and answers; each next one goes to the next server of one cluster.
+ */
+const GROUPS: readonly Group[] = [WHOLE, RANGES, CONDITIONS, DIGESTS, PARTS, NAMES, DIRECTORIES, FORMS];
+
+const cluster = await RealCluster.start();
+after(() => cluster.stop());
+await cluster.createVolume('main');
+await cluster.createVolume('second');
+
+let asked = 0;
+for (const group of GROUPS) {
+  test(group.name, async (t) => {
+    const kept: Kept = new Map();
+    for (const row of group.cases) {
+      const base = cluster.urls[asked++ % cluster.urls.length] as string;
+      await t.test(titleOf(row), async () => {
+        await play(base, row, kept);
+      });
+    }
+  });
+}
+
+test('there are enough of them', () => {
+  assert.ok(asked >= 120, `${asked} cases`);
+});
+
+test('of 50 who create a name one has created it', () => oneCreates(cluster.urls, 50));
+test('a counter by compare and swap loses no step', () => counterCounts(cluster.urls, 4, 8));
+test('of those who change one version one succeeds', () => oneChanges(cluster.urls, 10));
+test('every append is there once', () => appendsAdd(cluster.urls, 40));
+test('readers see whole versions only', () => readersSeeWholeVersions(cluster.urls, 30));
