@@ -63,7 +63,9 @@ export class Gateway {
       askWhere: (file, timeoutMs) => this.#catalogQuery({ kind: 'attributes', inode: file }, { timeoutMs }),
       ...(metrics === undefined ? {} : { metrics }),
     });
-    const forwards = metrics?.counter('leasehold_forwards_total', 'Requests forwarded to another server');
+    const forwards = metrics?.counter('leasehold_forwards_total', 'Requests forwarded to another server', [
+      'to',
+    ]);
     this.#countForward = (server) => forwards?.add(1, { to: server });
   }
 

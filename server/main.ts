@@ -45,6 +45,7 @@ export async function runServer(argv: readonly string[]): Promise<void> {
     }
     return;
   }
+  server.measureProcess();
   log.info({ id: config.id, listen: config.listen, data: config.data }, 'server listens');
   closeWithGrace({ delay: SHUTDOWN_MS_MAX, logger: false }, async ({ err, signal }) => {
     if (err !== undefined) {

@@ -1,3 +1,12 @@
+import { performance } from 'node:perf_hooks';
+import {
+  collectDefaultMetrics,
+  Counter as LibraryCounter,
+  Gauge as LibraryGauge,
+  Histogram as LibraryHistogram,
+  Registry,
+} from '@prometheus-io/client';
+
 /** Names and values of a metric's dimensions, few and bounded: never a path or a file id. */
 export type Labels = Readonly<Record<string, string>>;
 
@@ -5,8 +14,11 @@ export interface Counter {
   add(amount?: number, labels?: Labels): void;
 }
 
-export interface Gauge {
-  set(value: number, labels?: Labels): void;
+/** How long something took, in seconds. */
+export interface Durations {
+  observe(seconds: number, labels?: Labels): void;
+  /** @returns observes the time since this call, when it is called */
+  begin(labels?: Labels): () => void;
 }
 
 /** One measured value, or several that differ in their labels. */
@@ -14,83 +26,102 @@ export type Sample = number | Iterable<readonly [Labels, number]>;
 
 type MetricType = 'counter' | 'gauge';
 
-interface Metric {
-  readonly type: MetricType;
-  readonly help: string;
-  /** Values by label text; null where `read` knows them. */
-  readonly values: Map<string, number>;
-  readonly read: (() => Sample) | null;
-}
+const METRIC_NAME = /^leasehold(?:_[a-z0-9]+)+$/;
+const MS_PER_S = 1000;
+const LOOP_SAMPLE_MS = 50;
 
-const METRIC_NAME = /^[a-z][a-z0-9_]*$/;
+/** Upper bounds in seconds: from a write into memory to a request that waits for an election. */
+const DURATION_BUCKETS_S = [
+  0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
+];
 
-/** What the server counts, in the text form that Prometheus reads (version 0.0.4). */
+/** What one server counts, in the text form that Prometheus reads (version 0.0.4). */
 export class MetricsRegistry {
-  readonly #metrics = new Map<string, Metric>();
+  readonly #library = new Registry();
 
-  /** A number that only grows; by convention its name ends in `_total`. */
-  counter(name: string, help: string): Counter {
-    const { values } = this.#register(name, 'counter', help, null);
-    return {
-      add(amount = 1, labels) {
-        const key = labelText(labels);
-        values.set(key, (values.get(key) ?? 0) + amount);
-      },
-    };
+  /** A number that only grows; its name ends in `_total`. */
+  counter(name: string, help: string, labelNames: readonly string[] = []): Counter {
+    const counter = new LibraryCounter({
+      ...this.#config(name, 'counter', help),
+      labelNames: [...labelNames],
+    });
+    return { add: (amount = 1, labels = {}) => counter.inc(labels, amount) };
   }
 
-  gauge(name: string, help: string): Gauge {
-    const { values } = this.#register(name, 'gauge', help, null);
+  /** A histogram; its name ends in `_duration_seconds`. */
+  durations(name: string, help: string, labelNames: readonly string[] = []): Durations {
+    const histogram = new LibraryHistogram({
+      ...this.#config(name, 'histogram', help),
+      labelNames: [...labelNames],
+      buckets: DURATION_BUCKETS_S,
+    });
     return {
-      set(value, labels) {
-        values.set(labelText(labels), value);
+      observe: (seconds, labels = {}) => histogram.observe(labels, seconds),
+      begin(labels = {}) {
+        const beganMs = performance.now();
+        return () => histogram.observe(labels, (performance.now() - beganMs) / MS_PER_S);
       },
     };
   }
 
   /** A metric that is read when somebody asks for it. `read` must be quick and must not throw. */
-  observe(type: MetricType, name: string, help: string, read: () => Sample): void {
-    this.#register(name, type, help, read);
-  }
-
-  text(): string {
-    let text = '';
-    for (const [name, metric] of this.#metrics) {
-      text += `# HELP ${name} ${metric.help.replace(/\\/g, '\\\\').replace(/\n/g, '\\n')}\n`;
-      text += `# TYPE ${name} ${metric.type}\n`;
-      for (const [labels, value] of samplesOf(metric)) text += `${name}${labels} ${value}\n`;
+  observe(
+    type: MetricType,
+    name: string,
+    help: string,
+    read: () => Sample | Promise<Sample>,
+    labelNames: readonly string[] = [],
+  ): void {
+    const config = { ...this.#config(name, type, help), labelNames: [...labelNames] };
+    if (type === 'gauge') {
+      new LibraryGauge({
+        ...config,
+        async collect() {
+          const sample = await read();
+          this.reset();
+          for (const [labels, value] of pairsOf(sample)) this.set(labels, value);
+        },
+      });
+    } else {
+      new LibraryCounter({
+        ...config,
+        async collect() {
+          const sample = await read();
+          this.reset();
+          for (const [labels, value] of pairsOf(sample)) this.inc(labels, value);
+        },
+      });
     }
-    return text;
   }
 
-  #register(name: string, type: MetricType, help: string, read: (() => Sample) | null): Metric {
-    if (!METRIC_NAME.test(name)) throw new RangeError(`${name} cannot name a metric`);
-    if (this.#metrics.has(name)) throw new RangeError(`Metric ${name} is registered twice`);
-    const metric: Metric = { type, help, values: new Map(), read };
-    this.#metrics.set(name, metric);
-    return metric;
+  /**
+   * Adds what every process has: CPU, memory, descriptors, delay of the event loop, collections. For a process that is one
+   * server's alone: what samples the event loop goes on until the process ends.
+   */
+  addProcess(): void {
+    collectDefaultMetrics({
+      register: this.#library,
+      eventLoopMonitoringPrecision: LOOP_SAMPLE_MS,
+      eventLoopUtilizationTimeout: MS_PER_S,
+    });
+  }
+
+  text(): Promise<string> {
+    return this.#library.metrics();
+  }
+
+  #config(
+    name: string,
+    type: MetricType | 'histogram',
+    help: string,
+  ): { readonly name: string; readonly help: string; readonly registers: Registry[] } {
+    if (!METRIC_NAME.test(name)) throw new RangeError(`${name} cannot name a metric of a server`);
+    const ending = { counter: '_total', gauge: '', histogram: '_duration_seconds' }[type];
+    if (!name.endsWith(ending)) throw new RangeError(`The name of ${type} ${name} does not end in ${ending}`);
+    return { name, help, registers: [this.#library] };
   }
 }
 
-function* samplesOf(metric: Metric): Iterable<readonly [string, number]> {
-  if (metric.read === null) {
-    yield* metric.values;
-    return;
-  }
-  const sample = metric.read();
-  if (typeof sample === 'number') {
-    yield ['', sample];
-    return;
-  }
-  for (const [labels, value] of sample) yield [labelText(labels), value];
-}
-
-function labelText(labels: Labels | undefined): string {
-  if (labels === undefined) return '';
-  const pairs = Object.entries(labels).map(([name, value]) => `${name}="${escapeLabel(value)}"`);
-  return pairs.length === 0 ? '' : `{${pairs.join(',')}}`;
-}
-
-function escapeLabel(value: string): string {
-  return value.replace(/\\/g, '\\\\').replace(/"/g, '\\"').replace(/\n/g, '\\n');
+function pairsOf(sample: Sample): Iterable<readonly [Labels, number]> {
+  return typeof sample === 'number' ? [[{}, sample]] : sample;
 }

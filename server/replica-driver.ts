@@ -52,6 +52,8 @@ export interface ReplicaSurroundings {
   /** @see ReplicaConfig.startGuardUntilMs: as far as earlier lives are concerned, and earlier cores in this one */
   startGuardUntilMs(file: FileId): number;
   readonly retainedBytesMax: number;
+  /** An operation is submitted here; what is returned is called when it is committed. */
+  commitBegins(file: FileId): () => void;
   send(to: ServerId, file: FileId, message: ReplicaMessage): void;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
   /** Shared by all replicas that catch up with others here. */
@@ -275,8 +277,13 @@ export class ReplicaDriver {
   submit(operation: Operation, sequenced?: () => void): Promise<Committed> {
     if (this.#closed) return Promise.reject(this.#closedError());
     const ticket = this.#nextTicket++;
+    const timed = this.#around.commitBegins(this.file);
     return new Promise((resolve, reject) => {
-      this.#tickets.set(ticket, { resolve, reject });
+      const committed = (value: Committed): void => {
+        timed();
+        resolve(value);
+      };
+      this.#tickets.set(ticket, { resolve: committed, reject });
       const before = this.#core.issuedSeq;
       this.step({ kind: 'submit', ticket, operation });
       if (sequenced !== undefined && this.#core.issuedSeq > before) sequenced();

@@ -27,6 +27,8 @@ const FIRST_VIEW = 1;
 /** Operations that a primary keeps for replicas that lag, per file. */
 const RETAINED_BYTES_MAX = 16 * 1024 * 1024;
 
+function unmeasured(): void {}
+
 export interface ReplicaHostParts {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
@@ -46,6 +48,8 @@ export interface ReplicaHostParts {
   readonly catchUpBytesPerSecond: number;
   /** How far a store that has no replica of the file can be believed never to have had one. */
   trustOfNew(file: FileId): NewTrust;
+  /** @see ReplicaSurroundings.commitBegins; absent where nobody measures */
+  commitBegins?(file: FileId): () => void;
   viewChanged(file: FileId, view: View): void;
   led(file: FileId): void;
   ledOut(file: FileId): void;
@@ -108,6 +112,7 @@ export class ReplicaHost {
       led: (file) => parts.led(file),
       ledOut: (file) => parts.ledOut(file),
       retainedBytesMax: RETAINED_BYTES_MAX,
+      commitBegins: (file) => parts.commitBegins?.(file) ?? unmeasured,
       send: (to, file, message) => this.#send(to, file, message),
       call: (to, method, payload, timeoutMs) => parts.transport().call(to, method, payload, timeoutMs),
       isClockSound: parts.isClockSound,

@@ -29,6 +29,7 @@ export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredP
         [{ verdict: 'repaired' }, repaired],
       ];
     },
+    ['verdict'],
   );
   metrics.observe(
     'counter',
@@ -38,7 +39,7 @@ export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredP
   );
   metrics.observe(
     'gauge',
-    'leasehold_scrub_unrepairable',
+    'leasehold_scrub_unrepairable_objects',
     'Objects of the last pass that are whole on no server',
     () => scrubber.unrepairable.length,
   );
@@ -50,42 +51,62 @@ export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredP
       [{ fate: 'fetched' }, repairer.fetchedCount],
       [{ fate: 'not-found' }, repairer.failedCount],
     ],
+    ['fate'],
   );
-  metrics.observe('gauge', 'leasehold_replicas_in_use', 'Replicas of files in use here, by role', () => {
-    const roles = new Map<string, number>([
-      ['primary', 0],
-      ['backup', 0],
-    ]);
-    for (const driver of host.all()) {
-      if (driver.file === CATALOG_CELL) continue;
-      const role = driver.leads ? 'primary' : 'backup';
-      roles.set(role, (roles.get(role) ?? 0) + 1);
-    }
-    return [...roles].map(([role, count]): [Labels, number] => [{ role }, count]);
-  });
+  metrics.observe(
+    'gauge',
+    'leasehold_replicas_in_use',
+    'Replicas of files in use here, by role',
+    () => {
+      const roles = new Map<string, number>([
+        ['primary', 0],
+        ['backup', 0],
+      ]);
+      for (const driver of host.all()) {
+        if (driver.file === CATALOG_CELL) continue;
+        const role = driver.leads ? 'primary' : 'backup';
+        roles.set(role, (roles.get(role) ?? 0) + 1);
+      }
+      return [...roles].map(([role, count]): [Labels, number] => [{ role }, count]);
+    },
+    ['role'],
+  );
   metrics.observe('gauge', 'leasehold_lease_cells', 'Lease cells remembered', () => lease.cellCount);
-  metrics.observe('counter', 'leasehold_lease_events_total', 'Events of the lease layer, by mark', () =>
-    [...lease.marks()].map(([mark, count]): [Labels, number] => [{ mark }, count]),
+  metrics.observe(
+    'counter',
+    'leasehold_lease_events_total',
+    'Events of the lease layer, by mark',
+    () => [...lease.marks()].map(([mark, count]): [Labels, number] => [{ mark }, count]),
+    ['mark'],
   );
   metrics.observe('gauge', 'leasehold_recovering_seconds', 'Left of the silence after the start', () =>
     Math.max(0, lease.recoveringMs() / 1000),
   );
-  metrics.observe('gauge', 'leasehold_clock_fault', '1 while the lease clock is out of bounds', () =>
-    lease.clockFault ? 1 : 0,
+  metrics.observe(
+    'counter',
+    'leasehold_peer_messages_total',
+    'Messages between servers, by fate',
+    () => {
+      const { messagesSent, messagesReceived, messagesDropped } = transport.stats();
+      return [
+        [{ fate: 'sent' }, messagesSent],
+        [{ fate: 'received' }, messagesReceived],
+        [{ fate: 'dropped' }, messagesDropped],
+      ];
+    },
+    ['fate'],
   );
-  metrics.observe('counter', 'leasehold_peer_messages_total', 'Messages between servers, by fate', () => {
-    const { messagesSent, messagesReceived, messagesDropped } = transport.stats();
-    return [
-      [{ fate: 'sent' }, messagesSent],
-      [{ fate: 'received' }, messagesReceived],
-      [{ fate: 'dropped' }, messagesDropped],
-    ];
-  });
-  metrics.observe('counter', 'leasehold_peer_bytes_total', 'Bytes between servers, by direction', () => {
-    const { bytesSent, bytesReceived } = transport.stats();
-    return [
-      [{ direction: 'sent' }, bytesSent],
-      [{ direction: 'received' }, bytesReceived],
-    ];
-  });
+  metrics.observe(
+    'counter',
+    'leasehold_peer_bytes_total',
+    'Bytes between servers, by direction',
+    () => {
+      const { bytesSent, bytesReceived } = transport.stats();
+      return [
+        [{ direction: 'sent' }, bytesSent],
+        [{ direction: 'received' }, bytesReceived],
+      ];
+    },
+    ['direction'],
+  );
 }

@@ -42,10 +42,12 @@ import { Scrubber } from './repair/scrubber.ts';
 import { ReplicaDriver } from './replica-driver.ts';
 import { ReplicaHost } from './replica-host.ts';
 import { registerServerMetrics } from './server-metrics.ts';
-import { LocalStatusService } from './status-service.ts';
+import { registerStatusMetrics } from './status-metrics.ts';
+import { LocalStatusService, type StatusOfMembership } from './status-service.ts';
 import { CatalogStore } from './storage/catalog-store.ts';
 import { DataFolder, type Silences } from './storage/data-folder.ts';
 import { DiskStore } from './storage/disk-store.ts';
+import { diskFileOps, syncsTimed } from './storage/file-ops.ts';
 import { FolderError } from './storage/folder-error.ts';
 import { setAside } from './storage/set-aside.ts';
 import type { NewTrust } from './storage/store.ts';
@@ -123,6 +125,11 @@ export class Server {
     }
   }
 
+  /** For a process that is this server's alone: its metrics tell of the process, too. */
+  measureProcess(): void {
+    this.#parts.metrics.addProcess();
+  }
+
   /** Gives all leases back and ends; what cannot be finished is left to the next start. */
   async stop(): Promise<void> {
     const {
@@ -182,6 +189,7 @@ interface Parts {
   readonly garbage: Garbage;
   readonly idle: IdleFiles;
   readonly lease: LeaseDriver;
+  readonly metrics: MetricsRegistry;
   readonly named: NamedLeases;
   readonly host: ReplicaHost;
   readonly wakes: WakeQueue;
@@ -217,7 +225,15 @@ async function compose(
   const heartbeatMs = Math.min(HEARTBEAT_MS_MAX, config.leaseMs / HEARTBEATS_PER_LEASE);
   const quietHeartbeatMs = config.leaseMs / QUIET_HEARTBEATS_PER_LEASE;
   let storeFailed = (_reason: string): void => undefined;
-  const store = await DiskStore.open(folder, { failed: (reason) => storeFailed(reason) });
+  const syncs = metrics.durations(
+    'leasehold_sync_duration_seconds',
+    'Until the disk had what was written, by database',
+    ['of'],
+  );
+  const store = await DiskStore.open(folder, {
+    failed: (reason) => storeFailed(reason),
+    fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'files' })),
+  });
   const catalogView: View = { number: 1, members: bootstrap.catalogMembers };
   let catalogStore: CatalogStore | null = null;
   let recaller: Recaller | null = null;
@@ -230,6 +246,11 @@ async function compose(
   };
   const isConnected = (server: ServerId): boolean => server === self || connected().isConnected(server);
 
+  const commits = metrics.durations(
+    'leasehold_commit_duration_seconds',
+    'From an operation of this primary until a majority had it',
+    ['of'],
+  );
   const departed = await DepartedFiles.open(folder.file('departed'));
   const host = new ReplicaHost({
     self,
@@ -245,6 +266,7 @@ async function compose(
     readLeaseMs: Math.min(READ_LEASE_MS_MAX, config.leaseMs / READ_LEASES_PER_LEASE),
     // No shorter than the silence that an earlier life with other timing would have kept.
     startGuardMs: Math.max(config.leaseMs, folder.silences.filesMs) * (1 + DRIFT_MAX),
+    commitBegins: (file) => commits.begin({ of: file === CATALOG_CELL ? 'catalog' : 'files' }),
     catchUpBytesPerSecond: config.catchUpBytesPerS,
     trustOfNew: (file) => trustOfNew(folder, file),
     viewChanged: (file, view) => {
@@ -305,6 +327,12 @@ async function compose(
     isConnected,
     fatal,
   });
+  const standing: StatusOfMembership = {
+    state: () => known.stateOf(self),
+    registered: () => membership?.registered ?? false,
+    moving: () => membership?.moving() ?? null,
+    lag: () => membership?.lag() ?? { files: 0, versions: 0, bytes: 0 },
+  };
   const status = new LocalStatusService({
     self,
     cluster: config.cluster,
@@ -316,12 +344,7 @@ async function compose(
     lease,
     named: named.driver,
     store,
-    membership: {
-      state: () => known.stateOf(self),
-      registered: () => membership?.registered ?? false,
-      moving: () => membership?.moving() ?? null,
-      lag: () => membership?.lag() ?? { files: 0, versions: 0, bytes: 0 },
-    },
+    membership: standing,
     failure: () => failure,
     scrub: () => scrubber.status(),
     isConnected,
@@ -400,6 +423,7 @@ async function compose(
       powerLossStart: folder.powerLossStart,
       mark: folder.mark('catalog.db'),
       failed: (reason) => storeFailed(reason),
+      fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'catalog' })),
     });
     catalogStore = opened;
     const subject = new CatalogSubject(opened);
@@ -490,6 +514,13 @@ async function compose(
     accept.handleUpgrade(request, socket, head);
   });
   registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer });
+  registerStatusMetrics(metrics, {
+    status,
+    lease,
+    store,
+    membership: standing,
+    catalogPrimary: () => gateway.router.catalogPrimary(),
+  });
   named.registerMetrics(metrics);
 
   const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs: config.leaseIdleMs });
@@ -525,7 +556,21 @@ async function compose(
   if (view !== null && catalog.votes) lease.open(CATALOG_CELL, view);
   joined.start();
   return {
-    ...{ app, gateway, garbage, idle, lease, named, host, wakes, transport, store, folder, scrubber },
+    ...{
+      app,
+      gateway,
+      garbage,
+      idle,
+      lease,
+      metrics,
+      named,
+      host,
+      wakes,
+      transport,
+      store,
+      folder,
+      scrubber,
+    },
     fullDisks,
     membership: joined,
     catalogStore: () => catalogStore,

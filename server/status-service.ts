@@ -5,6 +5,7 @@ import type { Moving, ReplicaLag, ScrubStatus, ServerStatus } from '../wire/http
 import type { Clock } from './clock.ts';
 import type { LeaseDriver } from './lease-driver.ts';
 import type { NamedLeaseDriver } from './named/named-lease-driver.ts';
+import type { ReplicaDriver } from './replica-driver.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StatusService } from './services.ts';
 import type { FileStore } from './storage/store.ts';
@@ -41,7 +42,7 @@ export interface StatusServiceParts {
 /** Damaged objects in one status; `GET /v1/scrub` tells all. */
 const UNREPAIRABLE_TOLD_MAX = 100;
 
-const VERSION = versionOf(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+export const VERSION = versionOf(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 
 /** What this server knows of itself, for `GET /v1/status/self`. */
 export class LocalStatusService implements StatusService {
@@ -67,18 +68,17 @@ export class LocalStatusService implements StatusService {
     return server === this.id || this.#parts.isConnected(server);
   }
 
-  async self(): Promise<ServerStatus> {
-    const { host, lease, named, store, clock, membership } = this.#parts;
-    const moving = membership?.moving() ?? null;
-    const failure = this.#parts.failure();
-    const [space, scrub] = await Promise.all([
-      failure === null ? store.space() : { freeBytes: 0, totalBytes: 0 },
-      this.#parts.scrub(),
-    ]);
-    const recoveringMs = Math.ceil(lease.recoveringMs());
-    const files = host.all().filter((driver) => driver.file !== CATALOG_CELL);
-    const primaries = files.filter((driver) => driver.leads);
-    const underReplicated = primaries
+  /** What this server can do at this moment. */
+  state(): 'serving' | 'recovering' | 'clock-fault' | 'storage-failed' {
+    const { lease } = this.#parts;
+    if (this.#parts.failure() !== null) return 'storage-failed';
+    if (lease.clockFault) return 'clock-fault';
+    return lease.recoveringMs() > 0 ? 'recovering' : 'serving';
+  }
+
+  /** Files that are led from here, and of which a replica is away or behind. */
+  underReplicated(): FileId[] {
+    return this.#primaries()
       .filter((driver) =>
         driver
           .peers((server) => this.isConnected(server))
@@ -86,27 +86,39 @@ export class LocalStatusService implements StatusService {
           .some((peer) => peer.state === 'unreachable' || (peer.state !== 'current' && driver.idle)),
       )
       .map((driver) => driver.file);
+  }
+
+  #files(): ReplicaDriver[] {
+    return this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
+  }
+
+  #primaries(): ReplicaDriver[] {
+    return this.#files().filter((driver) => driver.leads);
+  }
+
+  async self(): Promise<ServerStatus> {
+    const { lease, named, store, clock, membership } = this.#parts;
+    const moving = membership?.moving() ?? null;
+    const failure = this.#parts.failure();
+    const [space, scrub] = await Promise.all([
+      failure === null ? store.space() : { freeBytes: 0, totalBytes: 0 },
+      this.#parts.scrub(),
+    ]);
+    const primaries = this.#primaries().length;
     return {
       id: this.id,
       url: this.urls.get(this.id) ?? '',
       reachable: true,
-      state:
-        failure !== null
-          ? 'storage-failed'
-          : lease.clockFault
-            ? 'clock-fault'
-            : recoveringMs > 0
-              ? 'recovering'
-              : 'serving',
+      state: this.state(),
       ...(failure === null ? {} : { failure }),
       ...(scrub === null || scrub.unrepairable.length === 0
         ? {}
         : { scrub: { unrepairable: scrub.unrepairable.slice(0, UNREPAIRABLE_TOLD_MAX) } }),
-      recoveringMs,
-      primaries: primaries.length,
-      backups: files.length - primaries.length,
+      recoveringMs: Math.ceil(lease.recoveringMs()),
+      primaries,
+      backups: this.#files().length - primaries,
       replicas: failure === null ? store.list(0 as FileId, Number.MAX_SAFE_INTEGER).length : 0,
-      underReplicated,
+      underReplicated: this.underReplicated(),
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,
       pid: process.pid,

@@ -47,12 +47,12 @@ export class Recaller {
       'Changes that waited for clients to forget',
     );
     const waited = metrics?.counter(
-      'leasehold_cache_recall_wait_ms_total',
-      'Milliseconds that changes waited for clients to forget',
+      'leasehold_cache_recall_wait_seconds_total',
+      'How long changes waited for clients to forget',
     );
     this.#countRecalled = (changes, waitedMs) => {
       recalled?.add(changes);
-      waited?.add(waitedMs);
+      waited?.add(waitedMs / 1000);
     };
     metrics?.observe('gauge', 'leasehold_cache_sessions', 'Clients that remember what they are told', () => {
       return this.#caches.counts().sessions;

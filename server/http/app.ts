@@ -103,9 +103,20 @@ function routingUrl(request: IncomingMessage): string {
 }
 
 function countRequests(app: FastifyInstance, metrics: MetricsRegistry): void {
-  const requests = metrics.counter('leasehold_http_requests_total', 'Answers over HTTP, by route and status');
+  const requests = metrics.counter(
+    'leasehold_http_requests_total',
+    'Answers over HTTP, by route and status',
+    ['method', 'route', 'status'],
+  );
+  const durations = metrics.durations(
+    'leasehold_http_request_duration_seconds',
+    'From the head of a request to the end of its answer, by route; what is waited for on purpose included',
+    ['method', 'route'],
+  );
   app.addHook('onResponse', async (request, reply) => {
+    const { method } = request;
     const route = request.routeOptions.url ?? 'none';
-    requests.add(1, { method: request.method, route, status: String(reply.statusCode) });
+    requests.add(1, { method, route, status: String(reply.statusCode) });
+    durations.observe(reply.elapsedTime / 1000, { method, route });
   });
 }

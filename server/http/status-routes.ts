@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import { ServiceError } from '../../base/errors.ts';
+import { ERRORS, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { ClusterStatus, ServerStatus, Verdict } from '../../wire/http-api.ts';
@@ -33,24 +33,48 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
 
   app.get('/livez', OPEN, (_request, reply) => reply.type('text/plain').send('alive\n'));
 
-  app.get('/readyz', OPEN, async (_request, reply) => {
-    const self = await status.self();
-    if (self.state !== 'serving') {
-      const code = NOT_SERVING[self.state];
-      throw new ServiceError(code, reasonOf(self) ?? 'This server does not serve', {
-        retryAfterMs: self.recoveringMs,
-      });
+  app.get('/readyz', OPEN, async (request, reply) => {
+    const checks = await readiness();
+    const failed = checks.find((check) => check.failure !== null)?.failure ?? null;
+    const { verbose } = request.query as Readonly<Record<string, string | undefined>>;
+    if (verbose !== undefined) {
+      reply.code(failed === null ? 200 : ERRORS[failed.code].status);
+      return reply.type('text/plain').send(readinessText(checks));
     }
-    if (!isCatalogReachable()) {
-      throw new ServiceError('no-majority', 'The catalog has no primary that this server can reach');
-    }
-    if (self.registered === false) {
-      throw new ServiceError('recovering', 'The catalog does not know this server and its disk yet', {
-        retryAfterMs: NOT_REGISTERED_RETRY_MS,
-      });
-    }
+    if (failed !== null) throw failed;
     return reply.type('text/plain').send('ready\n');
   });
+
+  /** What a server needs to serve, in the order in which one thing depends on another. */
+  async function readiness(): Promise<readonly ReadinessCheck[]> {
+    const self = await status.self();
+    const failedIn = (state: keyof typeof NOT_SERVING): ServiceError | null =>
+      self.state !== state
+        ? null
+        : new ServiceError(NOT_SERVING[state], reasonOf(self) ?? 'This server does not serve', {
+            retryAfterMs: self.recoveringMs,
+          });
+    return [
+      { name: 'storage', failure: failedIn('storage-failed') },
+      { name: 'clock', failure: failedIn('clock-fault') },
+      { name: 'leases', failure: failedIn('recovering') },
+      {
+        name: 'catalog',
+        failure: isCatalogReachable()
+          ? null
+          : new ServiceError('no-majority', 'The catalog has no primary that this server can reach'),
+      },
+      {
+        name: 'registration',
+        failure:
+          self.registered !== false
+            ? null
+            : new ServiceError('recovering', 'The catalog does not know this server and its disk yet', {
+                retryAfterMs: NOT_REGISTERED_RETRY_MS,
+              }),
+      },
+    ];
+  }
 
   /** A server without a replica of the catalog knows of its primary only from the last answer; then a majority will do. */
   function isCatalogReachable(): boolean {
@@ -61,9 +85,10 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     return !members.includes(status.id) && members.filter(isHere).length >= majority(members.length);
   }
 
-  app.get('/metrics', READ, (_request, reply) =>
-    reply.type('text/plain; version=0.0.4; charset=utf-8').send(metrics.text()),
-  );
+  app.get('/metrics', READ, async (_request, reply) => {
+    const text = await metrics.text();
+    return reply.type('text/plain; version=0.0.4; charset=utf-8').send(text);
+  });
 
   async function statusOf(id: ServerId, url: string): Promise<ServerStatus> {
     if (id === status.id) return status.self();
@@ -120,6 +145,20 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
       lag,
     };
   }
+}
+
+interface ReadinessCheck {
+  readonly name: string;
+  readonly failure: ServiceError | null;
+}
+
+/** One line for each check, and the verdict; in the form that Kubernetes has for its own. */
+function readinessText(checks: readonly ReadinessCheck[]): string {
+  const lines = checks.map(({ name, failure }) =>
+    failure === null ? `[+]${name} ok` : `[-]${name} failed: ${failure.message}`,
+  );
+  const ready = checks.every(({ failure }) => failure === null);
+  return [...lines, ready ? 'ready' : 'not ready', ''].join('\n');
 }
 
 /** One sentence about what is wrong with a server; null where nothing is. */

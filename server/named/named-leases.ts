@@ -114,6 +114,7 @@ export class NamedLeases {
       'leasehold_named_lease_events_total',
       'Events of the lease layer for names, by mark',
       () => [...driver.marks()].map(([mark, count]): [Labels, number] => [{ mark }, count]),
+      ['mark'],
     );
   }
 

@@ -19,7 +19,7 @@ import { viewFormat, viewParse } from '../../wire/file-operation.ts';
 import { LOST_START, trustOf } from './contents.ts';
 import type { DatabaseMark, OpenDatabase } from './database-mark.ts';
 import { errorCode, storageError } from './failures.ts';
-import { diskFileOps } from './file-ops.ts';
+import { diskFileOps, type FileOps } from './file-ops.ts';
 import { FolderError } from './folder-error.ts';
 import { SharedFlush } from './shared-flush.ts';
 
@@ -92,6 +92,8 @@ export interface CatalogStoreOptions {
   /** The folder's start counters (see `DataFolder`), for `trust`. */
   readonly startCounter?: number;
   readonly powerLossStart?: number;
+  /** What syncs the log of the database. */
+  readonly fileOps?: Pick<FileOps, 'datasync'>;
 }
 
 interface CatalogRecord {
@@ -176,7 +178,8 @@ export class CatalogStore {
     this.#startCounter = options.startCounter ?? 0;
     this.#powerLossStart = options.powerLossStart ?? 0;
     this.#handles = handles;
-    this.#flush = new SharedFlush(() => diskFileOps.datasync(this.#handles.logFd));
+    const ops = options.fileOps ?? diskFileOps;
+    this.#flush = new SharedFlush(() => ops.datasync(this.#handles.logFd));
     this.#record = readRecord(handles.reader);
     this.#logBytes = readLogBytes(handles.reader);
   }

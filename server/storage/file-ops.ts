@@ -72,6 +72,18 @@ export const diskFileOps: FileOps = {
   },
 };
 
+/** @returns `ops`, of which each sync is timed: `begin` is called before it, and what it returned at its end */
+export function syncsTimed(ops: FileOps, begin: () => () => void): FileOps {
+  return {
+    ...ops,
+    async datasync(fd) {
+      const end = begin();
+      await ops.datasync(fd);
+      end();
+    },
+  };
+}
+
 /** Writes all of `buffers` from `position` on, however often the system stops short. */
 export async function writeFully(
   ops: FileOps,

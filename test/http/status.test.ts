@@ -134,6 +134,20 @@ describe('status over HTTP', () => {
     assert.equal((await ask(base, 'GET', '/livez')).status, 200);
   });
 
+  test('readiness tells each check when asked for all', async () => {
+    const all = ['storage', 'clock', 'leases', 'catalog', 'registration'];
+    const ready = await ask(base, 'GET', '/readyz?verbose');
+    assert.equal(ready.status, 200);
+    assert.deepEqual(ready.text.split('\n'), [...all.map((name) => `[+]${name} ok`), 'ready', '']);
+    cluster.server(0).status = { state: 'recovering', recoveringMs: 3100, registered: false };
+    const silent = await ask(base, 'GET', '/readyz?verbose');
+    assert.equal(silent.status, 503);
+    assert.match(silent.text, /^\[\+\]storage ok$/m);
+    assert.match(silent.text, /^\[-\]leases failed: Server s1 waits 3\.1 s more/m);
+    assert.match(silent.text, /^\[-\]registration failed: The catalog does not know/m);
+    assert.match(silent.text, /\nnot ready\n$/);
+  });
+
   test('metrics are counted and told', async () => {
     await ask(base, 'GET', '/livez');
     const answer = await ask(base, 'GET', '/metrics');
@@ -200,38 +214,52 @@ describe('status over HTTP', () => {
   });
 });
 
-test('metrics in the text form of Prometheus', () => {
+test('metrics in the text form of Prometheus', async () => {
   const metrics = new MetricsRegistry();
-  const counter = metrics.counter('a_total', 'Things\nwith \\ in it');
-  counter.add();
-  counter.add(2, { kind: 'x"y\\z\n' });
-  counter.add(3, { kind: 'x"y\\z\n' });
-  metrics.gauge('b', 'Level').set(1.5);
-  metrics.observe('gauge', 'c', 'Read when asked', () => [
-    [{ server: 's1' }, 1],
-    [{ server: 's2' }, 2],
-  ]);
-  metrics.observe('counter', 'd_total', 'One number', () => 9);
-  assert.equal(
-    metrics.text(),
-    [
-      '# HELP a_total Things\\nwith \\\\ in it',
-      '# TYPE a_total counter',
-      'a_total 1',
-      'a_total{kind="x\\"y\\\\z\\n"} 5',
-      '# HELP b Level',
-      '# TYPE b gauge',
-      'b 1.5',
-      '# HELP c Read when asked',
-      '# TYPE c gauge',
-      'c{server="s1"} 1',
-      'c{server="s2"} 2',
-      '# HELP d_total One number',
-      '# TYPE d_total counter',
-      'd_total 9',
-      '',
-    ].join('\n'),
+  metrics.counter('leasehold_a_total', 'Things\nwith \\ in it').add();
+  const labelled = metrics.counter('leasehold_b_total', 'Things of a kind', ['kind']);
+  labelled.add(2, { kind: 'x"y\\z\n' });
+  labelled.add(3, { kind: 'x"y\\z\n' });
+  let servers = ['s1', 's2'];
+  metrics.observe(
+    'gauge',
+    'leasehold_c',
+    'Read when asked',
+    async () => servers.map((server, place) => [{ server }, place + 1]),
+    ['server'],
   );
-  assert.throws(() => metrics.gauge('b', 'Again'), /registered twice/);
-  assert.throws(() => metrics.gauge('not-a-name', 'x'), /cannot name a metric/);
+  metrics.observe('counter', 'leasehold_d_total', 'One number', () => 9);
+  const durations = metrics.durations('leasehold_e_duration_seconds', 'Time', ['of']);
+  durations.observe(0.02, { of: 'files' });
+  durations.begin({ of: 'files' })();
+  const text = await metrics.text();
+  assert.deepEqual(
+    text.split('\n').filter((line) => !/^$|_bucket|_sum/.test(line)),
+    [
+      '# HELP leasehold_a_total Things\\nwith \\\\ in it',
+      '# TYPE leasehold_a_total counter',
+      'leasehold_a_total 1',
+      '# HELP leasehold_b_total Things of a kind',
+      '# TYPE leasehold_b_total counter',
+      'leasehold_b_total{kind="x\\"y\\\\z\\n"} 5',
+      '# HELP leasehold_c Read when asked',
+      '# TYPE leasehold_c gauge',
+      'leasehold_c{server="s1"} 1',
+      'leasehold_c{server="s2"} 2',
+      '# HELP leasehold_d_total One number',
+      '# TYPE leasehold_d_total counter',
+      'leasehold_d_total 9',
+      '# HELP leasehold_e_duration_seconds Time',
+      '# TYPE leasehold_e_duration_seconds histogram',
+      'leasehold_e_duration_seconds_count{of="files"} 2',
+    ],
+  );
+  assert.match(text, /^leasehold_e_duration_seconds_bucket\{le="0.01",of="files"\} 1$/m);
+  assert.match(text, /^leasehold_e_duration_seconds_bucket\{le="0.025",of="files"\} 2$/m);
+  servers = ['s2'];
+  assert.match(await metrics.text(), /gauge\nleasehold_c\{server="s2"\} 1\n/, 'What is gone is told no more');
+  assert.throws(() => metrics.counter('leasehold_a_total', 'Again'), /already been registered/);
+  assert.throws(() => metrics.counter('not-a-name', 'x'), /cannot name a metric/);
+  assert.throws(() => metrics.counter('leasehold_things', 'x'), /does not end in _total/);
+  assert.throws(() => metrics.durations('leasehold_wait_ms', 'x'), /does not end in _duration_seconds/);
 });
