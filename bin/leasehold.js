@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // Plain JavaScript that old versions of Node can run: it finds the Node that the rest needs. The rest is
-// TypeScript, which Node runs from version 24 on without a build.
+// TypeScript, which Node runs from version 24 on without a build; not below node_modules, though, so in the
+// package it is JavaScript, below dist/ and with a copy of this file (packaging/build.ts).
 
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -13,6 +14,8 @@ import { setFlagsFromString } from 'node:v8';
 const NODE_MAJOR = 24;
 const EXIT_USAGE = 2;
 const self = fileURLToPath(import.meta.url);
+const TREE = existsSync(join(dirname(self), '..', 'client')) ? '..' : '../dist';
+const KIND = existsSync(join(dirname(self), TREE, 'client', 'main.ts')) ? 'ts' : 'js';
 /** What Node compiled is kept beside the packages: half of the work of a start. Where it cannot be written, there is none. */
 const COMPILED = join(dirname(self), '..', 'node_modules', '.cache', 'leasehold');
 
@@ -32,17 +35,19 @@ async function run(argv) {
   module.enableCompileCache(process.env.NODE_COMPILE_CACHE ?? COMPILED);
   // With a word behind it, it is about the servers of a cluster; a server itself is only given options.
   if (command === 'server' && !/^[a-z]/.test(rest[0] ?? '')) {
-    const { runServer } = await import('../server/main.ts');
+    const { runServer } = await import(`${TREE}/server/main.${KIND}`);
     // Not only at its end: it may be killed.
     module.flushCompileCache();
     await runServer(rest);
   } else if (command === 'mount-daemon') {
-    const { runMountDaemon } = await import('../fuse/main.ts');
+    const { runMountDaemon } = await import(`${TREE}/fuse/main.${KIND}`);
     module.flushCompileCache();
     process.exitCode = await runMountDaemon(rest);
   } else {
-    const { runCli } = await import('../client/main.ts');
-    await runCli(argv);
+    const { runCli } = await import(`${TREE}/client/main.${KIND}`);
+    await runCli(argv, {
+      serverOptions: async () => (await import(`${TREE}/server/config-options.${KIND}`)).OPTIONS,
+    });
   }
 }
 

@@ -5,6 +5,7 @@ import { addDevCommand } from './commands/dev.ts';
 import { addDoctorCommand } from './commands/doctor.ts';
 import { addLeaseCommands } from './commands/lease.ts';
 import { addMountCommands } from './commands/mount.ts';
+import { addReferenceCommands } from './commands/reference.ts';
 import { addReplicaCommands } from './commands/replica.ts';
 import { addScrubCommand } from './commands/scrub.ts';
 import { addServerCommand } from './commands/server.ts';
@@ -13,10 +14,27 @@ import { addTransferCommands } from './commands/transfer.ts';
 import { addTreeCommands } from './commands/tree.ts';
 import { addVolumeCommands } from './commands/volume.ts';
 import { describeFailure, EXIT_USAGE } from './failure.ts';
+import type { ServerOption } from './reference/program-tree.ts';
 
-const EXIT_CODES = `
-Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not found, 4 precondition, 5 temporary: retry,
-6 authorization, 7 degraded, 8 integrity`;
+/** What commands end with, for their help and for the manual. */
+const EXIT_CODES: readonly (readonly [number, string])[] = [
+  [0, 'ok'],
+  [1, 'failed'],
+  [2, 'usage or configuration'],
+  [3, 'not found'],
+  [4, 'precondition'],
+  [5, 'temporary: retry'],
+  [6, 'authorization'],
+  [7, 'degraded'],
+  [8, 'integrity'],
+];
+
+/** What only the launcher can tell: a client is no server. */
+export interface Surroundings {
+  serverOptions(): Promise<readonly ServerOption[]>;
+}
+
+const ALONE: Surroundings = { serverOptions: async () => [] };
 
 /**
  * Runs one command of the command line, all but `server` and `mount-daemon`, which `bin/leasehold.js`
@@ -24,14 +42,14 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not found, 4 preconditio
  *
  * @param argv what follows the name of the program
  */
-export async function runCli(argv: readonly string[]): Promise<void> {
+export async function runCli(argv: readonly string[], around: Surroundings = ALONE): Promise<void> {
   // Whoever reads the output may have seen enough (`leasehold ls … | head`); that is no failure.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
     throw error;
   });
   try {
-    await buildProgram().parseAsync([...argv], { from: 'user' });
+    await buildProgram({}, around).parseAsync([...argv], { from: 'user' });
   } catch (error) {
     const { exit, lines } = endOf(error);
     for (const line of lines) process.stderr.write(`${line}\n`);
@@ -47,7 +65,7 @@ export function endOf(error: unknown): { readonly exit: number; readonly lines: 
 }
 
 /** @param output where help and errors of usage go; default the process's own */
-export function buildProgram(output: OutputConfiguration = {}): Command {
+export function buildProgram(output: OutputConfiguration = {}, around: Surroundings = ALONE): Command {
   const program = new Command('leasehold');
   program
     .description('A replicated file system whose servers elect a primary for every file among themselves')
@@ -59,7 +77,10 @@ export function buildProgram(output: OutputConfiguration = {}): Command {
     })
     // Options mean what they mean for the command they follow: --servers of "dev" is a count.
     .enablePositionalOptions()
-    .addHelpText('after', EXIT_CODES);
+    .addHelpText(
+      'after',
+      `\nExit codes: ${EXIT_CODES.map(([code, meaning]) => `${code} ${meaning}`).join(', ')}`,
+    );
   // Before the name of a command it means the same as after it.
   program.option('--servers <urls>', 'base URLs of the servers, for every command that talks to a cluster');
   addServerCommand(program);
@@ -74,6 +95,7 @@ export function buildProgram(output: OutputConfiguration = {}): Command {
   addLeaseCommands(program);
   addDoctorCommand(program);
   addDemoCommand(program);
+  addReferenceCommands(program, { version: version(), exitCodes: EXIT_CODES, ...around });
   addUsageHints(program);
   return program;
 }

@@ -7,6 +7,11 @@ export function printLine(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
+/** Text that ends its lines itself. */
+export function printText(text: string): void {
+  process.stdout.write(text);
+}
+
 /** One JSON value on one line. */
 export function printJson(value: unknown): void {
   printLine(JSON.stringify(value));

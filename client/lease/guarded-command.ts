@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
 import { constants } from 'node:os';
+import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import {
   GUARD_FD,
@@ -18,7 +19,8 @@ import {
   leaseMomentNow,
 } from './lease-clock.ts';
 
-const GUARD = fileURLToPath(new URL('guard.ts', import.meta.url));
+/** TypeScript as this file is, or JavaScript. */
+const GUARD = fileURLToPath(new URL(`guard${extname(import.meta.url)}`, import.meta.url));
 
 /** How long before the end of the lease the command is asked to end, and killed: parts of the lease. */
 const STOP_SHARE = 0.25;

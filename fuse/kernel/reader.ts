@@ -1,3 +1,4 @@
+import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { RequestRing } from './request-ring.ts';
 
@@ -28,7 +29,9 @@ export function readRequests(
   const memory = RequestRing.memory(RING_BYTES);
   const ring = new RequestRing(memory);
   const workerData: ReaderData = { fd, memory, requestBytesMax };
-  const thread = new Worker(new URL('reader-thread.ts', import.meta.url), { workerData });
+  // TypeScript as this file is, or JavaScript.
+  const source = new URL(`reader-thread${extname(import.meta.url)}`, import.meta.url);
+  const thread = new Worker(source, { workerData });
   thread.on('message', (bytes: Uint8Array) => {
     received(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
   });

@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { freePorts } from '../cluster/real-cluster.ts';
+
+/**
+ * Goal: the package works where there is no clone and no TypeScript.
+ * Method: it is packed, installed by npm into an empty folder, and three of its servers take a file and give it back.
+ */
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+/** What npm says where it needs a network and has none: nothing about the package. */
+const NO_NETWORK = /ENOTCACHED|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT/;
+
+test('the package installs and runs outside of the repository', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'leasehold-package-'));
+  t.after(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+  await run(process.execPath, [join(ROOT, 'packaging/build.ts')]);
+  await run('npm', ['pack', '--silent', '--pack-destination', folder], { cwd: ROOT });
+  const [tarball = ''] = (await readdir(folder)).filter((name) => name.endsWith('.tgz'));
+  await writeFile(join(folder, 'package.json'), '{"private":true}\n');
+  try {
+    const flags = ['--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund'];
+    await run('npm', ['install', ...flags, join(folder, tarball)], { cwd: folder, timeout: 120_000 });
+  } catch (error) {
+    if (!NO_NETWORK.test(String((error as { stderr?: string }).stderr))) throw error;
+    t.skip('npm has not all packages in its cache, and no network');
+    return;
+  }
+  const installed = join(folder, 'node_modules/leasehold');
+  const launcher = join(folder, 'node_modules/.bin/leasehold');
+  const sources = (await readdir(installed, { recursive: true })).filter((name) => name.endsWith('.ts'));
+  assert.deepEqual(sources, [], 'Node runs no TypeScript below node_modules');
+  assert.equal(
+    existsSync(join(ROOT, 'web')),
+    existsSync(join(installed, 'dist/web')),
+    'with what browsers get',
+  );
+
+  const leasehold = async (...argv: string[]) => (await run(launcher, argv, { timeout: 60_000 })).stdout;
+  const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+  assert.equal(await leasehold('--version'), `${version}\n`);
+  assert.match(await leasehold('server', '--help'), /--clock-skew/);
+  assert.match(await leasehold('completion', 'bash'), /clock-skew/);
+
+  const [port = 0] = await freePorts(1);
+  const dev = spawn(launcher, ['dev', '--port', `${port}`, '--json'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  t.after(async () => {
+    if (dev.exitCode !== null) return;
+    const gone = once(dev, 'exit');
+    dev.kill('SIGTERM');
+    await gone;
+  });
+  const [line] = (await once(createInterface(dev.stdout), 'line')) as [string];
+  const { servers } = JSON.parse(line) as { servers: { url: string }[] };
+  const urls = servers.map(({ url }) => url).join(',');
+  await writeFile(join(folder, 'file'), 'from a package');
+  await leasehold('put', '--servers', urls, join(folder, 'file'), 'main:/file');
+  assert.equal(
+    await leasehold('get', '--servers', servers.at(-1)?.url ?? '', 'main:/file', '-'),
+    'from a package',
+  );
+  // What is found by its place beside a module: the guard of a command is a file of its own.
+  assert.equal(
+    await leasehold('lease', 'acquire', 'once', '--servers', urls, '--', 'echo', 'held'),
+    'held\n',
+  );
+});
