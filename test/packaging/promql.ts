@@ -44,6 +44,8 @@ export interface Family {
 }
 
 const SERIES = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$/;
+/** A mean of nothing is no number. */
+const SAMPLE = /^(?:[+-]?[0-9.]+(?:e[+-]?[0-9]+)?|[+-]?inf|nan)$/i;
 const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)/gy;
 
 /** @throws Error where a line is neither comment nor sample, or a sample belongs to no family */
@@ -61,8 +63,7 @@ export function metricsRead(text: string): ReadonlyMap<string, Family> {
     }
     const [, sample = '', labels = '', value = ''] = SERIES.exec(line) ?? [];
     const family = families.get(sample) ?? families.get(sample.replace(/_(?:bucket|sum|count)$/, ''));
-    if (family === undefined || !Number.isFinite(Number(value)))
-      throw new Error(`No sample of a metric: ${line}`);
+    if (family === undefined || !SAMPLE.test(value)) throw new Error(`No sample of a metric: ${line}`);
     const read = [...labels.matchAll(LABEL)];
     if (read.reduce((length, [pair]) => length + pair.length, 0) !== labels.length)
       throw new Error(`Labels that cannot be read: ${line}`);
