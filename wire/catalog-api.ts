@@ -56,6 +56,9 @@ export const Expectation = Type.Union([
 ]);
 export type Expectation = Static<typeof Expectation>;
 
+/** Extended attribute of a file that is being uploaded in pieces; nobody else can set it, and it goes when the file gets its name. */
+export const UPLOAD_NOTE = 'leasehold.upload';
+
 export const Command = Type.Union([
   Type.Object({
     kind: Type.Literal('volume-create'),
@@ -97,9 +100,17 @@ export const Command = Type.Union([
     mode: Mode,
     uid: Owner,
     gid: Owner,
+    /** What an upload has to know of itself; the extended attribute `UPLOAD_NOTE` until the file has a name. */
+    note: Type.Optional(Base64),
+    /** As in `keep-orphan`. */
+    untilNs: Type.Optional(Nanoseconds),
   }),
-  /** The orphan is still wanted: its time to collection starts anew. */
-  Type.Object({ kind: Type.Literal('keep-orphan'), inode: Inode }),
+  /** The orphan is still wanted: its time to collection starts anew, now or, however late, at `untilNs`. */
+  Type.Object({
+    kind: Type.Literal('keep-orphan'),
+    inode: Inode,
+    untilNs: Type.Optional(Nanoseconds),
+  }),
   /**
    * Gives the orphan `inode` the name, in place of the file that has it, whose mode, owner and
    * extended attributes it takes over.

@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandResults, LiveMark } from '../../wire/catalog-api.ts';
+import { type CommandResults, type LiveMark, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
 import { timeCheck } from '../names.ts';
@@ -54,9 +54,10 @@ export function createOrphan(
     objectBytes: volume.objectBytes,
     live: 1,
     parent: null,
-    orphanedNs: atNs,
+    orphanedNs: command.untilNs === undefined ? atNs : timeCheck(command.untilNs),
     policy: volume.policy,
   });
+  if (command.note !== undefined) tables.xattrPut(id, UPLOAD_NOTE, Buffer.from(command.note, 'base64'));
   return { attributes: attributesOf(tables.inodeKnown(id)) };
 }
 
@@ -68,7 +69,9 @@ export function keepOrphan(
 ): CommandResults['keep-orphan'] {
   const inode = inodeOf(tables, command.inode);
   // One that has got a name meanwhile needs no keeping.
-  if (inode.orphanedNs !== null) tables.inodeSetOrphaned(inode.id, atNs);
+  if (inode.orphanedNs !== null) {
+    tables.inodeSetOrphaned(inode.id, command.untilNs === undefined ? atNs : timeCheck(command.untilNs));
+  }
   return {};
 }
 
@@ -88,6 +91,8 @@ export function replace(
   if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   assertExpected(command.expect, name, old);
 
+  // What it had to know while it was uploaded is not the file's.
+  tables.xattrDelete(orphan.id, UPLOAD_NOTE);
   if (old?.kind === KIND_FILE) {
     tables.xattrsCopy(old.id, orphan.id);
     tables.inodeSetAttributes(orphan.id, old.mode, old.uid, old.gid, atNs);

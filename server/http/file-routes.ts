@@ -22,6 +22,8 @@ import { directoryUrl, displayPath, type FilePath, parseFilePath, volumePath } f
 import { Relocations } from './relocation.ts';
 import { READ, WRITE } from './roles.ts';
 import { removeTree } from './tree-removal.ts';
+import { TusRoutes } from './tus-routes.ts';
+import { TusUploads } from './tus-uploads.ts';
 import { UPLOAD_IDLE_MS, Uploads } from './upload.ts';
 
 export const FILES_PREFIX = '/v1/files/';
@@ -39,6 +41,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
   const directories = new Directories(gateway);
   const parts = new PartialWrites(gateway);
   const files = new NewFiles(gateway, uploads, directories);
+  const tus = new TusRoutes(new TusUploads(gateway, files));
   const relocations = new Relocations(gateway, files, directories);
   metrics.observe('gauge', 'leasehold_uploads', 'Uploads that are going on', () => uploads.active);
   metrics.observe('gauge', 'leasehold_downloads', 'Downloads that are going on', () => downloads.active);
@@ -50,6 +53,9 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     // A body that is refused half-way is read to its end, so that the client comes to read the answer.
     if (!request.raw.complete) request.raw.resume();
   });
+
+  tus.register(app);
+  app.options('/v1/files', READ, async (_request, reply) => tus.options(reply));
 
   app.route({
     method: ['GET', 'HEAD'],
@@ -90,6 +96,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
 
   app.post('/v1/files', WRITE, async (request, reply) => {
     const path = pathOf(request);
+    if (request.headers['tus-resumable'] !== undefined) return tus.create(request, reply, path);
     if (isForm(labelOf(request.raw))) return postForm(request, reply, path);
     const moveTo = path.search.get('move-to');
     const copyTo = path.search.get('copy-to');

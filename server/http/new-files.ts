@@ -13,6 +13,13 @@ import type { Uploads } from './upload.ts';
 
 const FILE_MODE = 0o644;
 
+/** Of a file that comes in pieces: what its upload notes, and until when it waits for the next one. */
+export interface PiecesOptions {
+  /** In base64. */
+  readonly note?: string;
+  readonly untilNs?: string;
+}
+
 /** A file that has been given its name. */
 export interface NamedFile {
   readonly attributes: Attributes;
@@ -40,7 +47,7 @@ export class NewFiles {
    * Refuses early what would be refused at the end, and makes a file without a name, of the volume and with the owner
    * of the directory that it is for.
    */
-  async begin(path: FilePath, conditions: Conditions): Promise<Attributes> {
+  async begin(path: FilePath, conditions: Conditions, pieces: PiecesOptions = {}): Promise<Attributes> {
     if (path.names.length === 0)
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     const [current, parent] = await Promise.all([
@@ -54,13 +61,18 @@ export class NewFiles {
     checkForChange(conditions, standingOf(current), displayPath(path));
     const { uid, gid } = parent;
     const { volume } = path;
-    const command = { kind: 'create-orphan', volume, mode: FILE_MODE, uid, gid } as const;
+    const command = { kind: 'create-orphan', volume, mode: FILE_MODE, uid, gid, ...pieces } as const;
     return (await this.#gateway.command(command)).attributes;
   }
 
   /** The contents of a file without a name, whole and safe from a loss of power when it resolves. */
   receive(file: Attributes, body: Readable, check: DigestCheck): Promise<FileState> {
     return this.#uploads.store(file, body, check);
+  }
+
+  /** The contents are all there, and safe from a loss of power, when it resolves. */
+  finish(file: Attributes, sizeBytes: number): Promise<FileState> {
+    return this.#uploads.finish(file, sizeBytes);
   }
 
   /** As `receive`, of what another file has. */

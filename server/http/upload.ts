@@ -151,23 +151,33 @@ export class Uploads {
  * Whole chunks in the order of the body, the last one shorter. The body is not destroyed by who stops
  * early: its connection still has to carry the answer.
  *
+ * @param keepsRest what came of a body that broke off is given before that is said
  * @throws ServiceError where the body ends before it is complete
  */
-async function* chunksOf(body: Readable, chunkBytes: number): AsyncGenerator<Buffer> {
+export async function* chunksOf(
+  body: Readable,
+  chunkBytes: number,
+  { keepsRest } = { keepsRest: false },
+): AsyncGenerator<Buffer> {
   let parts: Buffer[] = [];
   let partsBytes = 0;
-  for await (const data of receivedOf(body)) {
-    let rest = data;
-    while (partsBytes + rest.length >= chunkBytes) {
-      const taken = chunkBytes - partsBytes;
-      parts.push(rest.subarray(0, taken));
-      rest = rest.subarray(taken);
-      yield Buffer.concat(parts, chunkBytes);
-      parts = [];
-      partsBytes = 0;
+  try {
+    for await (const data of receivedOf(body)) {
+      let rest = data;
+      while (partsBytes + rest.length >= chunkBytes) {
+        const taken = chunkBytes - partsBytes;
+        parts.push(rest.subarray(0, taken));
+        rest = rest.subarray(taken);
+        yield Buffer.concat(parts, chunkBytes);
+        parts = [];
+        partsBytes = 0;
+      }
+      if (rest.length > 0) parts.push(rest);
+      partsBytes += rest.length;
     }
-    if (rest.length > 0) parts.push(rest);
-    partsBytes += rest.length;
+  } catch (error) {
+    if (keepsRest && partsBytes > 0) yield Buffer.concat(parts, partsBytes);
+    throw error;
   }
   if (partsBytes > 0) yield Buffer.concat(parts, partsBytes);
 }
@@ -180,7 +190,7 @@ async function* receivedOf(body: Readable): AsyncGenerator<Buffer> {
   }
 }
 
-function chunkBytesOf(objectBytes: number): number {
+export function chunkBytesOf(objectBytes: number): number {
   const objects = Math.max(1, Math.floor(CHUNK_BYTES / objectBytes));
   return Math.min(WRITE_BYTES_MAX, objects * objectBytes);
 }

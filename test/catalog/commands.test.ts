@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LINKS_MAX } from '../../catalog/commands/entries.ts';
-import type { Place } from '../../wire/catalog-api.ts';
+import { type Place, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { Catalog, main, SERVERS } from './fixture.ts';
 
 test('volume-create makes a root; names are unique', () => {
@@ -313,6 +313,23 @@ test('contents that a change expects are compared with what the catalog knows fo
   }
   assert.equal(catalog.run({ ...unlink, expect }).inode, inode);
   catalog.refuse('precondition-failed', { ...replace, expect });
+});
+
+test('a file that comes in pieces waits as long as it says, and keeps its note until it has a name', () => {
+  const catalog = new Catalog();
+  const make = { kind: 'create-orphan', volume: 'main', mode: 0o644, uid: 1, gid: 1 } as const;
+  const orphan = () =>
+    catalog.run({ ...make, note: 'bm90ZQ==', untilNs: '8000000000000000000' }).attributes.inode;
+  const [named, left, dropped] = [orphan(), orphan(), orphan()];
+  const note = (inode: number) => ({ kind: 'xattr', inode, name: UPLOAD_NOTE }) as const;
+  assert.equal(catalog.query(note(named)).value, 'bm90ZQ==');
+  catalog.run({ kind: 'replace', place: main('/a'), inode: named, expect: { kind: 'nothing' } });
+  assert.throws(() => catalog.query(note(named)), { code: 'no-attribute' });
+  const collect = (beforeNs: string) => catalog.run({ kind: 'collect', beforeNs, countMax: 10 }).inodes;
+  assert.deepEqual(collect('7000000000000000000'), []);
+  catalog.run({ kind: 'keep-orphan', inode: dropped, untilNs: '0' });
+  assert.deepEqual(collect('1'), [dropped]);
+  assert.deepEqual(collect('8000000000000000001'), [left]);
 });
 
 test('replace where nothing is, through a link, and where it may not', () => {

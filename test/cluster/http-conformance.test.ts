@@ -11,13 +11,15 @@ import {
   oneCreates,
   readersSeeWholeVersions,
 } from '../http/conformance/races.ts';
+import { TUS } from '../http/conformance/tus.ts';
+import { uploadOutlivesServers } from '../http/conformance/tus-survival.ts';
 import { RealCluster } from './real-cluster.ts';
 
 /**
  * Goal: what HTTP promises holds at every server, whoever holds the file.
  * Method: rows of requests and answers; each next one goes to the next server of one cluster.
  */
-const GROUPS: readonly Group[] = [WHOLE, RANGES, CONDITIONS, DIGESTS, PARTS, NAMES, DIRECTORIES, FORMS];
+const GROUPS: readonly Group[] = [WHOLE, RANGES, CONDITIONS, DIGESTS, PARTS, NAMES, DIRECTORIES, FORMS, TUS];
 
 const cluster = await RealCluster.start();
 after(() => cluster.stop());
@@ -46,3 +48,7 @@ test('a counter by compare and swap loses no step', () => counterCounts(cluster.
 test('of those who change one version one succeeds', () => oneChanges(cluster.urls, 10));
 test('every append is there once', () => appendsAdd(cluster.urls, 40));
 test('readers see whole versions only', () => readersSeeWholeVersions(cluster.urls, 30));
+
+// Last: servers die here.
+test('an upload in pieces outlives its client, its server and its primary', () =>
+  uploadOutlivesServers(cluster));

@@ -40,7 +40,8 @@ function filled(text: string, kept: Kept): string {
 
 /** Asks a server, and holds the answer against the case. @returns the codes of problems that came */
 export async function play(base: string, row: Case, kept: Kept): Promise<ErrorCode | null> {
-  const path = filled(row.path.startsWith('/') ? row.path : `/v1/files/main/${row.path}`, kept);
+  const named = filled(row.path, kept);
+  const path = named.startsWith('/') ? named : `/v1/files/main/${named}`;
   const headers = Object.fromEntries(
     Object.entries(row.headers ?? {}).map(([name, value]) => [name, filled(value, kept)]),
   );

@@ -1,0 +1,171 @@
+import { randomBytes } from 'node:crypto';
+import type { Readable } from 'node:stream';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import { type Attributes, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
+import { FILE_BYTES_MAX } from '../../wire/file-operation.ts';
+import type { Gateway } from '../gateway.ts';
+import type { Conditions } from './conditions.ts';
+import type { NewFiles } from './new-files.ts';
+import type { FilePath } from './path.ts';
+import { chunkBytesOf, chunksOf } from './upload.ts';
+
+/** An upload that nobody goes on with is forgotten after this time. */
+export const EXPIRES_MS = 24 * 60 * 60_000;
+
+/** What an upload knows of itself: it is in the catalog, beside the file without a name, so that any server can go on. */
+interface Note {
+  /** A part of the upload's name, so that nobody guesses it. */
+  readonly secret: string;
+  readonly names: readonly string[];
+  readonly parents: boolean;
+  readonly lengthBytes: number;
+  readonly metadata: string;
+  readonly ifMatch: string | null;
+  readonly ifNoneMatch: string | null;
+}
+
+/** An upload as it stands. */
+export interface TusUpload {
+  readonly file: Attributes;
+  /** Null once the file has its name. */
+  readonly note: Note | null;
+  readonly offsetBytes: number;
+  readonly lengthBytes: number;
+}
+
+/** Uploads in pieces. The bytes are in a file without a name; how far they reach is the size of that file, which its primary knows. */
+export class TusUploads {
+  readonly #gateway: Gateway;
+  readonly #files: NewFiles;
+
+  constructor(gateway: Gateway, files: NewFiles) {
+    this.#gateway = gateway;
+    this.#files = files;
+  }
+
+  /** @returns the upload's name */
+  async create(
+    path: FilePath,
+    lengthBytes: number,
+    metadata: string,
+    conditions: Conditions,
+  ): Promise<string> {
+    if (lengthBytes > FILE_BYTES_MAX)
+      throw new ServiceError('too-large', `A file ends at ${FILE_BYTES_MAX} bytes`);
+    const secret = randomBytes(16).toString('hex');
+    const note: Note = {
+      secret,
+      names: path.names,
+      parents: path.search.get('parents') === 'true',
+      lengthBytes,
+      metadata,
+      ifMatch: conditions.ifMatch ?? null,
+      ifNoneMatch: conditions.ifNoneMatch ?? null,
+    };
+    const file = await this.#files.begin(path, conditions, {
+      note: Buffer.from(JSON.stringify(note)).toString('base64'),
+      untilNs: untilNs(),
+    });
+    return `${file.inode}-${secret}`;
+  }
+
+  /** @throws ServiceError `not-found` where there is no such upload, or it has expired */
+  async find(volume: string, name: string): Promise<TusUpload> {
+    const missing = new ServiceError('not-found', `There is no upload "${name}": perhaps it has expired`);
+    const [, inode, secret] = /^([1-9][0-9]{0,15})-([0-9a-f]{32})$/.exec(name) ?? [];
+    if (inode === undefined) throw missing;
+    const file = await this.#attributes(Number(inode));
+    if (file === null || file.volume !== volume || file.kind !== 'file') throw missing;
+    const note = await this.#noteOf(file.inode);
+    if (note === null) {
+      // It has its name already, so all of it has come.
+      if (file.links === 0) throw missing;
+      return { file, note, offsetBytes: file.sizeBytes, lengthBytes: file.sizeBytes };
+    }
+    if (note.secret !== secret) throw missing;
+    const { sizeBytes } = await this.#gateway.state(file.inode as FileId);
+    return { file, note, offsetBytes: sizeBytes, lengthBytes: note.lengthBytes };
+  }
+
+  /**
+   * Stores what comes behind what is there. Another one who does the same is refused: each write demands the size that
+   * it goes on from. What came before a connection broke off stays.
+   *
+   * @returns how far the upload reaches now
+   * @throws ServiceError `precondition-failed` where somebody else goes on, `too-large` where there is more than was announced
+   */
+  async append({ file, offsetBytes, lengthBytes }: TusUpload, body: Readable): Promise<number> {
+    const inode = file.inode as FileId;
+    await this.#gateway.command({ kind: 'keep-orphan', inode, untilNs: untilNs() });
+    const { seq: since } = await this.#gateway.state(inode);
+    const session = this.#gateway.drawSession();
+    let offset = offsetBytes;
+    let number = 0;
+    for await (const bytes of chunksOf(body, chunkBytesOf(file.objectBytes), { keepsRest: true })) {
+      if (offset + bytes.length > lengthBytes) {
+        throw new ServiceError(
+          'too-large',
+          `The upload was announced with ${lengthBytes} bytes, and there are more`,
+        );
+      }
+      const request = { session, number: ++number, since, answered: number - 1 };
+      await this.#gateway.write(inode, request, offset, bytes, { guard: { sizeBytes: offset } });
+      offset += bytes.length;
+    }
+    return offset;
+  }
+
+  /** Gives the file its name, if all of it has come; does nothing where it has it already. */
+  async complete(volume: string, upload: TusUpload): Promise<void> {
+    const { file, note, offsetBytes, lengthBytes } = upload;
+    if (note === null || offsetBytes < lengthBytes) return;
+    const state = await this.#files.finish(file, lengthBytes);
+    const search = new URLSearchParams(note.parents ? 'parents=true' : '');
+    const conditions = {
+      ifMatch: note.ifMatch ?? undefined,
+      ifNoneMatch: note.ifNoneMatch ?? undefined,
+      ifModifiedSince: undefined,
+      ifUnmodifiedSince: undefined,
+      ifRange: undefined,
+    };
+    await this.#files.name({ volume, names: note.names, directory: false, search }, state, conditions, null);
+  }
+
+  /** The upload is forgotten at once, its bytes with the next collection. */
+  async terminate({ file, note }: TusUpload): Promise<void> {
+    const { inode } = file;
+    if (note === null) throw new ServiceError('exists', 'The upload has ended: its file has its name');
+    await this.#gateway.command({ kind: 'remove-xattr', inode, name: UPLOAD_NOTE });
+    await this.#gateway.command({ kind: 'keep-orphan', inode, untilNs: '0' });
+  }
+
+  async #attributes(inode: number): Promise<Attributes | null> {
+    return nullIf('not-found', async () => {
+      const { attributes } = await this.#gateway.query({ kind: 'attributes', inode });
+      return attributes;
+    });
+  }
+
+  async #noteOf(inode: number): Promise<Note | null> {
+    return nullIf('no-attribute', async () => {
+      const { value } = await this.#gateway.query({ kind: 'xattr', inode, name: UPLOAD_NOTE });
+      // Nobody writes it but `create`.
+      return JSON.parse(Buffer.from(value, 'base64').toString()) as Note;
+    });
+  }
+}
+
+/** When an upload expires that somebody goes on with now, as the catalog has it. */
+function untilNs(): string {
+  return (BigInt(Date.now() + EXPIRES_MS) * 1_000_000n).toString();
+}
+
+async function nullIf<Value>(code: ServiceError['code'], work: () => Promise<Value>): Promise<Value | null> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === code) return null;
+    throw error;
+  }
+}
