@@ -4,6 +4,7 @@ import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
 import { addDoctorCommand } from './commands/doctor.ts';
 import { addLeaseCommands } from './commands/lease.ts';
+import { addLiveCommands } from './commands/live.ts';
 import { addMountCommands } from './commands/mount.ts';
 import { addReferenceCommands } from './commands/reference.ts';
 import { addReplicaCommands } from './commands/replica.ts';
@@ -89,6 +90,7 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
   addTransferCommands(program);
   addTreeCommands(program);
   addStateCommands(program);
+  addLiveCommands(program);
   addReplicaCommands(program);
   addScrubCommand(program);
   addMountCommands(program);

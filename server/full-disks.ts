@@ -20,6 +20,8 @@ export interface FullDisksParts {
   peers(): Iterable<ServerId>;
   isConnected(server: ServerId): boolean;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+  /** Whether this server's own disk is nearly full has changed. Absent where nobody listens. */
+  changed?(isLow: boolean): void;
 }
 
 /**
@@ -74,6 +76,7 @@ export class FullDisks {
       this.#timer = null;
     }
     this.#tell(isLow);
+    this.#parts.changed?.(isLow);
   }
 
   #repeat(): void {

@@ -32,6 +32,10 @@ export interface LeaseDriverParts extends LeaseTiming {
   knownView(cell: CellId): View | null;
   /** Own lease of `cell` until `untilMs` (the process clock), by `view` (0: told again); 0 when it is held no longer. */
   changed(cell: CellId, untilMs: number, view: number): void;
+  /** Another server holds the lease of `cell` until `untilMs` (the process clock), as was heard. Absent where nobody listens. */
+  heard?(cell: CellId, holder: ServerId, untilMs: number): void;
+  /** The own clock was found out of bounds, and the lease layer begins anew. Absent where nobody listens. */
+  faulted?(): void;
   fatal(error: unknown): void;
 }
 
@@ -57,7 +61,7 @@ export class LeaseDriver {
       send: (to, frame) => parts.transport().send(to, CHANNEL_LEASE, frame),
       news: (action) => this.#news(action),
       // The host has said of each lease that it is lost.
-      faulted: () => undefined,
+      faulted: () => parts.faulted?.(),
       begun: () => {
         for (const [cell, view] of this.#opened) this.open(cell, view);
       },
@@ -212,6 +216,7 @@ export class LeaseDriver {
         this.#notify(action.cell);
         return;
       case 'learned':
+        this.#parts.heard?.(action.cell, action.holder, this.#link.processMs(action.untilMs));
         this.#notify(action.cell);
         return;
       case 'answered':

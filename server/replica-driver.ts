@@ -64,6 +64,8 @@ export interface ReplicaSurroundings {
   led(file: FileId): void;
   /** The replica stopped of itself: the members are others now, or what it would lead from cannot be brought here. */
   ledOut(file: FileId): void;
+  /** A core reports that something happened to it: one of its closed list of marks. */
+  marked(replica: Pick<ReplicaDriver, 'file' | 'epoch' | 'isFirstLed'>, mark: string, detail: string): void;
   /** A core broke one of its own invariants: the process must not go on. */
   fatal(error: unknown): void;
 }
@@ -496,6 +498,7 @@ export class ReplicaDriver {
         return;
       case 'trace':
         this.#around.log.trace({ file: this.file, mark: action.mark }, action.detail);
+        this.#around.marked(this, action.mark, action.detail);
         return;
       default:
         unreachable(action);

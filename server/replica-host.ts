@@ -53,6 +53,8 @@ export interface ReplicaHostParts {
   viewChanged(file: FileId, view: View): void;
   led(file: FileId): void;
   ledOut(file: FileId): void;
+  /** @see ReplicaSurroundings.marked. Absent where nobody listens. */
+  marked?: ReplicaSurroundings['marked'];
   /** The lease clock can be trusted at this very moment. */
   isClockSound(): boolean;
   /** The transport, which is made after its handlers, of which this host is one. */
@@ -111,6 +113,7 @@ export class ReplicaHost {
       },
       led: (file) => parts.led(file),
       ledOut: (file) => parts.ledOut(file),
+      marked: (replica, mark, detail) => parts.marked?.(replica, mark, detail),
       retainedBytesMax: RETAINED_BYTES_MAX,
       commitBegins: (file) => parts.commitBegins?.(file) ?? unmeasured,
       send: (to, file, message) => this.#send(to, file, message),

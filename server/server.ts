@@ -30,6 +30,13 @@ import { DISK_CALL, FullDisks } from './full-disks.ts';
 import { Gateway } from './gateway.ts';
 import { buildApp } from './http/app.ts';
 import { LeaseDriver } from './lease-driver.ts';
+import { controlOf } from './live/dev-control.ts';
+import { Happenings } from './live/happenings.ts';
+import { LiveHub } from './live/live-hub.ts';
+import { LiveSelf } from './live/live-self.ts';
+import { Observer } from './live/observer.ts';
+import { SENTENCES } from './live/sentences.ts';
+import { Traffic } from './live/traffic.ts';
 import { type ClusterPlan, planCluster } from './membership/cluster-plan.ts';
 import { addressOf, Membership } from './membership/membership.ts';
 import { MetricsRegistry } from './metrics.ts';
@@ -43,7 +50,7 @@ import { ReplicaDriver } from './replica-driver.ts';
 import { ReplicaHost } from './replica-host.ts';
 import { registerServerMetrics } from './server-metrics.ts';
 import { registerStatusMetrics } from './status-metrics.ts';
-import { LocalStatusService, type StatusOfMembership } from './status-service.ts';
+import { LocalStatusService, type StatusOfMembership, VERSION } from './status-service.ts';
 import { CatalogStore } from './storage/catalog-store.ts';
 import { DataFolder, type Silences } from './storage/data-folder.ts';
 import { DiskStore } from './storage/disk-store.ts';
@@ -149,7 +156,11 @@ export class Server {
       membership,
       recaller,
       fullDisks,
+      observer,
+      hub,
     } = this.#parts;
+    hub.close();
+    observer.close();
     membership.close();
     fullDisks.close();
     garbage.close();
@@ -200,6 +211,8 @@ interface Parts {
   catalogStore(): CatalogStore | null;
   recaller(): Recaller | null;
   readonly fullDisks: FullDisks;
+  readonly observer: Observer;
+  readonly hub: LiveHub;
   readonly folder: DataFolder;
   readonly scrubber: Scrubber;
 }
@@ -251,6 +264,21 @@ async function compose(
     'From an operation of this primary until a majority had it',
     ['of'],
   );
+  const life = incarnation.toString(36);
+  const nowMs = (): number => performance.now();
+  const wallMs = (): number => Number(clock.wallNs() / 1_000_000n);
+  const happenings = new Happenings({ self, life, nowMs, wallMs });
+  const traffic = new Traffic(nowMs);
+  const observer = new Observer({
+    self,
+    leaseMs: config.leaseMs,
+    clockSkewMaxMs: config.clockSkewMaxMs,
+    happenings,
+    nowMs: () => clock.nowMs(),
+    servers: () => [...known.urls.keys()],
+    isConnected,
+  });
+
   const departed = await DepartedFiles.open(folder.file('departed'));
   const host = new ReplicaHost({
     self,
@@ -285,6 +313,7 @@ async function compose(
       const votes = status !== undefined && status.outside === null && viewVoters(status.view).includes(self);
       if (file !== CATALOG_CELL || !votes) lease.close(file);
     },
+    marked: (replica, mark, detail) => observer.marked(replica, mark, detail),
     transport: connected,
     isClockSound: () => lease.isClockSound(),
     fatal,
@@ -299,7 +328,13 @@ async function compose(
     self,
     peers: known.others,
     algorithm: config.leaseAlgorithm,
-    former: { silenceMs: folder.silences.filesMs, over: recovered },
+    former: {
+      silenceMs: folder.silences.filesMs,
+      over: () => {
+        happenings.tell(SENTENCES.takesPart(self));
+        recovered();
+      },
+    },
     leaseMs: config.leaseMs,
     clockSkewMaxMs: config.clockSkewMaxMs,
     clock,
@@ -308,7 +343,12 @@ async function compose(
     drawIncarnation,
     transport: connected,
     knownView: (cell) => host.knownView(cell),
-    changed: (cell, untilMs, view) => host.leaseChanged(cell, untilMs, view),
+    changed: (cell, untilMs, view) => {
+      observer.leaseChanged(cell, untilMs);
+      host.leaseChanged(cell, untilMs, view);
+    },
+    heard: (cell, holder, untilMs) => observer.leaseHeard(cell, holder, untilMs),
+    faulted: () => happenings.tell(SENTENCES.clockFault(self)),
     fatal,
   });
   const named = new NamedLeases({
@@ -353,6 +393,7 @@ async function compose(
   storeFailed = (reason) => {
     if (failure !== null) return;
     failure = reason;
+    happenings.tell(SENTENCES.diskFailed(self, reason));
     folder.markFailed();
     log.fatal({ reason }, 'the disk failed: this server lets its leases end and serves nothing more');
     // Nobody has to wait for longer than a lease: none is renewed, and none wanted.
@@ -366,13 +407,18 @@ async function compose(
     isConnected,
     call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
   });
-  store.mender = (file, entry) => repairer.fetch(file, entry);
+  store.mender = async (file, entry) => {
+    const bytes = await repairer.fetch(file, entry);
+    if (bytes !== null) happenings.tell(SENTENCES.repaired(self, file, entry.index));
+    return bytes;
+  };
   const fullDisks = new FullDisks({
     log,
     reserve: store.reserve,
     peers: () => connected().peers,
     isConnected,
     call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
+    changed: (isLow) => happenings.tell(isLow ? SENTENCES.diskFull(self) : SENTENCES.diskHasRoom(self)),
   });
   const scrubber = new Scrubber({
     clock,
@@ -404,6 +450,7 @@ async function compose(
     },
     lockLeaseMs: LOCK_LEASE_LEASES * config.leaseMs,
     isDiskFull: (server) => fullDisks.isFull(server),
+    traffic,
     yieldTo: (view) => membership?.yieldTo(view) ?? null,
     operationTimeoutMs: config.operationTimeoutMs,
     isConnected,
@@ -467,7 +514,20 @@ async function compose(
     flush: () => store.flushIndex(),
     reach: (peer, timeoutMs) => gateway.peers.exchange(peer, { method: 'GET', path: '/livez' }, timeoutMs),
   });
+  const control = controlOf(process.env);
+  const liveSelf = new LiveSelf({
+    ...{ self, host, lease, store, traffic, happenings, nowMs },
+    membership: { state: () => known.stateOf(self) },
+    isDiskFull: () => store.reserve.isLow,
+    failure: () => failure,
+    standing: (file) => files.standing(file),
+  });
+  const hub = new LiveHub({
+    ...{ gateway, self: liveSelf, log, version: VERSION, life, control, nowMs, wallMs },
+  });
+  known.onChange(() => observer.membershipIs(known.stateOf(self)));
   const app = await buildApp({
+    live: { hub, control: control?.url ?? null },
     membership: { describe: () => known.describe() },
     gateway,
     log,
@@ -490,11 +550,13 @@ async function compose(
         else host.receive(from, channel, payload, tail);
       },
       connected: (peer) => {
+        observer.connected(peer);
         host.connected(peer);
         membership?.connected(peer);
         scrubber.retry();
       },
       disconnected: (peer) => {
+        observer.disconnected(peer);
         gateway.peerDisconnected(peer);
         lease.disconnected(peer);
         succession.peerLost();
@@ -524,7 +586,6 @@ async function compose(
   named.registerMetrics(metrics);
 
   const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs: config.leaseIdleMs });
-  const nowMs = (): number => performance.now();
   const joined = new Membership({
     ...{ config, folder, log, known, store, host, gateway, catalog, placement, idle, transport, nowMs },
     replaced: () => fatal(replacedError(folder.path)),
@@ -548,6 +609,7 @@ async function compose(
   });
   // A folder that has a catalog keeps it, whatever the configuration says.
   if (bootstrap.catalogMembers.includes(self) || existsSync(folder.file('catalog.db'))) await catalog.hold();
+  happenings.tell(SENTENCES.started(self, lease.recoveringMs()));
   await app.listen({ host: config.listen.host, port: config.listen.port });
   transport.start();
   scrubber.begin();
@@ -571,7 +633,7 @@ async function compose(
       folder,
       scrubber,
     },
-    fullDisks,
+    ...{ fullDisks, observer, hub },
     membership: joined,
     catalogStore: () => catalogStore,
     recaller: () => recaller,

@@ -85,6 +85,7 @@ function print(cluster: DevCluster, options: DevOptions): void {
   const rows = servers.map(({ id, url, pid, data }) => [id, url, `${pid}`, data]);
   for (const line of formatTable([['SERVER', 'URL', 'PID', 'DATA'], ...rows])) printLine(line);
   printLine('');
+  printLine(`Dashboard: ${servers[0]?.url}/`);
   printLine(
     `Volume "${DevCluster.VOLUME}" is ready${mount === null ? '' : `, mounted on ${mount}`}. Ctrl-C ends it all.`,
   );

@@ -8,6 +8,7 @@ import { CommandFailure, EXIT_USAGE, isSystemError, systemReason } from '../fail
 import { type Mounted, mountVolume } from '../mount.ts';
 import { mountAt } from '../mount-table.ts';
 import { unmountDirectory } from '../unmount.ts';
+import { DevControl } from './dev-control.ts';
 import { type ServerPlan, ServerProcess } from './server-process.ts';
 
 const HOST = '127.0.0.1';
@@ -36,10 +37,12 @@ export class DevCluster {
   readonly servers: readonly ServerProcess[];
   readonly client: ClusterClient;
   readonly options: DevClusterOptions;
+  readonly control: DevControl;
   readonly #folder: string;
   #mounted: Mounted | null = null;
 
-  private constructor(options: DevClusterOptions, folder: string) {
+  private constructor(options: DevClusterOptions, folder: string, control: DevControl) {
+    this.control = control;
     this.options = options;
     this.#folder = folder;
     const { leaseMs, clockSkewMs, onUnexpectedEnd } = options;
@@ -48,7 +51,9 @@ export class DevCluster {
       ...['--clock-skew', `${clockSkewMs}ms`],
       ...['--named-lease-max', `${Math.max(NAMED_LEASE_MAX_MS, NAMED_LEASE_PER_SKEW_MIN * clockSkewMs)}ms`],
     ]);
-    this.servers = plans.map((plan) => new ServerProcess(plan, onUnexpectedEnd));
+    const environment = { LEASEHOLD_DEV_CONTROL: control.address };
+    this.servers = plans.map((plan) => new ServerProcess({ ...plan, environment }, onUnexpectedEnd));
+    control.attend(this.servers);
     this.client = new ClusterClient({ servers: plans.map(({ url }) => url) });
   }
 
@@ -56,7 +61,7 @@ export class DevCluster {
   static async start(options: DevClusterOptions): Promise<DevCluster> {
     for (const port of options.ports) await assertPortFree(port);
     const folder = await makeFolder(options.data);
-    const cluster = new DevCluster(options, folder);
+    const cluster = new DevCluster(options, folder, await DevControl.start());
     try {
       await Promise.all(cluster.servers.map((server) => server.start()));
       await Promise.all(cluster.servers.map((server) => server.ready(READY_TIMEOUT_MS)));
@@ -107,6 +112,7 @@ export class DevCluster {
     }
     await this.client.close();
     await Promise.all(this.servers.map((server) => server.stop()));
+    await this.control.close();
     if (this.options.data === null) await rm(this.#folder, { recursive: true, force: true });
     if (failures.length > 0) throw failures[0];
   }

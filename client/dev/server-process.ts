@@ -1,11 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { open } from 'node:fs/promises';
+import { extname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CommandFailure, EXIT_FAILED, EXIT_TEMPORARY } from '../failure.ts';
 import { LAUNCHER, logTail } from '../programs.ts';
 import { formatDuration } from '../quantities.ts';
 
+/** Gives the process a network cable that can be pulled. */
+const CABLE = new URL(`./cable${extname(import.meta.url)}`, import.meta.url).href;
 const READY_POLL_MS = 50;
 const READY_ANSWER_MS = 1_000;
 /** A server that was told to stop and has not is killed after this long. */
@@ -20,7 +23,11 @@ export interface ServerPlan {
   readonly log: string;
   /** What follows `leasehold server`. */
   readonly argv: readonly string[];
+  /** What the server finds in its environment besides. */
+  readonly environment?: NodeJS.ProcessEnv;
 }
+
+export type ProcessState = 'running' | 'paused' | 'cut' | 'dead';
 
 /** One server as a child process, which may be killed and started again with the same data. */
 export class ServerProcess {
@@ -32,6 +39,9 @@ export class ServerProcess {
   #how = '';
   /** Its end would be news: it has served, and nobody here has ended it. */
   #watched = false;
+  #paused = false;
+  #isCut = false;
+  readonly #listeners = new Set<() => void>();
 
   /** @param onUnexpectedEnd called when the process ends after it was ready, though nobody here ended it */
   constructor(plan: ServerPlan, onUnexpectedEnd: (server: ServerProcess, how: string) => void) {
@@ -43,6 +53,17 @@ export class ServerProcess {
     return this.#child?.pid ?? null;
   }
 
+  get state(): ProcessState {
+    if (this.#child === null) return 'dead';
+    if (this.#paused) return 'paused';
+    return this.#isCut ? 'cut' : 'running';
+  }
+
+  /** Calls back at each change of `state`. */
+  onChange(listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
   async start(): Promise<void> {
     const log = await open(this.plan.log, 'a');
     try {
@@ -51,19 +72,29 @@ export class ServerProcess {
         detached: true,
         stdio: ['pipe', 'ignore', log.fd],
         // Few heaps for the C library: each thread of the pool would keep one of its own.
-        env: { MALLOC_ARENA_MAX: '2', ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1' },
+        env: {
+          MALLOC_ARENA_MAX: '2',
+          ...process.env,
+          NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import ${CABLE}`.trim(),
+          LEASEHOLD_STOP_WITH_STDIN: '1',
+          ...this.plan.environment,
+        },
       });
       this.#child = child;
+      this.#paused = false;
+      this.#isCut = false;
       this.#watched = false;
       // Its other end is the child's to close; that it does is no news.
       child.stdin?.on('error', () => {});
       this.#ended = once(child, 'exit').then(([code, signal]) => {
         this.#how = signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`;
         if (this.#child === child) this.#child = null;
+        this.#changed();
         if (this.#watched) this.#onUnexpectedEnd(this, this.#how);
         return code;
       });
       await once(child, 'spawn');
+      this.#changed();
     } finally {
       await log.close();
     }
@@ -117,13 +148,48 @@ export class ServerProcess {
     await this.#ended;
   }
 
+  /** The process stands still, as on a machine that sleeps: what reaches it waits. */
+  pause(): void {
+    if (this.state !== 'running') return;
+    this.#child?.kill('SIGSTOP');
+    this.#paused = true;
+    this.#changed();
+  }
+
+  resume(): void {
+    if (!this.#paused) return;
+    this.#child?.kill('SIGCONT');
+    this.#paused = false;
+    this.#changed();
+  }
+
+  /** Pulls its network cable: it lives on, reaches nobody and is reached by nobody. */
+  cut(): void {
+    if (this.state === 'running') this.#toggleCable();
+  }
+
+  heal(): void {
+    if (this.state === 'cut') this.#toggleCable();
+  }
+
+  #toggleCable(): void {
+    this.#child?.kill('SIGURG');
+    this.#isCut = !this.#isCut;
+    this.#changed();
+  }
+
+  #changed(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
   /** Ends it in order, or by force if that takes too long. */
   async stop(): Promise<void> {
     const child = this.#child;
     if (child === null) return;
     this.#watched = false;
+    this.resume();
+    this.heal();
     child.kill('SIGTERM');
-    // One that is paused ends only by this, too.
     const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
     await this.#ended;
     clearTimeout(timer);

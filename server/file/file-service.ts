@@ -13,6 +13,7 @@ import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
 import { unlessFirst, within } from '../bounded.ts';
+import type { Traffic } from '../live/traffic.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
@@ -52,6 +53,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   yieldTo?(view: View): ServerId | null;
   /** Whether another server has said of late that it has no room. */
   isDiskFull?(server: ServerId): boolean;
+  /** Counts what is done for clients; absent where nobody wants to know. */
+  readonly traffic?: Traffic;
   /** Whether the cluster has a server of this name. */
   isServer(server: ServerId): boolean;
 }
@@ -114,6 +117,7 @@ export class LocalFileService implements FileService {
     const reading = store.read(file, offset, length);
     const [bytes] = await Promise.all([reading, this.#bounded(file, driver.committed(epoch, dependsOnSeq))]);
     await driver.committed(epoch, dependsOnSeq);
+    this.#parts.traffic?.read();
     return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch), served, ageMs: 0 };
   }
 
@@ -126,6 +130,7 @@ export class LocalFileService implements FileService {
     const { store, clock } = this.#parts;
     const attributes = store.attributes(file);
     const bytes = await store.read(file, offset, length);
+    this.#parts.traffic?.read();
     const ageMs = currentAtMs === -Infinity ? Infinity : Math.max(0, clock.nowMs() - currentAtMs);
     return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch), served: 'local', ageMs };
   }
@@ -407,7 +412,9 @@ export class LocalFileService implements FileService {
     length: number,
   ): Promise<FileRead> {
     const state = this.#stateOfFinal(file, attributes);
-    return { bytes: await this.#parts.store.read(file, offset, length), state, served: 'local', ageMs: 0 };
+    const bytes = await this.#parts.store.read(file, offset, length);
+    this.#parts.traffic?.read();
+    return { bytes, state, served: 'local', ageMs: 0 };
   }
 
   #stateOfFinal(file: FileId, attributes: FileAttributes): FileState {
@@ -697,6 +704,7 @@ export class LocalFileService implements FileService {
   }
 
   #changed(file: FileId, primary: FilePrimary, committed: Committed): WriteResult {
+    this.#parts.traffic?.wrote();
     return resultOf(file, committed, primary.epoch.counter, this.#parts.self);
   }
 

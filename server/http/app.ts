@@ -3,20 +3,24 @@ import { constants as zlib } from 'node:zlib';
 import compress from '@fastify/compress';
 import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } from 'fastify';
 import type { Gateway } from '../gateway.ts';
+import type { LiveHub } from '../live/live-hub.ts';
 import type { MetricsRegistry } from '../metrics.ts';
 import type { NamedLeases } from '../named/named-leases.ts';
 import { catalogRoutes } from './catalog-routes.ts';
 import { dataRoutes } from './data-routes.ts';
+import { eventRoutes } from './event-routes.ts';
 import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
 import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
 import { leaseRoutes } from './lease-routes.ts';
 import { lockRoutes } from './lock-routes.ts';
 import { type MembershipView, membershipRoutes } from './membership-routes.ts';
+import { guardOrigins } from './origins.ts';
 import { handleError, installProblems, refuseConnection } from './problems.ts';
 import { demandRoles } from './roles.ts';
 import { type Scrubbing, scrubRoutes } from './scrub-routes.ts';
 import { settleRoutes } from './settle-routes.ts';
 import { statusRoutes } from './status-routes.ts';
+import { webRoutes } from './web-routes.ts';
 
 export interface AppOptions {
   readonly gateway: Gateway;
@@ -28,6 +32,8 @@ export interface AppOptions {
   readonly membership?: MembershipView;
   /** Absent where there is no disk to look at. */
   readonly scrubber?: Scrubbing;
+  /** Absent where nobody can watch the cluster. */
+  readonly live?: { readonly hub: LiveHub; readonly control: string | null };
 }
 
 const JSON_BYTES_MAX = 1024 * 1024;
@@ -54,7 +60,7 @@ const HEADERS_TIMEOUT_MS = 30_000;
  * between servers come in on the same port: listen to `upgrade` of `app.server`.
  */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { gateway, log, metrics, named, membership, scrubber } = options;
+  const { gateway, log, metrics, named, membership, scrubber, live } = options;
   const app: FastifyInstance = fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
@@ -73,6 +79,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   installProblems(app);
   await app.register(compress, COMPRESSION);
   demandRoles(app);
+  guardOrigins(app, gateway.services.status.urls);
   countRequests(app, metrics);
   await app.register(async (scope) => catalogRoutes(scope, gateway));
   await app.register(async (scope) => dataRoutes(scope, gateway));
@@ -83,6 +90,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(async (scope) => statusRoutes(scope, gateway, metrics));
   if (scrubber !== undefined) await app.register(async (scope) => scrubRoutes(scope, gateway, scrubber));
   await app.register(async (scope) => membershipRoutes(scope, gateway, membership ?? null));
+  if (live !== undefined) {
+    await app.register(async (scope) => eventRoutes(scope, live.hub));
+    await app.register(async (scope) => webRoutes(scope, gateway.services.status.urls, live.control));
+  }
   if (named !== undefined) await app.register(async (scope) => leaseRoutes(scope, named));
   return app;
 }

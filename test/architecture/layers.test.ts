@@ -160,6 +160,22 @@ test('the lease driver cannot write: it does not import storage', () => {
   assert.deepEqual(storage, []);
 });
 
+test('the dashboard imports its own modules and the chart library, and asks nobody but servers', () => {
+  const modules = globSync('web/*.js', { cwd: ROOT });
+  assert.ok(modules.length > 5);
+  const faults = modules.flatMap((path) => {
+    const text = readFileSync(join(ROOT, path), 'utf8');
+    const foreign = readSource(text)
+      .imports.map(({ specifier }) => specifier)
+      .filter((specifier) => specifier !== './uplot.js' && !existsSync(resolve(ROOT, 'web', specifier)));
+    const addresses = [...text.matchAll(/https?:\/\/(?!www\.w3\.org\/2000\/svg)[^\s'"`]+/g)].map(
+      ([address]) => address,
+    );
+    return [...foreign, ...addresses].map((fault) => `${path}: ${fault}`);
+  });
+  assert.deepEqual(faults, []);
+});
+
 test('cores have no clock, no dice, no timers, no process', () => {
   const faults = FILES.filter(({ folder }) => CORES.includes(folder)).flatMap(({ path, code }) =>
     worldFaults(code).map((name) => `${path}: ${name}`),

@@ -1,0 +1,99 @@
+import type { Command } from 'commander';
+import type { Happening } from '../../wire/live-api.ts';
+import { Endpoints } from '../endpoints.ts';
+import { LiveScreen } from '../live/live-screen.ts';
+import { type LiveEvent, watchCluster } from '../live/live-stream.ts';
+import { happeningLine, stateLines } from '../live/live-text.ts';
+import { printable, printJson, printLine } from '../output.ts';
+import { parseRemotePath } from '../remote-path.ts';
+import { EndSignal } from '../signals.ts';
+import { addClusterOptions, serversOf } from './cluster-command.ts';
+
+const PATIENCE_MS = 10_000;
+/** By the third look every server that answers has told what it remembers. */
+const LOOKS = 3;
+/** Sentences below the table of `top`. */
+const RECENT_MAX = 8;
+
+export function addLiveCommands(program: Command): void {
+  addClusterOptions(program.command('events'))
+    .description('tell what happened in the cluster of late, in sentences that say why it is safe')
+    .option('--follow', 'go on until Ctrl-C')
+    .option('--json', 'print each as one line of JSON')
+    .action(async (options: { follow?: true; json?: true }, command: Command) => {
+      const told = new Set<string>();
+      const tell = (happening: Happening): void => {
+        if (told.has(happening.id)) return;
+        told.add(happening.id);
+        if (options.json) printJson(happening);
+        else printLine(printable(happeningLine(happening)));
+      };
+      const early: Happening[] = [];
+      let looks = 0;
+      await watch(command, null, (event) => {
+        if (event.kind === 'state' && ++looks === LOOKS) {
+          for (const happening of early.sort((a, b) => a.atMs - b.atMs)) tell(happening);
+        }
+        const news = newsOf(event);
+        if (looks < LOOKS) early.push(...news);
+        else for (const happening of news) tell(happening);
+        return looks < LOOKS || options.follow === true;
+      });
+    });
+
+  addClusterOptions(program.command('top'))
+    .description('show servers, traffic and what happens, live; once where the output is no terminal')
+    .option('--watch <path>', 'show this file too: VOLUME:/path')
+    .option('--once', 'show it once and end')
+    .action(async (options: { watch?: string; once?: true }, command: Command) => {
+      const screen = new LiveScreen(process.stdout);
+      const isOnce = options.once === true || !screen.isLive;
+      const recent: Happening[] = [];
+      let leaseMs = 1;
+      let looks = 0;
+      const path = options.watch === undefined ? null : watchedPath(options.watch);
+      await watch(command, path, (event) => {
+        if (event.kind === 'resync') leaseMs = event.resync.timing.leaseMs;
+        for (const happening of newsOf(event)) {
+          const known = recent.findIndex(({ id }) => id === happening.id);
+          if (known >= 0) recent.splice(known, 1);
+          recent.push(happening);
+        }
+        recent.sort((a, b) => a.atMs - b.atMs).splice(0, recent.length - RECENT_MAX);
+        if (event.kind !== 'state') return true;
+        const lines = [...stateLines(event.state, leaseMs), '', ...recent.map(happeningLine)].map(printable);
+        if (!isOnce) screen.show(lines);
+        else if (++looks === LOOKS) for (const line of lines) printLine(line);
+        return !isOnce || looks < LOOKS;
+      });
+    });
+}
+
+function newsOf(event: LiveEvent): readonly Happening[] {
+  if (event.kind === 'resync') return event.resync.happenings;
+  return event.kind === 'happened' ? [event.happening] : [];
+}
+
+function watchedPath(text: string): string {
+  const { volume, path } = parseRemotePath(text);
+  return `${volume}:${path}`;
+}
+
+/** Listens until `take` has had enough, or somebody ends it. */
+async function watch(
+  command: Command,
+  path: string | null,
+  take: (event: LiveEvent) => boolean,
+): Promise<void> {
+  using end = new EndSignal();
+  const endpoints = new Endpoints(serversOf(command));
+  try {
+    for await (const event of watchCluster(endpoints, path, PATIENCE_MS, end.signal)) {
+      if (!take(event)) return;
+    }
+  } catch (error) {
+    if (!end.signal.aborted) throw error;
+  } finally {
+    await endpoints.close();
+  }
+}

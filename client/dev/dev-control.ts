@@ -1,0 +1,176 @@
+import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { streamEventText } from '../../wire/sse.ts';
+import type { ServerProcess } from './server-process.ts';
+
+const HOST = '127.0.0.1';
+const KEY_BYTES = 18;
+const READY_TIMEOUT_MS = 30_000;
+const HEARTBEAT_MS = 2_000;
+
+export type ActState = 'to-come' | 'now' | 'done' | 'failed';
+
+/** What is played, for the dashboard: see `client/demo`. */
+export interface Story {
+  readonly acts: readonly {
+    readonly title: string;
+    readonly state: ActState;
+    readonly lines: readonly string[];
+  }[];
+  /** Somebody has to say that it may go on. */
+  readonly waits: boolean;
+}
+
+const ORDERS = ['kill', 'pause', 'resume', 'cut', 'heal', 'restart'] as const;
+type Order = (typeof ORDERS)[number];
+
+/**
+ * Takes the dashboard's orders for the servers that this process has started: kill, pause, cut off, restart. On loopback
+ * alone, for pages of these servers alone, and only with the word that the servers tell those pages.
+ */
+export class DevControl {
+  readonly #server: Server;
+  readonly #key = randomBytes(KEY_BYTES).toString('base64url');
+  readonly #listeners = new Set<ServerResponse>();
+  #servers: readonly ServerProcess[] = [];
+  #story: Story | null = null;
+  #next: (() => void) | null = null;
+  readonly #heartbeat: NodeJS.Timeout;
+
+  private constructor() {
+    this.#server = createServer((request, response) => {
+      this.#answer(request, response).catch((error: unknown) => {
+        send(response, 500, error instanceof Error ? error.message : String(error));
+      });
+    });
+    this.#heartbeat = setInterval(() => this.#tell(), HEARTBEAT_MS).unref();
+  }
+
+  static async start(): Promise<DevControl> {
+    const control = new DevControl();
+    await new Promise<void>((resolve, reject) => {
+      control.#server.once('error', reject);
+      control.#server.listen(0, HOST, resolve);
+    });
+    return control;
+  }
+
+  /** Where it listens and by which word, as servers are told in their environment. */
+  get address(): string {
+    return `http://${HOST}:${(this.#server.address() as AddressInfo).port}#${this.#key}`;
+  }
+
+  /** @param servers whose changes it tells from now on */
+  attend(servers: readonly ServerProcess[]): void {
+    this.#servers = servers;
+    for (const server of servers) server.onChange(() => this.#tell());
+  }
+
+  tell(story: Story): void {
+    this.#story = story;
+    this.#tell();
+  }
+
+  /** Resolves when somebody at a dashboard says that it may go on. */
+  next(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#next = resolve;
+    });
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#heartbeat);
+    for (const response of this.#listeners) response.end();
+    this.#server.closeAllConnections();
+    await new Promise<void>((resolve) => this.#server.close(() => resolve()));
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { origin } = request.headers;
+    const isOurs = this.#servers.some(({ plan }) => {
+      const { port } = new URL(plan.url);
+      return origin === `http://127.0.0.1:${port}` || origin === `http://localhost:${port}`;
+    });
+    if (origin !== undefined && isOurs) response.setHeader('access-control-allow-origin', origin);
+    response.setHeader('vary', 'Origin');
+    if (request.method === 'OPTIONS') {
+      response.setHeader('access-control-allow-headers', 'authorization');
+      response.setHeader('access-control-allow-methods', 'GET, POST');
+      return send(response, isOurs ? 204 : 403, '');
+    }
+    if (!this.#knows(request.headers.authorization)) return send(response, 401, 'The word is another');
+    const path = request.url ?? '/';
+    if (request.method === 'GET' && path === '/events') return this.#listen(response);
+    if (request.method === 'POST' && path === '/next') {
+      this.#next?.();
+      this.#next = null;
+      return send(response, 204, '');
+    }
+    const [, id, order] = /^\/servers\/([a-z0-9-]+)\/([a-z]+)$/.exec(path) ?? [];
+    const server = this.#servers.find(({ plan }) => plan.id === id);
+    if (request.method !== 'POST' || server === undefined || !isOrder(order)) {
+      return send(response, 404, `There is nothing at ${path}`);
+    }
+    await carryOut(server, order);
+    return send(response, 204, '');
+  }
+
+  #knows(authorization: string | undefined): boolean {
+    const given = Buffer.from(authorization ?? '');
+    const wanted = Buffer.from(`Bearer ${this.#key}`);
+    return given.length === wanted.length && timingSafeEqual(given, wanted);
+  }
+
+  #listen(response: ServerResponse): void {
+    response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
+    this.#listeners.add(response);
+    response.on('close', () => this.#listeners.delete(response));
+    response.write(this.#text());
+  }
+
+  #tell(): void {
+    for (const response of this.#listeners) {
+      // Who does not read is told how things are when it reads again.
+      if (!response.writableNeedDrain) response.write(this.#text());
+    }
+  }
+
+  #text(): string {
+    const servers = this.#servers.map(({ plan, state, pid }) => ({ id: plan.id, state, pid }));
+    return streamEventText('state', JSON.stringify({ servers, story: this.#story }));
+  }
+}
+
+/** Does to a server what the dashboard, or a key in the terminal, asks for. */
+export async function carryOut(server: ServerProcess, order: Order): Promise<void> {
+  switch (order) {
+    case 'kill':
+      return server.kill();
+    case 'pause':
+      return server.pause();
+    case 'resume':
+      return server.resume();
+    case 'cut':
+      return server.cut();
+    case 'heal':
+      return server.heal();
+    case 'restart':
+      if (server.state !== 'dead') return;
+      await server.start();
+      return server.ready(READY_TIMEOUT_MS);
+  }
+}
+
+function isOrder(text: string | undefined): text is Order {
+  return ORDERS.some((order) => order === text);
+}
+
+function send(response: ServerResponse, status: number, text: string): void {
+  if (response.headersSent) {
+    response.end();
+    return;
+  }
+  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8' });
+  response.end(text);
+}

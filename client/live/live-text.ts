@@ -1,0 +1,59 @@
+import type { Happening, LiveFile, LiveServer, LiveState } from '../../wire/live-api.ts';
+import { formatTable } from '../output.ts';
+import { formatBytes, formatDuration } from '../quantities.ts';
+
+const BAR_WIDTH = 20;
+const SIGNS = { good: '+', neutral: ' ', bad: '!' } as const;
+
+/** One line: when, who, what and why that is safe. */
+export function happeningLine({ atMs, mood, text, path, file }: Happening): string {
+  const name = path ?? `file ${file}`;
+  return `${new Date(atMs).toISOString().slice(11, 23)}Z ${SIGNS[mood]} ${text.replaceAll('{file}', name)}`;
+}
+
+/** The servers as a table, and the file that is watched. */
+export function stateLines(state: LiveState, leaseMs: number): string[] {
+  const header = ['SERVER', 'STATE', 'PRIMARY OF', 'BACKUP OF', 'WRITES/S', 'READS/S', 'CLOCK', 'FREE'];
+  const lines = formatTable([header, ...state.servers.map(serverRow)]);
+  return state.file === null ? lines : [...lines, '', ...fileLines(state.file, leaseMs)];
+}
+
+function serverRow(server: LiveServer): string[] {
+  const isThere = server.state !== 'unreachable';
+  const { clock } = server;
+  const states = [
+    server.state === 'recovering' ? `recovering, ${formatDuration(server.recoveringMs)} left` : server.state,
+    ...(server.membership === 'in' ? [] : [server.membership]),
+    ...(server.diskFull ? ['disk full'] : []),
+  ];
+  return [
+    server.id,
+    states.join(', '),
+    isThere ? `${server.primaries}` : '-',
+    isThere ? `${server.backups}` : '-',
+    isThere ? server.writesPerS.toFixed(0) : '-',
+    isThere ? server.readsPerS.toFixed(0) : '-',
+    clock === null ? '-' : `${clock.offsetMs.toFixed(1)} ms`,
+    isThere ? formatBytes(server.freeBytes) : '-',
+  ];
+}
+
+function fileLines({ path, file, primary, epoch, lease, replicas }: LiveFile, leaseMs: number): string[] {
+  if (file === null) return [`${path}: there is no such file, or the names cannot be asked now`];
+  const left = Math.round((BAR_WIDTH * Math.min(lease.remainingMs, leaseMs)) / leaseMs);
+  const bar = `[${'#'.repeat(left).padEnd(BAR_WIDTH, '.')}]`;
+  const held =
+    lease.holder === null
+      ? 'nobody has its lease'
+      : `lease of ${lease.holder} ${bar} ${formatDuration(lease.remainingMs)}`;
+  const rows = [...replicas]
+    .sort((a, b) => (a.server < b.server ? -1 : 1))
+    .map(({ server, role, state, version, lagOperations }) => [
+      `  ${server}`,
+      role,
+      state,
+      version === null ? '-' : `version ${version}`,
+      lagOperations === null || lagOperations === 0 ? '' : `${lagOperations} behind`,
+    ]);
+  return [`${path}: primary ${primary ?? 'none'}, epoch ${epoch}, ${held}`, ...formatTable(rows)];
+}

@@ -1,0 +1,103 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import { STREAM_COMMENT, streamEventText } from '../../wire/sse.ts';
+import type { LiveHub } from '../live/live-hub.ts';
+import { fileIdOf, integerOf } from './input.ts';
+import { READ } from './roles.ts';
+
+/** A stream that says nothing else says that it is there, in milliseconds. */
+const HEARTBEAT_MS = 2_000;
+/** Files of one question between servers. */
+const FILES_MAX = 128;
+/** What a watcher that does not read may be behind; one that is further behind begins anew. */
+const BEHIND_BYTES_MAX = 512 * 1024;
+
+type Parameters = Readonly<Record<string, unknown>>;
+
+/** `GET /v1/events`: the cluster as it is now, and what happens in it, for as long as somebody listens. */
+export function eventRoutes(app: FastifyInstance, hub: LiveHub): void {
+  app.get('/v1/events/self', READ, (request) => {
+    const { after = '0', files } = request.query as Parameters;
+    return hub.part(fileIdsOf(files), integerOf(after, 'after'));
+  });
+
+  // The head of a stream without an end would keep its connection for nothing.
+  app.get('/v1/events', { ...READ, exposeHeadRoute: false }, (request, reply) => {
+    const { watch } = request.query as Parameters;
+    stream(request, reply, watch === undefined ? null : placeOf(watch));
+  });
+
+  function stream(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    path: { readonly volume: string; readonly path: string } | null,
+  ): void {
+    const { raw } = reply;
+    const held: string[] = [];
+    let begun = false;
+    const write = (text: string): void => {
+      if (!begun) held.push(text);
+      else if (raw.writableLength > BEHIND_BYTES_MAX) raw.destroy();
+      else raw.write(text);
+    };
+    const told = (event: string, value: unknown, id: string | null): void => {
+      write(`${id === null ? '' : `id: ${id}\n`}${streamEventText(event, JSON.stringify(value))}`);
+    };
+    const lastId = request.headers['last-event-id'];
+    // The head goes out after the watch was admitted, so that a refusal is a problem document.
+    const close = hub.open(
+      {
+        path,
+        resync: (resync, id) => told('resync', resync, id),
+        happened: (happening, id) => told('happened', happening, id),
+        // A state that nobody could read yet is replaced by the next one.
+        state: (state) => {
+          if (!raw.writableNeedDrain) told('state', state, null);
+        },
+      },
+      typeof lastId === 'string' ? lastId : null,
+    );
+    reply.hijack();
+    // The end of the connection is the end of the stream: whoever watches a server that dies has no error to show for it.
+    raw.useChunkedEncodingByDefault = false;
+    raw.writeHead(200, {
+      ...headersOf(reply),
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-store',
+      'x-accel-buffering': 'no',
+    });
+    begun = true;
+    for (const text of held) raw.write(text);
+    const heartbeat = setInterval(() => {
+      if (!raw.writableNeedDrain) raw.write(STREAM_COMMENT);
+    }, HEARTBEAT_MS);
+    raw.on('error', () => raw.destroy());
+    raw.on('close', () => {
+      clearInterval(heartbeat);
+      close();
+    });
+  }
+}
+
+/** Headers that hooks have set, which a reply that is written by hand would lose. */
+function headersOf(reply: FastifyReply): Record<string, string> {
+  return Object.fromEntries(Object.entries(reply.getHeaders()).map(([name, value]) => [name, String(value)]));
+}
+
+function fileIdsOf(text: unknown): FileId[] {
+  if (text === undefined || text === '') return [];
+  if (typeof text !== 'string') throw new ServiceError('bad-request', '"files" is given once');
+  const files = text.split(',');
+  if (files.length > FILES_MAX)
+    throw new ServiceError('bad-request', `"files" names ${FILES_MAX} at the most`);
+  return files.map(fileIdOf);
+}
+
+function placeOf(text: unknown): { volume: string; path: string } {
+  const [, volume, path] = (typeof text === 'string' && /^([^:/]+):(\/.*)$/s.exec(text)) || [];
+  if (volume === undefined || path === undefined) {
+    throw new ServiceError('bad-request', '"watch" names one file, as VOLUME:/path');
+  }
+  return { volume, path };
+}

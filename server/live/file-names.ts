@@ -1,0 +1,120 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Gateway } from '../gateway.ts';
+
+const NAMES_MAX = 2_000;
+/** Who has a name may change with every upload: it is looked up again after so long. */
+const LOOKED_UP_MS = 1_000;
+const ANSWER_MS_MAX = 3_000;
+/** Files whose names are asked for together, and how long nobody asks again: that much longer than it took. */
+const BATCH_MAX = 100;
+const PAUSE_MS_MIN = 1_000;
+const PAUSE_FACTOR = 20;
+
+interface Watched {
+  file: FileId | null;
+  atMs: number;
+  asking: boolean;
+}
+
+/** Names of files and files of names, as far as the catalog has told of late: whoever watches does not wait for it. */
+export class FileNames {
+  readonly #gateway: Gateway;
+  readonly #log: Logger;
+  readonly #nowMs: () => number;
+  readonly #names = new LRUCache<FileId, string>({ max: NAMES_MAX });
+  readonly #watched = new LRUCache<string, Watched>({ max: NAMES_MAX });
+
+  readonly #wanted = new Map<FileId, ((name: string | null) => void)[]>();
+  #asking = false;
+
+  constructor(gateway: Gateway, log: Logger, nowMs: () => number) {
+    this.#gateway = gateway;
+    this.#log = log;
+    this.#nowMs = nowMs;
+  }
+
+  /** @returns `VOLUME:/path` of a file; null where it has no name, or the catalog does not answer */
+  of(file: FileId): Promise<string | null> {
+    const known = this.#names.get(file);
+    if (known !== undefined) return Promise.resolve(known);
+    return new Promise((resolve) => {
+      if (this.#wanted.size >= BATCH_MAX) return resolve(null);
+      this.#wanted.set(file, [...(this.#wanted.get(file) ?? []), resolve]);
+      if (!this.#asking) void this.#askInBatches();
+    });
+  }
+
+  /** The catalog reads all its names to find some, so it is asked seldom, and for many at once. */
+  async #askInBatches(): Promise<void> {
+    this.#asking = true;
+    while (this.#wanted.size > 0) {
+      const wanted = new Map(this.#wanted);
+      this.#wanted.clear();
+      const sinceMs = this.#nowMs();
+      await this.#askFor([...wanted.keys()]);
+      for (const [file, resolves] of wanted) {
+        for (const resolve of resolves) resolve(this.#names.get(file) ?? null);
+      }
+      await delay(Math.max(PAUSE_MS_MIN, PAUSE_FACTOR * (this.#nowMs() - sinceMs)), undefined, {
+        ref: false,
+      });
+    }
+    this.#asking = false;
+  }
+
+  async #askFor(inodes: readonly FileId[]): Promise<void> {
+    try {
+      const { paths } = await this.#gateway.queryCatalog(
+        { kind: 'paths', inodes: [...inodes] },
+        { timeoutMs: ANSWER_MS_MAX },
+      );
+      for (const { inode, volume, path } of paths) this.#names.set(inode as FileId, `${volume}:${path}`);
+    } catch (error) {
+      this.#refused(error);
+    }
+  }
+
+  /** @returns the file that has the name, as was told last; null where that is not known yet, or nobody has it */
+  at(place: { readonly volume: string; readonly path: string }): FileId | null {
+    const name = `${place.volume}:${place.path}`;
+    const watched = this.#watched.get(name) ?? { file: null, atMs: -Infinity, asking: false };
+    this.#watched.set(name, watched);
+    if (!watched.asking && this.#nowMs() - watched.atMs >= LOOKED_UP_MS)
+      void this.#lookUp(name, place, watched);
+    return watched.file;
+  }
+
+  async #lookUp(
+    name: string,
+    place: { readonly volume: string; readonly path: string },
+    watched: Watched,
+  ): Promise<void> {
+    watched.asking = true;
+    try {
+      const { attributes } = await this.#gateway.queryCatalog(
+        { kind: 'resolve', ...place, follow: true },
+        { timeoutMs: ANSWER_MS_MAX },
+      );
+      watched.file = attributes.kind === 'file' ? (attributes.inode as FileId) : null;
+      if (watched.file !== null) this.#names.set(watched.file, name);
+    } catch (error) {
+      this.#refused(error);
+      if (error instanceof ServiceError && error.remedy === 'give-up') watched.file = null;
+    } finally {
+      watched.asking = false;
+      watched.atMs = this.#nowMs();
+    }
+  }
+
+  #refused(error: unknown): void {
+    // Whoever only watches ends nothing, whatever it was.
+    this.#log[error instanceof ServiceError ? 'trace' : 'warn'](
+      { err: error },
+      'the catalog does not say which file has which name',
+    );
+  }
+}

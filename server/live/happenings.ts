@@ -1,0 +1,97 @@
+import type { ServerId } from '../../base/ids.ts';
+import type { Happening } from '../../wire/live-api.ts';
+
+/** What is kept for those who come later. */
+const KEPT_MAX = 256;
+/** Of one kind, within one window; what is more is counted and told as one. */
+const PER_WINDOW_MAX = 6;
+const WINDOW_MS = 1_000;
+
+export interface HappeningsParts {
+  readonly self: ServerId;
+  /** Names this life of the server. */
+  readonly life: string;
+  /** Monotonic, in milliseconds. */
+  nowMs(): number;
+  /** In milliseconds since 1970. */
+  wallMs(): number;
+}
+
+/** A happening before it has a number. */
+export type News = Omit<Happening, 'id' | 'atMs' | 'server' | 'path'>;
+
+interface Window {
+  readonly sinceMs: number;
+  told: number;
+  left: number;
+}
+
+/**
+ * What happened to this server, in its own words: the last few hundred sentences, in memory. A server that becomes the
+ * primary of ten thousand files says so of some, and how many the others are.
+ */
+export class Happenings {
+  readonly #parts: HappeningsParts;
+  readonly #windows = new Map<News['kind'], Window>();
+  #kept: Happening[] = [];
+  #last = 0;
+
+  constructor(parts: HappeningsParts) {
+    this.#parts = parts;
+  }
+
+  get life(): string {
+    return this.#parts.life;
+  }
+
+  /** Number of the last one; 0 before the first. */
+  get last(): number {
+    this.#closeWindows();
+    return this.#last;
+  }
+
+  tell(news: News): void {
+    this.#closeWindows();
+    const nowMs = this.#parts.nowMs();
+    const window = this.#windows.get(news.kind) ?? { sinceMs: nowMs, told: 0, left: 0 };
+    this.#windows.set(news.kind, window);
+    if (window.told < PER_WINDOW_MAX) {
+      window.told++;
+      this.#keep(news);
+    } else {
+      window.left++;
+    }
+  }
+
+  /** @returns what came after number `after`, as far as it is kept */
+  after(after: number): readonly Happening[] {
+    this.#closeWindows();
+    const first = this.#last - this.#kept.length;
+    return this.#kept.slice(Math.max(0, after - first));
+  }
+
+  #closeWindows(): void {
+    const nowMs = this.#parts.nowMs();
+    for (const [kind, { sinceMs, left }] of this.#windows) {
+      if (nowMs - sinceMs < WINDOW_MS) continue;
+      this.#windows.delete(kind);
+      if (left > 0) this.#keep({ kind: 'more', mood: 'neutral', text: moreText(left, kind) });
+    }
+  }
+
+  #keep(news: News): void {
+    const { self, life } = this.#parts;
+    this.#last++;
+    const happening = {
+      id: `${self}.${life}.${this.#last}`,
+      server: self,
+      atMs: this.#parts.wallMs(),
+      ...news,
+    };
+    this.#kept = [...this.#kept.slice(1 - KEPT_MAX), happening];
+  }
+}
+
+function moreText(count: number, kind: News['kind']): string {
+  return `The same, in the same way, with ${count} ${count === 1 ? 'file' : 'files'} more (${kind}).`;
+}

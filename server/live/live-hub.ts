@@ -1,0 +1,280 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import type { Happening, LivePart, LiveResync, LiveServer, LiveState } from '../../wire/live-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { FileNames } from './file-names.ts';
+import { type HeardPart, liveFileOf } from './live-file.ts';
+import type { LiveSelf } from './live-self.ts';
+import { Rates } from './rates.ts';
+
+/** How often all servers are asked while somebody watches, and how long one may take to answer. */
+const TICK_MS = 250;
+const PEER_ANSWER_MS = 900;
+/** A server that was not heard of for so long does not answer. */
+const SILENT_MS = 1_000;
+/** Happenings of all servers that are kept for who comes later. */
+const KEPT_MAX = 512;
+/** Two servers that notice the same within this time tell of one happening. */
+const SAME_MS = 3_000;
+/** A happening waits so long for the name of its file; it is told again when the name comes later. */
+const NAME_MS = 300;
+const WATCHERS_MAX = 64;
+const NAME_OF_CATALOG = 'the names of all files';
+
+/** Somebody who watches, at the other end of a stream. */
+export interface Watcher {
+  /** `VOLUME/path` of the file that is watched; null for none. */
+  readonly path: { readonly volume: string; readonly path: string } | null;
+  resync(resync: LiveResync, lastId: string): void;
+  state(state: LiveState): void;
+  happened(happening: Happening, id: string): void;
+}
+
+export interface LiveHubParts {
+  readonly gateway: Gateway;
+  readonly self: LiveSelf;
+  readonly log: Logger;
+  readonly version: string;
+  /** Names this life of the server. */
+  readonly life: string;
+  /** @see LiveResync.control */
+  readonly control: NonNullable<LiveResync['control']> | null;
+  /** Monotonic, in milliseconds. */
+  nowMs(): number;
+  wallMs(): number;
+}
+
+interface Peer {
+  heard: { readonly part: LivePart; readonly atMs: number } | null;
+  /** Life and number of the last happening that was heard of. */
+  life: string;
+  after: number;
+  asking: boolean;
+}
+
+/**
+ * The cluster as this server knows it, for those who watch: while there are any it asks the others four times a
+ * second, at most one question to each at a time; while there are none it does nothing.
+ */
+export class LiveHub {
+  readonly #parts: LiveHubParts;
+  readonly #watchers = new Set<Watcher>();
+  readonly #peers = new Map<ServerId, Peer>();
+  readonly #rates = new Rates();
+  readonly #names: FileNames;
+  #kept: { readonly number: number; readonly happening: Happening }[] = [];
+  #number = 0;
+  #loop: AbortController | null = null;
+
+  constructor(parts: LiveHubParts) {
+    this.#parts = parts;
+    this.#names = new FileNames(parts.gateway, parts.log, () => parts.nowMs());
+  }
+
+  /**
+   * @param lastId of the last event that the watcher has heard of, perhaps from another server; null for none
+   * @returns ends the watch
+   * @throws ServiceError `busy` where too many watch already
+   */
+  open(watcher: Watcher, lastId: string | null): () => void {
+    if (this.#watchers.size >= WATCHERS_MAX) {
+      throw new ServiceError('busy', `${WATCHERS_MAX} others watch this server already`);
+    }
+    this.#watchers.add(watcher);
+    const missed = this.#missed(lastId);
+    if (missed === null) watcher.resync(this.#resync(), this.#idOf(this.#number));
+    else for (const { happening, number } of missed) watcher.happened(happening, this.#idOf(number));
+    if (this.#loop === null) {
+      this.#loop = new AbortController();
+      void this.#run(this.#loop.signal);
+    }
+    return () => {
+      this.#watchers.delete(watcher);
+      if (this.#watchers.size === 0) this.close();
+    };
+  }
+
+  close(): void {
+    this.#loop?.abort();
+    this.#loop = null;
+  }
+
+  /** What this server itself says, for a server whose clients watch. */
+  part(files: readonly FileId[], after: number): Promise<LivePart> {
+    return this.#parts.self.part(files, after);
+  }
+
+  async #run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      for (const server of this.#parts.gateway.services.status.urls.keys()) void this.#ask(server);
+      await delay(TICK_MS);
+      if (!signal.aborted) this.#publish();
+    }
+  }
+
+  async #ask(server: ServerId): Promise<void> {
+    const { gateway, self, nowMs, log } = this.#parts;
+    const peer = this.#peers.get(server) ?? { heard: null, life: '', after: 0, asking: false };
+    this.#peers.set(server, peer);
+    if (peer.asking) return;
+    peer.asking = true;
+    const files = this.#files();
+    try {
+      const path = `/v1/events/self?after=${peer.after}&files=${files.join()}`;
+      const part =
+        server === gateway.services.status.id
+          ? await self.part(files, peer.after)
+          : parsed(await gateway.peers.exchange(server, { method: 'GET', path }, PEER_ANSWER_MS));
+      const atMs = nowMs();
+      peer.heard = { part, atMs };
+      this.#rates.heard(server, part, atMs);
+      this.#take(peer, part);
+    } catch (error) {
+      // Whoever only watches ends nothing, whatever it was.
+      const level = error instanceof ServiceError ? 'trace' : 'warn';
+      log[level]({ server, err: error }, 'a server does not say how it is');
+    } finally {
+      peer.asking = false;
+    }
+  }
+
+  /** A server that began anew counts from 1, and what was asked for by the old count is asked for again. */
+  #take(peer: Peer, part: LivePart): void {
+    const isSameLife = peer.life === part.life;
+    if (!isSameLife && peer.after > 0) {
+      peer.after = 0;
+      peer.life = part.life;
+      return;
+    }
+    peer.life = part.life;
+    peer.after = part.last;
+    for (const happening of part.happenings) this.#happened(happening);
+  }
+
+  #happened(happening: Happening): void {
+    const isSame = ({ happening: known }: { readonly happening: Happening }): boolean =>
+      known.kind === happening.kind &&
+      known.about === happening.about &&
+      Math.abs(known.atMs - happening.atMs) < SAME_MS;
+    if (happening.about !== undefined && this.#kept.some(isSame)) return;
+    const { file } = happening;
+    if (file === undefined) {
+      this.#tell(happening);
+    } else if (file === CATALOG_CELL) {
+      this.#tell({ ...happening, path: NAME_OF_CATALOG });
+    } else {
+      const name = this.#names.of(file as FileId);
+      let isTold = false;
+      const tell = (path: string | null): void => {
+        if (isTold && path === null) return;
+        isTold = true;
+        this.#tell(path === null ? happening : { ...happening, path });
+      };
+      void name.then(tell);
+      setTimeout(() => {
+        if (!isTold) tell(null);
+      }, NAME_MS).unref();
+    }
+  }
+
+  #tell(happening: Happening): void {
+    this.#kept = this.#kept.filter((kept) => kept.happening.id !== happening.id);
+    const number = ++this.#number;
+    this.#kept = [...this.#kept.slice(1 - KEPT_MAX), { number, happening }];
+    for (const watcher of this.#watchers) watcher.happened(happening, this.#idOf(number));
+  }
+
+  #publish(): void {
+    const { gateway, wallMs } = this.#parts;
+    const servers = [...gateway.services.status.urls].map(([id, url]) => this.#serverOf(id, url));
+    const heard = this.#heardParts();
+    const sinceWriteMs = heard
+      .filter(({ part }) => part.sinceWriteMs !== null)
+      .map(({ part, ageMs }) => Math.round((part.sinceWriteMs as number) + ageMs))
+      .reduce<number | null>((least, one) => Math.min(least ?? one, one), null);
+    for (const watcher of this.#watchers) {
+      const { path } = watcher;
+      const name = path === null ? '' : `${path.volume}:${path.path}`;
+      const file = path === null ? null : liveFileOf(name, this.#names.at(path), heard);
+      watcher.state({ atMs: Math.round(wallMs()), servers, sinceWriteMs, file });
+    }
+  }
+
+  #serverOf(id: ServerId, url: string): LiveServer {
+    const heard = this.#peers.get(id)?.heard ?? null;
+    const isSilent = heard === null || !this.#isThere(id, heard.atMs);
+    const own = this.#peers.get(this.#parts.gateway.services.status.id)?.heard?.part;
+    const part = heard?.part;
+    return {
+      id,
+      url,
+      state: isSilent ? 'unreachable' : heard.part.state,
+      recoveringMs: part?.recoveringMs ?? 0,
+      membership: part?.membership ?? 'in',
+      uptimeMs: isSilent ? 0 : (part?.uptimeMs ?? 0),
+      primaries: isSilent ? 0 : (part?.primaries ?? 0),
+      backups: isSilent ? 0 : (part?.backups ?? 0),
+      freeBytes: part?.freeBytes ?? 0,
+      totalBytes: part?.totalBytes ?? 0,
+      diskFull: part?.diskFull ?? false,
+      clock: isSilent ? null : (own?.clockOffsets[id] ?? null),
+      ...(isSilent ? { writesPerS: 0, readsPerS: 0 } : this.#rates.of(id)),
+    };
+  }
+
+  #heardParts(): HeardPart[] {
+    const nowMs = this.#parts.nowMs();
+    return [...this.#peers.values()]
+      .filter(({ heard }) => heard !== null)
+      .map(({ heard }) => {
+        const { part, atMs } = heard as NonNullable<Peer['heard']>;
+        return { part, ageMs: nowMs - atMs, isThere: this.#isThere(part.server as ServerId, atMs) };
+      });
+  }
+
+  /** A server that dies is lost to its connections at once; one that stands still is only silent. */
+  #isThere(server: ServerId, heardAtMs: number): boolean {
+    const { gateway, nowMs } = this.#parts;
+    return gateway.services.status.isConnected(server) && nowMs() - heardAtMs <= SILENT_MS;
+  }
+
+  #files(): FileId[] {
+    const paths = [...this.#watchers].map(({ path }) => path).filter((path) => path !== null);
+    return [...new Set(paths.map((path) => this.#names.at(path)))].filter((file) => file !== null);
+  }
+
+  #resync(): LiveResync {
+    const { gateway, version, control } = this.#parts;
+    const { id, cluster, timing } = gateway.services.status;
+    return {
+      server: id,
+      cluster,
+      version,
+      timing,
+      happenings: this.#kept.map(({ happening }) => happening),
+      ...(control === null ? {} : { control }),
+    };
+  }
+
+  /** @returns what came after `lastId`; null where that cannot be told */
+  #missed(
+    lastId: string | null,
+  ): readonly { readonly number: number; readonly happening: Happening }[] | null {
+    const [, prefix = '', digits = ''] = /^(.*)\.([0-9]{1,15})$/.exec(lastId ?? '') ?? [];
+    const number = Number(digits);
+    if (digits === '' || `${prefix}.` !== this.#idOf('')) return null;
+    const oldest = this.#kept[0]?.number ?? this.#number + 1;
+    if (number + 1 < oldest || number > this.#number) return null;
+    return this.#kept.filter((kept) => kept.number > number);
+  }
+
+  #idOf(number: number | ''): string {
+    return `${this.#parts.gateway.services.status.id}.${this.#parts.life}.${number}`;
+  }
+}
+
+function parsed({ bytes }: { readonly bytes: Uint8Array }): LivePart {
+  return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8')) as LivePart;
+}

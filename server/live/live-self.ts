@@ -1,0 +1,111 @@
+import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import type { LivePart, LiveStanding } from '../../wire/live-api.ts';
+import type { LeaseDriver } from '../lease-driver.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { FileStanding } from '../services.ts';
+import type { StatusOfMembership } from '../status-service.ts';
+import type { FileStore } from '../storage/store.ts';
+import type { Happenings } from './happenings.ts';
+import type { Traffic } from './traffic.ts';
+
+/** Disks fill slowly: how long what was read of one is told, in milliseconds. */
+const SPACE_MS = 1_000;
+
+export interface LiveSelfParts {
+  readonly self: ServerId;
+  readonly host: ReplicaHost;
+  readonly lease: LeaseDriver;
+  readonly store: Pick<FileStore, 'space' | 'record'>;
+  readonly traffic: Traffic;
+  readonly happenings: Happenings;
+  readonly membership: Pick<StatusOfMembership, 'state'>;
+  nowMs(): number;
+  isDiskFull(): boolean;
+  /** Why the disk is not used any more; null while it is. */
+  failure(): string | null;
+  standing(file: FileId): FileStanding | null;
+}
+
+/** This server's part of what is watched: cheap enough to be asked for several times a second. */
+export class LiveSelf {
+  readonly #parts: LiveSelfParts;
+  readonly #startedMs: number;
+  #space = { freeBytes: 0, totalBytes: 0 };
+  #spaceAtMs = -Infinity;
+
+  constructor(parts: LiveSelfParts) {
+    this.#parts = parts;
+    this.#startedMs = parts.nowMs();
+  }
+
+  /**
+   * @param files whose standing is told, where this server knows them
+   * @param after number of the last happening that whoever asks has heard of
+   */
+  async part(files: readonly FileId[], after: number): Promise<LivePart> {
+    const { self, host, lease, happenings, traffic, membership } = this.#parts;
+    const failure = this.#parts.failure();
+    const { freeBytes, totalBytes } =
+      failure === null ? await this.#spaceNow() : { freeBytes: 0, totalBytes: 0 };
+    const recoveringMs = Math.ceil(lease.recoveringMs());
+    const inUse = host.all().filter(({ file }) => file !== CATALOG_CELL);
+    const primaries = inUse.filter(({ leads }) => leads).length;
+    return {
+      server: self,
+      life: happenings.life,
+      state:
+        failure !== null
+          ? 'storage-failed'
+          : lease.clockFault
+            ? 'clock-fault'
+            : recoveringMs > 0
+              ? 'recovering'
+              : 'serving',
+      recoveringMs,
+      membership: membership.state(),
+      uptimeMs: Math.round(this.#parts.nowMs() - this.#startedMs),
+      primaries,
+      backups: inUse.length - primaries,
+      freeBytes,
+      totalBytes,
+      diskFull: this.#parts.isDiskFull(),
+      clockOffsets: lease.clockOffsets(),
+      writes: traffic.writes,
+      reads: traffic.reads,
+      sinceWriteMs: traffic.sinceWriteMs,
+      files: files.map((file) => this.#standingOf(file)).filter((standing) => standing !== null),
+      happenings: happenings.after(after),
+      last: happenings.last,
+    };
+  }
+
+  #standingOf(file: FileId): LiveStanding | null {
+    const standing = this.#parts.standing(file);
+    if (standing === null) return null;
+    const { role, epoch, view, lease, replicas } = standing;
+    return {
+      file,
+      role,
+      epoch,
+      version: this.#parts.store.record(file)?.seq ?? 0,
+      members: view.members,
+      lease,
+      replicas: replicas.map(({ server, role, state, seq, lagOperations }) => ({
+        server,
+        role,
+        state,
+        version: seq,
+        lagOperations,
+      })),
+    };
+  }
+
+  async #spaceNow(): Promise<{ freeBytes: number; totalBytes: number }> {
+    const nowMs = this.#parts.nowMs();
+    if (nowMs - this.#spaceAtMs >= SPACE_MS) {
+      this.#spaceAtMs = nowMs;
+      this.#space = await this.#parts.store.space();
+    }
+    return this.#space;
+  }
+}

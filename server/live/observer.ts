@@ -1,0 +1,189 @@
+import { LRUCache } from 'lru-cache';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
+import type { ServerState } from '../../wire/catalog-api.ts';
+import type { Happenings } from './happenings.ts';
+import { type FormerLease, SENTENCES } from './sentences.ts';
+
+/** Files of whose last lease by another server is remembered when it ends. */
+const HEARD_MAX = 4_096;
+/** How often the process looks whether it stood still, and from which pause on that is told. */
+const STILL_LOOK_MS = 250;
+const STILL_MS_MIN = 1_000;
+
+export interface ObserverParts {
+  readonly self: ServerId;
+  readonly leaseMs: number;
+  readonly clockSkewMaxMs: number;
+  readonly happenings: Happenings;
+  /** Monotonic, in milliseconds: what leases are told by. */
+  nowMs(): number;
+  /** All servers that take part, this one included. */
+  servers(): readonly ServerId[];
+  isConnected(server: ServerId): boolean;
+}
+
+interface HeardLease {
+  readonly holder: ServerId;
+  readonly untilMs: number;
+}
+
+/** A replica to which something happened. */
+export interface ObservedReplica {
+  readonly file: FileId;
+  readonly epoch: { readonly counter: number };
+  readonly isFirstLed: boolean;
+}
+
+/**
+ * Listens to what drivers do and tells what somebody who watches the cluster wants to know. It only listens: nothing
+ * in the server waits for it or goes by it.
+ */
+export class Observer {
+  readonly #parts: ObserverParts;
+  readonly #heard = new LRUCache<FileId, HeardLease>({ max: HEARD_MAX });
+  /** Leases held here, and what was before them. */
+  readonly #held = new Map<FileId, FormerLease>();
+  readonly #resetsSinceMs = new Map<FileId, number>();
+  /** Epochs in which this server leads. */
+  readonly #led = new Map<FileId, number>();
+  readonly #away = new Set<ServerId>();
+  readonly #timer: NodeJS.Timeout;
+  #lookedMs: number;
+  #hadMajority = false;
+  #membership: ServerState = 'in';
+
+  constructor(parts: ObserverParts) {
+    this.#parts = parts;
+    this.#lookedMs = parts.nowMs();
+    this.#timer = setInterval(() => this.#look(), STILL_LOOK_MS).unref();
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  /** Another server holds the lease of `file` until then, as was heard. */
+  leaseHeard(file: FileId, holder: ServerId, untilMs: number): void {
+    this.#heard.set(file, { holder, untilMs });
+  }
+
+  /** @param untilMs end of the own lease, told at each renewal; 0 where it is held no longer */
+  leaseChanged(file: FileId, untilMs: number): void {
+    if (untilMs === 0) {
+      if (this.#held.delete(file))
+        this.#heard.set(file, { holder: this.#parts.self, untilMs: this.#parts.nowMs() });
+    } else if (!this.#held.has(file)) {
+      this.#held.set(file, this.#formerOf(file));
+    }
+  }
+
+  /** A replica's core reports a mark of its closed list. */
+  marked(replica: ObservedReplica, mark: string, detail: string): void {
+    const { self, happenings } = this.#parts;
+    const { file } = replica;
+    switch (mark) {
+      case 'reset-started':
+        this.#resetsSinceMs.set(file, this.#parts.nowMs());
+        return;
+      case 'active':
+        this.#active(replica);
+        return;
+      case 'lease-over': {
+        const epoch = this.#ended(file);
+        if (epoch !== null) happenings.tell(SENTENCES.ended(self, file, epoch));
+        return;
+      }
+      case 'deposed': {
+        const epoch = this.#ended(file);
+        if (epoch !== null) happenings.tell(SENTENCES.deposed(self, file, epoch, detail));
+        return;
+      }
+      case 'stopped':
+      case 'reset-abandoned':
+      case 'storage-failed':
+        this.#ended(file);
+        return;
+      case 'refused-old-epoch':
+        happenings.tell(SENTENCES.refusedOld(self, file, detail));
+        return;
+      case 'gap':
+        happenings.tell(SENTENCES.behind(self, file, detail));
+        return;
+      case 'caught-up':
+      case 'replaced':
+        happenings.tell(SENTENCES.caughtUp(self, file, detail));
+        return;
+    }
+  }
+
+  connected(peer: ServerId): void {
+    const { self, happenings } = this.#parts;
+    if (this.#away.delete(peer)) happenings.tell(SENTENCES.back(self, peer));
+    this.#lookForMajority();
+  }
+
+  disconnected(peer: ServerId): void {
+    const { self, leaseMs, clockSkewMaxMs, happenings } = this.#parts;
+    if (!this.#away.has(peer)) happenings.tell(SENTENCES.silent(self, peer, leaseMs + clockSkewMaxMs));
+    this.#away.add(peer);
+    this.#lookForMajority();
+  }
+
+  membershipIs(state: ServerState): void {
+    if (state === this.#membership) return;
+    this.#membership = state;
+    const { self, happenings } = this.#parts;
+    if (state === 'draining') happenings.tell(SENTENCES.draining(self));
+    if (state === 'out') happenings.tell(SENTENCES.drained(self));
+  }
+
+  #active({ file, epoch, isFirstLed }: ObservedReplica): void {
+    const { self, happenings, nowMs } = this.#parts;
+    const sinceMs = this.#resetsSinceMs.get(file) ?? nowMs();
+    this.#resetsSinceMs.delete(file);
+    this.#led.set(file, epoch.counter);
+    // Each new file has a first primary, and there is nothing to be said of it.
+    if (isFirstLed) return;
+    const former = this.#held.get(file) ?? { kind: 'none' };
+    happenings.tell(SENTENCES.elected(self, file, epoch.counter, former, nowMs() - sinceMs));
+  }
+
+  /** @returns the epoch in which this server led the file, null where it did not */
+  #ended(file: FileId): number | null {
+    const epoch = this.#led.get(file) ?? null;
+    this.#led.delete(file);
+    this.#resetsSinceMs.delete(file);
+    return epoch;
+  }
+
+  #formerOf(file: FileId): FormerLease {
+    const heard = this.#heard.get(file);
+    if (heard === undefined) return { kind: 'none' };
+    const { holder, untilMs } = heard;
+    if (holder === this.#parts.self) return { kind: 'own' };
+    const agoMs = this.#parts.nowMs() - untilMs;
+    return agoMs < 0 ? { kind: 'given-back', holder } : { kind: 'ended', holder, agoMs };
+  }
+
+  #lookForMajority(): void {
+    const { self, happenings, servers, isConnected } = this.#parts;
+    const all = servers();
+    const reached = all.filter((server) => server === self || isConnected(server)).length;
+    const hasMajority = reached >= majority(all.length);
+    if (this.#hadMajority && !hasMajority) happenings.tell(SENTENCES.noMajority(self, reached, all.length));
+    if (!this.#hadMajority && hasMajority && this.#away.size > 0) {
+      happenings.tell(SENTENCES.majority(self, reached, all.length));
+    }
+    this.#hadMajority = hasMajority;
+  }
+
+  #look(): void {
+    const nowMs = this.#parts.nowMs();
+    const stillMs = nowMs - this.#lookedMs - STILL_LOOK_MS;
+    this.#lookedMs = nowMs;
+    if (stillMs >= STILL_MS_MIN) {
+      this.#parts.happenings.tell(SENTENCES.stoodStill(this.#parts.self, stillMs));
+    }
+  }
+}

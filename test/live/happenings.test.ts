@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { Happenings } from '../../server/live/happenings.ts';
+import { Observer } from '../../server/live/observer.ts';
+
+const S1 = 's1' as ServerId;
+const S2 = 's2' as ServerId;
+const S3 = 's3' as ServerId;
+const FILE = 7 as FileId;
+
+/** An observer in a world whose time a test moves. */
+function world() {
+  const time = { nowMs: 1_000 };
+  const away = new Set<ServerId>();
+  const happenings = new Happenings({
+    self: S2,
+    life: 'x',
+    nowMs: () => time.nowMs,
+    wallMs: () => 1_700_000_000_000 + time.nowMs,
+  });
+  const observer = new Observer({
+    self: S2,
+    leaseMs: 2_000,
+    clockSkewMaxMs: 100,
+    happenings,
+    nowMs: () => time.nowMs,
+    servers: () => [S1, S2, S3],
+    isConnected: (server) => !away.has(server),
+  });
+  observer.close();
+  const texts = () => happenings.after(0).map(({ text }) => text);
+  return { time, away, happenings, observer, texts };
+}
+
+const replica = (counter: number, isFirstLed = false) => ({ file: FILE, epoch: { counter }, isFirstLed });
+
+describe('what a server tells of itself', () => {
+  test('a primary is elected after the lease of the one before has ended', () => {
+    const { time, observer, happenings } = world();
+    observer.leaseHeard(FILE, S1, 3_000);
+    time.nowMs = 3_104;
+    observer.leaseChanged(FILE, 5_104);
+    observer.marked(replica(3), 'reset-started', '3@s2');
+    time.nowMs = 3_110;
+    observer.marked(replica(3), 'active', '3@s2');
+    const [told] = happenings.after(0);
+    assert.equal(
+      told?.text,
+      's2 is the primary of {file} now, epoch 3: the lease of s1 had ended 104 ms before, and a majority promised; the reset took 6 ms.',
+    );
+    assert.deepEqual(
+      { kind: told?.kind, file: told?.file, epoch: told?.epoch, id: told?.id, atMs: told?.atMs },
+      { kind: 'primary-elected', file: 7, epoch: 3, id: 's2.x.1', atMs: 1_700_000_003_110 },
+    );
+  });
+
+  for (const [title, arrange, expected] of [
+    ['given back', (o: Observer) => o.leaseHeard(FILE, S1, 9_000), /: s1 had given its lease back, and/],
+    ['never heard of', () => undefined, /: nobody held its lease, and/],
+    [
+      'its own',
+      (o: Observer) => {
+        o.leaseChanged(FILE, 900);
+        o.leaseChanged(FILE, 0);
+      },
+      /: its own lease before was over, and/,
+    ],
+  ] as const) {
+    test(`the lease before was ${title}`, () => {
+      const { observer, texts } = world();
+      arrange(observer);
+      observer.leaseChanged(FILE, 5_000);
+      observer.marked(replica(2), 'active', '2@s2');
+      assert.match(texts()[0] ?? '', expected);
+    });
+  }
+
+  test('nothing is said of the first primary of a new file', () => {
+    const { observer, texts } = world();
+    observer.marked(replica(1, true), 'active', '1@s2');
+    assert.deepEqual(texts(), []);
+  });
+
+  test('who led and is refused tells that it steps down, and who never led tells nothing', () => {
+    const { observer, happenings } = world();
+    observer.marked(replica(3), 'deposed', 'by 4@s3');
+    observer.marked(replica(3), 'lease-over', 'role preparing');
+    assert.equal(happenings.last, 0);
+    observer.marked(replica(3), 'active', '3@s2');
+    observer.marked(replica(4), 'deposed', 's1 has promised 4@s3');
+    const { kind, epoch, text } = happenings.after(1)[0] ?? {};
+    assert.deepEqual({ kind, epoch }, { kind: 'fenced', epoch: 3 });
+    assert.match(text ?? '', /s1 has promised 4@s3: nothing of epoch 3 is acknowledged any more/);
+  });
+
+  test('a server is silent and back, and a majority is lost and found, once each', () => {
+    const { away, observer, happenings } = world();
+    observer.connected(S1);
+    observer.connected(S3);
+    assert.equal(happenings.last, 0, 'The beginning is no news');
+    for (const server of [S1, S3]) {
+      away.add(server);
+      observer.disconnected(server);
+      observer.disconnected(server);
+    }
+    for (const server of [S1, S3]) {
+      away.delete(server);
+      observer.connected(server);
+    }
+    assert.deepEqual(
+      happenings.after(0).map(({ kind, about }) => [kind, about ?? null]),
+      [
+        ['silent', 's1'],
+        ['silent', 's3'],
+        ['no-majority', null],
+        ['back', 's1'],
+        ['majority', null],
+        ['back', 's3'],
+      ],
+    );
+  });
+
+  test('ten thousand of a kind are a few, and one sentence for the rest', () => {
+    const { time, observer, happenings } = world();
+    for (let file = 1; file <= 10_000; file++) {
+      observer.marked({ file: file as FileId, epoch: { counter: 2 }, isFirstLed: false }, 'active', '2@s2');
+    }
+    assert.equal(happenings.last, 6);
+    time.nowMs += 1_000;
+    assert.equal(happenings.last, 7);
+    assert.match(happenings.after(6)[0]?.text ?? '', /with 9994 files more/);
+  });
+
+  test('what is kept is bounded, and who asks for more than is kept gets what there is', () => {
+    const { time, observer, happenings } = world();
+    for (let round = 0; round < 1_000; round++) {
+      time.nowMs += 2_000;
+      observer.marked(replica(2), 'gap', `from operation ${round}`);
+    }
+    assert.equal(happenings.last, 1_000);
+    assert.equal(happenings.after(0).length, 256);
+    assert.equal(happenings.after(998).length, 2);
+    assert.equal(happenings.after(1_000).length, 0);
+  });
+});

@@ -1,0 +1,80 @@
+/**
+ * Requests to the cluster. Any server answers any of them, so that they go to the one that tells this page how the
+ * cluster is; the token goes with them, in a header and nowhere else.
+ */
+
+const TOKEN_KEY = 'leasehold-token';
+
+export class ProblemError extends Error {
+  /** @param {number} status @param {string} detail */
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+export class Cluster {
+  /** Where requests go: the server that this page listens to. */
+  base = location.origin;
+
+  get token() {
+    return sessionStorage.getItem(TOKEN_KEY) ?? '';
+  }
+
+  set token(token) {
+    if (token === '') sessionStorage.removeItem(TOKEN_KEY);
+    else sessionStorage.setItem(TOKEN_KEY, token);
+  }
+
+  headers(more = {}) {
+    return this.token === '' ? more : { ...more, authorization: `Bearer ${this.token}` };
+  }
+
+  /** @throws {ProblemError} what the server says is wrong */
+  async request(path, { method = 'GET', headers = {}, body = null, signal = null } = {}) {
+    const response = await fetch(`${this.base}${path}`, {
+      method,
+      headers: this.headers(headers),
+      body,
+      signal,
+    });
+    if (!response.ok) throw await problemOf(response);
+    return response;
+  }
+
+  async json(path, options) {
+    return (await this.request(path, options)).json();
+  }
+
+  post(path, value) {
+    return this.json(path, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(value),
+    });
+  }
+
+  query(query) {
+    return this.post('/v1/catalog/queries', { query });
+  }
+
+  command(command) {
+    const session = Math.floor(Math.random() * 2 ** 52) + 1;
+    return this.post('/v1/catalog/commands', { session, number: 1, command });
+  }
+
+  /** @param {{ volume: string, names: readonly string[] }} place */
+  filesPath({ volume, names }, directory = false) {
+    return `/v1/files/${[volume, ...names].map(encodeURIComponent).join('/')}${directory ? '/' : ''}`;
+  }
+}
+
+export async function problemOf(response) {
+  const text = await response.text();
+  try {
+    return new ProblemError(response.status, JSON.parse(text).detail ?? text);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return new ProblemError(response.status, text || response.statusText);
+  }
+}

@@ -1,0 +1,187 @@
+/** Volumes, folders and files: look, upload, download, watch. */
+
+import { button, byId, h, setText } from './dom.js';
+import { formatBytes } from './format.js';
+
+const PAGE = 200;
+
+export class FilesView {
+  #cluster;
+  #onWatch;
+  #onProblem;
+  #place = null;
+
+  /** @param {{ cluster: import('./cluster.js').Cluster, onWatch: (path: string) => void, onProblem: (error: Error) => void }} parts */
+  constructor({ cluster, onWatch, onProblem }) {
+    this.#cluster = cluster;
+    this.#onWatch = onWatch;
+    this.#onProblem = onProblem;
+    const form = byId('upload-form');
+    const input = byId('upload-input');
+    input.addEventListener('change', () =>
+      this.#upload([...input.files]).then(() => {
+        input.value = '';
+      }),
+    );
+    form.addEventListener('submit', (event) => event.preventDefault());
+    form.addEventListener('dragover', (event) => {
+      event.preventDefault();
+      form.classList.add('over');
+    });
+    form.addEventListener('dragleave', () => form.classList.remove('over'));
+    form.addEventListener('drop', (event) => {
+      event.preventDefault();
+      form.classList.remove('over');
+      void this.#upload([...event.dataTransfer.files]);
+    });
+  }
+
+  /** Shows the first volume, or what was shown before. */
+  async start() {
+    await this.#guarded(async () => {
+      if (this.#place === null) {
+        const { volumes } = await this.#cluster.query({ kind: 'volumes' });
+        const [first] = volumes;
+        if (first === undefined) {
+          setText(byId('listing'), 'There is no volume yet: leasehold volume create NAME makes one.');
+          return;
+        }
+        this.#place = { volume: first.name, names: [] };
+      }
+      await this.#show();
+    });
+  }
+
+  async #open(place) {
+    this.#place = place;
+    await this.#guarded(() => this.#show());
+  }
+
+  async #show() {
+    const { volume, names } = this.#place;
+    const path = `${this.#cluster.filesPath(this.#place, true)}?limit=${PAGE}`;
+    const { entries, more } = await this.#cluster.json(path, { headers: { accept: 'application/json' } });
+    this.#crumbs(await this.#volumes(), volume, names);
+    const rows = entries.map((entry) => this.#row(entry));
+    byId('listing').replaceChildren(
+      rows.length === 0
+        ? h('p', { class: 'quiet' }, 'This folder is empty.')
+        : h(
+            'table',
+            {},
+            h('caption', { class: 'unseen' }, `Files in ${volume}:/${names.join('/')}`),
+            h(
+              'thead',
+              {},
+              h(
+                'tr',
+                {},
+                ...['Name', 'Size', 'Changed', 'What to do'].map((text) => h('th', { scope: 'col' }, text)),
+              ),
+            ),
+            h('tbody', {}, ...rows),
+          ),
+      ...(more ? [h('p', { class: 'quiet' }, `Only the first ${PAGE} names are shown.`)] : []),
+    );
+  }
+
+  async #volumes() {
+    const { volumes } = await this.#cluster.query({ kind: 'volumes' });
+    return volumes.map(({ name }) => name);
+  }
+
+  #crumbs(volumes, volume, names) {
+    const select = h(
+      'select',
+      { 'aria-label': 'Volume' },
+      ...volumes.map((name) => h('option', { value: name, selected: name === volume }, name)),
+    );
+    select.addEventListener('change', () => this.#open({ volume: select.value, names: [] }));
+    const steps = ['/', ...names].map((name, depth) => {
+      const isLast = depth === names.length;
+      const step = button(name, depth === 0 ? `Top folder of ${volume}` : `Folder ${name}`, () =>
+        this.#open({ volume, names: names.slice(0, depth) }),
+      );
+      if (isLast) step.setAttribute('aria-current', 'location');
+      return h('li', {}, step);
+    });
+    byId('crumbs').replaceChildren(select, h('ol', {}, ...steps));
+  }
+
+  #row({ name, kind, size, modified }) {
+    const place = { volume: this.#place.volume, names: [...this.#place.names, name] };
+    const shown = `${place.volume}:/${place.names.join('/')}`;
+    const isFolder = kind === 'directory';
+    const title = isFolder
+      ? button(`${name}/`, `Open folder ${name}`, () => this.#open(place), { class: 'link' })
+      : name;
+    const acts =
+      kind === 'file'
+        ? [
+            button('Watch', `Watch ${name}`, () => this.#onWatch(shown)),
+            button('Download', `Download ${name}`, () => this.#guarded(() => this.#download(place, name))),
+          ]
+        : [];
+    return h(
+      'tr',
+      {},
+      h('th', { scope: 'row' }, title),
+      h('td', { class: 'number' }, kind === 'file' ? formatBytes(size) : kind),
+      h(
+        'td',
+        {},
+        h(
+          'time',
+          { datetime: modified },
+          new Date(modified).toLocaleString('en-GB', { dateStyle: 'short', timeStyle: 'short' }),
+        ),
+      ),
+      h('td', { class: 'acts' }, ...acts),
+    );
+  }
+
+  /** With a token the browser cannot fetch by itself; then the contents pass through this page's memory. */
+  async #download(place, name) {
+    const path = this.#cluster.filesPath(place);
+    const link = h('a', { download: name, rel: 'noopener' });
+    if (this.#cluster.token === '') {
+      link.href = `${this.#cluster.base}${path}`;
+      link.click();
+      return;
+    }
+    const contents = await (await this.#cluster.request(path)).blob();
+    link.href = URL.createObjectURL(contents);
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  }
+
+  async #upload(files) {
+    const status = byId('upload-status');
+    for (const file of files) {
+      setText(status, `Storing ${file.name}, ${formatBytes(file.size)} …`);
+      const place = { volume: this.#place.volume, names: [...this.#place.names, file.name] };
+      const ok = await this.#guarded(() =>
+        this.#cluster.request(this.#cluster.filesPath(place), {
+          method: 'PUT',
+          headers: { 'content-type': 'application/octet-stream' },
+          body: file,
+        }),
+      );
+      setText(
+        status,
+        ok ? `${file.name} is stored: a majority has it on disk.` : `${file.name} is not stored.`,
+      );
+    }
+    await this.#guarded(() => this.#show());
+  }
+
+  async #guarded(work) {
+    try {
+      await work();
+      return true;
+    } catch (error) {
+      this.#onProblem(error);
+      return false;
+    }
+  }
+}

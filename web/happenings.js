@@ -1,0 +1,76 @@
+/** What happened, newest first: a sentence each, which says why nothing was lost by it. */
+
+import { byId, h, setAttribute } from './dom.js';
+import { formatTime } from './format.js';
+
+const SHOWN_MAX = 120;
+const SIGNS = { good: '✓', neutral: '·', bad: '!' };
+const WORDS = { good: 'good news', neutral: 'news', bad: 'trouble' };
+
+export class HappeningsView {
+  #list = byId('happening-list');
+  #known = new Map();
+
+  /** @param happenings all that are known; the list begins anew */
+  reset(happenings) {
+    this.#known.clear();
+    this.#list.replaceChildren();
+    for (const happening of happenings) this.add(happening);
+    this.#told();
+  }
+
+  add(happening) {
+    const element = itemOf(happening);
+    const known = this.#known.get(happening.id);
+    if (known !== undefined) {
+      known.element.replaceWith(element);
+    } else {
+      const later = [...this.#list.children].find((item) => Number(item.dataset.at) <= happening.atMs);
+      this.#list.insertBefore(element, later ?? null);
+    }
+    this.#known.set(happening.id, { element, happening });
+    while (this.#list.children.length > SHOWN_MAX) {
+      const oldest = this.#list.lastElementChild;
+      this.#known.delete(oldest.dataset.id);
+      oldest.remove();
+    }
+    this.#told();
+  }
+
+  /** Why writes waited of late, in a few words; empty where nobody said. */
+  reason(sinceMs) {
+    const recent = [...this.#known.values()]
+      .map(({ happening }) => happening)
+      .filter(({ atMs }) => atMs >= sinceMs);
+    const elected = recent.findLast(({ kind }) => kind === 'primary-elected');
+    const lease = /the lease of \S+ had ended/.exec(elected?.text ?? '');
+    if (lease !== null) return `until ${lease[0]}`;
+    const silent = recent.findLast(({ kind }) => kind === 'silent');
+    return silent === undefined ? '' : `${silent.about} is silent`;
+  }
+
+  #told() {
+    setAttribute(byId('no-happenings'), 'hidden', this.#known.size > 0);
+  }
+}
+
+function itemOf({ id, atMs, server, mood, text, path, file, epoch }) {
+  const name = path ?? (file === 0 ? 'the names of all files' : `file ${file}`);
+  const [before, after] = text.split('{file}');
+  return h(
+    'li',
+    { class: 'happening', 'data-mood': mood, 'data-id': id, 'data-at': String(atMs) },
+    h('span', { class: 'sign', role: 'img', 'aria-label': WORDS[mood] ?? 'news' }, SIGNS[mood] ?? '·'),
+    h(
+      'div',
+      {},
+      after === undefined ? h('p', {}, text) : h('p', {}, before, h('b', {}, name), after),
+      h(
+        'p',
+        { class: 'when' },
+        h('time', { datetime: new Date(atMs).toISOString() }, formatTime(atMs)),
+        ` · told by ${server}${epoch === undefined ? '' : ` · epoch ${epoch}`}`,
+      ),
+    ),
+  );
+}

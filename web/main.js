@@ -1,0 +1,206 @@
+/** The dashboard: one stream in, several views out. */
+
+import { Traffic } from './chart.js';
+import { Cluster, ProblemError } from './cluster.js';
+import { byId, setAttribute, setText } from './dom.js';
+import { FileView } from './file.js';
+import { FilesView } from './files.js';
+import { HappeningsView } from './happenings.js';
+import { ServersView } from './servers.js';
+import { StoryView } from './story.js';
+import { listen } from './stream.js';
+
+const BASES_KEY = 'leasehold-servers';
+const NOTICE_MS = 8_000;
+
+const cluster = new Cluster();
+const traffic = new Traffic();
+const happenings = new HappeningsView();
+let watched = decodeURIComponent(location.hash.slice(1));
+let control = null;
+let controlStream = null;
+let file = null;
+let noticeTimer = 0;
+
+const servers = new ServersView({ run: (what, id) => guarded(() => act(what, id)) });
+const fileView = new FileView({ replica: (what, id) => guarded(() => moveReplica(what, id)) });
+const files = new FilesView({ cluster, onWatch: watch, onProblem: complain });
+const story = new StoryView(() => guarded(() => order('/next')));
+
+const stream = listen({
+  bases,
+  path: () => `/v1/events${watched === '' ? '' : `?watch=${encodeURIComponent(watched)}`}`,
+  headers: () => cluster.headers(),
+  onTeller,
+  onEvent: ({ event, data }, base) => {
+    if (event === 'resync') resync(data);
+    else if (event === 'happened') happenings.add(data);
+    else if (event === 'state') show(data, base);
+  },
+});
+
+/** All servers that were heard of; after the one that is asked come the others. */
+function bases() {
+  const known = JSON.parse(sessionStorage.getItem(BASES_KEY) ?? '[]');
+  return [...new Set([location.origin, ...known])];
+}
+
+function onTeller(base, problem) {
+  const teller = byId('teller');
+  if (base === null) {
+    setText(teller, 'looking for a server that answers …');
+    if (problem instanceof ProblemError) {
+      if (problem.status === 401 || problem.status === 403) openTokens(problem.message);
+      else complain(problem);
+    }
+    return;
+  }
+  const isFirst = teller.textContent === '';
+  cluster.base = base;
+  setText(teller, `told by ${new URL(base).host}`);
+  setAttribute(teller, 'data-hopped', base !== location.origin);
+  if (isFirst || byId('listing').childElementCount === 0) void files.start();
+}
+
+function resync(data) {
+  setText(byId('cluster-name'), data.cluster);
+  setText(byId('version'), `Leasehold ${data.version}.`);
+  document.title = `Leasehold · ${data.cluster}`;
+  fileView.timing(data.timing);
+  happenings.reset(data.happenings);
+  if (data.control !== undefined && control === null) {
+    control = data.control;
+    controlStream = listenToControl();
+  }
+}
+
+function show(state, base) {
+  sessionStorage.setItem(BASES_KEY, JSON.stringify(state.servers.map(({ url }) => url)));
+  file = state.file;
+  servers.update(state.servers, base);
+  fileView.update(state.file, state.servers);
+  traffic.add(state, happenings.reason(state.atMs - 6_000));
+  const [mood, text] = verdictOf(state.servers);
+  const verdict = byId('verdict');
+  setText(verdict, text);
+  setAttribute(verdict, 'data-mood', mood);
+}
+
+function verdictOf(all) {
+  const serving = all.filter(({ state }) => state === 'serving');
+  const missing = all.filter(({ state }) => state !== 'serving').map(({ id }) => id);
+  if (missing.length === 0) return ['good', `All ${all.length} servers serve.`];
+  const names = missing.join(', ');
+  if (serving.length * 2 > all.length)
+    return [
+      'neutral',
+      `${serving.length} of ${all.length} servers serve, which is a majority; ${names} ${missing.length === 1 ? 'does' : 'do'} not.`,
+    ];
+  return [
+    'bad',
+    `${serving.length} of ${all.length} servers serve, which is no majority: what needs one waits for ${names}.`,
+  ];
+}
+
+function watch(path) {
+  watched = path.trim();
+  history.replaceState(null, '', watched === '' ? '#' : `#${encodeURIComponent(watched)}`);
+  byId('watch-path').value = watched;
+  stream.restart();
+}
+
+/** What is done to a server: by itself and the others, or by the process that started it. */
+async function act(what, id) {
+  switch (what) {
+    case 'drain':
+    case 'in':
+      await cluster.command({ kind: 'server-state', id, state: what === 'in' ? 'in' : 'draining' });
+      return say(what === 'in' ? `${id} takes replicas again.` : `${id} is being drained.`);
+    case 'scrub':
+      await cluster.json(`/v1/scrub?server=${encodeURIComponent(id)}`, { method: 'POST' });
+      return say(`${id} reads its whole disk and compares checksums.`);
+    default:
+      await order(`/servers/${encodeURIComponent(id)}/${what}`);
+  }
+}
+
+async function moveReplica(what, id) {
+  const now = file.replicas.filter(({ role }) => role !== 'learner').map(({ server }) => server);
+  const members = what === 'add' ? [...now, id] : now.filter((server) => server !== id);
+  say(what === 'add' ? `${id} learns ${file.path} …` : `${file.path} leaves ${id} …`);
+  await cluster.post(`/v1/data/${file.file}/members`, { members });
+  say(`${file.path} is on ${members.join(', ')} now.`);
+}
+
+async function order(path) {
+  const response = await fetch(`${control.url}${path}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${control.key}` },
+  });
+  if (!response.ok) throw new Error(await response.text());
+}
+
+/** The process that started the servers tells how they are, and the story that it plays. */
+function listenToControl() {
+  return listen({
+    bases: () => [control.url],
+    path: () => '/events',
+    headers: () => ({ authorization: `Bearer ${control.key}` }),
+    onTeller: () => {},
+    onEvent: ({ data }) => {
+      servers.processes(data.servers);
+      story.update(data.story);
+    },
+  });
+}
+
+async function guarded(work) {
+  try {
+    await work();
+  } catch (error) {
+    complain(error);
+  }
+}
+
+function complain(error) {
+  if (error instanceof ProblemError && (error.status === 401 || error.status === 403))
+    openTokens(error.message);
+  // The stream finds another server; until then there is nothing to say.
+  else if (error.name !== 'AbortError')
+    say(error instanceof TypeError ? 'The server does not answer.' : error.message, 'bad');
+}
+
+function say(text, mood = 'good') {
+  const notice = byId('notice');
+  setText(notice, text);
+  setAttribute(notice, 'data-mood', mood);
+  clearTimeout(noticeTimer);
+  noticeTimer = setTimeout(() => setText(notice, ''), NOTICE_MS);
+}
+
+function openTokens(why = '') {
+  const dialog = byId('token-dialog');
+  if (why !== '') say(why, 'bad');
+  if (!dialog.open) dialog.showModal();
+}
+
+byId('open-token').addEventListener('click', () => openTokens());
+byId('token-dialog').addEventListener('close', () => {
+  const dialog = byId('token-dialog');
+  const input = byId('token-input');
+  if (dialog.returnValue === 'use') cluster.token = input.value.trim();
+  if (dialog.returnValue === 'forget') cluster.token = '';
+  input.value = '';
+  if (dialog.returnValue === 'cancel' || dialog.returnValue === '') return;
+  stream.restart();
+  void files.start();
+});
+byId('watch-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  watch(byId('watch-path').value);
+});
+addEventListener('pagehide', () => {
+  stream.close();
+  controlStream?.close();
+});
+byId('watch-path').value = watched;

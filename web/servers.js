@@ -1,0 +1,159 @@
+/** The cluster's servers: one card each, with what can be done to it. */
+
+import { button, byId, h, KeyedList, setAttribute, setText } from './dom.js';
+import { formatBytes, formatClock, formatRate, formatSeconds, formatUptime } from './format.js';
+
+/** A sign, which has a shape, and a word: nobody has to tell colours apart. */
+const STATES = {
+  serving: ['●', 'serving', 'good'],
+  recovering: ['◐', 'recovering', 'neutral'],
+  'clock-fault': ['▲', 'clock out of bounds', 'bad'],
+  'storage-failed': ['■', 'disk failed', 'bad'],
+  unreachable: ['○', 'silent', 'bad'],
+};
+
+const RUNS = { running: '', paused: 'paused', dead: 'killed', cut: 'cut off' };
+
+export class ServersView {
+  #list;
+  #actions;
+  /** What the process that started the servers says of each; empty where there is none. */
+  #processes = new Map();
+  #last = [];
+  #teller = '';
+
+  /** @param {{ run: (what: string, server: string) => void }} actions */
+  constructor(actions) {
+    this.#actions = actions;
+    this.#list = new KeyedList(byId('server-list'), (id) => this.#card(id));
+  }
+
+  update(servers, teller) {
+    this.#last = servers;
+    this.#teller = teller;
+    this.#list.update(servers.map((server) => [server.id, server]));
+  }
+
+  processes(processes) {
+    this.#processes = new Map(processes.map((process) => [process.id, process.state]));
+    this.update(this.#last, this.#teller);
+  }
+
+  #card(id) {
+    const sign = h('span', { class: 'sign', 'aria-hidden': 'true' });
+    const state = h('span', { class: 'state' });
+    const told = h('span', { class: 'told', hidden: true }, 'tells this page');
+    const facts = {};
+    const list = h('dl', { class: 'facts' });
+    for (const [key, term] of [
+      ['clock', 'Clock'],
+      ['disk', 'Disk'],
+      ['roles', 'Leads, backs up'],
+      ['traffic', 'Writes, reads a second'],
+      ['up', 'Up'],
+    ]) {
+      facts[key] = h('dd');
+      list.append(h('div', {}, h('dt', {}, term), facts[key]));
+    }
+    const meter = h('meter', { min: 0, max: 1, 'aria-label': `Disk of ${id} in use` });
+    const act = (text, what) =>
+      button(text, `${text} ${id}`, () => this.#actions.run(what, id), { 'data-act': what });
+    const own = ['kill', 'pause', 'resume', 'cut', 'heal', 'restart'];
+    const buttons = h(
+      'div',
+      { class: 'actions', role: 'group', 'aria-label': `Actions for ${id}` },
+      act('Kill', 'kill'),
+      act('Pause', 'pause'),
+      act('Resume', 'resume'),
+      act('Cut off', 'cut'),
+      act('Reconnect', 'heal'),
+      act('Restart', 'restart'),
+      act('Drain', 'drain'),
+      act('Take in', 'in'),
+      act('Scrub', 'scrub'),
+    );
+    const element = h(
+      'li',
+      { class: 'card server' },
+      h('div', { class: 'card-head' }, h('h3', {}, id), h('p', {}, sign, state), told),
+      meter,
+      list,
+      buttons,
+    );
+    const update = (server) => {
+      const [mark, word, mood] = STATES[server.state] ?? ['?', server.state, 'neutral'];
+      const process = this.#processes.get(id);
+      const run = RUNS[process] ?? '';
+      setText(sign, mark);
+      setText(
+        state,
+        [run === '' ? word : run, membershipText(server), server.diskFull ? 'disk full' : '']
+          .filter(Boolean)
+          .join(', ') + (server.state === 'recovering' ? `, ${formatSeconds(server.recoveringMs)} more` : ''),
+      );
+      setAttribute(element, 'data-mood', mood);
+      setAttribute(told, 'hidden', this.#teller !== server.url);
+      const there = server.state !== 'unreachable';
+      setText(
+        facts.clock,
+        this.#teller === server.url
+          ? 'the others are compared with it'
+          : there
+            ? formatClock(server.clock)
+            : '–',
+      );
+      setText(
+        facts.disk,
+        server.totalBytes > 0
+          ? `${formatBytes(server.freeBytes)} free of ${formatBytes(server.totalBytes)}`
+          : '–',
+      );
+      setText(facts.roles, there ? `${server.primaries}, ${server.backups}` : '–');
+      setText(
+        facts.traffic,
+        there ? `${formatRate(server.writesPerS)}, ${formatRate(server.readsPerS)}` : '–',
+      );
+      setText(facts.up, there ? formatUptime(server.uptimeMs) : '–');
+      const used = server.totalBytes > 0 ? 1 - server.freeBytes / server.totalBytes : 0;
+      if (meter.value !== used) meter.value = used;
+      for (const control of buttons.children) {
+        const what = control.dataset.act;
+        setAttribute(
+          control,
+          'hidden',
+          own.includes(what) ? !isOffered(what, process) : !isOfferedBy(what, server),
+        );
+      }
+    };
+    return { element, update };
+  }
+}
+
+/** What can be done to a process, by how it is; nothing where nobody here started it. */
+function isOffered(what, process) {
+  switch (what) {
+    case 'kill':
+      return process === 'running' || process === 'paused' || process === 'cut';
+    case 'pause':
+    case 'cut':
+      return process === 'running';
+    case 'resume':
+      return process === 'paused';
+    case 'heal':
+      return process === 'cut';
+    case 'restart':
+      return process === 'dead';
+    default:
+      return false;
+  }
+}
+
+function isOfferedBy(what, server) {
+  if (what === 'drain') return server.membership === 'in';
+  if (what === 'in') return server.membership === 'draining';
+  return server.state !== 'unreachable';
+}
+
+function membershipText({ membership }) {
+  return { in: '', draining: 'draining', out: 'out' }[membership] ?? membership;
+}

@@ -1,0 +1,119 @@
+/**
+ * Server-sent events over fetch, because an EventSource sends no token. When the server that tells dies, or says
+ * nothing, the next one goes on; what was heard last is named to it.
+ */
+
+import { problemOf } from './cluster.js';
+
+const SILENT_MS = 4_000;
+const PAUSE_MS = 400;
+/** One that answers late must not keep the page from asking another. */
+const ANSWER_MS = 1_500;
+
+/** @yields events of one response, until it ends or is silent */
+async function* eventsOf(response, abort) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const silent = setTimeout(() => abort.abort(), SILENT_MS);
+    const { done, value } = await reader.read().finally(() => clearTimeout(silent));
+    if (done) return;
+    const blocks = (rest + value).split('\n\n');
+    rest = blocks.pop() ?? '';
+    for (const block of blocks) {
+      const fields = Object.fromEntries(
+        block
+          .split('\n')
+          .filter((line) => !line.startsWith(':'))
+          .map((line) => {
+            const [, name, text] = /^([^:]*):? ?(.*)$/s.exec(line);
+            return [name, text];
+          }),
+      );
+      if (fields.data !== undefined)
+        yield { event: fields.event ?? 'message', data: JSON.parse(fields.data), id: fields.id };
+    }
+  }
+}
+
+/**
+ * Listens to one stream for ever, from one of several servers.
+ *
+ * @param {object} options
+ * @param {() => readonly string[]} options.bases where it can be had, the one that is preferred first
+ * @param {(base: string) => string} options.path
+ * @param {() => Record<string, string>} options.headers
+ * @param {(event: { event: string, data: any }, base: string) => void} options.onEvent
+ * @param {(base: string | null, problem: Error | null) => void} options.onTeller who tells now; null for nobody
+ */
+export function listen({ bases, path, headers, onEvent, onTeller }) {
+  let lastId = '';
+  let abort = new AbortController();
+  let wake = () => {};
+  let closed = false;
+  /** Begins anew because who listens wants to hear something else: the server is the same. */
+  let restarted = false;
+
+  const pause = (ms) =>
+    new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+
+  async function one(base) {
+    abort = new AbortController();
+    const late = setTimeout(() => abort.abort(), ANSWER_MS);
+    const more = lastId === '' ? {} : { 'last-event-id': lastId };
+    const response = await fetch(`${base}${path(base)}`, {
+      headers: { ...headers(), ...more },
+      signal: abort.signal,
+      cache: 'no-store',
+    }).finally(() => clearTimeout(late));
+    if (!response.ok) throw await problemOf(response);
+    onTeller(base, null);
+    for await (const event of eventsOf(response, abort)) {
+      if (event.id !== undefined) lastId = event.id;
+      onEvent(event, base);
+    }
+  }
+
+  async function run() {
+    let current = bases()[0];
+    while (!closed) {
+      let problem = null;
+      try {
+        await one(current);
+      } catch (error) {
+        problem = error;
+      }
+      if (closed) return;
+      if (restarted) {
+        restarted = false;
+        continue;
+      }
+      const all = bases();
+      const next = all[(all.indexOf(current) + 1) % all.length] ?? all[0];
+      onTeller(null, problem);
+      // Each server is tried at once; only when all were, there is a pause.
+      if (all.indexOf(next) <= all.indexOf(current)) await pause(PAUSE_MS);
+      current = next;
+    }
+  }
+
+  void run();
+  return {
+    restart() {
+      restarted = true;
+      abort.abort();
+      wake();
+    },
+    close() {
+      closed = true;
+      abort.abort();
+      wake();
+    },
+  };
+}
