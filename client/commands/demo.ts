@@ -1,12 +1,20 @@
-import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import { type DemoResult, runDemo } from '../demo/demo.ts';
+import { Keys, keysText } from '../demo/keys.ts';
+import { Stage } from '../demo/stage.ts';
+import { Endpoints } from '../endpoints.ts';
 import { EXIT_FAILED } from '../failure.ts';
+import { LiveScreen } from '../live/live-screen.ts';
+import { watchCluster } from '../live/live-stream.ts';
+import { stateLines } from '../live/live-text.ts';
 import { printJson, printLine } from '../output.ts';
 import { EndSignal } from '../signals.ts';
 import { duration, wholeNumber } from './cluster-command.ts';
 
 const KILLS_MAX = 1_000;
+/** The table follows servers that are killed all the time. */
+const PATIENCE_MS = 60_000;
+const WATCHED = `${Stage.VOLUME}:/journal`;
 
 interface DemoCommandOptions {
   readonly auto?: true;
@@ -21,7 +29,7 @@ export function addDemoCommand(program: Command): void {
   program
     .command('demo')
     .description('kill primaries under load and compare every byte: exit code 0 only if nothing was lost')
-    .option('--auto', 'do not wait for Enter before each kill')
+    .option('--auto', 'do not wait for Enter before each act')
     .option('--kills <count>', 'how many primaries to kill', wholeNumber(1, KILLS_MAX), 3)
     .option('--lease <duration>', 'how long a lease lasts', duration, 2_000)
     .option('--clock-skew <duration>', 'how far clocks may differ', duration, 100)
@@ -33,39 +41,57 @@ export function addDemoCommand(program: Command): void {
 async function runDemoCommand(options: DemoCommandOptions): Promise<void> {
   using end = new EndSignal();
   const startMs = performance.now();
-  const say = (text: string) => {
-    const line = `${((performance.now() - startMs) / 1000).toFixed(1).padStart(6)} s  ${text}`;
-    if (options.json) process.stderr.write(`${line}\n`);
-    else printLine(line);
-  };
-  const asks = !options.auto && process.stdin.isTTY && process.stdout.isTTY;
+  const screen = new LiveScreen(options.json ? process.stderr : process.stdout);
+  const say = (text: string) =>
+    screen.print(`${((performance.now() - startMs) / 1000).toFixed(1).padStart(6)} s  ${text}`);
+  const asks = !options.auto && !options.json && process.stdin.isTTY && process.stdout.isTTY;
+  const over = new AbortController();
+  let stage: Stage | null = null;
+  let watching: Promise<void> = Promise.resolve();
   const result = await runDemo({
     kills: options.kills,
     leaseMs: options.lease,
     clockSkewMs: options.clockSkew,
     directory: options.dir ?? null,
     say,
-    beforeKill: (round) => (asks ? waitForEnter(round, end.signal) : Promise.resolve()),
+    opened: (opened) => {
+      stage = opened;
+      if (screen.isLive) watching = showLive(opened, screen, options.lease, over.signal);
+    },
+    beforeAct: asks
+      ? async (title, next, mayPlay) => {
+          say(`Next: ${title}. ${keysText(mayPlay)}`);
+          if (stage !== null) await new Keys(stage, say, mayPlay).wait(next, end.signal);
+        }
+      : null,
     signal: end.signal,
+  }).finally(async () => {
+    over.abort();
+    await watching;
+    screen.end();
   });
   if (options.json) printJson(result);
   else printSummary(result);
   if (!result.ok) process.exitCode = EXIT_FAILED;
 }
 
-async function waitForEnter(round: number, signal: AbortSignal): Promise<void> {
-  const lines = createInterface({ input: process.stdin, output: process.stdout });
-  // In a terminal that is being read from, Ctrl-C comes here first.
-  lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'));
+/** Keeps the table of servers, and the file under load, at the bottom of the terminal. */
+async function showLive(stage: Stage, screen: LiveScreen, leaseMs: number, over: AbortSignal): Promise<void> {
+  const endpoints = new Endpoints(stage.cluster.urls);
   try {
-    await lines.question(`          Press Enter to kill a primary (round ${round}): `, { signal });
+    for await (const event of watchCluster(endpoints, WATCHED, PATIENCE_MS, over)) {
+      if (event.kind === 'state') screen.show(['', ...stateLines(event.state, leaseMs)]);
+    }
+  } catch (error) {
+    // The table is no part of the proof: where nobody answers any more there is none.
+    if (!(error instanceof Error)) throw error;
   } finally {
-    lines.close();
+    await endpoints.close();
   }
 }
 
 function printSummary(result: DemoResult): void {
-  const { bound } = result;
+  const { bound, noMajority, fencing } = result;
   printLine('');
   printLine(
     `${result.acknowledgedWrites} writes were acknowledged, ${result.reads} reads answered, ${result.rounds.length} primaries killed`,
@@ -74,6 +100,9 @@ function printSummary(result: DemoResult): void {
   printLine(
     `longest wait for a write ${result.maxWriteGapMs} ms; promised ${result.boundMs} ms = lease ${bound.leaseMs} + skew ${bound.clockSkewMs} + ` +
       `election ${bound.electionMs} + reset ${bound.resetMs} + retries ${bound.retryMs}`,
+  );
+  printLine(
+    `without a majority: ${noMajority.code} after ${noMajority.refusedMs} ms; the primary that slept was answered ${fencing.answer}`,
   );
   if (!result.mount) printLine('The mount took no part: see above');
   printLine(result.ok ? 'All is well' : 'FAILED');

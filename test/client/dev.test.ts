@@ -168,6 +168,15 @@ test('the demo kills a primary and finds every byte', async () => {
   assert.ok(round.writeGapMs > 0 && round.writeGapMs <= round.boundMs && round.boundMs === result.boundMs);
   assert.ok(result.acknowledgedWrites > 50, 'A demo in which nothing happens proves nothing');
   assert.ok(result.comparedBytes > 10_000);
+  assert.ok(round.staleReads.count > 0, 'Who can do with what a replica has does not wait');
+  assert.equal(round.staleReads.failed, 0);
+  assert.deepEqual([result.noMajority.ok, result.noMajority.code], [true, 'no-majority']);
+  assert.ok(
+    result.fencing.ok && result.fencing.epochAfter > result.fencing.epochBefore,
+    result.fencing.answer,
+  );
+  assert.ok(result.acts.every(({ state }: { state: string }) => state === 'done'));
+  if (result.mount) assert.ok(result.copy.equal);
 });
 
 /** @returns `count` ports in a row that are free now */

@@ -1,0 +1,91 @@
+import { randomInt } from 'node:crypto';
+import { request } from 'undici';
+import { type FileState, HEADER_FORWARDED } from '../../wire/http-api.ts';
+import { parseJsonObject } from '../../wire/json.ts';
+import { formatDuration } from '../quantities.ts';
+import { Stage } from './stage.ts';
+
+const PATH = '/fenced';
+const BEFORE = 'before the sleep';
+const FROM_SLEEPER = 'OF THE SLEEPER!!';
+const AFTER = 'of the new one!!';
+const ANSWER_MS_MAX = 60_000;
+
+export interface Fencing {
+  readonly paused: string;
+  readonly newPrimary: string;
+  readonly epochBefore: number;
+  readonly epochAfter: number;
+  /** How long the first write after the primary fell asleep had to wait. */
+  readonly waitedMs: number;
+  /** What the old primary answered to the write that it found when it woke up. */
+  readonly answer: string;
+  readonly ok: boolean;
+}
+
+/**
+ * A primary falls asleep with a write in its ear. While it sleeps another server leads the file; when it wakes up, it must
+ * not carry that write out, although nothing has told it that it leads no more.
+ */
+export async function wakeOldPrimary(stage: Stage, say: (text: string) => void): Promise<Fencing> {
+  const file = await stage.createFile(PATH);
+  const handle = stage.client.openFile(file);
+  await handle.write(0, Buffer.from(BEFORE));
+  const old = await stage.primaryOf(PATH);
+  const before = await stateOf(old.plan.url, file);
+  say(
+    `  ${old.plan.id} is the primary of ${PATH} in epoch ${before.epoch}: SIGSTOP, as if its machine slept`,
+  );
+  old.pause();
+  // It lies in the socket of the sleeper, which is asked to answer itself and not to pass it on.
+  const late = request(
+    `${old.plan.url}/v1/data/${file}?offset=0&session=${randomInt(1, 2 ** 47)}&number=1&since=${before.seq}`,
+    {
+      method: 'PUT',
+      headers: { 'content-type': 'application/octet-stream', [HEADER_FORWARDED]: '1' },
+      body: FROM_SLEEPER,
+      signal: AbortSignal.timeout(ANSWER_MS_MAX),
+    },
+  );
+  late.catch(() => undefined);
+  const startMs = performance.now();
+  await handle.write(0, Buffer.from(AFTER));
+  const waitedMs = Math.round(performance.now() - startMs);
+  const next = await stage.primaryOf(PATH);
+  const after = await stateOf(next.plan.url, file);
+  say(
+    `  a write waited ${formatDuration(waitedMs)} for the lease to end; ${next.plan.id} leads in epoch ${after.epoch}`,
+  );
+  old.resume();
+  const response = await late;
+  const problem = parseJsonObject(await response.body.text());
+  const answer = `${response.statusCode} ${String(problem?.code ?? '')}`.trim();
+  say(`  ${old.plan.id} wakes up and finds a write that was sent to it in its sleep: ${answer}`);
+  await stage.mend();
+  const held = await Promise.all(stage.servers.map(({ plan }) => contentsOf(plan.url)));
+  const isKept = held.every((text) => text === AFTER);
+  say(
+    isKept
+      ? `  every server has what ${next.plan.id} acknowledged, and nothing of the sleeper's`
+      : `  WRONG: the servers have ${held.map((text) => JSON.stringify(text)).join(', ')}`,
+  );
+  return {
+    paused: old.plan.id,
+    newPrimary: next.plan.id,
+    epochBefore: before.epoch,
+    epochAfter: after.epoch,
+    waitedMs,
+    answer,
+    ok: isKept && response.statusCode >= 400 && after.epoch > before.epoch,
+  };
+}
+
+async function stateOf(url: string, file: number): Promise<FileState> {
+  const answer = await request(`${url}/v1/data/${file}/state`);
+  return (await answer.body.json()) as FileState;
+}
+
+async function contentsOf(url: string): Promise<string> {
+  const answer = await request(`${url}/v1/files/${Stage.VOLUME}${PATH}`);
+  return answer.body.text();
+}

@@ -1,0 +1,69 @@
+import { carryOut } from '../dev/dev-control.ts';
+import type { Stage } from './stage.ts';
+
+const CTRL_C = '\u0003';
+const PATH = '/journal';
+
+/** @param mayPlay all servers are there, and more than one of them may be spared */
+export function keysText(mayPlay: boolean): string {
+  return mayPlay
+    ? `Enter goes on; k kills, p pauses, c cuts off the primary of ${PATH}; r sets all right`
+    : 'Enter goes on';
+}
+
+/** The keyboard between two acts: people may do to the servers what they like before they go on. */
+export class Keys {
+  readonly #stage: Stage;
+  readonly #say: (text: string) => void;
+  readonly #mayPlay: boolean;
+
+  constructor(stage: Stage, say: (text: string) => void, mayPlay: boolean) {
+    this.#mayPlay = mayPlay;
+    this.#stage = stage;
+    this.#say = say;
+  }
+
+  /** Resolves when somebody wants to go on, here or by `next`; what was done to servers is undone then. */
+  async wait(next: Promise<void>, signal: AbortSignal): Promise<void> {
+    const { stdin } = process;
+    stdin.setRawMode(true);
+    stdin.resume();
+    stdin.setEncoding('utf8');
+    let touched = false;
+    const enter = Promise.withResolvers<void>();
+    const onKey = (key: string): void => {
+      // In raw mode a terminal sends the key and not the signal.
+      if (key === CTRL_C || key === 'q') process.kill(process.pid, 'SIGINT');
+      else if (key === '\r' || key === '\n') enter.resolve();
+      else if (this.#mayPlay) {
+        touched = true;
+        this.#act(key).catch((error: unknown) => this.#say(String(error)));
+      }
+    };
+    const onAbort = (): void => enter.resolve();
+    stdin.on('data', onKey);
+    signal.addEventListener('abort', onAbort);
+    try {
+      await Promise.race([enter.promise, next]);
+    } finally {
+      stdin.off('data', onKey);
+      signal.removeEventListener('abort', onAbort);
+      stdin.setRawMode(false);
+      stdin.pause();
+    }
+    if (touched && !signal.aborted) await this.#stage.mend();
+  }
+
+  async #act(key: string): Promise<void> {
+    if (key === 'r') {
+      this.#say('  all servers are set right');
+      await this.#stage.mend();
+      return;
+    }
+    const order = ({ k: 'kill', p: 'pause', c: 'cut' } as const)[key];
+    if (order === undefined) return;
+    const primary = await this.#stage.primaryOf(PATH);
+    this.#say(`  ${order} of ${primary.plan.id}, the primary of ${PATH}`);
+    await carryOut(primary, order);
+  }
+}

@@ -1,0 +1,129 @@
+import type { ServerProcess } from '../dev/server-process.ts';
+import { formatDuration } from '../quantities.ts';
+import { compareCopy, copyIn, type MountCopy } from './mount-copy.ts';
+import { type ProbedLoad, Stage } from './stage.ts';
+import { readMeanwhile, type StaleReads } from './stale-reader.ts';
+import { STEP_TIMEOUT_MS, within } from './waiting.ts';
+
+/** Acknowledged writes of the probed file that show that it can be written again. */
+const MARKS_AFTER_KILL = 5;
+
+export interface DemoRound {
+  readonly round: number;
+  /** The file whose primary was killed, and that server. */
+  readonly file: string;
+  readonly killed: string;
+  readonly pid: number;
+  readonly newPrimary: string;
+  /** The longest time between two acknowledged writes of any file that was being written in place. */
+  readonly writeGapMs: number;
+  readonly boundMs: number;
+  readonly withinBound: boolean;
+  readonly gapsMs: Readonly<Record<string, number>>;
+  /** Reads of the same file meanwhile that could do with what a replica had. */
+  readonly staleReads: StaleReads;
+  /** From the start of the killed server's new process until all its replicas were current. */
+  readonly caughtUpMs: number;
+}
+
+/** A killed primary, whose file somebody else leads by now. */
+export interface Killed {
+  readonly round: number;
+  readonly target: ProbedLoad;
+  readonly server: ServerProcess;
+  readonly pid: number;
+  readonly newPrimary: string;
+  readonly staleReads: StaleReads;
+  /** Ends when what was copied into the mount meanwhile is there; null where nothing was. */
+  readonly copy: Promise<{ readonly tookMs: number; readonly digest: string }> | null;
+}
+
+const COPY = 'copied-meanwhile';
+
+/** Kills the primary of one of the probed files, in turn, and waits until another one leads it. */
+export async function killPrimary(
+  stage: Stage,
+  round: number,
+  say: (text: string) => void,
+  copies = false,
+): Promise<Killed> {
+  const target = stage.probed[(round - 1) % stage.probed.length] as ProbedLoad;
+  await within(target.meter.marks(1), `an acknowledged write of ${target.path}`);
+  const server = await stage.primaryOf(target.path);
+  const { file } = await stage.client.info(Stage.VOLUME, target.path);
+  const pid = server.pid as number;
+  for (const { meter } of stage.probed) meter.reset();
+  say(`  round ${round}: kill -9 of ${server.plan.id} (pid ${pid}), the primary of ${target.path}`);
+  await server.kill();
+  const copy = copies && stage.mount !== null ? copyIn(stage.mount, COPY) : null;
+  // Who waits for the copy comes later; a failure is not to be nobody's until then.
+  copy?.catch(() => undefined);
+  const others = stage.servers.filter((one) => one !== server).map(({ plan }) => plan.url);
+  const going = within(target.meter.marks(MARKS_AFTER_KILL), `writes of ${target.path} after the kill`);
+  const [staleReads] = await Promise.all([readMeanwhile(file, others, going), going]);
+  const newPrimary = (await stage.primaryOf(target.path)).plan.id;
+  say(
+    `  writes waited until the old lease had surely ended, and go on with ${newPrimary} after ${formatDuration(target.meter.largestMs())}`,
+  );
+  say(
+    `  reads content with what a replica has did not wait: ${staleReads.count} meanwhile, the slowest ${staleReads.slowestMs} ms, ` +
+      `none older than ${staleReads.oldestMs} ms`,
+  );
+  return { round, target, server, pid, newPrimary, staleReads, copy };
+}
+
+/** Starts the killed server again and waits until it has all that it missed. */
+export async function bringBack(
+  stage: Stage,
+  { round, target, server, pid, newPrimary, staleReads }: Killed,
+  boundMs: number,
+  say: (text: string) => void,
+): Promise<DemoRound> {
+  const startedMs = performance.now();
+  await server.start();
+  await server.ready(STEP_TIMEOUT_MS);
+  await stage.caughtUp();
+  const caughtUpMs = Math.round(performance.now() - startedMs);
+  const gapsMs = Object.fromEntries(
+    stage.probed.map(({ path, meter }) => [path, Math.round(meter.largestMs())]),
+  );
+  const writeGapMs = Math.max(...Object.values(gapsMs));
+  const withinBound = writeGapMs <= boundMs;
+  say(
+    `  longest wait for a write ${writeGapMs} ms, promised ${boundMs} ms${withinBound ? '' : ': TOO LONG'}; ` +
+      `${server.plan.id} is back and current after ${formatDuration(caughtUpMs)}`,
+  );
+  const killed = server.plan.id;
+  const file = target.path;
+  return {
+    round,
+    file,
+    killed,
+    pid,
+    newPrimary,
+    writeGapMs,
+    boundMs,
+    withinBound,
+    gapsMs,
+    staleReads,
+    caughtUpMs,
+  };
+}
+
+/** What came of the copy into the mount that began when the primary died. */
+export async function endOfCopy(
+  stage: Stage,
+  { copy }: Killed,
+  say: (text: string) => void,
+): Promise<MountCopy | null> {
+  if (copy === null) {
+    say('  there is no mount here, so nothing is copied through it');
+    return null;
+  }
+  const result = await compareCopy(stage, COPY, await within(copy, 'the copy through the mount'));
+  say(
+    `  ${result.bytes / 2 ** 20} MiB were copied and synced in ${formatDuration(result.tookMs)}, begun when the primary died; ` +
+      `${result.equal ? 'every server that lives tells the same bytes' : 'WRONG: the servers have something else'}`,
+  );
+  return result;
+}

@@ -1,0 +1,51 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { open } from 'node:fs/promises';
+import { request } from 'undici';
+import { Stage } from './stage.ts';
+
+const BYTES = 8 * 1024 * 1024;
+const PIECE_BYTES = 128 * 1024;
+
+export interface MountCopy {
+  readonly bytes: number;
+  readonly tookMs: number;
+  /** All servers that live tell, byte for byte, what was copied. */
+  readonly equal: boolean;
+}
+
+/** Copies a file into the mount as any program would, `fsync` included. @returns how long that took, and what to look for */
+export async function copyIn(
+  mount: string,
+  name: string,
+): Promise<{ readonly tookMs: number; readonly digest: string }> {
+  const contents = randomBytes(BYTES);
+  const startMs = performance.now();
+  const file = await open(`${mount}/${name}`, 'wx');
+  try {
+    for (let at = 0; at < BYTES; at += PIECE_BYTES) await file.write(contents, at, PIECE_BYTES, at);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  return { tookMs: Math.round(performance.now() - startMs), digest: digestOf(contents) };
+}
+
+/** Fetches the copy from every server that lives. */
+export async function compareCopy(
+  { servers }: Stage,
+  name: string,
+  { tookMs, digest }: { readonly tookMs: number; readonly digest: string },
+): Promise<MountCopy> {
+  const living = servers.filter(({ state }) => state === 'running');
+  const copies = await Promise.all(
+    living.map(async ({ plan }) => {
+      const answer = await request(`${plan.url}/v1/files/${Stage.VOLUME}/${name}`);
+      return digestOf(await answer.body.bytes());
+    }),
+  );
+  return { bytes: BYTES, tookMs, equal: copies.every((copy) => copy === digest) };
+}
+
+function digestOf(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex');
+}

@@ -1,0 +1,52 @@
+import { request } from 'undici';
+import { isErrorCode } from '../../base/errors.ts';
+import { parseJsonObject } from '../../wire/json.ts';
+import { formatDuration } from '../quantities.ts';
+import { Stage } from './stage.ts';
+import { within } from './waiting.ts';
+
+const ANSWER_MS_MAX = 30_000;
+
+export interface NoMajority {
+  /** How long the server that was left took to say that it cannot, and by which code of the catalogue. */
+  readonly refusedMs: number;
+  readonly code: string;
+  readonly missing: readonly string[];
+  /** From the restart of the others to the first write that was acknowledged again. */
+  readonly backMs: number;
+  readonly ok: boolean;
+}
+
+/** Kills all servers but one: it says that it cannot, and names who is missing, in bounded time. */
+export async function loseMajority(stage: Stage, say: (text: string) => void): Promise<NoMajority> {
+  const [left, ...others] = stage.servers as [Stage['servers'][number], ...Stage['servers']];
+  const names = others.map(({ plan }) => plan.id);
+  say(`  kill -9 of ${names.join(' and ')}: only ${left.plan.id} is left`);
+  await Promise.all(others.map((server) => server.kill()));
+  const startMs = performance.now();
+  const answer = await request(`${left.plan.url}/v1/files/${Stage.VOLUME}/nobody-can-have-this`, {
+    method: 'PUT',
+    body: 'x',
+    signal: AbortSignal.timeout(ANSWER_MS_MAX),
+  });
+  const problem = parseJsonObject(await answer.body.text());
+  const refusedMs = Math.round(performance.now() - startMs);
+  const code = isErrorCode(problem?.code) ? problem.code : `status ${answer.statusCode}`;
+  const missing = Array.isArray(problem?.unreachable) ? problem.unreachable.map(String).sort() : [];
+  say(
+    `  PUT to ${left.plan.id}: ${answer.statusCode} ${code} after ${formatDuration(refusedMs)}, missing ${missing.join(', ')}`,
+  );
+  say('  nothing is acknowledged that a majority does not have, so there is nothing to lose');
+  const restartMs = performance.now();
+  const going = within(
+    stage.probed[0]?.meter.marks(1) ?? Promise.resolve(),
+    'a write after the return of the majority',
+  );
+  await stage.mend();
+  await going;
+  const backMs = Math.round(performance.now() - restartMs);
+  say(`  both are back: writes go on, and all replicas are current after ${formatDuration(backMs)}`);
+  const ok =
+    answer.statusCode === 503 && code === 'no-majority' && missing.join() === [...names].sort().join();
+  return { refusedMs, code, missing, backMs, ok };
+}

@@ -1,0 +1,175 @@
+import { join } from 'node:path';
+import { ClusterClient } from '../cluster-client.ts';
+import { DevCluster, findFreePorts } from '../dev/dev-cluster.ts';
+import type { ServerProcess } from '../dev/server-process.ts';
+import { mountObstacle } from '../mount.ts';
+import type { GapMeter } from './gap-meter.ts';
+import { JournalLoad } from './journal-load.ts';
+import type { Load } from './load.ts';
+import { MountLoad } from './mount-load.ts';
+import { SlotsLoad } from './slots-load.ts';
+import { UploadLoad } from './upload-load.ts';
+import { eventually, STEP_TIMEOUT_MS } from './waiting.ts';
+
+const SERVERS = 3;
+/** A wait that takes longer is explained to people. */
+const PATIENCE_MS = 5_000;
+
+/** A load whose gaps are measured and bounded, because each of its writes is one write to one open file. */
+export type ProbedLoad = Load & { readonly meter: GapMeter };
+
+export interface StageOptions {
+  readonly leaseMs: number;
+  readonly clockSkewMs: number;
+  /** Tells people what goes on. */
+  say(text: string): void;
+}
+
+/** What all acts play on: real servers, a mount where there can be one, loads and those who measure them. */
+export class Stage {
+  static readonly VOLUME = DevCluster.VOLUME;
+  readonly cluster: DevCluster;
+  readonly mount: string | null;
+  readonly probed: readonly ProbedLoad[];
+  readonly loads: readonly Load[];
+  readonly #reader: ClusterClient;
+  #say: (text: string) => void;
+
+  private constructor(
+    cluster: DevCluster,
+    reader: ClusterClient,
+    mount: string | null,
+    probed: readonly ProbedLoad[],
+    say: (text: string) => void,
+  ) {
+    this.cluster = cluster;
+    this.#reader = reader;
+    this.mount = mount;
+    this.probed = probed;
+    this.#say = say;
+    this.loads = [...probed, new UploadLoad(DevCluster.VOLUME, cluster.urls, (text) => this.#say(text))];
+  }
+
+  static async open(folder: string, { leaseMs, clockSkewMs, say }: StageOptions): Promise<Stage> {
+    const cluster = await DevCluster.start({
+      ports: await findFreePorts(SERVERS),
+      data: join(folder, 'data'),
+      leaseMs,
+      clockSkewMs,
+      onUnexpectedEnd: (server, how) => say(`Server ${server.plan.id} ${how}, which nobody asked for`),
+    });
+    try {
+      const mount = await mountIfPossible(cluster, join(folder, 'mount'), say);
+      const reader = new ClusterClient({ servers: cluster.urls });
+      const journal = await createFile(cluster.client, '/journal');
+      const slots = await createFile(cluster.client, '/slots');
+      const probed: ProbedLoad[] = [
+        new JournalLoad(
+          cluster.client.openFile(journal),
+          DevCluster.VOLUME,
+          cluster.urls,
+          mount === null ? null : `${mount}/journal`,
+          say,
+        ),
+        ...(mount === null ? [] : [new MountLoad(`${mount}/mounted`)]),
+        new SlotsLoad(cluster.client.openFile(slots), reader.openFile(slots), say),
+      ];
+      return new Stage(cluster, reader, mount, probed, say);
+    } catch (error) {
+      await cluster.stop();
+      throw error;
+    }
+  }
+
+  /** From now on this is told what happens to loads. */
+  set say(say: (text: string) => void) {
+    this.#say = say;
+  }
+
+  get servers(): readonly ServerProcess[] {
+    return this.cluster.servers;
+  }
+
+  get client(): ClusterClient {
+    return this.cluster.client;
+  }
+
+  /** Makes an empty file. @returns its number */
+  createFile(path: string): Promise<number> {
+    return createFile(this.client, path);
+  }
+
+  async primaryOf(path: string): Promise<ServerProcess> {
+    return eventually(`a primary of ${path}`, async () => {
+      const { primary } = await this.client.info(DevCluster.VOLUME, path);
+      return this.servers.find(({ plan, state }) => plan.id === primary && state === 'running') ?? null;
+    });
+  }
+
+  /** Has every server run again, in touch with the others; resolves when all is as it should be. */
+  async mend(): Promise<void> {
+    for (const server of this.servers) {
+      server.resume();
+      server.heal();
+    }
+    const dead = this.servers.filter(({ state }) => state === 'dead');
+    await Promise.all(dead.map((server) => server.start()));
+    await Promise.all(dead.map((server) => server.ready(STEP_TIMEOUT_MS)));
+    await this.caughtUp();
+  }
+
+  /** All replicas of all files under load are current, and the cluster says of itself that it is healthy. */
+  async caughtUp(): Promise<void> {
+    let sayAtMs = performance.now() + PATIENCE_MS;
+    await eventually('all replicas to be current', async () => {
+      const missing = await this.#missing();
+      if (missing !== null && performance.now() >= sayAtMs) {
+        sayAtMs = performance.now() + PATIENCE_MS;
+        this.#say(`  not yet current: ${missing}`);
+      }
+      return missing === null ? true : null;
+    });
+  }
+
+  /** @returns what is not as it should be, or null */
+  async #missing(): Promise<string | null> {
+    for (const { path } of this.probed) {
+      const { replicas } = await this.client.info(DevCluster.VOLUME, path);
+      const current = replicas.filter(({ state, reachable }) => state === 'current' && reachable);
+      if (current.length < SERVERS) return `${current.length} of ${SERVERS} replicas of ${path}`;
+    }
+    const { verdict, reasons } = await this.client.status();
+    return verdict === 'healthy' ? null : reasons.join('; ');
+  }
+
+  async close(): Promise<void> {
+    await this.#reader.close();
+    await this.cluster.stop();
+  }
+}
+
+async function mountIfPossible(
+  cluster: DevCluster,
+  directory: string,
+  say: (text: string) => void,
+): Promise<string | null> {
+  const obstacle = await mountObstacle();
+  if (obstacle !== null) {
+    say(`The mount takes no part in this: ${obstacle}`);
+    return null;
+  }
+  return (await cluster.mount(directory)).directory;
+}
+
+async function createFile(client: ClusterClient, path: string): Promise<number> {
+  const { attributes } = await client.command({
+    kind: 'create-file',
+    place: { volume: DevCluster.VOLUME, path },
+    mode: 0o644,
+    uid: process.getuid?.() ?? 0,
+    gid: process.getgid?.() ?? 0,
+    // A file of an earlier run would bring records that this run knows nothing of.
+    exclusive: true,
+  });
+  return attributes.inode;
+}

@@ -1,0 +1,49 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { request } from 'undici';
+import { HEADER_AGE } from '../../wire/http-api.ts';
+
+const PAUSE_MS = 20;
+const LENGTH = 256;
+const ANSWER_MS_MAX = 10_000;
+
+export interface StaleReads {
+  readonly count: number;
+  readonly failed: number;
+  readonly slowestMs: number;
+  /** The oldest answer by the server's own word, in milliseconds. */
+  readonly oldestMs: number;
+}
+
+/**
+ * Reads a file without its primary, from whoever is left, for as long as `until` takes: those who can do with what a
+ * replica has, and want to know how old that may be, never wait for an election.
+ */
+export async function readMeanwhile(
+  file: number,
+  urls: readonly string[],
+  until: Promise<unknown>,
+): Promise<StaleReads> {
+  let over = false;
+  const end = () => {
+    over = true;
+  };
+  until.then(end, end);
+  const reads = { count: 0, failed: 0, slowestMs: 0, oldestMs: 0 };
+  for (let turn = 0; !over; turn++) {
+    const startMs = performance.now();
+    const { statusCode, headers, body } = await request(
+      `${urls[turn % urls.length]}/v1/data/${file}?offset=0&length=${LENGTH}&consistency=stale`,
+      { signal: AbortSignal.timeout(ANSWER_MS_MAX) },
+    );
+    await body.dump();
+    const tookMs = performance.now() - startMs;
+    if (statusCode === 200) reads.count++;
+    else reads.failed++;
+    reads.slowestMs = Math.max(reads.slowestMs, Math.round(tookMs));
+    const ageMs = Number(headers[HEADER_AGE]);
+    if (Number.isFinite(ageMs)) reads.oldestMs = Math.max(reads.oldestMs, Math.round(ageMs));
+    // The pace of the reader, not a wait for something.
+    await delay(PAUSE_MS);
+  }
+  return reads;
+}

@@ -1,0 +1,49 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
+import { CommandFailure, EXIT_TEMPORARY } from '../failure.ts';
+import { formatDuration } from '../quantities.ts';
+
+/** Whatever the demo waits for comes within this time, or the demo fails. */
+export const STEP_TIMEOUT_MS = 60_000;
+const POLL_MS = 100;
+
+export async function within<Value>(promise: Promise<Value>, what: string): Promise<Value> {
+  const abort = new AbortController();
+  const late = delay(STEP_TIMEOUT_MS, undefined, { signal: abort.signal }).then(() => {
+    throw new CommandFailure(EXIT_TEMPORARY, `Waited ${formatDuration(STEP_TIMEOUT_MS)} in vain for ${what}`);
+  });
+  late.catch(() => {});
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    abort.abort();
+  }
+}
+
+/** Asks until there is an answer other than null; the state of other processes sends no events. */
+export async function eventually<Value>(what: string, ask: () => Promise<Value | null>): Promise<Value> {
+  const deadlineMs = performance.now() + STEP_TIMEOUT_MS;
+  for (;;) {
+    try {
+      const answer = await ask();
+      if (answer !== null) return answer;
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.remedy === 'give-up') throw error;
+    }
+    if (performance.now() > deadlineMs) {
+      throw new CommandFailure(
+        EXIT_TEMPORARY,
+        `Waited ${formatDuration(STEP_TIMEOUT_MS)} in vain for ${what}`,
+      );
+    }
+    await delay(POLL_MS);
+  }
+}
+
+export function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    const stop = () => reject(new CommandFailure(EXIT_TEMPORARY, `Stopped by ${String(signal.reason)}`));
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop, { once: true });
+  });
+}

@@ -1,0 +1,111 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Page } from 'playwright-core';
+import { runDemo } from '../../client/demo/demo.ts';
+import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
+
+/**
+ * Plays the demo and takes the pictures of docs/demo.md while it goes on: `npm run figures`. What is to be seen in them
+ * happened.
+ */
+const FOLDER = join(import.meta.dirname, '../../docs/figures');
+const DESK = { width: 1180, height: 860 };
+const PHONE = { width: 360, height: 780 };
+const WAIT = { timeout: 60_000 };
+
+async function main(): Promise<void> {
+  if (NO_BROWSER !== false) throw new Error(NO_BROWSER);
+  await mkdir(FOLDER, { recursive: true });
+  const browser = await startBrowser();
+  const pictures: Promise<unknown>[] = [];
+  /** Acts that begin when the pictures of those before are taken. */
+  const gates = new Map(
+    ['No majority', 'A primary that slept', 'Verdict'].map((act) => [act, Promise.withResolvers<void>()]),
+  );
+  try {
+    const result = await runDemo({
+      kills: 1,
+      leaseMs: 2_000,
+      clockSkewMs: 100,
+      directory: null,
+      say: (text) => process.stderr.write(`${text}\n`),
+      opened: (stage) => {
+        // Where they fail, the demo need not be played to its end.
+        const taken = takePictures(stage.cluster.urls[0] as string).finally(() => {
+          for (const gate of gates.values()) gate.resolve();
+        });
+        taken.catch(() => undefined);
+        pictures.push(taken);
+      },
+      beforeAct: (title) => before(title),
+      signal: new AbortController().signal,
+    });
+    await Promise.all(pictures);
+    if (!result.ok) throw new Error('The demo failed: its pictures prove nothing');
+  } finally {
+    await browser.close();
+  }
+
+  /** Loads are to be seen for a while before a primary dies, and the end of an act before the next. */
+  async function before(title: string): Promise<void> {
+    await gates.get(title)?.promise;
+    await delay(title === 'Kill the primary' ? 9_000 : 1_500);
+  }
+
+  async function takePictures(url: string): Promise<void> {
+    const watched = `${url}/#${encodeURIComponent('main:/journal')}`;
+    const { page } = await openPage(browser, { viewport: DESK, colorScheme: 'light' });
+    const dark = await openPage(browser, { viewport: DESK, colorScheme: 'dark' });
+    const phone = await openPage(browser, { viewport: PHONE, colorScheme: 'light' });
+    for (const one of [page, dark.page, phone.page]) await one.goto(watched);
+    const act = (title: string) => now(page, title);
+    await act('Kill the primary');
+    await page.getByText('has no primary: writes wait').waitFor(WAIT);
+    await delay(500);
+    await shot(page, 'demo-writes-wait', '#story', '#file');
+    await act('The return of the dead');
+    await page.getByText(/Last pause/).waitFor(WAIT);
+    await shot(page, 'demo-gap', '#traffic', '#traffic');
+    await shot(dark.page, 'dashboard-dark', '#servers', '#traffic');
+    await shot(phone.page, 'dashboard-phone');
+    gates.get('No majority')?.resolve();
+    await act('No majority');
+    await page.getByText('which is no majority').waitFor(WAIT);
+    await delay(1_500);
+    await shot(page, 'demo-no-majority', '.masthead', '#servers');
+    gates.get('A primary that slept')?.resolve();
+    await act('A primary that slept');
+    await page.getByText(/every server has what/).waitFor(WAIT);
+    await delay(500);
+    await shot(page, 'demo-fencing', '#story', '#story');
+    gates.get('Verdict')?.resolve();
+  }
+}
+
+/** Waits until the story is in this act. */
+async function now(page: Page, title: string): Promise<void> {
+  await page.locator('#story li[data-state=now]', { hasText: title }).waitFor(WAIT);
+}
+
+/** The whole view, or from one element to another. */
+async function shot(page: Page, name: string, from?: string, to?: string): Promise<void> {
+  const path = join(FOLDER, `${name}.png`);
+  if (from === undefined || to === undefined) {
+    await page.screenshot({ path });
+    return;
+  }
+  const [first, last] = await Promise.all([page.locator(from).boundingBox(), page.locator(to).boundingBox()]);
+  if (first === null || last === null) throw new Error(`There is no ${from} or ${to} to be seen`);
+  const margin = 14;
+  const left = Math.min(first.x, last.x) - margin;
+  const clip = {
+    x: left,
+    y: first.y - margin,
+    width: Math.max(first.x + first.width, last.x + last.width) - left + margin,
+    height: last.y + last.height - first.y + 2 * margin,
+  };
+  await page.screenshot({ path, clip, fullPage: true });
+}
+
+await main();
