@@ -14,6 +14,7 @@ import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
 import { leaseRoutes } from './lease-routes.ts';
 import { lockRoutes } from './lock-routes.ts';
 import { type MembershipView, membershipRoutes } from './membership-routes.ts';
+import { collectRoutes, openApiRoutes } from './openapi-routes.ts';
 import { guardOrigins } from './origins.ts';
 import { handleError, installProblems, refuseConnection } from './problems.ts';
 import { demandRoles } from './roles.ts';
@@ -80,6 +81,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(compress, COMPRESSION);
   demandRoles(app);
   guardOrigins(app, gateway.services.status.urls);
+  const routes = collectRoutes(app);
   countRequests(app, metrics);
   await app.register(async (scope) => catalogRoutes(scope, gateway));
   await app.register(async (scope) => dataRoutes(scope, gateway));
@@ -95,6 +97,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     await app.register(async (scope) => webRoutes(scope, gateway.services.status.urls, live.control));
   }
   if (named !== undefined) await app.register(async (scope) => leaseRoutes(scope, named));
+  await app.register(async (scope) => openApiRoutes(scope, routes));
   return app;
 }
 

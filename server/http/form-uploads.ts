@@ -4,7 +4,7 @@ import { nameCheck } from '../../catalog/names.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import { conditionsOf } from './conditions.ts';
 import { DigestCheck } from './digests.ts';
-import { assertOwnForm, receiveForm } from './form.ts';
+import { receiveForm } from './form.ts';
 import { wantsPage } from './listing-page.ts';
 import type { NewFiles } from './new-files.ts';
 import { directoryUrl, type FilePath } from './path.ts';
@@ -21,7 +21,6 @@ export async function storeForm(
   directory: FilePath,
   prefix: string,
 ): Promise<FastifyReply> {
-  assertOwnForm(request.raw);
   const conditions = conditionsOf(request.headers);
   const received: { readonly path: FilePath; readonly state: FileState }[] = [];
   request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());

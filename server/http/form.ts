@@ -87,21 +87,3 @@ function parserOf(raw: IncomingMessage): InstanceType<typeof Busboy> {
 function throwFailure(failure: { readonly error: unknown } | null): void {
   if (failure !== null) throw failure.error;
 }
-
-/**
- * A page of somebody else's may make a browser send a form, and a server that only this machine can reach would take it.
- * Browsers say where a form comes from; programs, which nobody can make do so, say nothing.
- *
- * @throws ServiceError `bad-request`
- */
-export function assertOwnForm(raw: IncomingMessage): void {
-  const { origin, host, 'sec-fetch-site': site } = raw.headers;
-  const foreign = origin !== undefined && origin !== 'null' && hostOf(origin) !== host;
-  if (!foreign && origin !== 'null' && (site === undefined || site === 'same-origin' || site === 'none'))
-    return;
-  throw new ServiceError('bad-request', 'A form is taken from pages of this server only');
-}
-
-function hostOf(origin: string): string | null {
-  return URL.canParse(origin) ? new URL(origin).host : null;
-}

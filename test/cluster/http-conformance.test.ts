@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { UNDESCRIBED } from '../../server/http/openapi/document.ts';
+import { askJson } from '../http/ask.ts';
 import { type Group, type Kept, play, titleOf } from '../http/conformance/case.ts';
 import { CONDITIONS, DIGESTS, PARTS, RANGES, WHOLE } from '../http/conformance/contents.ts';
 import { NAMES } from '../http/conformance/names.ts';
@@ -14,6 +16,12 @@ import {
 import { TUS } from '../http/conformance/tus.ts';
 import { uploadOutlivesServers } from '../http/conformance/tus-survival.ts';
 import { RealCluster } from './real-cluster.ts';
+
+interface Described {
+  readonly paths: Readonly<
+    Record<string, Record<string, { operationId: string; summary: string; 'x-role': string }>>
+  >;
+}
 
 /**
  * Goal: what HTTP promises holds at every server, whoever holds the file.
@@ -41,6 +49,18 @@ for (const group of GROUPS) {
 
 test('there are enough of them', () => {
   assert.ok(asked >= 120, `${asked} cases`);
+});
+
+test('every route is described, and says who may use it', async () => {
+  const { paths } = await askJson<Described>(cluster.urls[0] as string, '/openapi.json');
+  const operations = Object.values(paths).flatMap((path) => Object.values(path));
+  assert.ok(operations.length >= 50, `${operations.length} operations`);
+  assert.deepEqual(
+    operations.filter(({ summary }) => summary === UNDESCRIBED).map(({ operationId }) => operationId),
+    [],
+  );
+  assert.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);
+  for (const operation of operations) assert.match(operation['x-role'], /^(open|read|write|admin)$/);
 });
 
 test('of 50 who create a name one has created it', () => oneCreates(cluster.urls, 50));

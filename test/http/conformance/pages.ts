@@ -202,14 +202,6 @@ export const FORMS: Group = {
     {
       method: 'POST',
       path: 'u/',
-      headers: { ...LABEL, 'sec-fetch-site': 'cross-site' },
-      body: form([['evil', 'x']]),
-      status: 400,
-      code: 'bad-request',
-    },
-    {
-      method: 'POST',
-      path: 'u/',
       headers: { ...LABEL, origin: 'null' },
       body: form([['evil', 'x']]),
       status: 400,

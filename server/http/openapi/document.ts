@@ -1,0 +1,118 @@
+import { type TSchema, Type } from 'typebox';
+import { ERRORS } from '../../../base/errors.ts';
+import type { RouteRole } from '../roles.ts';
+import { FILE_OPERATIONS } from './file-operations.ts';
+import type { AnswerText, Media, Operation, Operations } from './operation.ts';
+import { OTHER_OPERATIONS } from './other-operations.ts';
+
+/** A route as the application has it. */
+export interface KnownRoute {
+  readonly method: string;
+  readonly url: string;
+  readonly role: RouteRole;
+}
+
+export const OPERATIONS: Operations = { ...FILE_OPERATIONS, ...OTHER_OPERATIONS };
+
+/** Paths that the router does not see: their rest is a user's path, of any number of names. */
+const USER_PATHS: ReadonlySet<string> = new Set(['/v1/files', '/v1/info']);
+
+const PARAMETERS: Readonly<Record<string, TSchema>> = {
+  volume: Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' }),
+  path: Type.String({
+    description: 'Names from the root of the volume on, each percent-encoded, with slashes between them',
+  }),
+  file: Type.Integer({ minimum: 1, description: 'The number of a file' }),
+};
+
+const Problem = Type.Object({
+  type: Type.String(),
+  title: Type.String(),
+  status: Type.Integer(),
+  detail: Type.String(),
+  code: Type.Union(Object.keys(ERRORS).map((code) => Type.Literal(code))),
+  unreachable: Type.Optional(Type.Array(Type.String())),
+  primary: Type.Optional(Type.String()),
+  holder: Type.Optional(
+    Type.Object({ owner: Type.String(), token: Type.Integer(), remainingMs: Type.Number() }),
+  ),
+});
+
+const PROBLEM = {
+  description: 'What is wrong, and what to do (RFC 9457)',
+  content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
+};
+
+/** What is told of a route under `/v1/` that nobody described; a test demands that there is none. */
+export const UNDESCRIBED = 'Not described';
+
+/** @returns the document for the routes that this server has, without heads of what can be fetched */
+export function openApiDocument(routes: readonly KnownRoute[], version: string): object {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const route of routes) {
+    const operation = OPERATIONS[`${route.method} ${route.url}`] ?? undescribed(route);
+    if (operation === null) continue;
+    const path = pathOf(route.url);
+    paths[path] = {
+      ...paths[path],
+      [route.method.toLowerCase()]: operationObject(path, operation, route.role),
+    };
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Leasehold',
+      version,
+      summary: 'A replicated file system: any server takes any request',
+      license: { name: 'MIT', identifier: 'MIT' },
+    },
+    servers: [{ url: '/' }],
+    paths,
+    components: { schemas: { Problem } },
+  };
+}
+
+function undescribed({ method, url }: KnownRoute): Operation | null {
+  if (method === 'HEAD' || !url.startsWith('/v1/')) return null;
+  return { id: `${method} ${url}`, tag: 'cluster', summary: UNDESCRIBED, answers: {} };
+}
+
+/** `/v1/data/:file` as OpenAPI writes it. */
+function pathOf(url: string): string {
+  if (USER_PATHS.has(url)) return `${url}/{volume}/{path}`;
+  return url.replace(/:([a-z]+)/g, '{$1}');
+}
+
+function operationObject(path: string, operation: Operation, role: RouteRole): object {
+  const { id, tag, summary, query = {}, headers = {}, body, answers } = operation;
+  const names = [...path.matchAll(/\{([a-z]+)\}/g)].map(([, name = '']) => name);
+  const parameters = [
+    ...names.map((name) => ({ name, in: 'path', required: true, schema: PARAMETERS[name] ?? Type.String() })),
+    ...Object.entries(query).map(([name, schema]) => ({ name, in: 'query', schema })),
+    ...Object.entries(headers).map(([name, schema]) => ({ name, in: 'header', schema })),
+  ];
+  const told = Object.entries(answers).map(([status, answer]) => [status, answerObject(answer)]);
+  return {
+    operationId: id,
+    tags: [tag],
+    summary,
+    'x-role': role,
+    parameters,
+    ...(body === undefined ? {} : { requestBody: { content: contentOf(body) } }),
+    responses: { ...Object.fromEntries(told), default: PROBLEM },
+  };
+}
+
+function answerObject({ text, media, headers = [] }: AnswerText): object {
+  return {
+    description: text,
+    ...(headers.length === 0
+      ? {}
+      : { headers: Object.fromEntries(headers.map((name) => [name, { schema: Type.String() }])) }),
+    ...(media === undefined ? {} : { content: contentOf(media) }),
+  };
+}
+
+function contentOf({ type, schema }: Media): object {
+  return { [type]: { schema } };
+}

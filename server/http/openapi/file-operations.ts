@@ -1,0 +1,195 @@
+import { Type } from 'typebox';
+import { NodeKind } from '../../../wire/catalog-api.ts';
+import {
+  type AnswerText,
+  count,
+  done,
+  flag,
+  json,
+  type Operations,
+  octets,
+  switched,
+  text,
+  told,
+} from './operation.ts';
+
+const CONDITIONS = {
+  'If-Match': text('Entity tags, or *: 412 unless one of them is what is there'),
+  'If-None-Match': text('Entity tags, or *: 412 if one of them is what is there; 304 for GET and HEAD'),
+  'If-Unmodified-Since': text('A date: 412 if what is there is newer'),
+};
+const READING = {
+  ...CONDITIONS,
+  'If-Modified-Since': text('A date: 304 if what is there is not newer'),
+  Range: text('One range of bytes: bytes=0-99, bytes=100- or bytes=-100'),
+  'If-Range': text('An entity tag or a date: the range only if that is what is there'),
+  'Want-Repr-Digest': text('Algorithms by weight, such as sha-256=1'),
+  'Want-Content-Digest': text('As Want-Repr-Digest, of the body'),
+};
+const DIGESTS = {
+  'Content-Digest': text('sha-256=:…:, sha-512=:…: of the body; 400 if it differs'),
+  'Repr-Digest': text('As Content-Digest'),
+  'Content-MD5': text('MD5 of the body in base64'),
+};
+const KEY = { 'Idempotency-Key': text('Names the request: sent again, it is answered and not repeated') };
+const PARENTS = { parents: flag('Directories on the way are made where they are missing') };
+const VALIDATORS = ['ETag', 'Last-Modified'];
+const WHO = ['Leasehold-Primary', 'Leasehold-Epoch', 'Leasehold-Role'];
+const STORED: Readonly<Record<string, AnswerText>> = {
+  201: { text: 'Stored under a new name', headers: [...VALIDATORS, ...WHO] },
+  204: { text: 'Stored in the place of what was there', headers: [...VALIDATORS, ...WHO] },
+};
+const TUS = { 'Tus-Resumable': Type.Literal('1.0.0') };
+
+const Entry = Type.Object({
+  name: Type.String(),
+  kind: NodeKind,
+  size: Type.Integer(),
+  mode: Type.Integer(),
+  modified: Type.String({ format: 'date-time' }),
+  etag: Type.Optional(Type.String()),
+  target: Type.Optional(Type.String()),
+});
+export const Listing = Type.Object({ entries: Type.Array(Entry), more: Type.Boolean() });
+
+/** Files by path. */
+export const FILE_OPERATIONS: Operations = {
+  'GET /v1/files': {
+    id: 'fetchFile',
+    tag: 'files',
+    summary: 'Contents of a file, or the entries of a directory, whose path ends in a slash',
+    query: {
+      limit: count('Entries at the most; without it all'),
+      after: text('Entries behind this name'),
+      watch: switched('Server-sent events of changes, instead of the entries'),
+      recursive: flag('With watch: changes below as well'),
+    },
+    headers: READING,
+    answers: {
+      200: {
+        text: 'The contents; for a directory its entries in JSON, or a page',
+        media: octets,
+        headers: [...VALIDATORS, ...WHO, 'Accept-Ranges'],
+      },
+      206: { text: 'The range', media: octets, headers: [...VALIDATORS, ...WHO, 'Content-Range'] },
+      304: { text: 'The client has what is there', headers: VALIDATORS },
+      308: { text: 'The path of a directory ends in a slash', headers: ['Location'] },
+    },
+  },
+  'HEAD /v1/files': {
+    id: 'lookAtFile',
+    tag: 'files',
+    summary: 'The headers of GET',
+    headers: READING,
+    answers: { 200: { text: 'It is there', headers: [...VALIDATORS, ...WHO, 'Content-Length'] }, 304: done },
+  },
+  'PUT /v1/files': {
+    id: 'storeFile',
+    tag: 'files',
+    summary: 'Stores the body as a file, in one step; makes a directory, if the path ends in a slash',
+    query: PARENTS,
+    headers: { ...CONDITIONS, ...DIGESTS, ...KEY, 'Content-Range': text('Writes a part, as PATCH does') },
+    body: octets,
+    answers: STORED,
+  },
+  'PATCH /v1/files': {
+    id: 'writePart',
+    tag: 'files',
+    summary:
+      'Writes up to 4 MiB in place, in one step; exactly one of Content-Range, offset and append says where',
+    query: { offset: count('Where the bytes go'), append: switched('Behind the last byte') },
+    headers: { ...CONDITIONS, ...DIGESTS, ...KEY, 'Content-Range': text('bytes FIRST-LAST/*') },
+    body: octets,
+    answers: { 204: { text: 'Written', headers: [...VALIDATORS, ...WHO, 'Leasehold-Offset'] } },
+  },
+  'POST /v1/files': {
+    id: 'changeFile',
+    tag: 'files',
+    summary: 'Copies or moves, takes the files of a form, or begins an upload in pieces (tus 1.0)',
+    query: {
+      'copy-to': text('/path or volume:/path'),
+      'move-to': text('/path'),
+      overwrite: flag('false: refused where the target is there'),
+      ...PARENTS,
+    },
+    headers: {
+      ...CONDITIONS,
+      ...KEY,
+      ...TUS,
+      'Upload-Length': count('Of the upload'),
+      'Upload-Metadata': text('key base64, …'),
+    },
+    body: {
+      type: 'multipart/form-data',
+      schema: Type.Object({
+        file: Type.Array(Type.Unsafe<Uint8Array>({ type: 'string', format: 'binary' })),
+      }),
+    },
+    answers: {
+      201: { text: 'Made', headers: ['Location', 'ETag'] },
+      204: { text: 'Done', headers: ['Location'] },
+      303: { text: 'To a browser: the directory', headers: ['Location'] },
+    },
+  },
+  'DELETE /v1/files': {
+    id: 'removeFile',
+    tag: 'files',
+    summary: 'Removes a file, or an empty directory',
+    query: { recursive: flag('A directory with all that is in it') },
+    headers: CONDITIONS,
+    answers: {
+      204: done,
+      202: told('There is more: ask again', Type.Object({ removed: Type.Integer(), more: Type.Boolean() })),
+    },
+  },
+  'OPTIONS /v1/files': {
+    id: 'fileOptions',
+    tag: 'uploads',
+    summary: 'What of tus is understood',
+    answers: { 204: { text: 'Headers of tus', headers: ['Tus-Version', 'Tus-Extension'] } },
+  },
+  'OPTIONS /v1/uploads': {
+    id: 'uploadsOptions',
+    tag: 'uploads',
+    summary: 'What of tus is understood',
+    answers: { 204: done },
+  },
+  'OPTIONS /v1/uploads/:volume/:upload': {
+    id: 'uploadOptions',
+    tag: 'uploads',
+    summary: 'What of tus is understood',
+    answers: { 204: done },
+  },
+  'HEAD /v1/uploads/:volume/:upload': {
+    id: 'lookAtUpload',
+    tag: 'uploads',
+    summary: 'How far an upload has come',
+    headers: TUS,
+    answers: { 200: { text: 'So far', headers: ['Upload-Offset', 'Upload-Length', 'Upload-Metadata'] } },
+  },
+  'PATCH /v1/uploads/:volume/:upload': {
+    id: 'continueUpload',
+    tag: 'uploads',
+    summary: 'The next piece of an upload; the last one makes the file',
+    headers: {
+      ...TUS,
+      'Upload-Offset': count('Where it begins'),
+      'Upload-Checksum': text('Algorithm and base64'),
+    },
+    body: { ...octets, type: 'application/offset+octet-stream' },
+    answers: { 204: { text: 'Stored', headers: ['Upload-Offset', 'Upload-Expires'] } },
+  },
+  'DELETE /v1/uploads/:volume/:upload': {
+    id: 'dropUpload',
+    tag: 'uploads',
+    summary: 'Forgets an upload',
+    headers: TUS,
+    answers: { 204: done },
+  },
+  'GET /v1/info': {
+    id: 'fileInfo',
+    tag: 'state',
+    summary: 'Who holds a file: primary, epoch, lease and replicas',
+    answers: { 200: { text: 'The file', media: json() } },
+  },
+};

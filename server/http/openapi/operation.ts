@@ -1,0 +1,44 @@
+import { type TSchema, Type } from 'typebox';
+
+/** Bytes or a document, with the label they have. */
+export interface Media {
+  readonly type: string;
+  readonly schema: TSchema;
+}
+
+export interface AnswerText {
+  readonly text: string;
+  readonly media?: Media;
+  /** Names of headers that the answer has. */
+  readonly headers?: readonly string[];
+}
+
+/** What a route is for, as `/openapi.json` tells it. */
+export interface Operation {
+  /** What a generated client calls it. */
+  readonly id: string;
+  readonly tag: 'files' | 'uploads' | 'leases' | 'state' | 'cluster' | 'data' | 'catalog';
+  readonly summary: string;
+  readonly query?: Readonly<Record<string, TSchema>>;
+  readonly headers?: Readonly<Record<string, TSchema>>;
+  readonly body?: Media;
+  readonly answers: Readonly<Record<string, AnswerText>>;
+}
+
+/** By method and path, in the form `GET /v1/leases/:name`. */
+export type Operations = Readonly<Record<string, Operation>>;
+
+export const json = (schema: TSchema = Type.Object({})): Media => ({ type: 'application/json', schema });
+export const octets: Media = {
+  type: 'application/octet-stream',
+  schema: Type.Unsafe<Uint8Array>({ type: 'string', format: 'binary' }),
+};
+
+export const text = (description: string): TSchema => Type.String({ description });
+export const count = (description: string): TSchema => Type.Integer({ minimum: 0, description });
+export const flag = (description: string): TSchema =>
+  Type.Union([Type.Literal('true'), Type.Literal('false')], { description });
+export const switched = (description: string): TSchema => Type.Literal('', { description });
+
+export const done: AnswerText = { text: 'Done' };
+export const told = (what: string, schema?: TSchema): AnswerText => ({ text: what, media: json(schema) });
