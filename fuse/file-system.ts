@@ -171,7 +171,7 @@ export class FileSystem implements FileSystemCalls {
       const opened = await this.#files.open(attributes.inode, flags, caller);
       return { ...opened, attributes: await this.#inodes.attributes(attributes.inode) };
     }
-    return { ...this.#files.created(attributes, flags), attributes };
+    return { ...(await this.#files.created(attributes, flags)), attributes };
   }
 
   /** Whether the file is open for writing here. */
@@ -301,13 +301,14 @@ export class FileSystem implements FileSystemCalls {
   }
 
   /** The mount is there: from now on the kernel can be told what it has to forget. */
-  mounted(kernel: Pick<MountedTransport, 'invalidateInode'>): void {
+  mounted(kernel: Pick<MountedTransport, 'invalidateInode' | 'givePages'>): void {
     this.#files.kernel = kernel;
   }
 
-  /** Others are about to change it: what was heard of it a moment ago is no news any more. */
-  forget(inode: number): void {
+  /** Others are about to change it: what was heard of it a moment ago is no news any more, once it resolves for the kernel neither. */
+  async forget(inode: number): Promise<void> {
     this.#inodes.cache.forget(inode);
+    await this.#files.openFile(inode)?.source.withdraw();
   }
 
   /** Everything written so far arrives, or is known to be lost. */

@@ -61,7 +61,7 @@ export async function mountVolume(
         await mounted.unmount();
       },
       forgotten: async (inodes) => {
-        for (const inode of inodes) fileSystem.forget(inode);
+        await Promise.all(inodes.map((inode) => fileSystem.forget(inode)));
         // Of what is written here the kernel holds pages while it waits for us, who wait for those who wait for this.
         await Promise.all(
           inodes.map((inode) => mounted.invalidateInode(inode, !fileSystem.isWritten(inode))),

@@ -8,11 +8,15 @@ import {
 } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { OpenLocks } from './locks.ts';
-import { type ReadAhead, type ReadPosition, ReadSource } from './read-ahead.ts';
+import type { ReadAhead, ReadPosition } from './read-ahead.ts';
+import { type GivePages, ReadSource } from './read-source.ts';
+import type { MountedTransport } from './transport.ts';
 import { type DirtyBudget, WriteBehind } from './write-behind.ts';
 
 /** How long a question about a file waits for its writes under way before it is answered from here. */
 const DRAIN_FOR_ATTRIBUTES_MS = 1000;
+/** The kernel keeps whole pages of this size. */
+const PAGE_BYTES = 4096;
 
 /** A file that is open on this mount, however often: its writes under way and what is known of its contents. */
 export class OpenFile {
@@ -40,16 +44,29 @@ export class OpenFile {
   #told: ContentVersion;
   /** Sequence numbers of own changes beyond `#told`. */
   readonly #ownSeqs = new Set<number>();
+  /** The size that the kernel was told last. */
+  #toldSizeBytes: number;
+  readonly #kernel: () => Pick<MountedTransport, 'givePages'> | null;
 
-  constructor(attributes: Attributes, backend: BackendFile, budget: DirtyBudget, limitMs: number) {
+  /** @param kernel null before the mount is there */
+  constructor(
+    attributes: Attributes,
+    backend: BackendFile,
+    budget: DirtyBudget,
+    limitMs: number,
+    kernel: () => Pick<MountedTransport, 'givePages'> | null = () => null,
+  ) {
     this.inode = attributes.inode;
     this.attributes = attributes;
     this.#told = attributes.contents;
+    this.#toldSizeBytes = attributes.sizeBytes;
+    this.#kernel = kernel;
     this.#backend = backend;
     this.#limitMs = limitMs;
     this.source = new ReadSource(
       (offset, length) => this.#bounded(backend.read(offset, length), 'A read'),
       () => this.#sizeBytes(),
+      () => this.#giver(),
     );
     this.writes = new WriteBehind({
       write: (offset, parts) => backend.write(offset, parts),
@@ -154,9 +171,11 @@ export class OpenFile {
     if (this.writes.dirty) {
       await withDeadline(this.writes.drain(), DRAIN_FOR_ATTRIBUTES_MS, 'Draining').catch(() => undefined);
     }
-    const order = contentVersionCompare(attributes.contents, this.attributes.contents);
     // Somebody changed it, perhaps we: blocks read before may be old.
-    if (order > 0) this.source.changed();
+    if (contentVersionCompare(attributes.contents, this.attributes.contents) > 0) this.source.changed();
+    // Otherwise what is on its way to the kernel would come after the word that it is outdated.
+    await this.source.withoutOutdated();
+    const order = contentVersionCompare(attributes.contents, this.attributes.contents);
     // Answers may overtake each other; contents do not go back.
     this.attributes = order < 0 ? withContents(attributes, this.attributes) : attributes;
     const state = this.#state;
@@ -168,11 +187,13 @@ export class OpenFile {
     }
     if (!this.writes.dirty) {
       this.#tell(presented.contents);
+      this.#toldSizeBytes = presented.sizeBytes;
       return presented;
     }
+    this.#toldSizeBytes = Math.max(presented.sizeBytes, this.writes.dirtyEnd);
     return {
       ...presented,
-      sizeBytes: Math.max(presented.sizeBytes, this.writes.dirtyEnd),
+      sizeBytes: this.#toldSizeBytes,
       modifiedNs: String(this.#writtenNs),
       changedNs: laterNs(String(this.#writtenNs), presented.changedNs),
     };
@@ -196,6 +217,7 @@ export class OpenFile {
   async refresh(invalidate: () => Promise<void>): Promise<void> {
     const { contents } = await this.state();
     if (contentVersionCompare(contents, this.#told) === 0) return;
+    await this.source.withoutOutdated();
     await invalidate();
     this.#tell(contents);
   }
@@ -203,6 +225,22 @@ export class OpenFile {
   /** Our own change of what a change of contents does not touch. */
   changed({ mode, uid, gid }: Attributes): void {
     this.attributes = { ...this.attributes, mode, uid, gid };
+  }
+
+  /**
+   * The kernel puts what it is given over what programs have written, also while that is on its way here: so nothing while
+   * somebody may write. Nor does it mind the size: it gets whole pages, within the size that it knows.
+   */
+  #giver(): GivePages | null {
+    const kernel = this.#kernel();
+    const isRead = this.handleCount > 0 && this.writerCount === 0 && !this.writes.dirty;
+    if (!isRead || kernel?.givePages === undefined) return null;
+    const give = kernel.givePages.bind(kernel);
+    return async (offset, bytes, isCurrent) => {
+      const within = Math.min(bytes.length, this.#toldSizeBytes - offset);
+      const whole = Math.floor(within / PAGE_BYTES) * PAGE_BYTES;
+      return whole > 0 && give(this.inode, offset, bytes.subarray(0, whole), isCurrent);
+    };
   }
 
   #sizeBytes(): number {

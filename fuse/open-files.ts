@@ -1,4 +1,5 @@
 import { constants } from 'node:fs';
+import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { Attributes, FileSystemBackend } from './backend.ts';
 import { contentVersionCompare } from './backend.ts';
@@ -53,7 +54,7 @@ export class OpenFiles {
   #settleCount = 0;
   readonly #orphans: Orphans;
   /** Null before the mount is there. */
-  kernel: Pick<MountedTransport, 'invalidateInode'> | null = null;
+  kernel: Pick<MountedTransport, 'invalidateInode' | 'givePages'> | null = null;
   /** Odd; those of directories are even. */
   #handleLast = -1;
 
@@ -79,6 +80,7 @@ export class OpenFiles {
     }
     const file = this.#opened(attributes, writing);
     try {
+      if (writing && file.source.isGiving) await file.source.withdraw();
       // Bytes under way are another handle's: an open does not wait for them, a read does.
       if (!file.writes.dirty) await file.present(attributes);
       if (writing && attributes.policy === 'read-only') await this.#assertUnsealed(file);
@@ -95,9 +97,11 @@ export class OpenFiles {
   }
 
   /** Opens what was just made by the same call of the kernel. */
-  created(attributes: Attributes, flags: number): Opened {
+  async created(attributes: Attributes, flags: number): Promise<Opened> {
     const file = this.#opened(attributes, true);
     file.unsettled = true;
+    // Somebody may have found its name already, and read it.
+    if (file.source.isGiving) await file.source.withdraw();
     return this.#handle(file, flags);
   }
 
@@ -233,6 +237,7 @@ export class OpenFiles {
       if (error !== undefined) this.#logLost(opened.file.inode, error);
     }
     await opened.file.locks?.release(handle);
+    while (opened.file.handleCount === 1 && opened.file.source.isGiving) await opened.file.source.withdraw();
     this.#close(opened.file, opened.writing);
   }
 
@@ -373,7 +378,7 @@ export class OpenFiles {
     let file = this.#open.get(attributes.inode);
     if (file === undefined) {
       const backend = this.#backend.openFile(attributes.inode, attributes.replicas, attributes.contents);
-      file = new OpenFile(attributes, backend, this.#budget, this.#limitMs);
+      file = new OpenFile(attributes, backend, this.#budget, this.#limitMs, () => this.kernel);
       this.#open.set(attributes.inode, file);
     }
     file.handleCount++;
@@ -431,6 +436,7 @@ export class OpenFiles {
       this.#open.get(inode)?.attributes ?? this.inodes.cache.looked(inode) ?? (await this.inodes.ask(inode));
     const file = this.#opened(attributes, true);
     try {
+      if (file.source.isGiving) await file.source.withdraw();
       return await use(file);
     } finally {
       this.#close(file, true);
@@ -442,6 +448,7 @@ export class OpenFiles {
     if (writing) file.writerCount--;
     if (file.writerCount === 0 && file.unsettled && !this.#orphans.has(file.inode)) this.#settle(file);
     if (file.handleCount > 0) return;
+    assert(!file.source.isGiving, 'Whoever opens the file next knows nothing of pages on their way');
     // As long as it was open, this mount knew better than what was asked for before its bytes had arrived.
     if (file.written) this.inodes.cache.drop(file.inode);
     file.locks?.close().catch((error: unknown) => {

@@ -1,3 +1,6 @@
+import { ReadAround } from './read-around.ts';
+import type { ReadSource } from './read-source.ts';
+
 /** Reads in sequence are served in blocks of this size, aligned to it. */
 export const BLOCK_BYTES = 1024 * 1024;
 /** Blocks fetched ahead of a reader in sequence. */
@@ -24,36 +27,6 @@ export class ReadPosition {
   }
 }
 
-/** Contents as the read-ahead sees them, until they change. */
-export class ReadSource {
-  /** Reads past the cache. */
-  readonly read: (offset: number, length: number) => Promise<Uint8Array>;
-  /** The size as last heard of; nothing is fetched ahead beyond it. */
-  readonly sizeBytes: () => number;
-  #generation = ReadSource.#next();
-
-  static #last = 0;
-
-  constructor(read: (offset: number, length: number) => Promise<Uint8Array>, sizeBytes: () => number) {
-    this.read = read;
-    this.sizeBytes = sizeBytes;
-  }
-
-  get generation(): number {
-    return this.#generation;
-  }
-
-  /** The contents changed: no block that was fetched, or is being fetched, is served any more. */
-  changed(): void {
-    this.#generation = ReadSource.#next();
-  }
-
-  /** Never the same twice, so that a file opened anew does not find what it was before. */
-  static #next(): number {
-    return ++ReadSource.#last;
-  }
-}
-
 interface Block {
   readonly key: string;
   readonly bytes: Promise<Uint8Array>;
@@ -61,6 +34,8 @@ interface Block {
   expiresMs: number;
   /** Bytes of it that were read so far. */
   readBytes: number;
+  /** Nobody was answered past it since its fetch began. */
+  isGivable: boolean;
 }
 
 /**
@@ -70,6 +45,7 @@ interface Block {
 export class ReadAhead {
   readonly #blocks = new Map<string, Block>();
   readonly #blocksMax: number;
+  readonly #around = new ReadAround();
 
   constructor(bytesMax: number) {
     this.#blocksMax = Math.max(1, Math.floor(bytesMax / BLOCK_BYTES));
@@ -85,7 +61,13 @@ export class ReadAhead {
     const inSequence = position.advance(offset, length);
     const first = Math.floor(offset / BLOCK_BYTES);
     const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
-    if (!inSequence && !this.#has(source, first)) return source.read(offset, length);
+    if (!inSequence && !this.#has(source, first)) {
+      const isWithin = first === last && source.isGivable;
+      if (!isWithin || !this.#around.missed(blockKey(source, first))) {
+        return this.#readPast(source, offset, length);
+      }
+      this.#fetchAround(source, first);
+    }
     const blocks: Block[] = [];
     for (let index = first; index <= last; index++) blocks.push(this.#block(source, index));
     if (inSequence) this.#fetchAhead(source, last + 1);
@@ -106,6 +88,37 @@ export class ReadAhead {
       if (bytes.length < BLOCK_BYTES) break;
     }
     return parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts);
+  }
+
+  /** Reads what is asked for and no more. */
+  async #readPast(source: ReadSource, offset: number, length: number): Promise<Uint8Array> {
+    const beganMs = performance.now();
+    const bytes = await source.read(offset, length);
+    if (length < LARGE_READ_BYTES) this.#around.singleTook(performance.now() - beganMs);
+    // What a block had fetched meanwhile may be older than this, which the kernel has then.
+    const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
+    for (let index = Math.floor(offset / BLOCK_BYTES); index <= last; index++) {
+      const block = this.#blocks.get(blockKey(source, index));
+      if (block !== undefined) block.isGivable = false;
+    }
+    return bytes;
+  }
+
+  /** Fetches a block for the kernel's pages, from which its neighbourhood is read from then on. */
+  #fetchAround(source: ReadSource, index: number): void {
+    const { generation } = source;
+    const beganMs = performance.now();
+    const block = this.#block(source, index);
+    block.bytes
+      .then(async (bytes) => {
+        this.#around.blockTook(performance.now() - beganMs);
+        if (!block.isGivable || this.#blocks.get(block.key) !== block) return;
+        if (!(await source.give(generation, index * BLOCK_BYTES, bytes))) return;
+        this.#around.given(block.key);
+        if (this.#blocks.get(block.key) === block) this.#blocks.delete(block.key);
+      })
+      // Whoever waits for the block hears of the failure.
+      .catch(() => undefined);
   }
 
   #has(source: ReadSource, index: number): boolean {
@@ -142,7 +155,7 @@ export class ReadAhead {
       return present;
     }
     const bytes = source.read(index * BLOCK_BYTES, BLOCK_BYTES);
-    const block: Block = { key, bytes, expiresMs: Number.POSITIVE_INFINITY, readBytes: 0 };
+    const block: Block = { key, bytes, expiresMs: Number.POSITIVE_INFINITY, readBytes: 0, isGivable: true };
     this.#blocks.set(key, block);
     bytes.then(
       () => {

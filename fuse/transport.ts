@@ -160,6 +160,15 @@ export interface MountedTransport {
    * @param pages false: attributes only, which waits for nobody who reads or writes
    */
   invalidateInode(inode: number, pages?: boolean): Promise<void>;
+  /**
+   * Puts bytes among the pages that the kernel keeps of a file, over whatever is there. Waits for pages that are being read.
+   * Not there where the kernel cannot be given any.
+   *
+   * @param bytes whole pages within the size that the kernel knows; stay as they are until it resolves
+   * @param isCurrent asked just before; they are not given where it answers false
+   * @returns whether the kernel has them
+   */
+  givePages?(inode: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean>;
 }
 
 /** Connects a file system with the kernel at a directory. */

@@ -1,4 +1,4 @@
-import { closeSync, openSync, write, writeSync, writevSync } from 'node:fs';
+import { closeSync, openSync, writeSync, writev, writevSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { release } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -71,8 +71,8 @@ export async function mountWithKernel(
   process.once('exit', abort);
 
   let isOpen = true;
-  const notifier = new Notifier((notice, done) => {
-    if (isOpen) write(fd, notice, (error) => done(error));
+  const notifier = new Notifier((pieces, done) => {
+    if (isOpen) writev(fd, pieces, (error) => done(error));
     else done(null);
   });
   const invalidateInode = async (inode: number, pages = true): Promise<void> => {
@@ -80,6 +80,14 @@ export async function mountWithKernel(
     // An answer that its caller has not taken up yet would be believed afterwards.
     while (!(await notifier.invalidateInode(node, pages)) && session.uptake.isUnderWay(inode)) {
       await delay(UPTAKE_LOOK_MS);
+    }
+  };
+  const givePages: MountedTransport['givePages'] = async (inode, offset, bytes, isCurrent) => {
+    try {
+      return await notifier.givePages(session.numbers.node(inode), offset, bytes, isCurrent);
+    } catch (error) {
+      log('warn', 'the kernel refuses pages', { inode, error: String(error) });
+      return false;
     }
   };
   const drop = (inode: number): void => {
@@ -112,7 +120,7 @@ export async function mountWithKernel(
     await tuneKernel(mountpoint).catch((error: unknown) => {
       log('info', 'the kernel keeps its default read-ahead', { error: String(error) });
     });
-    return { ended, unmount, invalidateInode };
+    return { ended, unmount, invalidateInode, givePages };
   } catch (error) {
     await unmount();
     throw error;

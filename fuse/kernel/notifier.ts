@@ -1,23 +1,29 @@
-import { invalidateInodeNotice } from './replies.ts';
+import { invalidateInodeNotice, storeNotice } from './replies.ts';
 
 /** Notices on their way at the same time: each may occupy a thread of the process's pool, which others need too. */
 const IN_FLIGHT_MAX = 2;
+/** Pages on their way beside them: who waits for the kernel to forget something does not wait for those. */
+const GIFTS_IN_FLIGHT_MAX = 1;
 
 /**
  * Hands bytes to the kernel from another thread.
  *
+ * @param pieces follow each other, and stay as they are until `done`
  * @param done null, or why the kernel did not take them
  */
-export type Write = (notice: Uint8Array, done: (error: NodeJS.ErrnoException | null) => void) => void;
+export type Write = (
+  pieces: readonly Uint8Array[],
+  done: (error: NodeJS.ErrnoException | null) => void,
+) => void;
 
 /**
- * Tells the kernel to drop what it keeps. That may take as long as a call under way, for pages that are being read
- * are waited for. So it is never waited for by whoever answers calls.
+ * Tells the kernel to drop what it keeps, and gives it pages. That may take as long as a call under way, for pages that are
+ * being read are waited for. So it is never waited for by whoever answers calls.
  */
 export class Notifier {
   readonly #write: Write;
-  readonly #waiting: (() => void)[] = [];
-  #inFlight = 0;
+  readonly #drops = new Turns(IN_FLIGHT_MAX);
+  readonly #gifts = new Turns(GIFTS_IN_FLIGHT_MAX);
 
   constructor(write: Write) {
     this.#write = write;
@@ -28,22 +34,56 @@ export class Notifier {
    *
    * @returns false where the kernel does not know the inode
    */
-  async invalidateInode(node: number, pages = true): Promise<boolean> {
-    if (this.#inFlight >= IN_FLIGHT_MAX) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    this.#inFlight++;
-    try {
-      return await new Promise<boolean>((resolve, reject) => {
-        this.#write(invalidateInodeNotice(node, pages), (error) => {
-          const code = error?.code ?? '';
-          if (code === 'ENOENT') resolve(false);
-          // ENODEV, EBADF: the mount is gone, and with it all that was kept.
-          else if (error === null || code === 'ENODEV' || code === 'EBADF') resolve(true);
-          else reject(error);
-        });
+  invalidateInode(node: number, pages = true): Promise<boolean> {
+    return this.#drops.run(() => this.#notify([invalidateInodeNotice(node, pages)]));
+  }
+
+  /**
+   * Resolves when the kernel has the pages.
+   *
+   * @param isCurrent asked when it is their turn
+   * @returns false where they are not current any more, and where the kernel does not know the inode
+   */
+  givePages(node: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean> {
+    return this.#gifts.run(async () => {
+      if (!isCurrent()) return false;
+      return this.#notify([storeNotice(node, offset, bytes.length), bytes]);
+    });
+  }
+
+  /** @returns false where the kernel does not know the inode */
+  #notify(pieces: readonly Uint8Array[]): Promise<boolean> {
+    return new Promise<boolean>((resolve, reject) => {
+      this.#write(pieces, (error) => {
+        const code = error?.code ?? '';
+        if (code === 'ENOENT') resolve(false);
+        // ENODEV, EBADF: the mount is gone, and with it all that was kept.
+        else if (error === null || code === 'ENODEV' || code === 'EBADF') resolve(true);
+        else reject(error);
       });
+    });
+  }
+}
+
+/** So many at a time, in the order in which they came. */
+class Turns {
+  readonly #countMax: number;
+  readonly #waiting: (() => void)[] = [];
+  #count = 0;
+
+  constructor(countMax: number) {
+    this.#countMax = countMax;
+  }
+
+  async run<Result>(work: () => Promise<Result>): Promise<Result> {
+    if (this.#count < this.#countMax) this.#count++;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await work();
     } finally {
-      this.#inFlight--;
-      if (this.#inFlight < IN_FLIGHT_MAX) this.#waiting.shift()?.();
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#count--;
+      else next();
     }
   }
 }

@@ -94,4 +94,4 @@ export const OPENED_FLAG = {
   noFlush: 1 << 5,
 } as const;
 
-export const NOTIFY = { invalidateInode: 2 } as const;
+export const NOTIFY = { invalidateInode: 2, store: 4 } as const;

@@ -222,6 +222,16 @@ export function invalidateInodeNotice(node: number, pages = true): Buffer {
   return notice;
 }
 
+/** What stands before `byteCount` bytes of pages that the kernel is to keep. */
+export function storeNotice(node: number, offset: number, byteCount: number): Buffer {
+  const notice = Buffer.alloc(OUT_HEADER_BYTES + 24);
+  putHeader(notice, notice.length + byteCount, NOTIFY.store, 0);
+  putNumber(notice, OUT_HEADER_BYTES, node);
+  putNumber(notice, OUT_HEADER_BYTES + 8, offset);
+  notice.writeUInt32LE(byteCount, OUT_HEADER_BYTES + 16);
+  return notice;
+}
+
 function putTime(reply: Buffer, secondsAt: number, nanosecondsAt: number, decimalNs: string): void {
   if (decimalNs.length > 9 && !decimalNs.startsWith('-')) {
     putNumber(reply, secondsAt, Number(decimalNs.slice(0, -9)));

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { BLOCK_BYTES, ReadAhead, ReadPosition, ReadSource } from '../../fuse/read-ahead.ts';
+import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/read-ahead.ts';
+import { ReadSource } from '../../fuse/read-source.ts';
 
 function setUp(sizeBytes: number, blocksMax = 32) {
   const contents = Buffer.alloc(sizeBytes);

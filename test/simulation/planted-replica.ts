@@ -1,6 +1,7 @@
 /** Known bugs of the replica layer; see `planted.ts`. */
 import type { Planted } from './planted.ts';
 import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
+import { PLANTED_CONTENTS } from './planted-contents.ts';
 import { PLANTED_LOCKS } from './planted-locks.ts';
 import { PLANTED_MEMBERS } from './planted-replica-members.ts';
 import { PLANTED_ORDER } from './planted-replica-order.ts';
@@ -16,4 +17,5 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_SERVERS,
   ...PLANTED_LOCKS,
   ...PLANTED_CLIENT_CACHES,
+  ...PLANTED_CONTENTS,
 ];

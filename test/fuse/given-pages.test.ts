@@ -1,0 +1,244 @@
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import type { BackendFile } from '../../fuse/backend.ts';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { BLOCK_BYTES } from '../../fuse/read-ahead.ts';
+import { MemoryBackend } from './memory-backend.ts';
+
+/**
+ * The kernel takes what it is given for the truth: over what a program has written, and over what it was told of a change
+ * meanwhile. So these cases hold a fetch, or the kernel itself, at the worst moment.
+ */
+
+const ROOT = 1;
+const USER = { uid: 0, gid: 0 };
+const PAGE = 4096;
+/** Of the event loop: in so many all that can happen has happened. */
+const TURNS = 20;
+/** More than it takes for a block to be fetched, whatever was measured. */
+const MISSES_MAX = 500;
+
+/** What can be held up, and goes on at a word. */
+class Gate {
+  #open: PromiseWithResolvers<void> | null = null;
+  /** How many wait. */
+  waiting = 0;
+
+  close(): void {
+    this.#open ??= Promise.withResolvers();
+  }
+
+  open(): void {
+    this.#open?.resolve();
+    this.#open = null;
+  }
+
+  async pass(): Promise<void> {
+    this.waiting++;
+    await this.#open?.promise;
+    this.waiting--;
+  }
+}
+
+/** A cluster whose answers to reads of whole blocks can be held: they are of the moment at which they were asked for. */
+class GatedBackend extends MemoryBackend {
+  readonly blocks = new Gate();
+
+  override openFile(inode: number): BackendFile {
+    const file = super.openFile(inode);
+    return {
+      ...file,
+      read: async (offset, length) => {
+        const bytes = await file.read(offset, length);
+        if (length >= BLOCK_BYTES) await this.blocks.pass();
+        return bytes;
+      },
+    };
+  }
+}
+
+/** A mount of one file of `blocks` blocks that is open for reading, and a kernel that takes pages when it is let. */
+async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES) {
+  const backend = new GatedBackend();
+  await backend.start();
+  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined);
+  t.after(() => fileSystem.stop());
+  const given: { offset: number; bytes: Buffer }[] = [];
+  const kernel = new Gate();
+  fileSystem.mounted({
+    invalidateInode: async () => undefined,
+    givePages: async (_inode, offset, bytes, isCurrent) => {
+      if (!isCurrent()) return false;
+      await kernel.pass();
+      given.push({ offset, bytes: Buffer.from(bytes) });
+      return true;
+    },
+  });
+  const { attributes } = await backend.createFile(ROOT, 'f', 0o644, USER, true);
+  const { inode } = attributes;
+  await backend.openFile(inode).write(0, [Buffer.alloc(sizeBytes, 'a')]);
+  const { handle } = await fileSystem.open(inode, constants.O_RDONLY, USER);
+  let count = 0;
+  /** Reads here and there in the first block, as a program does that looks things up, until it is enough. */
+  const readAround = async (isEnough: () => boolean): Promise<void> => {
+    for (const countMax = count + MISSES_MAX; !isEnough(); count++) {
+      assert.ok(count < countMax, 'It is never enough');
+      const reading = fileSystem.read(handle, ((count * 7) % 31) * 2 * PAGE, PAGE);
+      // One that is held up is waited for by whoever lets it go on.
+      while (!isEnough() && !(await settled(reading))) await turn();
+    }
+  };
+  const isGiven = (): boolean => given.length > 0;
+  return { backend, fileSystem, inode, handle, given, kernel, readAround, isGiven };
+}
+
+async function until(isTrue: () => boolean): Promise<void> {
+  while (!isTrue()) await turn();
+}
+
+/** @returns whether it is settled in the turns in which what can happen happens */
+async function settled(promise: Promise<unknown>): Promise<boolean> {
+  let isSettled = false;
+  promise.then(
+    () => {
+      isSettled = true;
+    },
+    () => {
+      isSettled = true;
+    },
+  );
+  for (let count = 0; count < TURNS && !isSettled; count++) await turn();
+  return isSettled;
+}
+
+test('what is read here and there is given to the kernel with its neighbourhood', async (t) => {
+  const { given, readAround, isGiven } = await setUp(t);
+  await readAround(isGiven);
+  assert.deepEqual(
+    given.map(({ offset, bytes }) => [offset, bytes.length]),
+    [[0, BLOCK_BYTES]],
+  );
+});
+
+test('the kernel is given whole pages, and nothing beyond the size that it knows', async (t) => {
+  const { given, readAround, isGiven } = await setUp(t, BLOCK_BYTES / 2 + 1_000);
+  await readAround(isGiven);
+  assert.equal(given[0]?.bytes.length, BLOCK_BYTES / 2);
+});
+
+test('nothing is given where a program may write', async (t) => {
+  const { given, readAround, isGiven, fileSystem, inode } = await setUp(t);
+  const writer = await fileSystem.open(inode, constants.O_RDWR, USER);
+  let left = 200;
+  await readAround(() => left-- === 0);
+  assert.equal(given.length, 0);
+  await fileSystem.release(writer.handle);
+  await readAround(isGiven);
+});
+
+test('what was fetched before a write is not given after it', async (t) => {
+  const { backend, given, readAround, isGiven, fileSystem, inode } = await setUp(t);
+  backend.blocks.close();
+  await readAround(() => backend.blocks.waiting > 0);
+  const writer = await fileSystem.open(inode, constants.O_RDWR, USER);
+  await fileSystem.write(writer.handle, 0, Buffer.alloc(PAGE, 'b'), USER);
+  await fileSystem.flush(writer.handle);
+  await fileSystem.release(writer.handle);
+  backend.blocks.open();
+  await readAround(isGiven);
+  assert.ok(
+    given.every(({ bytes }) => bytes[0] === 'b'.charCodeAt(0)),
+    'Only what was fetched after the write is given',
+  );
+});
+
+test('a program is let write once what is on its way to the kernel has arrived', async (t) => {
+  const { kernel, given, readAround, fileSystem, inode } = await setUp(t);
+  kernel.close();
+  await readAround(() => kernel.waiting > 0);
+  const opening = fileSystem.open(inode, constants.O_RDWR, USER);
+  const second = fileSystem.open(inode, constants.O_WRONLY, USER);
+  const truncating = fileSystem.truncate(inode, PAGE, USER);
+  assert.deepEqual(await Promise.all([opening, second, truncating].map(settled)), [false, false, false]);
+  kernel.open();
+  await Promise.all([opening, second, truncating]);
+  assert.equal(given.length, 1);
+});
+
+test('what was fetched before a truncate is not given after it', async (t) => {
+  const { backend, given, readAround, isGiven, fileSystem, inode } = await setUp(t);
+  backend.blocks.close();
+  await readAround(() => backend.blocks.waiting > 0);
+  await fileSystem.truncate(inode, PAGE, USER);
+  await fileSystem.truncate(inode, 2 * BLOCK_BYTES, USER);
+  backend.blocks.open();
+  await readAround(isGiven);
+  assert.ok(
+    given.every(({ bytes }) => bytes[PAGE] === 0),
+    'What was cut off is zeros',
+  );
+});
+
+test('a recall during a fetch has nothing given, and one during a gift waits for it', async (t) => {
+  const { backend, kernel, given, readAround, fileSystem, inode } = await setUp(t);
+  backend.blocks.close();
+  await readAround(() => backend.blocks.waiting > 0);
+  await fileSystem.forget(inode);
+  backend.blocks.open();
+  await until(() => backend.blocks.waiting === 0);
+  for (let count = 0; count < TURNS; count++) await turn();
+  assert.equal(given.length, 0);
+  kernel.close();
+  await readAround(() => kernel.waiting > 0);
+  const recalled = fileSystem.forget(inode);
+  assert.equal(await settled(recalled), false);
+  kernel.open();
+  await recalled;
+});
+
+test('the kernel hears of a change elsewhere after what was fetched before it', async (t) => {
+  const { backend, kernel, given, readAround, fileSystem, inode } = await setUp(t);
+  kernel.close();
+  await readAround(() => kernel.waiting > 0);
+  backend.writeFromElsewhere('f', 'new');
+  const attributes = fileSystem.attributes(inode);
+  assert.equal(await settled(attributes), false);
+  const opened = fileSystem.open(inode, constants.O_RDONLY, USER);
+  assert.equal(await settled(opened), false, 'What the other call has found out holds for this one, too');
+  kernel.open();
+  assert.equal((await attributes).sizeBytes, 3);
+  await opened;
+  assert.equal(given.length, 1);
+});
+
+test('the last to close a file leaves nothing on its way to the kernel', async (t) => {
+  const { backend, kernel, given, readAround, fileSystem, inode, handle } = await setUp(t);
+  // That somebody else closes it has no effect.
+  backend.blocks.close();
+  await readAround(() => backend.blocks.waiting > 0);
+  const other = await fileSystem.open(inode, constants.O_RDONLY, USER);
+  await fileSystem.release(other.handle);
+  backend.blocks.open();
+  kernel.close();
+  await until(() => kernel.waiting > 0);
+  const released = fileSystem.release(handle);
+  assert.equal(await settled(released), false);
+  kernel.open();
+  await released;
+  assert.equal(given.length, 1);
+});
+
+test('a fetch that ends after the last close gives nothing to the kernel', async (t) => {
+  const { backend, given, readAround, fileSystem, inode, handle } = await setUp(t);
+  backend.blocks.close();
+  await readAround(() => backend.blocks.waiting > 0);
+  await fileSystem.release(handle);
+  const writer = await fileSystem.open(inode, constants.O_RDWR, USER);
+  backend.blocks.open();
+  await until(() => backend.blocks.waiting === 0);
+  for (let count = 0; count < TURNS; count++) await turn();
+  assert.equal(given.length, 0);
+  await fileSystem.release(writer.handle);
+});

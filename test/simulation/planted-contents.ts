@@ -1,0 +1,58 @@
+/** Known bugs of contents on their way between programs, kernel, mount and disks, each noticed by a test; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const replica = plantedIn('replica');
+
+const GIVEN = 'test/fuse/given-pages.test.ts';
+
+export const PLANTED_CONTENTS: readonly Planted[] = [
+  replica(
+    '68a',
+    'the kernel is given what was fetched before a change',
+    {
+      file: 'fuse/read-source.ts',
+      find: 'generation === this.#generation && this.isGivable',
+      replace: 'this.isGivable',
+    },
+    { test: { file: GIVEN, name: 'what was fetched before a write is not given after it' } },
+  ),
+  replica(
+    '68b',
+    'a program may write while pages are on their way to the kernel',
+    {
+      file: 'fuse/open-files.ts',
+      find: 'if (writing && file.source.isGiving) await file.source.withdraw();',
+      replace: '',
+    },
+    {
+      test: { file: GIVEN, name: 'a program is let write once what is on its way to the kernel has arrived' },
+    },
+  ),
+  replica(
+    '68c',
+    'the kernel hears of a change before pages of what was there before',
+    {
+      file: 'fuse/open-file.ts',
+      find: 'await this.source.withoutOutdated();\n    const order',
+      replace: 'const order',
+    },
+    {
+      test: { file: GIVEN, name: 'the kernel hears of a change elsewhere after what was fetched before it' },
+    },
+  ),
+  replica(
+    '68d',
+    'a recall is acknowledged while pages are on their way to the kernel',
+    {
+      file: 'fuse/file-system.ts',
+      find: 'await this.#files.openFile(inode)?.source.withdraw();',
+      replace: '',
+    },
+    {
+      test: {
+        file: GIVEN,
+        name: 'a recall during a fetch has nothing given, and one during a gift waits for it',
+      },
+    },
+  ),
+];
