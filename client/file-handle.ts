@@ -1,6 +1,11 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import { WRITE_BYTES_MAX } from '../wire/file-operation.ts';
+import {
+  encodeWriteParts,
+  WRITE_BYTES_MAX,
+  WRITE_PARTS_MAX,
+  type WritePart,
+} from '../wire/file-operation.ts';
 import type { CopyOrder, FileExtent, FileState, Whence, WriteResult } from '../wire/http-api.ts';
 import type { CallOptions, ExchangeRequest, Exchanger, Subject } from './exchange.ts';
 import { RequestWindow } from './request-window.ts';
@@ -88,6 +93,28 @@ export class FileHandle {
         path: `${this.#path}?offset=${offset}&${query}`,
         headers: OCTETS,
         body: bytes,
+        mutation: true,
+      }),
+      options,
+    );
+  }
+
+  /**
+   * Writes at several places as one operation: whoever reads finds all of it or none. Acknowledged by a majority when it
+   * resolves.
+   *
+   * @param parts 1 to `WRITE_PARTS_MAX`, with bytes in each and at most `TRANSFER_BYTES_MAX` in all; of those that overlap the later one counts
+   */
+  writeParts(parts: readonly WritePart[], options?: CallOptions): Promise<WriteResult> {
+    assert(parts.length > 0 && parts.length <= WRITE_PARTS_MAX, 'A write has a bounded number of parts');
+    const body = encodeWriteParts(parts);
+    return this.#change(
+      (query) => ({
+        what: `Cannot write file ${this.file}`,
+        method: 'PUT',
+        path: `${this.#path}/parts?${query}`,
+        headers: OCTETS,
+        body,
         mutation: true,
       }),
       options,

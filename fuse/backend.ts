@@ -77,6 +77,8 @@ export interface BackendFile {
   read(offset: number, length: number): Promise<Uint8Array>;
   /** `parts`, which follow each other, stay untouched until the promise settles, and are the caller's again afterwards. */
   write(offset: number, parts: readonly Uint8Array[]): Promise<FileState>;
+  /** As `write`, at several places: whoever reads finds all of it or none, and of what overlaps the later. */
+  writeParts(parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[]): Promise<FileState>;
   /** All of `bytes`, at the end of the file wherever that is by then, in one piece. */
   append(bytes: Uint8Array): Promise<FileState>;
   truncate(sizeBytes: number): Promise<FileState>;

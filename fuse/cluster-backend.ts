@@ -115,6 +115,7 @@ function clusterFile(
       return bytes;
     },
     write: (offset, parts) => handle.write(offset, parts),
+    writeParts: (parts) => handle.writeParts(parts),
     append: (bytes) => handle.write('append', bytes),
     truncate: (sizeBytes) => handle.truncate(sizeBytes),
     punch: (from, to, grows) => handle.punch(from, to, grows),

@@ -7,11 +7,12 @@ import {
   type FileState,
 } from './backend.ts';
 import { withDeadline } from './deadline.ts';
+import type { DirtyBudget } from './dirty-budget.ts';
 import { OpenLocks } from './locks.ts';
 import type { ReadAhead, ReadPosition } from './read-ahead.ts';
 import { type GivePages, ReadSource } from './read-source.ts';
 import type { MountedTransport } from './transport.ts';
-import { type DirtyBudget, WriteBehind } from './write-behind.ts';
+import { WriteBehind } from './write-behind.ts';
 
 /** How long a question about a file waits for its writes under way before it is answered from here. */
 const DRAIN_FOR_ATTRIBUTES_MS = 1000;
@@ -70,6 +71,7 @@ export class OpenFile {
     );
     this.writes = new WriteBehind({
       write: (offset, parts) => backend.write(offset, parts),
+      writeParts: (parts) => backend.writeParts(parts),
       acknowledged: (state) => this.#changed(state),
       budget,
       limitMs,

@@ -3,6 +3,7 @@ import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { Attributes, FileSystemBackend } from './backend.ts';
 import { contentVersionCompare } from './backend.ts';
+import { DirtyBudget } from './dirty-budget.ts';
 import { ErrnoError } from './errno.ts';
 import { Inodes, withoutPrivileges } from './inodes.ts';
 import type { OpenLocks } from './locks.ts';
@@ -10,7 +11,6 @@ import { OpenFile } from './open-file.ts';
 import { Orphans } from './orphans.ts';
 import { ReadAhead, ReadPosition } from './read-ahead.ts';
 import type { Caller, LockRequest, Log, MountedTransport, Opened } from './transport.ts';
-import { DirtyBudget } from './write-behind.ts';
 
 const DIRTY_BYTES_MAX = 64 * 1024 * 1024;
 const READ_AHEAD_BYTES_MAX = 32 * 1024 * 1024;

@@ -27,6 +27,7 @@ function readOnlyFile(file: BackendFile): BackendFile {
   return {
     ...file,
     write: refuse,
+    writeParts: refuse,
     append: refuse,
     truncate: refuse,
     punch: refuse,

@@ -1,99 +1,35 @@
 import { assert } from '../base/assert.ts';
 import type { FileState } from './backend.ts';
+import { CHUNK_BYTES_MAX, type Chunk, Chunks } from './chunks.ts';
 import { withDeadline } from './deadline.ts';
+import { DirtyBudget } from './dirty-budget.ts';
 import { ErrnoError } from './errno.ts';
 import { SendWindow, WINDOW_BYTES_MAX } from './send-window.ts';
 
-/** A chunk never crosses a multiple of this, so that chunks and objects stay aligned to each other. */
-export const CHUNK_BYTES_MAX = 2 * 1024 * 1024;
 /** Parts that are smaller than this on an average are put together: each costs more than its copy. */
 const PART_BYTES_MIN = 32 * 1024;
-/**
- * What travels at the same time of one file. Large chunks are bounded by their bytes, in a window; small ones in any order,
- * as a database writes them, by their number, which has to stay below what a session may have under way (64).
- */
+/** Chunks up to this size travel together, wherever in the file they are: each alone costs more than its bytes. */
+const SMALL_BYTES_MAX = 64 * 1024;
+/** Small chunks in one request, and their bytes. */
+const BATCH_COUNT_MAX = 256;
+const BATCH_BYTES_MAX = 1024 * 1024;
+/** Requests with small chunks at the same time: the fewer, the more chunks come together meanwhile. */
+const BATCHES_IN_FLIGHT_MAX = 4;
+/** Requests at the same time, which have to stay below what a session may have under way (64). Large ones are bounded by their bytes. */
 const IN_FLIGHT_COUNT_MAX = 48;
 /** Dirty bytes of one file, so that one slow file leaves room for the others: a full window, and what is put together. */
 export const FILE_DIRTY_BYTES_MAX = WINDOW_BYTES_MAX + 4 * 1024 * 1024;
+const NO_BYTES = new Uint8Array(0);
 /** A chunk that is not full waits this long for its neighbour. */
 const PARTIAL_CHUNK_DELAY_MS = 10;
 
-/**
- * Bytes accepted from programs and not yet acknowledged by the cluster, over all files of the mount.
- * Whoever would exceed the limit waits in line.
- */
-export class DirtyBudget {
-  readonly #bytesMax: number;
-  readonly #waiting: { readonly bytes: number; readonly admit: () => void }[] = [];
-  #bytes = 0;
-
-  constructor(bytesMax: number) {
-    this.#bytesMax = bytesMax;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  /** @returns whether the bytes are admitted at once; only if nobody waits already */
-  tryReserve(bytes: number): boolean {
-    if (this.#waiting.length > 0 || !this.#fits(bytes)) return false;
-    this.#bytes += bytes;
-    return true;
-  }
-
-  async reserve(bytes: number, limitMs: number): Promise<void> {
-    if (this.tryReserve(bytes)) return;
-    let entry: { readonly bytes: number; readonly admit: () => void } | undefined;
-    const admitted = new Promise<void>((resolve) => {
-      entry = { bytes, admit: resolve };
-      this.#waiting.push(entry);
-    });
-    try {
-      await withDeadline(admitted, limitMs, 'Waiting for room in the write buffer');
-    } catch (error) {
-      assert(entry !== undefined, 'The executor of a promise runs at once');
-      const index = this.#waiting.indexOf(entry);
-      // Admitted in the same turn in which the time was up: the bytes go back.
-      if (index < 0) this.release(bytes);
-      else this.#waiting.splice(index, 1);
-      this.#admitNext();
-      throw error;
-    }
-  }
-
-  release(bytes: number): void {
-    this.#bytes -= bytes;
-    assert(this.#bytes >= 0, 'No more is released than was reserved');
-    this.#admitNext();
-  }
-
-  #admitNext(): void {
-    for (let next = this.#waiting[0]; next !== undefined && this.#fits(next.bytes); next = this.#waiting[0]) {
-      this.#waiting.shift();
-      this.#bytes += next.bytes;
-      next.admit();
-    }
-  }
-
-  /** A single write larger than the limit passes when it is alone. */
-  #fits(bytes: number): boolean {
-    return this.#bytes === 0 || this.#bytes + bytes <= this.#bytesMax;
-  }
-}
-
-interface Chunk {
-  offset: number;
-  length: number;
-  parts: Uint8Array[];
-  state: 'open' | 'queued' | 'in-flight';
-  /** Resolves when the chunk is acknowledged or given up; never rejects. */
-  readonly done: Promise<void>;
-  readonly finish: () => void;
-}
-
 export interface WriteBehindOptions {
+  /** Bytes that follow each other. */
   readonly write: (offset: number, parts: readonly Uint8Array[]) => Promise<FileState>;
+  /** Bytes at several places, which become visible together, in this order. */
+  readonly writeParts: (
+    parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[],
+  ) => Promise<FileState>;
   readonly acknowledged: (state: FileState) => void;
   readonly budget: DirtyBudget;
   /** The longest that one write call may wait, and one chunk may travel. */
@@ -102,21 +38,25 @@ export interface WriteBehindOptions {
 
 /**
  * The writes of one file that are under way. A program's write is answered once its bytes are here; they are
- * put together with their neighbours to chunks of up to 2 MiB, of which several travel at a time. Chunks that overlap
- * travel one after the other, in the order of the writes, so that the file ends up as the program wrote it.
+ * put together with their neighbours to chunks of up to 2 MiB, of which several travel at a time. Small chunks travel
+ * together, those near each other first, as their objects are then written once for all of them. Chunks that overlap
+ * arrive in the order of the writes, so that the file ends up as the program wrote it.
  *
  * A chunk that fails is lost, and so is what waits behind it: the error is kept and told by `errorsSince` to
  * every handle that was open, at its next write, fsync or close.
  */
 export class WriteBehind {
   readonly #options: WriteBehindOptions;
-  /** In the order of the writes. */
-  readonly #chunks: Chunk[] = [];
+  readonly #chunks = new Chunks();
+  /** Those among them that are complete and have not left, the oldest first. */
+  readonly #large = new Set<Chunk>();
+  readonly #small = new Set<Chunk>();
   readonly #fileBudget = new DirtyBudget(FILE_DIRTY_BYTES_MAX);
   #error: unknown;
   #errorCount = 0;
   #inFlightCount = 0;
   #inFlightBytes = 0;
+  #batchesInFlight = 0;
   readonly #window = new SendWindow();
   #timer: NodeJS.Timeout | undefined;
 
@@ -125,14 +65,12 @@ export class WriteBehind {
   }
 
   get dirty(): boolean {
-    return this.#chunks.length > 0;
+    return this.#chunks.count > 0;
   }
 
   /** Where the last dirty byte ends; 0 if none is. */
   get dirtyEnd(): number {
-    let end = 0;
-    for (const chunk of this.#chunks) end = Math.max(end, chunk.offset + chunk.length);
-    return end;
+    return this.#chunks.end;
   }
 
   get errorCount(): number {
@@ -145,7 +83,7 @@ export class WriteBehind {
   }
 
   overlaps(offset: number, length: number): boolean {
-    return this.#chunks.some((chunk) => chunkOverlaps(chunk, offset, length));
+    return this.#chunks.overlaps(offset, length);
   }
 
   /**
@@ -166,7 +104,7 @@ export class WriteBehind {
   /** Resolves when all that was written before is acknowledged or given up (see `errorSince`). */
   async drain(): Promise<void> {
     this.#seal();
-    await Promise.all(this.#chunks.map((chunk) => chunk.done));
+    await Promise.all([...this.#chunks].map((chunk) => chunk.done));
   }
 
   async #reserve(bytes: number): Promise<void> {
@@ -197,7 +135,7 @@ export class WriteBehind {
   }
 
   #take(offset: number, part: Uint8Array, full: boolean): void {
-    const neighbour = this.#neighbour(offset, part.length);
+    const neighbour = this.#chunks.neighbour(offset, part.length);
     if (neighbour !== undefined) {
       if (neighbour.offset < offset) neighbour.parts.push(part);
       else neighbour.parts.unshift(part);
@@ -205,12 +143,15 @@ export class WriteBehind {
       neighbour.length += part.length;
       assert(neighbour.length <= CHUNK_BYTES_MAX, 'A chunk ends at the boundary');
       // One that waits for its turn has been sealed already.
-      if (neighbour.state === 'queued') return;
+      if (neighbour.state === 'queued') {
+        this.#queue(neighbour);
+        return;
+      }
     } else {
       this.#seal();
       const { promise, resolve } = Promise.withResolvers<void>();
       const state = 'open';
-      this.#chunks.push({
+      this.#chunks.add({
         offset,
         length: part.length,
         parts: [part],
@@ -223,63 +164,95 @@ export class WriteBehind {
     else this.#timer ??= setTimeout(() => this.#seal(), PARTIAL_CHUNK_DELAY_MS);
   }
 
-  /**
-   * @returns a chunk that has not left yet and that the bytes continue, on either side, without crossing a boundary. None
-   *   where a younger chunk has some of these bytes: they would leave before it, and be overwritten with older ones
-   */
-  #neighbour(offset: number, length: number): Chunk | undefined {
-    const block = Math.floor(offset / CHUNK_BYTES_MAX);
-    for (let index = this.#chunks.length - 1; index >= 0; index--) {
-      const chunk = this.#chunks[index] as Chunk;
-      const touches = chunk.offset + chunk.length === offset || offset + length === chunk.offset;
-      const isWaiting = chunk.state !== 'in-flight';
-      if (touches && isWaiting && Math.floor(chunk.offset / CHUNK_BYTES_MAX) === block) return chunk;
-      if (chunkOverlaps(chunk, offset, length)) return undefined;
-    }
-    return undefined;
-  }
-
-  /** The open chunk, if there is one, is complete. Only the last one can be open. */
+  /** The open chunk, if there is one, is complete. Only the newest can be open. */
   #seal(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const last = this.#chunks.at(-1);
-    if (last?.state === 'open') last.state = 'queued';
+    const { newest } = this.#chunks;
+    if (newest?.state === 'open') this.#queue(newest);
     this.#send();
   }
 
+  #queue(chunk: Chunk): void {
+    chunk.state = 'queued';
+    if (chunk.length <= SMALL_BYTES_MAX) {
+      this.#small.add(chunk);
+      return;
+    }
+    this.#small.delete(chunk);
+    this.#large.add(chunk);
+  }
+
   #send(): void {
-    for (let index = 0; index < this.#chunks.length && this.#inFlightCount < IN_FLIGHT_COUNT_MAX; index++) {
-      const chunk = this.#chunks[index];
-      if (chunk?.state !== 'queued') continue;
-      if (this.#inFlightBytes + chunk.length > this.#window.bytesMax) return;
-      // Every chunk before this one is older; the bytes of the younger must arrive last.
-      const blocked = this.#chunks
-        .slice(0, index)
-        .some((older) => chunkOverlaps(older, chunk.offset, chunk.length));
-      if (!blocked) void this.#travel(chunk);
+    for (const chunk of this.#large) {
+      if (this.#inFlightCount >= IN_FLIGHT_COUNT_MAX || !this.#fits(chunk.length)) break;
+      if (!this.#chunks.isBlocked(chunk)) void this.#travel([chunk]).then(() => this.#send());
+    }
+    while (this.#small.size > 0 && this.#batchesInFlight < BATCHES_IN_FLIGHT_MAX) {
+      const batch = this.#nextBatch();
+      if (batch.length === 0) return;
+      this.#batchesInFlight++;
+      void this.#travel(batch).then(() => {
+        this.#batchesInFlight--;
+        this.#send();
+      });
     }
   }
 
-  async #travel(chunk: Chunk): Promise<void> {
-    chunk.state = 'in-flight';
+  #fits(bytes: number): boolean {
+    return this.#inFlightBytes + bytes <= this.#window.bytesMax;
+  }
+
+  /** Small chunks that may leave: the oldest with all that are near it, then the next oldest with those near that. */
+  #nextBatch(): Chunk[] {
+    const batch = new Set<Chunk>();
+    let bytes = 0;
+    for (const oldest of this.#small) {
+      if (batch.has(oldest)) continue;
+      for (const chunk of this.#chunks.around(oldest.offset)) {
+        if (!this.#small.has(chunk) || this.#chunks.isBlocked(chunk, batch)) continue;
+        bytes += chunk.length;
+        if (batch.size === BATCH_COUNT_MAX || bytes > BATCH_BYTES_MAX || !this.#fits(bytes))
+          return [...batch];
+        batch.add(chunk);
+      }
+    }
+    return [...batch];
+  }
+
+  /** Resolves when the chunks, which travel together, are acknowledged or given up. */
+  async #travel(chunks: readonly Chunk[]): Promise<void> {
+    const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
+    for (const chunk of chunks) {
+      chunk.state = 'in-flight';
+      this.#small.delete(chunk);
+      this.#large.delete(chunk);
+    }
     this.#inFlightCount++;
-    this.#inFlightBytes += chunk.length;
-    const isFine = chunk.parts.length > 1 && chunk.length < chunk.parts.length * PART_BYTES_MIN;
-    const parts = isFine ? [Buffer.concat(chunk.parts, chunk.length)] : chunk.parts;
-    chunk.parts = [];
+    this.#inFlightBytes += bytes;
     const sentMs = performance.now();
     try {
-      const written = this.#options.write(chunk.offset, parts);
+      const written = this.#written(chunks);
       this.#options.acknowledged(await withDeadline(written, this.#options.limitMs, 'A write'));
     } catch (error) {
       this.#fail(error);
     }
-    this.#window.answered(chunk.length, performance.now() - sentMs);
+    this.#window.answered(bytes, performance.now() - sentMs);
     this.#inFlightCount--;
-    this.#inFlightBytes -= chunk.length;
-    this.#remove(chunk);
-    this.#send();
+    this.#inFlightBytes -= bytes;
+    for (const chunk of chunks) this.#remove(chunk);
+  }
+
+  #written(chunks: readonly Chunk[]): Promise<FileState> {
+    const [first] = chunks;
+    if (chunks.length === 1 && first !== undefined)
+      return this.#options.write(first.offset, takenParts(first));
+    return this.#options.writeParts(
+      chunks.map((chunk) => {
+        const [only = NO_BYTES, ...more] = takenParts(chunk);
+        return { offset: chunk.offset, bytes: more.length === 0 ? only : Buffer.concat([only, ...more]) };
+      }),
+    );
   }
 
   /** After a failure the rest would fail too, each after its own time limit: it is given up now. */
@@ -288,18 +261,22 @@ export class WriteBehind {
     this.#error = error ?? new ErrnoError('EIO', 'A write failed');
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    for (const chunk of this.#chunks.filter(({ state }) => state !== 'in-flight')) this.#remove(chunk);
+    for (const chunk of [...this.#chunks].filter(({ state }) => state !== 'in-flight')) this.#remove(chunk);
   }
 
   #remove(chunk: Chunk): void {
-    const index = this.#chunks.indexOf(chunk);
-    assert(index >= 0, 'A chunk is removed once');
-    this.#chunks.splice(index, 1);
+    this.#small.delete(chunk);
+    this.#large.delete(chunk);
+    this.#chunks.remove(chunk);
     this.#release(chunk.length);
     chunk.finish();
   }
 }
 
-function chunkOverlaps(chunk: Chunk, offset: number, length: number): boolean {
-  return chunk.offset < offset + length && offset < chunk.offset + chunk.length;
+/** The chunk's bytes, for their journey; it keeps none. */
+function takenParts(chunk: Chunk): readonly Uint8Array[] {
+  const { parts, length } = chunk;
+  chunk.parts = [];
+  const isFine = parts.length > 1 && length < parts.length * PART_BYTES_MIN;
+  return isFine ? [Buffer.concat(parts, length)] : parts;
 }

@@ -11,7 +11,7 @@ import type {
   QueryResults,
   RememberedAnswer,
 } from '../wire/catalog-api.ts';
-import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../wire/file-operation.ts';
+import { encodeWriteParts, FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../wire/file-operation.ts';
 import type { CopyOrder, FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../wire/http-api.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../wire/lock-api.ts';
 import { type PeerAnswer, PeerHttp, type PeerRequest } from './http/peer-http.ts';
@@ -224,6 +224,27 @@ export class Gateway {
         path: `/v1/data/${file}?offset=${offset}&${requestText(request)}${guardText(guard)}`,
         contentType: 'application/octet-stream',
         body: bytes,
+      },
+      options,
+    );
+  }
+
+  /** Bytes at several places, as one operation: all of them are there, or none. */
+  async writeParts(
+    file: FileId,
+    request: RequestId,
+    parts: readonly WritePart[],
+    options: CallOptions = {},
+  ): Promise<WriteResult> {
+    return this.#fileCall(
+      file,
+      `write file ${file}`,
+      () => this.services.files.writeParts(file, request, parts),
+      {
+        method: 'PUT',
+        path: `/v1/data/${file}/parts?${requestText(request)}`,
+        contentType: 'application/octet-stream',
+        body: encodeWriteParts(parts),
       },
       options,
     );

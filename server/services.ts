@@ -11,6 +11,7 @@ import type {
   QueryResults,
   RememberedAnswer,
 } from '../wire/catalog-api.ts';
+import type { WritePart } from '../wire/file-operation.ts';
 import type {
   FileExtent,
   FileState,
@@ -105,6 +106,8 @@ export interface FileService {
     bytes: Uint8Array,
     guard?: WriteGuard,
   ): Promise<WriteResult>;
+  /** Bytes at several places, as one operation. `offset` of the result is that of the first. */
+  writeParts(file: FileId, request: RequestId, parts: readonly WritePart[]): Promise<WriteResult>;
   truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult>;
   /** Makes a hole. `offset` of the result is where it ends. Acknowledged by a majority when it resolves. */
   punch(file: FileId, request: RequestId, hole: Hole): Promise<WriteResult>;

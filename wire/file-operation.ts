@@ -10,6 +10,8 @@ export type FileOperation =
       readonly bytes: Uint8Array;
       readonly modifiedNs: bigint;
     }
+  /** Bytes at several places, in this order: whoever reads finds all of them, or none. */
+  | { readonly kind: 'write-parts'; readonly parts: readonly WritePart[]; readonly modifiedNs: bigint }
   | { readonly kind: 'truncate'; readonly sizeBytes: number; readonly modifiedNs: bigint }
   /**
    * Bytes `from` to before `to` become a hole: they read as zeros, and take no room. The size stays or, where it `grows`, is
@@ -35,6 +37,12 @@ export type FileOperation =
   /** From here on these servers hold the replicas. The contents stay as they are. */
   | { readonly kind: 'view'; readonly view: SequencedView };
 
+/** Bytes from `offset` on. */
+export interface WritePart {
+  readonly offset: number;
+  readonly bytes: Uint8Array;
+}
+
 /** Whether contents may still change. `final`: they may not, and everybody who finds this here may rely on it alone. */
 export type Seal = 'open' | 'sealed' | 'final';
 
@@ -54,6 +62,12 @@ export interface SequencedView {
 /** Bytes in one write operation at the most. */
 export const WRITE_BYTES_MAX = 4 * 1024 * 1024;
 
+/** Places that one operation writes at the most. */
+export const WRITE_PARTS_MAX = 256;
+
+/** Bytes of parts as `encodeWriteParts` makes them, at the most. */
+export const WRITE_PARTS_BYTES_MAX = WRITE_BYTES_MAX + 2 + 12 * WRITE_PARTS_MAX;
+
 /** The largest size of a file. Offsets and sizes stay exact as numbers. */
 export const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
 
@@ -64,12 +78,18 @@ const TAG_VIEW = 4;
 const TAG_SEAL = 5;
 const TAG_SETTLING = 6;
 const TAG_PUNCH = 7;
+const TAG_WRITE_PARTS = 8;
 
 export function encodeFileOperation(operation: FileOperation): Uint8Array {
   switch (operation.kind) {
     case 'write': {
       const writer = new ByteWriter(32 + operation.bytes.length).uint8(TAG_WRITE).uint53(operation.offset);
       return writeTime(writer, operation.modifiedNs).bytes(operation.bytes).finish();
+    }
+    case 'write-parts': {
+      const { parts, modifiedNs } = operation;
+      const writer = new ByteWriter(32 + partsBytes(parts)).uint8(TAG_WRITE_PARTS);
+      return putParts(writeTime(writer, modifiedNs), parts).finish();
     }
     case 'truncate': {
       const writer = new ByteWriter(32).uint8(TAG_TRUNCATE).uint53(operation.sizeBytes);
@@ -93,6 +113,61 @@ export function encodeFileOperation(operation: FileOperation): Uint8Array {
     case 'view':
       return new ByteWriter(128).uint8(TAG_VIEW).text(viewFormat(operation.view)).finish();
   }
+}
+
+/** @returns what the operation writes, and where, in that order; nothing of one that writes no bytes */
+export function partsWritten(operation: FileOperation): readonly WritePart[] {
+  if (operation.kind === 'write') return [operation];
+  return operation.kind === 'write-parts' ? operation.parts : [];
+}
+
+/** The body of a request that writes at several places. */
+export function encodeWriteParts(parts: readonly WritePart[]): Uint8Array {
+  return putParts(new ByteWriter(partsBytes(parts)), parts).finish();
+}
+
+/**
+ * @returns the parts; their bytes are views into `encoded`
+ * @throws MalformedError where `encoded` is not what `encodeWriteParts` makes
+ */
+export function decodeWriteParts(encoded: Uint8Array): WritePart[] {
+  const reader = new ByteReader(encoded);
+  const parts = readParts(reader);
+  reader.end();
+  return parts;
+}
+
+function putParts(writer: ByteWriter, parts: readonly WritePart[]): ByteWriter {
+  writer.uint16(parts.length);
+  for (const { offset, bytes } of parts) writer.uint53(offset).bytes(bytes);
+  return writer;
+}
+
+function partsBytes(parts: readonly WritePart[]): number {
+  return parts.reduce((sum, { bytes }) => sum + 12 + bytes.length, 2);
+}
+
+function readParts(reader: ByteReader): WritePart[] {
+  const count = reader.uint16();
+  if (count === 0 || count > WRITE_PARTS_MAX) throw new MalformedError(`A write of ${count} parts`);
+  const parts = Array.from({ length: count }, () => readPart(reader));
+  const byteCount = parts.reduce((sum, { bytes }) => sum + bytes.length, 0);
+  if (byteCount > WRITE_BYTES_MAX) throw new MalformedError(`A write of ${byteCount} bytes`);
+  return parts;
+}
+
+function readPart(reader: ByteReader): WritePart {
+  const offset = reader.uint53();
+  return checkedPart({ offset, bytes: reader.bytes() });
+}
+
+function checkedPart(part: WritePart): WritePart {
+  const { offset, bytes } = part;
+  if (bytes.length === 0 || bytes.length > WRITE_BYTES_MAX) {
+    throw new MalformedError(`A write of ${bytes.length} bytes`);
+  }
+  if (offset + bytes.length > FILE_BYTES_MAX) throw new MalformedError('A write beyond the largest file');
+  return part;
 }
 
 /** @returns the view as text */
@@ -140,12 +215,11 @@ function readOperation(reader: ByteReader): FileOperation {
     case TAG_WRITE: {
       const offset = reader.uint53();
       const modifiedNs = readTime(reader);
-      const bytes = reader.bytes();
-      if (bytes.length === 0 || bytes.length > WRITE_BYTES_MAX) {
-        throw new MalformedError(`A write of ${bytes.length} bytes`);
-      }
-      if (offset + bytes.length > FILE_BYTES_MAX) throw new MalformedError('A write beyond the largest file');
-      return { kind: 'write', offset, bytes, modifiedNs };
+      return { kind: 'write', ...checkedPart({ offset, bytes: reader.bytes() }), modifiedNs };
+    }
+    case TAG_WRITE_PARTS: {
+      const modifiedNs = readTime(reader);
+      return { kind: 'write-parts', parts: readParts(reader), modifiedNs };
     }
     case TAG_TRUNCATE:
       return { kind: 'truncate', sizeBytes: reader.uint53(), modifiedNs: readTime(reader) };

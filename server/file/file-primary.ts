@@ -4,7 +4,7 @@ import type { FileId } from '../../base/ids.ts';
 import type { Epoch, RequestId } from '../../replica/actions.ts';
 import { epochCompare } from '../../replica/epoch.ts';
 import type { ContentVersion, LiveMark } from '../../wire/catalog-api.ts';
-import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
+import { encodeFileOperation, FILE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { WriteGuard } from '../../wire/http-api.ts';
 import type { Clock } from '../clock.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
@@ -122,6 +122,23 @@ export class FilePrimary {
       'precondition-failed',
       `Cannot write file ${this.#file}: it was changed meanwhile`,
     );
+  }
+
+  /** Bytes at several places, as one operation. `offset` of the outcome is that of the first. */
+  async writeParts(request: RequestId, parts: readonly WritePart[]): Promise<Committed> {
+    const done = await this.#admit(
+      request,
+      parts.reduce((sum, { bytes }) => sum + bytes.length, 0),
+    );
+    try {
+      const ends = parts.map(({ offset, bytes }) => offset + bytes.length);
+      const sizeBytes = Math.max(this.#sizeBytes, ...ends);
+      const modifiedNs = this.#nextModifiedNs();
+      const body = encodeFileOperation({ kind: 'write-parts', parts, modifiedNs });
+      return await this.#submit(request, body, { offset: parts[0]?.offset ?? 0, sizeBytes, modifiedNs });
+    } finally {
+      done();
+    }
   }
 
   async punch(request: RequestId, { from, to, grows }: Hole): Promise<Committed> {

@@ -9,7 +9,7 @@ import { epochCompare } from '../../replica/epoch.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 import { viewHasMajority, viewVoters } from '../../replica/view.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
-import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
+import { FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
 import { unlessFirst, within } from '../bounded.ts';
@@ -172,6 +172,21 @@ export class LocalFileService implements FileService {
       throw error;
     });
     return this.#changed(file, primary, committed);
+  }
+
+  async writeParts(file: FileId, request: RequestId, parts: readonly WritePart[]): Promise<WriteResult> {
+    const answered = this.#answeredFinally(file, request);
+    if (answered !== null) return answered;
+    this.#assertNotGivenAway(file);
+    const driver = await this.#orderer(file);
+    this.#assertAllThere(driver);
+    await this.#assertRoom(
+      driver,
+      request,
+      parts.reduce((sum, { bytes }) => sum + bytes.length, 0),
+    );
+    const primary = this.#primaryOf(driver);
+    return this.#changed(file, primary, await this.#bounded(file, primary.writeParts(request, parts)));
   }
 
   async truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult> {

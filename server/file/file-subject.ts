@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, Operation, Position, ReplicaRecord, Trust } from '../../replica/actions.ts';
 import { epochEqual } from '../../replica/epoch.ts';
-import { decodeFileOperation, type FileOperation } from '../../wire/file-operation.ts';
+import { decodeFileOperation, type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 import type { FetchedObject, FileDifference, FileStore, ObjectEntry } from '../storage/store.ts';
 import type { AskSource, FetchedState, FetchHelp, Subject } from '../subject.ts';
 import { Difference, objectEqual } from './difference.ts';
@@ -75,9 +75,10 @@ export class FileSubject implements Subject {
       this.noteDamaged(Math.floor(change.from / objectBytes));
       this.noteDamaged(Math.floor(change.to / objectBytes));
     }
-    if (change.kind !== 'write') return;
-    this.noteDamaged(Math.floor(change.offset / objectBytes));
-    this.noteDamaged(Math.floor((change.offset + change.bytes.length - 1) / objectBytes));
+    for (const { offset, bytes } of partsWritten(change)) {
+      this.noteDamaged(Math.floor(offset / objectBytes));
+      this.noteDamaged(Math.floor((offset + bytes.length - 1) / objectBytes));
+    }
   }
 
   flush(): Promise<void> {

@@ -2,7 +2,14 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { RequestId } from '../../replica/actions.ts';
-import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import {
+  decodeWriteParts,
+  FILE_BYTES_MAX,
+  WRITE_BYTES_MAX,
+  WRITE_PARTS_BYTES_MAX,
+  type WritePart,
+} from '../../wire/file-operation.ts';
 import type { CopyOrder, FileState, WriteGuard } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
@@ -18,9 +25,13 @@ const OCTETS = 'application/octet-stream';
 export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
   // Octets are octets, whatever label they carry.
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: WRITE_BYTES_MAX }, (_request, body, done) => {
-    done(null, body);
-  });
+  app.addContentTypeParser(
+    '*',
+    { parseAs: 'buffer', bodyLimit: WRITE_PARTS_BYTES_MAX },
+    (_request, body, done) => {
+      done(null, body);
+    },
+  );
 
   app.get('/v1/data/:file', READ, async (request, reply) => {
     const file = fileOf(request);
@@ -46,6 +57,14 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
         : integerOf(query.offset, 'offset', 0, FILE_BYTES_MAX - bytes.length);
     const options = { ...callOptionsOf(request.headers), guard: guardOf(query) };
     return answer(reply, file, await gateway.write(file, requestIdOf(query), offset, bytes, options));
+  });
+
+  app.put('/v1/data/:file/parts', { ...WRITE, bodyLimit: WRITE_PARTS_BYTES_MAX }, async (request, reply) => {
+    const file = fileOf(request);
+    const parts = writePartsOf(request.body);
+    const options = callOptionsOf(request.headers);
+    const requestId = requestIdOf(request.query as Parameters);
+    return answer(reply, file, await gateway.writeParts(file, requestId, parts, options));
   });
 
   app.post('/v1/data/:file/truncate', WRITE, async (request, reply) => {
@@ -121,6 +140,16 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
 
 function fileOf(request: FastifyRequest): FileId {
   return fileIdOf((request.params as Parameters).file);
+}
+
+/** @throws ServiceError `bad-request` unless the body is what `encodeWriteParts` makes */
+function writePartsOf(body: unknown): WritePart[] {
+  try {
+    return decodeWriteParts(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
+  } catch (cause) {
+    if (!(cause instanceof MalformedError)) throw cause;
+    throw new ServiceError('bad-request', `The body is no list of parts: ${cause.message}`, {}, { cause });
+  }
 }
 
 /** @throws ServiceError `bad-request` unless the body is a `CopyOrder` in JSON */

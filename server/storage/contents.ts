@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { assert, unreachable } from '../../base/assert.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
-import type { FileOperation, Seal } from '../../wire/file-operation.ts';
+import { type FileOperation, partsWritten, type Seal } from '../../wire/file-operation.ts';
 import type { FileAttributes, FileDescription, ObjectEntry } from './store.ts';
 
 /** Everything about a replica but its objects. A value: an operation makes a new one. */
@@ -92,7 +92,7 @@ export function fileStateApply(
     dead: operation.kind === 'delete',
     seal: attributes.seal,
   };
-  const resized = sizeBytes !== attributes.sizeBytes || operation.kind !== 'write';
+  const resized = sizeBytes !== attributes.sizeBytes || partsWritten(operation).length === 0;
   return {
     record,
     attributes: next,
@@ -133,7 +133,11 @@ export function operationApplies(attributes: FileAttributes, operation: FileOper
 export function sizeAfter(sizeBytes: number, operation: FileOperation): number {
   switch (operation.kind) {
     case 'write':
-      return Math.max(sizeBytes, operation.offset + operation.bytes.length);
+    case 'write-parts':
+      return partsWritten(operation).reduce(
+        (size, { offset, bytes }) => Math.max(size, offset + bytes.length),
+        sizeBytes,
+      );
     case 'truncate':
       return operation.sizeBytes;
     case 'punch':
@@ -163,6 +167,7 @@ export function removedBy(operation: FileOperation, sizeBytes: number): Removed 
       return { from, to: to >= sizeBytes ? Infinity : to };
     }
     case 'write':
+    case 'write-parts':
     case 'seal':
     case 'settling':
     case 'view':

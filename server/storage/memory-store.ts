@@ -3,7 +3,7 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
-import type { FileOperation } from '../../wire/file-operation.ts';
+import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 import {
   bytesUnlike,
   bytesWithout,
@@ -105,7 +105,7 @@ export class MemoryStore implements FileStore {
       const before = held.state.attributes;
       held.state = fileStateApply(held.state, seq, operation, sessions);
       if (!operationApplies(before, operation)) return;
-      if (operation.kind === 'write') applyWrite(held, seq, operation.offset, operation.bytes);
+      for (const { offset, bytes } of partsWritten(operation)) applyWrite(held, seq, offset, bytes);
       const removed = removedBy(operation, before.sizeBytes);
       if (removed !== null) remove(held, seq, removed);
     });

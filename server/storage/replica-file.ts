@@ -2,7 +2,7 @@ import { assert, unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/actions.ts';
-import type { FileOperation } from '../../wire/file-operation.ts';
+import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 import { crc32Of } from './checksum.ts';
 import type { Chunk, Container, Containers } from './container.ts';
 import {
@@ -457,8 +457,8 @@ export class ReplicaFile {
     let byteCount = 0;
     for (const item of items) {
       this.#assertInstalled(item);
-      if (item.operation.kind === 'write' && operationApplies(next.attributes, item.operation)) {
-        const { offset, bytes } = item.operation;
+      const written = operationApplies(next.attributes, item.operation) ? partsWritten(item.operation) : [];
+      for (const { offset, bytes } of written) {
         byteCount += bytes.length;
         for (const piece of writePieces(offset, bytes, this.objectBytes)) {
           let draft = drafts.get(piece.index);
@@ -1033,7 +1033,7 @@ function objectsRemoved(
 }
 
 function operationBytes(operation: FileOperation): number {
-  return operation.kind === 'write' ? operation.bytes.length : 0;
+  return partsWritten(operation).reduce((sum, { bytes }) => sum + bytes.length, 0);
 }
 
 /** Reads an object whole, and checks it. */

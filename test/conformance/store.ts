@@ -7,6 +7,7 @@ import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch, View } from '../../replica/actions.ts';
 import { FAN_OUT, ObjectDigests } from '../../server/storage/object-digests.ts';
 import type { FileDescription, FileStore, ObjectEntry } from '../../server/storage/store.ts';
+import type { WritePart } from '../../wire/file-operation.ts';
 
 /** A store under test, which can be thrown away and opened again where it has a disk. */
 export interface StoreFixture {
@@ -57,6 +58,8 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
         { kind: 'write', offset, bytes, modifiedNs: 1_700_000_000_000_000_000n + BigInt(seq) },
         Uint8Array.of(seq),
       );
+    const writeParts = (seq: number, parts: readonly WritePart[], at = e1) =>
+      store.apply(file, at, seq, { kind: 'write-parts', parts, modifiedNs: BigInt(seq) }, Uint8Array.of(seq));
     const truncate = (seq: number, sizeBytes: number, at = e1) =>
       store.apply(
         file,
@@ -214,6 +217,34 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
           );
         }
       }
+    });
+
+    test('of what one operation writes at several places the later counts', async () => {
+      await begin(store, file, 16);
+      await write(1, 0, pattern(50, 1));
+      const parts = [
+        { offset: 10, bytes: pattern(20, 2) },
+        { offset: 66, bytes: pattern(5, 3) },
+        { offset: 14, bytes: pattern(4, 4) },
+        { offset: 17, bytes: pattern(20, 5) },
+      ];
+      await writeParts(2, parts);
+      const wanted = Buffer.alloc(71);
+      wanted.set(pattern(50, 1));
+      for (const { offset, bytes } of parts) wanted.set(bytes, offset);
+      assert.deepEqual(Buffer.from(await readAll()), wanted);
+      assert.deepEqual(
+        store.describe(file).objects.map(({ index, versionSeq }) => [index, versionSeq]),
+        [
+          [0, 2],
+          [1, 2],
+          [2, 2],
+          [3, 1],
+          [4, 2],
+        ],
+        'What lies between them stays as it was',
+      );
+      assert.equal(store.attributes(file).versionSeq, 2);
     });
 
     test('holes, gaps within objects and growing truncates read as zeros', async () => {
@@ -767,6 +798,19 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
                 works.push(write(seq, offset, bytes, epoch(inEpoch)));
                 break;
               }
+              case 'write-parts': {
+                seq++;
+                const parts = next.places.map(({ offset, length }, at) => {
+                  return { offset, bytes: pattern(length, 1_000 * seq + at) };
+                });
+                const ends = parts.map(({ offset, bytes }) => offset + bytes.length);
+                const grown = Buffer.alloc(Math.max(model.length, ...ends));
+                grown.set(model);
+                for (const { offset, bytes } of parts) grown.set(bytes, offset);
+                model = grown;
+                works.push(writeParts(seq, parts, epoch(inEpoch)));
+                break;
+              }
               case 'truncate': {
                 const resized = Buffer.alloc(next.size);
                 model.copy(resized);
@@ -829,6 +873,16 @@ const step = fc.oneof(
       offset: fc.nat(200),
       length: fc.integer({ min: 1, max: 70 }),
       append: fc.boolean(),
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constant('write-parts' as const),
+      places: fc.array(fc.record({ offset: fc.nat(200), length: fc.integer({ min: 1, max: 40 }) }), {
+        minLength: 1,
+        maxLength: 6,
+      }),
     }),
   },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('truncate' as const), size: fc.nat(200) }) },

@@ -291,6 +291,12 @@ export class MemoryBackend implements FileSystemBackend {
         await this.#reachToWrite('write');
         return this.#write(this.#get(inode), offset, Buffer.concat(parts));
       },
+      writeParts: async (parts) => {
+        await this.#reachToWrite('write');
+        const file = this.#get(inode);
+        for (const { offset, bytes } of parts) this.#write(file, offset, bytes);
+        return this.#changed(file);
+      },
       append: async (bytes) => {
         await this.#reachToWrite('append');
         const target = this.#get(inode);

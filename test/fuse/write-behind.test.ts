@@ -4,8 +4,10 @@ import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileState } from '../../fuse/backend.ts';
+import { CHUNK_BYTES_MAX } from '../../fuse/chunks.ts';
+import { DirtyBudget } from '../../fuse/dirty-budget.ts';
 import { WINDOW_BYTES_MIN } from '../../fuse/send-window.ts';
-import { CHUNK_BYTES_MAX, DirtyBudget, FILE_DIRTY_BYTES_MAX, WriteBehind } from '../../fuse/write-behind.ts';
+import { FILE_DIRTY_BYTES_MAX, WriteBehind } from '../../fuse/write-behind.ts';
 
 const STATE: FileState = { sizeBytes: 0, modifiedNs: '0', contents: { epoch: 0, seq: 0 } };
 const MEBIBYTE = 1024 * 1024;
@@ -16,6 +18,8 @@ interface Sent {
   readonly offset: number;
   readonly length: number;
   readonly first: number;
+  /** Where its parts begin, and with which byte. */
+  readonly parts: readonly (readonly [number, number])[];
   resolve(): void;
   reject(error: unknown): void;
 }
@@ -26,17 +30,20 @@ function setUp(options: { readonly limitMs?: number; readonly budget?: DirtyBudg
   /** What has arrived, in this order. */
   const arrived: { readonly offset: number; readonly bytes: Uint8Array }[] = [];
   const budget = options.budget ?? new DirtyBudget(64 * MEBIBYTE);
+  const send = (parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[]) =>
+    new Promise<FileState>((resolve, reject) => {
+      const arrive = (): void => {
+        arrived.push(...parts);
+        resolve(STATE);
+      };
+      const places = parts.map(({ offset, bytes }) => [offset, bytes[0] ?? -1] as const);
+      const [[offset, first] = [-1, -1]] = places;
+      const length = parts.reduce((sum, { bytes }) => sum + bytes.length, 0);
+      sent.push({ offset, length, first, parts: places, resolve: arrive, reject });
+    });
   const writes = new WriteBehind({
-    write: (offset, parts) =>
-      new Promise((resolve, reject) => {
-        const bytes = Buffer.concat(parts);
-        const first = bytes[0] ?? -1;
-        const arrive = (): void => {
-          arrived.push({ offset, bytes });
-          resolve(STATE);
-        };
-        sent.push({ offset, length: bytes.length, first, resolve: arrive, reject });
-      }),
+    write: (offset, parts) => send([{ offset, bytes: Buffer.concat(parts) }]),
+    writeParts: send,
     acknowledged: () => undefined,
     budget,
     limitMs: options.limitMs ?? 60_000,
@@ -93,17 +100,52 @@ test('few large chunks travel at a time, and one more for each that is answered 
   assert.equal(writes.dirty, false);
 });
 
-test('small chunks in any order travel many at a time, and never more than a session may have', async () => {
-  const { sent, writes, answer } = setUp();
-  for (let index = 0; index < 200; index++)
-    await writes.write(((index * 7919) % 4093) * 8192, Buffer.alloc(4096));
-  void writes.drain();
-  assert.equal(sent.length, 48);
-  for (const chunk of sent.splice(20, 3)) chunk.resolve();
+test('small chunks in any order travel together, those near each other first, while few are under way', async () => {
+  const { sent, arrived, writes, answer } = setUp();
+  const places = Array.from({ length: 1_000 }, (_, index) => ((index * 7919) % 4093) * 8192);
+  for (const place of places) await writes.write(place, Buffer.alloc(4096));
+  const drained = writes.drain();
+  assert.deepEqual(
+    sent.map(({ parts }) => parts.length),
+    [1, 1, 1, 1],
+    'The first ones do not wait for more',
+  );
+  for (const one of sent.splice(0)) one.resolve();
   await turn();
-  assert.equal(sent.length, 48);
+  const batches = sent.map(({ parts }) => parts.length);
+  assert.ok(batches.length <= 4 && batches[0] === 256, `${batches}`);
+  const blocks = sent[0]?.parts.map(([offset]) => Math.floor(offset / CHUNK_BYTES_MAX)) ?? [];
+  const changes = blocks.filter((block, at) => block !== blocks[at - 1]).length;
+  assert.equal(changes, new Set(blocks).size, 'One block after the other');
   await answer();
-  assert.equal(writes.dirty, false);
+  await drained;
+  assert.deepEqual(arrived.map(({ offset }) => offset).sort(), places.sort());
+});
+
+test('what overlaps leaves in one request, in its order, or behind what is under way', async () => {
+  const { sent, writes, answer } = setUp();
+  for (let place = 0; place < 4; place++) await writes.write(place * MEBIBYTE, Buffer.alloc(100, 9));
+  for (const [place, value] of [3, 3 * MEBIBYTE + 50, 50, 5000, 60].entries()) {
+    await writes.write(value, Buffer.alloc(100, place));
+  }
+  const drained = writes.drain();
+  assert.equal(sent.length, 4);
+  sent.splice(2, 1)[0]?.resolve();
+  await turn();
+  assert.deepEqual(sent[3]?.parts, [[5000, 3]], 'What overlaps waits for what it overlaps with');
+  for (const one of sent.splice(0)) one.resolve();
+  await turn();
+  assert.deepEqual(
+    sent.flatMap(({ parts }) => parts),
+    [
+      [3, 0],
+      [50, 2],
+      [60, 4],
+      [3 * MEBIBYTE + 50, 1],
+    ],
+  );
+  await answer();
+  await drained;
 });
 
 test('bytes that continue a chunk on either side go with it while it waits', async () => {
@@ -122,11 +164,16 @@ test('bytes that continue a chunk on either side go with it while it waits', asy
   for (const chunk of sent.splice(0)) chunk.resolve();
   await turn();
   assert.deepEqual(
-    sent.map(({ offset, length, first }) => [offset, length, first]),
+    sent.map(({ length, parts }) => [length, parts]),
     [
-      [at, 3 * 4096, 1],
-      [at + 65536, 4096, 7],
-      [at - 4096, 4096, 5],
+      [
+        5 * 4096,
+        [
+          [at, 1],
+          [at + 65536, 7],
+          [at - 4096, 5],
+        ],
+      ],
     ],
   );
   await answer();
@@ -145,14 +192,12 @@ test('bytes do not join a chunk that a younger one overtakes there', async () =>
   for (const chunk of sent.splice(0)) chunk.resolve();
   await turn();
   assert.deepEqual(
-    sent.map(({ first }) => first),
-    [1, 2],
-  );
-  sent[1]?.resolve();
-  await turn();
-  assert.deepEqual(
-    sent.map(({ first }) => first),
-    [1, 2, 3],
+    sent.flatMap(({ parts }) => parts),
+    [
+      [at, 1],
+      [at + 6000, 2],
+      [at + 4096, 3],
+    ],
   );
   await answer();
   await drained;

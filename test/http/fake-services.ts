@@ -310,6 +310,18 @@ export class FakeCluster {
           found.bytes = grown;
           return at;
         }),
+      writeParts: (file, request, parts) =>
+        change('write', file, request, (found) => {
+          const size = Math.max(
+            found.bytes.length,
+            ...parts.map(({ offset, bytes }) => offset + bytes.length),
+          );
+          const grown = Buffer.alloc(size);
+          found.bytes.copy(grown);
+          for (const { offset, bytes } of parts) grown.set(bytes, offset);
+          found.bytes = grown;
+          return parts[0]?.offset ?? 0;
+        }),
       truncate: (file, request, sizeBytes) =>
         change('truncate', file, request, (found) => {
           const cut = Buffer.alloc(sizeBytes);

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { RequestNames } from '../../server/http/request-names.ts';
+import { encodeWriteParts } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, WriteResult } from '../../wire/http-api.ts';
 import { ask, problemIn } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
@@ -369,6 +370,34 @@ describe('the gateway', () => {
       assert.equal(state.sizeBytes, 4);
       assert.equal(answer.headers['leasehold-primary'], 's1');
       assert.equal(answer.headers['leasehold-role'], 'backup');
+    }
+  });
+
+  test('parts of a file are written once, all of them or none', async () => {
+    const file = await makeFile('parts');
+    await write(0, file, 1, '0123456789');
+    const { url } = cluster.server(2);
+    const send = (body: Uint8Array, number: number) =>
+      ask(url, 'PUT', `/v1/data/${file}/parts?session=77&number=${number}&since=0`, { body });
+    const parts = [
+      { offset: 2, bytes: Buffer.from('abc') },
+      { offset: 12, bytes: Buffer.from('z') },
+      { offset: 4, bytes: Buffer.from('CD') },
+    ];
+    const answer = await send(encodeWriteParts(parts), 2);
+    assert.equal(answer.status, 200, answer.text);
+    const { offset, sizeBytes } = JSON.parse(answer.text) as WriteResult;
+    assert.deepEqual([offset, sizeBytes], [2, 13]);
+    await write(0, file, 3, 'XX');
+    assert.equal((await send(encodeWriteParts(parts), 2)).text, answer.text, 'Told once more, and not done');
+    const read = await ask(url, 'GET', `/v1/data/${file}?offset=0&length=100`);
+    assert.equal(read.text, '01abCD6789\0\0zXX');
+    for (const body of [Buffer.alloc(0), encodeWriteParts([]), encodeWriteParts(parts).subarray(1)]) {
+      const refused = await send(body, 4);
+      assert.deepEqual(
+        [refused.status, (JSON.parse(refused.text) as { code: string }).code],
+        [400, 'bad-request'],
+      );
     }
   });
 

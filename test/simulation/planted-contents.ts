@@ -55,4 +55,34 @@ export const PLANTED_CONTENTS: readonly Planted[] = [
       },
     },
   ),
+  replica(
+    '68e',
+    'what a write has at several places is applied the other way round',
+    {
+      file: 'server/storage/replica-file.ts',
+      find: 'for (const { offset, bytes } of written) {',
+      replace: 'for (const { offset, bytes } of written.toReversed()) {',
+    },
+    {
+      test: {
+        file: 'test/storage/conformance.test.ts',
+        name: 'of what one operation writes at several places the later counts',
+      },
+    },
+  ),
+  replica(
+    '68f',
+    'small writes overtake older ones of the same bytes',
+    {
+      file: 'fuse/write-behind.ts',
+      find: 'if (!this.#small.has(chunk) || this.#chunks.isBlocked(chunk, batch)) continue;',
+      replace: 'if (!this.#small.has(chunk)) continue;',
+    },
+    {
+      test: {
+        file: 'test/fuse/write-behind.test.ts',
+        name: 'what overlaps leaves in one request, in its order, or behind what is under way',
+      },
+    },
+  ),
 ];

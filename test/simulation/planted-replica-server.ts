@@ -201,7 +201,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     'a hole is shown by a backup before it is known to be committed',
     {
       file: 'server/storage/contents.ts',
-      find: "const resized = sizeBytes !== attributes.sizeBytes || operation.kind !== 'write';",
+      find: 'const resized = sizeBytes !== attributes.sizeBytes || partsWritten(operation).length === 0;',
       replace: 'const resized = sizeBytes !== attributes.sizeBytes;',
     },
     {

@@ -13,7 +13,6 @@ import {
   fileStateApply,
   fileStateNew,
   operationApplies,
-  type Piece,
   type Removed,
   removedBy,
   removedWithin,
@@ -21,7 +20,12 @@ import {
 } from '../../server/storage/contents.ts';
 import { ObjectDraft } from '../../server/storage/object-draft.ts';
 import type { FileAttributes, ObjectEntry } from '../../server/storage/store.ts';
-import { decodeFileOperation, type FileOperation, type Seal } from '../../wire/file-operation.ts';
+import {
+  decodeFileOperation,
+  type FileOperation,
+  partsWritten,
+  type Seal,
+} from '../../wire/file-operation.ts';
 import { type Contents, type Logged, operationRequest } from './system-contents.ts';
 
 export const OBJECT_BYTES = 8;
@@ -70,17 +74,14 @@ export class FileContents implements Contents {
     this.#state = fileStateApply({ ...this.#state, record }, seq, change, NO_SESSIONS);
     if (!operationApplies(before, change)) return;
     const version = { versionEpoch: epoch.counter, versionSeq: seq };
-    if (change.kind === 'write') {
-      for (const piece of writePieces(change.offset, change.bytes, OBJECT_BYTES)) this.#write(piece, version);
-    }
+    for (const draft of this.#drafts(change, version.versionSeq)) this.#write(draft, version);
     const removed = removedBy(change, before.sizeBytes);
     if (removed !== null) this.#remove(removed, version);
   }
 
-  #write(piece: Piece, version: Pick<ObjectEntry, 'versionEpoch' | 'versionSeq'>): void {
-    const { index } = piece;
+  #write(draft: ObjectDraft, version: Pick<ObjectEntry, 'versionEpoch' | 'versionSeq'>): void {
+    const { index } = draft;
     const base = this.#objects.get(index);
-    const draft = this.#draft(piece, version.versionSeq);
     if (base !== undefined && draft.needsBase) this.#assertSound(base);
     const { kind, buffers, length } = draft.finish(draft.needsBase ? (base?.bytes ?? null) : null);
     const begun = kind === 'append' ? base : undefined;
@@ -91,11 +92,20 @@ export class FileContents implements Contents {
     this.#objects.set(index, { entry, bytes, written });
   }
 
-  #draft({ index, at, bytes }: Piece, seq: number): ObjectDraft {
-    const base = this.#objects.get(index);
-    const draft = new ObjectDraft(index, base === undefined ? null : { ...base.entry, slot: 0 });
-    draft.add(at, bytes, seq);
-    return draft;
+  /** The next version of each object that the operation writes: all that it has for it, put together. */
+  #drafts(change: FileOperation, seq: number): ObjectDraft[] {
+    const drafts = new Map<number, ObjectDraft>();
+    const pieces = partsWritten(change).flatMap(({ offset, bytes }) => [
+      ...writePieces(offset, bytes, OBJECT_BYTES),
+    ]);
+    for (const { index, at, bytes } of pieces) {
+      const base = this.#objects.get(index);
+      const draft =
+        drafts.get(index) ?? new ObjectDraft(index, base === undefined ? null : { ...base.entry, slot: 0 });
+      draft.add(at, bytes, seq);
+      drafts.set(index, draft);
+    }
+    return [...drafts.values()];
   }
 
   #remove(removed: Removed, version: Pick<ObjectEntry, 'versionEpoch' | 'versionSeq'>): void {
@@ -202,11 +212,9 @@ export class FileContents implements Contents {
   neededBy(operation: Operation): number[] {
     const change = changeOf(operation);
     if (!operationApplies(this.attributes, change)) return [];
-    if (change.kind === 'write') {
-      const pieces = [...writePieces(change.offset, change.bytes, OBJECT_BYTES)];
-      return pieces.filter((piece) => this.#draft(piece, 0).needsBase).map(({ index }) => index);
-    }
-    return this.#cutBy(change);
+    const drafts = this.#drafts(change, 0);
+    if (drafts.length === 0) return this.#cutBy(change);
+    return drafts.filter(({ needsBase }) => needsBase).map(({ index }) => index);
   }
 
   /** Objects that the answer to a look shows. */

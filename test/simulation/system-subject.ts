@@ -4,7 +4,13 @@
  */
 import { assert } from '../../base/assert.ts';
 import type { Operation, RequestId } from '../../replica/actions.ts';
-import { decodeFileOperation, encodeFileOperation, type FileOperation } from '../../wire/file-operation.ts';
+import {
+  decodeFileOperation,
+  encodeFileOperation,
+  type FileOperation,
+  partsWritten,
+  type WritePart,
+} from '../../wire/file-operation.ts';
 import {
   type FileEntry,
   type RegisterOperation,
@@ -23,6 +29,8 @@ import { FileContents, OBJECT_BYTES, WHOLE_FILE } from './system-file.ts';
 
 export const REGISTERS = 3;
 export const REGISTERS_BYTES = OBJECT_BYTES * REGISTERS;
+/** Written and overwritten by one operation: nobody finds it. */
+const UNSEEN = 0x3f;
 
 /** What a client wants. The primary resolves it: the place of an append, the bytes of a truncate. */
 export type FileWish =
@@ -57,8 +65,8 @@ class FileOrderer implements Orderer {
     if (resolved.kind === 'punch' && resolved.grows) {
       this.#orderedSize = Math.max(this.#orderedSize, resolved.to);
     }
-    if (resolved.kind === 'write') {
-      this.#orderedSize = Math.max(this.#orderedSize, resolved.offset + resolved.bytes.length);
+    for (const { offset, bytes } of partsWritten(resolved)) {
+      this.#orderedSize = Math.max(this.#orderedSize, offset + bytes.length);
     }
   }
 }
@@ -78,7 +86,9 @@ function resolve(wish: FileWish, sizeBytes: number): FileOperation {
     case 'patch': {
       const bytes = new TextEncoder().encode(wish.value);
       const offset = Math.min(REGISTERS_BYTES + wish.at, Math.max(sizeBytes, REGISTERS_BYTES));
-      return { kind: 'write', offset, bytes, modifiedNs };
+      // The later part counts: whoever applies but one of them, or turns them around, shows the other.
+      const before = { offset, bytes: new Uint8Array(bytes.length).fill(UNSEEN) };
+      return { kind: 'write-parts', parts: [before, { offset, bytes }], modifiedNs };
     }
     case 'truncate':
       return { kind: 'truncate', sizeBytes: REGISTERS_BYTES + wish.recordsBytes, modifiedNs };
@@ -106,11 +116,10 @@ export function fileSubject(appliesAtPrimary: 'first' | 'last'): Subject {
 /** A second, simpler implementation of the operations, to judge the first by. */
 export function textApply(text: string, operation: FileOperation): string {
   switch (operation.kind) {
-    case 'write': {
-      const bytes = Buffer.from(operation.bytes).toString('latin1');
-      const padded = text.padEnd(operation.offset, '\0');
-      return padded.slice(0, operation.offset) + bytes + padded.slice(operation.offset + bytes.length);
-    }
+    case 'write':
+      return textWritten(text, operation);
+    case 'write-parts':
+      return operation.parts.reduce(textWritten, text);
     case 'truncate':
       return text.slice(0, operation.sizeBytes).padEnd(operation.sizeBytes, '\0');
     case 'punch': {
@@ -126,6 +135,13 @@ export function textApply(text: string, operation: FileOperation): string {
     case 'view':
       return text;
   }
+}
+
+function textWritten(text: string, { offset, bytes }: WritePart): string {
+  const padded = text.padEnd(offset, '\0');
+  return (
+    padded.slice(0, offset) + Buffer.from(bytes).toString('latin1') + padded.slice(offset + bytes.length)
+  );
 }
 
 /** What a look may show of a file with these contents, as the sequence of operations gives them. */

@@ -8,6 +8,7 @@ import {
   encodeFileOperation,
   type FileOperation,
   WRITE_BYTES_MAX,
+  WRITE_PARTS_MAX,
 } from '../../wire/file-operation.ts';
 
 type Field =
@@ -50,10 +51,17 @@ const servers = fc.array(fc.constantFrom('s1', 's2', 's3') as fc.Arbitrary<Serve
 
 test('file operations arrive as they were sent', () => {
   const modifiedNs = fc.bigInt({ min: 0n, max: 4_000_000_000n * 1_000_000_000n });
+  const part = fc.record(
+    { offset: fc.nat(), bytes: fc.uint8Array({ minLength: 1 }) },
+    { noNullPrototype: true },
+  );
   const operation: fc.Arbitrary<FileOperation> = fc.oneof(
     fc
       .tuple(fc.nat(), fc.uint8Array({ minLength: 1 }), modifiedNs)
       .map(([offset, bytes, at]): FileOperation => ({ kind: 'write', offset, bytes, modifiedNs: at })),
+    fc
+      .tuple(fc.array(part, { minLength: 1, maxLength: 5 }), modifiedNs)
+      .map(([parts, at]): FileOperation => ({ kind: 'write-parts', parts, modifiedNs: at })),
     fc
       .tuple(fc.nat(), modifiedNs)
       .map(([sizeBytes, at]): FileOperation => ({ kind: 'truncate', sizeBytes, modifiedNs: at })),
@@ -84,6 +92,13 @@ test('file operations out of bounds, and bytes that are none, are refused', () =
   assert.throws(() => decodeFileOperation(encodeFileOperation(large)), MalformedError);
   const far = { ...empty, offset: Number.MAX_SAFE_INTEGER, bytes: Uint8Array.of(1) };
   assert.throws(() => decodeFileOperation(encodeFileOperation(far)), MalformedError);
+  const parts = (list: { offset: number; bytes: Uint8Array }[]) =>
+    encodeFileOperation({ kind: 'write-parts', parts: list, modifiedNs: 0n });
+  const one = { offset: 0, bytes: Uint8Array.of(1) };
+  const half = { offset: 0, bytes: new Uint8Array(WRITE_BYTES_MAX / 2 + 1) };
+  for (const list of [[], [one, empty], [half, half], [one, far], Array(WRITE_PARTS_MAX + 1).fill(one)]) {
+    assert.throws(() => decodeFileOperation(parts(list)), MalformedError);
+  }
   const inverted = { kind: 'punch', from: 2, to: 1, grows: false, modifiedNs: 0n } as const;
   assert.throws(() => decodeFileOperation(encodeFileOperation(inverted)), MalformedError);
   const view = (text: string) => new ByteWriter(64).uint8(4).text(text).finish();
