@@ -98,6 +98,12 @@ export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredP
   );
   metrics.observe(
     'counter',
+    'leasehold_peer_frames_total',
+    'Frames from other servers, which carry messages together',
+    () => transport.stats().framesReceived,
+  );
+  metrics.observe(
+    'counter',
     'leasehold_peer_bytes_total',
     'Bytes between servers, by direction',
     () => {

@@ -23,6 +23,7 @@ export class Exchange {
     bytesSent: 0,
     messagesReceived: 0,
     bytesReceived: 0,
+    framesReceived: 0,
     messagesDropped: 0,
     connectionsMalformed: 0,
     connections: 0,
@@ -72,6 +73,7 @@ export class Exchange {
    * @throws MalformedError where the frame, or a message for its handler, makes no sense
    */
   receive(from: ServerId, fragments: readonly Uint8Array[], answerRoute: () => Route | undefined): void {
+    this.traffic.framesReceived += 1;
     for (const record of decodeFrame(fragments)) {
       this.traffic.messagesReceived += 1;
       this.traffic.bytesReceived += payloadBytes(record);

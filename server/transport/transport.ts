@@ -75,6 +75,8 @@ export interface TransportStats {
   readonly bytesSent: number;
   readonly messagesReceived: number;
   readonly bytesReceived: number;
+  /** Each of which woke this process: messages and replies of one turn at the sender came in one. */
+  readonly framesReceived: number;
   /** Messages and replies that found the peer away, the queue full, or were too large. */
   readonly messagesDropped: number;
   /** Connections that ended because of bytes that made no sense. */
