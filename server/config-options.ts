@@ -96,7 +96,7 @@ export const OPTIONS = [
     value: 'TIME',
     example: '60s',
     fallback: 'three leases',
-    help: 'How long a file that nobody uses keeps its primary; one that was closed and settled a twelfth of that',
+    help: 'How long a file that nobody uses keeps its primary; one that was closed and settled a fifteenth of that',
   },
   {
     name: 'gc-grace',

@@ -11,12 +11,13 @@ import { SUCCESSION_MS_MAX, type Succession } from './succession.ts';
 /** What is under way in a file that is given back has this long to end. */
 const STOP_MS_MAX = 5_000;
 /** How often unused files are looked for. */
-const PERIOD_MS = 1_000;
+const PERIOD_MS = 300;
 /**
  * A file that was written and settled, and that nobody used since, is given back after this part of the time: programs make
- * files by the thousand, and few of them are wanted again soon. By default that is before the first renewal.
+ * files by the thousand, and few of them are wanted again soon. By default that is a fifth of a lease, so that a file
+ * which is settled right after it was made is gone before its first renewal, at a third.
  */
-const SETTLED_PART = 1 / 12;
+const SETTLED_PART = 1 / 15;
 /** Who used a file so recently is expected to go on, and should not wait for more than the next primary. */
 const IN_USE_MS = 1_000;
 
