@@ -3,7 +3,7 @@ import type { CellId, ServerId } from '../base/ids.ts';
 import type { Prng } from '../base/prng.ts';
 import type { Acceptor } from './acceptor.ts';
 import type { KnownView, LeaseAction, LeaseMark, LeaseOutcome, LeaseView } from './actions.ts';
-import { type Ballot, type BallotSequence, ballotCompare } from './ballot.ts';
+import { type BallotSequence, ballotCompare } from './ballot.ts';
 import type { Belief, CellTable } from './cell-table.ts';
 import type { ClientBidder } from './client-bidder.ts';
 import type { ClockMonitor } from './clock-monitor.ts';
@@ -424,7 +424,7 @@ export class Cell {
       nowMs,
       parameters,
     );
-    this.#ask(work, attempt, this.#first(attempt.ballot, nowMs), nowMs, out);
+    this.#ask(work, attempt, this.#first(nowMs), nowMs, out);
     return true;
   }
 
@@ -446,7 +446,7 @@ export class Cell {
   }
 
   /** Whom to ask first: everybody, or as many as a majority needs. Safety knows no difference. */
-  #first(ballot: Ballot, nowMs: number): number {
+  #first(nowMs: number): number {
     const { parameters, monitor } = this.#context;
     const group = this.#group();
     if (!parameters.thrifty) return groupAll(group);
@@ -454,7 +454,7 @@ export class Cell {
     const { lease } = this.#table.register(this.#row);
     if (lease !== null && lease.holder !== parameters.self && lease.claim === null) return groupAll(group);
     const sinceMs = nowMs - parameters.livelyMs;
-    return groupSome(group, parameters.self, ballot.round, (peer) => monitor.heardMs(peer) >= sinceMs);
+    return groupSome(group, parameters.self, (peer) => monitor.heardMs(peer) >= sinceMs);
   }
 
   #request(attempt: Attempt, view: number): ReadMessage | QueryMessage | WriteMessage {

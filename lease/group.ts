@@ -51,15 +51,11 @@ export function groupAll(group: Group): number {
 }
 
 /**
- * Just enough voters for a majority: `self`, which costs nothing to ask, and others that are there, from
- * the one at place `start` on, so that the load is spread. @returns their bits, or all if too few are there
+ * Just enough voters for a majority: `self`, which costs nothing to ask, and others that are there. Those that follow it
+ * by name, for every cell: so what is asked about many cells shares frames, and the load of all servers is spread.
+ * @returns their bits, or all if too few are there
  */
-export function groupSome(
-  group: Group,
-  self: ServerId,
-  start: number,
-  isThere: (server: ServerId) => boolean,
-): number {
+export function groupSome(group: Group, self: ServerId, isThere: (server: ServerId) => boolean): number {
   const { voters } = group;
   if (group.joint !== 0) return groupAll(group);
   let bits = 0;
@@ -69,10 +65,12 @@ export function groupSome(
     bits = 1 << own;
     missing--;
   }
-  for (let step = 0; step < voters.length && missing > 0; step++) {
-    const place = (start + step) % voters.length;
-    if (place === own || !isThere(voters[place] as ServerId)) continue;
-    bits |= 1 << place;
+  const round = (server: ServerId): number => (server < self ? 1 : 0);
+  const inTurn = voters
+    .filter((server) => server !== self && isThere(server))
+    .sort((a, b) => round(a) - round(b) || (a < b ? -1 : 1));
+  for (const server of inTurn.slice(0, missing)) {
+    bits |= 1 << voters.indexOf(server);
     missing--;
   }
   return missing > 0 ? groupAll(group) : bits;

@@ -155,7 +155,13 @@ export type ReplicaEvent =
 export type Role = 'backup' | 'preparing' | 'installing' | 'beginning' | 'active' | 'stopping' | 'failed';
 
 export type ReplicaAction =
-  | { readonly kind: 'send'; readonly to: ServerId; readonly message: ReplicaMessage }
+  /** `deferrable`: nobody waits for it, as far as is known, so that it may leave a moment later, behind what was sent before. */
+  | {
+      readonly kind: 'send';
+      readonly to: ServerId;
+      readonly message: ReplicaMessage;
+      readonly deferrable?: boolean;
+    }
   /** Store `promised := epoch` so that it survives power loss; then event `promised`. */
   | { readonly kind: 'promise'; readonly epoch: Epoch }
   /**

@@ -101,8 +101,8 @@ export class Outbox {
     return { incarnation: this.#incarnation, ...body };
   }
 
-  send(to: ServerId, body: ReplicaMessageBody): void {
-    this.push({ kind: 'send', to, message: this.message(body) });
+  send(to: ServerId, body: ReplicaMessageBody, deferrable: boolean = false): void {
+    this.push({ kind: 'send', to, message: this.message(body), deferrable });
   }
 
   trace(mark: ReplicaMark, detail: string): void {

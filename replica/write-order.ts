@@ -23,6 +23,8 @@ import {
 /** Bytes sent to a replica and not acknowledged by it, beyond which the next operation waits. */
 const WINDOW_BYTES_MAX = 16 * 1024 * 1024;
 
+const NOBODY: ReadonlySet<ServerId> = new Set();
+
 /** Heartbeats whose answers still count. */
 const BEATS_MAX = 64;
 
@@ -51,6 +53,8 @@ interface Peer {
    * once it has, or where that came to nothing.
    */
   start: 'unasked' | 'asked' | 'over';
+  /** The last heartbeat before it was asked to. */
+  askedBeat: number;
   /** It is fetching the state, because operations it lacks are kept no longer. */
   fetching: boolean;
   /** The last operation it has applied. */
@@ -208,6 +212,7 @@ export class WriteOrder {
       server,
       installed: seq !== undefined,
       start,
+      askedBeat: 0,
       fetching: false,
       ackedSeq: seq ?? 0,
       nextSeq: (seq ?? floorSeq) + 1,
@@ -263,12 +268,16 @@ export class WriteOrder {
       sequenced.tickets = [...sequenced.tickets, ticket];
       return;
     }
-    this.#sequence([ticket], operation);
+    this.#sequence([ticket], operation, this.#spare(nowMs));
     this.advance(nowMs);
   }
 
-  /** Numbers the operation and sends it at once: it need not wait for those before it. */
-  #sequence(tickets: readonly number[], operation: Operation): number {
+  /**
+   * Numbers the operation and sends it at once: it need not wait for those before it.
+   *
+   * @param spare who may be sent it a moment later
+   */
+  #sequence(tickets: readonly number[], operation: Operation, spare: ReadonlySet<ServerId>): number {
     const seq = this.#lastSeq + 1;
     this.#sessions = sessionsAfter(this.#sessions, seq, operation);
     this.#bytesEnd += operation.body.length + operation.result.length + OPERATION_OVERHEAD_BYTES;
@@ -286,7 +295,7 @@ export class WriteOrder {
       tickets,
     });
     this.#lastSeq = seq;
-    for (const peer of this.#peers.values()) this.#pump(peer);
+    for (const peer of this.#peers.values()) this.#pump(peer, spare.has(peer.server));
     return seq;
   }
 
@@ -399,12 +408,14 @@ export class WriteOrder {
 
   /** Asks all who were not asked yet to begin with the first epoch. */
   establish(): void {
-    for (const peer of this.#peers.values()) if (peer.start === 'unasked') this.#begin(peer);
+    for (const peer of this.#peers.values()) if (peer.start === 'unasked') this.#begin(peer, false);
   }
 
-  #begin(peer: Peer): void {
+  #begin(peer: Peer, deferrable: boolean): void {
     peer.start = 'asked';
-    this.#out.send(peer.server, { kind: 'begin', epoch: this.epoch, view: this.#committedView });
+    peer.askedBeat = this.#beat;
+    const message = { kind: 'begin', epoch: this.epoch, view: this.#committedView } as const;
+    this.#out.send(peer.server, message, deferrable);
   }
 
   /** The replica answers a heartbeat from where it stands. */
@@ -421,8 +432,14 @@ export class WriteOrder {
     } else {
       // Made anew in the same life of its process, it has nothing any more of what it acknowledged.
       if (this.#peers.get(from)?.installed === true) this.forget(from);
-      this.stateNeeded(from, nowMs);
+      // The first heartbeat behind what asked it to begin it answers while it stores that.
+      if (!this.#isBeginning(from, beat)) this.stateNeeded(from, nowMs);
     }
+  }
+
+  #isBeginning(server: ServerId, beat: number): boolean {
+    const peer = this.#peers.get(server);
+    return peer?.start === 'asked' && beat <= peer.askedBeat + 1;
   }
 
   /** The replica does not have this epoch installed (or did not, when it said so). */
@@ -502,8 +519,9 @@ export class WriteOrder {
     const guardMs = this.#nextBeat(nowMs);
     const voters = viewVoters(this.#committedView);
     this.establish();
+    const spare = this.#spare(nowMs);
     for (const peer of this.#peers.values()) {
-      this.#sendHeartbeat(peer, guardMs);
+      this.#sendHeartbeat(peer, guardMs, spare.has(peer.server));
       // Where no replica was made yet a heartbeat makes none: its view does not name that server.
       const isLearner = !voters.includes(peer.server);
       if (isLearner && (!peer.installed || this.#isSilent(peer, nowMs))) this.#sendInstall(peer);
@@ -660,7 +678,7 @@ export class WriteOrder {
 
   #sequenceView(): number {
     const nothing = new Uint8Array(0);
-    return this.#sequence([], { request: null, result: nothing, body: nothing, view: this.#view });
+    return this.#sequence([], { request: null, result: nothing, body: nothing, view: this.#view }, NOBODY);
   }
 
   /** New members have the state, so that they hold up nothing when they begin to vote. */
@@ -798,9 +816,41 @@ export class WriteOrder {
     for (const server of this.#peers.keys()) this.#out.send(server, { kind: 'yield', epoch: this.epoch });
   }
 
+  /**
+   * Whose acknowledgement decides nothing if the others go on answering as they did: who is beyond a majority of those that
+   * keep up. It is the same servers whatever the subject, so that what they are sent of many subjects shares frames. Where
+   * one of the majority falls behind the commit point, others take its place until it has caught up.
+   */
+  #spare(nowMs: number): ReadonlySet<ServerId> {
+    const view = this.#countedView;
+    if (this.#change !== null || view.policy === 'all') return NOBODY;
+    let missing = majority(view.members.length) - 1;
+    const spare = new Set<ServerId>();
+    for (const peer of this.#inTurn()) {
+      if (missing > 0 && this.#keepsUp(peer)) missing--;
+      else spare.add(peer.server);
+    }
+    if (missing > 0) return NOBODY;
+    // Nothing commits without them.
+    for (const server of this.#grants.holders(nowMs)) spare.delete(server);
+    return spare;
+  }
+
+  #keepsUp({ installed, start, fetching, ackedSeq }: Peer): boolean {
+    if (!installed) return start !== 'over' && this.#committedSeq === 0;
+    return !fetching && ackedSeq >= this.#committedSeq;
+  }
+
+  /** The other replicas by their names, from the own one on. */
+  #inTurn(): Peer[] {
+    const { self } = this.#config;
+    const round = ({ server }: Peer): number => (server < self ? 1 : 0);
+    return [...this.#peers.values()].sort((a, b) => round(a) - round(b) || (a.server < b.server ? -1 : 1));
+  }
+
   /** Sends what the replica lacks, in order, as far as the window allows. */
-  #pump(peer: Peer): void {
-    if (peer.start === 'unasked') this.#begin(peer);
+  #pump(peer: Peer, deferrable: boolean = false): void {
+    if (peer.start === 'unasked') this.#begin(peer, deferrable);
     if ((!peer.installed && peer.start !== 'asked') || peer.fetching) return;
     if (peer.nextSeq < this.#firstSeq) {
       peer.fetching = true;
@@ -813,7 +863,7 @@ export class WriteOrder {
       const before = this.#operations.get(peer.nextSeq - 1)?.bytesEnd ?? this.#bytesDropped;
       if (before - ackedBytes > WINDOW_BYTES_MAX) return;
       const { message } = this.#operation(peer.nextSeq);
-      this.#out.push({ kind: 'send', to: peer.server, message });
+      this.#out.push({ kind: 'send', to: peer.server, message, deferrable });
       peer.nextSeq++;
     }
   }
@@ -866,8 +916,8 @@ export class WriteOrder {
   }
 
   /** @param guardMs 0 where only this replica is spoken to, so that no answer is counted */
-  #sendHeartbeat(peer: Peer, guardMs: number): void {
-    this.#out.send(peer.server, {
+  #sendHeartbeat(peer: Peer, guardMs: number, deferrable: boolean = false): void {
+    const message = {
       kind: 'heartbeat',
       epoch: this.epoch,
       view: this.#committedView,
@@ -875,7 +925,8 @@ export class WriteOrder {
       sentSeq: peer.installed || peer.start === 'asked' ? peer.nextSeq - 1 : 0,
       beat: guardMs === 0 ? 0 : this.#beat,
       guardMs,
-    });
+    } as const;
+    this.#out.send(peer.server, message, deferrable);
   }
 
   #sendFlush(server: ServerId, seq: number): void {

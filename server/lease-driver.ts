@@ -58,7 +58,7 @@ export class LeaseDriver {
       },
       jitterMaxMs: Math.min(JITTER_MS_MAX, parts.leaseMs / JITTERS_PER_LEASE),
       options: '--lease, --clock-skew or --lease-algorithm',
-      send: (to, frame) => parts.transport().send(to, CHANNEL_LEASE, frame),
+      send: (to, frame, deferrable) => parts.transport().send(to, CHANNEL_LEASE, frame, { deferrable }),
       news: (action) => this.#news(action),
       // The host has said of each lease that it is lost.
       faulted: () => parts.faulted?.(),

@@ -32,6 +32,11 @@ const FRAME_BYTES_MAX = 64 * 1024;
 /** What a host says that is not for the link itself. */
 export type LeaseNews = Exclude<LeaseAction, { readonly kind: 'send' | 'trace' }>;
 
+interface OutgoingFrame {
+  readonly writer: LeaseFrameWriter;
+  deferrable: boolean;
+}
+
 /** What an earlier life of this server with other timing left behind. */
 export interface FormerTiming {
   /** How long it would have been silent after a start: what it gave out may run for so long. In milliseconds. */
@@ -56,7 +61,8 @@ export interface LeaseLinkParts extends LeaseTiming {
   /** @see LeaseConfig.jitterMaxMs */
   readonly jitterMaxMs?: number;
   drawIncarnation(): Incarnation;
-  send(to: ServerId, frame: Uint8Array): void;
+  /** @param deferrable it may leave a moment later */
+  send(to: ServerId, frame: Uint8Array, deferrable: boolean): void;
   news(action: LeaseNews): void;
   /** All that the host knew is void: a clock fault. */
   faulted(): void;
@@ -72,7 +78,7 @@ export interface LeaseLinkParts extends LeaseTiming {
  */
 export class LeaseLink {
   readonly #parts: LeaseLinkParts;
-  readonly #outgoing = new Map<ServerId, LeaseFrameWriter>();
+  readonly #outgoing = new Map<ServerId, OutgoingFrame>();
   readonly #marks = new Map<LeaseMark, number>();
   readonly #clockTimer: NodeJS.Timeout;
   readonly #clockMovedMaxMs: number;
@@ -215,11 +221,13 @@ export class LeaseLink {
   #enqueue(to: ServerId, message: LeaseMessage): void {
     let frame = this.#outgoing.get(to);
     if (frame === undefined) {
-      frame = new LeaseFrameWriter();
+      frame = { writer: new LeaseFrameWriter(), deferrable: true };
       this.#outgoing.set(to, frame);
     }
-    frame.add(message);
-    if (frame.sizeBytes >= FRAME_BYTES_MAX) {
+    frame.writer.add(message);
+    // What was decided is news to those who do not hold the lease, and want it no sooner than it ends.
+    frame.deferrable &&= message.kind === 'learn';
+    if (frame.writer.sizeBytes >= FRAME_BYTES_MAX) {
       this.#outgoing.delete(to);
       this.#send(to, frame);
     }
@@ -236,8 +244,8 @@ export class LeaseLink {
     }
   }
 
-  #send(to: ServerId, frame: LeaseFrameWriter): void {
-    this.#parts.send(to, frame.finish(this.#host.envelope(to, this.nowMs())));
+  #send(to: ServerId, { writer, deferrable }: OutgoingFrame): void {
+    this.#parts.send(to, writer.finish(this.#host.envelope(to, this.nowMs())), deferrable);
   }
 
   #scheduleWake(): void {
@@ -266,7 +274,7 @@ export class LeaseLink {
         this.step({ kind: 'clock-fault' });
         return;
       }
-      for (const peer of peers) this.#send(peer, new LeaseFrameWriter());
+      for (const peer of peers) this.#send(peer, { writer: new LeaseFrameWriter(), deferrable: true });
       return;
     }
     const still = this.#faultedMs !== null && Math.abs(movedMs - this.#faultedMs) <= STILL_MS;

@@ -54,7 +54,7 @@ export interface ReplicaSurroundings {
   readonly retainedBytesMax: number;
   /** An operation is submitted here; what is returned is called when it is committed. */
   commitBegins(file: FileId): () => void;
-  send(to: ServerId, file: FileId, message: ReplicaMessage): void;
+  send(to: ServerId, file: FileId, message: ReplicaMessage, deferrable: boolean): void;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
   /** Shared by all replicas that catch up with others here. */
   readonly catchUpPace: { take(bytes: number): Promise<void> };
@@ -419,7 +419,7 @@ export class ReplicaDriver {
   #perform(action: ReplicaAction): void {
     switch (action.kind) {
       case 'send':
-        this.#around.send(action.to, this.file, action.message);
+        this.#around.send(action.to, this.file, action.message, action.deferrable === true);
         return;
       case 'promise':
         this.#durably(this.subject.promise(action.epoch), { kind: 'promised', epoch: action.epoch });

@@ -116,7 +116,7 @@ export class ReplicaHost {
       marked: (replica, mark, detail) => parts.marked?.(replica, mark, detail),
       retainedBytesMax: RETAINED_BYTES_MAX,
       commitBegins: (file) => parts.commitBegins?.(file) ?? unmeasured,
-      send: (to, file, message) => this.#send(to, file, message),
+      send: (to, file, message, deferrable) => this.#send(to, file, message, deferrable),
       call: (to, method, payload, timeoutMs) => parts.transport().call(to, method, payload, timeoutMs),
       isClockSound: parts.isClockSound,
       fatal: parts.fatal,
@@ -299,17 +299,17 @@ export class ReplicaHost {
       throw new ServiceError('not-found', `The replica of file ${file} is being removed`);
   }
 
-  #send(to: ServerId, file: FileId, message: ReplicaMessage): void {
+  #send(to: ServerId, file: FileId, message: ReplicaMessage, deferrable: boolean): void {
     // Heartbeats find out when it is back; nothing is put into bytes for nobody.
     if (!this.#parts.transport().isConnected(to)) return;
     const { frame, tail } = this.#piecesOf(file, message);
     const objectBytes = this.#objectBytes.get(file);
     if (messageView(message) === null || objectBytes === undefined) {
-      this.#parts.transport().send(to, CHANNEL_REPLICA, frame, tail);
+      this.#parts.transport().send(to, CHANNEL_REPLICA, frame, { tail, deferrable });
       return;
     }
     const payload = new ByteWriter(4 + frame.length).uint32(objectBytes).raw(frame).finish();
-    this.#parts.transport().send(to, CHANNEL_REPLICA_VIEW, payload);
+    this.#parts.transport().send(to, CHANNEL_REPLICA_VIEW, payload, { deferrable });
   }
 
   /** An operation goes to every backup as the same message: it is put into bytes once. */

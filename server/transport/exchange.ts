@@ -13,7 +13,7 @@ import {
 
 /** The way to a peer, as far as there is one. */
 export interface Route {
-  push(record: FrameRecord): Pushed | 'away';
+  push(record: FrameRecord, deferrable: boolean): Pushed | 'away';
 }
 
 /** What all forms of the transport do alike: hand records in and out, and count them. */
@@ -39,8 +39,13 @@ export class Exchange {
   }
 
   /** @param route undefined where the peer is not known or gone */
-  push(to: ServerId, record: FrameRecord, route: Route | undefined): Pushed | 'away' {
-    const pushed = route?.push(record) ?? 'away';
+  push(
+    to: ServerId,
+    record: FrameRecord,
+    route: Route | undefined,
+    deferrable: boolean = false,
+  ): Pushed | 'away' {
+    const pushed = route?.push(record, deferrable) ?? 'away';
     if (pushed === 'queued') {
       this.traffic.messagesSent += 1;
       this.traffic.bytesSent += payloadBytes(record);

@@ -5,6 +5,7 @@ import { Exchange } from './exchange.ts';
 import { type FrameSink, Outbox } from './outbox.ts';
 import {
   type MessageChannel,
+  type SendOptions,
   TRANSPORT_LIMITS,
   type Transport,
   type TransportHandlers,
@@ -117,12 +118,14 @@ export class MemoryTransport implements Transport {
     this.#leave = leave;
   }
 
-  send(to: ServerId, channel: MessageChannel, payload: Uint8Array, tail?: Uint8Array): void {
+  send(to: ServerId, channel: MessageChannel, payload: Uint8Array, options: SendOptions = {}): void {
     assert(to !== this.server, 'A server does not send to itself');
+    const { tail, deferrable = false } = options;
     this.#exchange.push(
       to,
       { channel, payload, ...(tail !== undefined && { tail }) },
       this.#routes.get(to)?.outbox,
+      deferrable,
     );
   }
 

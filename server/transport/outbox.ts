@@ -17,12 +17,19 @@ export interface FrameSink {
   sendFrame(fragments: readonly Uint8Array[]): void;
 }
 
+/**
+ * What nobody waits for leaves no later than this, in milliseconds: long enough for what a busy server sends meanwhile,
+ * and short beside what any rule of time here counts in.
+ */
+export const DEFERRED_MS_MAX = 10;
+
 /** What became of a record that was to be sent. */
 export type Pushed = 'queued' | 'full' | 'too-large';
 
 /**
  * What waits to be sent on one connection. Small records of one turn of the event loop leave in one
- * frame; a large one leaves at once in its own, behind the small ones that were queued before it.
+ * frame; a large one leaves at once in its own, behind the small ones that were queued before it. What can be deferred
+ * waits for company, because each frame wakes a process; it keeps its place in the order.
  * Ends with its connection, and what waits in it is lost then.
  */
 export class Outbox {
@@ -31,6 +38,7 @@ export class Outbox {
   #batch: FrameRecord[] = [];
   #batchBytes = 0;
   #immediate: NodeJS.Immediate | null = null;
+  #deferred: NodeJS.Timeout | null = null;
   #closed = false;
 
   constructor(sink: FrameSink, queueBytesMax: number) {
@@ -38,7 +46,8 @@ export class Outbox {
     this.#queueBytesMax = queueBytesMax;
   }
 
-  push(record: FrameRecord): Pushed {
+  /** @param deferrable nobody waits for it */
+  push(record: FrameRecord, deferrable: boolean = false): Pushed {
     const bytes = payloadBytes(record);
     if (bytes > PAYLOAD_BYTES_MAX) return 'too-large';
     const size = recordSize(record);
@@ -51,17 +60,29 @@ export class Outbox {
     if (this.#batchBytes + size > FRAME_BATCH_BYTES) this.flush();
     this.#batch.push(record);
     this.#batchBytes += size;
+    if (deferrable) this.#defer();
+    else this.#flushSoon();
+    return 'queued';
+  }
+
+  #defer(): void {
+    if (this.#immediate !== null || this.#deferred !== null) return;
+    this.#deferred = setTimeout(() => this.flush(), DEFERRED_MS_MAX);
+  }
+
+  #flushSoon(): void {
     // Immediates run when all sockets that were ready in this turn have been read: what their
     // messages caused shares one frame, and a lone message leaves without a timer's delay.
     this.#immediate ??= setImmediate(() => {
       this.#immediate = null;
       this.flush();
     });
-    return 'queued';
   }
 
   /** Sends what is collected now. */
   flush(): void {
+    if (this.#deferred !== null) clearTimeout(this.#deferred);
+    this.#deferred = null;
     if (this.#batch.length === 0 || this.#closed) return;
     const frame = encodeBatch(this.#batch, this.#batchBytes);
     this.#batch = [];
@@ -74,6 +95,8 @@ export class Outbox {
     this.#closed = true;
     if (this.#immediate !== null) clearImmediate(this.#immediate);
     this.#immediate = null;
+    if (this.#deferred !== null) clearTimeout(this.#deferred);
+    this.#deferred = null;
     this.#batch = [];
     this.#batchBytes = 0;
   }

@@ -57,8 +57,10 @@ export class PeerLink {
     return this.#retired.has(incarnation);
   }
 
-  push(record: FrameRecord): Pushed | 'away' {
-    return this.#connected && this.#outgoing !== null ? this.#outgoing.outbox.push(record) : 'away';
+  push(record: FrameRecord, deferrable: boolean): Pushed | 'away' {
+    return this.#connected && this.#outgoing !== null
+      ? this.#outgoing.outbox.push(record, deferrable)
+      : 'away';
   }
 
   /** A handshake succeeded. The connection counts when the peer gives a sign of life on it. */

@@ -14,6 +14,7 @@ import { PeerConnection } from './peer-connection.ts';
 import { PeerLink } from './peer-link.ts';
 import {
   type MessageChannel,
+  type SendOptions,
   TRANSPORT_LIMITS,
   type Transport,
   type TransportHandlers,
@@ -208,12 +209,14 @@ export class PeerTransport implements Transport {
     });
   }
 
-  send(to: ServerId, channel: MessageChannel, payload: Uint8Array, tail?: Uint8Array): void {
+  send(to: ServerId, channel: MessageChannel, payload: Uint8Array, options: SendOptions = {}): void {
     assert(to !== this.#self, 'A server does not send to itself');
+    const { tail, deferrable = false } = options;
     this.#exchange.push(
       to,
       { channel, payload, ...(tail !== undefined && { tail }) },
       this.#dialers.get(to)?.link,
+      deferrable,
     );
   }
 

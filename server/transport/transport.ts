@@ -1,5 +1,10 @@
 import type { ServerId } from '../../base/ids.ts';
 
+export interface SendOptions {
+  readonly tail?: Uint8Array | undefined;
+  readonly deferrable?: boolean;
+}
+
 /** What a frame between servers carries. A tag is given once and never reused. */
 export const CHANNEL_LEASE = 1;
 export const CHANNEL_REPLICA = 2;
@@ -47,9 +52,11 @@ export interface Transport {
    * Queues a message; small ones of one turn of the event loop share a frame. Never throws for a peer that is away.
    * The payload is not copied: nobody changes it afterwards.
    *
-   * @param tail the end of the message, where it is large and lies elsewhere; `PAYLOAD_LARGE_BYTES` at the least
+   * @param options.tail the end of the message, where it is large and lies elsewhere; `PAYLOAD_LARGE_BYTES` at the least
+   * @param options.deferrable nobody waits for it: a small one leaves with the next message to this peer that somebody waits
+   *   for, in order behind those before it, or after `DEFERRED_MS_MAX`
    */
-  send(to: ServerId, channel: MessageChannel, payload: Uint8Array, tail?: Uint8Array): void;
+  send(to: ServerId, channel: MessageChannel, payload: Uint8Array, options?: SendOptions): void;
 
   /**
    * Asks a peer and waits for its answer. The payload is not copied: nobody changes it afterwards.

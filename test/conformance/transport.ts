@@ -168,14 +168,30 @@ export function transportConformance(name: string, create: () => TransportCluste
     assert.equal(stats.messagesDropped, 0);
   });
 
+  suite('what can be deferred arrives as well, in order among what cannot', async (cluster) => {
+    const { a, heardB } = await pair(cluster);
+    for (let number = 0; number < 6; number++) {
+      a.send(B, CHANNEL_REPLICA, numbered(number, 8), { deferrable: number % 2 === 0 });
+    }
+    // A large one leaves at once, and takes along what waited before it.
+    a.send(B, CHANNEL_REPLICA, numbered(6, 8), { deferrable: true });
+    a.send(B, CHANNEL_REPLICA, numbered(7, 8), { tail: numbered(7, 32 * 1024), deferrable: true });
+    await heardB.until(() => heardB.heard.length === 8, 'all arrive');
+    a.send(B, CHANNEL_REPLICA, numbered(8, 8), { deferrable: true });
+    await heardB.until(() => heardB.heard.length === 9, 'one that meets no other arrives');
+    for (const [number, { payload }] of heardB.heard.entries()) {
+      assert.ok(Buffer.from(numbered(number, 8)).equals(payload));
+    }
+  });
+
   suite('a message in two pieces arrives in two, in its place among others', async (cluster) => {
     const { a, heardB } = await pair(cluster);
     const tails = [32 * 1024, 1 << 20, 100_003, (8 << 20) - 4];
     for (const [index, size] of tails.entries()) {
       a.send(B, CHANNEL_LEASE, numbered(index, 4));
-      a.send(B, CHANNEL_REPLICA, numbered(index, 4), numbered(100 + index, size));
+      a.send(B, CHANNEL_REPLICA, numbered(index, 4), { tail: numbered(100 + index, size) });
     }
-    a.send(B, CHANNEL_REPLICA, numbered(0, 5), numbered(0, (8 << 20) - 4));
+    a.send(B, CHANNEL_REPLICA, numbered(0, 5), { tail: numbered(0, (8 << 20) - 4) });
     await heardB.until(() => heardB.heard.length === 2 * tails.length, 'all that fit arrive');
     for (const [index, size] of tails.entries()) {
       const before = heardB.heard[2 * index] as Heard;

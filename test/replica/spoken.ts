@@ -39,6 +39,8 @@ export class Spoken {
   readonly marks: Set<string>;
   #spokenTo: Replica | null = null;
   #nowMs = 0;
+  /** Whether messages that may leave later are shown as such. */
+  #showsDeferred = false;
   #usual: Usual = { view: { number: 1, members: [] }, life: 0 as Incarnation };
   /** Of the questions for read leases, in all lives of the server. */
   readonly #nonces: number[] = [];
@@ -54,6 +56,9 @@ export class Spoken {
     switch (verb) {
       case 'replica':
         this.#start(args, options);
+        return [];
+      case 'show-deferred':
+        this.#showsDeferred = true;
         return [];
       case 'at':
         assert.ok(number(args[0]) >= this.#nowMs, 'Time goes on');
@@ -155,7 +160,11 @@ export class Spoken {
     const actions = this.#replica.step(this.#withNonce(what), this.#nowMs);
     assertStep(before, this.#replica.inspect());
     for (const action of actions) if (action.kind === 'trace') this.marks.add(action.mark);
-    return actions.map((action) => shown(this.#withCount(action)));
+    return actions.map((action) => {
+      const line = shown(this.#withCount(action));
+      const isDeferred = this.#showsDeferred && action.kind === 'send' && action.deferrable === true;
+      return isDeferred ? `${line} (deferrable)` : line;
+    });
   }
 
   /** The replica's questions are numbered in the order in which it asks them, whatever their nonces are. */
