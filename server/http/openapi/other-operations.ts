@@ -181,6 +181,11 @@ export const OTHER_OPERATIONS: Operations = {
     body: octets,
     answers: written,
   }),
+  'PUT /v1/data/:file/parts': data('writeDataParts', 'Writes at up to 256 places, as one operation', {
+    query: ORDER,
+    body: octets,
+    answers: written,
+  }),
   'POST /v1/data/:file/truncate': data('truncate', 'Sets the size', {
     query: { size: count('In bytes'), ...ORDER },
     answers: written,
