@@ -94,6 +94,16 @@ const INODE_COLUMNS = `
 
 const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy`;
 
+/** What happened to a name, or to the contents of a file that were written in place. */
+export type NameChange =
+  | {
+      readonly kind: 'created' | 'replaced' | 'removed';
+      readonly parent: number;
+      readonly name: string;
+      readonly inode: number;
+    }
+  | { readonly kind: 'modified'; readonly inode: number };
+
 /** A name of an inode in a directory. */
 export interface NameRow {
   readonly inode: number;
@@ -113,6 +123,9 @@ export class Tables {
   readonly #statements: Statements;
   /** Inodes of which a row, a name or an extended attribute was written since `forgetTouched`. */
   readonly #touched = new Set<number>();
+  /** What commands have done that were not undone, since it was last taken. */
+  #changes: NameChange[] = [];
+  #changesBefore = 0;
 
   private constructor(db: CatalogDatabase) {
     this.#db = db;
@@ -135,6 +148,7 @@ export class Tables {
   begin(): void {
     assert(this.#db.inTransaction, 'A command runs inside the transaction of its batch');
     this.#run('SAVEPOINT command');
+    this.#changesBefore = this.#changes.length;
   }
 
   keep(): void {
@@ -143,12 +157,25 @@ export class Tables {
 
   undo(): void {
     this.#run('ROLLBACK TO command');
+    this.#changes.length = this.#changesBefore;
     this.#run('RELEASE command');
   }
 
   /** @returns inodes of which something was written since `forgetTouched`: rows, names in directories, extended attributes */
   touched(): number[] {
     return [...this.#touched];
+  }
+
+  /** @returns what was done to names and contents since the last call; of a transaction that was rolled back nothing counts */
+  takeChanges(): readonly NameChange[] {
+    const taken = this.#changes;
+    this.#changes = [];
+    return taken;
+  }
+
+  /** The contents of a file with a name are others now. */
+  inodeModified(inode: number): void {
+    this.#changes.push({ kind: 'modified', inode });
   }
 
   forgetTouched(): void {
@@ -452,16 +479,19 @@ export class Tables {
 
   entryInsert(parent: number, name: string, inode: number): void {
     this.#touched.add(parent);
+    this.#changes.push({ kind: 'created', parent, name, inode });
     this.#run('INSERT INTO entries (parent, name, inode) VALUES (?, ?, ?)', parent, name, inode);
   }
 
   entrySetInode(parent: number, name: string, inode: number): void {
     this.#touched.add(parent);
+    this.#changes.push({ kind: 'replaced', parent, name, inode });
     this.#run('UPDATE entries SET inode = ? WHERE parent = ? AND name = ?', inode, parent, name);
   }
 
-  entryDelete(parent: number, name: string): void {
+  entryDelete(parent: number, name: string, inode: number): void {
     this.#touched.add(parent);
+    this.#changes.push({ kind: 'removed', parent, name, inode });
     this.#run('DELETE FROM entries WHERE parent = ? AND name = ?', parent, name);
   }
 

@@ -5,6 +5,8 @@ import type {
   Attributes,
   CacheAnswer,
   CacheRequest,
+  ChangesAnswer,
+  ChangesRequest,
   Command,
   CommandResults,
   Query,
@@ -155,6 +157,19 @@ export class Gateway {
         action: 'renew what a client remembers',
         local: () => this.services.catalog.cache(request),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/cache', request, timeoutMs),
+      },
+      options,
+    );
+  }
+
+  /** What was changed in a directory, or below it; waits for it, as long as the request says. */
+  async changes(request: ChangesRequest, options: CallOptions = {}): Promise<ChangesAnswer> {
+    return this.router.route(
+      {
+        cell: CATALOG_CELL,
+        action: `watch directory ${request.inode}`,
+        local: () => this.services.catalog.changes(request),
+        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/changes', request, timeoutMs),
       },
       options,
     );

@@ -4,6 +4,8 @@ import type {
   Attributes,
   CacheAnswer,
   CacheRequest,
+  ChangesAnswer,
+  ChangesRequest,
   Command,
   CommandRequest,
   CommandResults,
@@ -46,6 +48,8 @@ export interface CatalogService {
   queryRemembered(query: Query, session: number): Promise<RememberedAnswer<QueryResults[Query['kind']]>>;
   /** Renews a client's session of remembering, as the catalog's primary; resolves when there is something to forget, or after a while. */
   cache(request: CacheRequest): Promise<CacheAnswer>;
+  /** What was changed in a directory, or below it, as the catalog's primary; resolves when there is something to tell, or after a while. */
+  changes(request: ChangesRequest): Promise<ChangesAnswer>;
   /** All commands answered so far survive power loss of every server when it resolves. As the catalog's primary. */
   flush(): Promise<void>;
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] };

@@ -434,6 +434,33 @@ export interface QueryResults {
 
 const CacheNumber = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
 
+/** Asks what was changed in a directory, or below it, behind an operation of the catalog; null: from now on. */
+export const ChangesRequest = Type.Object({
+  inode: Inode,
+  recursive: Type.Boolean(),
+  after: Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Null()]),
+  /** How long to wait for a first one, in milliseconds. */
+  waitMs: Type.Integer({ minimum: 0, maximum: 10_000 }),
+});
+export type ChangesRequest = Static<typeof ChangesRequest>;
+
+/** What happened at a path below a watched directory. */
+export interface TreeChange {
+  /** `modified`: written in place. */
+  readonly change: 'created' | 'replaced' | 'removed' | 'modified';
+  readonly path: string;
+  /** What the inode is, if it is still there. */
+  readonly kind?: NodeKind;
+}
+
+export interface ChangesAnswer {
+  readonly changes: readonly TreeChange[];
+  /** The operation up to which this is all. */
+  readonly through: number;
+  /** Something before is not known any more: look anew. */
+  readonly resync: boolean;
+}
+
 /** A client that remembers, and inodes that it has forgotten, and does not learn anew, until its command is answered. */
 export const CacheOwner = Type.Object({
   client: CacheNumber,

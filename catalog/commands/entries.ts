@@ -158,7 +158,7 @@ export function removeDirectory(
   const { directory, name, inode } = takenSpotOf(tables, command.place, 'bad-request');
   if (inode.kind !== KIND_DIRECTORY) throw new ServiceError('not-directory', `"${name}" is no directory`);
   if (tables.hasChildren(inode.id)) throw new ServiceError('not-empty', `Directory "${name}" is not empty`);
-  tables.entryDelete(directory.id, name);
+  tables.entryDelete(directory.id, name, inode.id);
   tables.directoryTouch(directory.id, -1, atNs);
   nameLost(tables, inode, atNs);
   return {};
@@ -168,7 +168,7 @@ export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: strin
   const { directory, name, inode } = takenSpotOf(tables, command.place, 'is-directory');
   if (inode.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   if (command.expect !== undefined) assertExpected(command.expect, name, inode);
-  tables.entryDelete(directory.id, name);
+  tables.entryDelete(directory.id, name, inode.id);
   tables.directoryTouch(directory.id, 0, atNs);
   return { inode: inode.id, links: nameLost(tables, inode, atNs) };
 }

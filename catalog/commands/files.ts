@@ -158,6 +158,7 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
       seq,
       live,
     );
+    if (changes && inode.orphanedNs === null) tables.inodeModified(inode.id);
     if (file.sizeBytes !== inode.sizeBytes) {
       tables.volumeCount(inode.volume, 0, file.sizeBytes - inode.sizeBytes);
     }

@@ -50,7 +50,7 @@ function move(
     }
   }
 
-  tables.entryDelete(from.directory.id, from.name);
+  tables.entryDelete(from.directory.id, from.name, from.inode.id);
   tables.directoryTouch(from.directory.id, isDirectory ? -1 : 0, atNs);
   if (replaced === undefined) {
     tables.entryInsert(to.directory.id, to.name, moved.id);

@@ -6,6 +6,8 @@ import type {
   Attributes,
   CacheAnswer,
   CacheRequest,
+  ChangesAnswer,
+  ChangesRequest,
   Command,
   CommandRequest,
   CommandResults,
@@ -91,6 +93,10 @@ export class CatalogHolder implements CatalogService {
 
   cache(request: CacheRequest): Promise<CacheAnswer> {
     return this.#ask((service) => service.cache(request));
+  }
+
+  changes(request: ChangesRequest): Promise<ChangesAnswer> {
+    return this.#ask((service) => service.changes(request));
   }
 
   flush(): Promise<void> {

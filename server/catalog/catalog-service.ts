@@ -6,6 +6,8 @@ import type {
   Attributes,
   CacheAnswer,
   CacheRequest,
+  ChangesAnswer,
+  ChangesRequest,
   Command,
   CommandRequest,
   CommandResults,
@@ -112,6 +114,22 @@ export class LocalCatalogService implements CatalogService {
     const { driver, recaller } = this.#parts;
     await this.#bounded(driver.committed(driver.epoch, 0));
     return recaller.poll(request);
+  }
+
+  async changes({ inode, recursive, after, waitMs }: ChangesRequest): Promise<ChangesAnswer> {
+    const { driver, subject, clock } = this.#parts;
+    const untilMs = clock.nowMs() + waitMs;
+    for (;;) {
+      await this.#primary();
+      await this.#bounded(driver.committed(driver.epoch, 0));
+      const through = subject.changes.last;
+      const found = subject.changes.since(after ?? through);
+      const changes = subject.changesBelow(inode, recursive, found ?? []);
+      const leftMs = untilMs - clock.nowMs();
+      if (found === null || changes.length > 0 || leftMs <= 0)
+        return { changes, through, resync: found === null };
+      await subject.changes.next(leftMs);
+    }
   }
 
   async flush(): Promise<void> {

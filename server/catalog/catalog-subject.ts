@@ -2,9 +2,11 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
+import type { NameChange } from '../../catalog/tables.ts';
 import type { Epoch, Operation, ReplicaRecord, Trust } from '../../replica/actions.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
-import type { CommandRequest, Query, QueryResults } from '../../wire/catalog-api.ts';
+import type { CommandRequest, Query, QueryResults, TreeChange } from '../../wire/catalog-api.ts';
+import type { CatalogChanges } from '../storage/catalog-changes.ts';
 import {
   type CatalogStore,
   type CatalogTail,
@@ -53,6 +55,15 @@ export class CatalogSubject implements Subject {
 
   query(query: Query): QueryResults[Query['kind']] {
     return this.#store.query(query);
+  }
+
+  /** The latest operations' changes. */
+  get changes(): CatalogChanges {
+    return this.#store.changes;
+  }
+
+  changesBelow(directory: number, recursive: boolean, changes: readonly NameChange[]): TreeChange[] {
+    return this.#store.changesBelow(directory, recursive, changes);
   }
 
   /** Resolves when a batch may be executed, which is to be in the same turn. */

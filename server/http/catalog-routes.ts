@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { Compile } from 'typebox/compile';
 import { ServiceError } from '../../base/errors.ts';
-import { CacheOwner, CacheRequest, Command, Query } from '../../wire/catalog-api.ts';
+import { CacheOwner, CacheRequest, ChangesRequest, Command, Query } from '../../wire/catalog-api.ts';
 import { HEADER_PRIMARY } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { callOptionsOf, integerOf } from './input.ts';
@@ -25,6 +25,7 @@ const QUERIES: ReadonlyMap<string, Checker> = new Map(
 
 const CACHE_OWNER = Compile(CacheOwner);
 const CACHE_REQUEST = Compile(CacheRequest);
+const CHANGES_REQUEST = Compile(ChangesRequest);
 
 /** `POST /v1/catalog/commands`, `/queries`, `/cache` and `/flush`. */
 export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
@@ -56,6 +57,11 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/catalog/cache', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const poll = matching(CACHE_REQUEST, request.body, 'body');
     return gateway.cache(poll, callOptionsOf(request.headers));
+  });
+
+  app.post('/v1/catalog/changes', READ, async (request) => {
+    const wanted = matching(CHANGES_REQUEST, request.body, 'body');
+    return gateway.changes(wanted, callOptionsOf(request.headers));
   });
 
   app.post('/v1/catalog/flush', WRITE, async (request, reply) => {

@@ -25,6 +25,7 @@ import { removeTree } from './tree-removal.ts';
 import { TusRoutes } from './tus-routes.ts';
 import { TusUploads } from './tus-uploads.ts';
 import { UPLOAD_IDLE_MS, Uploads } from './upload.ts';
+import { Watches } from './watch.ts';
 
 export const FILES_PREFIX = '/v1/files/';
 
@@ -38,6 +39,7 @@ const LIMIT_MAX = 10_000;
 export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
   const uploads = new Uploads(gateway);
   const downloads = new Downloads(gateway);
+  const watches = new Watches(gateway);
   const directories = new Directories(gateway);
   const parts = new PartialWrites(gateway);
   const files = new NewFiles(gateway, uploads, directories);
@@ -157,6 +159,9 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
       const search = path.search.size > 0 ? `?${path.search}` : '';
       return reply.redirect(`${directoryUrl(FILES_PREFIX, path)}${search}`, 308);
     }
+    const { search } = path;
+    if (search.has('watch'))
+      return watches.watch(request, reply, attributes, search.get('recursive') === 'true');
     const isPage = wantsPage(request.headers.accept);
     reply.header('vary', 'accept');
     if (request.method === 'HEAD') {

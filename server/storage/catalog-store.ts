@@ -5,17 +5,20 @@ import Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { decodeBatch, encodeBatch, executeBatch, executeRequests, inodesBegin } from '../../catalog/batch.ts';
+import { changesBelow } from '../../catalog/changes.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { type QueryOf, runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
+import { type NameChange, Tables } from '../../catalog/tables.ts';
 import type { Epoch, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
 import { EPOCH_ZERO, epochCompare, epochEqual } from '../../replica/epoch.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
-import type { CommandRequest, Query, QueryResults } from '../../wire/catalog-api.ts';
+import type { CommandRequest, Query, QueryResults, TreeChange } from '../../wire/catalog-api.ts';
 import { viewFormat, viewParse } from '../../wire/file-operation.ts';
+import { CatalogChanges } from './catalog-changes.ts';
 import { LOST_START, trustOf } from './contents.ts';
 import type { DatabaseMark, OpenDatabase } from './database-mark.ts';
 import { errorCode, storageError } from './failures.ts';
@@ -159,6 +162,8 @@ export class CatalogStore {
   /** Connections that copy a snapshot; they end before the database is exchanged. */
   readonly #copying = new Set<Database.Database>();
   #handles: Handles;
+  /** What the latest operations changed, for those who watch. */
+  readonly changes: CatalogChanges;
   #record: CatalogRecord;
   #logBytes: number;
   #open: OpenBatch | null = null;
@@ -182,6 +187,7 @@ export class CatalogStore {
     this.#flush = new SharedFlush(() => ops.datasync(this.#handles.logFd));
     this.#record = readRecord(handles.reader);
     this.#logBytes = readLogBytes(handles.reader);
+    this.changes = new CatalogChanges(this.#record.last.seq);
   }
 
   /**
@@ -238,6 +244,16 @@ export class CatalogStore {
     this.#assertUsable();
     try {
       return runQuery<Kind>(this.#handles.reader, query);
+    } catch (error) {
+      throw storageError('Cannot read the catalog', error);
+    }
+  }
+
+  /** Of changes, those in a directory or below it, as the latest committed state has their paths. */
+  changesBelow(directory: number, recursive: boolean, changes: readonly NameChange[]): TreeChange[] {
+    this.#assertUsable();
+    try {
+      return changesBelow(this.#handles.reader, directory, recursive, changes);
     } catch (error) {
       throw storageError('Cannot read the catalog', error);
     }
@@ -330,6 +346,7 @@ export class CatalogStore {
       writeRecord(writer, record);
       writer.exec('COMMIT');
       this.#record = record;
+      this.changes.append(seq, Tables.of(writer).takeChanges());
     } catch (error) {
       throw this.#undone(`Cannot commit batch ${seq}`, error);
     }
@@ -340,6 +357,7 @@ export class CatalogStore {
   rollback(): void {
     if (this.#open === null) return;
     this.#open = null;
+    Tables.of(this.#handles.writer).takeChanges();
     try {
       this.#undo();
     } catch (error) {
@@ -369,7 +387,9 @@ export class CatalogStore {
         this.#appendLog({ seq, epoch, body, view });
       });
       this.#refused = null;
+      this.changes.append(seq, Tables.of(this.#handles.writer).takeChanges());
     } catch (error) {
+      Tables.of(this.#handles.writer).takeChanges();
       this.#refused = error;
       throw error;
     }
@@ -722,6 +742,7 @@ export class CatalogStore {
       writeRecord(writer, record);
       writer.exec('COMMIT');
       this.#record = record;
+      this.changes.append(seq, Tables.of(writer).takeChanges());
     } catch (error) {
       throw this.#undone(`Cannot install the catalog's log up to ${seq}`, error);
     }
@@ -772,6 +793,7 @@ export class CatalogStore {
       flushDirectory(this.#folder);
       this.#mark?.opened(this.#asOpen());
       this.#record = readRecord(this.#handles.reader);
+      this.changes.reset(this.#record.last.seq);
       this.#logBytes = readLogBytes(this.#handles.reader);
     } catch (error) {
       // Which of the two is there now, the next start finds out.

@@ -15,6 +15,7 @@ import {
 } from '../http/conformance/races.ts';
 import { TUS } from '../http/conformance/tus.ts';
 import { uploadOutlivesServers } from '../http/conformance/tus-survival.ts';
+import { watchersAreTold, watchOutlivesPrimary } from '../http/conformance/watching.ts';
 import { RealCluster } from './real-cluster.ts';
 
 interface Described {
@@ -69,6 +70,8 @@ test('of those who change one version one succeeds', () => oneChanges(cluster.ur
 test('every append is there once', () => appendsAdd(cluster.urls, 40));
 test('readers see whole versions only', () => readersSeeWholeVersions(cluster.urls, 30));
 
+test('watchers of a directory are told what is changed', () => watchersAreTold(cluster));
 // Last: servers die here.
+test('a watch outlives the primary of the catalog', () => watchOutlivesPrimary(cluster));
 test('an upload in pieces outlives its client, its server and its primary', () =>
   uploadOutlivesServers(cluster));

@@ -5,9 +5,11 @@ import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { executeRequests } from '../../catalog/batch.ts';
+import { changesBelow } from '../../catalog/changes.ts';
 import { runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
+import { Tables } from '../../catalog/tables.ts';
 import type { RequestId } from '../../replica/actions.ts';
 import { LockTable } from '../../server/file/lock-table.ts';
 import { Gateway } from '../../server/gateway.ts';
@@ -15,6 +17,7 @@ import { buildApp } from '../../server/http/app.ts';
 import { contentVersionCompare } from '../../server/live-attributes.ts';
 import { MetricsRegistry } from '../../server/metrics.ts';
 import type { CatalogService, FileService, FileStanding, StatusService } from '../../server/services.ts';
+import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
 import type { Command, CommandRequest, Query } from '../../wire/catalog-api.ts';
 import type { FileState, ServerStatus, WriteResult } from '../../wire/http-api.ts';
 import type { LockHeld } from '../../wire/lock-api.ts';
@@ -73,6 +76,7 @@ export class FakeCluster {
   readonly #ids: readonly ServerId[];
   readonly #operationTimeoutMs: number;
   #seq = 0;
+  readonly #changes = new CatalogChanges(0);
   #nowNs = 1_700_000_000_000_000_000n;
   #placed = 0;
 
@@ -124,6 +128,7 @@ export class FakeCluster {
       }),
     );
     const [outcome] = run().outcomes;
+    this.#changes.append(this.#seq, Tables.of(this.#db).takeChanges());
     if (outcome === undefined) throw new Error('A request has an outcome');
     return outcomeResult(outcome);
   }
@@ -210,6 +215,12 @@ export class FakeCluster {
       cache: async () => {
         await guard('cache');
         return { session: null, validMs: 0, recalls: [], through: 0 };
+      },
+      changes: async ({ inode, recursive, after }) => {
+        await guard('changes');
+        const found = this.#changes.since(after ?? this.#changes.last);
+        const changes = changesBelow(this.#db, inode, recursive, found ?? []);
+        return { changes, through: this.#changes.last, resync: found === null };
       },
       status: () => ({
         primary: this.catalogPrimary,

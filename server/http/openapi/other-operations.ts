@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { CacheRequest, CommandRequest, Query } from '../../../wire/catalog-api.ts';
+import { CacheRequest, ChangesRequest, CommandRequest, Query } from '../../../wire/catalog-api.ts';
 import { LockBody, LockRenewalBody } from '../../../wire/lock-api.ts';
 import { AcquireBody, KeyBody, RefreshBody } from '../../../wire/named-lease-api.ts';
 import { count, done, flag, json, type Operation, type Operations, octets, text, told } from './operation.ts';
@@ -150,6 +150,13 @@ export const OTHER_OPERATIONS: Operations = {
     summary: 'Renews what a client remembers',
     body: json(CacheRequest),
     answers: { 200: told('What to forget') },
+  },
+  'POST /v1/catalog/changes': {
+    id: 'changes',
+    tag: 'catalog',
+    summary: 'What was changed below a directory',
+    body: json(ChangesRequest),
+    answers: { 200: told('The changes') },
   },
   'POST /v1/catalog/flush': {
     id: 'flushCatalog',

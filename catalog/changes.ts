@@ -1,0 +1,57 @@
+import { ServiceError } from '../base/errors.ts';
+import type { TreeChange } from '../wire/catalog-api.ts';
+import { kindName } from './attributes.ts';
+import type { CatalogDatabase } from './schema.ts';
+import { type NameChange, Tables } from './tables.ts';
+import { directoryOf } from './walk.ts';
+
+/** Directories in each other; a tree is not deeper. */
+const DEPTH_MAX = 4_096;
+
+/**
+ * Picks from changes those that were made in a directory or, `recursive`, below it, with their paths from it, as they are now.
+ * Of contents that were written in place only the inode is known: they are told where the file is in the directory itself.
+ *
+ * @throws ServiceError `not-found` where the directory is gone
+ */
+export function changesBelow(
+  db: CatalogDatabase,
+  directory: number,
+  recursive: boolean,
+  changes: readonly NameChange[],
+): TreeChange[] {
+  const tables = Tables.of(db);
+  directoryOf(tables, directory);
+  return changes.flatMap((change): TreeChange[] => {
+    const path =
+      change.kind === 'modified'
+        ? tables.nameIn(directory, change.inode)
+        : pathBelow(tables, directory, recursive, change.parent, change.name);
+    if (path === undefined) return [];
+    const inode = tables.inode(change.inode);
+    return [{ change: change.kind, path, ...(inode === undefined ? {} : { kind: kindName(inode.kind) }) }];
+  });
+}
+
+/** @returns the path of a name from the directory on; undefined where it is not in it, or below */
+function pathBelow(
+  tables: Tables,
+  directory: number,
+  recursive: boolean,
+  parent: number,
+  name: string,
+): string | undefined {
+  if (parent === directory) return name;
+  if (!recursive) return undefined;
+  const names = [name];
+  let here = tables.inode(parent);
+  for (let depth = 0; here !== undefined && here.id !== directory; depth++) {
+    if (depth > DEPTH_MAX) throw new ServiceError('integrity', 'A directory lies in itself');
+    // The root of a volume is its own parent.
+    const above = here.parent === here.id ? undefined : tables.nameIn(here.parent, here.id);
+    if (above === undefined) return undefined;
+    names.unshift(above);
+    here = tables.inode(here.parent);
+  }
+  return here === undefined ? undefined : names.join('/');
+}
