@@ -150,3 +150,34 @@ test('a file that all replicas have to have is settled by a majority', async (t)
   assert.deepEqual(told, ['settle']);
   assert.deepEqual(cluster.fatal, []);
 });
+
+test('of two who write on the same condition at the same time one does', async (t) => {
+  const { servers } = await started(t, new Catalog());
+  const [a] = servers;
+  const { contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const outcomes = await Promise.allSettled(
+    [2, 3].map((number) =>
+      a.files.write(FILE, requestOf(number), 'append', Uint8Array.of(number), { contents }),
+    ),
+  );
+  const refused = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []));
+  assert.deepEqual(
+    refused.map(({ code }) => code),
+    ['precondition-failed'],
+  );
+  assert.equal((await a.files.state(FILE)).sizeBytes, 2);
+  await assert.rejects(a.files.write(FILE, requestOf(4), 0, Uint8Array.of(4), { sizeBytes: 1 }), {
+    code: 'precondition-failed',
+  });
+  await a.files.write(FILE, requestOf(4), 2, Uint8Array.of(4), { sizeBytes: 2 });
+});
+
+test('a write that was done is answered again, although its condition holds no more', async (t) => {
+  const { servers } = await started(t, new Catalog());
+  const [a] = servers;
+  const { contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const append = () => a.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2), { contents });
+  const done = await append();
+  assert.deepEqual(await append(), done);
+  assert.equal((await a.files.state(FILE)).sizeBytes, 2);
+});

@@ -2,6 +2,7 @@
 import type { Planted } from './planted.ts';
 import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
 import { PLANTED_CONTENTS } from './planted-contents.ts';
+import { PLANTED_GUARDS } from './planted-guards.ts';
 import { PLANTED_LOCKS } from './planted-locks.ts';
 import { PLANTED_MEMBERS } from './planted-replica-members.ts';
 import { PLANTED_ORDER } from './planted-replica-order.ts';
@@ -18,4 +19,5 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_LOCKS,
   ...PLANTED_CLIENT_CACHES,
   ...PLANTED_CONTENTS,
+  ...PLANTED_GUARDS,
 ];
