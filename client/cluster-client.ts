@@ -4,7 +4,7 @@ import type {
   CacheOwner,
   CacheRequest,
   Command,
-  CommandRequest,
+  CommandBody,
   CommandResults,
   Query,
   QueryRequest,
@@ -34,6 +34,11 @@ export interface ClusterClientOptions {
   readonly servers: readonly string[];
   /** How long one call may take in all, retries included. */
   readonly operationTimeoutMs?: number;
+}
+
+export interface CommandOptions extends CallOptions {
+  /** Of live files, what their primaries know counts, in the command and in the answer. @see CommandBody */
+  readonly live?: boolean;
 }
 
 export type FileView = FileInfo['view'];
@@ -73,17 +78,19 @@ export class ClusterClient {
   /** Executes a catalog command exactly once; a majority of the catalog's members has it when it resolves. */
   async command<Kind extends Command['kind']>(
     command: Extract<Command, { kind: Kind }>,
-    options: CallOptions & { readonly cache?: CacheOwner } = {},
+    options: CommandOptions & { readonly cache?: CacheOwner } = {},
   ): Promise<CommandResults[Kind]> {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
+    const live = options.live === true ? { live: true } : {};
     for (let attempt = 1; ; attempt++) {
       const window = this.#commands;
       const number = await window.acquire();
       try {
-        const body: CommandRequest = {
+        const body: CommandBody = {
           session: window.session,
           number,
           ...cache,
+          ...live,
           command: command as Command,
         };
         const request: ExchangeRequest = {

@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import { ServiceError } from '../base/errors.ts';
 import type { Attributes, Command, CommandResults, Place, Query, QueryResults } from '../wire/catalog-api.ts';
 import { CacheSession } from './cache-session.ts';
-import { ClusterClient, type ClusterClientOptions } from './cluster-client.ts';
+import { ClusterClient, type ClusterClientOptions, type CommandOptions } from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
 import { Memory, type NamedPlace, type OwnChange } from './memory.ts';
 
@@ -60,7 +60,7 @@ export class RememberingClient extends ClusterClient {
 
   override async command<Kind extends Command['kind']>(
     command: Extract<Command, { kind: Kind }>,
-    options: CallOptions = {},
+    options: CommandOptions = {},
   ): Promise<CommandResults[Kind]> {
     const change = this.#changeOf(command as Command);
     if (change.names.length + change.inodes.length === 0) return super.command<Kind>(command, options);

@@ -119,9 +119,8 @@ export interface AttributeChanges {
   readonly uid?: number;
   readonly gid?: number;
   readonly accessedNs?: string;
+  /** In force until newer contents come than those that there are. */
   readonly modifiedNs?: string;
-  /** The contents that `modifiedNs` was set against. */
-  readonly contents?: ContentVersion;
 }
 
 export interface Space {
@@ -182,6 +181,7 @@ export interface FileSystemBackend {
     to: { readonly parent: number; readonly name: string },
     mode: RenameMode,
   ): Promise<{ readonly replaced: number | null }>;
+  /** A new owner takes set-user-id, and set-group-id where the group may execute, from what is no directory, unless `mode` is given. */
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
   /** A file without a name is still in use: its time to collection starts anew. */
   keepOrphan(inode: number): Promise<void>;

@@ -50,7 +50,8 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
       return (await client.command(command)).attributes;
     },
     async link(inode, parent, name) {
-      return (await client.command({ kind: 'link', inode, place: { parent, name } })).attributes;
+      const command = { kind: 'link', inode, place: { parent, name } } as const;
+      return (await client.command(command, { live: true })).attributes;
     },
     unlink: (parent, name) => client.command({ kind: 'unlink', place: { parent, name } }),
     async removeDirectory(parent, name) {
@@ -58,7 +59,7 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
     },
     rename: (from, to, mode) => client.command({ kind: 'rename', from, to, mode }),
     async setAttributes(inode, changes: AttributeChanges) {
-      return (await client.command({ kind: 'set-attributes', inode, ...changes })).attributes;
+      return (await client.command({ kind: 'set-attributes', inode, ...changes }, { live: true })).attributes;
     },
     async keepOrphan(inode) {
       await client.command({ kind: 'keep-orphan', inode });

@@ -129,7 +129,7 @@ export class FileSystem implements FileSystemCalls {
     const attributes = await this.#changeEntry(parent, name, () => this.#backend.link(inode, parent, name));
     this.#inodes.cache.forget(inode);
     this.#files.linked(inode);
-    return this.#inodes.answered(attributes);
+    return this.#inodes.present(attributes);
   }
 
   async unlink(parent: number, name: string): Promise<void> {

@@ -1,6 +1,6 @@
 import { AttributeCache } from './attribute-cache.ts';
 import type { AttributeChanges, Attributes, FileSystemBackend } from './backend.ts';
-import { nowNs, type OpenFile, withContents } from './open-file.ts';
+import { nowNs, type OpenFile } from './open-file.ts';
 import type { AttributeRequest, TimeChange } from './transport.ts';
 
 const SET_USER_ID = 0o4000;
@@ -43,14 +43,6 @@ export class Inodes {
     return attributes;
   }
 
-  /**
-   * What a command was answered with. Of a live file it has size, version and times of the contents as the catalog knows
-   * them, which are those of before it was written.
-   */
-  async answered(attributes: Attributes): Promise<Attributes> {
-    return this.present(attributes.live ? await this.ask(attributes.inode) : attributes);
-  }
-
   /** Attributes as the cluster told them when it was asked, together with what only this mount knows. */
   async present(attributes: Attributes): Promise<Attributes> {
     const file = this.#openFile(attributes.inode);
@@ -68,22 +60,15 @@ export class Inodes {
     if (request.accessed !== undefined) changes.accessedNs = timeNs(request.accessed);
     if (request.modified !== undefined) changes.modifiedNs = timeNs(request.modified);
     const owned = changes.uid !== undefined || changes.gid !== undefined;
-    let before: Attributes | undefined;
-    if (owned || changes.modifiedNs !== undefined) {
-      before = await this.present(await this.ask(inode));
-      if (owned && before.kind !== 'directory') {
-        const mode = changes.mode ?? before.mode;
-        if (mode !== withoutPrivileges(mode)) changes.mode = withoutPrivileges(mode);
-      }
-      // Named with its contents, the time holds although the primary knows another one for them.
-      if (changes.modifiedNs !== undefined && before.kind === 'file') changes.contents = before.contents;
+    if (owned && changes.mode !== undefined && changes.mode !== withoutPrivileges(changes.mode)) {
+      const { kind } = await this.attributes(inode);
+      if (kind !== 'directory') changes.mode = withoutPrivileges(changes.mode);
     }
     if (Object.keys(changes).length === 0) return this.attributes(inode);
     const attributes = await this.#backend.setAttributes(inode, changes);
     this.cache.forget(inode);
     this.#openFile(inode)?.changed(attributes);
-    if (attributes.live && before !== undefined) return this.present(withContents(attributes, before));
-    return this.answered(attributes);
+    return this.present(attributes);
   }
 }
 

@@ -286,7 +286,7 @@ export class OpenFile {
  *
  * @param known what is known of its contents; a time that was set by hand on newer ones, or on these, stays in force
  */
-export function withContents(attributes: Attributes, known: FileState): Attributes {
+function withContents(attributes: Attributes, known: FileState): Attributes {
   const { sizeBytes, modifiedNs, contents } = known;
   if (contentVersionCompare(contents, attributes.contents) <= 0) return { ...attributes, sizeBytes };
   const changedNs = laterNs(modifiedNs, attributes.changedNs);

@@ -97,9 +97,11 @@ export class Gateway {
   ): Promise<CommandResults[C['kind']]> {
     if (request !== undefined) {
       const trail: Trail = { ambiguous: false };
-      return this.#execute(command, request, options, trail).catch((error: unknown) => {
+      const meant = options.live === true ? await this.#againstNewest(command, options) : command;
+      const result = await this.#execute(meant, request, options, trail).catch((error: unknown) => {
         throw forgotten(error, trail, `"${command.kind}" happened`);
       });
+      return options.live === true ? this.#withLive(result, options) : result;
     }
     for (let sessions = 1; ; sessions++) {
       const name = this.#names.acquire();
@@ -508,7 +510,15 @@ export class Gateway {
     return result as QueryResults[Q['kind']];
   }
 
-  #withLive(result: QueryResults[Query['kind']], options: CallOptions): Promise<QueryResults[Query['kind']]> {
+  /** Named with its contents, a modification time holds although the primary knows another one for them. */
+  async #againstNewest<C extends Command>(command: C, options: CallOptions): Promise<C> {
+    if (command.kind !== 'set-attributes') return command;
+    if (command.modifiedNs === undefined || command.contents !== undefined) return command;
+    const { attributes } = await this.query({ kind: 'attributes', inode: command.inode }, options);
+    return attributes.kind === 'file' ? { ...command, contents: attributes.contents } : command;
+  }
+
+  #withLive<Result extends object>(result: Result, options: CallOptions): Promise<Result> {
     return withLiveStates(result, (file, timeoutMs) =>
       this.state(file, timeoutMs === undefined ? options : { timeoutMs }),
     );

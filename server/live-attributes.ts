@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { ServiceError } from '../base/errors.ts';
 import type { FileId } from '../base/ids.ts';
-import type { Attributes, ContentVersion, Query, QueryResults } from '../wire/catalog-api.ts';
+import type { Attributes, ContentVersion } from '../wire/catalog-api.ts';
 import type { FileState } from '../wire/http-api.ts';
 
 /** Live files of one listing whose primaries are asked at the same time. */
@@ -9,16 +9,23 @@ const LISTING_PARALLEL = 16;
 /** How long all of one listing's primaries together may take to answer. */
 const LISTING_MERGE_MS = 1000;
 
+/** What answers tell of inodes. */
+interface Told {
+  readonly attributes: Attributes;
+  readonly entries: readonly { readonly attributes: Attributes }[];
+}
+
 /** Asks a file's primary. @param timeoutMs instead of the operation time-out */
 export type AskState = (file: FileId, timeoutMs?: number) => Promise<FileState>;
 
-/** What the catalog answered, with what the primaries of live files know instead of what the catalog was last told. */
-export async function withLiveStates(
-  result: QueryResults[Query['kind']],
+/** What the catalog answered to a query or a command, with what the primaries of live files know instead of what the catalog was last told. */
+export async function withLiveStates<Result extends Partial<Told>>(
+  result: Result,
   ask: AskState,
-): Promise<QueryResults[Query['kind']]> {
-  if ('attributes' in result) return { attributes: await merged(result.attributes, ask) };
-  if ('entries' in result) return { ...result, entries: await mergedEntries(result.entries, ask) };
+): Promise<Result> {
+  const { attributes, entries } = result;
+  if (attributes !== undefined) return { ...result, attributes: await merged(attributes, ask) };
+  if (entries !== undefined) return { ...result, entries: await mergedEntries(entries, ask) };
   return result;
 }
 

@@ -15,6 +15,8 @@ export interface CallOptions {
   readonly timeoutMs?: number;
   /** The client whose command it is, if it remembers what it is told. */
   readonly cacheOwner?: CacheOwner;
+  /** A command is about a file as its primary knows it, and so is the answer. @see CommandBody */
+  readonly live?: boolean;
 }
 
 /** Where a file is ordered, as far as this server knows, and what this server is to it. */

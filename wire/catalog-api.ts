@@ -482,6 +482,12 @@ export const CommandRequest = Type.Object({
 });
 export type CommandRequest = Static<typeof CommandRequest>;
 
+/**
+ * What a client sends. With `live` the server that is asked asks the primaries of live files in its place: a modification
+ * time without `contents` is set against the newest, and the attributes of the answer have their size and times.
+ */
+export type CommandBody = CommandRequest & { readonly live?: boolean };
+
 /** `cache`: the session of a client that remembers what it is told; the answer is then a `RememberedAnswer`. */
 export const QueryRequest = Type.Object({ query: Query, cache: Type.Optional(CacheNumber) });
 export type QueryRequest = Static<typeof QueryRequest>;

@@ -12,7 +12,9 @@ export const XATTR_BYTES_MAX = 64 * 1024;
 /** Extended attributes of one inode: their names then fit into what one call can list. */
 export const XATTRS_MAX = 255;
 
-const MODE_SETUID_SETGID = 0o6000;
+const MODE_SETUID = 0o4000;
+const MODE_SETGID = 0o2000;
+const MODE_GROUP_EXECUTE = 0o010;
 
 export function setAttributes(
   tables: Tables,
@@ -26,12 +28,18 @@ export function setAttributes(
     return { attributes: attributesOf(inode) };
   }
   // A program must not run with the rights of an owner who did not ask for it.
-  const kept = newOwner && inode.kind !== KIND_DIRECTORY ? inode.mode & ~MODE_SETUID_SETGID : inode.mode;
+  const kept = newOwner && inode.kind !== KIND_DIRECTORY ? withoutPrivileges(inode.mode) : inode.mode;
   const mode = command.mode ?? kept;
   tables.inodeSetAttributes(inode.id, mode, command.uid ?? inode.uid, command.gid ?? inode.gid, atNs);
   if (accessedNs !== undefined) tables.inodeSetAccessed(inode.id, timeCheck(accessedNs));
   if (modifiedNs !== undefined) setModified(tables, inode, timeCheck(modifiedNs), command.contents);
   return { attributes: attributesOf(tables.inodeKnown(inode.id)) };
+}
+
+/** As Linux has it: without execution by the group, its bit does not mean the group's rights. */
+function withoutPrivileges(mode: number): number {
+  const cleared = mode & ~MODE_SETUID;
+  return (cleared & MODE_GROUP_EXECUTE) === 0 ? cleared : cleared & ~MODE_SETGID;
 }
 
 /** The time is in force until contents newer than those known to the caller or to the catalog arrive. */

@@ -43,7 +43,8 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     const since = body.since === undefined ? {} : { since: integerOf(numberText(body.since), 'since') };
     const options = callOptionsOf(request.headers);
     const owner = body.cache === undefined ? {} : { cacheOwner: matching(CACHE_OWNER, body.cache, 'cache') };
-    return gateway.command(command, { session, number, ...since }, { ...options, ...owner });
+    const live = body.live === true;
+    return gateway.command(command, { session, number, ...since }, { ...options, ...owner, live });
   });
 
   app.post('/v1/catalog/queries', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {

@@ -434,6 +434,8 @@ test('set-attributes changes what is given, and a new owner ends setuid', () => 
   assert.equal(attributes.changedNs, catalog.timeNs.toString());
   assert.equal(attributes.modifiedNs, file.modifiedNs);
   assert.equal(catalog.run({ ...set, uid: 3, mode: 0o4711 }).attributes.mode, 0o4711);
+  catalog.run({ ...set, mode: 0o6744 });
+  assert.equal(catalog.run({ ...set, uid: 4 }).attributes.mode, 0o2744, 'Without execution it is no right');
   const times = catalog.run({ ...set, accessedNs: '-5', modifiedNs: '9223372036854775807' }).attributes;
   assert.deepEqual([times.accessedNs, times.modifiedNs], ['-5', '9223372036854775807']);
   catalog.refuse('bad-request', { ...set, modifiedNs: '9223372036854775808' });

@@ -14,6 +14,7 @@ import type {
   Space,
   XattrMode,
 } from '../../fuse/backend.ts';
+import { withoutPrivileges } from '../../fuse/inodes.ts';
 import { LockTable } from '../../server/file/lock-table.ts';
 
 const BLOCK = 1024 * 1024;
@@ -161,7 +162,7 @@ export class MemoryBackend implements FileSystemBackend {
     directory.children.set(name, inode);
     target.links++;
     target.changedNs = this.#touch(directory);
-    return this.#catalogAttributes(target);
+    return this.#attributes(target);
   }
 
   async unlink(parent: number, name: string) {
@@ -227,23 +228,19 @@ export class MemoryBackend implements FileSystemBackend {
   async setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {
     await this.#reach('setAttributes');
     const target = this.#get(inode);
-    target.mode = changes.mode ?? target.mode;
+    const isOwned = changes.uid !== undefined || changes.gid !== undefined;
+    const kept = isOwned && target.kind !== 'directory' ? withoutPrivileges(target.mode) : target.mode;
+    target.mode = changes.mode ?? kept;
     target.uid = changes.uid ?? target.uid;
     target.gid = changes.gid ?? target.gid;
     if (changes.accessedNs !== undefined) target.accessedNs = BigInt(changes.accessedNs);
     if (changes.modifiedNs !== undefined) {
-      const { contents } = changes;
-      // Contents newer than the caller knew keep their own time.
-      if (contents === undefined || contents.seq >= target.contents.seq) {
-        target.modifiedNs = BigInt(changes.modifiedNs);
-      }
-      const { settled } = target;
-      const known =
-        contents !== undefined && contents.seq > settled.contents.seq ? contents : settled.contents;
-      target.settled = { ...settled, modifiedNs: changes.modifiedNs, contents: known };
+      const { modifiedNs } = changes;
+      target.modifiedNs = BigInt(modifiedNs);
+      target.settled = { ...target.settled, modifiedNs, contents: target.contents };
     }
     target.changedNs = this.#nowNs();
-    return this.#catalogAttributes(target);
+    return this.#attributes(target);
   }
 
   async keepOrphan(): Promise<void> {

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { RequestNames } from '../../server/http/request-names.ts';
+import type { CommandResults } from '../../wire/catalog-api.ts';
 import { encodeWriteParts } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, WriteResult } from '../../wire/http-api.ts';
 import { ask, problemIn } from './ask.ts';
@@ -117,6 +118,25 @@ describe('the gateway', () => {
     const end = await ask(cluster.server(1).url, 'GET', `/v1/data/${file}?offset=6&length=100`);
     assert.equal(end.status, 200);
     assert.equal(end.headers['content-length'], '0');
+  });
+
+  test('a command about a live file is about what its primary knows, where the client wants that', async () => {
+    const file = await makeFile('timed');
+    const written = JSON.parse((await write(0, file, 1, 'four')).text) as WriteResult;
+    const attributes = async (number: number, live: boolean) => {
+      const command = { kind: 'set-attributes', inode: file, modifiedNs: '7' };
+      const answer = await ask(cluster.server(3).url, 'POST', '/v1/catalog/commands', {
+        body: JSON.stringify({ session: 77, number, live, command }),
+        headers: { 'content-type': 'application/json' },
+      });
+      assert.equal(answer.status, 200, answer.text);
+      return (JSON.parse(answer.text) as CommandResults['set-attributes']).attributes;
+    };
+    const { sizeBytes, contents } = await attributes(1, false);
+    assert.deepEqual([sizeBytes, contents], [0, { epoch: 0, seq: 0 }]);
+    const known = await attributes(2, true);
+    assert.deepEqual([known.sizeBytes, known.contents, known.modifiedNs], [4, written.contents, '7']);
+    assert.equal(cluster.commands.length, 3, 'Each is one command');
   });
 
   test('a forwarded request is answered from here or not at all', async () => {
