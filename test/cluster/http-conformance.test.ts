@@ -4,6 +4,8 @@ import { UNDESCRIBED } from '../../server/http/openapi/document.ts';
 import { askJson } from '../http/ask.ts';
 import { type Group, type Kept, play, titleOf } from '../http/conformance/case.ts';
 import { CONDITIONS, DIGESTS, PARTS, RANGES, WHOLE } from '../http/conformance/contents.ts';
+import { curlMissing, curlWorks } from '../http/conformance/curl.ts';
+import { largeFile } from '../http/conformance/large-file.ts';
 import { NAMES } from '../http/conformance/names.ts';
 import { DIRECTORIES, FORMS } from '../http/conformance/pages.ts';
 import {
@@ -29,6 +31,9 @@ interface Described {
  * Method: rows of requests and answers; each next one goes to the next server of one cluster.
  */
 const GROUPS: readonly Group[] = [WHOLE, RANGES, CONDITIONS, DIGESTS, PARTS, NAMES, DIRECTORIES, FORMS, TUS];
+
+/** Much more than a server may hold of it at a time. */
+const LARGE_MIB = 256;
 
 const cluster = await RealCluster.start();
 after(() => cluster.stop());
@@ -70,6 +75,13 @@ test('of those who change one version one succeeds', () => oneChanges(cluster.ur
 test('every append is there once', () => appendsAdd(cluster.urls, 40));
 test('readers see whole versions only', () => readersSeeWholeVersions(cluster.urls, 30));
 
+test('what people type with curl works', { skip: curlMissing }, () => curlWorks(cluster.urls));
+test('a large file needs no memory', async () => {
+  const { memory } = await largeFile(cluster, LARGE_MIB);
+  for (const [id, { before, most }] of Object.entries(memory)) {
+    assert.ok(most - before < LARGE_MIB * 0.75, `${id} grew from ${before} to ${most} MiB`);
+  }
+});
 test('watchers of a directory are told what is changed', () => watchersAreTold(cluster));
 // Last: servers die here.
 test('a watch outlives the primary of the catalog', () => watchOutlivesPrimary(cluster));
