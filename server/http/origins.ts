@@ -35,8 +35,12 @@ export function guardOrigins(app: FastifyInstance, urls: ReadonlyMap<ServerId, s
   });
 }
 
-/** A browser sends the same host in both headers where a page talks to the server that it came from. */
+/**
+ * A browser sends the same host in both headers where a page talks to the server that it came from. A form of a page that
+ * tells nobody where it was has the origin `null`; then the browser itself says whether both are the same.
+ */
 function isOwnOrigin(request: FastifyRequest, origin: string): boolean {
+  if (request.headers['sec-fetch-site'] === 'same-origin') return true;
   return URL.canParse(origin) && new URL(origin).host === request.headers.host;
 }
 

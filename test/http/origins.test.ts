@@ -43,6 +43,16 @@ describe('which pages a browser lets talk to a server', () => {
     assert.equal(answer.headers['access-control-allow-origin'], undefined);
   });
 
+  test('a form of a page that tells nobody where it was, as the browser assures', async () => {
+    const headers = { origin: 'null', 'sec-fetch-site': 'same-origin' };
+    assert.equal((await ask(base, 'PUT', '/v1/files/main/form', { headers, body: 'x' })).status, 201);
+    const foreign = { origin: 'null', 'sec-fetch-site': 'cross-site' };
+    assert.equal(
+      (await ask(base, 'PUT', '/v1/files/main/form', { headers: foreign, body: 'x' })).status,
+      400,
+    );
+  });
+
   for (const origin of ['https://evil.example', 'null', 'http://127.0.0.1:1', 'not an origin']) {
     test(`a page from ${origin} is told nothing and changes nothing`, async () => {
       const read = await ask(base, 'GET', '/v1/status', { headers: { origin } });

@@ -1,0 +1,273 @@
+import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
+import { after, before, describe, test } from 'node:test';
+import type { Browser, Page } from 'playwright-core';
+import { SlotsLoad } from '../../client/demo/slots-load.ts';
+import { DevCluster, findFreePorts } from '../../client/dev/dev-cluster.ts';
+import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
+
+const PHONE = { width: 360, height: 780 };
+const DESK = { width: 1280, height: 900 };
+const WAIT = { timeout: 20_000 };
+
+describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
+  let cluster: DevCluster;
+  let browser: Browser;
+  let page: Page;
+  let errors: string[];
+  const enough = new AbortController();
+  let load: Promise<void> = Promise.resolve();
+
+  before(async () => {
+    [cluster, browser] = await Promise.all([
+      DevCluster.start({
+        ports: await findFreePorts(3),
+        data: null,
+        leaseMs: 2_000,
+        clockSkewMs: 100,
+        onUnexpectedEnd: ({ plan }, how) => assert.fail(`${plan.id} ${how}`),
+      }),
+      startBrowser(),
+    ]);
+    await cluster.client.upload(DevCluster.VOLUME, '/greeting', Readable.from([Buffer.from('hello\n')]));
+    const { attributes } = await cluster.client.command({
+      kind: 'create-file',
+      place: { volume: DevCluster.VOLUME, path: '/slots' },
+      ...{ mode: 0o644, uid: 0, gid: 0, exclusive: true },
+    });
+    const { inode } = attributes;
+    const slots = new SlotsLoad(
+      cluster.client.openFile(inode),
+      cluster.client.openFile(inode),
+      () => undefined,
+    );
+    load = slots.run(enough.signal);
+    ({ page, errors } = await openPage(browser, { viewport: DESK, colorScheme: 'light' }));
+    await page.goto(`${cluster.urls[0]}/#${encodeURIComponent('main:/slots')}`);
+  });
+  after(async () => {
+    enough.abort();
+    await browser?.close();
+    await load;
+    await cluster?.stop();
+  });
+
+  test('every element is found by its role and name', async () => {
+    await page.getByRole('status').getByText('All 3 servers serve.').waitFor(WAIT);
+    for (const name of ['Servers', 'A file, now', 'Traffic', 'What happened, and why it is safe', 'Files']) {
+      await page.getByRole('region', { name, exact: true }).waitFor(WAIT);
+    }
+    for (const id of ['s1', 's2', 's3']) {
+      const actions = page.getByRole('group', { name: `Actions for ${id}` });
+      for (const act of ['Kill', 'Pause', 'Cut off', 'Drain', 'Scrub']) {
+        assert.ok(await actions.getByRole('button', { name: `${act} ${id}` }).isVisible(), `${act} ${id}`);
+      }
+      assert.ok(await page.getByRole('meter', { name: `Disk of ${id} in use` }).isVisible());
+    }
+    assert.match((await page.locator('.facts').first().textContent()) ?? '', /Clock.*Disk.*GiB free of/);
+    await page.getByRole('list', { name: 'Replicas' }).getByText('primary').waitFor(WAIT);
+    assert.equal(await page.getByRole('list', { name: 'Replicas' }).getByRole('listitem').count(), 3);
+    assert.match(
+      (await page.locator('#file-sentence').textContent()) ?? '',
+      /^s[123] is the primary of main:\/slots in epoch \d+/,
+    );
+    assert.match((await page.locator('.seal').textContent()) ?? '', /epoch \ds[123]\d\.\d s/);
+    for (const name of [/Acknowledged writes a second \d/, /Reads a second.*\d a second on all servers/]) {
+      await page.getByRole('img', { name }).waitFor(WAIT);
+    }
+    await page
+      .getByRole('log', { name: 'What happened, and why it is safe' })
+      .getByText('has started')
+      .first()
+      .waitFor(WAIT);
+    await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
+    assert.ok(await page.getByLabel('Upload files here').isVisible());
+  });
+
+  test('a file is uploaded, listed, and comes back byte for byte', async () => {
+    const buffer = Buffer.from('from a browser\n'.repeat(1_000));
+    await page
+      .getByLabel('Upload files here')
+      .setInputFiles({ name: 'a letter.txt', mimeType: 'text/plain', buffer });
+    await page.getByText('a letter.txt is stored: a majority has it on disk.').waitFor(WAIT);
+    const downloading = page.waitForEvent('download', WAIT);
+    await page.getByRole('button', { name: 'Download a letter.txt' }).click();
+    const chunks: Buffer[] = [];
+    for await (const chunk of await (await downloading).createReadStream()) chunks.push(chunk as Buffer);
+    assert.deepEqual(Buffer.concat(chunks), buffer);
+  });
+
+  test('a replica is taken away and added', async () => {
+    const replicas = page.getByRole('list', { name: 'Replicas' }).getByRole('listitem');
+    const backup =
+      ((await replicas.filter({ hasText: 'backup' }).first().textContent()) ?? '').match(/s[123]/)?.[0] ?? '';
+    await page.getByRole('button', { name: `Remove the replica on ${backup}` }).click();
+    await replicas.nth(2).waitFor({ ...WAIT, state: 'detached' });
+    await page.getByLabel('Another replica on').selectOption(backup);
+    await page.getByRole('button', { name: 'Add replica' }).click();
+    await replicas.nth(2).waitFor(WAIT);
+    await replicas
+      .nth(2)
+      .getByText(/current/)
+      .waitFor(WAIT);
+  });
+
+  test('by keyboard alone everything is reached, and seen to be', async () => {
+    await page.reload();
+    await page.getByText('is the primary of main:/slots').waitFor(WAIT);
+    await page.getByRole('button', { name: 'Watch greeting' }).waitFor(WAIT);
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate('document.activeElement.textContent'), 'Skip to the cluster');
+    const reached = new Set<string>();
+    for (let presses = 0; presses < 80; presses++) {
+      await page.keyboard.press('Tab');
+      const name = (await page.evaluate(
+        'document.activeElement.getAttribute("aria-label") ?? document.activeElement.id',
+      )) as string;
+      const outline = await page.evaluate('getComputedStyle(document.activeElement).outlineStyle');
+      if (name !== '') assert.notEqual(outline, 'none', `${name} shows that it has the focus`);
+      reached.add(name);
+      if (name === 'upload-input') break;
+    }
+    const wanted = [
+      'open-token',
+      'Kill s1',
+      'Scrub s3',
+      'watch-path',
+      'Watch greeting',
+      'happening-list',
+      'upload-input',
+    ];
+    assert.deepEqual(
+      wanted.filter((name) => !reached.has(name)),
+      [],
+    );
+    await page.getByRole('button', { name: 'Watch greeting' }).focus();
+    await page.keyboard.press('Enter');
+    await page
+      .getByText(/main:\/greeting (is at rest|has no primary)|primary of main:\/greeting/)
+      .waitFor(WAIT);
+    await page.getByLabel('Watch', { exact: true }).fill('main:/slots');
+    await page.keyboard.press('Enter');
+    await page.getByText('is the primary of main:/slots').waitFor(WAIT);
+  });
+
+  test('it fits a telephone, in both colour schemes, with letters that can be read', async () => {
+    for (const colorScheme of ['light', 'dark'] as const) {
+      const phone = await openPage(browser, { viewport: PHONE, colorScheme });
+      await phone.page.goto(`${cluster.urls[1]}/#${encodeURIComponent('main:/slots')}`);
+      await phone.page.getByText('is the primary of main:/slots').waitFor(WAIT);
+      await phone.page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
+      assert.ok(
+        ((await phone.page.evaluate('document.documentElement.scrollWidth')) as number) <= PHONE.width,
+      );
+      for (const selector of [
+        'body',
+        '#teller',
+        '.facts dt',
+        '.seal .epoch',
+        '.replica .what',
+        '.when',
+        '[data-act=kill]',
+      ]) {
+        const ratio = (await phone.page.evaluate(`(${CONTRAST})(${JSON.stringify(selector)})`)) as number;
+        assert.ok(ratio >= 4.5, `${selector} in ${colorScheme} has a contrast of ${ratio.toFixed(2)}`);
+      }
+      assert.deepEqual(phone.errors, []);
+      await phone.page.context().close();
+    }
+  });
+
+  test('it survives the kill of its own server, and shows how long writes waited', async () => {
+    const told = page.locator('.server:has(.told:not([hidden]))').getByRole('heading');
+    const teller = (await told.textContent()) ?? '';
+    // The death of the primary is what is to be seen: the page is told by it.
+    await page.goto(`${await leadingUrl()}/#${encodeURIComponent('main:/slots')}`);
+    await page.getByText('is the primary of main:/slots').waitFor(WAIT);
+    const killed = ((await page.locator('#file-sentence').textContent()) ?? teller).slice(0, 2);
+    await page.waitForTimeout(2_500); // a load is steady when it was so for two seconds
+    const colour = await page.evaluate('getComputedStyle(document.body).borderTopColor');
+    await page.getByRole('button', { name: `Kill ${killed}` }).click();
+    await page.getByText(/2 of 3 servers serve, which is a majority/).waitFor(WAIT);
+    await page.locator('#teller').getByText('told by').waitFor(WAIT);
+    assert.notEqual(await told.textContent(), killed, 'Another server tells');
+    const log = page.getByRole('log');
+    await log.getByText(new RegExp(`^${killed} is silent, as s[123] notices`)).waitFor(WAIT);
+    await log
+      .getByText(
+        new RegExp(
+          `is the primary of main:/slots now, epoch \\d+: the lease of ${killed} had ended \\d+ ms before`,
+        ),
+      )
+      .waitFor(WAIT);
+    await page.getByText(/Last pause: [123]\.\d s without writes/).waitFor(WAIT);
+    assert.match((await page.locator('#file-sentence').textContent()) ?? '', /^s[123] is the primary/);
+    await page.waitForTimeout(1_000); // the colour changes slowly
+    assert.notEqual(
+      await page.evaluate('getComputedStyle(document.body).borderTopColor'),
+      colour,
+      'A new epoch, a new colour',
+    );
+    const buffer = Buffer.from('to a server that has not sent this page');
+    await page
+      .getByLabel('Upload files here')
+      .setInputFiles({ name: 'after.txt', mimeType: 'text/plain', buffer });
+    await page.getByText('after.txt is stored: a majority has it on disk.').waitFor(WAIT);
+    await page.getByRole('button', { name: `Restart ${killed}` }).click();
+    await page.getByText('All 3 servers serve.').waitFor(WAIT);
+  });
+
+  test('a server is paused and cut off, and says afterwards what it missed', async () => {
+    for (const [act, undo, word] of [
+      ['Cut off', 'Reconnect', 'cut off'],
+      ['Pause', 'Resume', 'paused'],
+    ] as const) {
+      const victim = page.locator('.server:has(.told[hidden])').first();
+      const id = (await victim.getByRole('heading').textContent()) ?? '';
+      await page.getByRole('button', { name: `${act} ${id}` }).click();
+      await page.locator('.server', { hasText: word }).waitFor(WAIT);
+      await page.getByText(/2 of 3 servers serve/).waitFor(WAIT);
+      await page.getByRole('button', { name: `${undo} ${id}` }).click();
+      await page.getByText('All 3 servers serve.').waitFor(WAIT);
+    }
+    await page
+      .getByRole('log')
+      .getByText(/s[123] stood still for \d/)
+      .waitFor(WAIT);
+  });
+
+  test('and the browser had nothing to complain of', () => {
+    assert.deepEqual(errors, []);
+  });
+
+  async function leadingUrl(): Promise<string> {
+    const { primary } = await cluster.client.info(DevCluster.VOLUME, '/slots');
+    return cluster.servers.find(({ plan }) => plan.id === primary)?.plan.url ?? '';
+  }
+});
+
+/** Runs in the page: contrast of an element's text with what is behind it, as WCAG 2 counts it. */
+const CONTRAST = `(selector) => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const pixel = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const luminance = ([red, green, blue]) => {
+    const [r, g, b] = [red, green, blue].map((one) => {
+      const share = one / 255;
+      return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const element = document.querySelector(selector);
+  const style = getComputedStyle(element);
+  const text = pixel(element instanceof SVGElement ? style.fill : style.color);
+  let behind = element;
+  while (behind !== null && pixel(getComputedStyle(behind).backgroundColor)[3] === 0) behind = behind.parentElement;
+  const back = pixel(getComputedStyle(behind ?? document.documentElement).backgroundColor);
+  const [light, dark] = [luminance(text), luminance(back)].sort((a, b) => b - a);
+  return (light + 0.05) / (dark + 0.05);
+}`;
