@@ -9,7 +9,8 @@ import { parseRemotePath } from '../remote-path.ts';
 import { EndSignal } from '../signals.ts';
 import { addClusterOptions, serversOf } from './cluster-command.ts';
 
-const PATIENCE_MS = 10_000;
+/** A fail-over of the servers' own takes less. */
+const PATIENCE_MS = 5_000;
 /** By the third look every server that answers has told what it remembers. */
 const LOOKS = 3;
 /** Sentences below the table of `top`. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Happening, LiveResync, LiveState } from '../../wire/live-api.ts';
 import { StreamEventReader } from '../../wire/sse.ts';
+import { runCli } from '../client/run-cli.ts';
 import { ask, askJson, problemIn } from '../http/ask.ts';
 import { RealCluster } from './real-cluster.ts';
 
@@ -103,6 +104,26 @@ describe('events of a cluster', () => {
       assert.equal(answer.status, 400, path);
       assert.equal(problemIn(answer).code, 'bad-request');
     }
+  });
+
+  test('the same in a terminal', async () => {
+    const servers = ['--servers', cluster.urls.join()];
+    const [events, top, nobody] = await Promise.all([
+      runCli(['events', '--json', ...servers]),
+      runCli(['top', '--watch', 'main:/greeting', ...servers]),
+      runCli(['top', '--servers', 'http://127.0.0.1:9']),
+    ]);
+    assert.deepEqual([events.code, top.code], [0, 0], events.stderr + top.stderr);
+    const told = events.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Happening);
+    for (const id of cluster.ids) {
+      assert.ok(told.some(({ server, kind }) => server === id && kind === 'started'));
+      assert.match(top.stdout, new RegExp(`^${id} +serving`, 'm'));
+    }
+    assert.match(top.stdout, /^main:\/greeting: primary s[123], epoch \d+, lease of s[123] \[#+\.*\]/m);
+    assert.equal(nobody.code, 5, 'It may come back: no majority is no failure for ever');
   });
 
   test('the death of a primary is told in sentences, and who comes again hears what was missed', async () => {
