@@ -1,7 +1,8 @@
 /** Rates over the last minute, a line for each server, and the pause of writes when a primary dies, drawn and named. */
 
 import { byId, h, setText } from './dom.js';
-import { formatRate, formatSeconds } from './format.js';
+import { formatRate } from './format.js';
+import { Pauses, pauseText } from './pauses.js';
 import uPlot from './uplot.js';
 
 const SPAN_S = 60;
@@ -10,31 +11,19 @@ const POINTS_MAX = 300;
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [1, 5]];
 const COLOURS = ['--line-1', '--line-2', '--line-3', '--line-4', '--line-5'];
 const HEIGHT = 170;
-/** A pause of a steady load that is shorter is none; one that is longer is the end of the load. */
-const GAP_MS_MIN = 600;
-const GAP_MS_MAX = 20_000;
-/** A load is steady when it was heard to write so often in so many seconds: servers are asked four times a second. */
-const STEADY_S = 2;
-const STEADY_WRITES = 6;
 
 export class Traffic {
   #times = [];
   #series = new Map();
-  #gaps = [];
-  #lastWriteS = 0;
-  #writeTimes = [];
-  #watched = '';
-  #version = 0;
-  #reason = '';
+  #pauses = new Pauses();
   #charts = null;
   #ids = '';
 
-  /** @param reason why writes wait, as far as that is known */
-  add(state, reason) {
+  /** @see Pauses.add */
+  add(state, teller, reason) {
     const nowS = state.atMs / 1000;
     if (this.#times.length > 0 && nowS <= this.#times.at(-1)) return;
-    this.#reason = reason || this.#reason;
-    this.#noteGap(state, nowS);
+    this.#pauses.add(state, teller, reason);
     this.#times.push(nowS);
     for (const { id, writesPerS, readsPerS } of state.servers) {
       const series = this.#series.get(id) ?? { writes: this.#empty(), reads: this.#empty() };
@@ -64,47 +53,7 @@ export class Traffic {
       writes.splice(0, surplus);
       reads.splice(0, surplus);
     }
-    this.#gaps = this.#gaps.filter(({ toS }) => toS === null || toS > this.#times[0]);
-  }
-
-  /** The pause is that of the file that is watched; where none is, of all together. */
-  #noteGap({ sinceWriteMs, file }, nowS) {
-    const name = file?.path ?? '';
-    this.#noteWrites(name, file, sinceWriteMs, nowS);
-    const lastS = this.#lastWriteS;
-    if (lastS === 0) return;
-    const open = this.#gaps.find(({ toS }) => toS === null);
-    if (open !== undefined) {
-      // A write after the beginning of the gap is its end: the first that was heard of came at the latest then.
-      if (lastS > open.fromS + 0.2) Object.assign(open, { toS: lastS, reason: this.#reason || open.reason });
-      else if ((nowS - lastS) * 1000 > GAP_MS_MAX) this.#gaps = this.#gaps.filter((gap) => gap !== open);
-      return;
-    }
-    if ((nowS - lastS) * 1000 < GAP_MS_MIN || this.#writeTimes.length < STEADY_WRITES) return;
-    if (this.#gaps.some(({ toS }) => toS !== null && lastS < toS)) return;
-    this.#reason = '';
-    this.#gaps.push({ fromS: lastS, toS: null, reason: '', name: this.#watched });
-  }
-
-  #noteWrites(name, file, sinceWriteMs, nowS) {
-    if (name !== this.#watched) {
-      this.#watched = name;
-      this.#version = 0;
-      this.#lastWriteS = 0;
-      this.#writeTimes = [];
-    }
-    let wroteS = 0;
-    if (name !== '') {
-      const version = Math.max(0, ...file.replicas.map((replica) => replica.version ?? 0));
-      if (version > this.#version && this.#version > 0) wroteS = nowS;
-      this.#version = Math.max(version, this.#version);
-    } else if (sinceWriteMs !== null) {
-      // Whoever tells now may not have heard of the writes of a server that died.
-      wroteS = nowS - sinceWriteMs / 1000;
-    }
-    if (wroteS <= this.#lastWriteS) return;
-    this.#lastWriteS = wroteS;
-    this.#writeTimes = [...this.#writeTimes.filter((time) => time > wroteS - STEADY_S), wroteS];
+    this.#pauses.forget(this.#times[0]);
   }
 
   #draw(servers) {
@@ -117,17 +66,16 @@ export class Traffic {
       chart.setData([this.#times, ...[...this.#series.values()].map((series) => series[kind])]);
     }
     const sum = (key) => servers.reduce((total, server) => total + server[key], 0);
-    const open = this.#gaps.find(({ toS }) => toS === null);
-    const last = this.#gaps.findLast(({ toS }) => toS !== null);
-    const gap =
-      open !== undefined
-        ? `Writes${ofFile(open)} wait now.`
-        : last === undefined
-          ? ''
-          : `Last pause: ${gapText(last)}.`;
+    const last = this.#pauses.all.at(-1);
+    const pause =
+      last === undefined
+        ? ''
+        : last.toS === null
+          ? `Now ${pauseText(last)}.`
+          : `Last pause: ${pauseText(last)}.`;
     setText(
       byId('writes-summary'),
-      `${formatRate(sum('writesPerS'))} a second on all servers together. ${gap}`.trim(),
+      `${formatRate(sum('writesPerS'))} a second on all servers together. ${pause}`.trim(),
     );
     setText(byId('reads-summary'), `${formatRate(sum('readsPerS'))} a second on all servers together.`);
   }
@@ -199,7 +147,7 @@ export class Traffic {
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
-    for (const gap of this.#gaps) {
+    for (const gap of this.#pauses.all) {
       const from = valToPos(gap.fromS, 'x', true);
       const to = valToPos(gap.toS ?? this.#times.at(-1) ?? gap.fromS, 'x', true);
       if (to <= bbox.left) continue;
@@ -211,7 +159,7 @@ export class Traffic {
       ctx.fillStyle = style.getPropertyValue('--ink').trim();
       ctx.font = `600 ${12 * scale}px system-ui, sans-serif`;
       ctx.textBaseline = 'top';
-      const text = gap.toS === null ? `writes${ofFile(gap)} wait` : gapText(gap);
+      const text = pauseText(gap);
       const half = ctx.measureText(text).width / 2 + 4 * scale;
       const middle = Math.min(Math.max((from + to) / 2, bbox.left + half), bbox.left + bbox.width - half);
       ctx.textAlign = 'center';
@@ -248,12 +196,4 @@ function line(ctx, x, top, bottom) {
 
 function agoText(seconds) {
   return Math.round(seconds) === 0 ? 'now' : `−${Math.round(seconds)} s`;
-}
-
-function gapText(gap) {
-  return `${formatSeconds((gap.toS - gap.fromS) * 1000)} without writes${ofFile(gap)}`;
-}
-
-function ofFile({ name }) {
-  return name === '' ? '' : ` of ${name}`;
 }

@@ -79,7 +79,7 @@ function show(state, base) {
   file = state.file;
   servers.update(state.servers, base);
   fileView.update(state.file, state.servers);
-  traffic.add(state, happenings.reason(state.atMs - 6_000));
+  traffic.add(state, base, happenings.reason(state.atMs - 6_000));
   const [mood, text] = verdictOf(state.servers);
   const verdict = byId('verdict');
   setText(verdict, text);

@@ -1,0 +1,89 @@
+/** Pauses of a steady load of writes: from the last write that was heard of before to the first one after. */
+
+import { formatSeconds } from './format.js';
+
+/** A pause that is shorter is none; one that is longer is the end of the load. */
+const PAUSE_S_MIN = 0.6;
+const PAUSE_S_MAX = 20;
+/** A load is steady when it was heard to write so often in so many seconds: servers are asked four times a second. */
+const STEADY_S = 2;
+const STEADY_WRITES = 6;
+/** Why it was may be told a moment after it is over. */
+const REASON_S = 3;
+
+export class Pauses {
+  /** Each with `fromS`, `toS` (null while it lasts), `reason` and the `name` of its file. */
+  all = [];
+  #name = '';
+  #teller = '';
+  #version = null;
+  #lastS = 0;
+  #writes = [];
+
+  /**
+   * @param state of the cluster, as a server tells it
+   * @param teller that server; another one may know of writes that the one before had not told yet
+   * @param reason why writes wait, or waited a moment ago, as far as that is known
+   */
+  add(state, teller, reason) {
+    const nowS = state.atMs / 1000;
+    this.#noteWrites(state, teller, nowS);
+    if (this.#lastS === 0) return;
+    const last = this.all.at(-1);
+    if (last !== undefined && last.toS === null) {
+      if (this.#lastS > last.fromS) last.toS = this.#lastS;
+      else if (nowS - this.#lastS > PAUSE_S_MAX) this.all.pop();
+    } else if (nowS - this.#lastS >= PAUSE_S_MIN && this.#writes.length >= STEADY_WRITES) {
+      this.all.push({ fromS: this.#lastS, toS: null, reason: '', name: this.#name });
+      this.#writes = [];
+    }
+    const shown = this.all.at(-1);
+    if (shown !== undefined && reason !== '' && (shown.toS === null || nowS - shown.toS < REASON_S)) {
+      shown.reason = reason;
+    }
+  }
+
+  /** Forgets those that ended before. */
+  forget(beforeS) {
+    this.all = this.all.filter(({ toS }) => toS === null || toS > beforeS);
+  }
+
+  /** The pause is that of the file that is watched; where none is, of all together. */
+  #noteWrites({ file, sinceWriteMs }, teller, nowS) {
+    const name = file?.path ?? '';
+    if (name !== this.#name) {
+      this.all = this.all.filter(({ toS }) => toS !== null);
+      this.#name = name;
+      this.#version = null;
+      this.#lastS = 0;
+      this.#writes = [];
+    }
+    if (name === '') {
+      if (sinceWriteMs !== null) this.#wrote(nowS - sinceWriteMs / 1000);
+      return;
+    }
+    const version = Math.max(0, ...file.replicas.map((replica) => replica.version ?? 0));
+    if (version === 0) return;
+    const isSameTeller = teller === this.#teller;
+    this.#teller = teller;
+    if (this.#version !== null && version > this.#version && isSameTeller) this.#wrote(nowS);
+    this.#version = Math.max(version, this.#version ?? 0);
+  }
+
+  #wrote(atS) {
+    if (atS <= this.#lastS) return;
+    this.#lastS = atS;
+    this.#writes = [...this.#writes.filter((time) => time > atS - STEADY_S), atS];
+  }
+}
+
+/** `2.1 s without writes of main:/journal` */
+export function pauseText(pause) {
+  return pause.toS === null
+    ? `writes${ofFile(pause)} wait`
+    : `${formatSeconds((pause.toS - pause.fromS) * 1000)} without writes${ofFile(pause)}`;
+}
+
+function ofFile({ name }) {
+  return name === '' ? '' : ` of ${name}`;
+}
