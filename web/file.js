@@ -171,8 +171,12 @@ function lagText({ role, state, lagOperations }) {
 function sentenceOf(file) {
   if (file === null) return 'Choose a file below, or write its name above: VOLUME:/path.';
   if (file.file === null) return `There is no file ${file.path}, or the names cannot be asked at the moment.`;
-  const { primary, epoch, lease, path } = file;
+  const { primary, epoch, lease, path, replicas } = file;
   if (primary !== null) return `${primary} is the primary of ${path} in epoch ${epoch} and renews its lease.`;
+  const holder = replicas.find(({ server }) => server === lease.holder);
+  if (holder !== undefined && holder.state !== 'unreachable') {
+    return `${lease.holder} has the lease of ${path} and will lead it as soon as a majority has promised its epoch.`;
+  }
   if (lease.holder !== null) {
     return `${path} has no primary: writes wait until the lease of ${lease.holder} has surely ended; reads that need no primary go on.`;
   }

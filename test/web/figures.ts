@@ -26,7 +26,8 @@ async function main(): Promise<void> {
   try {
     const result = await runDemo({
       kills: 1,
-      leaseMs: 2_000,
+      // Longer than usual, so that there is time to take a picture of it.
+      leaseMs: 3_000,
       clockSkewMs: 100,
       directory: null,
       say: (text) => process.stderr.write(`${text}\n`),
@@ -62,10 +63,14 @@ async function main(): Promise<void> {
     const act = (title: string) => now(page, title);
     await act('Kill the primary');
     await page.getByText('has no primary: writes wait').waitFor(WAIT);
-    await delay(500);
     await shot(page, 'demo-writes-wait', '#story', '#file');
     await act('The return of the dead');
     await page.getByText(/Last pause/).waitFor(WAIT);
+    await page
+      .getByText(/the lease of s\d had ended/)
+      .first()
+      .waitFor(WAIT);
+    await delay(800);
     await shot(page, 'demo-gap', '#traffic', '#traffic');
     await shot(dark.page, 'dashboard-dark', '#servers', '#traffic');
     await shot(phone.page, 'dashboard-phone');
