@@ -189,7 +189,10 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     await page.locator('#teller').getByText('told by').waitFor(WAIT);
     assert.notEqual(await told.textContent(), killed, 'Another server tells');
     const log = page.getByRole('log');
-    await log.getByText(new RegExp(`^${killed} is silent, as s[123] notices`)).waitFor(WAIT);
+    await log
+      .getByText(new RegExp(`^${killed} is silent, as s[123] notices`))
+      .first()
+      .waitFor(WAIT);
     await log
       .getByText(
         new RegExp(
@@ -230,6 +233,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     await page
       .getByRole('log')
       .getByText(/s[123] stood still for \d/)
+      .first()
       .waitFor(WAIT);
   });
 
