@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandResults } from '../../wire/catalog-api.ts';
+import { type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
 import { timeCheck } from '../names.ts';
@@ -102,6 +102,9 @@ export function noAttribute(inode: number, name: string): ServiceError {
 function xattrNameCheck(name: string): void {
   if (name === '' || name.includes('\0') || !name.isWellFormed()) {
     throw new ServiceError('bad-request', 'The name of an extended attribute is malformed');
+  }
+  if (name === UPLOAD_NOTE) {
+    throw new ServiceError('bad-request', `"${name}" is what an upload notes of itself, and nobody else`);
   }
   if (Buffer.byteLength(name) > 255) {
     throw new ServiceError('name-too-long', 'The name of an extended attribute is longer than 255 bytes');

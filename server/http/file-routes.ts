@@ -160,7 +160,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
       return reply.redirect(`${directoryUrl(FILES_PREFIX, path)}${search}`, 308);
     }
     const { search } = path;
-    if (search.has('watch'))
+    if (search.has('watch') && request.method === 'GET')
       return watches.watch(request, reply, attributes, search.get('recursive') === 'true');
     const isPage = wantsPage(request.headers.accept);
     reply.header('vary', 'accept');

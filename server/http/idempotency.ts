@@ -1,6 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import type { Command, CommandResults } from '../../wire/catalog-api.ts';
+import type { Gateway } from '../gateway.ts';
+import type { RequestName } from './request-names.ts';
 
 const HEADER = 'idempotency-key';
 const KEY_LENGTH_MAX = 255;
@@ -23,4 +26,36 @@ export function idempotencyKeyOf(request: FastifyRequest): number | null {
   const digest = createHash('sha256').update(named).digest();
   // 53 bits, and never 0: what sessions are.
   return Number(digest.readBigUInt64BE() >> 11n) || 1;
+}
+
+/**
+ * The commands that the catalog executes for a request with a key. A refusal is an answer like any other, so whoever tries
+ * again under the same key, or looks at a condition anew, asks under the next number.
+ */
+export class KeyedCommands {
+  /** What the last command has done; null where there is none that did anything. */
+  readonly result: CommandResults[Command['kind']] | null;
+  readonly #session: number | null;
+  #number: number;
+
+  private constructor(
+    session: number | null,
+    { result, number }: { result: CommandResults[Command['kind']] | null; number: number },
+  ) {
+    this.result = result;
+    this.#session = session;
+    this.#number = number;
+  }
+
+  /** @param key of the request; null where it has none, and its commands names of the server's own */
+  static async of(gateway: Gateway, key: number | null): Promise<KeyedCommands> {
+    if (key === null) return new KeyedCommands(null, { result: null, number: 0 });
+    return new KeyedCommands(key, await gateway.queryCatalog({ kind: 'outcome', session: key }));
+  }
+
+  /** The name of the next command. */
+  next(): RequestName | undefined {
+    this.#number++;
+    return this.#session === null ? undefined : { session: this.#session, number: this.#number };
+  }
 }

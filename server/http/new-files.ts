@@ -8,6 +8,7 @@ import { changeUnder, currentOf } from './conditional-change.ts';
 import { type Conditions, checkForChange, etagOf, standingOf } from './conditions.ts';
 import type { DigestCheck } from './digests.ts';
 import type { Directories } from './directories.ts';
+import { KeyedCommands } from './idempotency.ts';
 import { displayPath, type FilePath, volumePath } from './path.ts';
 import type { Uploads } from './upload.ts';
 
@@ -92,20 +93,17 @@ export class NewFiles {
     key: number | null,
   ): Promise<NamedFile> {
     const place = { volume: path.volume, path: volumePath(path.names) };
-    let number =
-      key === null ? 0 : (await this.#gateway.queryCatalog({ kind: 'outcome', session: key })).number;
-    const result = await changeUnder(this.#gateway, path, conditions, true, (expect) => {
-      number++;
-      const request = key === null ? undefined : { session: key, number };
-      return this.#gateway.command({ kind: 'replace', place, inode, expect }, request);
-    });
+    const commands = await KeyedCommands.of(this.#gateway, key);
+    const result = await changeUnder(this.#gateway, path, conditions, true, (expect) =>
+      this.#gateway.command({ kind: 'replace', place, inode, expect }, commands.next()),
+    );
     await this.#gateway.flushCatalog();
     return namedFile(result);
   }
 
   /** What a request of this key has stored before; null where it has not, as far as is remembered. */
   async recall(key: number): Promise<NamedFile | null> {
-    const { result } = await this.#gateway.queryCatalog({ kind: 'outcome', session: key });
+    const { result } = await KeyedCommands.of(this.#gateway, key);
     // A key names one method and URL: what it has left behind is of this kind.
     return result === null ? null : namedFile(result as CommandResults['replace']);
   }

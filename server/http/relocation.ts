@@ -7,7 +7,7 @@ import { setFileHeaders } from './answers.ts';
 import { changeUnder, currentOf } from './conditional-change.ts';
 import { type Conditions, checkUnchanged, conditionsOf, httpDate, standingOf } from './conditions.ts';
 import type { Directories } from './directories.ts';
-import { idempotencyKeyOf } from './idempotency.ts';
+import { idempotencyKeyOf, KeyedCommands } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
 import { directoryUrl, displayPath, type FilePath, fileUrl, parseTarget, volumePath } from './path.ts';
 
@@ -45,16 +45,13 @@ export class Relocations {
   ): Promise<FastifyReply> {
     const to = parseTarget(text, from, 'move-to');
     const mode = overwrites(from) ? 'replace' : 'no-replace';
-    const key = idempotencyKeyOf(request);
-    if (key === null || (await this.#outcome(key)) === null) {
+    const commands = await KeyedCommands.of(this.#gateway, idempotencyKeyOf(request));
+    if (commands.result === null) {
       await this.#directories.parentOf(to);
       await this.#assertKind(from);
       const places = { from: placeOf(from), to: placeOf(to) };
       await changeUnder(this.#gateway, from, conditionsOf(request.headers), false, (expect) =>
-        this.#gateway.command(
-          { kind: 'rename', ...places, mode, expect },
-          key === null ? undefined : { session: key, number: 1 },
-        ),
+        this.#gateway.command({ kind: 'rename', ...places, mode, expect }, commands.next()),
       );
       await this.#gateway.flushCatalog();
     }
@@ -126,10 +123,6 @@ export class Relocations {
     if (!isDirectory && from.directory) {
       throw new ServiceError('not-directory', `${displayPath(from)} is no directory`);
     }
-  }
-
-  async #outcome(session: number): Promise<object | null> {
-    return (await this.#gateway.queryCatalog({ kind: 'outcome', session })).result;
   }
 }
 

@@ -129,7 +129,14 @@ export class TusUploads {
       ifUnmodifiedSince: undefined,
       ifRange: undefined,
     };
-    await this.#files.name({ volume, names: note.names, directory: false, search }, state, conditions, null);
+    const path = { volume, names: note.names, directory: false, search };
+    try {
+      await this.#files.name(path, state, conditions, null);
+    } catch (error) {
+      // Two servers that were asked at the same time both see that all of it has come.
+      const now = await this.#attributes(file.inode);
+      if (now === null || now.links === 0) throw error;
+    }
   }
 
   /** The upload is forgotten at once, its bytes with the next collection. */
@@ -142,7 +149,7 @@ export class TusUploads {
 
   async #attributes(inode: number): Promise<Attributes | null> {
     return nullIf('not-found', async () => {
-      const { attributes } = await this.#gateway.query({ kind: 'attributes', inode });
+      const { attributes } = await this.#gateway.queryCatalog({ kind: 'attributes', inode });
       return attributes;
     });
   }

@@ -323,6 +323,7 @@ test('a file that comes in pieces waits as long as it says, and keeps its note u
   const [named, left, dropped] = [orphan(), orphan(), orphan()];
   const note = (inode: number) => ({ kind: 'xattr', inode, name: UPLOAD_NOTE }) as const;
   assert.equal(catalog.query(note(named)).value, 'bm90ZQ==');
+  catalog.refuse('bad-request', { ...note(named), kind: 'set-xattr', value: 'eA==', mode: 'set' });
   catalog.run({ kind: 'replace', place: main('/a'), inode: named, expect: { kind: 'nothing' } });
   assert.throws(() => catalog.query(note(named)), { code: 'no-attribute' });
   const collect = (beforeNs: string) => catalog.run({ kind: 'collect', beforeNs, countMax: 10 }).inodes;

@@ -65,6 +65,29 @@ export const NAMES: Group = {
     },
     { method: 'GET', path: 'n/copy', status: 200, text: 'other', has: { etag: '{copy}' } },
     { method: 'GET', path: 'n/made/x', status: 200, text: 'other' },
+    // A refusal is not remembered: the same request is judged anew.
+    { method: 'PUT', path: 'n/in-the-way', body: 'x', status: 201, keep: { way: 'etag' } },
+    { method: 'PUT', path: 'n/mover', body: 'y', status: 201, keep: { mover: 'etag' } },
+    {
+      method: 'POST',
+      path: 'n/mover?move-to=/n/in-the-way&overwrite=false',
+      headers: { 'idempotency-key': 'r', 'if-match': '{mover}' },
+      status: 409,
+      code: 'exists',
+    },
+    { method: 'DELETE', path: 'n/in-the-way', headers: { 'if-match': '{way}' }, status: 204 },
+    {
+      method: 'POST',
+      path: 'n/mover?move-to=/n/in-the-way&overwrite=false',
+      headers: { 'idempotency-key': 'r', 'if-match': '{mover}' },
+      status: 204,
+    },
+    {
+      method: 'POST',
+      path: 'n/mover?move-to=/n/in-the-way&overwrite=false',
+      headers: { 'idempotency-key': 'r', 'if-match': '{mover}' },
+      status: 204,
+    },
     { method: 'POST', path: 'n/made/x?copy-to=/n/copy', status: 204 },
     {
       method: 'POST',

@@ -36,6 +36,8 @@ export const DIRECTORIES: Group = {
     { method: 'GET', path: 'l/?limit=x', status: 400, code: 'bad-request' },
     { method: 'GET', path: 'l/?limit=10001', status: 400, code: 'bad-request' },
     { method: 'HEAD', path: 'l/', status: 200, text: '', has: { 'content-type': /json/ } },
+    { method: 'HEAD', path: 'l/?watch', status: 200, text: '', has: { 'content-type': /json/ } },
+    { method: 'GET', path: 'l/?watch', headers: { 'last-event-id': 'x' }, status: 400, code: 'bad-request' },
     {
       method: 'GET',
       path: 'l/',
