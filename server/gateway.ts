@@ -485,7 +485,7 @@ export class Gateway {
         local: () =>
           options.forwarded === true
             ? this.services.catalog.execute(request)
-            : this.services.catalog.execute(request, (attributes) => this.services.files.made(attributes)),
+            : this.services.catalog.execute(request, this.services.files),
         remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/commands', request, timeoutMs),
       },
       options,

@@ -128,6 +128,11 @@ export class LeaseDriver {
     this.#retired = true;
   }
 
+  /** Whether this server takes part in leases at this moment; see `assertUsable`. */
+  isUsable(): boolean {
+    return !this.#retired && !this.clockFault && this.recoveringMs() <= 0;
+  }
+
   /** @throws ServiceError `not-primary`, `clock-fault` or `recovering` while this server takes part in no lease */
   assertUsable(): void {
     if (this.#retired) throw new ServiceError('not-primary', `Server ${this.#parts.self} is about to end`);

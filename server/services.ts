@@ -25,6 +25,16 @@ import type {
 } from '../wire/http-api.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../wire/lock-api.ts';
 
+/** Who is to lead the files that commands make: told of each once by `making`, then by one of the others. */
+export interface Maker {
+  /** The file will be there once others have the command. */
+  making(attributes: Attributes): void;
+  /** It is there, and nobody knows of it yet. */
+  made(attributes: Attributes): void;
+  /** It is not there, or that is not known. */
+  unmade(attributes: Attributes): void;
+}
+
 /**
  * What this server itself can do, as the HTTP face sees it. Nothing here forwards: where another
  * server has to be asked, the call fails with `ServiceError` `not-primary`, whose `details.primary`
@@ -36,12 +46,9 @@ export interface CatalogService {
   /**
    * Executes a command as the catalog's primary; resolves when a majority has it.
    *
-   * @param made called before that where this very call has made a file: nobody knows of the file yet
+   * @param maker told before that where this very call makes a file
    */
-  execute(
-    request: CommandRequest,
-    made?: (attributes: Attributes) => void,
-  ): Promise<CommandResults[Command['kind']]>;
+  execute(request: CommandRequest, maker?: Maker): Promise<CommandResults[Command['kind']]>;
   /** Answers from committed state, as the catalog's primary. Live files' attributes are as the catalog has them. */
   query(query: Query): Promise<QueryResults[Query['kind']]>;
   /** As `query`, for a client that remembers the answer. @param session as `cache` answered it */
@@ -93,7 +100,7 @@ export type CopyPiece =
   | { readonly kind: 'end' };
 
 /** Contents of files whose primary this server is, or becomes by being asked. */
-export interface FileService {
+export interface FileService extends Maker {
   /** Shorter than `length` at the end of the file. All bytes are of one state. */
   read(file: FileId, offset: number, length: number): Promise<FileRead>;
   /** What the replica here holds, however old. `not-primary` where there is none. */
@@ -137,8 +144,6 @@ export interface FileService {
   /** Tells the catalog size, modification time and version; resolves when the catalog has them. */
   settle(file: FileId): Promise<FileState>;
   state(file: FileId): Promise<FileState>;
-  /** This server has made the file, as the catalog's primary, and is about to be asked to write to it. Once for each file. */
-  made(attributes: Attributes): void;
   /** As `state`, from the primary: this server becomes it if nobody is. */
   lead(file: FileId): Promise<FileState>;
   /**

@@ -3,7 +3,6 @@ import type { ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/actions.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type {
-  Attributes,
   CacheAnswer,
   CacheRequest,
   ChangesAnswer,
@@ -15,7 +14,7 @@ import type {
   QueryResults,
   RememberedAnswer,
 } from '../../wire/catalog-api.ts';
-import type { CatalogService } from '../services.ts';
+import type { CatalogService, Maker } from '../services.ts';
 
 /** A replica of the catalog, ready to be used. */
 export interface CatalogReplica {
@@ -76,11 +75,8 @@ export class CatalogHolder implements CatalogService {
     for (const reject of [...this.#waiting]) reject(elsewhere());
   }
 
-  execute(
-    request: CommandRequest,
-    made?: (attributes: Attributes) => void,
-  ): Promise<CommandResults[Command['kind']]> {
-    return this.#ask((service) => service.execute(request, made));
+  execute(request: CommandRequest, maker?: Maker): Promise<CommandResults[Command['kind']]> {
+    return this.#ask((service) => service.execute(request, maker));
   }
 
   query(query: Query): Promise<QueryResults[Query['kind']]> {

@@ -1,6 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
+import type { Outcome } from '../../catalog/sessions.ts';
 import type { View } from '../../replica/actions.ts';
 import type {
   Attributes,
@@ -18,7 +19,7 @@ import type {
 } from '../../wire/catalog-api.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
-import type { CatalogService } from '../services.ts';
+import type { CatalogService, Maker } from '../services.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
 import type { BlockedChange } from './client-caches.ts';
 import type { Recaller } from './recaller.ts';
@@ -34,12 +35,15 @@ const BATCH_CHARS_MAX = 2 * 1024 * 1024;
 const QUEUE_MAX = 4_096;
 type CommandResult = CommandResults[Command['kind']];
 
+/** Leads nothing. */
+const NOBODY: Maker = { making: () => undefined, made: () => undefined, unmade: () => undefined };
+
 interface Waiting {
   readonly request: CommandRequest;
   readonly chars: number;
   /** What it was found to change while clients still believed in what was there. */
   readonly blocked: BlockedChange[];
-  readonly made: (attributes: Attributes) => void;
+  readonly maker: Maker;
   resolve(result: CommandResult): void;
   reject(error: unknown): void;
 }
@@ -72,10 +76,7 @@ export class LocalCatalogService implements CatalogService {
     });
   }
 
-  async execute(
-    request: CommandRequest,
-    made: (attributes: Attributes) => void = () => undefined,
-  ): Promise<CommandResult> {
+  async execute(request: CommandRequest, maker: Maker = NOBODY): Promise<CommandResult> {
     await this.#primary();
     if (this.#queue.length + this.#recalling >= QUEUE_MAX) {
       throw new ServiceError('busy', `${QUEUE_MAX} commands wait for the catalog already`, {
@@ -85,7 +86,7 @@ export class LocalCatalogService implements CatalogService {
     return this.#bounded(
       new Promise((resolve, reject) => {
         const chars = JSON.stringify(request.command).length;
-        this.#queue.push(this.#waiting(request, chars, made, resolve, reject));
+        this.#queue.push(this.#waiting(request, chars, maker, resolve, reject));
         void this.#pump();
       }),
     );
@@ -223,6 +224,10 @@ export class LocalCatalogService implements CatalogService {
     const all = { inodes: [...new Set(changes.flatMap(({ inodes }) => inodes))], owner: null };
     // Nobody comes to believe, while the batch is replicated, what it is going to change.
     this.#parts.recaller.block(all);
+    const making = batch.map((_, place) => madeBy(execution.outcomes[place], changes[place]));
+    // Whoever is to lead them asks for that in the frames in which the batch leaves.
+    for (const [place, { maker }] of batch.entries())
+      for (const file of making[place] ?? []) maker.making(file);
     try {
       if (execution.body !== null) {
         await driver.submit({ request: null, result: new Uint8Array(0), body: execution.body });
@@ -230,7 +235,10 @@ export class LocalCatalogService implements CatalogService {
     } catch (error) {
       // Whether a coming primary finds the batch at some replica is not known: the same requests will tell.
       subject.abandon();
-      for (const waiting of batch) waiting.reject(error);
+      for (const [place, waiting] of batch.entries()) {
+        for (const file of making[place] ?? []) waiting.maker.unmade(file);
+        waiting.reject(error);
+      }
       return;
     } finally {
       this.#parts.recaller.release(all);
@@ -238,13 +246,9 @@ export class LocalCatalogService implements CatalogService {
     for (const [place, waiting] of batch.entries()) {
       const outcome = execution.outcomes[place];
       assert(outcome !== undefined, 'Every request has an outcome');
-      // A retry of what was done before has touched nothing.
-      const isNew = changes[place]?.inodes.length !== 0;
-      if (outcome.kind === 'done') {
-        const { result } = outcome;
-        if (isNew && 'created' in result && result.created) waiting.made(result.attributes);
-        waiting.resolve(result);
-      } else waiting.reject(new ServiceError(outcome.code, outcome.message));
+      for (const file of making[place] ?? []) waiting.maker.made(file);
+      if (outcome.kind === 'done') waiting.resolve(outcome.result);
+      else waiting.reject(new ServiceError(outcome.code, outcome.message));
     }
   }
 
@@ -281,7 +285,7 @@ export class LocalCatalogService implements CatalogService {
   #waiting(
     request: CommandRequest,
     chars: number,
-    made: Waiting['made'],
+    maker: Maker,
     resolve: Waiting['resolve'],
     reject: Waiting['reject'],
   ): Waiting {
@@ -293,7 +297,7 @@ export class LocalCatalogService implements CatalogService {
       request,
       chars,
       blocked,
-      made,
+      maker,
       resolve: (result) => {
         release();
         resolve(result);
@@ -318,6 +322,13 @@ export class LocalCatalogService implements CatalogService {
   #bounded<Value>(work: Promise<Value>): Promise<Value> {
     return this.#waiter.bounded(work, this.#view, 'the catalog');
   }
+}
+
+/** @returns the file that a command has made, if it has: a retry of what was done before has touched nothing */
+function madeBy(outcome: Outcome | undefined, change: BlockedChange | undefined): Attributes[] {
+  if (outcome?.kind !== 'done' || change?.inodes.length === 0) return [];
+  const { result } = outcome;
+  return 'created' in result && result.created ? [result.attributes] : [];
 }
 
 function changeOf({ request }: Waiting, inodes: readonly number[] | undefined): BlockedChange {

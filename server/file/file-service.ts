@@ -397,6 +397,24 @@ export class LocalFileService implements FileService {
     return this.#stateAt(file, await this.#reader(file));
   }
 
+  /** The lease grants nothing without an epoch: it may be gained before it is known that the file is there. */
+  making(attributes: Attributes): void {
+    const { lease, self, store, yieldTo } = this.#parts;
+    const file = attributes.inode as FileId;
+    const view = viewOf(attributes);
+    if (!viewVoters(view).includes(self) || store.record(file) !== null) return;
+    if (lease.isUsable() && (yieldTo?.(view) ?? null) === null) lease.open(file, view);
+  }
+
+  /** Somebody else may make another file of that number. */
+  unmade(attributes: Attributes): void {
+    const { lease, host } = this.#parts;
+    const file = attributes.inode as FileId;
+    if (host.loaded(file) !== null) return;
+    lease.release(file);
+    lease.close(file);
+  }
+
   made(attributes: Attributes): void {
     const { host, lease, self, store, log } = this.#parts;
     const file = attributes.inode as FileId;
@@ -408,10 +426,13 @@ export class LocalFileService implements FileService {
       this.#yield(driver);
       this.#seenLive.add(driver);
       driver.step({ kind: 'made' });
+      // Where it was gained meanwhile, the replica that is here now has to be told.
+      if (lease.view(file).own) lease.close(file);
       lease.open(file, view);
     } catch (error) {
       // Then it is led by whoever is asked to write.
       if (!(error instanceof ServiceError)) throw error;
+      this.unmade(attributes);
       log.debug({ file, err: error }, 'a file that was made here is left to others');
     }
   }

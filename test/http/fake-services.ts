@@ -376,7 +376,9 @@ export class FakeCluster {
         return state;
       },
       state: async (file) => this.#state(file, await open('state', file)),
+      making: () => undefined,
       made: () => undefined,
+      unmade: () => undefined,
       lead: async (file) => this.#state(file, await open('lead', file)),
       seal: async (file) => ({ ...this.#state(file, await open('seal', file)), sealed: true }),
       changeMembers: async (file, members) => {

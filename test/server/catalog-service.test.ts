@@ -1,16 +1,23 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
 import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
 import { Clock } from '../../server/clock.ts';
+import type { Maker } from '../../server/services.ts';
 import { PAYLOAD_BYTES_MAX } from '../../server/transport/frame.ts';
-import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
+import type { Attributes, Command, CommandRequest } from '../../wire/catalog-api.ts';
 
 type Executed = ReturnType<CatalogServiceParts['subject']['execute']>;
 
 /** A service of a primary that commits whatever is executed. */
-function serviceOf(execute: (requests: readonly CommandRequest[]) => Executed, batches: Uint8Array[] = []) {
+function serviceOf(
+  execute: (requests: readonly CommandRequest[]) => Executed,
+  batches: Uint8Array[] = [],
+  replicated: () => Promise<void> = nextTurn,
+) {
   const parts = {
     self: 'a' as ServerId,
     view: { number: 1, members: ['a' as ServerId] },
@@ -25,7 +32,7 @@ function serviceOf(execute: (requests: readonly CommandRequest[]) => Executed, b
       onRole: () => () => undefined,
       submit: async ({ body }: { body: Uint8Array }) => {
         batches.push(body);
-        await new Promise((resolve) => setImmediate(resolve));
+        await replicated();
         return { seq: batches.length, result: new Uint8Array(0) };
       },
     },
@@ -40,7 +47,29 @@ function serviceOf(execute: (requests: readonly CommandRequest[]) => Executed, b
   return new LocalCatalogService(parts);
 }
 
-test('a file is made by one call, and told before that is answered', async () => {
+/** Writes down what it is told. */
+function makerOf(told: string[], attempt: string): Maker {
+  const note = (what: string) => {
+    return ({ inode }: Attributes): void => void told.push(`${attempt} ${what} ${inode}`);
+  };
+  return { making: note('making'), made: note('made'), unmade: note('unmade') };
+}
+
+test('the maker of a file hears where others may not have it', async () => {
+  const outcome = { kind: 'done', result: { created: true, attributes: { inode: 7 } } } as unknown as Outcome;
+  const lost = new ServiceError('unknown', 'The primary of the catalog changed meanwhile');
+  const service = serviceOf(
+    () => ({ body: Buffer.from('x'), outcomes: [outcome], touched: [[1, 7]] }),
+    [],
+    () => Promise.reject(lost),
+  );
+  const told: string[] = [];
+  const request = { session: 1, number: 1, command: { kind: 'create-file' } as unknown as Command };
+  await assert.rejects(service.execute(request, makerOf(told, 'it')), lost);
+  assert.deepEqual(told, ['it making 7', 'it unmade 7']);
+});
+
+test('a file is made by one call, and its maker told before it is sent to others and before it is answered', async () => {
   const result = { created: true, attributes: { inode: 7 } };
   let executions = 0;
   const service = serviceOf((requests) => {
@@ -52,10 +81,10 @@ test('a file is made by one call, and told before that is answered', async () =>
   const told: string[] = [];
   const request = { session: 1, number: 1, command: { kind: 'create-file' } as unknown as Command };
   for (const attempt of ['first', 'retry']) {
-    await service.execute(request, ({ inode }) => told.push(`${attempt} made ${inode}`));
+    await service.execute(request, makerOf(told, attempt));
     told.push(`${attempt} answered`);
   }
-  assert.deepEqual(told, ['first made 7', 'first answered', 'retry answered']);
+  assert.deepEqual(told, ['first making 7', 'first made 7', 'first answered', 'retry answered']);
 });
 
 test('a batch fits one message, however large its commands are', async () => {

@@ -40,6 +40,32 @@ test('who has made a file writes to it in the first epoch, and the catalog need 
   assert.ok([b, c].some(({ store }) => store.record(FILE)?.promised.counter === 1));
 });
 
+test('the lease of a file is gained while it is made', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a] = servers;
+  const attributes = attributesAt(cluster.view.members);
+  a.files.making(attributes);
+  while (!a.lease.view(FILE).own) await delay(1);
+  assert.equal(a.host.loaded(FILE), null);
+  a.files.made(attributes);
+  const { epoch } = await a.files.write(FILE, requestOf(1), 0, BYTES);
+  assert.equal(epoch, 1);
+});
+
+test('the lease of a file that was not made after all is given back', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b] = servers;
+  const attributes = attributesAt(cluster.view.members);
+  a.files.making(attributes);
+  while (!a.lease.view(FILE).own) await delay(1);
+  a.files.unmade(attributes);
+  assert.equal(a.lease.view(FILE).own, false);
+  // Another file that has the same number, by the next primary of the catalog.
+  b.files.making(attributes);
+  b.files.made(attributes);
+  assert.equal((await b.files.write(FILE, requestOf(1), 0, BYTES)).primary, b.id);
+});
+
 test('others hear nothing of it before it is written to, read or locked', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b, c] = servers;
