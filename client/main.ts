@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError, type OutputConfiguration } from 'commander';
+import { addBackupCommands } from './commands/backup.ts';
+import { addBenchCommand } from './commands/bench.ts';
 import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
 import { addDoctorCommand } from './commands/doctor.ts';
@@ -96,6 +98,8 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
   addMountCommands(program);
   addLeaseCommands(program);
   addDoctorCommand(program);
+  addBackupCommands(program);
+  addBenchCommand(program);
   addDemoCommand(program);
   addReferenceCommands(program, { version: version(), exitCodes: EXIT_CODES, ...around });
   addUsageHints(program);

@@ -69,7 +69,7 @@ export function addTreeCommands(program: Command): void {
     .option('-r, --recursive', 'remove a directory with all that is in it')
     .option('-f, --force', 'it is no error if it is not there')
     .action(async (path: string, options: { recursive?: true; force?: true }, command: Command) => {
-      await withClient(command, (client, call) => remove(client, parseRemotePath(path), options, call));
+      await withClient(command, (client, call) => removeAt(client, parseRemotePath(path), options, call));
     });
 }
 
@@ -219,9 +219,10 @@ async function move(
   );
 }
 
-async function remove(
+/** What `leasehold rm` does. */
+export async function removeAt(
   client: ClusterClient,
-  { volume, path }: RemotePath,
+  { volume, path }: Pick<RemotePath, 'volume' | 'path'>,
   options: { recursive?: true; force?: true },
   call: CallOptions,
 ): Promise<void> {

@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
 import type { Policy } from '../../wire/catalog-api.ts';
 import { CommandFailure, EXIT_USAGE } from '../failure.ts';
 import { formatTable, printJson, printLine } from '../output.ts';
@@ -14,6 +15,7 @@ interface CreateOptions {
   readonly objectSize: number;
   readonly policy: Policy;
   readonly force?: true;
+  readonly ifNotExists?: true;
   readonly json?: true;
 }
 
@@ -42,15 +44,23 @@ export function addVolumeCommands(program: Command): void {
     .option('--object-size <size>', 'size of the pieces that files are stored in', objectSize, 128 * 1024)
     .addOption(policyOption().default('quorum'))
     .option('--force', 'also if there are fewer servers than replicas')
+    .option('--if-not-exists', 'it is no error if there is one of that name, which stays as it is')
     .option('--json', 'print the volume as JSON')
     .action(async (name: string, options: CreateOptions, command: Command) => {
       await withClient(command, async (client, call) => {
         const { replicas, objectSize: objectBytes, policy, force = false } = options;
-        const { volume } = await client.command(
-          { kind: 'volume-create', name, replicas, objectBytes, policy, force },
-          call,
-        );
+        const { volume, created } = await client
+          .command({ kind: 'volume-create', name, replicas, objectBytes, policy, force }, call)
+          .then(
+            (result) => ({ ...result, created: true }),
+            async (error: unknown) => {
+              if (!options.ifNotExists || !(error instanceof ServiceError) || error.code !== 'exists')
+                throw error;
+              return { ...(await client.query({ kind: 'volume', name }, call)), created: false };
+            },
+          );
         if (options.json) printJson(volume);
+        else if (!created) printLine(`There is a volume ${name} already`);
         else printLine(`Created the volume ${volume.name} with ${volume.replicas} replicas of each file`);
       });
     });

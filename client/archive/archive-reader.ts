@@ -1,0 +1,128 @@
+import {
+  type ArchiveEntry,
+  BLOCK_BYTES,
+  entryOf,
+  PAX_BYTES_MAX,
+  paddingOf,
+  readHeader,
+  readRecords,
+} from './pax.ts';
+
+/** A run of bytes of a file with holes. */
+export interface DataRange {
+  readonly offset: number;
+  readonly length: number;
+}
+
+/** A member with its data, which has to be read before the next member is asked for, as far as it is wanted. */
+export interface ArchiveMember {
+  readonly entry: ArchiveEntry;
+  /** Where the data belongs; one range for a file without holes. */
+  readonly ranges: readonly DataRange[];
+  /** The data of all ranges, one after the other, in pieces. */
+  readonly data: AsyncGenerator<Buffer, void, undefined>;
+}
+
+const RANGES_MAX = 1_000_000;
+
+/**
+ * Reads an archive as it comes. Kinds of members that are none of files are passed over.
+ *
+ * @throws Error that says what is wrong with the archive
+ */
+export async function* readArchive(
+  source: AsyncIterable<Uint8Array>,
+): AsyncGenerator<ArchiveMember, void, undefined> {
+  const bytes = new Bytes(source);
+  let records = new Map<string, Buffer>();
+  for (;;) {
+    const block = await bytes.take(BLOCK_BYTES);
+    const raw = readHeader(block);
+    if (raw === null) return;
+    if (raw.flag === 'x' || raw.flag === 'g' || raw.flag === 'L' || raw.flag === 'K') {
+      if (raw.dataBytes > PAX_BYTES_MAX) throw new Error('an extended header is larger than any can be');
+      const said = await bytes.take(raw.dataBytes);
+      await bytes.skip(paddingOf(raw.dataBytes));
+      // GNU tar's long names say the same in another way.
+      if (raw.flag === 'x') records = new Map([...records, ...readRecords(said)]);
+      else if (raw.flag !== 'g')
+        records.set(raw.flag === 'L' ? 'path' : 'linkpath', said.subarray(0, said.indexOf(0)));
+      continue;
+    }
+    const entry = entryOf(raw, records);
+    records = new Map();
+    const dataBytes = entry?.dataBytes ?? raw.dataBytes;
+    const end = bytes.position + dataBytes;
+    if (entry !== null) {
+      const ranges =
+        entry.sparseBytes === null ? [{ offset: 0, length: dataBytes }] : await readSparseMap(bytes);
+      yield { entry, ranges, data: bytes.until(end) };
+    }
+    await bytes.skip(end - bytes.position + paddingOf(dataBytes));
+  }
+}
+
+/** GNU tar's map of a file with holes, format 1.0: decimal numbers, a line each, filled up to a block. */
+async function readSparseMap(bytes: Bytes): Promise<DataRange[]> {
+  const begin = bytes.position;
+  const count = await bytes.line();
+  if (!(count <= RANGES_MAX)) throw new Error('the map of a file with holes is damaged');
+  const ranges: DataRange[] = [];
+  for (let index = 0; index < count; index++)
+    ranges.push({ offset: await bytes.line(), length: await bytes.line() });
+  await bytes.skip(paddingOf(bytes.position - begin));
+  return ranges.filter(({ length }) => length > 0);
+}
+
+/** A stream of bytes, taken in pieces of any length. */
+class Bytes {
+  readonly #source: AsyncIterator<Uint8Array>;
+  #rest: Buffer = Buffer.alloc(0);
+  position = 0;
+
+  constructor(source: AsyncIterable<Uint8Array>) {
+    this.#source = source[Symbol.asyncIterator]();
+  }
+
+  /** @throws Error where there are not as many */
+  async take(count: number): Promise<Buffer> {
+    const pieces: Buffer[] = [];
+    for (let left = count; left > 0; ) {
+      const piece = await this.#piece(left);
+      pieces.push(piece);
+      left -= piece.length;
+    }
+    return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
+  }
+
+  async skip(count: number): Promise<void> {
+    for (let left = count; left > 0; ) left -= (await this.#piece(left)).length;
+  }
+
+  async *until(end: number): AsyncGenerator<Buffer, void, undefined> {
+    while (this.position < end) yield await this.#piece(end - this.position);
+  }
+
+  /** A decimal number and the end of its line. */
+  async line(): Promise<number> {
+    let digits = '';
+    for (;;) {
+      const byte = (await this.take(1)).toString('latin1');
+      if (byte === '\n' && digits !== '') return Number(digits);
+      digits += byte;
+      if (!/^[0-9]{1,16}$/.test(digits)) throw new Error('the map of a file with holes is damaged');
+    }
+  }
+
+  async #piece(most: number): Promise<Buffer> {
+    while (this.#rest.length === 0) {
+      const next = await this.#source.next();
+      if (next.done) throw new Error('it ends before its end: the archive is not whole');
+      this.#rest = Buffer.from(next.value.buffer, next.value.byteOffset, next.value.byteLength);
+    }
+    const piece = this.#rest.subarray(0, most);
+    this.#rest = this.#rest.subarray(piece.length);
+    this.position += piece.length;
+    return piece;
+  }
+}

@@ -1,0 +1,261 @@
+/**
+ * The interchange format of POSIX.1-2001 (pax), as much of it as a file system needs. Everything that may not fit into the header of
+ * old stands in an extended header before it: long names, times in nanoseconds, large numbers, extended attributes (as star and GNU tar
+ * name them). Values are bytes: an attribute may hold any.
+ */
+export const BLOCK_BYTES = 512;
+/** Extended headers beyond this are no archive of ours, nor of anybody's. */
+export const PAX_BYTES_MAX = 64 * 1024 * 1024;
+
+export type ArchiveKind = 'file' | 'link' | 'symlink' | 'character' | 'block' | 'directory' | 'fifo';
+
+/** One member of an archive, without its data. */
+export interface ArchiveEntry {
+  readonly kind: ArchiveKind;
+  /** Relative to what was archived; without a slash at its end. */
+  readonly path: string;
+  /** Permission bits. */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  /** Decimal nanoseconds since 1970. */
+  readonly modifiedNs: string;
+  /** Of a link: the path, of a symbolic link: what it says; else empty. */
+  readonly target: string;
+  /** Device number as Linux makes it of two; 0 for all but devices. */
+  readonly device: number;
+  /** Bytes that follow in the archive. */
+  readonly dataBytes: number;
+  /** Extended attributes by name. */
+  readonly xattrs: ReadonlyMap<string, Uint8Array>;
+  /** Of a file with holes: its size, and the map stands before its data. */
+  readonly sparseBytes: number | null;
+}
+
+const KINDS: readonly (readonly [ArchiveKind, string])[] = [
+  ['file', '0'],
+  ['link', '1'],
+  ['symlink', '2'],
+  ['character', '3'],
+  ['block', '4'],
+  ['directory', '5'],
+  ['fifo', '6'],
+];
+const XATTR = 'SCHILY.xattr.';
+const NS_DIGITS = 9;
+const NS_PER_S = 10n ** BigInt(NS_DIGITS);
+
+/** @returns the headers of a member; its data follows, filled up to a block */
+export function headersOf(entry: ArchiveEntry): Uint8Array {
+  const sparse = entry.sparseBytes !== null;
+  const path = sparse ? sparsePath(entry.path) : entry.kind === 'directory' ? `${entry.path}/` : entry.path;
+  const records: Buffer[] = [
+    record('path', path),
+    record('uid', `${entry.uid}`),
+    record('gid', `${entry.gid}`),
+    record('mtime', decimalSeconds(entry.modifiedNs)),
+    record('size', `${entry.dataBytes}`),
+  ];
+  if (entry.target !== '') records.push(record('linkpath', entry.target));
+  if (entry.sparseBytes !== null) {
+    records.push(
+      record('GNU.sparse.major', '1'),
+      record('GNU.sparse.minor', '0'),
+      record('GNU.sparse.name', entry.path),
+      record('GNU.sparse.realsize', `${entry.sparseBytes}`),
+    );
+  }
+  for (const [name, value] of entry.xattrs) records.push(record(`${XATTR}${name}`, value));
+  const extended = Buffer.concat(records);
+  return Buffer.concat([
+    header(
+      { ...entry, path: 'PaxHeader', target: '', dataBytes: extended.length, device: 0, mode: 0o644 },
+      'x',
+    ),
+    extended,
+    Buffer.alloc(paddingOf(extended.length)),
+    header({ ...entry, path }, kindFlag(entry.kind)),
+  ]);
+}
+
+/** @returns bytes after data of this length up to the next block */
+export function paddingOf(bytes: number): number {
+  return (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES;
+}
+
+/** What a block says that is a header. */
+export interface RawHeader {
+  readonly flag: string;
+  readonly dataBytes: number;
+  readonly entry: Omit<ArchiveEntry, 'kind' | 'xattrs' | 'sparseBytes'>;
+}
+
+/**
+ * @returns null for a block of zeros, which ends an archive
+ * @throws Error where it is no header
+ */
+export function readHeader(block: Buffer): RawHeader | null {
+  if (block.every((byte) => byte === 0)) return null;
+  const sum = Number.parseInt(text(block, 148, 8), 8);
+  if (sum !== checksum(block)) throw new Error('it is not a tar archive, or it is damaged here');
+  const prefix = text(block, 257, 5) === 'ustar' ? text(block, 345, 155) : '';
+  const name = text(block, 0, 100);
+  const dataBytes = number(block, 124, 12);
+  return {
+    flag: String.fromCharCode(block[156] ?? 0),
+    dataBytes,
+    entry: {
+      path: prefix === '' ? name : `${prefix}/${name}`,
+      mode: number(block, 100, 8) & 0o7777,
+      uid: number(block, 108, 8),
+      gid: number(block, 116, 8),
+      modifiedNs: (BigInt(number(block, 136, 12)) * NS_PER_S).toString(),
+      target: text(block, 157, 100),
+      device: deviceOf(number(block, 329, 8), number(block, 337, 8)),
+      dataBytes,
+    },
+  };
+}
+
+/** @returns the values of an extended header @throws Error where it is damaged */
+export function readRecords(bytes: Buffer): Map<string, Buffer> {
+  const records = new Map<string, Buffer>();
+  for (let at = 0; at < bytes.length; ) {
+    const space = bytes.indexOf(0x20, at);
+    const length = Number(bytes.subarray(at, space).toString('latin1'));
+    const equals = bytes.indexOf(0x3d, space);
+    const end = at + length;
+    if (space === -1 || equals === -1 || !(length > 0) || equals >= end || bytes[end - 1] !== 0x0a)
+      throw new Error('an extended header is damaged');
+    records.set(bytes.subarray(space + 1, equals).toString('utf8'), bytes.subarray(equals + 1, end - 1));
+    at = end;
+  }
+  return records;
+}
+
+/** @returns the member that a header and the extended header before it describe; null for a kind that is none of files */
+export function entryOf(
+  { flag, entry }: RawHeader,
+  records: ReadonlyMap<string, Buffer>,
+): ArchiveEntry | null {
+  const said = (name: string): string | undefined => records.get(name)?.toString('utf8');
+  const kind = KINDS.find(([, one]) => one === flag || (one === '0' && (flag === '\0' || flag === '7')))?.[0];
+  if (kind === undefined) return null;
+  const path = (said('GNU.sparse.name') ?? said('path') ?? entry.path).replace(/\/+$/, '');
+  const sparse = said('GNU.sparse.realsize');
+  const xattrs = new Map<string, Uint8Array>();
+  for (const [name, value] of records)
+    if (name.startsWith(XATTR)) xattrs.set(name.slice(XATTR.length), value);
+  const mtime = said('mtime');
+  return {
+    ...entry,
+    kind: kind === 'file' && entry.path.endsWith('/') ? 'directory' : kind,
+    path,
+    uid: Number(said('uid') ?? entry.uid),
+    gid: Number(said('gid') ?? entry.gid),
+    modifiedNs: mtime === undefined ? entry.modifiedNs : nanoseconds(mtime),
+    target: said('linkpath') ?? entry.target,
+    dataBytes: Number(said('size') ?? entry.dataBytes),
+    xattrs,
+    sparseBytes: sparse === undefined ? null : Number(sparse),
+  };
+}
+
+function kindFlag(kind: ArchiveKind): string {
+  return KINDS.find(([one]) => one === kind)?.[1] ?? '0';
+}
+
+/** GNU tar's place for files with holes, which other programs then do not take for the file. */
+function sparsePath(path: string): string {
+  const slash = path.lastIndexOf('/');
+  return `${path.slice(0, slash + 1)}GNUSparseFile.0/${path.slice(slash + 1)}`;
+}
+
+/** `LENGTH KEY=VALUE\n`, where the length counts itself. */
+function record(key: string, value: string | Uint8Array): Buffer {
+  const rest = Buffer.concat([Buffer.from(` ${key}=`), Buffer.from(value), Buffer.from('\n')]);
+  let length = rest.length;
+  while (length !== rest.length + `${length}`.length) length = rest.length + `${length}`.length;
+  return Buffer.concat([Buffer.from(`${length}`), rest]);
+}
+
+type HeaderFields = Pick<
+  ArchiveEntry,
+  'path' | 'mode' | 'uid' | 'gid' | 'modifiedNs' | 'target' | 'device' | 'dataBytes'
+>;
+
+/** What does not fit here stands in the extended header, which wins. */
+function header(fields: HeaderFields, flag: string): Buffer {
+  const block = Buffer.alloc(BLOCK_BYTES);
+  const octal = (value: number, at: number, length: number): void => {
+    const digits = value.toString(8);
+    if (value >= 0 && digits.length < length) block.write(digits.padStart(length - 1, '0'), at, 'latin1');
+    else block.write('0'.repeat(length - 1), at, 'latin1');
+  };
+  Buffer.from(fields.path).copy(block, 0, 0, 100);
+  octal(fields.mode, 100, 8);
+  octal(fields.uid, 108, 8);
+  octal(fields.gid, 116, 8);
+  octal(fields.dataBytes, 124, 12);
+  octal(Math.max(0, Number(BigInt(fields.modifiedNs) / NS_PER_S)), 136, 12);
+  block.write(flag, 156, 'latin1');
+  Buffer.from(fields.target).copy(block, 157, 0, 100);
+  block.write('ustar\x0000', 257, 'latin1');
+  const [major, minor] = numbersOf(fields.device);
+  octal(major, 329, 8);
+  octal(minor, 337, 8);
+  block.write(`${checksum(block).toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
+  return block;
+}
+
+/** Of all bytes, with spaces in place of the sum itself. */
+function checksum(block: Buffer): number {
+  let sum = 0;
+  for (let at = 0; at < BLOCK_BYTES; at++) sum += at >= 148 && at < 156 ? 0x20 : (block[at] ?? 0);
+  return sum;
+}
+
+function text(block: Buffer, at: number, length: number): string {
+  const field = block.subarray(at, at + length);
+  const end = field.indexOf(0);
+  return field.subarray(0, end === -1 ? length : end).toString('utf8');
+}
+
+/** Octal digits, or, with the first bit set, a number of base 256, as GNU tar writes large ones. */
+function number(block: Buffer, at: number, length: number): number {
+  if (((block[at] ?? 0) & 0x80) !== 0) return Number(block.readBigUInt64BE(at + length - 8));
+  const value = Number.parseInt(text(block, at, length).trim() || '0', 8);
+  if (Number.isNaN(value)) throw new Error('a number in a header is damaged');
+  return value;
+}
+
+function decimalSeconds(ns: string): string {
+  const value = BigInt(ns);
+  const digits = (value < 0n ? -value : value).toString().padStart(NS_DIGITS + 1, '0');
+  const fraction = digits.slice(-NS_DIGITS).replace(/0+$/, '');
+  return `${value < 0n ? '-' : ''}${digits.slice(0, -NS_DIGITS)}${fraction === '' ? '' : `.${fraction}`}`;
+}
+
+function nanoseconds(seconds: string): string {
+  const [, sign = '', whole = '0', fraction = ''] = /^(-?)([0-9]+)(?:\.([0-9]*))?$/.exec(seconds) ?? [];
+  const value = BigInt(whole) * NS_PER_S + BigInt(fraction.padEnd(NS_DIGITS, '0').slice(0, NS_DIGITS));
+  return (sign === '-' ? -value : value).toString();
+}
+
+/** Linux's 64-bit device numbers: twelve bits of the major and eight of the minor one lie where they always did. */
+function numbersOf(device: number): readonly [number, number] {
+  const value = BigInt(device);
+  const major = ((value >> 8n) & 0xfffn) | ((value >> 32n) & 0xfffff000n);
+  const minor = (value & 0xffn) | ((value >> 12n) & 0xffffff00n);
+  return [Number(major), Number(minor)];
+}
+
+function deviceOf(majorNumber: number, minorNumber: number): number {
+  const [major, minor] = [BigInt(majorNumber), BigInt(minorNumber)];
+  const value =
+    ((major & 0xfffn) << 8n) |
+    ((major & 0xfffff000n) << 32n) |
+    (minor & 0xffn) |
+    ((minor & 0xffffff00n) << 12n);
+  return Number(value);
+}

@@ -1,0 +1,225 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
+import type { DataRange } from '../archive/archive-reader.ts';
+import { type ArchiveEntry, type ArchiveKind, BLOCK_BYTES, headersOf, paddingOf } from '../archive/pax.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import type { FileHandle } from '../file-handle.ts';
+import { ahead } from './ahead.ts';
+import { type Found, walk } from './walk.ts';
+
+/** One read answers so much, all of it of one state. */
+const PIECE_BYTES = 1024 * 1024;
+const PIECES_AHEAD = 4;
+const MEMBERS_AHEAD = 16;
+/** A file that changes while it is read is read again, this often in all. */
+const ATTEMPTS_MAX = 3;
+
+export interface BackupReport {
+  members: number;
+  dataBytes: number;
+  /** Files that were read more than once, because they changed meanwhile. */
+  readAgain: number;
+  /** Files that changed in each attempt: what the archive has of them is of several states. */
+  readonly torn: string[];
+  /** Sockets, which no archive has. */
+  readonly leftOut: string[];
+}
+
+type Prepared =
+  | { readonly kind: 'gone' | 'socket'; readonly path: string }
+  | { readonly kind: 'member'; readonly entry: ArchiveEntry; readonly data: Uint8Array }
+  | { readonly kind: 'large'; readonly found: Found; readonly xattrs: ArchiveEntry['xattrs'] };
+
+const KINDS: Readonly<Record<Exclude<Attributes['kind'], 'socket'>, ArchiveKind>> = {
+  file: 'file',
+  directory: 'directory',
+  symlink: 'symlink',
+  fifo: 'fifo',
+  character: 'character',
+  block: 'block',
+};
+
+/**
+ * A directory and all below it as an archive, in pieces. Each file is one version of itself: one that changed while it was read
+ * follows once more, and the last of several members of one name counts, as tar has it. Names are as they were when their directory was
+ * read: only where nobody changes anything meanwhile is the whole of one moment.
+ */
+export async function* backup(
+  client: ClusterClient,
+  top: Attributes,
+  report: BackupReport,
+  call: CallOptions,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const linked = new Map<number, string>();
+  const found = ahead(walk(client, top, call), MEMBERS_AHEAD, (one) => prepare(client, one, linked, call));
+  for await (const prepared of found) {
+    switch (prepared.kind) {
+      case 'gone':
+        break;
+      case 'socket':
+        report.leftOut.push(prepared.path);
+        break;
+      case 'member':
+        report.members += 1;
+        report.dataBytes += prepared.data.length;
+        yield headersOf(prepared.entry);
+        yield prepared.data;
+        yield Buffer.alloc(paddingOf(prepared.data.length));
+        break;
+      case 'large':
+        yield* largeFile(client, prepared.found, prepared.xattrs, report, call);
+        break;
+    }
+  }
+  yield Buffer.alloc(2 * BLOCK_BYTES);
+}
+
+/** @param linked the path in the archive of each inode that has several */
+async function prepare(
+  client: ClusterClient,
+  found: Found,
+  linked: Map<number, string>,
+  call: CallOptions,
+): Promise<Prepared> {
+  const { path, attributes } = found;
+  const { kind, inode } = attributes;
+  if (kind === 'socket') return { kind: 'socket', path };
+  const empty = new Uint8Array(0);
+  if (kind !== 'directory' && attributes.links > 1) {
+    const first = linked.get(inode);
+    if (first !== undefined) {
+      if (await isGone(client, inode, call)) return { kind: 'gone', path };
+      const entry = { ...entryFor(found, new Map(), 0), kind: 'link', target: first } as const;
+      return { kind: 'member', entry, data: empty };
+    }
+    linked.set(inode, path);
+  }
+  try {
+    const xattrs = await xattrsOf(client, inode, call);
+    if (kind !== 'file') return { kind: 'member', entry: entryFor(found, xattrs, 0), data: empty };
+    if (attributes.sizeBytes > PIECE_BYTES) return { kind: 'large', found, xattrs };
+    const file = client.openFile(inode, { replicas: attributes.replicas });
+    const { bytes, sizeBytes } = await file.read(0, PIECE_BYTES, call);
+    // It has grown since it was listed.
+    if (sizeBytes > bytes.length) return { kind: 'large', found, xattrs };
+    return { kind: 'member', entry: entryFor(found, xattrs, bytes.length), data: bytes };
+  } catch (error) {
+    // Removed since its directory was read: then it is as if that had been read later.
+    if (error instanceof ServiceError && error.code === 'not-found') return { kind: 'gone', path };
+    throw error;
+  }
+}
+
+async function isGone(client: ClusterClient, inode: number, call: CallOptions): Promise<boolean> {
+  const { inodes } = await client.query({ kind: 'existing', inodes: [inode] }, call);
+  return inodes.length === 0;
+}
+
+async function* largeFile(
+  client: ClusterClient,
+  found: Found,
+  xattrs: ArchiveEntry['xattrs'],
+  report: BackupReport,
+  call: CallOptions,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const { inode, replicas } = found.attributes;
+  const file = client.openFile(inode, { replicas });
+  for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
+    const begun = await file.state(call);
+    const ranges = await rangesOf(file, begun.sizeBytes, call);
+    const dense = ranges.length === 1 && ranges[0]?.length === begun.sizeBytes;
+    const map = dense ? Buffer.alloc(0) : mapOf(ranges, begun.sizeBytes);
+    const dataBytes = ranges.reduce((sum, { length }) => sum + length, map.length);
+    report.members += 1;
+    report.dataBytes += dataBytes - map.length;
+    yield headersOf({
+      ...entryFor(found, xattrs, dataBytes),
+      modifiedNs: isSame(begun.contents, found.attributes.contents)
+        ? found.attributes.modifiedNs
+        : begun.modifiedNs,
+      sparseBytes: dense ? null : begun.sizeBytes,
+    });
+    yield map;
+    for (const range of ranges) yield* dataOf(file, range, call);
+    yield Buffer.alloc(paddingOf(dataBytes));
+    const { contents } = await file.state(call);
+    if (isSame(contents, begun.contents)) return;
+    if (attempt < ATTEMPTS_MAX) report.readAgain += 1;
+  }
+  report.torn.push(found.path);
+}
+
+function isSame(a: ContentVersion, b: ContentVersion): boolean {
+  return a.epoch === b.epoch && a.seq === b.seq;
+}
+
+/** Exactly the bytes of the range: what is not there any more is zeros, and the member is written again. */
+async function* dataOf(
+  file: FileHandle,
+  { offset, length }: DataRange,
+  call: CallOptions,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  async function* places(): AsyncGenerator<DataRange, void, undefined> {
+    for (let at = 0; at < length; at += PIECE_BYTES)
+      yield { offset: offset + at, length: Math.min(PIECE_BYTES, length - at) };
+  }
+  const pieces = ahead(places(), PIECES_AHEAD, async (place) => {
+    const { bytes } = await file.read(place.offset, place.length, call);
+    return bytes.length === place.length
+      ? bytes
+      : Buffer.concat([bytes, Buffer.alloc(place.length - bytes.length)]);
+  });
+  yield* pieces;
+}
+
+/** Where a file has data. */
+async function rangesOf(file: FileHandle, sizeBytes: number, call: CallOptions): Promise<DataRange[]> {
+  const ranges: DataRange[] = [];
+  for (let at = 0; at < sizeBytes; ) {
+    const { found: begin } = await file.extent(at, 'data', call);
+    if (begin === null || begin >= sizeBytes) break;
+    const { found: hole } = await file.extent(begin, 'hole', call);
+    const end = Math.min(sizeBytes, hole === null || hole <= begin ? sizeBytes : hole);
+    ranges.push({ offset: begin, length: end - begin });
+    at = end;
+  }
+  return ranges;
+}
+
+/** GNU tar's map, format 1.0; a range of no bytes at the end says how long the file is. */
+function mapOf(ranges: readonly DataRange[], sizeBytes: number): Buffer {
+  const all = [...ranges, { offset: sizeBytes, length: 0 }];
+  const numbers = [all.length, ...all.flatMap(({ offset, length }) => [offset, length])];
+  const text = Buffer.from(numbers.map((one) => `${one}\n`).join(''));
+  return Buffer.concat([text, Buffer.alloc(paddingOf(text.length))]);
+}
+
+function entryFor(
+  { path, attributes }: Found,
+  xattrs: ArchiveEntry['xattrs'],
+  dataBytes: number,
+): ArchiveEntry {
+  const { kind, mode, uid, gid, modifiedNs, target, device } = attributes;
+  if (kind === 'socket') throw new Error('A socket has no place in an archive');
+  return {
+    kind: KINDS[kind],
+    path,
+    ...{ mode, uid, gid, modifiedNs, target, device, dataBytes, xattrs },
+    sparseBytes: null,
+  };
+}
+
+async function xattrsOf(
+  client: ClusterClient,
+  inode: number,
+  call: CallOptions,
+): Promise<Map<string, Uint8Array>> {
+  const { names } = await client.query({ kind: 'xattrs', inode }, call);
+  const xattrs = new Map<string, Uint8Array>();
+  for (const name of names) {
+    const { value } = await client.query({ kind: 'xattr', inode, name }, call);
+    xattrs.set(name, Buffer.from(value, 'base64'));
+  }
+  return xattrs;
+}

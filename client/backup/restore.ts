@@ -1,0 +1,249 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { Attributes, Command } from '../../wire/catalog-api.ts';
+import { type ArchiveMember, readArchive } from '../archive/archive-reader.ts';
+import type { ArchiveEntry } from '../archive/pax.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_FAILED } from '../failure.ts';
+import { joinPath } from '../remote-path.ts';
+import { ahead } from './ahead.ts';
+
+/** Files up to this size are read from the archive before their turn, and stored beside others. */
+const SMALL_BYTES = 1024 * 1024;
+const FILES_AT_ONCE = 16;
+const WRITE_BYTES = 1024 * 1024;
+const WRITES_AT_ONCE = 4;
+
+export interface RestoreReport {
+  members: number;
+  dataBytes: number;
+}
+
+export interface RestoreTarget {
+  readonly volume: string;
+  /** A directory that is there. */
+  readonly path: string;
+}
+
+type Times = Pick<ArchiveEntry, 'mode' | 'uid' | 'gid' | 'modifiedNs' | 'xattrs'>;
+
+/** Stores an archive below a directory. What has the name of a member already is replaced, but no directory. */
+export async function restore(
+  client: ClusterClient,
+  source: AsyncIterable<Uint8Array>,
+  target: RestoreTarget,
+  report: RestoreReport,
+  call: CallOptions,
+): Promise<void> {
+  const directories: { readonly inode: number; readonly entry: Times }[] = [];
+  const store = new Restorer(client, target, report, call);
+  const small = new Set<Promise<void>>();
+  let failure: { readonly error: unknown } | null = null;
+  const settled = async (): Promise<void> => {
+    await Promise.all(small);
+    if (failure !== null) throw failure.error;
+  };
+  try {
+    for await (const member of readArchive(source)) {
+      const { entry } = member;
+      report.members += 1;
+      if (entry.kind === 'directory') {
+        directories.push({ inode: await store.directory(entry), entry });
+      } else if (entry.kind === 'file' && entry.sparseBytes === null && entry.dataBytes <= SMALL_BYTES) {
+        const pieces: Buffer[] = [];
+        for await (const piece of member.data) pieces.push(piece);
+        // A later member of the same name replaces it: their order counts.
+        if (store.isUnderWay(entry.path)) await settled();
+        const storing: Promise<void> = store
+          .file(entry, [{ offset: 0, length: entry.dataBytes }], piecesOf(pieces))
+          .catch((error: unknown) => {
+            failure ??= { error };
+          })
+          .finally(() => small.delete(storing));
+        small.add(storing);
+        if (small.size >= FILES_AT_ONCE) await Promise.race(small);
+        if (failure !== null) await settled();
+      } else {
+        await settled();
+        await store.other(member);
+      }
+    }
+    await settled();
+  } finally {
+    await Promise.allSettled(small);
+  }
+  // Last, and the innermost first: what is made in a directory changes its time, and inherits from it.
+  for (const { inode, entry } of directories.reverse()) await store.dress(inode, entry);
+}
+
+async function* piecesOf(pieces: readonly Buffer[]): AsyncGenerator<Buffer, void, undefined> {
+  yield* pieces;
+}
+
+/** Stores single members. */
+class Restorer {
+  readonly #client: ClusterClient;
+  readonly #target: RestoreTarget;
+  readonly #report: RestoreReport;
+  readonly #call: CallOptions;
+  readonly #underWay = new Set<string>();
+
+  constructor(client: ClusterClient, target: RestoreTarget, report: RestoreReport, call: CallOptions) {
+    this.#client = client;
+    this.#target = target;
+    this.#report = report;
+    this.#call = call;
+  }
+
+  isUnderWay(path: string): boolean {
+    return this.#underWay.has(path);
+  }
+
+  /** @returns the inode of the directory, which may have been there */
+  async directory(entry: ArchiveEntry): Promise<number> {
+    const place = this.#placeOf(entry.path);
+    try {
+      const { mode, uid, gid } = entry;
+      const { attributes } = await this.#client.command(
+        { kind: 'make-directory', place, mode, uid, gid },
+        this.#call,
+      );
+      return attributes.inode;
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code !== 'exists') throw error;
+      const there = await this.#client.resolve(place.volume, place.path, this.#call);
+      if (there.kind === 'directory') return there.inode;
+      throw new CommandFailure(
+        EXIT_FAILED,
+        `Cannot restore the directory "${entry.path}": there is a ${there.kind} of that name`,
+      );
+    }
+  }
+
+  /** A member that is neither a directory nor a small file. */
+  async other({ entry, ranges, data }: ArchiveMember): Promise<void> {
+    if (entry.kind === 'file') return this.file(entry, ranges, data);
+    const place = this.#placeOf(entry.path);
+    const attributes = await this.#replaced(place, () => this.#command(this.#commandFor(entry, place)));
+    if (entry.kind !== 'link') await this.dress(attributes.inode, entry);
+  }
+
+  async file(
+    entry: ArchiveEntry,
+    ranges: ArchiveMember['ranges'],
+    data: AsyncGenerator<Buffer, void, undefined>,
+  ): Promise<void> {
+    this.#underWay.add(entry.path);
+    try {
+      const place = this.#placeOf(entry.path);
+      const { mode, uid, gid } = entry;
+      const orphan = await this.#client.command(
+        { kind: 'create-orphan', volume: place.volume, mode, uid, gid },
+        this.#call,
+      );
+      const { inode, replicas, policy } = orphan.attributes;
+      const file = this.#client.openFile(inode, { replicas });
+      const writes = ahead(placed(ranges, data), WRITES_AT_ONCE, async ({ offset, bytes }) => {
+        await file.write(offset, bytes, this.#call);
+        return bytes.length;
+      });
+      for await (const length of writes) this.#report.dataBytes += length;
+      if (entry.sparseBytes !== null) await file.truncate(entry.sparseBytes, this.#call);
+      await (policy === 'read-only' ? file.seal(this.#call) : file.flush(this.#call));
+      await file.settle(this.#call);
+      await this.#client.command({ kind: 'replace', place, inode, expect: { kind: 'anything' } }, this.#call);
+      await this.dress(inode, entry);
+    } finally {
+      this.#underWay.delete(entry.path);
+    }
+  }
+
+  /** Gives an inode the attributes of its member. */
+  async dress(inode: number, { mode, uid, gid, modifiedNs, xattrs }: Times): Promise<void> {
+    for (const [name, value] of xattrs) {
+      const base64 = Buffer.from(value).toString('base64');
+      await this.#client.command({ kind: 'set-xattr', inode, name, value: base64, mode: 'set' }, this.#call);
+    }
+    await this.#client.command({ kind: 'set-attributes', inode, mode, uid, gid, modifiedNs }, this.#call);
+  }
+
+  /** Makes something in place of whatever has the name. */
+  async #replaced(
+    place: { readonly volume: string; readonly path: string },
+    make: () => Promise<Attributes>,
+  ): Promise<Attributes> {
+    try {
+      return await make();
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code !== 'exists') throw error;
+      await this.#client.command({ kind: 'unlink', place }, this.#call);
+      return make();
+    }
+  }
+
+  #commandFor(
+    entry: ArchiveEntry,
+    place: { readonly volume: string; readonly path: string },
+  ): () => Promise<Command> {
+    const { kind, mode, uid, gid, target, device } = entry;
+    switch (kind) {
+      case 'link':
+        return async () => {
+          const { volume, path } = this.#placeOf(target);
+          const { inode } = await this.#client.resolve(volume, path, { ...this.#call, follow: false });
+          return { kind: 'link', inode, place };
+        };
+      case 'symlink':
+        return async () => ({ kind: 'symlink', place, target, uid, gid });
+      case 'fifo':
+      case 'character':
+      case 'block':
+        return async () => ({ kind: 'make-node', place, type: kind, device, mode, uid, gid });
+      case 'file':
+      case 'directory':
+        throw new Error('Files and directories are stored in their own ways');
+    }
+  }
+
+  async #command(command: () => Promise<Command>): Promise<Attributes> {
+    const result = await this.#client.command(await command(), this.#call);
+    if (!('attributes' in result)) throw new Error('What makes an inode tells its attributes');
+    return result.attributes;
+  }
+
+  /** @throws CommandFailure for a path that leads out of the directory */
+  #placeOf(path: string): { volume: string; path: string } {
+    const names = path.split('/').filter((name) => name !== '' && name !== '.');
+    if (names.includes('..')) {
+      throw new CommandFailure(EXIT_FAILED, `Cannot restore "${path}": it leads out of the directory`);
+    }
+    return { volume: this.#target.volume, path: names.reduce(joinPath, this.#target.path) };
+  }
+}
+
+/** The data of ranges in pieces for one write each. */
+async function* placed(
+  ranges: ArchiveMember['ranges'],
+  data: AsyncGenerator<Buffer, void, undefined>,
+): AsyncGenerator<{ readonly offset: number; readonly bytes: Uint8Array }, void, undefined> {
+  let rest: Buffer = Buffer.alloc(0);
+  for (const { offset, length } of ranges) {
+    for (let at = 0; at < length; ) {
+      const wanted = Math.min(WRITE_BYTES, length - at);
+      const pieces: Buffer[] = [];
+      for (let got = 0; got < wanted; ) {
+        if (rest.length === 0) {
+          const next = await data.next();
+          if (next.done) throw new Error('The map of a file with holes names more data than there is');
+          rest = next.value;
+        }
+        const piece = rest.subarray(0, wanted - got);
+        rest = rest.subarray(piece.length);
+        pieces.push(piece);
+        got += piece.length;
+      }
+      yield { offset: offset + at, bytes: Buffer.concat(pieces) };
+      at += wanted;
+    }
+  }
+}

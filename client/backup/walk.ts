@@ -1,0 +1,33 @@
+import type { Attributes } from '../../wire/catalog-api.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+
+/** Something that has a name below the directory that is walked. */
+export interface Found {
+  /** Relative to where the walk began; `.` for that itself. */
+  readonly path: string;
+  readonly attributes: Attributes;
+}
+
+/** All that is below a directory, each directory before what is in it. */
+export async function* walk(
+  client: ClusterClient,
+  top: Attributes,
+  call: CallOptions,
+): AsyncGenerator<Found, void, undefined> {
+  yield { path: '.', attributes: top };
+  if (top.kind === 'directory') yield* below(client, top.inode, '', call);
+}
+
+async function* below(
+  client: ClusterClient,
+  directory: number,
+  prefix: string,
+  call: CallOptions,
+): AsyncGenerator<Found, void, undefined> {
+  for await (const { name, attributes } of client.list(directory, call)) {
+    const path = `${prefix}${name}`;
+    yield { path, attributes };
+    if (attributes.kind === 'directory') yield* below(client, attributes.inode, `${path}/`, call);
+  }
+}

@@ -1,0 +1,72 @@
+import { randomBytes } from 'node:crypto';
+import { Readable } from 'node:stream';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import type { FileHandle } from '../file-handle.ts';
+import type { Phase } from './phase.ts';
+
+/** What databases write at a time. */
+const SMALL_BYTES = 4096;
+
+export interface ClusterPhaseOptions {
+  readonly volume: string;
+  /** A directory that is there and empty. */
+  readonly directory: string;
+  readonly workers: number;
+  readonly fileBytes: number;
+  readonly call: CallOptions;
+}
+
+/** What programs ask of the servers themselves, in the order in which one phase needs what the one before has left. */
+export function clusterPhases(client: ClusterClient, options: ClusterPhaseOptions): Phase[] {
+  const { volume, directory, fileBytes, call } = options;
+  const bytes = randomBytes(fileBytes);
+  const pathOf = (worker: number): string => `${directory}/file-${worker}`;
+  const handles = new Map<number, Promise<FileHandle>>();
+  const opened = (worker: number): Promise<FileHandle> => {
+    const known = handles.get(worker);
+    if (known !== undefined) return known;
+    const opening = client.resolve(volume, pathOf(worker), call).then(({ inode, replicas }) => {
+      return client.openFile(inode, { replicas });
+    });
+    handles.set(worker, opening);
+    return opening;
+  };
+  return [
+    {
+      name: 'put',
+      operationBytes: fileBytes,
+      async step(worker) {
+        await client.upload(volume, pathOf(worker), Readable.from([bytes]), call);
+      },
+    },
+    {
+      name: 'get',
+      operationBytes: fileBytes,
+      async step(worker) {
+        const { chunks } = await client.download(volume, pathOf(worker), call);
+        let count = 0;
+        for await (const chunk of chunks) count += chunk.length;
+        if (count !== fileBytes)
+          throw new Error(`${pathOf(worker)} has ${count} bytes instead of ${fileBytes}`);
+      },
+    },
+    {
+      name: 'stat',
+      operationBytes: 0,
+      async step(worker) {
+        await client.resolve(volume, pathOf(worker), call);
+      },
+    },
+    {
+      name: 'overwrite 4 KiB',
+      operationBytes: Math.min(SMALL_BYTES, fileBytes),
+      async step(worker, turn) {
+        const length = Math.min(SMALL_BYTES, fileBytes);
+        const places = Math.floor(fileBytes / length);
+        const file = await opened(worker);
+        await file.write((turn % places) * length, bytes.subarray(0, length), call);
+      },
+    },
+  ];
+}

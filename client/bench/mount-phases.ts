@@ -1,0 +1,46 @@
+import { randomBytes } from 'node:crypto';
+import { open, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Phase } from './phase.ts';
+
+/**
+ * The same by way of a mount, or of any other folder, to compare: written and synced, then read. The kernel may answer what it
+ * still has in memory.
+ *
+ * @param folder one that is there and empty
+ */
+export function mountPhases(folder: string, fileBytes: number): Phase[] {
+  const bytes = randomBytes(fileBytes);
+  const pathOf = (worker: number): string => join(folder, `file-${worker}`);
+  return [
+    {
+      name: 'write and fsync',
+      operationBytes: fileBytes,
+      async step(worker) {
+        const file = await open(pathOf(worker), 'w');
+        try {
+          await file.writeFile(bytes);
+          await file.datasync();
+        } finally {
+          await file.close();
+        }
+      },
+    },
+    {
+      name: 'read',
+      operationBytes: fileBytes,
+      async step(worker) {
+        const { length } = await readFile(pathOf(worker));
+        if (length !== fileBytes)
+          throw new Error(`${pathOf(worker)} has ${length} bytes instead of ${fileBytes}`);
+      },
+    },
+    {
+      name: 'stat',
+      operationBytes: 0,
+      async step(worker) {
+        await stat(pathOf(worker));
+      },
+    },
+  ];
+}

@@ -1,0 +1,77 @@
+import { createHistogram, performance } from 'node:perf_hooks';
+
+/** What is measured: one operation after the other by each of several workers. */
+export interface Phase {
+  readonly name: string;
+  /** Bytes that one operation moves. */
+  readonly operationBytes: number;
+  /** @param worker from 0 on. @param turn from 0 on, of this worker */
+  step(worker: number, turn: number): Promise<void>;
+}
+
+/** How a phase went. Times are of single operations. */
+export interface PhaseResult {
+  readonly name: string;
+  readonly operations: number;
+  readonly errors: number;
+  readonly seconds: number;
+  readonly perSecond: number;
+  readonly bytesPerSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly maxMs: number;
+}
+
+const US_PER_MS = 1000;
+const NOTHING_US = 1;
+
+/**
+ * Runs the steps of a phase until its time is over or `signal` is aborted. An operation that fails counts as an error and
+ * not among the times; the last failure is told to `failed`.
+ */
+export async function runPhase(
+  phase: Phase,
+  options: {
+    readonly workers: number;
+    readonly durationMs: number;
+    readonly signal: AbortSignal;
+    failed(error: unknown): void;
+  },
+): Promise<PhaseResult> {
+  const { workers, durationMs, signal, failed } = options;
+  const times = createHistogram();
+  let errors = 0;
+  const beganMs = performance.now();
+  const work = async (worker: number): Promise<void> => {
+    for (let turn = 0; !signal.aborted && performance.now() - beganMs < durationMs; turn++) {
+      const stepMs = performance.now();
+      try {
+        await phase.step(worker, turn);
+        times.record(Math.max(NOTHING_US, Math.round((performance.now() - stepMs) * US_PER_MS)));
+      } catch (error) {
+        if (signal.aborted) return;
+        errors += 1;
+        failed(error);
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: workers }, (_, worker) => work(worker)));
+  const seconds = (performance.now() - beganMs) / 1000;
+  const operations = times.count;
+  const milliseconds = (us: number): number => (operations === 0 ? 0 : us / US_PER_MS);
+  return {
+    name: phase.name,
+    operations,
+    errors,
+    seconds: rounded(seconds),
+    perSecond: rounded(operations / seconds),
+    bytesPerSecond: Math.round((operations * phase.operationBytes) / seconds),
+    p50Ms: rounded(milliseconds(times.percentile(50))),
+    p99Ms: rounded(milliseconds(times.percentile(99))),
+    maxMs: rounded(milliseconds(times.max)),
+  };
+}
+
+function rounded(value: number): number {
+  return Math.round(value * 100) / 100;
+}

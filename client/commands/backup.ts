@@ -1,0 +1,177 @@
+import { randomBytes } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { open, rename, rm } from 'node:fs/promises';
+import { Readable, type Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip, createGzip } from 'node:zlib';
+import type { Command } from 'commander';
+import { type BackupReport, backup } from '../backup/backup.ts';
+import { type RestoreReport, restore } from '../backup/restore.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_FAILED, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
+import { Progress, printable, printJson } from '../output.ts';
+import { formatBytes } from '../quantities.ts';
+import { parseRemotePath } from '../remote-path.ts';
+import { addClusterOptions, withClient } from './cluster-command.ts';
+
+const GZIP_MAGIC = Buffer.from([0x1f, 0x8b]);
+
+export function addBackupCommands(program: Command): void {
+  addClusterOptions(program.command('backup'))
+    .description('write a volume, or a directory of it, into an archive that tar can read')
+    .argument('<source>', 'VOLUME, or VOLUME:/directory')
+    .argument('<archive>', 'file to write, compressed if it ends in .gz; - for standard output')
+    .option('--json', 'print what was archived as JSON')
+    .action(async (source: string, archive: string, options: { readonly json?: true }, command: Command) => {
+      if (archive === '-' && options.json)
+        throw new CommandFailure(EXIT_USAGE, 'Cannot print JSON: standard output takes the archive');
+      await withClient(command, (client, call) => runBackup(client, source, archive, options, call));
+    });
+
+  addClusterOptions(program.command('restore'))
+    .description('store what is in an archive in a volume, or in a directory of it')
+    .argument(
+      '<archive>',
+      'archive of "leasehold backup" or of tar, compressed by gzip or not; - for standard input',
+    )
+    .argument('<target>', 'VOLUME, or VOLUME:/directory, which is there')
+    .option('--merge', 'also if there is something in it: what has the same name is replaced')
+    .option('--json', 'print what was restored as JSON')
+    .action(
+      async (archive: string, target: string, options: { merge?: true; json?: true }, command: Command) => {
+        await withClient(command, (client, call) => runRestore(client, archive, target, options, call));
+      },
+    );
+}
+
+async function runBackup(
+  client: ClusterClient,
+  source: string,
+  archive: string,
+  options: { readonly json?: true },
+  call: CallOptions & { readonly signal: AbortSignal },
+): Promise<void> {
+  const { volume, path } = placeOf(source);
+  const top = await client.resolve(volume, path, call);
+  if (top.kind !== 'directory')
+    throw new CommandFailure(
+      EXIT_USAGE,
+      `Cannot archive ${volume}:${path}: it is a ${top.kind}`,
+      '"leasehold get" fetches one file',
+    );
+  const report: BackupReport = { members: 0, dataBytes: 0, readAgain: 0, torn: [], leftOut: [] };
+  const progress = new Progress(`${volume}:${path}`, null);
+  async function* shown(): AsyncGenerator<Uint8Array, void, undefined> {
+    for await (const piece of backup(client, top, report, call)) {
+      yield piece;
+      progress.update(report.dataBytes);
+    }
+  }
+  try {
+    await written(archive, async (sink) => {
+      const bytes = Readable.from(shown(), { objectMode: false });
+      if (archive.endsWith('.gz')) await pipeline(bytes, createGzip(), sink, { signal: call.signal });
+      else await pipeline(bytes, sink, { signal: call.signal });
+    });
+  } finally {
+    progress.end();
+  }
+  const { torn, leftOut } = report;
+  if (options.json) printJson({ volume, path, ...report });
+  for (const one of leftOut)
+    process.stderr.write(`leasehold: left out "${printable(one)}": sockets have no place in an archive\n`);
+  if (torn.length > 0) {
+    throw new CommandFailure(
+      EXIT_PRECONDITION,
+      `The archive is written, but these changed whenever they were read, and are of several states in it: ${torn.map(printable).join(', ')}`,
+      'stop who writes them, or archive their directory again later',
+    );
+  }
+}
+
+/** Writes beside the file and renames: it appears when it is whole, and survives power loss then. */
+async function written(archive: string, write: (sink: Writable) => Promise<void>): Promise<void> {
+  if (archive === '-') return write(process.stdout);
+  const draft = `${archive}.${randomBytes(4).toString('hex')}.part`;
+  const file = await open(draft, 'wx', 0o600);
+  try {
+    await write(file.createWriteStream({ flush: true }));
+    await rename(draft, archive);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
+  } finally {
+    await file.close();
+  }
+}
+
+async function runRestore(
+  client: ClusterClient,
+  archive: string,
+  target: string,
+  options: { readonly merge?: true; readonly json?: true },
+  call: CallOptions & { readonly signal: AbortSignal },
+): Promise<void> {
+  const place = placeOf(target);
+  const top = await client.resolve(place.volume, place.path, call);
+  if (top.kind !== 'directory')
+    throw new CommandFailure(
+      EXIT_USAGE,
+      `Cannot restore to ${place.volume}:${place.path}: it is a ${top.kind}`,
+    );
+  if (!options.merge) {
+    for await (const { name } of client.list(top.inode, call)) {
+      throw new CommandFailure(
+        EXIT_PRECONDITION,
+        `Cannot restore to ${place.volume}:${place.path}: there is "${printable(name)}" in it`,
+        'choose an empty directory, or use --merge to replace what has the same name',
+      );
+    }
+  }
+  const source = archive === '-' ? process.stdin : createReadStream(archive, { highWaterMark: 1024 * 1024 });
+  const report: RestoreReport = { members: 0, dataBytes: 0 };
+  const progress = new Progress(`${place.volume}:${place.path}`, null);
+  async function* shown(): AsyncGenerator<Uint8Array, void, undefined> {
+    for await (const piece of uncompressed(source)) {
+      yield piece;
+      progress.update(report.dataBytes);
+    }
+  }
+  try {
+    await restore(client, shown(), place, report, call);
+  } catch (error) {
+    // Whatever is not of the cluster or of the system is about the archive.
+    if (!(error instanceof Error) || error.constructor !== Error) throw error;
+    throw new CommandFailure(
+      EXIT_FAILED,
+      `Cannot read ${archive}: ${error.message}`,
+      `${report.members} of its members were restored`,
+      { cause: error },
+    );
+  } finally {
+    progress.end();
+    source.destroy();
+  }
+  if (options.json) printJson({ ...place, ...report });
+  else process.stderr.write(`Restored ${report.members} members with ${formatBytes(report.dataBytes)}\n`);
+}
+
+/** The archive itself, whether it is compressed or not. */
+async function* uncompressed(source: Readable): AsyncGenerator<Uint8Array, void, undefined> {
+  const pieces = source[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  const first = await pieces.next();
+  if (first.done) return;
+  async function* all(): AsyncGenerator<Buffer, void, undefined> {
+    yield first.value as Buffer;
+    for (let next = await pieces.next(); !next.done; next = await pieces.next()) yield next.value;
+  }
+  if (first.value.subarray(0, 2).equals(GZIP_MAGIC)) yield* Readable.from(all()).compose(createGunzip());
+  else yield* all();
+}
+
+/** A volume by itself means its root. */
+function placeOf(text: string): { readonly volume: string; readonly path: string } {
+  const { volume, path } = parseRemotePath(text.includes(':') ? text : `${text}:/`);
+  return { volume, path };
+}

@@ -1,0 +1,108 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { clusterPhases } from '../bench/cluster-phases.ts';
+import { mountPhases } from '../bench/mount-phases.ts';
+import { type Phase, type PhaseResult, runPhase } from '../bench/phase.ts';
+import { CommandFailure, describeFailure, EXIT_FAILED, EXIT_USAGE } from '../failure.ts';
+import { formatTable, printJson, printLine } from '../output.ts';
+import { formatBytes } from '../quantities.ts';
+import { addClusterOptions, duration, size, wholeNumber, withClient } from './cluster-command.ts';
+import { removeAt } from './tree.ts';
+import { volumeName } from './volume.ts';
+
+const FILE_BYTES_MAX = 1024 ** 3;
+
+interface BenchOptions {
+  readonly dir?: string;
+  readonly duration: number;
+  readonly workers: number;
+  readonly size: number;
+  readonly forever?: true;
+  readonly json?: true;
+}
+
+export function addBenchCommand(program: Command): void {
+  addClusterOptions(program.command('bench'))
+    .description('measure a running cluster, or a mount of it: files per second, bytes per second, times')
+    .argument('[volume]', 'volume in which files are made; they are removed at the end', volumeName)
+    .option('--dir <dir>', 'measure this folder instead: a mount, or anything to compare it with')
+    .option('--duration <duration>', 'of each kind of operation', duration, 5000)
+    .option('--workers <count>', 'operations at a time', wholeNumber(1, 256), 8)
+    .option('--size <size>', 'of a file', fileSize, 64 * 1024)
+    .option('--forever', 'repeat it until it is stopped: a load to look at')
+    .option('--json', 'print one JSON value; with --forever one for each round')
+    .action(async (volume: string | undefined, options: BenchOptions, command: Command) => {
+      if ((volume === undefined) === (options.dir === undefined)) {
+        throw new CommandFailure(EXIT_USAGE, 'Nothing to measure: give either a volume or --dir');
+      }
+      await withClient(command, async (client, { signal }) => {
+        const call = { signal };
+        if (options.dir !== undefined) {
+          const folder = await mkdtemp(join(options.dir, '.leasehold-bench-'));
+          try {
+            await rounds(mountPhases(folder, options.size), options, signal);
+          } finally {
+            await rm(folder, { recursive: true });
+          }
+          return;
+        }
+        const target = {
+          volume: volume ?? '',
+          directory: `/.leasehold-bench-${randomBytes(6).toString('hex')}`,
+        };
+        await client.command(
+          {
+            kind: 'make-directory',
+            place: { volume: target.volume, path: target.directory },
+
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+          },
+          call,
+        );
+        try {
+          const { workers, size: fileBytes } = options;
+          await rounds(clusterPhases(client, { ...target, workers, fileBytes, call }), options, signal);
+        } finally {
+          // Also after Ctrl-C, which has aborted all other calls.
+          await removeAt(client, { volume: target.volume, path: target.directory }, { recursive: true }, {});
+        }
+      });
+    });
+}
+
+async function rounds(phases: readonly Phase[], options: BenchOptions, signal: AbortSignal): Promise<void> {
+  do {
+    const results: PhaseResult[] = [];
+    let last: unknown = null;
+    for (const phase of phases) {
+      const { workers, duration: durationMs } = options;
+      results.push(await runPhase(phase, { workers, durationMs, signal, failed: (error) => (last = error) }));
+      if (signal.aborted) return;
+    }
+    if (options.json) printJson({ workers: options.workers, fileBytes: options.size, phases: results });
+    else for (const line of formatTable([HEADER, ...results.map(rowOf)])) printLine(line);
+    if (last === null) continue;
+    for (const line of describeFailure(last).lines) process.stderr.write(`${line}\n`);
+    // What is a load to look at goes on; what measures has not measured what it says.
+    if (!options.forever) process.exitCode = EXIT_FAILED;
+  } while (options.forever);
+}
+
+const HEADER = ['OPERATION', 'PER SECOND', 'BYTES/S', '50 %', '99 %', 'LONGEST', 'ERRORS'] as const;
+
+function rowOf(result: PhaseResult): string[] {
+  const { name, perSecond, bytesPerSecond, p50Ms, p99Ms, maxMs, errors } = result;
+  const bytes = bytesPerSecond === 0 ? '–' : formatBytes(bytesPerSecond);
+  return [name, `${perSecond}`, bytes, `${p50Ms} ms`, `${p99Ms} ms`, `${maxMs} ms`, `${errors}`];
+}
+
+function fileSize(text: string): number {
+  const bytes = size(text);
+  if (bytes < 1 || bytes > FILE_BYTES_MAX)
+    throw new CommandFailure(EXIT_USAGE, 'A file to measure with has 1 byte to 1 GiB');
+  return bytes;
+}
