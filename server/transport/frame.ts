@@ -10,8 +10,12 @@ import {
   type MessageChannel,
 } from './transport.ts';
 
-/** Version of everything that servers say to each other. Servers of different versions refuse each other. */
+/**
+ * Versions of everything that servers say to each other: the newest that this release speaks, and the oldest. Two servers meet where the
+ * ranges of both have a version in common, and speak the newest of those.
+ */
 export const WIRE_VERSION = 2;
+export const WIRE_OLDEST = 2;
 
 /** The most that one record carries. */
 export const PAYLOAD_BYTES_MAX = 8 * 2 ** 20;

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { isServerId, type ServerId } from '../../base/ids.ts';
-import { WIRE_VERSION } from './frame.ts';
+import { WIRE_OLDEST, WIRE_VERSION } from './frame.ts';
 import type { PeerHello } from './transport.ts';
 
 /** Where servers meet, on the port that HTTP has too. */
@@ -19,13 +19,19 @@ export interface Refusal {
 }
 
 export type Greeting =
-  | { readonly kind: 'welcome'; readonly hello: PeerHello }
+  | {
+      readonly kind: 'welcome';
+      readonly hello: PeerHello;
+      /** The version that both speak from here on. */
+      readonly wire: number;
+    }
   | { readonly kind: 'refused'; readonly refusal: Refusal };
 
 /** @returns the headers with which `own` introduces itself; a request also says whom it expects to find */
 export function helloHeaders(own: Introduction, expected: ServerId | null): Record<string, string> {
   return {
     'leasehold-wire': String(WIRE_VERSION),
+    'leasehold-wire-oldest': String(WIRE_OLDEST),
     'leasehold-cluster': own.cluster,
     'leasehold-server': own.server,
     'leasehold-incarnation': String(own.incarnation),
@@ -53,10 +59,12 @@ export function greet(
   const expected = header(headers, 'leasehold-peer');
 
   if (wire === '') return refused(400, 'It does not introduce itself as a Leasehold server');
-  if (wire !== String(WIRE_VERSION)) {
+  const common = wireInCommon(wire, header(headers, 'leasehold-wire-oldest'));
+  if (common === null) {
     return refused(
       426,
-      `Wire version ${wire} met ${WIRE_VERSION} of ${own.server}: run the same release on all servers`,
+      `Wire version ${wire} met ${WIRE_VERSION} of ${own.server}, and there is none that both speak: upgrade by way of a release ` +
+        'that speaks both, or stop all servers and start the same release everywhere',
     );
   }
   if (!isServerId(server) || !Number.isSafeInteger(incarnation) || incarnation < 1) {
@@ -94,7 +102,19 @@ export function greet(
       `The parameters of ${server} and ${own.server} differ: --lease, --named-lease-max, --lease-algorithm, --clock-skew and --catalog-members must be the same on all servers`,
     );
   }
-  return { kind: 'welcome', hello: { server, incarnation, cluster } };
+  return { kind: 'welcome', hello: { server, incarnation, cluster }, wire: common };
+}
+
+/**
+ * @param newest that the peer speaks
+ * @param oldest empty from a peer of before there were ranges: it speaks one version
+ * @returns the newest version that both speak; null for none
+ */
+export function wireInCommon(newest: string, oldest: string): number | null {
+  const [high, low] = [Number(newest), Number(oldest === '' ? newest : oldest)];
+  if (!Number.isSafeInteger(high) || !Number.isSafeInteger(low) || low < 1 || low > high) return null;
+  const common = Math.min(high, WIRE_VERSION);
+  return common >= Math.max(low, WIRE_OLDEST) ? common : null;
 }
 
 function refused(status: Refusal['status'], reason: string): Greeting {

@@ -96,6 +96,13 @@ test('who does not belong is refused with status and reason, and logged once', {
     const cases: [Record<string, string>, RegExp][] = [
       [{ 'leasehold-cluster': 'other' }, /^403 s2 belongs to cluster "other" and s1 to "test"/],
       [{ 'leasehold-wire': '1' }, new RegExp(`^426 Wire version 1 met ${WIRE_VERSION} of s1`)],
+      [
+        { 'leasehold-wire': `${WIRE_VERSION + 3}`, 'leasehold-wire-oldest': `${WIRE_VERSION + 1}` },
+        new RegExp(
+          `^426 Wire version ${WIRE_VERSION + 3} met ${WIRE_VERSION} of s1, and there is none that both speak`,
+        ),
+      ],
+      [{ 'leasehold-wire': 'two' }, /^426 /],
       [{ 'leasehold-wire': '' }, /^400 /],
       [
         { 'leasehold-server': 's7' },
@@ -118,6 +125,12 @@ test('who does not belong is refused with status and reason, and logged once', {
     assert.equal(count(lines, 'peer refused'), cases.length - 1);
     assert.match(await knock(port, HELLO, '/v1/other'), /^404 /);
     assert.equal(await knock(port, HELLO), 'welcome');
+    const newer = { 'leasehold-wire': `${WIRE_VERSION + 1}`, 'leasehold-wire-oldest': `${WIRE_VERSION}` };
+    assert.equal(
+      await knock(port, { ...HELLO, ...newer }),
+      'welcome',
+      'A newer one that speaks this version, too',
+    );
     const response = await fetch(`http://127.0.0.1:${port}/`);
     assert.equal(await response.text(), 'http', 'HTTP shares the port');
   });
