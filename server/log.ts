@@ -2,6 +2,7 @@ import { writeSync } from 'node:fs';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { ServerConfig } from './config.ts';
 import { errorCode } from './storage/failures.ts';
+import { traceFields } from './trace-context.ts';
 
 /** How often, and after how many milliseconds, a line is offered again to a pipe whose reader is behind. */
 const RETRIES_MAX = 10;
@@ -20,6 +21,7 @@ export function createLogger(
       level: config.logLevel,
       base: { pid: process.pid, cluster: config.cluster, server: config.id },
       timestamp: pino.stdTimeFunctions.isoTime,
+      mixin: traceFields,
       formatters: { level: (label) => ({ level: label }) },
     },
     destination,

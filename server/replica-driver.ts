@@ -479,9 +479,9 @@ export class ReplicaDriver {
         return;
       case 'role-changed':
         if (action.role === 'backup' || action.role === 'failed') this.subject.abandon();
-        this.#around.log.debug(
+        this.#around.log[this.file === CATALOG_CELL ? 'info' : 'debug'](
           { file: this.file, role: action.role, epoch: action.epoch.counter },
-          'role changed',
+          this.file === CATALOG_CELL ? 'role in the catalog changed' : 'role changed',
         );
         this.#notify(this.#roleListeners);
         if (action.role === 'active') this.#around.led(this.file);

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
+import { writeBundle } from '../doctor/bundle.ts';
 import { examineCluster, examinePorts } from '../doctor/cluster.ts';
 import { examineDataFolder } from '../doctor/data-folder.ts';
 import type { Finding } from '../doctor/finding.ts';
@@ -12,6 +13,9 @@ interface DoctorOptions {
   readonly data?: string;
   readonly listen?: string;
   readonly json?: true;
+  readonly bundle?: string;
+  readonly config?: readonly string[];
+  readonly log?: readonly string[];
 }
 
 export function addDoctorCommand(program: Command): void {
@@ -23,6 +27,12 @@ export function addDoctorCommand(program: Command): void {
       'HOST:PORT where a server is to listen (default: those of --servers that are here)',
     )
     .option('--json', 'print it as JSON')
+    .option('--bundle <file>', 'also write a .tar.gz for whoever is to help: findings, status, metrics, logs')
+    .option('--config <files...>', 'configurations of servers to put into the bundle, without secrets')
+    .option(
+      '--log <files...>',
+      'logs of servers and mounts to put into the bundle; the journal is in it anyway',
+    )
     .addHelpText('after', '\nExit codes: 0 all is well, 1 something failed, 7 there are warnings only')
     .action(async (options: DoctorOptions, command: Command) => {
       if (process.platform !== 'linux')
@@ -35,6 +45,13 @@ export function addDoctorCommand(program: Command): void {
         ...(data === undefined || data === '' ? [] : await examineDataFolder(data)),
         ...(await examineCluster(servers, programVersion())),
       ];
+      if (options.bundle !== undefined) {
+        const { bundle, config: configs = [], log: logs = [] } = options;
+        await writeBundle(bundle, { version: programVersion(), findings, servers, configs, logs });
+        process.stderr.write(
+          `leasehold: wrote ${bundle}; secrets that are known as such are removed, but look at it before you give it away\n`,
+        );
+      }
       const states = findings.map(({ state }) => state);
       if (options.json) printJson({ ok: states.every((state) => state === 'ok'), findings });
       else print(findings);

@@ -21,6 +21,7 @@ import { demandRoles } from './roles.ts';
 import { type Scrubbing, scrubRoutes } from './scrub-routes.ts';
 import { settleRoutes } from './settle-routes.ts';
 import { statusRoutes } from './status-routes.ts';
+import { installTracing } from './tracing.ts';
 import { webRoutes } from './web-routes.ts';
 
 export interface AppOptions {
@@ -77,6 +78,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     frameworkErrors: handleError,
     clientErrorHandler: refuseConnection,
   });
+  installTracing(app);
   installProblems(app);
   await app.register(compress, COMPRESSION);
   demandRoles(app);

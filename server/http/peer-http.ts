@@ -4,6 +4,7 @@ import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.
 import type { ServerId } from '../../base/ids.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
+import { traceHeaders } from '../trace-context.ts';
 
 export interface PeerRequest {
   readonly method: 'GET' | 'POST' | 'PUT';
@@ -55,6 +56,7 @@ export class PeerHttp {
         path: request.path,
         headers: {
           [HEADER_FORWARDED]: '1',
+          ...traceHeaders(),
           ...(request.contentType === undefined ? {} : { 'content-type': request.contentType }),
         },
         body: request.body ?? null,

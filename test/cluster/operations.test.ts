@@ -1,7 +1,30 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { randomBytes, randomInt } from 'node:crypto';
+import {
+  link,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  stat,
+  symlink,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
+import { readArchive } from '../../client/archive/archive-reader.ts';
+import { type BackupReport, backup } from '../../client/backup/backup.ts';
+import type { PhaseResult } from '../../client/bench/phase.ts';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import type { Command, Query } from '../../wire/catalog-api.ts';
 import { ask } from '../http/ask.ts';
 import {
   alertRules,
@@ -12,7 +35,7 @@ import {
   metricsTogether,
   RULES,
 } from '../packaging/monitoring.ts';
-import { RealCluster, until } from './real-cluster.ts';
+import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
 /**
  * Goal: what operators are given to look at a cluster and to care for it does what it says with real servers.
@@ -74,3 +97,241 @@ test('promtool finds nothing wrong with the rules', { skip: promtool }, async ()
   const { stdout } = await run('promtool', ['check', 'rules', RULES]);
   assert.match(stdout, /SUCCESS/);
 });
+
+/** The program, against the cluster. @returns what it printed */
+async function leasehold(...argv: string[]): Promise<string> {
+  const servers = ['--servers', cluster.urls.join(',')];
+  const { stdout } = await run(process.execPath, [LAUNCHER, ...argv, ...servers], {
+    maxBuffer: 64 * 1024 * 1024,
+  });
+  return stdout;
+}
+
+test('a volume becomes an archive that tar reads, and the archive a volume', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'leasehold-backup-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const long = 'n'.repeat(200);
+  await mkdir(join(folder, 'in/dir', long), { recursive: true });
+  const large = randomBytes(3_000_000);
+  await writeFile(join(folder, 'in/dir/large'), large);
+  await writeFile(join(folder, 'in/dir', long, long), 'a long name');
+  await writeFile(join(folder, 'in/dir/small'), 'small', { mode: 0o640 });
+  await link(join(folder, 'in/dir/small'), join(folder, 'in/dir/other name'));
+  await symlink('../elsewhere', join(folder, 'in/dir/link'));
+  await writeFile(join(folder, 'in/dir/holes'), '');
+  await truncate(join(folder, 'in/dir/holes'), 20_000_000);
+  for (const path of ['in/dir/large', 'in/dir/small', 'in/dir'])
+    await utimes(join(folder, path), 1, 981_173_106.125);
+  await run('tar', [
+    '--format=posix',
+    '--sparse',
+    '-cf',
+    join(folder, 'in.tar'),
+    '-C',
+    join(folder, 'in'),
+    '.',
+  ]);
+
+  await cluster.createVolume('kept');
+  await leasehold('restore', join(folder, 'in.tar'), 'kept');
+  assert.equal((await ask(url, 'GET', '/v1/files/kept/dir/small')).text, 'small');
+  const { inode } = (await cluster.info('s1', 'kept/dir/small')).attributes;
+  await command({
+    kind: 'set-xattr',
+    inode,
+    name: 'user.bytes',
+    value: Buffer.from([0, 255, 10]).toString('base64'),
+    mode: 'set',
+  });
+  const report = JSON.parse(
+    await leasehold('backup', 'kept', join(folder, 'out.tar.gz'), '--json'),
+  ) as BackupReport;
+  assert.deepEqual([report.torn, report.leftOut, report.readAgain], [[], [], 0]);
+  assert.ok(report.dataBytes < 4_000_000, 'Holes take no room');
+
+  await mkdir(join(folder, 'out'));
+  await run('tar', ['-xpf', join(folder, 'out.tar.gz'), '-C', join(folder, 'out')]);
+  assert.deepEqual(await readFile(join(folder, 'out/dir/large')), large);
+  assert.equal(await readFile(join(folder, 'out/dir', long, long), 'utf8'), 'a long name');
+  assert.equal(await readlink(join(folder, 'out/dir/link')), '../elsewhere');
+  const [small, other, holes, directory] = await Promise.all(
+    ['small', 'other name', 'holes', '.'].map((name) => stat(join(folder, 'out/dir', name))),
+  );
+  assert.equal(small?.ino, other?.ino, 'Two names of one file');
+  assert.equal((small?.mode ?? 0) & 0o7777, 0o640);
+  assert.deepEqual([small?.mtimeMs, directory?.mtimeMs], [981_173_106_125, 981_173_106_125]);
+  assert.deepEqual([holes?.size, (holes?.blocks ?? 1e9) < 2000], [20_000_000, true]);
+
+  // Into a second volume, and out of it again: nothing is lost on the way.
+  await cluster.createVolume('again');
+  await leasehold('restore', join(folder, 'out.tar.gz'), 'again');
+  const copy = (await cluster.info('s2', 'again/dir/small')).attributes;
+  assert.deepEqual([copy.links, copy.mode, copy.modifiedNs], [2, 0o640, '981173106125000000']);
+  const { value } = await query<{ value: string }>({ kind: 'xattr', inode: copy.inode, name: 'user.bytes' });
+  assert.deepEqual([...Buffer.from(value, 'base64')], [0, 255, 10]);
+  await assert.rejects(leasehold('restore', join(folder, 'out.tar.gz'), 'again'), {
+    code: 4,
+    stderr: /--merge/,
+  });
+  await leasehold('restore', join(folder, 'out.tar.gz'), 'again', '--merge');
+  await writeFile(join(folder, 'cut.tar.gz'), (await readFile(join(folder, 'in.tar'))).subarray(0, 100_000));
+  await assert.rejects(leasehold('restore', join(folder, 'cut.tar.gz'), 'again', '--merge'), {
+    code: 1,
+    stderr: /not whole/,
+  });
+});
+
+test('a file that changes while it is archived is archived as one version of it', async () => {
+  const client = new ClusterClient({ servers: cluster.urls });
+  try {
+    await cluster.createVolume('busy');
+    const sizeBytes = 3 * 1024 * 1024;
+    const contents = (letter: string) => Buffer.alloc(sizeBytes, letter);
+    await client.upload('busy', '/file', Readable.from([contents('a')]));
+    const file = client.openFile((await client.resolve('busy', '/file')).inode);
+    const report: BackupReport = { members: 0, dataBytes: 0, readAgain: 0, torn: [], leftOut: [] };
+    let changed = false;
+    async function* disturbed(): AsyncGenerator<Uint8Array, void, undefined> {
+      for await (const piece of backup(client, await client.resolve('busy', '/'), report, {})) {
+        yield piece;
+        if (changed || report.dataBytes === 0) continue;
+        // The head of the member is out, and so is its size; what is in it changes now.
+        changed = true;
+        for (let at = 0; at < sizeBytes; at += 1024 * 1024)
+          await file.write(at, Buffer.alloc(1024 * 1024, 'b'));
+      }
+    }
+    let last = Buffer.alloc(0);
+    for await (const { entry, data } of readArchive(disturbed())) {
+      const pieces: Buffer[] = [];
+      for await (const piece of data) pieces.push(piece);
+      if (entry.path === 'file') last = Buffer.concat(pieces);
+    }
+    assert.ok(changed);
+    assert.deepEqual([report.readAgain, report.torn], [1, []]);
+    assert.ok(last.equals(contents('b')), 'The last member of the name counts');
+  } finally {
+    await client.close();
+  }
+});
+
+test('bench measures, and leaves nothing behind', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'leasehold-bench-'));
+  t.after(() => rm(folder, { recursive: true }));
+  await cluster.createVolume('measured');
+  const flags = ['--duration', '200ms', '--workers', '2', '--size', '8KiB', '--json'];
+  const of = async (...what: string[]) =>
+    JSON.parse(await leasehold('bench', ...what, ...flags)) as { phases: PhaseResult[] };
+  const { phases } = await of('measured');
+  assert.deepEqual(
+    phases.map(({ name }) => name),
+    ['put', 'get', 'stat', 'overwrite 4 KiB'],
+  );
+  for (const { name, operations, errors, p50Ms, p99Ms, maxMs } of [
+    ...phases,
+    ...(await of('--dir', folder)).phases,
+  ]) {
+    assert.ok(operations > 0, `${name} did something`);
+    assert.equal(errors, 0);
+    assert.ok(p50Ms > 0 && p50Ms <= p99Ms && p99Ms <= maxMs * 1.01, `${name}: ${p50Ms} ${p99Ms} ${maxMs}`);
+  }
+  assert.equal(await leasehold('ls', 'measured:/'), '');
+  assert.deepEqual(await readdir(folder), []);
+  await assert.rejects(leasehold('bench', '--json'), { code: 2, stderr: /either a volume or --dir/ });
+});
+
+test('a bundle of the doctor has what helps, and no secrets', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'leasehold-bundle-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const secret = 'tHe-sEcReT';
+  const key = `-----BEGIN PRIVATE KEY-----\n${secret}\n-----END PRIVATE KEY-----`;
+  await writeFile(
+    join(folder, 's1.toml'),
+    `id = "s1"\ntoken = "${secret}"\n[tls]\nprivate-key = '''\n${key}\n'''\n`,
+  );
+  await writeFile(
+    join(folder, 'mount.log'),
+    `{"authorization":"Bearer ${secret}","msg":"a line of the log"}\n`,
+  );
+  const bundle = join(folder, 'bundle.tar.gz');
+  const logs = [join(folder, 'mount.log'), cluster.logFile('s1'), join(folder, 'none')];
+  const flags = ['--bundle', bundle, '--json', '--config', join(folder, 's1.toml'), '--log', ...logs];
+  const said = await leasehold('doctor', ...flags).catch((error: { code: number; stdout: string }) => {
+    // What this machine lacks for a mount is not the subject.
+    assert.ok([1, 7].includes(error.code), `${error.code}`);
+    return error.stdout;
+  });
+  await run('tar', ['-xzf', bundle, '-C', folder]);
+  const of = (path: string) => readFile(join(folder, 'leasehold-bundle', path), 'utf8');
+  assert.deepEqual(
+    JSON.parse(await of('findings.json')),
+    (JSON.parse(said) as { findings: object[] }).findings,
+  );
+  const first = `servers/127.0.0.1-${cluster.port('s1')}`;
+  assert.match(await of(`${first}/metrics.txt`), /^leasehold_build_info/m);
+  assert.equal((JSON.parse(await of(`${first}/status.json`)) as { id: string }).id, 's1');
+  assert.match(await of(`${first}/readyz.txt`), /^\[\+\]storage ok/);
+  assert.match(await of('logs/s1.log'), /server listens/);
+  assert.match(await of('logs/mount.log'), /a line of the log/);
+  assert.match(await of('logs/none.missing'), /ENOENT/);
+  assert.match(await of('configuration/s1.toml'), /^id = "s1"$/m);
+  const all = await readdir(join(folder, 'leasehold-bundle'), { recursive: true, withFileTypes: true });
+  for (const one of all.filter((entry) => entry.isFile())) {
+    assert.ok(!(await readFile(join(one.parentPath, one.name), 'utf8')).includes(secret), one.name);
+  }
+});
+
+test('a trace goes with a request from server to server', async () => {
+  const traceId = randomBytes(16).toString('hex');
+  const sender = '00f067aa0ba902b7';
+  const headers = { traceparent: `00-${traceId}-${sender}-01`, tracestate: 'vendor=1' };
+  // Two of three are not the catalog's primary and have to ask it.
+  for (const [place, each] of cluster.urls.entries()) {
+    const response = await fetch(`${each}/v1/files/main/traced-${place}`, {
+      method: 'PUT',
+      body: 'traced',
+      headers,
+    });
+    assert.equal(response.status, 201);
+  }
+  interface Line {
+    readonly server: string;
+    readonly msg: string;
+    readonly trace_id?: string;
+    readonly span_id?: string;
+    readonly parent_id?: string;
+  }
+  const lines = (): Line[] =>
+    cluster.ids
+      .flatMap((id) => cluster.log(id).trim().split('\n'))
+      .map((line) => JSON.parse(line) as Line)
+      .filter(({ trace_id, msg }) => trace_id === traceId && msg === 'request traced');
+  const received = () => lines().filter(({ parent_id }) => parent_id === sender);
+  await until('each request is logged', async () => received().length === cluster.ids.length);
+  const forwarded = lines().filter(({ parent_id }) => parent_id !== sender);
+  assert.ok(forwarded.length > 0, 'Part of it happened elsewhere');
+  for (const { parent_id, server } of forwarded) {
+    const from = received().find(({ span_id }) => span_id === parent_id);
+    assert.ok(from !== undefined && from.server !== server, 'What was forwarded names who forwarded it');
+  }
+  const malformed = { traceparent: `00-${'0'.repeat(32)}-${sender}-01` };
+  assert.equal((await fetch(`${url}/livez`, { headers: malformed })).status, 200, 'It is passed over');
+});
+
+async function post<Answer>(path: string, body: unknown): Promise<Answer> {
+  const response = await fetch(`${url}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  assert.ok(response.ok, `${path}: ${response.status}`);
+  return (await response.json()) as Answer;
+}
+
+function query<Answer>(asked: Query): Promise<Answer> {
+  return post('/v1/catalog/queries', { query: asked });
+}
+
+function command<Answer>(asked: Command): Promise<Answer> {
+  return post('/v1/catalog/commands', { session: randomInt(1, 2 ** 47), number: 1, command: asked });
+}

@@ -1,0 +1,140 @@
+import { open, readFile, writeFile } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import { BLOCK_BYTES, headersOf, paddingOf } from '../archive/pax.ts';
+import { run } from '../run-program.ts';
+import type { Finding } from './finding.ts';
+import { redacted } from './redact.ts';
+
+/** The end of a log is what matters. */
+const LOG_BYTES_MAX = 4 * 1024 * 1024;
+const JOURNAL_LINES = 20_000;
+const ANSWER_MS = 5_000;
+const ENVIRONMENT = /^LEASEHOLD_/;
+const MACHINE_FILES = [
+  '/etc/os-release',
+  '/proc/version',
+  '/proc/meminfo',
+  '/proc/loadavg',
+  '/proc/pressure/io',
+];
+/** What each server is asked, and the name that the answer gets. */
+const ASKED = [
+  ['/v1/status/self', 'status.json'],
+  ['/v1/servers', 'servers.json'],
+  ['/v1/scrub', 'scrub.json'],
+  ['/readyz?verbose', 'readyz.txt'],
+  ['/metrics', 'metrics.txt'],
+] as const;
+
+export interface BundleOptions {
+  readonly version: string;
+  readonly findings: readonly Finding[];
+  /** Base URLs of the servers. */
+  readonly servers: readonly string[];
+  /** Configurations and logs to take along. */
+  readonly configs: readonly string[];
+  readonly logs: readonly string[];
+}
+
+interface Piece {
+  readonly path: string;
+  readonly text: string;
+}
+
+/**
+ * Puts what helps to find out what is wrong into one compressed archive: what the doctor found, what servers say of themselves, configuration,
+ * environment and logs without secrets, the machine. What cannot be had stands in it with the reason.
+ *
+ * @returns what is in it
+ */
+export async function writeBundle(file: string, options: BundleOptions): Promise<string[]> {
+  const { version, findings, servers, configs, logs } = options;
+  const about = { version, node: process.version, platform: `${process.platform} ${process.arch}`, servers };
+  const environment = Object.entries(process.env)
+    .filter(([name]) => ENVIRONMENT.test(name))
+    .map(([name, value]) => `${name}=${value}\n`);
+  const pieces: Piece[] = [
+    { path: 'about.json', text: `${JSON.stringify({ ...about, at: new Date().toISOString() }, null, 2)}\n` },
+    { path: 'findings.json', text: `${JSON.stringify(findings, null, 2)}\n` },
+    { path: 'environment.txt', text: environment.join('') },
+    ...(await Promise.all(servers.flatMap((server) => askedOf(server)))),
+    ...(await Promise.all(
+      configs.map((path) => pieceOf(`configuration/${basename(path)}`, () => readFile(path, 'utf8'))),
+    )),
+    ...(await Promise.all(logs.map((path) => pieceOf(`logs/${basename(path)}`, () => endOf(path))))),
+    ...(await Promise.all(
+      MACHINE_FILES.map((path) => pieceOf(`machine/${basename(path)}`, () => readFile(path, 'utf8'))),
+    )),
+    await pieceOf('machine/mounts', async () => {
+      const mounts = await readFile('/proc/self/mounts', 'utf8');
+      return `${mounts
+        .split('\n')
+        .filter((line) => / fuse/.test(line))
+        .join('\n')}\n`;
+    }),
+    ...(await journal()),
+  ];
+  const archive = pieces.flatMap(({ path, text }) => memberOf(path, redacted(text)));
+  const bytes = await promisify(gzip)(Buffer.concat([...archive, Buffer.alloc(2 * BLOCK_BYTES)]));
+  await writeFile(file, bytes, { mode: 0o600 });
+  return pieces.map(({ path }) => path);
+}
+
+function askedOf(server: string): Promise<Piece>[] {
+  const name = new URL(server).host.replaceAll(':', '-');
+  const asked = ASKED.map(([path, as]) =>
+    pieceOf(`servers/${name}/${as}`, async () => {
+      const response = await fetch(`${server}${path}`, { signal: AbortSignal.timeout(ANSWER_MS) });
+      return response.text();
+    }),
+  );
+  return asked;
+}
+
+/** Where systemd runs the servers, it has their logs. */
+async function journal(): Promise<Piece[]> {
+  const argv = ['--no-pager', '--output=cat', `--lines=${JOURNAL_LINES}`, '--unit=leasehold-*'];
+  const result = await run('journalctl', argv);
+  return result.kind === 'missing' ? [] : [{ path: 'logs/journal', text: result.output }];
+}
+
+async function pieceOf(path: string, read: () => Promise<string>): Promise<Piece> {
+  try {
+    return { path, text: await read() };
+  } catch (error) {
+    return { path: `${path}.missing`, text: `${error instanceof Error ? error.message : String(error)}\n` };
+  }
+}
+
+async function endOf(path: string): Promise<string> {
+  const file = await open(path, 'r');
+  try {
+    const { size } = await file.stat();
+    const from = Math.max(0, size - LOG_BYTES_MAX);
+    const bytes = Buffer.alloc(size - from);
+    const { bytesRead } = await file.read(bytes, 0, bytes.length, from);
+    return bytes.subarray(0, bytesRead).toString('utf8');
+  } finally {
+    await file.close();
+  }
+}
+
+function memberOf(path: string, text: string): Uint8Array[] {
+  const data = Buffer.from(text);
+  const header = headersOf({
+    kind: 'file',
+    path: `leasehold-bundle/${path}`,
+    mode: 0o600,
+    uid: 0,
+    gid: 0,
+    modifiedNs: `${Date.now()}000000`,
+    target: '',
+    device: 0,
+    dataBytes: data.length,
+    xattrs: new Map(),
+    sparseBytes: null,
+  });
+  return [header, data, Buffer.alloc(paddingOf(data.length))];
+}

@@ -1,0 +1,21 @@
+/** What stands in the place of what was taken out. */
+const REMOVED = '[removed]';
+
+/** Names behind which a secret stands, in TOML, in JSON, in an environment, on a command line. */
+const NAMED =
+  /((?:[\w-]*(?:token|secret|passw(?:or)?d|credential|authorization|cookie|private[-_]?key|api[-_]?key)[\w-]*)["']?\s*[=:]\s*)(\[[^\]]*\]|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}]+)/gi;
+const BEARER = /\b((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]+/gi;
+const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g;
+const URL_SECRET = /(\b[a-z][a-z0-9+.-]*:\/\/)[^\s/@]+@/gi;
+
+/** @returns the text without what only its owner may know: tokens, passwords, private keys */
+export function redacted(text: string): string {
+  return text
+    .replace(PRIVATE_KEY, REMOVED)
+    .replace(BEARER, `$1${REMOVED}`)
+    .replace(NAMED, (_all, name: string, value: string) => {
+      const quote = /^["']/.exec(value)?.[0] ?? '';
+      return `${name}${quote}${REMOVED}${quote}`;
+    })
+    .replace(URL_SECRET, `$1${REMOVED}@`);
+}

@@ -1,0 +1,27 @@
+import type { FastifyInstance } from 'fastify';
+import { currentTrace, traceOf, withinTrace } from '../trace-context.ts';
+
+/**
+ * Makes each request a part of the trace that it brings. One whose beginner wants to see it gets a line in the log at its end: those
+ * lines of all servers, put together by `trace_id` and `parent_id`, are the trace.
+ */
+export function installTracing(app: FastifyInstance): void {
+  app.addHook('onRequest', (request, _reply, done) => {
+    const trace = traceOf(request.headers);
+    if (trace === null) done();
+    else withinTrace(trace, done);
+  });
+  app.addHook('onResponse', async (request, reply) => {
+    if (currentTrace()?.sampled !== true) return;
+    const { method, routeOptions } = request;
+    request.log.info(
+      {
+        method,
+        route: routeOptions.url ?? 'none',
+        status: reply.statusCode,
+        durationMs: Math.round(reply.elapsedTime),
+      },
+      'request traced',
+    );
+  });
+}
