@@ -20,6 +20,12 @@ export function setFileHeaders(
   reply.header(HEADER_ROLE, role);
 }
 
+/** Another header of the request decides what is answered. */
+export function addVary(reply: FastifyReply, name: string): void {
+  const known = reply.getHeader('vary');
+  reply.header('vary', known === undefined ? name : `${known}, ${name}`);
+}
+
 /** A view of the bytes, as fastify sends them. */
 export function bufferOf(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);

@@ -4,7 +4,7 @@ import type { FileId } from '../../base/ids.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
-import { setFileHeaders } from './answers.ts';
+import { addVary, setFileHeaders } from './answers.ts';
 import { changeUnder, currentOf } from './conditional-change.ts';
 import { conditionsOf, httpDate } from './conditions.ts';
 import { claimedDigests, DigestCheck } from './digests.ts';
@@ -163,7 +163,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     if (search.has('watch') && request.method === 'GET')
       return watches.watch(request, reply, attributes, search.get('recursive') === 'true');
     const isPage = wantsPage(request.headers.accept);
-    reply.header('vary', 'accept');
+    addVary(reply, 'accept');
     if (request.method === 'HEAD') {
       return reply.type(`${isPage ? 'text/html' : 'application/json'}; charset=utf-8`).send();
     }

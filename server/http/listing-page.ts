@@ -101,7 +101,6 @@ export async function sendListingPage(
       'content-security-policy': POLICY,
       'x-content-type-options': 'nosniff',
       'referrer-policy': 'no-referrer',
-      vary: 'accept',
     })
     .send(`<!doctype html>
 <html lang="en">

@@ -33,7 +33,7 @@ interface Described {
 const GROUPS: readonly Group[] = [WHOLE, RANGES, CONDITIONS, DIGESTS, PARTS, NAMES, DIRECTORIES, FORMS, TUS];
 
 /** Much more than a server may hold of it at a time. */
-const LARGE_MIB = 256;
+const LARGE_MIB = 512;
 
 const cluster = await RealCluster.start();
 after(() => cluster.stop());
