@@ -299,9 +299,10 @@ export class ReplicaHost {
       throw new ServiceError('not-found', `The replica of file ${file} is being removed`);
   }
 
-  #send(to: ServerId, file: FileId, message: ReplicaMessage, deferrable: boolean): void {
+  #send(to: ServerId, file: FileId, message: ReplicaMessage, isSpare: boolean): void {
     // Heartbeats find out when it is back; nothing is put into bytes for nobody.
     if (!this.#parts.transport().isConnected(to)) return;
+    const deferrable = isSpare && this.#areAllConnected(file);
     const { frame, tail } = this.#piecesOf(file, message);
     const objectBytes = this.#objectBytes.get(file);
     if (messageView(message) === null || objectBytes === undefined) {
@@ -310,6 +311,14 @@ export class ReplicaHost {
     }
     const payload = new ByteWriter(4 + frame.length).uint32(objectBytes).raw(frame).finish();
     this.#parts.transport().send(to, CHANNEL_REPLICA_VIEW, payload, { deferrable });
+  }
+
+  /** Where one of the replicas is away, the one that could be spared is needed. */
+  #areAllConnected(file: FileId): boolean {
+    const driver = this.#drivers.get(file);
+    if (driver === undefined) return false;
+    const { self, transport } = this.#parts;
+    return viewVoters(driver.view).every((server) => server === self || transport().isConnected(server));
   }
 
   /** An operation goes to every backup as the same message: it is put into bytes once. */

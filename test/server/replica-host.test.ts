@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
-import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
+import { CHANNEL_REPLICA, CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
@@ -149,4 +149,32 @@ test('a replica that begins anew twice is still bound by what the first one answ
     driver.renew();
     assert.equal(driver.boundUntilMs, boundUntilMs);
   }
+});
+
+test('what the third replica is told can wait, unless another one is away', async (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c']);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const { transport } = a;
+  const send = transport.send.bind(transport);
+  const told = new Map<ServerId, boolean>();
+  const noted: typeof send = (to, channel, payload, options) => {
+    if (channel === CHANNEL_REPLICA) told.set(to, options?.deferrable === true);
+    send(to, channel, payload, options);
+  };
+  Object.assign(transport, { send: noted });
+  await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2));
+  assert.deepEqual(
+    [...told],
+    [
+      ['b', false],
+      ['c', true],
+    ],
+  );
+  cluster.network.cut('a' as ServerId, 'b' as ServerId);
+  told.clear();
+  await a.files.write(FILE, requestOf(3), 0, Uint8Array.of(3));
+  assert.deepEqual([...told], [['c', false]]);
 });
