@@ -472,7 +472,7 @@ export class LocalFileService implements FileService {
       throw new ServiceError('session-expired', `Whether file ${file} was changed so is not known any more`);
     }
     const epoch = store.record(file)?.installed.counter ?? 0;
-    return resultOf(file, answer, epoch, self);
+    return resultOf(file, answer, store.attributes(file), epoch, self);
   }
 
   async #stateAt(file: FileId, driver: ReplicaDriver): Promise<FileState> {
@@ -741,7 +741,8 @@ export class LocalFileService implements FileService {
 
   #changed(file: FileId, primary: FilePrimary, committed: Committed): WriteResult {
     this.#parts.traffic?.wrote();
-    return resultOf(file, committed, primary.epoch.counter, this.#parts.self);
+    const { store, self } = this.#parts;
+    return resultOf(file, committed, store.attributes(file), primary.epoch.counter, self);
   }
 
   /** @param seq a committed operation: a number that is not may be given out again after a reset */
@@ -772,13 +773,23 @@ function viewOf({ view, replicas, policy }: Attributes): View {
   };
 }
 
-function resultOf(file: FileId, done: Committed, epoch: number, primary: ServerId): WriteResult {
+/**
+ * @param attributes of the file now: a change that was made in an earlier epoch, and is the last one, has the version of that
+ *   epoch, whoever is asked for its result again
+ */
+function resultOf(
+  file: FileId,
+  done: Committed,
+  { versionEpoch, versionSeq }: FileAttributes,
+  epoch: number,
+  primary: ServerId,
+): WriteResult {
   const { offset, sizeBytes, modifiedNs } = decodeWriteOutcome(done.result);
   return {
     file,
     sizeBytes,
     modifiedNs: modifiedNs.toString(),
-    contents: { epoch, seq: done.seq },
+    contents: { epoch: versionSeq === done.seq ? versionEpoch : epoch, seq: done.seq },
     seq: done.seq,
     primary,
     epoch,

@@ -5,6 +5,7 @@ import { askJson } from '../http/ask.ts';
 import { type Group, type Kept, play, titleOf } from '../http/conformance/case.ts';
 import { CONDITIONS, DIGESTS, PARTS, RANGES, WHOLE } from '../http/conformance/contents.ts';
 import { curlMissing, curlWorks } from '../http/conformance/curl.ts';
+import { keysOutliveServers } from '../http/conformance/keys.ts';
 import { largeFile } from '../http/conformance/large-file.ts';
 import { NAMES } from '../http/conformance/names.ts';
 import { DIRECTORIES, FORMS } from '../http/conformance/pages.ts';
@@ -85,5 +86,6 @@ test('a large file needs no memory', async () => {
 test('watchers of a directory are told what is changed', () => watchersAreTold(cluster));
 // Last: servers die here.
 test('a watch outlives the primary of the catalog', () => watchOutlivesPrimary(cluster));
+test('the key of a request outlives the primary', () => keysOutliveServers(cluster));
 test('an upload in pieces outlives its client, its server and its primary', () =>
   uploadOutlivesServers(cluster));

@@ -181,3 +181,14 @@ test('a write that was done is answered again, although its condition holds no m
   assert.deepEqual(await append(), done);
   assert.equal((await a.files.state(FILE)).sizeBytes, 2);
 });
+
+test('a write that is asked for again after a fail-over has the version that it had', async (t) => {
+  const { cluster, servers } = await started(t, new Catalog());
+  const [a, b, c] = servers;
+  const { contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  const again = await atNext(() => b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1)));
+  assert.deepEqual(again.contents, contents);
+  assert.ok(again.epoch > contents.epoch, 'By another primary');
+  assert.deepEqual((await b.files.state(FILE)).contents, contents);
+});
