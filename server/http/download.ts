@@ -132,8 +132,8 @@ export class Downloads {
 
   /**
    * The bytes from `start` to `end`, all of the version of `state`. If the contents change under way
-   * (a program writes in place, through a mount), the answer breaks off: a client must not take a
-   * mixture for a file. A file that came by upload never changes in place.
+   * (somebody writes in place, through a mount or by `PATCH`), the answer breaks off: a client must not
+   * take a mixture for a file.
    */
   async *#chunks(
     file: FileId,
