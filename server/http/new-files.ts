@@ -71,6 +71,11 @@ export class NewFiles {
     return this.#uploads.store(file, body, check);
   }
 
+  /** Work on an upload that comes in pieces. @throws ServiceError `busy` where too many uploads go on */
+  counted<Result>(work: () => Promise<Result>): Promise<Result> {
+    return this.#uploads.counted(work);
+  }
+
   /** The contents are all there, and safe from a loss of power, when it resolves. */
   finish(file: Attributes, sizeBytes: number): Promise<FileState> {
     return this.#uploads.finish(file, sizeBytes);

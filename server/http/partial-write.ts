@@ -12,11 +12,14 @@ import { claimedDigests, DigestCheck } from './digests.ts';
 import { idempotencyKeyOf } from './idempotency.ts';
 import { integerOf } from './input.ts';
 import { displayPath, type FilePath } from './path.ts';
+import { UPLOAD_IDLE_MS } from './upload.ts';
 import { wholeBodyOf } from './whole-body.ts';
 
 /** Where the bytes went. */
 export const HEADER_OFFSET = 'leasehold-offset';
 
+/** At the same time; each holds its body in memory. */
+const WRITES_MAX = 128;
 /** A version that no file has: only what was done before is answered. */
 const NO_CONTENTS = { epoch: Number.MAX_SAFE_INTEGER, seq: 0 };
 
@@ -28,12 +31,27 @@ const CONTENT_RANGE = /^bytes (\d{1,16})-(\d{1,16})\/(?:\*|\d{1,16})$/;
  */
 export class PartialWrites {
   readonly #gateway: Gateway;
+  #active = 0;
 
   constructor(gateway: Gateway) {
     this.#gateway = gateway;
   }
 
   async write(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
+    if (this.#active >= WRITES_MAX) {
+      throw new ServiceError('busy', `Cannot take another write: ${WRITES_MAX} are going on`);
+    }
+    this.#active++;
+    request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
+    try {
+      return await this.#write(request, reply, path);
+    } finally {
+      request.raw.setTimeout(0);
+      this.#active--;
+    }
+  }
+
+  async #write(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
     const conditions = conditionsOf(request.headers);
     const check = new DigestCheck(claimedDigests(request.headers));
     const place = placeOf(request, path);

@@ -116,7 +116,9 @@ export class TusRoutes {
     request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
     let offsetBytes = 0;
     try {
-      offsetBytes = await this.#uploads.append(upload, await checkedBody(request));
+      offsetBytes = await this.#uploads.counted(async () =>
+        this.#uploads.append(upload, await checkedBody(request)),
+      );
     } catch (error) {
       const status = statusOf(error);
       if (status === null) throw error;

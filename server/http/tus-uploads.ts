@@ -44,6 +44,11 @@ export class TusUploads {
     this.#files = files;
   }
 
+  /** @throws ServiceError `busy` where too many uploads go on */
+  counted<Result>(work: () => Promise<Result>): Promise<Result> {
+    return this.#files.counted(work);
+  }
+
   /** @returns the upload's name */
   async create(
     path: FilePath,

@@ -77,15 +77,25 @@ export class Uploads {
 
   /** @param fill writes the contents; resolves with the number of bytes */
   async #during(file: Attributes, fill: () => Promise<number>): Promise<FileState> {
+    return this.counted(async () => {
+      const keeper = setInterval(() => this.#keep(file.inode as FileId), KEEP_ORPHAN_MS);
+      try {
+        return await this.finish(file, await fill());
+      } finally {
+        clearInterval(keeper);
+      }
+    });
+  }
+
+  /** Work that holds bytes of a client is an upload. @throws ServiceError `busy` where there are too many */
+  async counted<Result>(work: () => Promise<Result>): Promise<Result> {
     if (this.#active >= UPLOADS_MAX) {
       throw new ServiceError('busy', `Cannot take another upload: ${UPLOADS_MAX} are going on`);
     }
     this.#active++;
-    const keeper = setInterval(() => this.#keep(file.inode as FileId), KEEP_ORPHAN_MS);
     try {
-      return await this.finish(file, await fill());
+      return await work();
     } finally {
-      clearInterval(keeper);
       this.#active--;
     }
   }
