@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Command } from '../../wire/catalog-api.ts';
+import { ask } from './ask.ts';
+import { FakeCluster } from './fake-services.ts';
+
+/** More than one request removes, in directories in each other. */
+const NAMES = 10_050;
+const DEPTH = 30;
+
+test('a tree that is too large for one request goes with the next', async (t) => {
+  const cluster = await FakeCluster.start({ servers: 1, replicas: 1 });
+  t.after(() => cluster.close());
+  const { url } = cluster.server(0);
+  let number = 0;
+  const run = (command: Command) => cluster.execute({ session: 9, number: ++number, command });
+  let directory = 'tree';
+  for (let depth = 0; depth < DEPTH; depth++) {
+    run({
+      kind: 'make-directory',
+      place: { volume: 'main', path: `/${directory}` },
+      mode: 0o755,
+      uid: 0,
+      gid: 0,
+    });
+    for (let index = 0; index < NAMES / DEPTH - 1; index++) {
+      const place = { volume: 'main', path: `/${directory}/l${index}` };
+      run({ kind: 'symlink', place, target: 'x', uid: 0, gid: 0 });
+    }
+    directory += '/d';
+  }
+  const remove = () => ask(url, 'DELETE', '/v1/files/main/tree/?recursive=true');
+  const first = await remove();
+  assert.equal(first.status, 202);
+  assert.deepEqual(JSON.parse(first.text), { removed: 10_000, more: true });
+  assert.equal((await ask(url, 'GET', '/v1/files/main/tree/')).status, 200);
+  assert.equal((await remove()).status, 204);
+  assert.equal((await ask(url, 'GET', '/v1/files/main/tree/')).status, 404);
+});
