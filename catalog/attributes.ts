@@ -66,6 +66,7 @@ export function attributesOf(row: InodeRow): Attributes {
       ? { epoch: row.modifiedEpoch, seq: row.modifiedSeq }
       : { epoch: row.contentsEpoch, seq: row.contentsSeq },
     live: row.live === 1,
+    xattrs: row.xattrs,
   };
 }
 

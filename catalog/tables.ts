@@ -36,6 +36,8 @@ export interface InodeRow {
   /** How many replicas a file wants; 0: as many as its volume says. */
   readonly wanted: number;
   readonly policy: number;
+  /** How many extended attributes it has. */
+  readonly xattrs: number;
 }
 
 export interface EntryRow extends InodeRow {
@@ -90,7 +92,8 @@ const INODE_COLUMNS = `
   i.object_bytes AS objectBytes, i.contents_epoch AS contentsEpoch, i.contents_seq AS contentsSeq,
   i.modified_epoch AS modifiedEpoch, i.modified_seq AS modifiedSeq, i.live,
   i.mark_epoch AS markEpoch, i.mark_turn AS markTurn, i.parent,
-  CAST(i.orphaned_ns AS TEXT) AS orphanedNs, i.wanted, i.policy`;
+  CAST(i.orphaned_ns AS TEXT) AS orphanedNs, i.wanted, i.policy,
+  (SELECT COUNT(*) FROM xattrs x WHERE x.inode = i.id) AS xattrs`;
 
 const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy`;
 

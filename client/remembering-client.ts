@@ -83,9 +83,10 @@ export class RememberingClient extends ClusterClient {
 
   async #query(query: Query, options?: CallOptions): Promise<QueryResults[Query['kind']]> {
     const { session } = this.#session;
-    if (session === null || !isRemembered(query)) return super.query(query as never, options);
+    if (session === null) return super.query(query as never, options);
     const known = this.#recollect(query);
     if (known !== undefined) return known ?? notThere(query);
+    if (!isRemembered(query)) return super.query(query as never, options);
     const { mark } = this.#memory;
     const { result, granted } = await this.queryRemembered(query as never, session, options);
     if (granted !== null && granted.session === this.#session.session) {
@@ -120,6 +121,11 @@ export class RememberingClient extends ClusterClient {
         }
         return { entries, more: page.more };
       }
+      case 'xattrs':
+        return memory.attributes(query.inode)?.xattrs === 0 ? { names: [] } : undefined;
+      case 'xattr':
+        if (memory.attributes(query.inode)?.xattrs !== 0) return undefined;
+        throw new ServiceError('no-attribute', `Inode ${query.inode} has no attribute "${query.name}"`);
       default:
         return undefined;
     }

@@ -1,4 +1,4 @@
-import type { Attributes } from './backend.ts';
+import type { Attributes, ListedPage } from './backend.ts';
 
 /** Names and attributes are believed for this long after they were heard, where nobody chose otherwise. */
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
@@ -14,9 +14,17 @@ interface Known {
   readonly prefetched: boolean;
 }
 
+interface Entry {
+  readonly inode: number;
+  readonly heardMs: number;
+  /** The kernel may keep the name. */
+  readonly isKept: boolean;
+}
+
 /**
- * What was heard of names and inodes a moment ago. Directories are kept whenever they are heard of, because
- * every path leads through them; files only from a listing or from our own change.
+ * What was heard of names and inodes a moment ago. Directories answer questions whenever they were heard of, because
+ * every path leads through them; files only from a listing or from our own change. Of all, the kernel is told for how long
+ * it may still believe them: what is believed twice would be as old as both together.
  *
  * An answer that was asked for before a change of ours may be older than the change. `mark` is taken before
  * asking: what arrives after a `forget` is not kept, nor after a `drop` what is about that inode, nor after `made`
@@ -24,7 +32,7 @@ interface Known {
  */
 export class AttributeCache {
   readonly #ageMaxMs: number;
-  readonly #entries = new Map<string, { readonly inode: number; readonly heardMs: number }>();
+  readonly #entries = new Map<string, Entry>();
   readonly #known = new Map<number, Known>();
   /** Changes of ours, counted. */
   #mark = 0;
@@ -32,6 +40,10 @@ export class AttributeCache {
   #forgotten = 0;
   /** The same of single inodes, and of single names as keys of `#entries`, the latest last. */
   readonly #dropped = new Map<number | string, number>();
+  /** When what they were made of was heard: attributes that were put together here. */
+  readonly #presented = new WeakMap<Attributes, number>();
+  /** Until when the kernel may open these inodes without a look-up, those that were told last at the end. */
+  readonly #namesKeptMs = new Map<number, number>();
 
   /**
    * @param ageMaxMs for how long what was heard is believed; 0 where whoever answers knows better what may be believed,
@@ -57,11 +69,65 @@ export class AttributeCache {
     return this.#isOld(known.heardMs, this.#ageMaxMs) ? undefined : known.attributes;
   }
 
+  /** Whether it was heard a moment ago, by whatever question, that the inode has no extended attributes. */
+  hasNoXattrs(inode: number): boolean {
+    return this.#hasNoXattrs(inode, this.#ageMaxMs);
+  }
+
+  /** The same of access control lists: the kernel asks for them right after it asked for the attributes. */
+  hasNoAcls(inode: number): boolean {
+    return this.#hasNoXattrs(inode, Math.max(this.#ageMaxMs, LOOKUP_AGE_MAX_MS));
+  }
+
   /** What a lookup heard this very moment, for the open that follows it. */
   looked(inode: number): Attributes | undefined {
     const known = this.#known.get(inode);
-    if (known === undefined || known.prefetched) return undefined;
+    if (known === undefined || known.prefetched || this.isNameKept(inode)) return undefined;
     return this.#isOld(known.heardMs, LOOKUP_AGE_MAX_MS) ? undefined : known.attributes;
+  }
+
+  /**
+   * For how long these attributes are still believed, in milliseconds; 0 where others were heard meanwhile.
+   *
+   * @param attributes as they were answered, and not a copy
+   */
+  leftMs(attributes: Attributes): number {
+    const known = this.#known.get(attributes.inode);
+    const heardMs = known?.attributes === attributes ? known.heardMs : this.#presented.get(attributes);
+    return this.#leftMs(heardMs);
+  }
+
+  /**
+   * For how long the kernel, which is about to be told so, may believe that the name is this inode's, in milliseconds.
+   *
+   * An open comes without a look-up then, and has to ask by itself. So the name of a file that the cluster was asked for alone
+   * is not kept the first time: whoever has it opened is going to look it up, and one question serves both.
+   */
+  entryLeftMs(parent: number, name: string, inode: number): number {
+    const entry = this.#entries.get(keyOf(parent, name));
+    if (entry?.inode !== inode || !entry.isKept) return 0;
+    const leftMs = this.#leftMs(entry.heardMs);
+    const nowMs = performance.now();
+    for (const [oldest, untilMs] of this.#namesKeptMs) {
+      if (untilMs >= nowMs) break;
+      this.#namesKeptMs.delete(oldest);
+    }
+    this.#namesKeptMs.delete(inode);
+    // Since when it was heard by one name or another: the longest time there is.
+    if (leftMs > 0) this.#namesKeptMs.set(inode, nowMs + this.#ageMaxMs);
+    return leftMs;
+  }
+
+  /** Whether the kernel may open the inode by a name that it was told before. */
+  isNameKept(inode: number): boolean {
+    return (this.#namesKeptMs.get(inode) ?? Number.NEGATIVE_INFINITY) >= performance.now();
+  }
+
+  /** `presented` is made of `attributes`, and no newer. */
+  presented(attributes: Attributes, presented: Attributes): void {
+    const known = this.#known.get(attributes.inode);
+    if (presented !== attributes && known?.attributes === attributes)
+      this.#presented.set(presented, known.heardMs);
   }
 
   /** @param mark as it was when the question was asked */
@@ -79,9 +145,18 @@ export class AttributeCache {
     const key = keyOf(parent, name);
     if (this.#isBefore(mark, key)) return;
     this.heard(attributes, mark, prefetched);
-    if (!prefetched && attributes.kind !== 'directory') return;
-    const entry = { inode: attributes.inode, heardMs: performance.now() };
-    bounded(this.#entries).set(key, entry);
+    const { inode, kind } = attributes;
+    const before = this.#entries.get(key);
+    const wasHeard = before?.inode === inode && this.#leftMs(before.heardMs) > 0;
+    const isKept = prefetched || kind !== 'file' || wasHeard;
+    bounded(this.#entries).set(key, { inode, heardMs: performance.now(), isKept });
+  }
+
+  heardPage(parent: number, { entries }: ListedPage, mark: number): void {
+    for (const { name, attributes } of entries) {
+      // Where a live file's primary has not answered in time, a listing has what the catalog knows.
+      this.heardEntry(parent, name, attributes, mark, !attributes.live);
+    }
   }
 
   forget(inode: number): void {
@@ -120,6 +195,11 @@ export class AttributeCache {
     this.#known.set(parent, { ...known, attributes: changed });
   }
 
+  /** @returns the inode that had the name when it was heard of last */
+  inodeOf(parent: number, name: string): number | undefined {
+    return this.#entries.get(keyOf(parent, name))?.inode;
+  }
+
   /** The name, and with it its directory, changed. */
   forgetEntry(parent: number, name: string): void {
     this.#forgotten = ++this.#mark;
@@ -140,6 +220,15 @@ export class AttributeCache {
 
   #isBefore(mark: number, what: number | string): boolean {
     return mark < this.#forgotten || mark < (this.#dropped.get(what) ?? 0);
+  }
+
+  #hasNoXattrs(inode: number, ageMaxMs: number): boolean {
+    const known = this.#known.get(inode);
+    return known?.attributes.xattrs === 0 && !this.#isOld(known.heardMs, ageMaxMs);
+  }
+
+  #leftMs(heardMs: number | undefined): number {
+    return heardMs === undefined ? 0 : Math.max(0, heardMs + this.#ageMaxMs - performance.now());
   }
 
   #isOld(heardMs: number, ageMaxMs: number): boolean {

@@ -30,6 +30,8 @@ export interface Attributes {
   readonly contents: ContentVersion;
   /** The file's primary, not the catalog, knows size and modification time. */
   readonly live: boolean;
+  /** How many extended attributes it has; absent where that is not known. */
+  readonly xattrs?: number;
   /** Of a file: with `read-only` it is sealed once it was written and closed. */
   readonly policy?: 'quorum' | 'all' | 'read-only';
 }
@@ -132,6 +134,13 @@ export interface Space {
 export type RenameMode = 'replace' | 'no-replace' | 'exchange';
 export type XattrMode = 'set' | 'create' | 'replace';
 
+/** Entries of a directory that follow each other in the order of their names. */
+export interface ListedPage {
+  readonly entries: readonly { readonly name: string; readonly attributes: Attributes }[];
+  /** Others come after the last one. */
+  readonly more: boolean;
+}
+
 /**
  * One volume of a cluster. Failures are `ServiceError`s. The backend retries what can be retried and gives
  * up within its own time limit; whoever calls it does not retry.
@@ -146,14 +155,7 @@ export interface FileSystemBackend {
   lookup(parent: number, name: string): Promise<Attributes>;
   attributes(inode: number): Promise<Attributes>;
   /** Entries with names after `after`, in the bytewise order of their names. */
-  list(
-    inode: number,
-    after: string,
-    countMax: number,
-  ): Promise<{
-    readonly entries: readonly { readonly name: string; readonly attributes: Attributes }[];
-    readonly more: boolean;
-  }>;
+  list(inode: number, after: string, countMax: number): Promise<ListedPage>;
   /** Where a file has the name it is answered, unless `exclusive`. */
   createFile(
     parent: number,

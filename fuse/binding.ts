@@ -19,7 +19,7 @@ import type {
   TimeChange,
   TransportOptions,
 } from './transport.ts';
-import { xattrIsLocal } from './transport.ts';
+import { xattrIsOfFiles } from './xattr-names.ts';
 
 /**
  * The one file that knows `fuse-native` (decision 0003). The library is path-based and libfuse below it
@@ -30,9 +30,11 @@ import { xattrIsLocal } from './transport.ts';
 const WORKERS = 64;
 const START_LIMIT_MS = 15_000;
 const VERSIONS_MAX = 50_000;
+/** Entries that are answered to one call of the kernel, whose buffer holds about that. */
+const PAGE_COUNT = 512;
 const SEEK_DATA = 3;
 const SEEK_HOLE = 4;
-const NO_DATA = -osConstants.errno.ENODATA;
+const NOT_SUPPORTED = -osConstants.errno.EOPNOTSUPP;
 const UTIME_NOW = 0x3fff_ffff;
 const UTIME_OMIT = 0x3fff_fffe;
 
@@ -258,8 +260,7 @@ class Binding {
         this.#answer(cb, async () => calls.setXattr(await this.#inode(path), name, bytes, flags));
       },
       getxattr: (path, name, _position, cb) => {
-        // The kernel asks for capabilities before every write: answered on the spot, and always the same.
-        if (xattrIsLocal(name)) return cb(NO_DATA);
+        if (!xattrIsOfFiles(name)) return cb(NOT_SUPPORTED);
         this.#answer(cb, async () => {
           const bytes = await calls.xattr(await this.#inode(path), name);
           return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -414,7 +415,8 @@ class Binding {
     offset: number,
     cb: (error: number, names?: string[], stats?: Fuse.Stats[], next?: number[]) => void,
   ): void {
-    const page = withDeadline(this.#calls.readDirectory(handle, offset), this.#options.limitMs, 'A listing');
+    const asked = this.#calls.readDirectory(handle, offset, PAGE_COUNT);
+    const page = withDeadline(asked, this.#options.limitMs, 'A listing');
     page.then(
       ({ entries }) =>
         cb(
@@ -422,7 +424,7 @@ class Binding {
           entries.map(({ name }) => name),
           // The type alone is used; it saves whoever walks a tree a question per entry.
           entries.map(({ kind }) => ({ mode: FILE_TYPES[kind] })),
-          entries.map(({ next }) => next),
+          entries.map(({ position }) => position + 1),
         ),
       (error: unknown) => cb(this.#errno(error)),
     );

@@ -1,10 +1,12 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../base/errors.ts';
+import { ATTRIBUTE_AGE_MAX_MS } from './attribute-cache.ts';
 import type { Attributes, FileSystemBackend, Space, XattrMode } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { Directories } from './directories.ts';
 import { ErrnoError, errnoName } from './errno.ts';
 import type { Inodes } from './inodes.ts';
+import { Names } from './names.ts';
 import { OpenFiles } from './open-files.ts';
 import type {
   AttributeRequest,
@@ -18,7 +20,7 @@ import type {
   NamePlace,
   Opened,
 } from './transport.ts';
-import { xattrIsLocal } from './transport.ts';
+import { xattrIsKept, xattrIsOfFiles } from './xattr-names.ts';
 
 const NAME_BYTES_MAX = 255;
 const XATTR_VALUE_BYTES_MAX = 64 * 1024;
@@ -39,6 +41,7 @@ export class FileSystem implements FileSystemCalls {
   readonly #log: Log;
   readonly #files: OpenFiles;
   readonly #inodes: Inodes;
+  readonly #names: Names;
   readonly #directories: Directories;
   #rootHeard: Attributes | undefined;
   #space: { readonly space: Space; readonly heardMs: number } | undefined;
@@ -47,26 +50,28 @@ export class FileSystem implements FileSystemCalls {
    * @param root as `backend.start` answered it
    * @param limitMs the longest that one question to the cluster may take
    */
-  constructor(backend: FileSystemBackend, root: number, limitMs: number, log: Log, ageMaxMs?: number) {
+  constructor(
+    backend: FileSystemBackend,
+    root: number,
+    limitMs: number,
+    log: Log,
+    ageMaxMs = ATTRIBUTE_AGE_MAX_MS,
+  ) {
     this.#backend = backend;
     this.root = root;
     this.#limitMs = limitMs;
     this.#log = log;
     this.#files = new OpenFiles(backend, limitMs, log, ageMaxMs);
     this.#inodes = this.#files.inodes;
-    this.#directories = new Directories(backend, this.#inodes);
+    this.#names = new Names(backend, this.#inodes, ageMaxMs);
+    this.#directories = new Directories(this.#names);
   }
 
   // Names and attributes.
 
   async lookup(parent: number, name: string): Promise<Attributes> {
     checkName(name);
-    const cached = this.#inodes.cache.entry(parent, name);
-    if (cached !== undefined) return this.#inodes.present(cached);
-    const { mark } = this.#inodes.cache;
-    const attributes = await this.#backend.lookup(parent, name);
-    this.#inodes.cache.heardEntry(parent, name, attributes, mark);
-    return this.#inodes.present(attributes);
+    return this.#names.lookup(parent, name);
   }
 
   async attributes(inode: number): Promise<Attributes> {
@@ -126,7 +131,10 @@ export class FileSystem implements FileSystemCalls {
 
   async link(inode: number, parent: number, name: string): Promise<Attributes> {
     checkName(name);
-    const attributes = await this.#changeEntry(parent, name, () => this.#backend.link(inode, parent, name));
+    // Nothing else can be missing than the inode, or the directory.
+    const attributes = await staleIfGone(
+      this.#changeEntry(parent, name, () => this.#backend.link(inode, parent, name)),
+    );
     this.#inodes.cache.forget(inode);
     this.#files.linked(inode);
     return this.#inodes.present(attributes);
@@ -151,9 +159,13 @@ export class FileSystem implements FileSystemCalls {
     if (mode === 'exchange' && flags !== RENAME_EXCHANGE) {
       throw new ErrnoError('EINVAL', `Rename flags ${flags} are not supported`);
     }
+    const { cache } = this.#inodes;
+    const moved = [from, to].map(({ parent, name: at }) => cache.inodeOf(parent, at));
     const { replaced } = await this.#changeEntry(from.parent, from.name, () =>
       this.#changeEntry(to.parent, to.name, () => this.#backend.rename(from, to, mode)),
     );
+    // Of what has another name the times are others, too.
+    for (const inode of moved) if (inode !== undefined) cache.forget(inode);
     if (replaced === null) return;
     this.#inodes.cache.forget(replaced);
     this.#files.unlinked(replaced);
@@ -249,8 +261,14 @@ export class FileSystem implements FileSystemCalls {
     return this.#directories.open(inode);
   }
 
-  readDirectory(handle: number, offset: number): Promise<DirectoryPage> {
-    return this.#directories.read(handle, offset);
+  readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
+    return this.#directories.read(handle, offset, countMax);
+  }
+
+  /** Of a file that is open here more is known than a listing tells. */
+  listed(parent: number, name: string): Attributes | undefined {
+    const attributes = this.#inodes.cache.entry(parent, name);
+    return attributes === undefined || this.#inodes.isOpen(attributes.inode) ? undefined : attributes;
   }
 
   async releaseDirectory(handle: number): Promise<void> {
@@ -275,7 +293,9 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async xattr(inode: number, name: string): Promise<Uint8Array> {
-    if (xattrIsLocal(name)) throw new ErrnoError('ENODATA', `Attribute ${name} is not kept`);
+    if (!xattrIsOfFiles(name)) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
+    if (xattrIsKept(name) && this.#inodes.cache.hasNoXattrs(inode))
+      throw new ErrnoError('ENODATA', `There is no attribute ${name}`);
     return this.#backend.xattr(inode, name);
   }
 
@@ -284,7 +304,7 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async setXattr(inode: number, name: string, value: Uint8Array, flags: number): Promise<void> {
-    if (!/^(user|trusted)\./.test(name)) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
+    if (!xattrIsKept(name)) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     if (Buffer.byteLength(name) > NAME_BYTES_MAX)
       throw new ErrnoError('ERANGE', 'The attribute name is too long');
     if (value.length > XATTR_VALUE_BYTES_MAX)
@@ -295,7 +315,7 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async removeXattr(inode: number, name: string): Promise<void> {
-    if (xattrIsLocal(name)) throw new ErrnoError('ENODATA', `Attribute ${name} is not kept`);
+    if (!xattrIsOfFiles(name)) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     await this.#backend.removeXattr(inode, name);
     this.#inodes.cache.forget(inode);
   }
@@ -303,6 +323,16 @@ export class FileSystem implements FileSystemCalls {
   /** The mount is there: from now on the kernel can be told what it has to forget. */
   mounted(kernel: Pick<MountedTransport, 'invalidateInode' | 'givePages'>): void {
     this.#files.kernel = kernel;
+  }
+
+  /** @see KernelCache.believedMs */
+  believedMs(attributes: Attributes): number {
+    return this.#inodes.cache.leftMs(attributes);
+  }
+
+  /** @see KernelCache.nameBelievedMs */
+  nameBelievedMs(parent: number, name: string, inode: number): number {
+    return this.#inodes.cache.entryLeftMs(parent, name, inode);
   }
 
   /** Others are about to change it: what was heard of it a moment ago is no news any more, once it resolves for the kernel neither. */

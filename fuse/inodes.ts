@@ -1,5 +1,6 @@
 import { AttributeCache } from './attribute-cache.ts';
 import type { AttributeChanges, Attributes, FileSystemBackend } from './backend.ts';
+import { ErrnoError } from './errno.ts';
 import { nowNs, type OpenFile } from './open-file.ts';
 import type { AttributeRequest, TimeChange } from './transport.ts';
 
@@ -46,7 +47,20 @@ export class Inodes {
   /** Attributes as the cluster told them when it was asked, together with what only this mount knows. */
   async present(attributes: Attributes): Promise<Attributes> {
     const file = this.#openFile(attributes.inode);
-    return file === undefined ? attributes : file.present(attributes);
+    if (file === undefined) return attributes;
+    const presented = await file.present(attributes);
+    this.cache.presented(attributes, presented);
+    return presented;
+  }
+
+  /**
+   * The kernel keeps names for a moment. A file that has lost its last one since, on another mount, is not the one that is
+   * meant, unless it is open here: told so, the kernel looks the name up again.
+   */
+  assertNamed({ inode, links }: Attributes): void {
+    if (links > 0 || this.isOpen(inode)) return;
+    this.cache.drop(inode);
+    throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
   }
 
   /** @returns what the inode's attributes are now */
@@ -67,6 +81,7 @@ export class Inodes {
     if (Object.keys(changes).length === 0) return this.attributes(inode);
     const attributes = await this.#backend.setAttributes(inode, changes);
     this.cache.forget(inode);
+    this.assertNamed(attributes);
     this.#openFile(inode)?.changed(attributes);
     return this.present(attributes);
   }

@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import type { FileSystemBackend, NodeKind } from './backend.ts';
+import { namesCompare } from './name-order.ts';
 
 /** Entries asked for at a time. */
 export const LIST_COUNT = 1000;
@@ -10,7 +11,7 @@ export interface ListedEntry {
   readonly name: string;
   readonly kind: NodeKind;
   readonly inode: number;
-  /** Of the entry in the listing; a read that goes on after it starts at the next one. */
+  /** Of the entry in the listing; a read that goes on after it starts at the next one, which is one more. */
   readonly position: number;
 }
 
@@ -33,20 +34,23 @@ interface Stretch {
 export class Listing {
   readonly #list: FileSystemBackend['list'];
   readonly #inode: number;
+  readonly #first: number;
   readonly #stretches: Stretch[] = [];
   /** By the place in `#stretches`, the one that was used last at the end. */
   readonly #kept = new Map<number, readonly ListedEntry[]>();
   #complete = false;
   #listed: Promise<void> = Promise.resolve();
 
-  constructor(inode: number, list: FileSystemBackend['list']) {
+  /** @param first position of the first entry */
+  constructor(inode: number, list: FileSystemBackend['list'], first = 0) {
     this.#inode = inode;
+    this.#first = first;
     this.#list = list;
   }
 
   /** @returns at most `countMax` entries at `position` and after it; none at the end of the directory */
   async read(position: number, countMax: number): Promise<readonly ListedEntry[]> {
-    for (let at = position; ; ) {
+    for (let at = Math.max(position, this.#first); ; ) {
       const place = await this.#placeOf(at);
       if (place === null) return [];
       const entries = await this.#entries(place);
@@ -81,7 +85,7 @@ export class Listing {
   async #listOn(last: Stretch | undefined): Promise<void> {
     if (this.#stretches.at(-1) !== last || this.#complete) return;
     const after = last?.last ?? '';
-    const first = last === undefined ? 0 : last.first + last.digests.length;
+    const first = last === undefined ? this.#first : last.first + last.digests.length;
     const { entries, more } = await this.#ask(after);
     this.#complete = !more;
     const end = entries.at(-1);
@@ -119,7 +123,7 @@ export class Listing {
       }
       const end = entries.at(-1);
       if (!more || end === undefined || told === digests.length) return left;
-      if (Buffer.compare(Buffer.from(end.name), Buffer.from(last)) >= 0) return left;
+      if (namesCompare(end.name, last) >= 0) return left;
       from = end.name;
     }
   }

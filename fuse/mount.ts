@@ -49,7 +49,7 @@ export async function mountVolume(
     const { source, xattrs, directory, kernelOptions = usualOptions(), present = (same) => same } = options;
     const mounted = await transport(directory, fileSystem, {
       ...{ source, kernelOptions, present, limitMs, xattrs, log },
-      cache: { attributesMs: ageMaxMs, ...(believedMs === undefined ? {} : { believedMs }) },
+      cache: kernelCache(fileSystem, ageMaxMs, believedMs),
     });
     fileSystem.mounted(mounted);
     // Should the cluster be away when df asks for the first time, there are numbers to tell.
@@ -72,6 +72,22 @@ export async function mountVolume(
     await stop();
     throw error;
   }
+}
+
+/** What is remembered for a while, the kernel remembers for the rest of that while; what may be called back has no name. */
+function kernelCache(
+  fileSystem: FileSystem,
+  ageMaxMs: number,
+  believedMs: KernelCache['believedMs'],
+): KernelCache {
+  if (believedMs !== undefined) return { attributesMs: ageMaxMs, believedMs };
+  return {
+    attributesMs: ageMaxMs,
+    believedMs: (attributes) => fileSystem.believedMs(attributes),
+    ...(ageMaxMs > 0
+      ? { nameBelievedMs: (parent, name, inode) => fileSystem.nameBelievedMs(parent, name, inode) }
+      : {}),
+  };
 }
 
 function usualOptions(): string[] {

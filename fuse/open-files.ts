@@ -11,6 +11,7 @@ import { OpenFile } from './open-file.ts';
 import { Orphans } from './orphans.ts';
 import { ReadAhead, ReadPosition } from './read-ahead.ts';
 import type { Caller, LockRequest, Log, MountedTransport, Opened } from './transport.ts';
+import { contentsName } from './transport.ts';
 
 const DIRTY_BYTES_MAX = 64 * 1024 * 1024;
 const READ_AHEAD_BYTES_MAX = 32 * 1024 * 1024;
@@ -72,6 +73,7 @@ export class OpenFiles {
     const attributes = this.inodes.cache.looked(inode) ?? (await this.inodes.ask(inode));
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
+    this.#assertMeant(attributes);
     if (told !== undefined && contentVersionCompare(told.contents, attributes.contents) !== 0) {
       // The kernel was told attributes from a listing a moment ago, and would cut what it reads at their
       // size. At this answer it looks the name up once more, and opens again.
@@ -94,6 +96,17 @@ export class OpenFiles {
       throw error;
     }
     return this.#handle(file, flags);
+  }
+
+  /**
+   * The kernel may have opened a name that it was told a moment ago, which another mount has given to another file since: at
+   * this answer it looks the name up once more. A file that lost its name here has none that the kernel keeps.
+   */
+  #assertMeant({ inode, links }: Attributes): void {
+    if (links > 0 || this.#orphans.has(inode)) return;
+    if (this.#open.has(inode) && !this.inodes.cache.isNameKept(inode)) return;
+    this.inodes.cache.drop(inode);
+    throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
   }
 
   /** Opens what was just made by the same call of the kernel. */
@@ -398,14 +411,15 @@ export class OpenFiles {
       position: new ReadPosition(),
       errorsTold: file.writes.errorCount,
     });
-    const { epoch, seq } = file.attributes.contents;
     return {
       handle,
       // An append lands where the cluster's file ends, which the kernel's cache cannot know.
       directIo: appending,
       linked: file.attributes.links > 1,
       // With bytes under way there is no version yet that a later open could find unchanged.
-      version: file.writes.dirty ? `${file.inode}:handle-${handle}` : `${file.inode}:${epoch}:${seq}`,
+      version: file.writes.dirty
+        ? `${file.inode}:handle-${handle}`
+        : contentsName(file.inode, file.attributes.contents),
     };
   }
 
@@ -434,6 +448,7 @@ export class OpenFiles {
   async #withWriter<Result>(inode: number, use: (file: OpenFile) => Promise<Result>): Promise<Result> {
     const attributes =
       this.#open.get(inode)?.attributes ?? this.inodes.cache.looked(inode) ?? (await this.inodes.ask(inode));
+    this.inodes.assertNamed(attributes);
     const file = this.#opened(attributes, true);
     try {
       if (file.source.isGiving) await file.source.withdraw();

@@ -1,4 +1,4 @@
-import type { Attributes, NodeKind, Space } from './backend.ts';
+import type { Attributes, ContentVersion, NodeKind, Space } from './backend.ts';
 
 /**
  * The calls of the kernel, by inode and not by path, as the FUSE protocol itself has them. `binding.ts`
@@ -45,8 +45,8 @@ export interface DirectoryPage {
     readonly kind: NodeKind;
     /** Null for the directory's own parent, which is not known. */
     readonly inode: number | null;
-    /** Where a read that goes on after this entry starts. */
-    readonly next: number;
+    /** A read that goes on after this entry starts at the next position, which is one more. */
+    readonly position: number;
   }[];
 }
 
@@ -111,7 +111,10 @@ export interface FileSystemCalls {
   /** Rejects with EAGAIN, EDEADLK or ENOLCK, and with EINTR once `signal` is aborted and nothing was locked. */
   lock?(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void>;
   openDirectory(inode: number): Promise<number>;
-  readDirectory(handle: number, offset: number): Promise<DirectoryPage>;
+  /** @returns at most `countMax` entries at the position `offset` and after it */
+  readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage>;
+  /** What a listing told of a name, where it may still be believed. */
+  listed?(parent: number, name: string): Attributes | undefined;
   releaseDirectory(handle: number): Promise<void>;
   space(): Promise<Space>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
@@ -125,15 +128,17 @@ export interface NamePlace {
   readonly name: string;
 }
 
-/** For how long the kernel may believe attributes that it is told, in milliseconds. It keeps no names. */
+/** For how long the kernel may believe what it is told, in milliseconds. */
 export interface KernelCache {
-  /** Of inodes for which `believedMs` has no longer time, and where a transport cannot take attributes back. */
+  /** Attributes that are the outcome of a change, and all where a transport cannot tell one answer from the other. */
   readonly attributesMs: number;
   /**
-   * These attributes, as they were answered, stay true for so long, unless `invalidateInode` is called; 0 if that is not
-   * known, for one because newer ones were heard meanwhile.
+   * These attributes, as they were answered, may be believed for so long, unless `invalidateInode` is called; 0 if that is
+   * not known, for one because newer ones were heard meanwhile.
    */
   readonly believedMs?: (attributes: Attributes) => number;
+  /** The name may be taken for this inode's for so long. Where it is absent, the kernel keeps no names. */
+  readonly nameBelievedMs?: (parent: number, name: string, inode: number) => number;
 }
 
 export interface TransportOptions {
@@ -181,7 +186,7 @@ export type Transport = (
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug';
 export type Log = (level: LogLevel, message: string, facts?: Readonly<Record<string, unknown>>) => void;
 
-/** Extended attributes that never reach the cluster: the kernel asks for them at every turn. */
-export function xattrIsLocal(name: string): boolean {
-  return name.startsWith('security.') || name.startsWith('system.');
+/** @returns a name for these contents of a file, see `Opened.version` */
+export function contentsName(inode: number, { epoch, seq }: ContentVersion): string {
+  return `${inode}:${epoch}:${seq}`;
 }

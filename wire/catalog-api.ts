@@ -282,6 +282,8 @@ export interface Attributes {
   readonly contents: ContentVersion;
   /** The primary may know a newer size and modification time than stand here. */
   readonly live: boolean;
+  /** How many extended attributes it has; absent where a server does not tell. */
+  readonly xattrs?: number;
 }
 
 /** `in`: takes new replicas. `draining`: its replicas are moved away. `out`: removed, and not to come back by itself. */

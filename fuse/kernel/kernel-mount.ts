@@ -90,11 +90,10 @@ export async function mountWithKernel(
       return false;
     }
   };
-  const drop = (inode: number): void => {
+  const drop = (inode: number): Promise<void> =>
     invalidateInode(inode, false).catch((error: unknown) => {
       log('error', 'the kernel keeps what it is to drop', { inode, error: String(error) });
     });
-  };
   const session = new Session(calls, { ...options, backgroundMax: BACKGROUND_MAX, drop }, sender(fd, log));
   const gone = readRequests(fd, REQUEST_BYTES_MAX, (request) => session.receive(request));
   const ended = gone

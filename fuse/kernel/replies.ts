@@ -7,6 +7,9 @@ import { INIT_FLAG, MAJOR, MINOR, NOTIFY, OUT_HEADER_BYTES, ROOT_NODE } from './
 
 const ATTRIBUTE_BYTES = 88;
 const DIRENT_BYTES = 24;
+const ENTRY_BYTES = 40 + ATTRIBUTE_BYTES;
+/** The shortest entry of a directory's page, without and with its attributes. */
+export const DIRENT_BYTES_MIN = { plain: DIRENT_BYTES + 8, plus: ENTRY_BYTES + DIRENT_BYTES + 8 } as const;
 /** The parent of a directory is not known by its number; the kernel does not look at it. */
 const INODE_UNKNOWN = 0xffff_ffff;
 const PAGE_BYTES = 4096;
@@ -61,7 +64,10 @@ export function putInit(reply: Buffer, at: number, negotiated: Negotiated): numb
 }
 
 /** @returns the flags to be answered: what is wanted of what the kernel offers */
-export function initFlags(offered: number, wanted: { readonly locks: boolean }): number {
+export function initFlags(
+  offered: number,
+  wanted: { readonly locks: boolean; readonly names: boolean },
+): number {
   let flags =
     INIT_FLAG.asyncRead |
     INIT_FLAG.atomicTruncate |
@@ -73,6 +79,8 @@ export function initFlags(offered: number, wanted: { readonly locks: boolean }):
     INIT_FLAG.cacheSymlinks |
     INIT_FLAG.killPrivilegesV2;
   if (wanted.locks) flags |= INIT_FLAG.posixLocks | INIT_FLAG.flockLocks;
+  // Attributes are of use beside names alone. The kernel asks for them where somebody wants them.
+  if (wanted.names) flags |= INIT_FLAG.readDirectoryPlus | INIT_FLAG.readDirectoryPlusAuto;
   return flags & offered;
 }
 
@@ -112,25 +120,27 @@ export function putAttributesReply(
   return putAttributes(reply, at + 16, attributes);
 }
 
-/**
- * A name's inode and its attributes. The kernel keeps no names: a name that it drops takes away what is mounted below it.
- *
- * @param validMs how long the kernel may believe the attributes without asking
- */
+/** How long the kernel may believe what it is told without asking, in whole milliseconds. */
+export interface Validity {
+  readonly nameMs: number;
+  readonly attributesMs: number;
+}
+
+/** A name's inode and its attributes. */
 export function putEntry(
   reply: Buffer,
   at: number,
   node: number,
   attributes: Attributes,
-  validMs: number,
+  { nameMs, attributesMs }: Validity,
 ): number {
   putNumber(reply, at, node);
   // Inode numbers are never used twice, so that there is but one generation of each.
   putNumber(reply, at + 8, 0);
-  putNumber(reply, at + 16, 0);
-  putNumber(reply, at + 24, Math.floor(validMs / 1000));
-  reply.writeUInt32LE(0, at + 32);
-  reply.writeUInt32LE((validMs % 1000) * 1_000_000, at + 36);
+  putNumber(reply, at + 16, Math.floor(nameMs / 1000));
+  putNumber(reply, at + 24, Math.floor(attributesMs / 1000));
+  reply.writeUInt32LE((nameMs % 1000) * 1_000_000, at + 32);
+  reply.writeUInt32LE((attributesMs % 1000) * 1_000_000, at + 36);
   return putAttributes(reply, at + 40, attributes);
 }
 
@@ -147,30 +157,44 @@ export function putCount(reply: Buffer, at: number, count: number): number {
   return at + 8;
 }
 
-/** As many entries as have room in `bytesMax`. */
+type PageEntry = DirectoryPage['entries'][number];
+
+/**
+ * As many entries as have room in `bytesMax`.
+ *
+ * @param putLookedUp puts what a look-up of the entry would be answered; absent where it is not asked for
+ */
 export function putEntries(
   reply: Buffer,
   at: number,
-  entries: DirectoryPage['entries'],
+  entries: readonly PageEntry[],
   bytesMax: number,
+  putLookedUp?: (at: number, entry: PageEntry) => void,
 ): number {
   const end = at + bytesMax;
+  const before = putLookedUp === undefined ? 0 : ENTRY_BYTES;
   let next = at;
   for (const entry of entries) {
-    if (next + direntBytes(entry.name) > end) break;
-    next = putDirent(reply, next, entry);
+    if (next + before + direntBytes(entry.name) > end) break;
+    putLookedUp?.(next, entry);
+    next = putDirent(reply, next + before, entry);
   }
   return next;
+}
+
+/** In the place of an entry of which nothing is told: the kernel looks it up when it wants it. */
+export function putNoEntry(reply: Buffer, at: number): void {
+  reply.fill(0, at, at + ENTRY_BYTES);
 }
 
 function direntBytes(name: string): number {
   return align(DIRENT_BYTES + Buffer.byteLength(name));
 }
 
-function putDirent(reply: Buffer, at: number, entry: DirectoryPage['entries'][number]): number {
+function putDirent(reply: Buffer, at: number, entry: PageEntry): number {
   const length = reply.write(entry.name, at + DIRENT_BYTES, 'utf8');
   putNumber(reply, at, entry.inode ?? INODE_UNKNOWN);
-  putNumber(reply, at + 8, entry.next);
+  putNumber(reply, at + 8, entry.position + 1);
   reply.writeUInt32LE(length, at + 16);
   reply.writeUInt32LE(direntType(entry.kind), at + 20);
   const end = at + DIRENT_BYTES + length;

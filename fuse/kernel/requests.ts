@@ -102,6 +102,8 @@ export type Request =
       readonly handle: number;
       readonly offset: number;
       readonly bytesMax: number;
+      /** Each entry is to come with its attributes, as a look-up of it. */
+      readonly plus: boolean;
     }
   | { readonly kind: 'release-directory'; readonly handle: number }
   | { readonly kind: 'space' }
@@ -238,7 +240,11 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
     case OPCODE.opendir:
       return { kind: 'open-directory' };
     case OPCODE.readdir:
-      return { kind: 'read-directory', ...readPlace(bytes, at), bytesMax: bytes.readUInt32LE(at + 16) };
+    case OPCODE.readdirplus: {
+      const bytesMax = bytes.readUInt32LE(at + 16);
+      const plus = opcode === OPCODE.readdirplus;
+      return { kind: 'read-directory', ...readPlace(bytes, at), bytesMax, plus };
+    }
     case OPCODE.releasedir:
       return { kind: 'release-directory', handle: readNumber(bytes, at) };
     case OPCODE.fallocate: {

@@ -3,12 +3,14 @@ import { unreachable } from '../../base/assert.ts';
 import type { Attributes } from '../backend.ts';
 import { errnoName } from '../errno.ts';
 import { logUnforeseen } from '../log.ts';
-import type { Caller, FileSystemCalls, Opened, TransportOptions } from '../transport.ts';
-import { xattrIsLocal } from '../transport.ts';
+import type { Caller, Created, FileSystemCalls, NamePlace, Opened, TransportOptions } from '../transport.ts';
+import { xattrIsOfFiles } from '../xattr-names.ts';
 import { Answers } from './answers.ts';
+import { KernelBelief } from './kernel-belief.ts';
 import { MAJOR, MINOR_MIN, OPENED_FLAG } from './protocol.ts';
 import { Replier, type Send } from './replier.ts';
 import {
+  DIRENT_BYTES_MIN,
   initFlags,
   NodeNumbers,
   putAttributesReply,
@@ -17,11 +19,13 @@ import {
   putEntry,
   putInit,
   putLockHolder,
+  putNoEntry,
   putOpened,
   putSpace,
+  type Validity,
 } from './replies.ts';
 import { decodeHeader, decodeRequest, type Request, type RequestHeader } from './requests.ts';
-import { UPTAKE_SLACK_MS, Uptake } from './uptake.ts';
+import type { Uptake } from './uptake.ts';
 
 export const WRITE_BYTES_MAX = 1024 * 1024;
 /** The largest request is a write with its header, and a little room. */
@@ -32,8 +36,8 @@ const SEEK_HOLE = 4;
 
 export interface SessionOptions extends TransportOptions {
   readonly backgroundMax: number;
-  /** The kernel was told of the inode too late for what it believes from then on. */
-  drop(inode: number): void;
+  /** Takes back what the kernel was told of the inode's attributes; reports a failure itself. */
+  drop(inode: number): Promise<void>;
 }
 
 /** One connection with the kernel, from INIT to its end: every request gets exactly one reply, or none where it wants none. */
@@ -47,10 +51,7 @@ export class Session {
   readonly #locks: boolean;
   readonly #answers: Answers;
   readonly #start = Promise.withResolvers<number>();
-  /** Version of the contents at the last open of each inode that the kernel knows: its pages may be of that. */
-  readonly #versions = new Map<number, string>();
-  /** Entries that the kernel may be about to take up. */
-  readonly uptake = new Uptake();
+  readonly #belief: KernelBelief;
 
   constructor(calls: FileSystemCalls, options: SessionOptions, send: Send) {
     this.#calls = calls;
@@ -60,6 +61,12 @@ export class Session {
     this.numbers = new NodeNumbers(calls.root);
     this.started = this.#start.promise;
     this.#answers = new Answers(this.#reply, options);
+    this.#belief = new KernelBelief(options.cache, (inode) => options.drop(inode));
+  }
+
+  /** Entries that the kernel may be about to take up. */
+  get uptake(): Uptake {
+    return this.#belief.uptake;
   }
 
   /** @param bytes one request, in memory of its own */
@@ -91,8 +98,10 @@ export class Session {
       gid: header.gid,
       killsPrivileges,
     });
-    const entry = (ask: () => Promise<Attributes>): void => {
-      this.#answers.answer(header, request, ask, (attributes) => this.#replyEntry(header, attributes));
+    const entry = (name: string, ask: () => Promise<Attributes>): void => {
+      this.#answers.answer(header, request, ask, (attributes) =>
+        this.#replyEntry(header, { parent: inode, name }, attributes),
+      );
     };
     const done = (ask: () => Promise<unknown>): void => {
       this.#answers.answer(header, request, ask, () => this.#reply.done(unique));
@@ -108,13 +117,10 @@ export class Session {
         this.#answers.interrupt(request.unique);
         return;
       case 'forget':
-        for (const inode of request.nodes.map((node) => this.numbers.inode(node))) {
-          this.#versions.delete(inode);
-          this.uptake.forget(inode);
-        }
+        for (const node of request.nodes) this.#belief.forget(this.numbers.inode(node));
         return;
       case 'lookup':
-        entry(() => calls.lookup(inode, request.name));
+        entry(request.name, () => calls.lookup(inode, request.name));
         return;
       case 'attributes':
         this.#attributes(header, request, () => calls.attributes(inode));
@@ -126,18 +132,18 @@ export class Session {
         this.#bytes(header, request, async () => Buffer.from(await calls.readLink(inode)));
         return;
       case 'symlink':
-        entry(() => calls.symlink(inode, request.name, request.target, caller()));
+        entry(request.name, () => calls.symlink(inode, request.name, request.target, caller()));
         return;
       case 'make-node': {
         const { name, mode, device } = request;
-        entry(() => calls.makeNode(inode, name, mode, device, caller()));
+        entry(name, () => calls.makeNode(inode, name, mode, device, caller()));
         return;
       }
       case 'make-directory':
-        entry(() => calls.makeDirectory(inode, request.name, request.mode, caller()));
+        entry(request.name, () => calls.makeDirectory(inode, request.name, request.mode, caller()));
         return;
       case 'link':
-        entry(() => calls.link(this.numbers.inode(request.of), inode, request.name));
+        entry(request.name, () => calls.link(this.numbers.inode(request.of), inode, request.name));
         return;
       case 'unlink':
         done(() => calls.unlink(inode, request.name));
@@ -155,8 +161,15 @@ export class Session {
         this.#answers.answer(
           header,
           request,
-          () => calls.open(inode, flags, caller(killsPrivileges)),
-          (opened) => this.#replyOpened(header, inode, opened, flags),
+          async () => {
+            const opened = await calls.open(inode, flags, caller(killsPrivileges));
+            await this.#belief.opening(inode, opened.version);
+            return opened;
+          },
+          (opened) => {
+            const openedFlags = this.#openedFlags(inode, opened, flags);
+            this.#reply.put(unique, (reply, at) => putOpened(reply, at, opened.handle, openedFlags));
+          },
           ({ handle }) => calls.release(handle),
         );
         return;
@@ -167,8 +180,7 @@ export class Session {
           header,
           request,
           () => calls.create(inode, name, mode, flags, caller(killsPrivileges)),
-          (created) =>
-            this.#replyOpened(header, created.attributes.inode, created, flags, created.attributes),
+          (created) => this.#replyCreated(header, { parent: inode, name }, created, flags),
           ({ handle }) => calls.release(handle),
         );
         return;
@@ -260,7 +272,10 @@ export class Session {
     }
     const negotiated = {
       readAheadBytes,
-      flags: initFlags(flags, { locks: this.#locks }),
+      flags: initFlags(flags, {
+        locks: this.#locks,
+        names: this.#options.cache.nameBelievedMs !== undefined && this.#calls.listed !== undefined,
+      }),
       backgroundMax: this.#options.backgroundMax,
       writeBytesMax: WRITE_BYTES_MAX,
     };
@@ -314,15 +329,34 @@ export class Session {
   }
 
   #readDirectory(header: RequestHeader, request: Request & { readonly kind: 'read-directory' }): void {
-    const { handle, offset } = request;
+    const { handle, offset, plus } = request;
     const bytesMax = Math.min(request.bytesMax, Replier.bodyBytesMax);
+    const countMax = Math.ceil(bytesMax / DIRENT_BYTES_MIN[plus ? 'plus' : 'plain']);
     this.#answers.answer(
       header,
       request,
-      () => this.#calls.readDirectory(handle, offset),
+      () => this.#calls.readDirectory(handle, offset, countMax),
       ({ entries }) =>
-        this.#reply.put(header.unique, (reply, at) => putEntries(reply, at, entries, bytesMax)),
+        this.#reply.put(header.unique, (reply, at) => {
+          if (!plus) return putEntries(reply, at, entries, bytesMax);
+          const parent = this.numbers.inode(header.node);
+          return putEntries(reply, at, entries, bytesMax, (entryAt, { name, inode }) =>
+            this.#putListed(reply, entryAt, { parent, name }, inode),
+          );
+        }),
     );
+  }
+
+  /** What a listing told of a name is as good as a look-up, for as long as it is believed. */
+  #putListed(reply: Buffer, at: number, place: NamePlace, inode: number | null): void {
+    const stored = this.#calls.listed?.(place.parent, place.name);
+    // `.` and `..` are looked up by nobody, and of what was given away meanwhile the listing knows nothing.
+    if (stored === undefined || stored.inode !== inode) {
+      putNoEntry(reply, at);
+      return;
+    }
+    const validity = this.#belief.listed(stored, place);
+    putEntry(reply, at, this.numbers.node(stored.inode), this.#options.present(stored), validity);
   }
 
   #xattr(
@@ -339,9 +373,8 @@ export class Session {
     }
     switch (request.kind) {
       case 'xattr':
-        // Asked for at every turn by programs that list files: answered on the spot, and always the same.
-        if (xattrIsLocal(request.name)) {
-          this.#reply.error(unique, 'ENODATA');
+        if (!xattrIsOfFiles(request.name)) {
+          this.#reply.error(unique, 'EOPNOTSUPP');
           return;
         }
         this.#sized(header, request, () => calls.xattr(inode, request.name));
@@ -417,21 +450,19 @@ export class Session {
 
   #attributes(header: RequestHeader, request: Request, ask: () => Promise<Attributes>): void {
     this.#answers.answer(header, request, ask, (attributes) =>
-      this.#inTime(attributes, (validMs) => this.#replyAttributes(header, attributes, validMs)),
+      this.#belief.tell(attributes, (validity) => this.#replyAttributes(header, attributes, validity)),
     );
   }
 
-  /** The kernel takes the outcome of a change for the newest there is, whatever it was told to drop meanwhile. */
   #changedAttributes(header: RequestHeader, request: Request, ask: () => Promise<Attributes>): void {
-    const { attributesMs } = this.#options.cache;
     this.#answers.answer(header, request, ask, (attributes) =>
-      this.#replyAttributes(header, attributes, attributesMs),
+      this.#belief.tellChanged(attributes, (validity) => this.#replyAttributes(header, attributes, validity)),
     );
   }
 
-  #replyAttributes({ unique }: RequestHeader, attributes: Attributes, validMs: number): void {
+  #replyAttributes({ unique }: RequestHeader, attributes: Attributes, { attributesMs }: Validity): void {
     const { present } = this.#options;
-    this.#reply.put(unique, (reply, at) => putAttributesReply(reply, at, present(attributes), validMs));
+    this.#reply.put(unique, (reply, at) => putAttributesReply(reply, at, present(attributes), attributesMs));
   }
 
   #bytes(header: RequestHeader, request: Request, ask: () => Promise<Uint8Array>): void {
@@ -444,54 +475,32 @@ export class Session {
     );
   }
 
-  #replyEntry({ unique }: RequestHeader, stored: Attributes): void {
-    const { present } = this.#options;
+  #replyEntry({ unique }: RequestHeader, place: NamePlace, stored: Attributes): void {
     const node = this.numbers.node(stored.inode);
-    this.#inTime(stored, (validMs) => {
-      if (validMs > 0) this.uptake.told(stored.inode);
-      this.#reply.put(unique, (reply, at) => putEntry(reply, at, node, present(stored), validMs));
-    });
+    const put = (validity: Validity): void =>
+      this.#reply.put(unique, (reply, at) =>
+        putEntry(reply, at, node, this.#options.present(stored), validity),
+      );
+    this.#belief.tell(stored, put, place);
   }
 
-  /**
-   * The kernel counts from when it hears. Where this process was stopped before that, what it said is taken back.
-   *
-   * @param stored as they were answered, and not a copy of them
-   * @param say tells the kernel for how long it may believe them
-   */
-  #inTime(stored: Attributes, say: (validMs: number) => void): void {
-    const { attributesMs, believedMs } = this.#options.cache;
-    if (believedMs === undefined) {
-      say(attributesMs);
-      return;
-    }
-    const beganMs = performance.now();
-    const validMs = Math.max(attributesMs, Math.floor(believedMs(stored) - UPTAKE_SLACK_MS));
-    say(validMs);
-    if (validMs > 0 && performance.now() - beganMs > UPTAKE_SLACK_MS) this.#options.drop(stored.inode);
+  #replyCreated({ unique }: RequestHeader, place: NamePlace, created: Created, flags: number): void {
+    const { attributes } = created;
+    const node = this.numbers.node(attributes.inode);
+    const openedFlags = this.#openedFlags(attributes.inode, created, flags);
+    const put = (validity: Validity): void =>
+      this.#reply.put(unique, (reply, at) => {
+        const next = putEntry(reply, at, node, this.#options.present(attributes), validity);
+        return putOpened(reply, next, created.handle, openedFlags);
+      });
+    this.#belief.tell(attributes, put, place);
   }
 
-  /** @param created the attributes of what the same call made, which come first */
-  #replyOpened(
-    header: RequestHeader,
-    inode: number,
-    opened: Opened,
-    flags: number,
-    created?: Attributes,
-  ): void {
-    const { present, cache } = this.#options;
-    const isSame = this.#versions.get(inode) === opened.version;
-    this.#versions.set(inode, opened.version);
-    let openedFlags = opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
+  #openedFlags(inode: number, opened: Opened, flags: number): number {
+    const isSame = this.#belief.opened(inode, opened.version);
+    const pages = opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
     // Errors of writes are told at close, and locks are given back.
     const writes = (flags & (fsConstants.O_WRONLY | fsConstants.O_RDWR)) !== 0;
-    if (!writes && !this.#locks) openedFlags |= OPENED_FLAG.noFlush;
-    this.#reply.put(header.unique, (reply, at) => {
-      let next = at;
-      if (created !== undefined) {
-        next = putEntry(reply, at, this.numbers.node(inode), present(created), cache.attributesMs);
-      }
-      return putOpened(reply, next, opened.handle, openedFlags);
-    });
+    return writes || this.#locks ? pages : pages | OPENED_FLAG.noFlush;
   }
 }

@@ -97,7 +97,7 @@ test('a listing whose primaries did not answer is not believed of live files', a
     };
   };
   const directory = await fileSystem.openDirectory(ROOT);
-  await fileSystem.readDirectory(directory, 0);
+  await fileSystem.readDirectory(directory, 0, 100);
   assert.equal((await fileSystem.lookup(ROOT, 'f')).sizeBytes, TEXT.length);
 });
 
@@ -137,7 +137,7 @@ test('a listing that was asked for before a file was written does not tell its s
     await holds.shift()?.promise;
     return answer;
   };
-  const listAll = async () => fileSystem.readDirectory(await fileSystem.openDirectory(ROOT), 0);
+  const listAll = async () => fileSystem.readDirectory(await fileSystem.openDirectory(ROOT), 0, 100);
   const first = listAll();
   const { handle } = await fileSystem.open(inode, constants.O_RDWR, ROOT_USER);
   await fileSystem.write(handle, 0, Buffer.from(TEXT), ROOT_USER);

@@ -392,6 +392,15 @@ export class MemoryBackend implements FileSystemBackend {
     this.#write(inode, 0, Buffer.from(text));
   }
 
+  /** As another mount would: a new file takes the place of one in the root. */
+  replaceFromElsewhere(name: string, text: string): void {
+    const before = this.#child(1, name);
+    before.links--;
+    const made = this.#make('file', before.mode, before, 1);
+    this.#directory(1).children.set(name, made.inode);
+    this.#write(made, 0, Buffer.from(text));
+  }
+
   async #reach(call: string): Promise<void> {
     this.calls[call] = (this.calls[call] ?? 0) + 1;
     if (this.#disturbance.delayMs) await delay(this.#disturbance.delayMs);

@@ -8,6 +8,7 @@ import { type Disturbance, MemoryBackend } from './memory-backend.ts';
 export type Order =
   | { readonly kind: 'disturb'; readonly disturbance: Disturbance }
   | { readonly kind: 'write-from-elsewhere'; readonly name: string; readonly text: string }
+  | { readonly kind: 'replace-from-elsewhere'; readonly name: string; readonly text: string }
   | { readonly kind: 'report' }
   /** The process ends as at an error that nobody foresaw. Not answered. */
   | { readonly kind: 'crash'; readonly exitCode: number };
@@ -19,8 +20,8 @@ export interface Report {
   readonly sizes: Readonly<Record<string, number>>;
 }
 
-/** Arguments: directory, time limit in milliseconds, transport. A mount as users have it, over a cluster in memory. */
-const [directory, limitMs, transport] = process.argv.slice(2);
+/** Arguments: directory, time limit in milliseconds, transport, and for how long what is heard is believed. A mount as users have it, over a cluster in memory. */
+const [directory, limitMs, transport, ageMaxMs] = process.argv.slice(2);
 if (
   directory === undefined ||
   limitMs === undefined ||
@@ -34,12 +35,14 @@ const mounted = await mountVolume(backend, transportNamed(transport), {
   source: 'leasehold:test',
   limitMs: Number(limitMs),
   xattrs: true,
+  ...(ageMaxMs === undefined ? {} : { ageMaxMs: Number(ageMaxMs) }),
   log: stderrLog('warn'),
 });
 unmountOnSignal(mounted.unmount, (error) => console.error(error));
 process.on('message', (order: Order) => {
   if (order.kind === 'disturb') backend.disturb(order.disturbance);
   if (order.kind === 'write-from-elsewhere') backend.writeFromElsewhere(order.name, order.text);
+  if (order.kind === 'replace-from-elsewhere') backend.replaceFromElsewhere(order.name, order.text);
   if (order.kind === 'crash') process.exit(order.exitCode);
   process.send?.(report());
 });

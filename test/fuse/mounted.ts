@@ -74,9 +74,10 @@ export class TestMount {
     test: TestContext,
     limitMs = 20_000,
     transport: TransportName = 'auto',
+    ageMaxMs?: number,
   ): Promise<TestMount> {
     const directory = await mkdtemp(join(tmpdir(), 'leasehold-mount-'));
-    const mount = new TestMount(directory, spawnDaemon(directory, limitMs, transport));
+    const mount = new TestMount(directory, spawnDaemon(directory, limitMs, transport, ageMaxMs));
     test.after(() => mount.#remove());
     await mount.#ready();
     return mount;
@@ -132,6 +133,10 @@ export class TestMount {
     await this.#order({ kind: 'write-from-elsewhere', name, text });
   }
 
+  async replaceFromElsewhere(name: string, text: string): Promise<void> {
+    await this.#order({ kind: 'replace-from-elsewhere', name, text });
+  }
+
   report(): Promise<Report> {
     return this.#order({ kind: 'report' });
   }
@@ -177,8 +182,14 @@ export class TestMount {
   }
 }
 
-function spawnDaemon(directory: string, limitMs: number, transport: TransportName): ChildProcess {
-  return fork(DAEMON, [directory, String(limitMs), transport], {
+function spawnDaemon(
+  directory: string,
+  limitMs: number,
+  transport: TransportName,
+  ageMaxMs?: number,
+): ChildProcess {
+  const age = ageMaxMs === undefined ? [] : [String(ageMaxMs)];
+  return fork(DAEMON, [directory, String(limitMs), transport, ...age], {
     stdio: ['ignore', 'inherit', 'inherit', 'pipe', 'ipc'],
   });
 }

@@ -91,7 +91,11 @@ test('each call with what belongs to it', () => {
     [request(OPCODE.getxattr, 3, words(64, 0), 'user.a'), { kind: 'xattr', name: 'user.a', bytesMax: 64 }],
     [
       request(OPCODE.readdir, 1, longs(2, 130), words(4096, 0), longs(0), words(0, 0)),
-      { kind: 'read-directory', handle: 2, offset: 130, bytesMax: 4096 },
+      { kind: 'read-directory', handle: 2, offset: 130, bytesMax: 4096, plus: false },
+    ],
+    [
+      request(OPCODE.readdirplus, 1, longs(2, 130), words(4096, 0), longs(0), words(0, 0)),
+      { kind: 'read-directory', handle: 2, offset: 130, bytesMax: 4096, plus: true },
     ],
     [
       request(OPCODE.fallocate, 3, longs(11, 10, 20), words(3, 0)),

@@ -48,7 +48,7 @@ class Exchange {
     const options = {
       ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
       ...{ xattrs: true, log: () => undefined, backgroundMax: 64, cache },
-      drop: (inode: number) => this.dropped.push(inode),
+      drop: async (inode: number) => void this.dropped.push(inode),
     };
     this.session = new Session({ root: ROOT, ...calls } as FileSystemCalls, options, (pieces) => {
       const reply = Buffer.concat(pieces);
@@ -282,6 +282,74 @@ test('attributes are kept for as long as they are believed as they are, and name
   assert.deepEqual(await told(OPCODE.setattr, Buffer.alloc(88), [0, 8]), [0]);
   believed = { ...FILE };
   assert.deepEqual([await lookup(), await attributes()], [[0, 0], [0]], 'Others were heard meanwhile');
+});
+
+test('a page of a directory has what a look-up of each name would tell, where that is known', async () => {
+  const entries = [
+    { name: '.', kind: 'directory', inode: ROOT, position: 0 },
+    { name: 'known', kind: 'file', inode: 7, position: 2 },
+    { name: 'given-away', kind: 'file', inode: 8, position: 3 },
+    { name: 'unknown', kind: 'file', inode: 9, position: 4 },
+    { name: 'no-room', kind: 'file', inode: 10, position: 5 },
+  ] as const;
+  const known: Record<string, Attributes> = { known: FILE, 'given-away': { ...FILE, inode: 80 } };
+  const exchange = new Exchange(
+    { readDirectory: async () => ({ entries }), listed: (_parent, name) => known[name] },
+    { attributesMs: 0, believedMs: () => 1020, nameBelievedMs: () => 520 },
+  );
+  const flags = exchange.init(45).readUInt32LE(12);
+  const plus = INIT_FLAG.readDirectoryPlus | INIT_FLAG.readDirectoryPlusAuto;
+  assert.equal(flags & plus, plus);
+  const body = Buffer.alloc(40);
+  body.writeUInt32LE(4 * 128 + 3 * 32 + 40, 16);
+  exchange.ask(OPCODE.readdirplus, 1, body);
+  await settled();
+  const page = exchange.last().body;
+  const told: unknown[] = [];
+  for (let at = 0; at < page.length; ) {
+    const length = page.readUInt32LE(at + 128 + 16);
+    told.push([
+      page.toString('utf8', at + 152, at + 152 + length),
+      Number(page.readBigUInt64LE(at + 128)),
+      Number(page.readBigUInt64LE(at + 136)),
+      Number(page.readBigUInt64LE(at)),
+      page.readUInt32LE(at + 32) / 1e6,
+      Number(page.readBigUInt64LE(at + 24)),
+    ]);
+    at += 128 + Math.ceil((24 + length) / 8) * 8;
+  }
+  assert.deepEqual(told, [
+    ['.', ROOT, 1, 0, 0, 0],
+    ['known', 7, 3, 7, 500, 1],
+    ['given-away', 8, 4, 0, 0, 0],
+    ['unknown', 9, 5, 0, 0, 0],
+  ]);
+  const nameless = new Exchange({ listed: () => undefined }, { attributesMs: 0, believedMs: () => 5000 });
+  assert.equal(nameless.init(45).readUInt32LE(12) & plus, 0, 'Attributes alone would be asked for again');
+});
+
+test('what is opened with other contents than the kernel was told is taken back first', async () => {
+  const opened = { handle: 11, directIo: false, linked: false, version: '7:1:2' };
+  const calls = { lookup: async () => FILE, open: async () => opened };
+  const exchange = new Exchange(calls, {
+    attributesMs: 0,
+    believedMs: () => 1000,
+    nameBelievedMs: () => 900,
+  });
+  const open = async (): Promise<number[]> => {
+    exchange.ask(OPCODE.open, 7, Buffer.alloc(8));
+    await settled();
+    return exchange.dropped;
+  };
+  assert.deepEqual(await open(), [], 'Nothing was told');
+  exchange.ask(OPCODE.lookup, 1, Buffer.from('f\0'));
+  await settled();
+  assert.deepEqual(await open(), [7]);
+  assert.deepEqual(await open(), [7], 'It has nothing any more');
+  opened.version = '7:1:1';
+  exchange.ask(OPCODE.lookup, 1, Buffer.from('f\0'));
+  await settled();
+  assert.deepEqual(await open(), [7], 'It has the same');
 });
 
 test('what is said too late, by a process that was stopped, is taken back', async (t) => {

@@ -1,0 +1,106 @@
+import type { Attributes, ContentVersion } from '../backend.ts';
+import { contentsName, type KernelCache, type NamePlace } from '../transport.ts';
+import type { Validity } from './replies.ts';
+import { UPTAKE_SLACK_MS, Uptake } from './uptake.ts';
+
+interface Told {
+  readonly contents: ContentVersion;
+  readonly untilMs: number;
+}
+
+/** What the kernel was told of names, attributes and contents, and may still believe. */
+export class KernelBelief {
+  /** Entries that the kernel may be about to take up. */
+  readonly uptake = new Uptake();
+  readonly #cache: KernelCache;
+  readonly #drop: (inode: number) => Promise<void>;
+  /** Of which contents its attributes of a file are, by inode; what was told last at the end. */
+  readonly #told = new Map<number, Told>();
+  /** Version of the contents at the last open of each inode that the kernel knows: its pages may be of that. */
+  readonly #opened = new Map<number, string>();
+
+  /** @param drop takes attributes back */
+  constructor(cache: KernelCache, drop: (inode: number) => Promise<void>) {
+    this.#cache = cache;
+    this.#drop = drop;
+  }
+
+  /**
+   * The kernel counts from when it hears. Where this process was stopped before that, what it said is taken back.
+   *
+   * @param stored as they were answered, and not a copy of them
+   * @param say tells the kernel for how long it may believe them
+   * @param place the name that the kernel asked for; absent where it has asked for attributes alone
+   */
+  tell(stored: Attributes, say: (validity: Validity) => void, place?: NamePlace): void {
+    const beganMs = performance.now();
+    const validity = this.#validity(stored, place);
+    this.#note(stored, beganMs + validity.attributesMs);
+    if (place !== undefined && validity.attributesMs > 0) this.uptake.told(stored.inode);
+    say(validity);
+    const isLate = performance.now() - beganMs > UPTAKE_SLACK_MS;
+    if (validity.attributesMs > 0 && isLate) void this.#drop(stored.inode);
+  }
+
+  /** For how long the kernel may believe an entry of a page of a directory; it is about to be told. */
+  listed(stored: Attributes, place: NamePlace): Validity {
+    const validity = this.#validity(stored, place);
+    this.#note(stored, performance.now() + validity.attributesMs);
+    return validity;
+  }
+
+  /** The kernel takes the outcome of a change for the newest there is, whatever it was told to drop meanwhile. */
+  tellChanged(stored: Attributes, say: (validity: Validity) => void): void {
+    const { attributesMs } = this.#cache;
+    this.#note(stored, performance.now() + attributesMs);
+    say({ attributesMs, nameMs: 0 });
+  }
+
+  /**
+   * The kernel is about to be told that the file is open. Without asking again it would cut what it reads at the size that
+   * it was told with earlier contents.
+   */
+  async opening(inode: number, version: string): Promise<void> {
+    const told = this.#told.get(inode);
+    if (told === undefined || told.untilMs < performance.now()) return;
+    if (contentsName(inode, told.contents) === version) return;
+    this.#told.delete(inode);
+    await this.#drop(inode);
+  }
+
+  /** @returns whether the kernel's pages are of these contents, if it has any */
+  opened(inode: number, version: string): boolean {
+    const isSame = this.#opened.get(inode) === version;
+    this.#opened.set(inode, version);
+    return isSame;
+  }
+
+  /** The kernel does not know the inode any more. */
+  forget(inode: number): void {
+    this.#opened.delete(inode);
+    this.#told.delete(inode);
+    this.uptake.forget(inode);
+  }
+
+  #validity(stored: Attributes, place?: NamePlace): Validity {
+    const { attributesMs, believedMs, nameBelievedMs } = this.#cache;
+    const nameMs =
+      place === undefined ? 0 : kept(nameBelievedMs?.(place.parent, place.name, stored.inode) ?? 0);
+    return { nameMs, attributesMs: believedMs === undefined ? attributesMs : kept(believedMs(stored)) };
+  }
+
+  #note({ inode, kind, contents }: Attributes, untilMs: number): void {
+    const nowMs = performance.now();
+    for (const [oldest, told] of this.#told) {
+      if (told.untilMs >= nowMs) break;
+      this.#told.delete(oldest);
+    }
+    this.#told.delete(inode);
+    if (kind === 'file' && untilMs > nowMs) this.#told.set(inode, { contents, untilMs });
+  }
+}
+
+/** Whole milliseconds, and a little less: an answer may lie in the kernel for a moment. */
+function kept(ms: number): number {
+  return Math.max(0, Math.floor(ms - UPTAKE_SLACK_MS));
+}

@@ -1,0 +1,117 @@
+/**
+ * Goal: within the time that names are believed the kernel asks nobody, and nobody opens the past all the same.
+ * Method: a mount over a cluster in memory, whose contents and names are changed as by another mount.
+ */
+import assert from 'node:assert/strict';
+import { mkdir, open, readdir, readFile, rename, stat, symlink, unlink, writeFile } from 'node:fs/promises';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { kernelObstacle } from '../../../fuse/kernel/kernel-mount.ts';
+import { TestMount } from '../mounted.ts';
+
+const skip = kernelObstacle() ?? false;
+const FILES = 300;
+const NAMES_KEPT_MS = 1_100;
+const LONG_MS = 3_600_000;
+
+/** @param ageMaxMs for how long names are believed, where the test is not about the end of that time */
+function overKernel(name: string, run: (mount: TestMount) => Promise<void>, ageMaxMs?: number): void {
+  const start = (t: TestContext): Promise<TestMount> => TestMount.start(t, 20_000, 'kernel', ageMaxMs);
+  test(name, { skip, timeout: 120_000 }, async (t) => run(await start(t)));
+}
+
+/** How often the cluster is asked, by kind of call, while something is done. */
+async function asked(mount: TestMount, work: () => Promise<unknown>): Promise<Record<string, number>> {
+  const before = (await mount.report()).calls;
+  await work();
+  const { calls } = await mount.report();
+  const counts = Object.entries(calls).map(([call, count]) => [call, count - (before[call] ?? 0)] as const);
+  return Object.fromEntries(counts.filter(([, count]) => count > 0));
+}
+
+overKernel(
+  'what is listed with its attributes is looked up by nobody',
+  async (mount) => {
+    const names = Array.from({ length: FILES }, (_, index) => `f${index}`);
+    await mkdir(mount.path('d'));
+    await Promise.all(names.map((name) => symlink(name, mount.path('d', name))));
+    const calls = await asked(mount, async () => {
+      const { stdout, code } = await mount.shell('ls -l d');
+      assert.equal(code, 0);
+      for (const name of names) assert.ok(stdout.includes(` ${name} -> ${name}\n`), name);
+    });
+    assert.deepEqual([calls.lookup ?? 0, calls.attributes ?? 0], [0, 0], JSON.stringify(calls));
+  },
+  LONG_MS,
+);
+
+overKernel(
+  'a name that was looked up is not asked for again within its time',
+  async (mount) => {
+    await writeFile(mount.path('a'), 'contents');
+    await mount.shell('sync');
+    const path = mount.path('a');
+    await stat(path);
+    await stat(path);
+    const looks = 50;
+    const calls = await asked(mount, async () => {
+      for (let look = 0; look < looks; look++) await stat(path);
+    });
+    assert.deepEqual([calls.lookup ?? 0, calls.attributes ?? 0], [0, 0], JSON.stringify(calls));
+  },
+  LONG_MS,
+);
+
+overKernel('who opens a file sees all that was written elsewhere before', async (mount) => {
+  await writeFile(mount.path('a'), 'short');
+  for (const text of ['a good deal longer than before', 'less', 'and longer once more']) {
+    assert.ok((await stat(mount.path('a'))).size > 0);
+    await mount.writeFromElsewhere('a', text);
+    assert.equal(await readFile(mount.path('a'), 'utf8'), text);
+    assert.equal((await stat(mount.path('a'))).size, text.length);
+  }
+});
+
+overKernel('who opens a name opens what has it now', async (mount) => {
+  await writeFile(mount.path('a'), 'first');
+  for (const text of ['the second', 'third']) {
+    assert.ok((await stat(mount.path('a'))).size > 0);
+    const handle = await open(mount.path('a'), 'r');
+    await mount.replaceFromElsewhere('a', text);
+    // What is open here stays what it was, and the name is asked for anew where it is not.
+    assert.equal((await handle.stat()).size > 0, true);
+    await handle.close();
+    assert.equal(await readFile(mount.path('a'), 'utf8'), text);
+  }
+});
+
+overKernel('what is mounted on a directory stays when its name is looked up again', async (mount) => {
+  const below = mount.path('below');
+  await mkdir(below);
+  await mount.shell('mount -t tmpfs none below');
+  const { dev } = await stat(below);
+  const looked = await asked(mount, async () => {
+    for (let round = 0; round < 3; round++) {
+      await delay(NAMES_KEPT_MS);
+      assert.equal((await stat(below)).dev, dev);
+    }
+  });
+  assert.ok((looked.lookup ?? 0) > 0, JSON.stringify(looked));
+  assert.equal((await mount.shell('umount below')).code, 0);
+  assert.notEqual((await stat(below)).dev, dev);
+});
+
+overKernel('what is done here is seen here at once', async (mount) => {
+  await mkdir(mount.path('d'));
+  const at = (name: string): string => mount.path('d', name);
+  for (let round = 0; round < 20; round++) {
+    await writeFile(at('new'), String(round));
+    await stat(at('new'));
+    await rename(at('new'), at('kept'));
+    assert.equal(await readFile(at('kept'), 'utf8'), String(round));
+    assert.deepEqual(await readdir(mount.path('d')), ['kept']);
+    await assert.rejects(stat(at('new')), { code: 'ENOENT' });
+    await unlink(at('kept'));
+    await assert.rejects(stat(at('kept')), { code: 'ENOENT' });
+  }
+});

@@ -1,0 +1,112 @@
+/**
+ * Goal: who walks through a directory asks the cluster for few pages and not for each name, who jumps about pays little
+ * for the attempt, and nobody is shown what is older than the time that was chosen.
+ * Method: names looked up over a cluster in memory that counts what it is asked.
+ */
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { LookAhead } from '../../fuse/look-ahead.ts';
+import { MemoryBackend } from './memory-backend.ts';
+
+const OWNER = { uid: 0, gid: 0 };
+const AGE_MS = 1_000;
+
+function clock(t: TestContext): { nowMs: number } {
+  const time = { nowMs: 0 };
+  t.mock.method(performance, 'now', () => time.nowMs);
+  return time;
+}
+
+/** A directory with files of another mount's making. */
+async function directoryOf(t: TestContext, names: readonly string[], heardMs = AGE_MS) {
+  const backend = new MemoryBackend();
+  const fileSystem = new FileSystem(backend, 1, 5_000, () => undefined, heardMs);
+  t.after(() => fileSystem.stop());
+  const { inode } = await backend.makeDirectory(1, 'd', 0o755, OWNER);
+  for (const name of names) await backend.symlink(inode, name, 'target', OWNER);
+  const isThere = async (name: string): Promise<boolean> => {
+    try {
+      return (await fileSystem.lookup(inode, name)).kind === 'symlink';
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === 'not-found') return false;
+      throw error;
+    }
+  };
+  const asked = (): number => (backend.calls.lookup ?? 0) + (backend.calls.list ?? 0);
+  return { backend, fileSystem, inode, isThere, asked };
+}
+
+const numbered = (count: number): string[] =>
+  Array.from({ length: count }, (_, index) => `f${String(index).padStart(5, '0')}`);
+
+const orders: readonly [string, (names: string[]) => string[]][] = [
+  ['in order', (names) => names],
+  ['backwards', (names) => names.toReversed()],
+  ['as they were numbered without zeros', (names) => names.map((name) => `f${Number(name.slice(1))}`)],
+];
+for (const [title, order] of orders) {
+  test(`names that are looked up ${title} are asked for together`, async (t) => {
+    clock(t);
+    const names = order(numbered(500));
+    const { isThere, asked } = await directoryOf(t, names);
+    for (const name of names) assert.equal(await isThere(name), true, name);
+    assert.ok(asked() < 60, `${asked()} questions`);
+  });
+}
+
+test('so are those of a directory that is too large to be asked for as a whole', async (t) => {
+  clock(t);
+  const names = numbered(5_000);
+  const { isThere, asked } = await directoryOf(t, names);
+  for (const name of names.slice(1_000, 3_000)) assert.equal(await isThere(name), true, name);
+  assert.ok(asked() < 30, `${asked()} questions`);
+});
+
+test('names that are not there are asked for each time, and nothing is looked ahead for them', async (t) => {
+  clock(t);
+  const { isThere, backend } = await directoryOf(t, numbered(100));
+  for (let round = 0; round < 50; round++) assert.equal(await isThere(`new-${round}`), false);
+  assert.deepEqual([backend.calls.lookup, backend.calls.list ?? 0], [50, 0]);
+});
+
+test('who jumps about asks for each name, and for few pages in vain', async (t) => {
+  clock(t);
+  const names = Array.from({ length: 200 }, (_, index) => String.fromCodePoint(0x4e00 + index).repeat(3));
+  const crowd = names.flatMap((name) => numbered(40).map((other) => name.slice(0, 2) + other));
+  const { isThere, backend } = await directoryOf(t, [...names, ...crowd]);
+  for (const name of names) assert.equal(await isThere(name), true);
+  assert.ok((backend.calls.list ?? 0) < 12, `${backend.calls.list} pages`);
+});
+
+test('look-ups that are far apart, and mounts that believe nothing, ask for each name', async (t) => {
+  const time = clock(t);
+  const names = numbered(50);
+  const slow = await directoryOf(t, names);
+  for (const name of names) {
+    time.nowMs += AGE_MS + 1;
+    await slow.isThere(name);
+  }
+  const strict = await directoryOf(t, names, 0);
+  for (const name of names) await strict.isThere(name);
+  assert.deepEqual([slow.backend.calls.list ?? 0, strict.backend.calls.list ?? 0], [0, 0]);
+});
+
+test('those who wait for the same page ask for it once', async () => {
+  const pages: PromiseWithResolvers<{ count: number; more: boolean }>[] = [];
+  const ahead = new LookAhead(() => {
+    const page = Promise.withResolvers<{ count: number; more: boolean }>();
+    pages.push(page);
+    return page.promise;
+  }, AGE_MS);
+  for (const name of ['a', 'b', 'c']) {
+    assert.equal(await ahead.reach(1, name), false);
+    ahead.found(1, name);
+  }
+  const reached = ['d', 'e', 'f'].map((name) => ahead.reach(1, name));
+  assert.equal(await ahead.reach(2, 'other'), false, 'Another directory');
+  assert.equal(pages.length, 1);
+  pages[0]?.reject(new Error('The cluster is away'));
+  assert.deepEqual(await Promise.all(reached), [true, true, true], 'Each asks by itself then');
+});
