@@ -114,6 +114,8 @@ export interface BackendFile {
 export interface Owner {
   readonly uid: number;
   readonly gid: number;
+  /** Bits that the mode loses, unless the directory has a default access control list. */
+  readonly umask?: number;
 }
 
 export interface AttributeChanges {
@@ -189,7 +191,14 @@ export interface FileSystemBackend {
   keepOrphan(inode: number): Promise<void>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
   xattrs(inode: number): Promise<readonly string[]>;
-  setXattr(inode: number, name: string, value: Uint8Array, mode: XattrMode): Promise<void>;
+  /** @param clearsSetgid with an access control list: the set-group-id bit goes */
+  setXattr(
+    inode: number,
+    name: string,
+    value: Uint8Array,
+    mode: XattrMode,
+    clearsSetgid?: boolean,
+  ): Promise<void>;
   removeXattr(inode: number, name: string): Promise<void>;
   space(): Promise<Space>;
   /** @param contents newest that is known of the file: what is done through it comes later */

@@ -19,7 +19,7 @@ import type {
   TimeChange,
   TransportOptions,
 } from './transport.ts';
-import { xattrIsOfFiles } from './xattr-names.ts';
+import { xattrKind } from './xattr-names.ts';
 
 /**
  * The one file that knows `fuse-native` (decision 0003). The library is path-based and libfuse below it
@@ -34,6 +34,8 @@ const VERSIONS_MAX = 50_000;
 const PAGE_COUNT = 512;
 const SEEK_DATA = 3;
 const SEEK_HOLE = 4;
+/** FUSE_CAP_POSIX_ACL and FUSE_CAP_DONT_MASK of libfuse. */
+const CAPABILITIES_FOR_ACLS = (1 << 19) | (1 << 6);
 const NOT_SUPPORTED = -osConstants.errno.EOPNOTSUPP;
 const UTIME_NOW = 0x3fff_ffff;
 const UTIME_OMIT = 0x3fff_fffe;
@@ -129,10 +131,14 @@ class Binding {
   operations(context: () => Fuse.RequestContext | null): Fuse.OPERATIONS {
     const calls = this.#calls;
     const caller = (): Caller => {
-      const { uid, gid } = context() ?? { uid: 0, gid: 0 };
-      return { uid, gid };
+      const { uid, gid, umask } = context() ?? { uid: 0, gid: 0, umask: 0 };
+      return { uid, gid, umask: umask & 0o777 };
     };
+    const acls = this.#options.acls && this.#options.xattrs;
     const operations: Fuse.OPERATIONS = {
+      // The kernel checks access control lists where it is told that there are such, and leaves the umask to us.
+      initWithConfig: ({ want, capable }, cb) =>
+        cb(0, acls ? { want: (want | (capable & CAPABILITIES_FOR_ACLS)) >>> 0 } : {}),
       getattr: (path, cb) => {
         this.#answer(
           cb,
@@ -257,10 +263,12 @@ class Binding {
       ...operations,
       setxattr: (path, name, value, _position, flags, cb) => {
         const bytes = Uint8Array.from(value);
+        if (xattrKind(name) === 'acl' && !acls) return cb(NOT_SUPPORTED);
         this.#answer(cb, async () => calls.setXattr(await this.#inode(path), name, bytes, flags));
       },
       getxattr: (path, name, _position, cb) => {
-        if (!xattrIsOfFiles(name)) return cb(NOT_SUPPORTED);
+        const kind = xattrKind(name);
+        if (kind === 'none' || (kind === 'acl' && !acls)) return cb(NOT_SUPPORTED);
         this.#answer(cb, async () => {
           const bytes = await calls.xattr(await this.#inode(path), name);
           return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

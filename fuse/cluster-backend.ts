@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
-import type { AttributeChanges, Attributes, BackendFile, FileSystemBackend } from './backend.ts';
+import type { AttributeChanges, Attributes, BackendFile, FileSystemBackend, Owner } from './backend.ts';
 
 /**
  * The volume of a real cluster, through the client library.
@@ -29,20 +29,22 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
       return (await client.query({ kind: 'attributes', inode })).attributes;
     },
     list: (inode, after, countMax) => client.query({ kind: 'list', inode, after, countMax }),
-    async createFile(parent, name, mode, { uid, gid }, exclusive) {
-      const command = { kind: 'create-file', place: { parent, name }, mode, uid, gid, exclusive } as const;
+    async createFile(parent, name, mode, owner, exclusive) {
+      const place = { parent, name };
+      const command = { kind: 'create-file', place, mode, ...ownerOf(owner), exclusive } as const;
       const { created, attributes } = await client.command(command);
       return {
         created,
         attributes: created ? withMakerFirst(attributes, client.catalogPrimary) : attributes,
       };
     },
-    async makeDirectory(parent, name, mode, { uid, gid }) {
-      const command = { kind: 'make-directory', place: { parent, name }, mode, uid, gid } as const;
+    async makeDirectory(parent, name, mode, owner) {
+      const command = { kind: 'make-directory', place: { parent, name }, mode, ...ownerOf(owner) } as const;
       return (await client.command(command)).attributes;
     },
-    async makeNode(parent, name, type, device, mode, { uid, gid }) {
-      const command = { kind: 'make-node', place: { parent, name }, type, device, mode, uid, gid } as const;
+    async makeNode(parent, name, type, device, mode, owner) {
+      const place = { parent, name };
+      const command = { kind: 'make-node', place, type, device, mode, ...ownerOf(owner) } as const;
       return (await client.command(command)).attributes;
     },
     async symlink(parent, name, target, { uid, gid }) {
@@ -70,9 +72,10 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
     async xattrs(inode) {
       return (await client.query({ kind: 'xattrs', inode })).names;
     },
-    async setXattr(inode, name, value, mode) {
+    async setXattr(inode, name, value, mode, clearsSetgid = false) {
       const base64 = Buffer.from(value).toString('base64');
-      await client.command({ kind: 'set-xattr', inode, name, value: base64, mode });
+      const more = clearsSetgid ? { clearsSetgid } : {};
+      await client.command({ kind: 'set-xattr', inode, name, value: base64, mode, ...more });
     },
     async removeXattr(inode, name) {
       await client.command({ kind: 'remove-xattr', inode, name });
@@ -93,6 +96,11 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
     },
     openFile: (inode, replicas, { seq }) => clusterFile(client, inode, replicas, seq),
   };
+}
+
+/** A caller has more that is not for the catalog. */
+function ownerOf({ uid, gid, umask }: Owner): Owner {
+  return { uid, gid, ...(umask === undefined ? {} : { umask }) };
 }
 
 /** Who has made a file is about to lead it, if it holds a replica: it is asked first. */

@@ -63,9 +63,9 @@ export function withFacts(backend: FileSystemBackend, facts: Facts, listed: bool
       const more = kind === 'file' ? OF_FILES : kind === 'directory' ? OF_DIRECTORIES : [];
       return [...kept, ...[...OF_ALL, ...more].map((name) => PREFIX + name)];
     },
-    async setXattr(inode, name, value, mode) {
+    async setXattr(inode, name, value, ...how) {
       refuseFact(name);
-      await backend.setXattr(inode, name, value, mode);
+      await backend.setXattr(inode, name, value, ...how);
     },
     async removeXattr(inode, name) {
       refuseFact(name);

@@ -20,7 +20,7 @@ import type {
   NamePlace,
   Opened,
 } from './transport.ts';
-import { xattrIsKept, xattrIsOfFiles } from './xattr-names.ts';
+import { xattrKind } from './xattr-names.ts';
 
 const NAME_BYTES_MAX = 255;
 const XATTR_VALUE_BYTES_MAX = 64 * 1024;
@@ -293,8 +293,10 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async xattr(inode: number, name: string): Promise<Uint8Array> {
-    if (!xattrIsOfFiles(name)) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
-    if (xattrIsKept(name) && this.#inodes.cache.hasNoXattrs(inode))
+    const kind = xattrKind(name);
+    if (kind === 'none') throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
+    const { cache } = this.#inodes;
+    if ((kind === 'kept' && cache.hasNoXattrs(inode)) || (kind === 'acl' && cache.hasNoAcls(inode)))
       throw new ErrnoError('ENODATA', `There is no attribute ${name}`);
     return this.#backend.xattr(inode, name);
   }
@@ -303,19 +305,29 @@ export class FileSystem implements FileSystemCalls {
     return this.#backend.xattrs(inode);
   }
 
-  async setXattr(inode: number, name: string, value: Uint8Array, flags: number): Promise<void> {
-    if (!xattrIsKept(name)) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
+  async setXattr(
+    inode: number,
+    name: string,
+    value: Uint8Array,
+    flags: number,
+    clearsSetgid = false,
+  ): Promise<void> {
+    const kind = xattrKind(name);
+    if (kind !== 'kept' && kind !== 'acl')
+      throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     if (Buffer.byteLength(name) > NAME_BYTES_MAX)
       throw new ErrnoError('ERANGE', 'The attribute name is too long');
     if (value.length > XATTR_VALUE_BYTES_MAX)
       throw new ErrnoError('E2BIG', 'The attribute value is too large');
     const mode: XattrMode = flags === XATTR_CREATE ? 'create' : flags === XATTR_REPLACE ? 'replace' : 'set';
-    await this.#backend.setXattr(inode, name, value, mode);
+    await this.#backend.setXattr(inode, name, value, mode, clearsSetgid);
     this.#inodes.cache.forget(inode);
+    // A list takes the mode with it, which an open file knows, too.
+    if (kind === 'acl' && this.#inodes.isOpen(inode)) await this.#inodes.attributes(inode);
   }
 
   async removeXattr(inode: number, name: string): Promise<void> {
-    if (!xattrIsOfFiles(name)) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
+    if (xattrKind(name) === 'none') throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     await this.#backend.removeXattr(inode, name);
     this.#inodes.cache.forget(inode);
   }

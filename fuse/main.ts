@@ -18,7 +18,7 @@ import { ErrnoError } from './errno.ts';
 import { clusterFacts, withFacts } from './facts.ts';
 import { stderrLog } from './log.ts';
 import { type Mounted, mountVolume } from './mount.ts';
-import { presenter } from './presentation.ts';
+import { isAsStored, presenter } from './presentation.ts';
 import { readOnlyBackend } from './read-only.ts';
 import type { KernelCache } from './transport.ts';
 import { transportNamed } from './transports.ts';
@@ -78,6 +78,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       ...{ directory, source, limitMs, xattrs, log },
       kernelOptions: kernelOptions(settings, process.getuid?.() === 0),
       present: presenter(settings),
+      // Lists speak of the owners and modes that are stored.
+      acls: isAsStored(settings),
       ageMaxMs: settings.cache.kind === 'ttl' ? settings.cache.ageMs : 0,
       ...(believedMs === undefined ? {} : { believedMs }),
     });

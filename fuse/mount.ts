@@ -10,6 +10,8 @@ export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOpti
   /** The longest that a program under the mount waits for the cluster. */
   readonly limitMs: number;
   readonly xattrs: boolean;
+  /** @see TransportOptions.acls; true where it is absent */
+  readonly acls?: boolean;
   readonly log: Log;
   /** For how long names and attributes are believed, as `AttributeCache` has it. */
   readonly ageMaxMs?: number;
@@ -46,9 +48,10 @@ export async function mountVolume(
   };
   try {
     await withDeadline(fileSystem.attributes(root), limitMs, 'Looking at the root');
-    const { source, xattrs, directory, kernelOptions = usualOptions(), present = (same) => same } = options;
+    const { source, xattrs, acls = true, directory } = options;
+    const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const mounted = await transport(directory, fileSystem, {
-      ...{ source, kernelOptions, present, limitMs, xattrs, log },
+      ...{ source, kernelOptions, present, limitMs, xattrs, acls, log },
       cache: kernelCache(fileSystem, ageMaxMs, believedMs),
     });
     fileSystem.mounted(mounted);

@@ -10,13 +10,18 @@ export interface Presentation {
   readonly directoryMask: number | null;
 }
 
+/** Whether everything is shown as it is stored. */
+export function isAsStored({ uid, gid, fileMask, directoryMask }: Presentation): boolean {
+  return uid === null && gid === null && fileMask === null && directoryMask === null;
+}
+
 /**
  * For cluster volumes used by machines with other users than those that wrote. The kernel checks permissions by what
  * it is shown; what is stored does not change.
  */
 export function presenter(as: Presentation): (attributes: Attributes) => Attributes {
   const { uid, gid, fileMask, directoryMask } = as;
-  if (uid === null && gid === null && fileMask === null && directoryMask === null) return (stored) => stored;
+  if (isAsStored(as)) return (stored) => stored;
   return (stored) => {
     const mask = stored.kind === 'directory' ? directoryMask : stored.kind === 'symlink' ? null : fileMask;
     return {

@@ -5,10 +5,12 @@ import type { Attributes, ContentVersion, NodeKind, Space } from './backend.ts';
  * brings them from a path-based library; a transport that speaks the protocol on /dev/fuse fits here as is.
  */
 
-/** Who made the call. The kernel has applied the umask already. */
+/** Who made the call. */
 export interface Caller {
   readonly uid: number;
   readonly gid: number;
+  /** Where it is absent the kernel has applied it already; to apply it twice does no harm. */
+  readonly umask?: number;
   /** A change of contents takes set-user-id and set-group-id away; where it is not said, from all but root. */
   readonly killsPrivileges?: boolean;
 }
@@ -119,7 +121,14 @@ export interface FileSystemCalls {
   space(): Promise<Space>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
   xattrs(inode: number): Promise<readonly string[]>;
-  setXattr(inode: number, name: string, value: Uint8Array, flags: number): Promise<void>;
+  /** @param clearsSetgid with an access control list: the set-group-id bit goes, for the caller is not of the group */
+  setXattr(
+    inode: number,
+    name: string,
+    value: Uint8Array,
+    flags: number,
+    clearsSetgid?: boolean,
+  ): Promise<void>;
   removeXattr(inode: number, name: string): Promise<void>;
 }
 
@@ -152,6 +161,8 @@ export interface TransportOptions {
   /** An answer that takes longer is replaced by ETIMEDOUT; writes have limits of their own. */
   readonly limitMs: number;
   readonly xattrs: boolean;
+  /** The kernel asks for access control lists, and checks them. */
+  readonly acls: boolean;
   readonly log: Log;
 }
 

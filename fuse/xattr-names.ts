@@ -1,14 +1,18 @@
-/** Names of extended attributes. Namespaces and what they mean: xattr(7). */
-
-/** The cluster stores such an attribute, where a program sets it. */
-export function xattrIsKept(name: string): boolean {
-  return name.startsWith('user.') || name.startsWith('trusted.');
-}
-
 /**
- * Whether a file may have such an attribute at all. The kernel and programs that list files ask at every turn for those that
- * none has: they are answered on the spot, as by a file system that has none of their kind, and stop asking where they can.
+ * Kinds of extended attributes by their names, see xattr(7).
+ *
+ * - `kept`: stored, where a program sets it.
+ * - `acl`: an access control list, which the kernel asks for and checks.
+ * - `fact`: what the cluster tells of a file.
+ * - `none`: of a kind that no file here has. The kernel and programs that list files ask for them at every turn: they are
+ *   answered on the spot, as by a file system that has none of their kind, and stop asking where they can.
  */
-export function xattrIsOfFiles(name: string): boolean {
-  return !name.startsWith('security.') && !name.startsWith('system.');
+export type XattrKind = 'kept' | 'acl' | 'fact' | 'none';
+
+const ACL_NAMES: readonly string[] = ['system.posix_acl_access', 'system.posix_acl_default'];
+
+export function xattrKind(name: string): XattrKind {
+  if (name.startsWith('user.') || name.startsWith('trusted.')) return 'kept';
+  if (ACL_NAMES.includes(name)) return 'acl';
+  return name.startsWith('security.') || name.startsWith('system.') ? 'none' : 'fact';
 }

@@ -5,6 +5,8 @@ import { type Static, Type } from 'typebox';
 const Inode = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
 const Nanoseconds = Type.String({ pattern: '^-?[0-9]{1,20}$' });
 const Mode = Type.Integer({ minimum: 0, maximum: 0o7777 });
+/** Bits that the mode loses, unless the directory has a default access control list. */
+const Umask = Type.Optional(Mode);
 const Owner = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
 const VolumeName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
 const Base64 = Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$', maxLength: 90_000 });
@@ -92,6 +94,7 @@ export const Command = Type.Union([
     uid: Owner,
     gid: Owner,
     exclusive: Type.Boolean(),
+    umask: Umask,
   }),
   /** A file without a name, for an upload; `replace` gives it one, else it is collected. */
   Type.Object({
@@ -121,7 +124,14 @@ export const Command = Type.Union([
     inode: Inode,
     expect: Expectation,
   }),
-  Type.Object({ kind: Type.Literal('make-directory'), place: Place, mode: Mode, uid: Owner, gid: Owner }),
+  Type.Object({
+    kind: Type.Literal('make-directory'),
+    place: Place,
+    mode: Mode,
+    uid: Owner,
+    gid: Owner,
+    umask: Umask,
+  }),
   /** FIFOs, sockets and devices: names with attributes, no contents of ours. */
   Type.Object({
     kind: Type.Literal('make-node'),
@@ -136,6 +146,7 @@ export const Command = Type.Union([
     mode: Mode,
     uid: Owner,
     gid: Owner,
+    umask: Umask,
   }),
   Type.Object({ kind: Type.Literal('remove-directory'), place: Place }),
   Type.Object({ kind: Type.Literal('unlink'), place: Place, expect: Type.Optional(Expectation) }),
@@ -189,6 +200,8 @@ export const Command = Type.Union([
     name: Type.String({ minLength: 1, maxLength: 255 }),
     value: Base64,
     mode: Type.Union([Type.Literal('set'), Type.Literal('create'), Type.Literal('replace')]),
+    /** With an access control list: the set-group-id bit goes, for who sets it is not of the group. */
+    clearsSetgid: Type.Optional(Type.Boolean()),
   }),
   Type.Object({
     kind: Type.Literal('remove-xattr'),

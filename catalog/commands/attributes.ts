@@ -1,11 +1,13 @@
 import { ServiceError } from '../../base/errors.ts';
 import { type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
+import { isAclName } from '../acl.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
 import { timeCheck } from '../names.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { InodeRow, Tables } from '../tables.ts';
 import { inodeOf } from '../walk.ts';
+import { aclFollow, setAcl } from './acls.ts';
 
 /** Bytes in the value of an extended attribute, as in Linux. */
 export const XATTR_BYTES_MAX = 64 * 1024;
@@ -31,6 +33,7 @@ export function setAttributes(
   const kept = newOwner && inode.kind !== KIND_DIRECTORY ? withoutPrivileges(inode.mode) : inode.mode;
   const mode = command.mode ?? kept;
   tables.inodeSetAttributes(inode.id, mode, command.uid ?? inode.uid, command.gid ?? inode.gid, atNs);
+  if (command.mode !== undefined) aclFollow(tables, inode, mode);
   if (accessedNs !== undefined) tables.inodeSetAccessed(inode.id, timeCheck(accessedNs));
   if (modifiedNs !== undefined) setModified(tables, inode, timeCheck(modifiedNs), command.contents);
   return { attributes: attributesOf(tables.inodeKnown(inode.id)) };
@@ -70,6 +73,10 @@ export function setXattr(
   if (value.length > XATTR_BYTES_MAX) {
     throw new ServiceError('too-large', `An extended attribute holds at most ${XATTR_BYTES_MAX} bytes`);
   }
+  if (isAclName(command.name)) {
+    setAcl(tables, inode, { name: command.name, value, clearsSetgid: command.clearsSetgid ?? false }, atNs);
+    return {};
+  }
   const there = tables.xattr(inode.id, command.name) !== undefined;
   if (there && command.mode === 'create') {
     throw new ServiceError('exists', `Inode ${inode.id} has an attribute "${command.name}" already`);
@@ -89,7 +96,11 @@ export function removeXattr(
   atNs: string,
 ): CommandResults['remove-xattr'] {
   const inode = inodeOf(tables, command.inode);
-  if (tables.xattr(inode.id, command.name) === undefined) throw noAttribute(inode.id, command.name);
+  if (tables.xattr(inode.id, command.name) === undefined) {
+    // That there is no list is what was wanted, as of all file systems.
+    if (isAclName(command.name)) return {};
+    throw noAttribute(inode.id, command.name);
+  }
   tables.xattrDelete(inode.id, command.name);
   tables.inodeSetChanged(inode.id, atNs);
   return {};

@@ -7,6 +7,7 @@ import { targetCheck } from '../names.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { InodeRow, Tables } from '../tables.ts';
 import { inodeOf, type Spot, spotAt } from '../walk.ts';
+import { inherit } from './acls.ts';
 import { assertExpected } from './expectation.ts';
 
 /** Names of one inode at the most. */
@@ -45,6 +46,8 @@ interface Node {
   readonly target?: string;
   readonly device?: number;
   readonly replicas?: readonly string[];
+  /** Bits that the mode loses, where the directory does not say otherwise. */
+  readonly umask?: number | undefined;
 }
 
 /** Makes an inode and gives it the name. */
@@ -55,11 +58,13 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
   const isFile = node.kind === 'file';
   const inherits = (directory.mode & MODE_SETGID) !== 0;
   const target = node.target ?? '';
+  const kind = kindNumber(node.kind);
+  const { mode, keep } = inherit(tables, directory, { mode: node.mode, umask: node.umask, kind });
   const volume = isFile ? tables.volume(directory.volume) : null;
   const id = tables.inodeInsert({
     volume: directory.volume,
-    kind: kindNumber(node.kind),
-    mode: inherits && isDirectory ? node.mode | MODE_SETGID : node.mode,
+    kind,
+    mode: inherits && isDirectory ? mode | MODE_SETGID : mode,
     uid: node.uid,
     gid: inherits ? directory.gid : node.gid,
     links: isDirectory ? 2 : 1,
@@ -75,6 +80,7 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
     orphanedNs: null,
     policy: volume?.policy ?? 0,
   });
+  keep(id);
   tables.entryInsert(directory.id, spot.name, id);
   tables.directoryTouch(directory.id, isDirectory ? 1 : 0, atNs);
   return tables.inodeKnown(id);
@@ -101,9 +107,10 @@ export function makeDirectory(
   command: CommandOf<'make-directory'>,
   atNs: string,
 ): CommandResults['make-directory'] {
-  const { mode, uid, gid } = command;
+  const { mode, uid, gid, umask } = command;
   const spot = freeSpotOf(tables, command.place);
-  return { attributes: attributesOf(nodeCreate(tables, spot, { kind: 'directory', mode, uid, gid }, atNs)) };
+  const node = { kind: 'directory', mode, uid, gid, umask } as const;
+  return { attributes: attributesOf(nodeCreate(tables, spot, node, atNs)) };
 }
 
 export function makeNode(
@@ -111,10 +118,11 @@ export function makeNode(
   command: CommandOf<'make-node'>,
   atNs: string,
 ): CommandResults['make-node'] {
-  const { type: kind, mode, uid, gid } = command;
+  const { type: kind, mode, uid, gid, umask } = command;
   const device = kind === 'character' || kind === 'block' ? command.device : 0;
   const spot = freeSpotOf(tables, command.place);
-  return { attributes: attributesOf(nodeCreate(tables, spot, { kind, mode, uid, gid, device }, atNs)) };
+  const node = { kind, mode, uid, gid, device, umask };
+  return { attributes: attributesOf(nodeCreate(tables, spot, node, atNs)) };
 }
 
 export function symlink(

@@ -6,6 +6,7 @@ import { timeCheck } from '../names.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf, volumeOf } from '../walk.ts';
+import { inherit } from './acls.ts';
 import { nameLost, nodeCreate, spotOf } from './entries.ts';
 import { assertExpected } from './expectation.ts';
 
@@ -18,7 +19,7 @@ export function createFile(
   atNs: string,
   replicas: readonly string[],
 ): CommandResults['create-file'] {
-  const { mode, uid, gid, exclusive } = command;
+  const { mode, uid, gid, umask, exclusive } = command;
   const spot = spotOf(tables, command.place, exclusive ? 'exists' : 'is-directory', !exclusive);
   if (spot.inode !== undefined) {
     if (exclusive) throw new ServiceError('exists', `There is a "${spot.name}" already`);
@@ -27,7 +28,7 @@ export function createFile(
     }
     return { attributes: attributesOf(spot.inode), created: false };
   }
-  const inode = nodeCreate(tables, spot, { kind: 'file', mode, uid, gid, replicas }, atNs);
+  const inode = nodeCreate(tables, spot, { kind: 'file', mode, uid, gid, umask, replicas }, atNs);
   return { attributes: attributesOf(inode), created: true };
 }
 
@@ -96,8 +97,11 @@ export function replace(
   if (old?.kind === KIND_FILE) {
     tables.xattrsCopy(old.id, orphan.id);
     tables.inodeSetAttributes(orphan.id, old.mode, old.uid, old.gid, atNs);
-  } else if ((directory.mode & MODE_SETGID) !== 0) {
-    tables.inodeSetAttributes(orphan.id, orphan.mode, orphan.uid, directory.gid, atNs);
+  } else {
+    const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : orphan.gid;
+    const { mode, keep } = inherit(tables, directory, { mode: orphan.mode, kind: KIND_FILE });
+    tables.inodeSetAttributes(orphan.id, mode, orphan.uid, gid, atNs);
+    keep(orphan.id);
   }
   tables.inodeSetLinks(orphan.id, 1, null, atNs);
   if (old === undefined) {

@@ -61,15 +61,18 @@ export const INIT_FLAG = {
   posixLocks: 1 << 1,
   atomicTruncate: 1 << 3,
   bigWrites: 1 << 5,
+  dontMask: 1 << 6,
   flockLocks: 1 << 10,
   autoInvalidateData: 1 << 12,
   readDirectoryPlus: 1 << 13,
   readDirectoryPlusAuto: 1 << 14,
   asyncDirectIo: 1 << 15,
   parallelDirectoryCalls: 1 << 18,
+  posixAcls: 1 << 20,
   maxPages: 1 << 22,
   cacheSymlinks: 1 << 23,
   killPrivilegesV2: 1 << 28,
+  setXattrExtended: 1 << 29,
 } as const;
 
 export const SETATTR_FLAG = {
@@ -86,6 +89,7 @@ export const SETATTR_FLAG = {
 
 export const OPEN_KILL_PRIVILEGES = 1 << 0;
 export const WRITE_KILL_PRIVILEGES = 1 << 2;
+export const SETXATTR_CLEAR_SETGID = 1 << 0;
 export const RELEASE_FLOCK_UNLOCK = 1 << 1;
 export const LOCK_FLOCK = 1 << 0;
 

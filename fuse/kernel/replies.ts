@@ -66,7 +66,7 @@ export function putInit(reply: Buffer, at: number, negotiated: Negotiated): numb
 /** @returns the flags to be answered: what is wanted of what the kernel offers */
 export function initFlags(
   offered: number,
-  wanted: { readonly locks: boolean; readonly names: boolean },
+  wanted: { readonly locks: boolean; readonly names: boolean; readonly acls: boolean },
 ): number {
   let flags =
     INIT_FLAG.asyncRead |
@@ -77,8 +77,11 @@ export function initFlags(
     INIT_FLAG.parallelDirectoryCalls |
     INIT_FLAG.maxPages |
     INIT_FLAG.cacheSymlinks |
-    INIT_FLAG.killPrivilegesV2;
+    INIT_FLAG.killPrivilegesV2 |
+    INIT_FLAG.setXattrExtended;
   if (wanted.locks) flags |= INIT_FLAG.posixLocks | INIT_FLAG.flockLocks;
+  // What a umask takes away depends on the directory's default list.
+  if (wanted.acls) flags |= INIT_FLAG.posixAcls | INIT_FLAG.dontMask;
   // Attributes are of use beside names alone. The kernel asks for them where somebody wants them.
   if (wanted.names) flags |= INIT_FLAG.readDirectoryPlus | INIT_FLAG.readDirectoryPlusAuto;
   return flags & offered;

@@ -8,6 +8,7 @@ import {
   OPEN_KILL_PRIVILEGES,
   RELEASE_FLOCK_UNLOCK,
   SETATTR_FLAG,
+  SETXATTR_CLEAR_SETGID,
   WRITE_KILL_PRIVILEGES,
 } from './protocol.ts';
 
@@ -46,8 +47,14 @@ export type Request =
     }
   | { readonly kind: 'read-link' }
   | { readonly kind: 'symlink'; readonly name: string; readonly target: string }
-  | { readonly kind: 'make-node'; readonly name: string; readonly mode: number; readonly device: number }
-  | { readonly kind: 'make-directory'; readonly name: string; readonly mode: number }
+  | {
+      readonly kind: 'make-node';
+      readonly name: string;
+      readonly mode: number;
+      readonly umask: number;
+      readonly device: number;
+    }
+  | { readonly kind: 'make-directory'; readonly name: string; readonly mode: number; readonly umask: number }
   | { readonly kind: 'unlink'; readonly name: string }
   | { readonly kind: 'remove-directory'; readonly name: string }
   | {
@@ -63,6 +70,7 @@ export type Request =
       readonly kind: 'create';
       readonly name: string;
       readonly mode: number;
+      readonly umask: number;
       readonly flags: number;
       readonly killsPrivileges: boolean;
     }
@@ -109,7 +117,13 @@ export type Request =
   | { readonly kind: 'space' }
   | { readonly kind: 'xattr'; readonly name: string; readonly bytesMax: number }
   | { readonly kind: 'xattrs'; readonly bytesMax: number }
-  | { readonly kind: 'set-xattr'; readonly name: string; readonly value: Uint8Array; readonly flags: number }
+  | {
+      readonly kind: 'set-xattr';
+      readonly name: string;
+      readonly value: Uint8Array;
+      readonly flags: number;
+      readonly clearsSetgid: boolean;
+    }
   | { readonly kind: 'remove-xattr'; readonly name: string }
   | { readonly kind: 'lock-holder'; readonly handle: number; readonly lock: LockRequest }
   | { readonly kind: 'lock'; readonly handle: number; readonly lock: LockRequest; readonly waits: boolean }
@@ -181,10 +195,13 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
     }
     case OPCODE.mknod: {
       const [mode, device] = [bytes.readUInt32LE(at), bytes.readUInt32LE(at + 4)];
-      return { kind: 'make-node', name: readText(bytes, at + 16).text, mode, device };
+      const umask = bytes.readUInt32LE(at + 8);
+      return { kind: 'make-node', name: readText(bytes, at + 16).text, mode, umask, device };
     }
-    case OPCODE.mkdir:
-      return { kind: 'make-directory', name: readText(bytes, at + 8).text, mode: bytes.readUInt32LE(at) };
+    case OPCODE.mkdir: {
+      const [mode, umask] = [bytes.readUInt32LE(at), bytes.readUInt32LE(at + 4)];
+      return { kind: 'make-directory', name: readText(bytes, at + 8).text, mode, umask };
+    }
     case OPCODE.unlink:
       return { kind: 'unlink', name: readText(bytes, at).text };
     case OPCODE.rmdir:
@@ -202,7 +219,8 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
     case OPCODE.create: {
       const killsPrivileges = (bytes.readUInt32LE(at + 12) & OPEN_KILL_PRIVILEGES) !== 0;
       const [flags, mode] = [bytes.readUInt32LE(at), bytes.readUInt32LE(at + 4)];
-      return { kind: 'create', name: readText(bytes, at + 16).text, mode, flags, killsPrivileges };
+      const umask = bytes.readUInt32LE(at + 8);
+      return { kind: 'create', name: readText(bytes, at + 16).text, mode, umask, flags, killsPrivileges };
     }
     case OPCODE.read: {
       const { handle, offset } = readPlace(bytes, at);
@@ -223,12 +241,14 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
       return { kind: 'flush', handle: readNumber(bytes, at), owner: bytes.readBigUInt64LE(at + 16) };
     case OPCODE.setxattr: {
       const [length, flags] = [bytes.readUInt32LE(at), bytes.readUInt32LE(at + 4)];
-      const name = readText(bytes, at + 8);
+      const clearsSetgid = (bytes.readUInt32LE(at + 8) & SETXATTR_CLEAR_SETGID) !== 0;
+      const name = readText(bytes, at + 16);
       return {
         kind: 'set-xattr',
         name: name.text,
         value: Uint8Array.from(readBytes(bytes, name.end, length)),
         flags,
+        clearsSetgid,
       };
     }
     case OPCODE.getxattr:

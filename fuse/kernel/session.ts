@@ -4,7 +4,7 @@ import type { Attributes } from '../backend.ts';
 import { errnoName } from '../errno.ts';
 import { logUnforeseen } from '../log.ts';
 import type { Caller, Created, FileSystemCalls, NamePlace, Opened, TransportOptions } from '../transport.ts';
-import { xattrIsOfFiles } from '../xattr-names.ts';
+import { xattrKind } from '../xattr-names.ts';
 import { Answers } from './answers.ts';
 import { KernelBelief } from './kernel-belief.ts';
 import { MAJOR, MINOR_MIN, OPENED_FLAG } from './protocol.ts';
@@ -97,6 +97,7 @@ export class Session {
       uid: header.uid,
       gid: header.gid,
       killsPrivileges,
+      ...('umask' in request ? { umask: request.umask & 0o777 } : {}),
     });
     const entry = (name: string, ask: () => Promise<Attributes>): void => {
       this.#answers.answer(header, request, ask, (attributes) =>
@@ -274,6 +275,7 @@ export class Session {
       readAheadBytes,
       flags: initFlags(flags, {
         locks: this.#locks,
+        acls: this.#options.acls,
         names: this.#options.cache.nameBelievedMs !== undefined && this.#calls.listed !== undefined,
       }),
       backgroundMax: this.#options.backgroundMax,
@@ -366,17 +368,13 @@ export class Session {
   ): void {
     const { unique } = header;
     const calls = this.#calls;
-    // The kernel does not ask again.
-    if (!this.#options.xattrs) {
-      this.#reply.error(unique, 'ENOSYS');
+    if (!this.#mayHave(request)) {
+      // At this answer the kernel does not ask again, for any attribute.
+      this.#reply.error(unique, this.#options.xattrs || this.#options.acls ? 'EOPNOTSUPP' : 'ENOSYS');
       return;
     }
     switch (request.kind) {
       case 'xattr':
-        if (!xattrIsOfFiles(request.name)) {
-          this.#reply.error(unique, 'EOPNOTSUPP');
-          return;
-        }
         this.#sized(header, request, () => calls.xattr(inode, request.name));
         return;
       case 'xattrs':
@@ -388,7 +386,7 @@ export class Session {
         this.#answers.answer(
           header,
           request,
-          () => calls.setXattr(inode, request.name, request.value, request.flags),
+          () => calls.setXattr(inode, request.name, request.value, request.flags, request.clearsSetgid),
           () => this.#reply.done(unique),
         );
         return;
@@ -403,6 +401,14 @@ export class Session {
       default:
         unreachable(request);
     }
+  }
+
+  /** @returns whether a file here may have such an attribute */
+  #mayHave(request: { readonly kind: string; readonly name?: string }): boolean {
+    const { xattrs, acls } = this.#options;
+    if (request.name === undefined) return xattrs;
+    const kind = xattrKind(request.name);
+    return kind === 'acl' ? acls : kind !== 'none' && xattrs;
   }
 
   /** Bytes for a caller that has room for `bytesMax`, or asks with 0 how many there are. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import Database from 'better-sqlite3';
 import fc from 'fast-check';
+import { ACCESS_ACL, DEFAULT_ACL, decodeAcl, encodeAcl, isMinimal, modeWithAcl } from '../../catalog/acl.ts';
 import { decodeBatch, encodeBatch, executeBatch, executeRequests } from '../../catalog/batch.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { runQuery } from '../../catalog/queries.ts';
@@ -27,8 +28,34 @@ const mark = fc.record({ epoch: fc.nat({ max: 3 }), turn: fc.nat({ max: 3 }) });
 const contents = fc.record({ epoch: fc.integer({ min: 0, max: 2 }), seq: fc.integer({ min: 0, max: 4 }) });
 const timeNs = fc.bigInt(-(1n << 63n), (1n << 63n) - 1n).map(String);
 
+const permissions = fc.nat({ max: 7 });
+const namedEntries = fc.uniqueArray(fc.record({ permissions, id: fc.nat({ max: 3 }) }), {
+  selector: ({ id }) => id,
+  maxLength: 2,
+});
+/** A valid access control list, as it travels. */
+const aclValue = fc
+  .record({
+    own: permissions,
+    users: namedEntries,
+    group: permissions,
+    mask: permissions,
+    other: permissions,
+  })
+  .map(({ own, users, group, mask, other }) => {
+    const unnamed = (tag: number, permissions: number) => ({ tag, permissions, id: 0xffff_ffff });
+    const acl = [
+      unnamed(1, own),
+      ...users.map((user) => ({ tag: 2, ...user })),
+      unnamed(4, group),
+      ...(users.length > 0 ? [unnamed(16, mask)] : []),
+      unnamed(32, other),
+    ];
+    return Buffer.from(encodeAcl(acl)).toString('base64');
+  });
+
 const treeCommand: fc.Arbitrary<Command> = fc.oneof(
-  fc.record({ kind: fc.constant('make-directory' as const), place, mode, ...owner }),
+  fc.record({ kind: fc.constant('make-directory' as const), place, mode, ...owner, umask: mode }),
   fc.record({
     kind: fc.constant('create-file' as const),
     place,
@@ -113,7 +140,22 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
     value: fc.uint8Array({ maxLength: 9 }).map((bytes) => Buffer.from(bytes).toString('base64')),
     mode: fc.constantFrom('set' as const, 'create' as const, 'replace' as const),
   }),
-  fc.record({ kind: fc.constant('remove-xattr' as const), inode, name: fc.constantFrom('user.a', 'user.b') }),
+  fc.record({
+    kind: fc.constant('set-xattr' as const),
+    inode,
+    name: fc.constantFrom(ACCESS_ACL, DEFAULT_ACL),
+    value: fc.oneof(
+      { weight: 8, arbitrary: aclValue },
+      { weight: 1, arbitrary: fc.constantFrom('', 'AgAAAA==', 'AgAAAAEABgD/////') },
+    ),
+    mode: fc.constant('set' as const),
+    clearsSetgid: fc.boolean(),
+  }),
+  fc.record({
+    kind: fc.constant('remove-xattr' as const),
+    inode,
+    name: fc.constantFrom('user.a', 'user.b', ACCESS_ACL, DEFAULT_ACL),
+  }),
   fc.record({
     kind: fc.constant('collect' as const),
     beforeNs: fc.constantFrom('0', '10', '9000000000000000000'),
@@ -205,8 +247,24 @@ function runPrimary(db: CatalogDatabase, seq: number, batch: readonly CommandReq
   return done;
 }
 
+/** A mode and a list never say different things, and lists are where they may be. */
+function assertAclsSound(db: CatalogDatabase): void {
+  const rows = db
+    .prepare('SELECT i.kind, i.mode, x.name, x.value FROM xattrs x JOIN inodes i ON i.id = x.inode')
+    .all() as { kind: number; mode: number; name: string; value: Uint8Array }[];
+  for (const { kind, mode, name, value } of rows) {
+    if (name === DEFAULT_ACL) assert.equal(kind, 2, 'Only directories have a default list');
+    if (name !== ACCESS_ACL) continue;
+    const acl = decodeAcl(value);
+    assert.notEqual(kind, 3, 'Symbolic links have no list');
+    assert.equal(isMinimal(acl), false, 'A list that is a mode is not kept');
+    assert.equal(modeWithAcl(mode, acl), mode);
+  }
+}
+
 /** What holds in every catalog between two batches. */
 function assertSound(db: CatalogDatabase): void {
+  assertAclsSound(db);
   const none = (what: string, sql: string): void => assert.deepEqual(db.prepare(sql).all(), [], what);
   none(
     'Every name stands for an inode, and is in a directory of the same volume',

@@ -495,7 +495,7 @@ export class MemoryBackend implements FileSystemBackend {
     const gid = (directory.mode & 0o2000) !== 0 ? directory.gid : owner.gid;
     const inode = this.#make(
       kind,
-      mode,
+      mode & ~(owner.umask ?? 0),
       { uid: owner.uid, gid },
       kind === 'directory' ? 2 : 1,
       target,
@@ -583,6 +583,7 @@ export class MemoryBackend implements FileSystemBackend {
       sizeBytes,
       contents,
       live,
+      xattrs: inode.xattrs.size,
       accessedNs: String(inode.accessedNs),
       modifiedNs: String(inode.modifiedNs),
       changedNs: String(inode.changedNs),

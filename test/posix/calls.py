@@ -10,6 +10,7 @@ import mmap
 import os
 import socket
 import stat
+import struct
 import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -127,6 +128,37 @@ def xattr_names(path):
     return " ".join(sorted(name for name in os.listxattr(path, follow_symlinks=False) if name.startswith("user.")))
 
 
+ACL_TAGS = {"u": (2, 1), "g": (8, 4), "m": (16, 16), "o": (32, 32)}
+ACL_IDS = {"alice": 1001, "bob": 1002, "carol": 1003}
+ACL_NOBODY = 0xffffffff
+
+
+def acl_attribute(which):
+    return "system.posix_acl_" + which
+
+
+def acl_bytes(text):
+    """As Linux takes a list: `u::rw-,u:bob:r--,g::r--,m::r--,o::---`."""
+    entries = []
+    for entry in text.split(","):
+        kind, name, letters = entry.split(":")
+        named, unnamed = ACL_TAGS[kind]
+        permissions = sum(bit for bit, letter in zip((4, 2, 1), letters) if letter != "-")
+        identity = ACL_IDS[name] if name else ACL_NOBODY
+        entries.append(struct.pack("<HHI", named if name else unnamed, permissions, identity))
+    return struct.pack("<I", 2) + b"".join(entries)
+
+
+def acl_text(value):
+    kinds = {tag: kind for kind, tags in ACL_TAGS.items() for tag in tags}
+    names = {identity: name for name, identity in ACL_IDS.items()}
+    entries = []
+    for tag, permissions, identity in struct.iter_unpack("<HHI", value[4:]):
+        letters = "".join(letter if permissions & bit else "-" for bit, letter in ((4, "r"), (2, "w"), (1, "x")))
+        entries.append(f"{kinds[tag]}:{names.get(identity, '')}:{letters}")
+    return ",".join(entries)
+
+
 def bind(path):
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(path)
@@ -186,6 +218,7 @@ CALLS = {
     "futimens": lambda name, accessed, modified: libc_call(
         libc.futimens(files[name], (ctypes.c_long * 4)(*time_of(accessed), *time_of(modified)))),
     "get": get,
+    "getfacl": lambda path, which="access": acl_text(os.getxattr(path, acl_attribute(which))),
     "getxattr": lambda path, name: os.getxattr(path, name).decode(),
     "lchown": lambda path, uid, gid: os.lchown(path, int(uid), int(gid)),
     "link": lambda old, new, how="nofollow": libc_call(
@@ -210,12 +243,14 @@ CALLS = {
     "read-entries": read_entries,
     "readlink": os.readlink,
     "removexattr": os.removexattr,
+    "removefacl": lambda path, which="access": os.removexattr(path, acl_attribute(which)),
     "rename": os.rename,
     "rename-with": rename_with,
     "rewind": lambda name: libc.rewinddir(listings[name]),
     "rmdir": os.rmdir,
     "same-inode": lambda a, b: "yes" if os.lstat(a).st_ino == os.lstat(b).st_ino else "no",
     "seek-directory": lambda name, place: libc.seekdir(listings[name], int(place)),
+    "setfacl": lambda path, text, which="access": os.setxattr(path, acl_attribute(which), acl_bytes(text)),
     "setxattr": lambda path, name, value, flags="0": os.setxattr(path, name, value.encode(), int(flags)),
     "stat": lambda path, wanted: fields_of(os.stat(path), wanted),
     "statvfs": lambda path, wanted: str(getattr(os.statvfs(path), "f_" + wanted)),

@@ -16,13 +16,16 @@ else test('everyday programs on a mount of a real cluster', { skip }, () => unde
 async function define(): Promise<void> {
   // All of this before the first test is told of: the runner must know them all before it ends any.
   const mounts = isLong ? await onMounts() : [await onMount()];
-  const missing = await Promise.all(['git', 'tar', 'npm'].map(isMissing));
+  const missing = await Promise.all(['git', 'tar', 'npm', 'setfacl', 'rsync'].map(isMissing));
   for (const on of mounts) defineOn(on, missing);
 }
 
 function defineOn(
   { cluster, transport, volume, mount, local, env }: OnMount,
-  [noGit = false, noTar = false, noNpm = false]: readonly (string | false)[],
+  [noGit = false, noTar = false, noNpm = false, noLists = false, noRsync = false]: readonly (
+    | string
+    | false
+  )[],
 ): void {
   const repository = join(local, 'repository');
   for (let number = 0; number < FILES; number++) {
@@ -56,6 +59,25 @@ function defineOn(
     await git(clone, 'gc', '--quiet');
     await git(clone, 'fsck', '--full');
     assert.equal((await git(clone, 'log', '--format=%s')).text, 'From the mount\nAll of it\n');
+  });
+
+  test(`${transport}: programs that copy take access control lists along`, {
+    skip: noLists || noTar || noRsync,
+  }, async () => {
+    const script = `
+      cd "$0" && umask 022 && mkdir from && cd from && mkdir kept && echo file > file && echo plain > plain
+      setfacl -m u:4711:rw,g:4712:r file && setfacl -m u:4711:rwx -m d:u:4711:rwx,d:g::r-x,d:o::- kept
+      echo inherits > kept/inherits && mkdir kept/below && chmod g-w file && cd ..
+      cp -a from copied
+      mkdir taken && tar -C from --acls -cf - . | tar -C taken --acls -xpf -
+      rsync -aA from/ synced/
+      list() { (cd "$1" && getfacl -R -n . | grep -v '^$'); }
+      list from > lists
+      for other in copied taken synced; do list $other | diff lists - || exit 1; done
+      getfacl -n from/file from/kept/inherits`;
+    const { text } = await runOk('sh', ['-c', script, mount.directory], { timeoutMs: PROGRAM_MS_MAX });
+    const wanted = ['user:4711:rw-', 'group:4712:r--', 'mask::r--', 'user:4711:rwx', 'mask::rw-'];
+    for (const line of wanted) assert.ok(text.includes(line), `${line} in ${text}`);
   });
 
   test(`${transport}: tar there and back keeps contents, modes, times and links`, {

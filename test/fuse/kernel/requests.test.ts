@@ -57,9 +57,12 @@ test('each call with what belongs to it', () => {
     [request(OPCODE.symlink, 1, 'name', 'to/there'), { kind: 'symlink', name: 'name', target: 'to/there' }],
     [
       request(OPCODE.mknod, 1, words(0o20644, 0x103, 0, 0), 'null'),
-      { kind: 'make-node', name: 'null', mode: 0o20644, device: 0x103 },
+      { kind: 'make-node', name: 'null', mode: 0o20644, umask: 0, device: 0x103 },
     ],
-    [request(OPCODE.mkdir, 1, words(0o755, 0), 'd'), { kind: 'make-directory', name: 'd', mode: 0o755 }],
+    [
+      request(OPCODE.mkdir, 1, words(0o755, 0o22), 'd'),
+      { kind: 'make-directory', name: 'd', mode: 0o755, umask: 0o22 },
+    ],
     [
       request(OPCODE.rename, 1, longs(5), 'a', 'b'),
       { kind: 'rename', name: 'a', toParent: 5, toName: 'b', flags: 0 },
@@ -72,7 +75,7 @@ test('each call with what belongs to it', () => {
     [request(OPCODE.open, 3, words(0x8001, 1)), { kind: 'open', flags: 0x8001, killsPrivileges: true }],
     [
       request(OPCODE.create, 1, words(0x41, 0o100644, 0o22, 0), 'new'),
-      { kind: 'create', name: 'new', mode: 0o100644, flags: 0x41, killsPrivileges: false },
+      { kind: 'create', name: 'new', mode: 0o100644, umask: 0o22, flags: 0x41, killsPrivileges: false },
     ],
     [
       request(OPCODE.read, 3, longs(11, 4096), words(512, 0), longs(0), words(0, 0)),
@@ -85,8 +88,8 @@ test('each call with what belongs to it', () => {
     [request(OPCODE.release, 3, longs(11), words(0, 0), longs(1)), { kind: 'release', handle: 11 }],
     [request(OPCODE.flush, 3, longs(11), words(0, 0), longs(9)), { kind: 'flush', handle: 11, owner: 9n }],
     [
-      request(OPCODE.setxattr, 3, words(3, 1), 'user.a', Buffer.from([1, 0, 2])),
-      { kind: 'set-xattr', name: 'user.a', value: Uint8Array.of(1, 0, 2), flags: 1 },
+      request(OPCODE.setxattr, 3, words(3, 1, 1, 0), 'user.a', Buffer.from([1, 0, 2])),
+      { kind: 'set-xattr', name: 'user.a', value: Uint8Array.of(1, 0, 2), flags: 1, clearsSetgid: true },
     ],
     [request(OPCODE.getxattr, 3, words(64, 0), 'user.a'), { kind: 'xattr', name: 'user.a', bytesMax: 64 }],
     [

@@ -47,7 +47,7 @@ class Exchange {
   constructor(calls: Partial<FileSystemCalls>, cache: TransportOptions['cache']) {
     const options = {
       ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
-      ...{ xattrs: true, log: () => undefined, backgroundMax: 64, cache },
+      ...{ xattrs: true, acls: true, log: () => undefined, backgroundMax: 64, cache },
       drop: async (inode: number) => void this.dropped.push(inode),
     };
     this.session = new Session({ root: ROOT, ...calls } as FileSystemCalls, options, (pieces) => {

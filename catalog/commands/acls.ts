@@ -1,0 +1,77 @@
+import { ServiceError } from '../../base/errors.ts';
+import {
+  ACCESS_ACL,
+  type Acl,
+  aclWithMode,
+  DEFAULT_ACL,
+  decodeAcl,
+  encodeAcl,
+  inheritedAcl,
+  isMinimal,
+  modeWithAcl,
+} from '../acl.ts';
+import { KIND_DIRECTORY, KIND_SYMLINK } from '../schema.ts';
+import type { InodeRow, Tables } from '../tables.ts';
+
+const MODE_SETGID = 0o2000;
+
+/** A list takes the mode with it; one that says no more than a mode is not kept. */
+export function setAcl(
+  tables: Tables,
+  inode: InodeRow,
+  list: { readonly name: string; readonly value: Uint8Array; readonly clearsSetgid: boolean },
+  atNs: string,
+): void {
+  const acl = decodeAcl(list.value);
+  if (inode.kind === KIND_SYMLINK) {
+    throw new ServiceError('bad-request', 'A symbolic link has no access control list');
+  }
+  if (list.name === DEFAULT_ACL) {
+    if (inode.kind !== KIND_DIRECTORY) {
+      throw new ServiceError('not-directory', 'Only a directory has a default access control list');
+    }
+    tables.xattrPut(inode.id, DEFAULT_ACL, encodeAcl(acl));
+    tables.inodeSetChanged(inode.id, atNs);
+    return;
+  }
+  keepAccess(tables, inode.id, acl);
+  const mode = modeWithAcl(inode.mode, acl) & (list.clearsSetgid ? ~MODE_SETGID : ~0);
+  tables.inodeSetAttributes(inode.id, mode, inode.uid, inode.gid, atNs);
+}
+
+function keepAccess(tables: Tables, id: number, acl: Acl): void {
+  if (isMinimal(acl)) tables.xattrDelete(id, ACCESS_ACL);
+  else tables.xattrPut(id, ACCESS_ACL, encodeAcl(acl));
+}
+
+/** The mode was set: the list follows, in the same step. */
+export function aclFollow(tables: Tables, inode: InodeRow, mode: number): void {
+  const value = inode.xattrs === 0 ? undefined : tables.xattr(inode.id, ACCESS_ACL);
+  if (value !== undefined) {
+    tables.xattrPut(inode.id, ACCESS_ACL, encodeAcl(aclWithMode(decodeAcl(value), mode)));
+  }
+}
+
+/**
+ * What is made in a directory begins with the directory's default list.
+ *
+ * @param umask applies where there is no such list
+ * @returns the mode, and the list that is to be kept, if any
+ */
+export function inherit(
+  tables: Tables,
+  directory: InodeRow,
+  made: { readonly mode: number; readonly umask?: number | undefined; readonly kind: number },
+): { readonly mode: number; readonly keep: (id: number) => void } {
+  const hasDefault = made.kind !== KIND_SYMLINK && directory.xattrs > 0;
+  const defaults = hasDefault ? tables.xattr(directory.id, DEFAULT_ACL) : undefined;
+  if (defaults === undefined) return { mode: made.mode & ~(made.umask ?? 0), keep: () => undefined };
+  const { acl, mode } = inheritedAcl(decodeAcl(defaults), made.mode);
+  return {
+    mode,
+    keep: (id) => {
+      keepAccess(tables, id, acl);
+      if (made.kind === KIND_DIRECTORY) tables.xattrPut(id, DEFAULT_ACL, defaults);
+    },
+  };
+}
