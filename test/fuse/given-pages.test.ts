@@ -45,6 +45,9 @@ class Gate {
 /** A cluster whose answers to reads of whole blocks can be held: they are of the moment at which they were asked for. */
 class GatedBackend extends MemoryBackend {
   readonly blocks = new Gate();
+  /** For the read that begins here. */
+  readonly single = new Gate();
+  singleAt = -1;
 
   override openFile(inode: number): BackendFile {
     const file = super.openFile(inode);
@@ -53,6 +56,7 @@ class GatedBackend extends MemoryBackend {
       read: async (offset, length) => {
         const bytes = await file.read(offset, length);
         if (length >= BLOCK_BYTES) await this.blocks.pass();
+        else if (offset === this.singleAt) await this.single.pass();
         return bytes;
       },
     };
@@ -165,6 +169,23 @@ test('a program is let write once what is on its way to the kernel has arrived',
   kernel.open();
   await Promise.all([opening, second, truncating]);
   assert.equal(given.length, 1);
+});
+
+test('a block is not given where somebody was answered past it, perhaps with what is newer', async (t) => {
+  const { backend, given, readAround, fileSystem, inode } = await setUp(t);
+  const { handle } = await fileSystem.open(inode, constants.O_RDONLY, USER);
+  backend.singleAt = 99 * PAGE;
+  backend.single.close();
+  backend.blocks.close();
+  const past = fileSystem.read(handle, backend.singleAt, PAGE);
+  await until(() => backend.single.waiting > 0);
+  await readAround(() => backend.blocks.waiting > 0);
+  backend.single.open();
+  await past;
+  backend.blocks.open();
+  await until(() => backend.blocks.waiting === 0);
+  for (let count = 0; count < TURNS; count++) await turn();
+  assert.equal(given.length, 0);
 });
 
 test('what was fetched before a truncate is not given after it', async (t) => {
