@@ -227,6 +227,8 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
       await page.getByRole('button', { name: `${act} ${id}` }).click();
       await page.locator('.server .state', { hasText: word }).waitFor(WAIT);
       await page.getByText(/2 of 3 servers serve/).waitFor(WAIT);
+      // Who stands still for less than a second says nothing of it.
+      if (act === 'Pause') await page.waitForTimeout(1_500);
       await page.getByRole('button', { name: `${undo} ${id}` }).click();
       await page.getByText('All 3 servers serve.').waitFor(WAIT);
     }
