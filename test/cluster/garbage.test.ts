@@ -131,7 +131,12 @@ test('a stranger who dials as a server is refused in words, and what it sends is
     ['another cluster', hello({ ...impostor, cluster: 'other' }), () => undefined, /^403 .*other/],
     ['other parameters', hello({ ...impostor, paramsHash: 'x' }), () => undefined, /^409 .*--lease/],
     ['its own id', hello({ ...impostor, server: 's1' as ServerId }), () => undefined, /^409 /],
-    ['another wire version', { ...hello(impostor), 'leasehold-wire': '99' }, () => undefined, /^426 /],
+    [
+      'another wire version',
+      { ...hello(impostor), 'leasehold-wire': '99', 'leasehold-wire-oldest': '99' },
+      () => undefined,
+      /^426 /,
+    ],
     ['garbage frames', hello(impostor), (ws) => ws.send(randomBytes(1000)), /^closed 1002 /],
     ['text', hello(impostor), (ws) => ws.send('hello'), /^closed 1003 /],
     [
