@@ -320,7 +320,13 @@ export class FileSystem implements FileSystemCalls {
     if (value.length > XATTR_VALUE_BYTES_MAX)
       throw new ErrnoError('E2BIG', 'The attribute value is too large');
     const mode: XattrMode = flags === XATTR_CREATE ? 'create' : flags === XATTR_REPLACE ? 'replace' : 'set';
-    await this.#backend.setXattr(inode, name, value, mode, clearsSetgid);
+    try {
+      await this.#backend.setXattr(inode, name, value, mode, clearsSetgid);
+    } catch (error) {
+      // The value is small enough: there are too many others.
+      if (!(error instanceof ServiceError) || error.code !== 'too-large') throw error;
+      throw new ErrnoError('ENOSPC', error.message);
+    }
     this.#inodes.cache.forget(inode);
     // A list takes the mode with it, which an open file knows, too.
     if (kind === 'acl' && this.#inodes.isOpen(inode)) await this.#inodes.attributes(inode);

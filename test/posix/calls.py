@@ -124,6 +124,11 @@ def mapped_write(path, offset, text):
         os.close(fd)
 
 
+def set_xattrs(path, count):
+    for number in range(int(count)):
+        os.setxattr(path, f"user.{number}", b"x" * 64)
+
+
 def xattr_names(path):
     return " ".join(sorted(name for name in os.listxattr(path, follow_symlinks=False) if name.startswith("user.")))
 
@@ -252,6 +257,7 @@ CALLS = {
     "seek-directory": lambda name, place: libc.seekdir(listings[name], int(place)),
     "setfacl": lambda path, text, which="access": os.setxattr(path, acl_attribute(which), acl_bytes(text)),
     "setxattr": lambda path, name, value, flags="0": os.setxattr(path, name, value.encode(), int(flags)),
+    "setxattrs": set_xattrs,
     "stat": lambda path, wanted: fields_of(os.stat(path), wanted),
     "statvfs": lambda path, wanted: str(getattr(os.statvfs(path), "f_" + wanted)),
     "symlink": os.symlink,
