@@ -67,6 +67,7 @@ export const ERRORS = {
   unknown: { status: 503, exit: 5, remedy: 'retry', title: 'It is not known whether the operation happened' },
   'clock-fault': { status: 503, exit: 5, remedy: 'retry', title: "A server's clock is out of bounds" },
   'no-space': { status: 507, exit: 1, remedy: 'give-up', title: 'The disk is full' },
+  'quota-exceeded': { status: 507, exit: 1, remedy: 'give-up', title: 'The quota of the volume is used up' },
   integrity: {
     status: 500,
     exit: 8,

@@ -62,6 +62,7 @@ export function attributesOf(row: InodeRow): Attributes {
     view: row.view,
     ...(row.kind === KIND_FILE ? { policy: policyName(row.policy) } : {}),
     objectBytes: row.objectBytes,
+    ...(row.allowed === null ? {} : { allowedBytes: Math.max(row.allowed, row.sizeBytes) }),
     contents: newer
       ? { epoch: row.modifiedEpoch, seq: row.modifiedSeq }
       : { epoch: row.contentsEpoch, seq: row.contentsSeq },
@@ -79,6 +80,10 @@ export function volumeInfoOf(row: VolumeRow): VolumeInfo {
     objectBytes: row.objectBytes,
     inodes: row.inodes,
     usedBytes: row.usedBytes,
+    quotaBytes: row.quotaBytes,
+    quotaInodes: row.quotaInodes,
+    namedBytes: row.namedBytes,
+    namedInodes: row.namedInodes,
   };
 }
 

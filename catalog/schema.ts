@@ -5,7 +5,7 @@ import { ServiceError } from '../base/errors.ts';
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables below, kept as the database's `user_version`. */
-export const SCHEMA_VERSION = 2;
+export const SCHEMA_VERSION = 3;
 
 /** Kinds of inodes as the tables number them. A number is given once and never reused. */
 export const KIND_FILE = 1;
@@ -145,6 +145,22 @@ const SERVER_TABLES = `
   ) STRICT, WITHOUT ROWID;
 `;
 
+/** What came with version 3: in a new database, and in one of version 2. */
+const QUOTAS = `
+  -- 0 for none
+  ALTER TABLE volumes ADD COLUMN quota_bytes INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE volumes ADD COLUMN quota_inodes INTEGER NOT NULL DEFAULT 0;
+  -- what has a name, and what files that are written may grow to
+  ALTER TABLE volumes ADD COLUMN named_inodes INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE volumes ADD COLUMN named_bytes INTEGER NOT NULL DEFAULT 0;
+  -- of a file: the size that it may grow to; null where its volume had no quota when that was asked last
+  ALTER TABLE inodes ADD COLUMN allowed INTEGER;
+  UPDATE volumes SET
+    named_inodes = (SELECT COUNT(*) FROM inodes i WHERE i.volume = volumes.id AND i.orphaned_ns IS NULL),
+    named_bytes = (SELECT COALESCE(SUM(i.size), 0) FROM inodes i
+      WHERE i.volume = volumes.id AND i.orphaned_ns IS NULL AND i.kind = ${KIND_FILE});
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -181,12 +197,12 @@ export const TABLE_KEYS = {
 export function ensureSchema(db: CatalogDatabase): void {
   const version = db.pragma('user_version', { simple: true });
   if (version === SCHEMA_VERSION) return;
-  if (version !== 0 && version !== 1) {
+  if (version !== 0 && version !== 1 && version !== 2) {
     throw new ServiceError(
       'storage',
       `Cannot use a catalog of schema version ${version}: this program knows versions up to ${SCHEMA_VERSION}`,
     );
   }
-  const change = version === 0 ? TABLES + SERVER_TABLES : MIGRATION_2;
-  db.exec(`BEGIN IMMEDIATE; ${change} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+  const before = { 0: TABLES + SERVER_TABLES, 1: MIGRATION_2, 2: '' }[version];
+  db.exec(`BEGIN IMMEDIATE; ${before} ${QUOTAS} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
 }

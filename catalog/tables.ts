@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
+import { chargeOf } from './quota.ts';
 import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import { ServerTables } from './server-tables.ts';
 import { Statements } from './statements.ts';
@@ -38,6 +39,8 @@ export interface InodeRow {
   readonly policy: number;
   /** How many extended attributes it has. */
   readonly xattrs: number;
+  /** Of a file: the size that it may grow to; null where its volume had no quota when that was asked last. */
+  readonly allowed: number | null;
 }
 
 export interface EntryRow extends InodeRow {
@@ -53,6 +56,12 @@ export interface VolumeRow {
   readonly inodes: number;
   readonly usedBytes: number;
   readonly policy: number;
+  /** 0 for none. */
+  readonly quotaBytes: number;
+  readonly quotaInodes: number;
+  /** Of inodes with a name; with what files that are written may grow to. */
+  readonly namedInodes: number;
+  readonly namedBytes: number;
 }
 
 export interface NewInode {
@@ -74,6 +83,7 @@ export interface NewInode {
   readonly parent: number | 'self' | null;
   readonly orphanedNs: string | null;
   readonly policy: number;
+  readonly allowed: number | null;
 }
 
 export interface SessionRow {
@@ -92,10 +102,11 @@ const INODE_COLUMNS = `
   i.object_bytes AS objectBytes, i.contents_epoch AS contentsEpoch, i.contents_seq AS contentsSeq,
   i.modified_epoch AS modifiedEpoch, i.modified_seq AS modifiedSeq, i.live,
   i.mark_epoch AS markEpoch, i.mark_turn AS markTurn, i.parent,
-  CAST(i.orphaned_ns AS TEXT) AS orphanedNs, i.wanted, i.policy,
+  CAST(i.orphaned_ns AS TEXT) AS orphanedNs, i.wanted, i.policy, i.allowed,
   (SELECT COUNT(*) FROM xattrs x WHERE x.inode = i.id) AS xattrs`;
 
-const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy`;
+const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy,
+  quota_bytes AS quotaBytes, quota_inodes AS quotaInodes, named_inodes AS namedInodes, named_bytes AS namedBytes`;
 
 /** What happened to a name, or to the contents of a file that were written in place. */
 export type NameChange =
@@ -220,8 +231,15 @@ export class Tables {
     this.#run('UPDATE volumes SET root = ? WHERE id = ?', root, id);
   }
 
-  volumeSet(id: number, replicas: number, policy: number): void {
-    this.#run('UPDATE volumes SET replicas = ?, policy = ? WHERE id = ?', replicas, policy, id);
+  volumeSet(id: number, values: Pick<VolumeRow, 'replicas' | 'policy' | 'quotaBytes' | 'quotaInodes'>): void {
+    this.#run(
+      'UPDATE volumes SET replicas = ?, policy = ?, quota_bytes = ?, quota_inodes = ? WHERE id = ?',
+      values.replicas,
+      values.policy,
+      values.quotaBytes,
+      values.quotaInodes,
+      id,
+    );
   }
 
   volumeDelete(id: number): void {
@@ -234,6 +252,17 @@ export class Tables {
       'UPDATE volumes SET inodes = inodes + ?, used_bytes = used_bytes + ? WHERE id = ?',
       inodes,
       usedBytes,
+      id,
+    );
+  }
+
+  /** What quotas go by, kept up to date in the same way. */
+  volumeCharge(id: number, inodes: number, bytes: number): void {
+    if (inodes === 0 && bytes === 0) return;
+    this.#run(
+      'UPDATE volumes SET named_inodes = named_inodes + ?, named_bytes = named_bytes + ? WHERE id = ?',
+      inodes,
+      bytes,
       id,
     );
   }
@@ -271,7 +300,7 @@ export class Tables {
     if (!Number.isSafeInteger(id)) throw new ServiceError('no-space', 'Cannot number another inode');
     this.#run(
       `INSERT INTO inodes VALUES
-         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?)`,
+         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?)`,
       id,
       inode.volume,
       inode.kind,
@@ -292,9 +321,11 @@ export class Tables {
       inode.parent === 'self' ? id : (inode.parent ?? 0),
       inode.orphanedNs,
       inode.policy,
+      inode.allowed,
     );
     if (inode.replicas !== '') this.servers.place(id, inode.replicas);
     this.volumeCount(inode.volume, 1, 0);
+    if (inode.orphanedNs === null) this.volumeCharge(inode.volume, 1, chargeOf(inode));
     return id;
   }
 
@@ -305,6 +336,7 @@ export class Tables {
     this.#run('DELETE FROM inodes WHERE id = ?', inode.id);
     if (inode.replicas !== '') this.servers.displace(inode.id, inode.replicas);
     this.volumeCount(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
+    if (inode.orphanedNs === null) this.volumeCharge(inode.volume, -1, -chargeOf(inode));
   }
 
   inodeSetLinks(id: number, links: number, orphanedNs: string | null, changedNs: string): void {
@@ -400,10 +432,12 @@ export class Tables {
     epoch: number,
     seq: number,
     live: number,
+    allowed: number | null,
   ): void {
     this.#touched.add(id);
     this.#run(
-      `UPDATE inodes SET size = ?, modified_ns = ?, changed_ns = ?, contents_epoch = ?, contents_seq = ?, live = ?
+      `UPDATE inodes SET size = ?, modified_ns = ?, changed_ns = ?, contents_epoch = ?, contents_seq = ?, live = ?,
+         allowed = ?
        WHERE id = ?`,
       sizeBytes,
       modifiedNs,
@@ -411,8 +445,14 @@ export class Tables {
       epoch,
       seq,
       live,
+      allowed,
       id,
     );
+  }
+
+  inodeSetAllowed(id: number, allowed: number | null): void {
+    this.#touched.add(id);
+    this.#run('UPDATE inodes SET allowed = ? WHERE id = ?', allowed, id);
   }
 
   /** Files without a name since before `beforeNs`, the longest nameless first. */

@@ -131,6 +131,8 @@ export interface Space {
   readonly totalBytes: number;
   readonly freeBytes: number;
   readonly inodes: number;
+  /** Absent where nothing bounds them. */
+  readonly freeInodes?: number;
 }
 
 export type RenameMode = 'replace' | 'no-replace' | 'exchange';

@@ -88,10 +88,14 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
       // Every byte of the volume takes as much room on each of its replicas.
       const sum = (of: (server: (typeof servers)[number]) => number): number =>
         Math.floor(servers.reduce((total, server) => total + of(server), 0) / info.replicas);
+      const totalBytes = sum((server) => server.totalBytes);
+      const freeBytes = sum((server) => server.freeBytes);
+      const { quotaBytes, quotaInodes, namedBytes, namedInodes, inodes } = info;
       return {
-        totalBytes: sum((server) => server.totalBytes),
-        freeBytes: sum((server) => server.freeBytes),
-        inodes: info.inodes,
+        totalBytes: quotaBytes === 0 ? totalBytes : Math.min(totalBytes, quotaBytes),
+        freeBytes: quotaBytes === 0 ? freeBytes : Math.min(freeBytes, Math.max(0, quotaBytes - namedBytes)),
+        inodes: quotaInodes === 0 ? inodes : namedInodes,
+        ...(quotaInodes === 0 ? {} : { freeInodes: Math.max(0, quotaInodes - namedInodes) }),
       };
     },
     openFile: (inode, replicas, { seq }) => clusterFile(client, inode, replicas, seq),

@@ -37,6 +37,7 @@ export const ERRNO = {
   unknown: 'ETIMEDOUT',
   'clock-fault': 'EIO',
   'no-space': 'ENOSPC',
+  'quota-exceeded': 'EDQUOT',
   integrity: 'EIO',
   storage: 'EIO',
   internal: 'EIO',

@@ -36,12 +36,17 @@ export interface SpaceNumbers {
   readonly freeInodes: number;
 }
 
-export function spaceNumbers({ totalBytes, freeBytes, inodes }: Space): SpaceNumbers {
+export function spaceNumbers({
+  totalBytes,
+  freeBytes,
+  inodes,
+  freeInodes = FREE_INODES,
+}: Space): SpaceNumbers {
   return {
     blockBytes: BLOCK_BYTES,
     blocks: Math.floor(totalBytes / BLOCK_BYTES),
     freeBlocks: Math.floor(freeBytes / BLOCK_BYTES),
-    inodes: inodes + FREE_INODES,
-    freeInodes: FREE_INODES,
+    inodes: inodes + freeInodes,
+    freeInodes,
   };
 }

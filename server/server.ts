@@ -582,6 +582,8 @@ async function compose(
     store,
     membership: standing,
     catalogPrimary: () => gateway.router.catalogPrimary(),
+    volumes: () =>
+      catalog.status().primary === self ? (catalogStore?.query({ kind: 'volumes' }).volumes ?? []) : [],
   });
   named.registerMetrics(metrics);
 

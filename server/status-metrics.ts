@@ -1,4 +1,5 @@
 import type { ServerId } from '../base/ids.ts';
+import type { VolumeInfo } from '../wire/catalog-api.ts';
 import type { LeaseDriver } from './lease-driver.ts';
 import type { Labels, MetricsRegistry } from './metrics.ts';
 import { type LocalStatusService, type StatusOfMembership, VERSION } from './status-service.ts';
@@ -14,6 +15,8 @@ export interface StatusMeasuredParts {
   readonly membership: Pick<StatusOfMembership, 'registered' | 'lag'>;
   /** As far as is known here. */
   catalogPrimary(): ServerId | null;
+  /** As the catalog's primary knows them; none elsewhere. */
+  volumes(): readonly VolumeInfo[];
 }
 
 /** Registers how this server is, and what it knows of the others: what alerts go by. */
@@ -97,4 +100,43 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   metrics.observe('gauge', 'leasehold_disk_size_bytes', 'Size of the disk of the data folder', () => {
     return space('totalBytes');
   });
+  registerVolumeMetrics(metrics, () => parts.volumes());
+}
+
+/** Volumes are few, and people name them for others to see: so their names may be labels. */
+function registerVolumeMetrics(metrics: MetricsRegistry, volumes: () => readonly VolumeInfo[]): void {
+  const each = (
+    name: string,
+    help: string,
+    value: (volume: VolumeInfo) => number,
+    isTold: (volume: VolumeInfo) => boolean = () => true,
+  ): void => {
+    const read = (): [Labels, number][] =>
+      volumes()
+        .filter(isTold)
+        .map((volume) => [{ volume: volume.name }, value(volume)]);
+    metrics.observe('gauge', name, help, read, ['volume']);
+  };
+  each(
+    'leasehold_volume_bytes',
+    'Sizes of the files of a volume, as quotas count them; told by the catalog primary',
+    ({ namedBytes }) => namedBytes,
+  );
+  each(
+    'leasehold_volume_inodes',
+    'Files and directories of a volume; told by the catalog primary',
+    ({ namedInodes }) => namedInodes,
+  );
+  each(
+    'leasehold_volume_quota_bytes',
+    'What the files of a volume may have together, where it has a quota',
+    ({ quotaBytes }) => quotaBytes,
+    ({ quotaBytes }) => quotaBytes > 0,
+  );
+  each(
+    'leasehold_volume_quota_inodes',
+    'How many files and directories a volume may have, where it has a quota',
+    ({ quotaInodes }) => quotaInodes,
+    ({ quotaInodes }) => quotaInodes > 0,
+  );
 }

@@ -75,6 +75,9 @@ export const Command = Type.Union([
     policy: Type.Optional(Policy),
     /** Also if there are not that many servers yet. */
     force: Type.Optional(Type.Boolean()),
+    /** Of the sizes of all files, and of files and directories; 0 for none. */
+    quotaBytes: Type.Optional(Bytes),
+    quotaInodes: Type.Optional(Bytes),
   }),
   /** Absent fields stay. The replicas of files that are there follow; the policy is that of files to come. */
   Type.Object({
@@ -83,6 +86,9 @@ export const Command = Type.Union([
     replicas: Type.Optional(Replicas),
     policy: Type.Optional(Policy),
     force: Type.Optional(Type.Boolean()),
+    /** For files that are being written, a quota counts from their next sync or close on. */
+    quotaBytes: Type.Optional(Bytes),
+    quotaInodes: Type.Optional(Bytes),
   }),
   /** Refused with `not-empty` unless the volume is empty. */
   Type.Object({ kind: Type.Literal('volume-remove'), name: VolumeName }),
@@ -178,7 +184,13 @@ export const Command = Type.Union([
     contents: Type.Optional(ContentVersion),
   }),
   /** From now on the file's primary knows size and modification time, not the catalog. */
-  Type.Object({ kind: Type.Literal('open-for-write'), inode: Inode, mark: Type.Optional(LiveMark) }),
+  Type.Object({
+    kind: Type.Literal('open-for-write'),
+    inode: Inode,
+    mark: Type.Optional(LiveMark),
+    /** The size that the file is about to have: refused with `quota-exceeded` where its volume may not hold that. */
+    growTo: Type.Optional(Bytes),
+  }),
   /** What the files' primaries know, told to the catalog; the newest version of each wins, `live` ends with it. */
   Type.Object({
     kind: Type.Literal('settle'),
@@ -291,6 +303,8 @@ export interface Attributes {
   /** Of the file's first view; absent for all but files. */
   readonly policy?: Policy;
   readonly objectBytes: number;
+  /** Of a file: the size that it may grow to before its primary asks; absent where its volume has no quota. */
+  readonly allowedBytes?: number;
   /** Newest contents that the catalog was told of, or that a modification time was set against. */
   readonly contents: ContentVersion;
   /** The primary may know a newer size and modification time than stand here. */
@@ -337,7 +351,14 @@ export interface VolumeInfo {
   readonly objectBytes: number;
   /** Inodes of all kinds, the root included. */
   readonly inodes: number;
+  /** Of all files, also of those that have lost their names and are still to be collected. */
   readonly usedBytes: number;
+  /** 0 for none. */
+  readonly quotaBytes: number;
+  readonly quotaInodes: number;
+  /** What counts against the quotas: what has a name, and what files that are written may grow to. */
+  readonly namedBytes: number;
+  readonly namedInodes: number;
 }
 
 export const Query = Type.Union([

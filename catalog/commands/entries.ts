@@ -4,6 +4,7 @@ import type { CommandResults, NodeKind, Place } from '../../wire/catalog-api.ts'
 import { attributesOf, kindNumber } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
 import { targetCheck } from '../names.ts';
+import { allowedOfNew, assertInodeAllowed, chargeOf } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { InodeRow, Tables } from '../tables.ts';
 import { inodeOf, type Spot, spotAt } from '../walk.ts';
@@ -60,7 +61,8 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
   const target = node.target ?? '';
   const kind = kindNumber(node.kind);
   const { mode, keep } = inherit(tables, directory, { mode: node.mode, umask: node.umask, kind });
-  const volume = isFile ? tables.volume(directory.volume) : null;
+  const volume = tables.volume(directory.volume);
+  assertInodeAllowed(volume);
   const id = tables.inodeInsert({
     volume: directory.volume,
     kind,
@@ -74,11 +76,12 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
     device: node.device ?? 0,
     replicas: (node.replicas ?? []).join(','),
     view: isFile ? 1 : 0,
-    objectBytes: volume?.objectBytes ?? 0,
+    objectBytes: isFile ? volume.objectBytes : 0,
     live: isFile ? 1 : 0,
     parent: isDirectory ? directory.id : null,
     orphanedNs: null,
-    policy: volume?.policy ?? 0,
+    policy: isFile ? volume.policy : 0,
+    allowed: isFile ? allowedOfNew(volume) : null,
   });
   keep(id);
   tables.entryInsert(directory.id, spot.name, id);
@@ -98,7 +101,10 @@ export function nameLost(tables: Tables, inode: InodeRow, atNs: string): number 
   const links = inode.links - 1;
   assert(links >= 0, 'An inode with a name counts a link');
   if (links === 0 && inode.kind !== KIND_FILE) tables.inodeDelete(inode);
-  else tables.inodeSetLinks(inode.id, links, links === 0 ? atNs : null, atNs);
+  else {
+    tables.inodeSetLinks(inode.id, links, links === 0 ? atNs : null, atNs);
+    if (links === 0) tables.volumeCharge(inode.volume, -1, -chargeOf(inode));
+  }
   return links;
 }
 

@@ -3,6 +3,7 @@ import { type CommandResults, type LiveMark, UPLOAD_NOTE } from '../../wire/cata
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
 import { timeCheck } from '../names.ts';
+import { allowedOfNew, allowGrowth, assertBytesAllowed, assertInodeAllowed, chargeOf } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf, volumeOf } from '../walk.ts';
@@ -57,6 +58,7 @@ export function createOrphan(
     parent: null,
     orphanedNs: command.untilNs === undefined ? atNs : timeCheck(command.untilNs),
     policy: volume.policy,
+    allowed: allowedOfNew(volume),
   });
   if (command.note !== undefined) tables.xattrPut(id, UPLOAD_NOTE, Buffer.from(command.note, 'base64'));
   return { attributes: attributesOf(tables.inodeKnown(id)) };
@@ -92,6 +94,10 @@ export function replace(
   if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   assertExpected(command.expect, name, old);
 
+  const volume = tables.volume(orphan.volume);
+  if (old === undefined) assertInodeAllowed(volume);
+  assertBytesAllowed(volume, chargeOf(orphan), old?.links === 1 ? chargeOf(old) : 0);
+
   // What it had to know while it was uploaded is not the file's.
   tables.xattrDelete(orphan.id, UPLOAD_NOTE);
   if (old?.kind === KIND_FILE) {
@@ -104,6 +110,7 @@ export function replace(
     keep(orphan.id);
   }
   tables.inodeSetLinks(orphan.id, 1, null, atNs);
+  tables.volumeCharge(orphan.volume, 1, chargeOf(orphan));
   if (old === undefined) {
     tables.entryInsert(directory.id, name, orphan.id);
   } else {
@@ -126,8 +133,10 @@ export function openForWrite(
   const mark = command.mark ?? standing;
   // A primary of earlier, told late, does not take the place of a later one's mark.
   const next = markCompare(mark, standing) >= 0 ? mark : standing;
+  // First: where the file may not grow, it is not marked either.
+  const allowed = allowGrowth(tables, inode, command.growTo ?? null);
   tables.inodeMarkLive(inode.id, next.epoch, next.turn);
-  return { attributes: attributesOf({ ...inode, live: 1 }) };
+  return { attributes: attributesOf({ ...inode, live: 1, allowed }) };
 }
 
 /** Files that are gone are passed over: a primary may hear of that later than it settles. */
@@ -153,6 +162,8 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
     const live = contentsCompare(epoch, seq, inode.modifiedEpoch, inode.modifiedSeq) < 0 ? inode.live : 0;
     const changes = contentsCompare(epoch, seq, inode.contentsEpoch, inode.contentsSeq) > 0;
     const changedNs = changes && BigInt(modifiedNs) > BigInt(inode.changedNs) ? modifiedNs : inode.changedNs;
+    // What a file may grow to ends with the mark: its primary asks again with the next one.
+    const allowed = live === 1 || inode.allowed === null ? inode.allowed : file.sizeBytes;
     tables.inodeSettle(
       inode.id,
       file.sizeBytes,
@@ -161,8 +172,13 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
       epoch,
       seq,
       live,
+      allowed,
     );
     if (changes && inode.orphanedNs === null) tables.inodeModified(inode.id);
+    if (inode.orphanedNs === null) {
+      const charge = chargeOf({ ...inode, sizeBytes: file.sizeBytes, allowed });
+      tables.volumeCharge(inode.volume, 0, charge - chargeOf(inode));
+    }
     if (file.sizeBytes !== inode.sizeBytes) {
       tables.volumeCount(inode.volume, 0, file.sizeBytes - inode.sizeBytes);
     }

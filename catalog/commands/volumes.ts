@@ -34,8 +34,11 @@ export function volumeCreate(
     parent: 'self',
     orphanedNs: null,
     policy: 0,
+    allowed: null,
   });
   tables.volumeSetRoot(id, root);
+  const { quotaBytes = 0, quotaInodes = 0, replicas } = command;
+  if (quotaBytes > 0 || quotaInodes > 0) tables.volumeSet(id, { replicas, policy, quotaBytes, quotaInodes });
   return { volume: volumeInfoOf(tables.volume(id)) };
 }
 
@@ -43,7 +46,12 @@ export function volumeCreate(
 export function volumeSet(tables: Tables, command: CommandOf<'volume-set'>): CommandResults['volume-set'] {
   const volume = volumeOf(tables, command.name);
   const policy = command.policy === undefined ? volume.policy : POLICIES.indexOf(command.policy);
-  tables.volumeSet(volume.id, command.replicas ?? volume.replicas, policy);
+  tables.volumeSet(volume.id, {
+    replicas: command.replicas ?? volume.replicas,
+    policy,
+    quotaBytes: command.quotaBytes ?? volume.quotaBytes,
+    quotaInodes: command.quotaInodes ?? volume.quotaInodes,
+  });
   return { volume: volumeInfoOf(tables.volume(volume.id)) };
 }
 

@@ -16,6 +16,8 @@ interface CreateOptions {
   readonly policy: Policy;
   readonly force?: true;
   readonly ifNotExists?: true;
+  readonly quota?: number;
+  readonly quotaFiles?: number;
   readonly json?: true;
 }
 
@@ -23,6 +25,8 @@ interface SetOptions {
   readonly replicas?: number;
   readonly policy?: Policy;
   readonly force?: true;
+  readonly quota?: number;
+  readonly quotaFiles?: number;
   readonly json?: true;
 }
 
@@ -44,13 +48,18 @@ export function addVolumeCommands(program: Command): void {
     .option('--object-size <size>', 'size of the pieces that files are stored in', objectSize, 128 * 1024)
     .addOption(policyOption().default('quorum'))
     .option('--force', 'also if there are fewer servers than replicas')
+    .option('--quota <size>', 'most that all files may have together, by their sizes', quota)
+    .option('--quota-files <count>', 'most files and directories', quotaFiles)
     .option('--if-not-exists', 'it is no error if there is one of that name, which stays as it is')
     .option('--json', 'print the volume as JSON')
     .action(async (name: string, options: CreateOptions, command: Command) => {
       await withClient(command, async (client, call) => {
         const { replicas, objectSize: objectBytes, policy, force = false } = options;
         const { volume, created } = await client
-          .command({ kind: 'volume-create', name, replicas, objectBytes, policy, force }, call)
+          .command(
+            { kind: 'volume-create', name, replicas, objectBytes, policy, force, ...quotasOf(options) },
+            call,
+          )
           .then(
             (result) => ({ ...result, created: true }),
             async (error: unknown) => {
@@ -66,7 +75,9 @@ export function addVolumeCommands(program: Command): void {
     });
 
   addClusterOptions(volume.command('set'))
-    .description('change how many replicas the files of a volume have, or the policy of files to come')
+    .description(
+      'change the quotas of a volume, how many replicas its files have, or the policy of files to come',
+    )
     .argument('<name>', 'name of the volume', volumeName)
     .option(
       '--replicas <count>',
@@ -74,17 +85,28 @@ export function addVolumeCommands(program: Command): void {
       wholeNumber(1, 15),
     )
     .addOption(policyOption())
+    .option(
+      '--quota <size>',
+      'most that all files may have together, by their sizes; none for no bound',
+      quota,
+    )
+    .option('--quota-files <count>', 'most files and directories; none for no bound', quotaFiles)
     .option('--force', 'also if there are fewer servers than replicas')
     .option('--json', 'print the volume as JSON')
     .action(async (name: string, options: SetOptions, command: Command) => {
-      const { json, ...changes } = options;
-      if (changes.replicas === undefined && changes.policy === undefined) {
-        throw new CommandFailure(EXIT_USAGE, 'Nothing to change: give --replicas or --policy');
-      }
+      const { json, quota: _bytes, quotaFiles: _files, force, ...rest } = options;
+      const changes = { ...rest, ...quotasOf(options) };
+      if (Object.keys(changes).length === 0)
+        throw new CommandFailure(EXIT_USAGE, 'Nothing to change: give --replicas, --policy or --quota');
       await withClient(command, async (client, call) => {
-        const { volume } = await client.command({ kind: 'volume-set', name, ...changes }, call);
+        const { volume } = await client.command(
+          { kind: 'volume-set', name, ...changes, ...(force === undefined ? {} : { force }) },
+          call,
+        );
         if (json) return printJson(volume);
         printLine(`The volume ${name} has ${volume.replicas} replicas of each file, policy ${volume.policy}`);
+        if (volume.quotaBytes > 0) printLine(`Its files may have ${formatBytes(volume.quotaBytes)} together`);
+        if (volume.quotaInodes > 0) printLine(`It may have ${volume.quotaInodes} files and directories`);
         if (changes.replicas !== undefined) printLine('"leasehold server ls" shows how far its files are');
       });
     });
@@ -103,8 +125,10 @@ export function addVolumeCommands(program: Command): void {
           `${one.inodes}`,
           formatBytes(one.usedBytes),
           one.policy,
+          one.quotaBytes === 0 ? '–' : `${formatBytes(one.namedBytes)} of ${formatBytes(one.quotaBytes)}`,
+          one.quotaInodes === 0 ? '–' : `${one.namedInodes} of ${one.quotaInodes}`,
         ]);
-        const table = formatTable([['NAME', 'REPLICAS', 'OBJECT SIZE', 'INODES', 'USED', 'POLICY'], ...rows]);
+        const table = formatTable([HEADER, ...rows]);
         for (const line of table) printLine(line);
       });
     });
@@ -117,6 +141,27 @@ export function addVolumeCommands(program: Command): void {
         await client.command({ kind: 'volume-remove', name }, call);
       });
     });
+}
+
+const HEADER = ['NAME', 'REPLICAS', 'OBJECT SIZE', 'INODES', 'USED', 'POLICY', 'QUOTA', 'QUOTA OF FILES'];
+
+function quotasOf({ quota: quotaBytes, quotaFiles: quotaInodes }: Pick<SetOptions, 'quota' | 'quotaFiles'>) {
+  return {
+    ...(quotaBytes === undefined ? {} : { quotaBytes }),
+    ...(quotaInodes === undefined ? {} : { quotaInodes }),
+  };
+}
+
+/** No bound is 0 bytes to the catalog; who writes 0 hardly means that. */
+function quota(text: string): number {
+  if (text === 'none') return 0;
+  const bytes = size(text);
+  if (bytes === 0) throw new InvalidArgumentError('A quota is at least a byte; "none" ends it.');
+  return bytes;
+}
+
+function quotaFiles(text: string): number {
+  return text === 'none' ? 0 : wholeNumber(1, Number.MAX_SAFE_INTEGER)(text);
 }
 
 export function volumeName(text: string): string {

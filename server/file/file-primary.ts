@@ -21,8 +21,16 @@ const BUSY_RETRY_MS = 500;
 export interface FileInCatalog {
   /** The catalog certainly asks this file's primary for its size already. */
   readonly isLive: boolean;
-  /** Makes the catalog ask this file's primary for its size from now on. */
-  markLive(mark: LiveMark): Promise<void>;
+  /** Where it is live: the size that the file may grow to before the catalog is asked; infinite without a quota. */
+  readonly allowedBytes: number;
+  /**
+   * Makes the catalog ask this file's primary for its size from now on.
+   *
+   * @param growTo the size that the file is about to have, where it may not have that yet
+   * @returns what it may grow to from now on
+   * @throws ServiceError `quota-exceeded`
+   */
+  markLive(mark: LiveMark, growTo?: number): Promise<number>;
   /** All commands answered so far survive power loss when it resolves. */
   flush(): Promise<void>;
 }
@@ -45,6 +53,11 @@ export class FilePrimary {
   #contents: ContentVersion;
   #inFlightBytes = 0;
   #waitingBytes = 0;
+  /**
+   * What the file may grow to before the catalog is asked. An earlier primary's mark is taken over without waiting for the catalog: until
+   * it answers there is no bound.
+   */
+  #allowedBytes: number;
   readonly #inFlight = new Set<Promise<void>>();
   readonly #room: (() => void)[] = [];
   #live: Promise<void> | null = null;
@@ -71,6 +84,7 @@ export class FilePrimary {
       this.#live = Promise.resolve();
       this.#unconfirmed = true;
     }
+    this.#allowedBytes = catalog.isLive ? catalog.allowedBytes : Infinity;
     this.#sizeBytes = attributes.sizeBytes;
     this.#modifiedNs = attributes.modifiedNs;
     this.#contents = { epoch: attributes.versionEpoch, seq: attributes.versionSeq };
@@ -90,6 +104,8 @@ export class FilePrimary {
   ): Promise<Committed> {
     const done = await this.#admit(request, bytes.length);
     try {
+      const end = (): number => (offset === 'append' ? this.#sizeBytes : offset) + bytes.length;
+      while (this.#isBeyond(end())) await this.#askForGrowth(end());
       // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
       this.#assertGuard(guard);
       const at = offset === 'append' ? this.#sizeBytes : offset;
@@ -132,6 +148,7 @@ export class FilePrimary {
     );
     try {
       const ends = parts.map(({ offset, bytes }) => offset + bytes.length);
+      while (this.#isBeyond(Math.max(...ends))) await this.#askForGrowth(Math.max(...ends));
       const sizeBytes = Math.max(this.#sizeBytes, ...ends);
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'write-parts', parts, modifiedNs });
@@ -144,6 +161,7 @@ export class FilePrimary {
   async punch(request: RequestId, { from, to, grows }: Hole): Promise<Committed> {
     const done = await this.#admit(request, 0);
     try {
+      while (grows && this.#isBeyond(to)) await this.#askForGrowth(to);
       const sizeBytes = grows ? Math.max(this.#sizeBytes, to) : this.#sizeBytes;
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'punch', from, to, grows, modifiedNs });
@@ -156,6 +174,7 @@ export class FilePrimary {
   async truncate(request: RequestId, sizeBytes: number): Promise<Committed> {
     const done = await this.#admit(request, 0);
     try {
+      while (this.#isBeyond(sizeBytes)) await this.#askForGrowth(sizeBytes);
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'truncate', sizeBytes, modifiedNs });
       return await this.#submit(request, body, { offset: sizeBytes, sizeBytes, modifiedNs });
@@ -314,10 +333,24 @@ export class FilePrimary {
   }
 
   /** Whatever was settled under an earlier mark is void from then on. */
-  #markLive(): Promise<void> {
+  async #markLive(): Promise<void> {
     this.#unconfirmed = false;
     this.#turn++;
-    return this.#catalog.markLive({ epoch: this.epoch.counter, turn: this.#turn });
+    this.#allowedBytes = await this.#catalog.markLive({ epoch: this.epoch.counter, turn: this.#turn });
+  }
+
+  /** Whether the catalog has to be asked before the file is of this size. Nothing is awaited between a no and the change. */
+  #isBeyond(sizeBytes: number): boolean {
+    return sizeBytes > this.#sizeBytes && sizeBytes > this.#allowedBytes;
+  }
+
+  /** @throws ServiceError `quota-exceeded` */
+  async #askForGrowth(sizeBytes: number): Promise<void> {
+    const mark = { epoch: this.epoch.counter, turn: this.#turn };
+    this.#allowedBytes = await this.#catalog.markLive(mark, Math.min(sizeBytes, FILE_BYTES_MAX));
+    if (this.#isBeyond(sizeBytes) && sizeBytes <= FILE_BYTES_MAX) {
+      throw new ServiceError('internal', `The catalog allows file ${this.#file} less than it was asked for`);
+    }
   }
 
   #submit(

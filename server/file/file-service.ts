@@ -83,8 +83,8 @@ export class LocalFileService implements FileService {
   readonly #primaries = new WeakMap<ReplicaDriver, FilePrimary>();
   /** When files were last settled, by the clock of the process. */
   readonly #settledAtMs = new WeakMap<FilePrimary, number>();
-  /** Replicas that were new here when the catalog called their file live. */
-  readonly #seenLive = new WeakSet<ReplicaDriver>();
+  /** Replicas that were new here when the catalog called their file live, and what it may then grow to. */
+  readonly #seenLive = new WeakMap<ReplicaDriver, number>();
   /** Numbers of views that the catalog was told of. */
   readonly #toldViews = new WeakMap<ReplicaDriver, number>();
   /** Replicas that are about to let go of their leases. */
@@ -424,7 +424,7 @@ export class LocalFileService implements FileService {
       lease.assertUsable();
       const driver = host.create(file, view, attributes.objectBytes);
       this.#yield(driver);
-      this.#seenLive.add(driver);
+      this.#seenLive.set(driver, attributes.allowedBytes ?? Infinity);
       driver.step({ kind: 'made' });
       // Where it was gained meanwhile, the replica that is here now has to be told.
       if (lease.view(file).own) lease.close(file);
@@ -720,7 +720,7 @@ export class LocalFileService implements FileService {
     const view = viewOf(attributes);
     if (!view.members.includes(self)) throw this.#isElsewhere(file, view.members);
     const driver = host.create(file, view, attributes.objectBytes);
-    if (attributes.live) this.#seenLive.add(driver);
+    if (attributes.live) this.#seenLive.set(driver, attributes.allowedBytes ?? Infinity);
     return driver;
   }
 
@@ -728,9 +728,12 @@ export class LocalFileService implements FileService {
     const known = this.#primaries.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
     const primary = new FilePrimary(driver, this.#parts.store, this.#parts.clock, {
-      markLive: async (mark) => {
-        await this.#parts.catalog.command({ kind: 'open-for-write', inode: driver.file, mark });
+      markLive: async (mark, growTo) => {
+        const growth = growTo === undefined ? {} : { growTo };
+        const command = { kind: 'open-for-write', inode: driver.file, mark, ...growth } as const;
+        return allowedIn(await this.#parts.catalog.command(command));
       },
+      allowedBytes: this.#seenLive.get(driver) ?? Infinity,
       flush: () => this.#parts.catalog.flush(),
       // Only a primary ends the mark, and it orders something first.
       isLive: driver.isFirstLed && this.#seenLive.has(driver),
@@ -763,6 +766,12 @@ export class LocalFileService implements FileService {
     const view = this.#parts.store.record(file)?.view ?? { number: 0, members: [] };
     return this.#waiter.bounded(work, view, `file ${file}`);
   }
+}
+
+/** @returns what the answer to `open-for-write` lets the file grow to; in a volume without a quota it names nothing */
+function allowedIn(result: unknown): number {
+  const { attributes } = (result ?? {}) as { readonly attributes?: { readonly allowedBytes?: unknown } };
+  return typeof attributes?.allowedBytes === 'number' ? attributes.allowedBytes : Infinity;
 }
 
 function viewOf({ view, replicas, policy }: Attributes): View {

@@ -15,6 +15,10 @@ test('volume-create makes a root; names are unique', () => {
     objectBytes: 131_072,
     inodes: 1,
     usedBytes: 0,
+    quotaBytes: 0,
+    quotaInodes: 0,
+    namedBytes: 0,
+    namedInodes: 1,
   });
   const root = catalog.inode(catalog.root);
   assert.equal(root.kind, 'directory');

@@ -114,7 +114,7 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
     { requiredKeys: ['kind', 'inode'] },
   ),
   fc.record(
-    { kind: fc.constant('open-for-write' as const), inode, mark },
+    { kind: fc.constant('open-for-write' as const), inode, mark, growTo: fc.nat({ max: 200_000 }) },
     { requiredKeys: ['kind', 'inode'] },
   ),
   fc.record({
@@ -169,6 +169,8 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
       name: fc.constantFrom('main', 'second'),
       replicas: fc.integer({ min: 1, max: 5 }),
       policy: fc.constantFrom('quorum' as const, 'all' as const),
+      quotaBytes: fc.constantFrom(0, 1, 100_000),
+      quotaInodes: fc.constantFrom(0, 1, 4),
     },
     { requiredKeys: ['kind', 'name'] },
   ),
@@ -294,6 +296,17 @@ function assertSound(db: CatalogDatabase): void {
     'A volume counts its inodes and their bytes',
     `SELECT * FROM volumes v WHERE inodes <> (SELECT COUNT(*) FROM inodes WHERE volume = v.id)
        OR used_bytes <> (SELECT COALESCE(SUM(size), 0) FROM inodes WHERE volume = v.id AND kind = 1)`,
+  );
+  none(
+    'A volume counts what has a name, with what its files may grow to',
+    `SELECT * FROM volumes v WHERE named_inodes <>
+         (SELECT COUNT(*) FROM inodes WHERE volume = v.id AND orphaned_ns IS NULL)
+       OR named_bytes <> (SELECT COALESCE(SUM(MAX(size, COALESCE(allowed, 0))), 0) FROM inodes
+         WHERE volume = v.id AND kind = 1 AND orphaned_ns IS NULL)`,
+  );
+  none(
+    'Only files may grow, and only live ones by more than they have',
+    'SELECT * FROM inodes WHERE (allowed IS NOT NULL AND kind <> 1) OR (live = 0 AND allowed > size)',
   );
   const placed = db.prepare('SELECT server, inode FROM placements ORDER BY inode, server').all();
   const rows = db.prepare("SELECT id, replicas FROM inodes WHERE replicas <> '' ORDER BY id").all();

@@ -205,6 +205,11 @@ test('nobody is promised more replicas than there are servers, unless by force',
 function asVersion1(db: Database.Database): void {
   db.exec(`
     DROP TABLE servers; DROP TABLE placements; DROP TABLE replaced_stores;
+    ALTER TABLE volumes DROP COLUMN quota_bytes;
+    ALTER TABLE volumes DROP COLUMN quota_inodes;
+    ALTER TABLE volumes DROP COLUMN named_inodes;
+    ALTER TABLE volumes DROP COLUMN named_bytes;
+    ALTER TABLE inodes DROP COLUMN allowed;
     ALTER TABLE volumes DROP COLUMN policy;
     ALTER TABLE inodes DROP COLUMN wanted;
     ALTER TABLE inodes DROP COLUMN policy;
@@ -212,7 +217,7 @@ function asVersion1(db: Database.Database): void {
   `);
 }
 
-test('a catalog of version 1 is brought up to version 2, and knows who holds what', () => {
+test('a catalog of version 1 is brought up to date, and knows who holds what', () => {
   const catalog = new Catalog();
   catalog.file('/a');
   catalog.directory('/d');

@@ -169,7 +169,9 @@ export class FakeCluster {
         if (this.#volumes.has(command.name)) throw new ServiceError('exists', 'the volume exists');
         const root = this.#create('directory', command.name, 0o755).attributes.inode;
         const { name, replicas, objectBytes, policy = 'quorum' } = command;
-        const volume = { name, root, replicas, policy, objectBytes, inodes: 1, usedBytes: 0 };
+        const counts = { inodes: 1, usedBytes: 0, namedInodes: 1, namedBytes: 0 };
+        const { quotaBytes = 0, quotaInodes = 0 } = command;
+        const volume = { name, root, replicas, policy, objectBytes, ...counts, quotaBytes, quotaInodes };
         this.#volumes.set(name, volume);
         return { volume };
       }

@@ -20,12 +20,13 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
+import { ServiceError } from '../../base/errors.ts';
 import { readArchive } from '../../client/archive/archive-reader.ts';
 import { type BackupReport, backup } from '../../client/backup/backup.ts';
 import type { PhaseResult } from '../../client/bench/phase.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Command, Query } from '../../wire/catalog-api.ts';
-import { ask } from '../http/ask.ts';
+import { ask, problemIn } from '../http/ask.ts';
 import {
   alertRules,
   assertAnswered,
@@ -49,6 +50,7 @@ await cluster.createVolume('main');
 const [url = ''] = cluster.urls;
 
 test('alerts and dashboard ask for what servers tell', async () => {
+  await leasehold('volume', 'create', 'watched', '--quota', '1GiB', '--quota-files', '1000');
   // By way of each server, so that some are forwarded.
   for (const [place, each] of cluster.urls.entries()) {
     const put = await ask(each, 'PUT', `/v1/files/main/watched-${place}`, { body: 'seen' });
@@ -316,6 +318,78 @@ test('a trace goes with a request from server to server', async () => {
   }
   const malformed = { traceparent: `00-${'0'.repeat(32)}-${sender}-01` };
   assert.equal((await fetch(`${url}/livez`, { headers: malformed })).status, 200, 'It is passed over');
+});
+
+test('a volume takes no more than its quota, by whatever way it comes', async () => {
+  await leasehold('volume', 'create', 'limited', '--quota', '3MiB', '--quota-files', '5');
+  const piece = Buffer.alloc(1024 * 1024, 'x');
+  const put = (server: string, name: string, body: Uint8Array) =>
+    ask(server, 'PUT', `/v1/files/limited/${name}`, { body });
+  assert.equal((await put(url, 'whole', piece)).status, 201);
+  const [, second = '', third = ''] = cluster.urls;
+  const refused = await put(second, 'too-large', Buffer.alloc(2.5 * 1024 * 1024));
+  assert.deepEqual([refused.status, problemIn(refused).code], [507, 'quota-exceeded']);
+  assert.equal((await ask(third, 'GET', '/v1/files/limited/too-large')).status, 404);
+
+  const client = new ClusterClient({ servers: cluster.urls });
+  try {
+    // Written in place, as programs on mounts do: two files at a time, none of them synced.
+    const create = async (name: string) => {
+      const place = { volume: 'limited', path: name };
+      const made = await client.command({
+        kind: 'create-file',
+        place,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        exclusive: true,
+      });
+      return client.openFile(made.attributes.inode, { replicas: made.attributes.replicas });
+    };
+    const first = await create('/one');
+    const files = [first, await create('/two')];
+    let bytes = 0;
+    const codes = new Set<string>();
+    await Promise.all(
+      files.map(async (file) => {
+        for (let turn = 0; turn < 40; turn++) {
+          try {
+            await file.write('append', piece.subarray(0, 64 * 1024));
+            bytes += 64 * 1024;
+          } catch (error) {
+            if (!(error instanceof ServiceError)) throw error;
+            codes.add(error.code);
+          }
+        }
+      }),
+    );
+    assert.deepEqual([...codes], ['quota-exceeded']);
+    assert.ok(
+      bytes <= 2 * 1024 * 1024 && bytes > 1.5 * 1024 * 1024,
+      `${bytes} bytes beside the first mebibyte`,
+    );
+    await first.write(0, Buffer.from('in place'));
+    await assert.rejects(first.truncate(10 * 1024 * 1024), { code: 'quota-exceeded' });
+    await first.truncate(0);
+    for (const file of files) await file.settle();
+    const { volume } = await client.query({ kind: 'volume', name: 'limited' });
+    assert.deepEqual([volume.namedInodes, volume.quotaBytes], [4, 3 * 1024 * 1024]);
+    assert.ok(volume.namedBytes < 3 * 1024 * 1024);
+    await client.command({
+      kind: 'make-directory',
+      place: { volume: 'limited', path: '/d' },
+      mode: 0o755,
+      uid: 0,
+      gid: 0,
+    });
+    const sixth = await put(third, 'sixth', Buffer.from('x'));
+    assert.equal(problemIn(sixth).code, 'quota-exceeded');
+    await leasehold('volume', 'set', 'limited', '--quota-files', 'none', '--quota', '10MiB');
+    assert.equal((await put(third, 'sixth', Buffer.alloc(4 * 1024 * 1024))).status, 201);
+    assert.match(await leasehold('volume', 'ls'), /^limited .* of 10\.0 MiB\s+–$/m);
+  } finally {
+    await client.close();
+  }
 });
 
 async function post<Answer>(path: string, body: unknown): Promise<Answer> {

@@ -126,6 +126,13 @@ describe('every problem of the catalogue', () => {
       return command({ kind: 'keep-orphan', inode: file });
     },
     'clock-fault': failing('clock-fault'),
+    'quota-exceeded': async () => {
+      const { gateway } = cluster.server(0);
+      await gateway.command({ kind: 'volume-set', name: 'main', quotaInodes: 1 });
+      const answer = await put('one-more');
+      await gateway.command({ kind: 'volume-set', name: 'main', quotaInodes: 0 });
+      return answer;
+    },
     'no-space': failing('no-space', 'flush'),
     integrity: failing('integrity'),
     storage: failing('storage'),

@@ -151,6 +151,52 @@ test('a file that all replicas have to have is settled by a majority', async (t)
   assert.deepEqual(cluster.fatal, []);
 });
 
+test('a file grows no further than the catalog allows', async (t) => {
+  const asked: number[] = [];
+  let allowedBytes = 10;
+  const cluster = new SmallCluster(['a', 'b', 'c'], {
+    command: async (command) => {
+      if (command.kind !== 'open-for-write') return {};
+      const { growTo } = command;
+      if (growTo !== undefined) {
+        asked.push(growTo);
+        if (growTo > 20) throw new ServiceError('quota-exceeded', 'The volume may not hold that');
+        allowedBytes = growTo;
+      }
+      return { attributes: { allowedBytes } };
+    },
+  });
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  await a.files.write(FILE, requestOf(1), 0, new Uint8Array(1));
+  // The first mark of the file was set when it was made: the catalog tells with the next one what it allows.
+  await a.files.settle(FILE);
+  const write = (number: number, offset: number | 'append', length: number) =>
+    a.files.write(FILE, requestOf(number), offset, new Uint8Array(length));
+  await write(2, 'append', 9);
+  assert.deepEqual(asked, [], 'It has what it asked for before');
+  await Promise.all([write(3, 'append', 3), write(4, 'append', 3)]);
+  assert.ok(asked.length > 0, 'It asked before it grew');
+  assert.ok(
+    asked.every((size) => size > 10 && size <= 16),
+    `${asked}`,
+  );
+  assert.equal((await a.files.state(FILE)).sizeBytes, 16);
+  await assert.rejects(write(5, 100, 1), { code: 'quota-exceeded' });
+  await assert.rejects(a.files.truncate(FILE, requestOf(6), 21), { code: 'quota-exceeded' });
+  await assert.rejects(a.files.punch(FILE, requestOf(7), { from: 0, to: 21, grows: true }), {
+    code: 'quota-exceeded',
+  });
+  const before = asked.length;
+  await write(8, 0, 16);
+  await a.files.truncate(FILE, requestOf(9), 2);
+  await a.files.punch(FILE, requestOf(10), { from: 0, to: 21, grows: false });
+  assert.equal(asked.length, before, 'Only growth is asked for');
+  assert.equal((await a.files.state(FILE)).sizeBytes, 2);
+  assert.deepEqual(cluster.fatal, []);
+});
+
 test('of two who write on the same condition at the same time one does', async (t) => {
   const { servers } = await started(t, new Catalog());
   const [a] = servers;

@@ -4,6 +4,7 @@ import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
 import { PLANTED_CONTENTS } from './planted-contents.ts';
 import { PLANTED_GUARDS } from './planted-guards.ts';
 import { PLANTED_LOCKS } from './planted-locks.ts';
+import { PLANTED_QUOTA } from './planted-quota.ts';
 import { PLANTED_MEMBERS } from './planted-replica-members.ts';
 import { PLANTED_ORDER } from './planted-replica-order.ts';
 import { PLANTED_READS } from './planted-replica-reads.ts';
@@ -20,4 +21,5 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_CLIENT_CACHES,
   ...PLANTED_CONTENTS,
   ...PLANTED_GUARDS,
+  ...PLANTED_QUOTA,
 ];

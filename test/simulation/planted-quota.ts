@@ -1,0 +1,37 @@
+/** Known bugs of quotas, each noticed by a test of the catalog or of a file's primary; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const replica = plantedIn('replica');
+
+export const PLANTED_QUOTA: readonly Planted[] = [
+  replica(
+    '70a',
+    'a primary lets a file grow without asking',
+    {
+      file: 'server/file/file-primary.ts',
+      find: 'return sizeBytes > this.#sizeBytes && sizeBytes > this.#allowedBytes;',
+      replace: 'return false;',
+    },
+    {
+      test: {
+        file: 'test/server/file-primary.test.ts',
+        name: 'a file grows no further than the catalog allows',
+      },
+    },
+  ),
+  replica(
+    '70b',
+    'what a file may grow to counts only once it has grown',
+    {
+      file: 'catalog/quota.ts',
+      find: 'chargeOf({ ...inode, allowed }) - chargeOf(inode)',
+      replace: '0',
+    },
+    {
+      test: {
+        file: 'test/catalog/quota.test.ts',
+        name: 'files that grow at the same time do not exceed the quota together',
+      },
+    },
+  ),
+];
