@@ -1,4 +1,5 @@
 import type { Attributes, ListedPage } from './backend.ts';
+import type { NamePlace } from './transport.ts';
 
 /** Names and attributes are believed for this long after they were heard, where nobody chose otherwise. */
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
@@ -12,6 +13,12 @@ interface Known {
   readonly heardMs: number;
   /** Heard with a listing or by our own change: the next questions about it are answered from here. */
   readonly prefetched: boolean;
+}
+
+interface KeptName {
+  readonly parent: number;
+  readonly name: string;
+  readonly untilMs: number;
 }
 
 interface Entry {
@@ -42,8 +49,8 @@ export class AttributeCache {
   readonly #dropped = new Map<number | string, number>();
   /** When what they were made of was heard: attributes that were put together here. */
   readonly #presented = new WeakMap<Attributes, number>();
-  /** Until when the kernel may open these inodes without a look-up, those that were told last at the end. */
-  readonly #namesKeptMs = new Map<number, number>();
+  /** Names by which the kernel may open an inode without a look-up, and until when; those that were told last at the end. */
+  readonly #namesKept = new Map<number, KeptName>();
 
   /**
    * @param ageMaxMs for how long what was heard is believed; 0 where whoever answers knows better what may be believed,
@@ -108,19 +115,27 @@ export class AttributeCache {
     if (entry?.inode !== inode || !entry.isKept) return 0;
     const leftMs = this.#leftMs(entry.heardMs);
     const nowMs = performance.now();
-    for (const [oldest, untilMs] of this.#namesKeptMs) {
+    for (const [oldest, { untilMs }] of this.#namesKept) {
       if (untilMs >= nowMs) break;
-      this.#namesKeptMs.delete(oldest);
+      this.#namesKept.delete(oldest);
     }
-    this.#namesKeptMs.delete(inode);
+    this.#namesKept.delete(inode);
     // Since when it was heard by one name or another: the longest time there is.
-    if (leftMs > 0) this.#namesKeptMs.set(inode, nowMs + this.#ageMaxMs);
+    if (leftMs > 0) this.#namesKept.set(inode, { parent, name, untilMs: nowMs + this.#ageMaxMs });
     return leftMs;
   }
 
   /** Whether the kernel may open the inode by a name that it was told before. */
   isNameKept(inode: number): boolean {
-    return (this.#namesKeptMs.get(inode) ?? Number.NEGATIVE_INFINITY) >= performance.now();
+    return (this.#namesKept.get(inode)?.untilMs ?? Number.NEGATIVE_INFINITY) >= performance.now();
+  }
+
+  /** @returns the name by which the kernel most likely opens the inode without a look-up, if it does */
+  keptName(inode: number): NamePlace | undefined {
+    const kept = this.#namesKept.get(inode);
+    if (kept === undefined || kept.untilMs < performance.now()) return undefined;
+    // What was renamed here since is known to the kernel by its new name.
+    return this.inodeOf(kept.parent, kept.name) === inode ? kept : undefined;
   }
 
   /** `presented` is made of `attributes`, and no newer. */
@@ -198,6 +213,12 @@ export class AttributeCache {
   /** @returns the inode that had the name when it was heard of last */
   inodeOf(parent: number, name: string): number | undefined {
     return this.#entries.get(keyOf(parent, name))?.inode;
+  }
+
+  /** The inode turned out to have the name no more. */
+  lost({ parent, name }: NamePlace, inode: number): void {
+    this.#entries.delete(keyOf(parent, name));
+    this.drop(inode);
   }
 
   /** The name, and with it its directory, changed. */

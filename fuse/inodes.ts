@@ -1,8 +1,9 @@
+import { ServiceError } from '../base/errors.ts';
 import { AttributeCache } from './attribute-cache.ts';
 import type { AttributeChanges, Attributes, FileSystemBackend } from './backend.ts';
 import { ErrnoError } from './errno.ts';
 import { nowNs, type OpenFile } from './open-file.ts';
-import type { AttributeRequest, TimeChange } from './transport.ts';
+import type { AttributeRequest, NamePlace, TimeChange } from './transport.ts';
 
 const SET_USER_ID = 0o4000;
 const SET_GROUP_ID = 0o2000;
@@ -51,6 +52,35 @@ export class Inodes {
     const presented = await file.present(attributes);
     this.cache.presented(attributes, presented);
     return presented;
+  }
+
+  /**
+   * As `ask`, of a file that is about to be opened. Where the kernel has it from a name that it was told a moment ago, that name is
+   * asked for: another mount may have given it to another file since, while this one lives on under another name.
+   *
+   * @throws ErrnoError `ESTALE` in that case: the kernel looks the name up again
+   */
+  async askToOpen(inode: number): Promise<Attributes> {
+    const { mark } = this.cache;
+    const kept = this.cache.keptName(inode);
+    if (kept === undefined) return this.ask(inode);
+    const found = await this.#lookup(kept);
+    if (found?.inode === inode) {
+      this.cache.heard(found, mark);
+      return found;
+    }
+    // Should it have come by another name, or by none, it is asked for by itself the next time.
+    this.cache.lost(kept, inode);
+    throw new ErrnoError('ESTALE', `"${kept.name}" is not file ${inode} any more`);
+  }
+
+  async #lookup({ parent, name }: NamePlace): Promise<Attributes | null> {
+    try {
+      return await this.#backend.lookup(parent, name);
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === 'not-found') return null;
+      throw error;
+    }
   }
 
   /**

@@ -70,7 +70,7 @@ export class OpenFiles {
   async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
     const writing = (flags & (constants.O_WRONLY | constants.O_RDWR)) !== 0;
     const told = this.inodes.cache.attributes(inode);
-    const attributes = this.inodes.cache.looked(inode) ?? (await this.inodes.ask(inode));
+    const attributes = this.inodes.cache.looked(inode) ?? (await this.inodes.askToOpen(inode));
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
     this.#assertMeant(attributes);

@@ -95,7 +95,9 @@ export class MemoryBackend implements FileSystemBackend {
   #replace(parent: number, name: string): void {
     this.#disturbance = { ...this.#disturbance, replaced: null };
     const before = this.#child(parent, name);
-    this.#inodes.delete(before.inode);
+    // A file that has lost its name stays for whoever has found it.
+    if (before.kind === 'file') this.#inodes.set(before.inode, { ...before, links: 0 });
+    else this.#inodes.delete(before.inode);
     const inode = ++this.#last;
     this.#inodes.set(inode, { ...before, inode });
     this.#directory(parent).children.set(name, inode);
@@ -399,6 +401,13 @@ export class MemoryBackend implements FileSystemBackend {
     const made = this.#make('file', before.mode, before, 1);
     this.#directory(1).children.set(name, made.inode);
     this.#write(made, 0, Buffer.from(text));
+  }
+
+  /** As another mount would: a file in the root has another name. */
+  renameFromElsewhere(name: string, to: string): void {
+    const { children } = this.#directory(1);
+    children.set(to, this.#child(1, name).inode);
+    children.delete(name);
   }
 
   async #reach(call: string): Promise<void> {

@@ -9,6 +9,7 @@ export type Order =
   | { readonly kind: 'disturb'; readonly disturbance: Disturbance }
   | { readonly kind: 'write-from-elsewhere'; readonly name: string; readonly text: string }
   | { readonly kind: 'replace-from-elsewhere'; readonly name: string; readonly text: string }
+  | { readonly kind: 'rename-from-elsewhere'; readonly name: string; readonly to: string }
   | { readonly kind: 'report' }
   /** The process ends as at an error that nobody foresaw. Not answered. */
   | { readonly kind: 'crash'; readonly exitCode: number };
@@ -43,6 +44,7 @@ process.on('message', (order: Order) => {
   if (order.kind === 'disturb') backend.disturb(order.disturbance);
   if (order.kind === 'write-from-elsewhere') backend.writeFromElsewhere(order.name, order.text);
   if (order.kind === 'replace-from-elsewhere') backend.replaceFromElsewhere(order.name, order.text);
+  if (order.kind === 'rename-from-elsewhere') backend.renameFromElsewhere(order.name, order.to);
   if (order.kind === 'crash') process.exit(order.exitCode);
   process.send?.(report());
 });

@@ -137,6 +137,10 @@ export class TestMount {
     await this.#order({ kind: 'replace-from-elsewhere', name, text });
   }
 
+  async renameFromElsewhere(name: string, to: string): Promise<void> {
+    await this.#order({ kind: 'rename-from-elsewhere', name, to });
+  }
+
   report(): Promise<Report> {
     return this.#order({ kind: 'report' });
   }

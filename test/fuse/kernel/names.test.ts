@@ -85,6 +85,21 @@ overKernel('who opens a name opens what has it now', async (mount) => {
   }
 });
 
+overKernel('what was moved away elsewhere is not opened by the name that it had', async (mount) => {
+  await writeFile(mount.path('log'), 'old');
+  await stat(mount.path('log'));
+  await mount.renameFromElsewhere('log', 'log.1');
+  await assert.rejects(readFile(mount.path('log')), { code: 'ENOENT' });
+  assert.equal(await readFile(mount.path('log.1'), 'utf8'), 'old');
+  await writeFile(mount.path('log'), 'new');
+  const handle = await open(mount.path('log'), 'r');
+  await mount.renameFromElsewhere('log', 'log.2');
+  const again = await open(`/proc/self/fd/${handle.fd}`, 'r');
+  assert.equal(await again.readFile('utf8'), 'new', 'What is open here can be opened again');
+  await again.close();
+  await handle.close();
+});
+
 overKernel('what is mounted on a directory stays when its name is looked up again', async (mount) => {
   const below = mount.path('below');
   await mkdir(below);
