@@ -13,6 +13,7 @@ import type {
 } from '../wire/catalog-api.ts';
 import type { ClusterStatus, FileInfo, ScrubStatuses, ServerStatus } from '../wire/http-api.ts';
 import type { LockList } from '../wire/lock-api.ts';
+import type { Access } from './access.ts';
 import { type Download, type DownloadOptions, downloadFile } from './download.ts';
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
 import { FileHandle, lostSession } from './file-handle.ts';
@@ -30,10 +31,12 @@ const MOVE_ATTEMPT_MS = 70_000;
 const JSON_HEADERS = { 'content-type': 'application/json' } as const;
 
 export interface ClusterClientOptions {
-  /** Base URLs of some or all servers of the cluster: `http://127.0.0.1:7401`. */
+  /** Base URLs of some or all servers of the cluster: `http://127.0.0.1:7401`, `https://fs1.example.org:7401`. */
   readonly servers: readonly string[];
   /** How long one call may take in all, retries included. */
   readonly operationTimeoutMs?: number;
+  /** Who this client is, and whose certificates it believes; absent where nobody asks. */
+  readonly access?: Access;
 }
 
 export interface CommandOptions extends CallOptions {
@@ -61,7 +64,11 @@ export class ClusterClient {
   readonly #settling: SettleBatches;
 
   constructor(options: ClusterClientOptions) {
-    this.#exchanger = new Exchanger(options.servers, options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS);
+    this.#exchanger = new Exchanger(
+      options.servers,
+      options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
+      options.access,
+    );
     this.#settling = new SettleBatches(this.#exchanger);
   }
 
@@ -107,7 +114,7 @@ export class ClusterClient {
           readJson<CommandResults[Kind]>,
           options,
         );
-        if (outcome.kind === 'answered') return outcome.value;
+        if (outcome.kind === 'answered') return this.#learned(outcome.value);
         if (outcome.error.remedy !== 'reopen') throw outcome.error;
         if (this.#commands === window) this.#commands = new RequestWindow();
         if (outcome.doubtful) throw lostSession(outcome.error);
@@ -119,27 +126,31 @@ export class ClusterClient {
   }
 
   /** Asks the catalog; the attributes of files that are being written are their primaries' own. */
-  query<Kind extends Query['kind']>(
+  async query<Kind extends Query['kind']>(
     query: Extract<Query, { kind: Kind }>,
     options?: CallOptions,
   ): Promise<QueryResults[Kind]> {
     const request = catalogQuestion({ query: query as Query });
-    return this.#exchanger.perform(this.#catalog, request, readJson<QueryResults[Kind]>, options);
+    return this.#learned(
+      await this.#exchanger.perform(this.#catalog, request, readJson<QueryResults[Kind]>, options),
+    );
   }
 
   /** As `query`, for a client that remembers what is granted to its session; see `CacheSession`. */
-  queryRemembered<Kind extends Query['kind']>(
+  async queryRemembered<Kind extends Query['kind']>(
     query: Extract<Query, { kind: Kind }>,
     session: number,
     options?: CallOptions,
   ): Promise<RememberedAnswer<QueryResults[Kind]>> {
     const request = catalogQuestion({ query: query as Query, cache: session });
-    return this.#exchanger.perform(
+    const answer = await this.#exchanger.perform(
       this.#catalog,
       request,
       readJson<RememberedAnswer<QueryResults[Kind]>>,
       options,
     );
+    this.#learned(answer.result);
+    return answer;
   }
 
   /**
@@ -205,7 +216,14 @@ export class ClusterClient {
 
   /** All locks on a file, and how many wait for one, as its primary knows them. */
   locks(file: number, options?: CallOptions): Promise<LockList> {
-    return this.#get(`Cannot list the locks on file ${file}`, `/v1/data/${file}/locks`, options);
+    const request: ExchangeRequest = {
+      what: `Cannot list the locks on file ${file}`,
+      method: 'GET',
+      path: `/v1/data/${file}/locks`,
+      files: [file],
+      mutation: false,
+    };
+    return this.#exchanger.perform({ primary: null }, request, readJson<LockList>, options);
   }
 
   /** The inode at a path. */
@@ -305,6 +323,11 @@ export class ClusterClient {
       attemptMs: MOVE_ATTEMPT_MS,
       ...options,
     });
+  }
+
+  #learned<Answer>(answer: Answer): Answer {
+    this.#exchanger.capabilities.learn(answer);
+    return answer;
   }
 
   #get<Value>(what: string, path: string, options?: CallOptions): Promise<Value> {

@@ -1,5 +1,7 @@
-import { connect, type Socket } from 'node:net';
+import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { assert } from '../base/assert.ts';
+import { Access, type TlsOptions } from './access.ts';
 import { ChunkedBody } from './chunked-body.ts';
 import type { Response } from './response.ts';
 import type { Traffic } from './traffic.ts';
@@ -35,7 +37,7 @@ export class UnusualAnswerError extends Error {
 }
 
 /**
- * Connections to one server for contents: HTTP/1.1 without encryption, one exchange at a time on each connection.
+ * Connections to one server for contents: HTTP/1.1, one exchange at a time on each connection.
  * Answers with an announced length are read by the system into the memory in which they stay. A general
  * implementation takes them in pieces of 64 KiB, and copies each twice.
  */
@@ -44,6 +46,8 @@ export class DirectHttp {
   readonly #port: number;
   readonly #hostHeader: string;
   readonly #traffic: Traffic;
+  readonly #access: Access;
+  readonly #isSecure: boolean;
   readonly #connectTimeoutMs: number;
   readonly #connectionsMax: number;
   readonly #all = new Set<Connection>();
@@ -52,11 +56,18 @@ export class DirectHttp {
   readonly #waiting: (() => void)[] = [];
   #closed = false;
 
-  /** @param url with `http:`; others are for a complete implementation */
-  constructor(url: URL, traffic: Traffic, connectTimeoutMs: number, connectionsMax: number) {
-    assert(url.protocol === 'http:', 'There is no encryption here');
+  /** @param url with `http:` or `https:` */
+  constructor(
+    url: URL,
+    traffic: Traffic,
+    connectTimeoutMs: number,
+    connectionsMax: number,
+    access: Access = Access.NONE,
+  ) {
+    this.#isSecure = url.protocol === 'https:';
+    this.#access = access;
     this.#host = url.hostname.replace(/^\[(.*)\]$/, '$1');
-    this.#port = url.port === '' ? 80 : Number(url.port);
+    this.#port = url.port === '' ? (this.#isSecure ? 443 : 80) : Number(url.port);
     this.#hostHeader = url.host;
     this.#traffic = traffic;
     this.#connectTimeoutMs = connectTimeoutMs;
@@ -121,7 +132,7 @@ export class DirectHttp {
 
   async #connect(signal: AbortSignal): Promise<Connection> {
     const beganMs = performance.now();
-    const connection = new Connection(this.#host, this.#port);
+    const connection = new Connection(this.#host, this.#port, this.#isSecure ? this.#access.tls : null);
     this.#all.add(connection);
     connection.socket.once('close', () => {
       this.#all.delete(connection);
@@ -181,13 +192,13 @@ class Connection {
   #waiter: PromiseWithResolvers<Response> | null = null;
   #isOver = false;
 
-  constructor(host: string, port: number) {
+  /** @param tls null for a connection without encryption */
+  constructor(host: string, port: number, tls: TlsOptions | null) {
     const made = Promise.withResolvers<void>();
     this.connected = made.promise;
-    this.socket = connect({
+    const options: TcpNetConnectOpts = {
       host,
       port,
-      noDelay: true,
       onread: {
         buffer: () => this.#target(),
         callback: (count, buffer) => {
@@ -195,8 +206,13 @@ class Connection {
           return true;
         },
       },
-    });
-    this.socket.once('connect', () => made.resolve());
+    };
+    this.socket =
+      tls === null
+        ? connect(options)
+        : connectTls({ ...options, ...tls, ...(isIP(host) === 0 ? { servername: host } : {}) });
+    this.socket.setNoDelay(true);
+    this.socket.once(tls === null ? 'connect' : 'secureConnect', () => made.resolve());
     this.socket.on('error', (error) => {
       made.reject(error);
       this.#fail(error);

@@ -1,5 +1,6 @@
-import { Pool } from 'undici';
+import { type Dispatcher, Pool } from 'undici';
 import { ServiceError } from '../base/errors.ts';
+import { Access } from './access.ts';
 import { DirectHttp, type DirectRequest, UnusualAnswerError } from './direct-http.ts';
 import { Pulse } from './pulse.ts';
 import type { Response } from './response.ts';
@@ -20,8 +21,6 @@ export interface EndpointEvents {
 /** One server as this client sees it. */
 export class Endpoint {
   readonly url: string;
-  /** For what `request` does not do: answers that are read while they come. */
-  readonly pool: Pool;
   readonly pulse: Pulse;
   /** Whether its address was given by the caller; the others were found out, and are given up when they leave the cluster. */
   readonly given: boolean;
@@ -30,12 +29,14 @@ export class Endpoint {
   /** It asked to be left alone until then (monotonic, in milliseconds). */
   avoidUntilMs = 0;
   readonly #events: EndpointEvents;
+  readonly #access: Access;
+  readonly #pool: Pool;
   #dead = false;
-  /** Null where the server is not one of this project in plain HTTP. */
+  /** Null where the server is not one of this project. */
   #direct: DirectHttp | null;
 
-  /** @throws ServiceError `bad-request` where `url` is none */
-  constructor(url: string, given: boolean, events: EndpointEvents) {
+  /** @throws ServiceError `bad-request` where `url` is none, or a token would go there in the clear */
+  constructor(url: string, given: boolean, events: EndpointEvents, access: Access = Access.NONE) {
     const parsed = URL.parse(url);
     if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:')) {
       throw new ServiceError(
@@ -43,32 +44,38 @@ export class Endpoint {
         `Cannot use the server "${url}": its address must be a URL such as http://127.0.0.1:7401`,
       );
     }
+    if (!access.allows(parsed)) {
+      throw new ServiceError(
+        'bad-request',
+        `Cannot use the server "${url}": the token would travel in the clear; write https://${parsed.host}`,
+      );
+    }
     this.url = parsed.origin;
+    this.#access = access;
     this.given = given;
     this.#events = events;
-    const traffic = new Traffic(CONNECT_TIMEOUT_MS);
-    this.pool = new Pool(parsed.origin, {
+    const traffic = new Traffic(CONNECT_TIMEOUT_MS, access);
+    this.#pool = new Pool(parsed.origin, {
       connections: CONNECTIONS_MAX,
       connect: traffic.connector,
       // Attempts end by their own deadlines, which are exact; the pool's coarse ones stay out of the way.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
-    this.#direct =
-      parsed.protocol === 'http:'
-        ? new DirectHttp(parsed, traffic, CONNECT_TIMEOUT_MS, CONNECTIONS_MAX)
-        : null;
-    this.pulse = new Pulse(this.url, traffic, {
+    this.#direct = new DirectHttp(parsed, traffic, CONNECT_TIMEOUT_MS, CONNECTIONS_MAX, access);
+    const pulse = {
       silent: () => events.lost(),
       alive: () => {
         this.#dead = false;
       },
       elsewhere: () => events.elsewhere(this),
-    });
+    };
+    this.pulse = new Pulse(this.url, traffic, pulse, access);
   }
 
   /** One exchange, which may be repeated freely. @throws the reason of the signal, or why there is no answer */
-  async request(request: DirectRequest): Promise<Response> {
+  async request(plain: DirectRequest): Promise<Response> {
+    const request = { ...plain, headers: this.#withAccess(plain.headers) };
     if (this.#direct !== null) {
       try {
         return await this.#direct.request(request);
@@ -78,9 +85,20 @@ export class Endpoint {
         this.#direct = null;
       }
     }
-    const { method, path, headers = null, body = null, signal } = request;
+    const { method, path, headers, body = null, signal } = request;
     const whole = Array.isArray(body) ? Buffer.concat(body) : (body as Uint8Array | string | null);
-    return this.pool.request({ method, path, headers, body: whole, signal });
+    return this.#pool.request({ method, path, headers, body: whole, signal });
+  }
+
+  /** One exchange whose answer is read while it comes. */
+  stream(request: Dispatcher.RequestOptions): Promise<Dispatcher.ResponseData> {
+    const headers = this.#withAccess(request.headers as Readonly<Record<string, string>> | undefined);
+    return this.#pool.request({ ...request, headers });
+  }
+
+  #withAccess(headers: DirectRequest['headers']): Readonly<Record<string, string>> | null {
+    const own = this.#access.headers;
+    return own === null ? (headers ?? null) : { ...headers, ...own };
   }
 
   /** It did not accept a connection, and has given no sign of life since. */
@@ -110,7 +128,7 @@ export class Endpoint {
   /** Ends its connections when the requests under way have ended. */
   async retire(): Promise<void> {
     this.#direct?.retire();
-    await this.pool.close();
+    await this.#pool.close();
     this.pulse.close();
   }
 
@@ -118,6 +136,6 @@ export class Endpoint {
   async close(): Promise<void> {
     this.pulse.close();
     this.#direct?.close();
-    await this.pool.destroy();
+    await this.#pool.destroy();
   }
 }

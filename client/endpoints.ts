@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import { Access } from './access.ts';
 import { Endpoint, type EndpointEvents } from './endpoint.ts';
 import { SearchSchedule } from './search-schedule.ts';
 import { askId, findServers } from './server-search.ts';
@@ -8,6 +9,7 @@ const IDS_PERIOD_MS = 1_000;
 
 /** The servers of a cluster: which one to ask next. */
 export class Endpoints {
+  readonly #access: Access;
   readonly #all: Endpoint[];
   readonly #byId = new Map<string, Endpoint>();
   /** Those that left the cluster, until their last request has ended. */
@@ -25,9 +27,10 @@ export class Endpoints {
   #preferred: Endpoint;
   #idsAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(urls: readonly string[]) {
+  constructor(urls: readonly string[], access: Access = Access.NONE) {
+    this.#access = access;
     const unique = [...new Set(urls.map((url) => url.replace(/\/+$/, '')))];
-    this.#all = unique.map((url) => new Endpoint(url, true, this.#events));
+    this.#all = unique.map((url) => new Endpoint(url, true, this.#events, access));
     const [first] = this.#all;
     if (first === undefined) {
       throw new ServiceError('bad-request', 'Cannot reach a cluster: no server is named');
@@ -109,7 +112,7 @@ export class Endpoints {
     await Promise.all(
       this.#all.filter(({ id, isAway }) => id === null && !isAway).map((one) => this.#learnId(one)),
     );
-    const found = await findServers(this.#all, this.#preferred, this.#events, signal);
+    const found = await findServers(this.#all, this.#preferred, this.#events, signal, this.#access);
     if (signal.aborted) {
       await Promise.all(found.joined.map((endpoint) => endpoint.close()));
       return false;

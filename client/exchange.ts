@@ -1,13 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../base/errors.ts';
-import { HEADER_PRIMARY } from '../wire/http-api.ts';
+import { type CapabilityAnswer, HEADER_CAPABILITY, HEADER_PRIMARY } from '../wire/http-api.ts';
+import { Access } from './access.ts';
 import { Backoff } from './backoff.ts';
 import type { RequestBody } from './direct-http.ts';
 import type { Endpoint } from './endpoint.ts';
 import { Endpoints } from './endpoints.ts';
+import { FileCapabilities } from './file-capabilities.ts';
 import { problemError } from './problem.ts';
 import { PATIENCE_INTERVALS } from './pulse.ts';
-import type { Response } from './response.ts';
+import { type Response, readJson } from './response.ts';
 
 /** Longest first attempt: a server that lives and has no answer must not use up the whole operation. */
 const ATTEMPT_FIRST_MS = 5_000;
@@ -36,6 +38,8 @@ export interface ExchangeRequest {
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: RequestBody;
+  /** Files whose contents it touches: what this client may do with them goes with it. */
+  readonly files?: readonly number[];
   /** It changes something, so that an attempt without an answer leaves a doubt. */
   readonly mutation: boolean;
   /** Called before each attempt is sent. Attempts follow each other, so the last call is about the one that was answered. */
@@ -78,14 +82,20 @@ const CONNECT_FAILURES = new Set([
   'UND_ERR_CONNECT_TIMEOUT',
 ]);
 
+const TRUST_FAILURE =
+  /^(?:ERR_TLS_|ERR_SSL_|CERT_|SELF_SIGNED_|DEPTH_ZERO_|UNABLE_TO_|INVALID_CA|HOSTNAME_MISMATCH|EPROTO$)/;
+
 /** Carries requests to a cluster: one server after the other, until one answers or time is up. */
 export class Exchanger {
   readonly endpoints: Endpoints;
+  readonly capabilities = new FileCapabilities();
   readonly #operationTimeoutMs: number;
+  readonly #access: Access;
   #closed = false;
 
-  constructor(urls: readonly string[], operationTimeoutMs: number) {
-    this.endpoints = new Endpoints(urls);
+  constructor(urls: readonly string[], operationTimeoutMs: number, access: Access = Access.NONE) {
+    this.endpoints = new Endpoints(urls, access);
+    this.#access = access;
     this.#operationTimeoutMs = operationTimeoutMs;
   }
 
@@ -109,6 +119,57 @@ export class Exchanger {
    * @throws only the reason of `options.signal`; failures are returned
    */
   async exchange<Value>(
+    subject: Subject,
+    request: ExchangeRequest,
+    read: (response: Response) => Promise<Value>,
+    options: CallOptions,
+  ): Promise<ExchangeOutcome<Value>> {
+    const { files } = request;
+    if (files === undefined || !this.#access.isNamed) return this.#exchange(subject, request, read, options);
+    for (let attempt = 1; ; attempt++) {
+      const shown = await this.#capable(request, files, options);
+      if (shown.kind === 'failed') return shown;
+      const outcome = await this.#exchange(subject, shown.value, read, options);
+      // Servers have other keys now, or other clocks: what is new is good.
+      const isRefused = outcome.kind === 'failed' && outcome.error.code === 'forbidden';
+      if (!isRefused || attempt === 2) return outcome;
+      this.capabilities.forget(files);
+    }
+  }
+
+  /** @returns the request with what it takes to touch the contents of `files` */
+  async #capable(
+    request: ExchangeRequest,
+    files: readonly number[],
+    options: CallOptions,
+  ): Promise<ExchangeOutcome<ExchangeRequest>> {
+    const ask = async (wanted: readonly number[]): Promise<ReadonlyMap<number, string>> => {
+      const question: ExchangeRequest = {
+        what: request.what,
+        method: 'POST',
+        path: '/v1/catalog/capabilities',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ files: wanted }),
+        mutation: false,
+      };
+      // Whoever else waits for the same must not fail because this one was called off.
+      const { signal: _, ...rest } = options;
+      const answer = await this.perform({ primary: null }, question, readJson<CapabilityAnswer>, rest);
+      return new Map(answer.capabilities.map(({ file, capability }) => [file, capability]));
+    };
+    try {
+      const header = await this.capabilities.headerFor(files, ask);
+      if (header === null) return { kind: 'answered', value: request };
+      const headers = { ...request.headers, [HEADER_CAPABILITY]: header };
+      return { kind: 'answered', value: { ...request, headers } };
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      if (!(error instanceof ServiceError)) throw error;
+      return { kind: 'failed', error, doubtful: false };
+    }
+  }
+
+  async #exchange<Value>(
     subject: Subject,
     request: ExchangeRequest,
     read: (response: Response) => Promise<Value>,
@@ -149,6 +210,7 @@ export class Exchanger {
           return attempt;
         case 'problem': {
           const { error } = attempt;
+          if (error.code === 'unauthorized' && this.#access.refresh(performance.now())) continue;
           if (error.code === 'unknown') doubtful ||= request.mutation;
           if (error.remedy !== 'retry' && error.remedy !== 'redirect')
             return { kind: 'failed', error, doubtful: doubtful || passedOn };
@@ -175,6 +237,9 @@ export class Exchanger {
           endpoint.markDead(performance.now());
           lastCause = attempt.cause;
           if (++hops < this.endpoints.all.length) continue;
+          if (isTrustFailure(attempt.cause)) {
+            return { kind: 'failed', error: distrusted(request, endpoint, attempt.cause), doubtful };
+          }
           if (options.failFast && this.endpoints.allDead()) {
             return { kind: 'failed', error: this.#noAnswer(request, attempt.cause), doubtful };
           }
@@ -257,7 +322,8 @@ export class Exchanger {
     } catch (error) {
       signal?.throwIfAborted();
       if (!(error instanceof Error) || error instanceof ServiceError) throw error;
-      if (why === 'broken' && isConnectFailure(error)) return { kind: 'unreached', cause: error };
+      if (why === 'broken' && (isConnectFailure(error) || isTrustFailure(error)))
+        return { kind: 'unreached', cause: error };
       return { kind: 'cut', cause: error, why };
     } finally {
       clearTimeout(timer);
@@ -294,6 +360,20 @@ function isConnectFailure(error: Error): boolean {
     return error.errors.every((one: unknown) => one instanceof Error && isConnectFailure(one));
   }
   return false;
+}
+
+/** The server has shown a certificate that is not believed here, or does not believe the one shown to it. */
+function isTrustFailure(error: Error): boolean {
+  return 'code' in error && typeof error.code === 'string' && TRUST_FAILURE.test(error.code);
+}
+
+function distrusted(request: ExchangeRequest, { url }: Endpoint, cause: Error): ServiceError {
+  return new ServiceError(
+    'unauthorized',
+    `${request.what}: cannot trust ${url}: ${causeText(cause)}`,
+    {},
+    { cause },
+  );
 }
 
 function causeText(cause: Error): string {

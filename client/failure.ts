@@ -21,9 +21,14 @@ export const EXIT_USAGE = 2;
 export const EXIT_NOT_FOUND = 3;
 export const EXIT_PRECONDITION = 4;
 export const EXIT_TEMPORARY = 5;
+export const EXIT_AUTHORIZATION = 6;
 export const EXIT_DEGRADED = 7;
 
 const HINTS: Partial<Record<ErrorCode, string>> = {
+  unauthorized:
+    'give a token with --token-file or LEASEHOLD_TOKEN, and the authority of the servers with --ca or LEASEHOLD_CA',
+  forbidden:
+    'use a token with a larger role, or one for this volume: "leasehold token ls" shows what each may do',
   'not-found': '"leasehold volume ls" and "leasehold ls VOLUME:/" show what there is',
   'not-empty': 'remove what is in it first, or use "leasehold rm --recursive"',
   'no-majority':

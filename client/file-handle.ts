@@ -67,6 +67,7 @@ export class FileHandle {
       what: `Cannot read file ${this.file}`,
       method: 'GET',
       path: `${this.#path}?offset=${offset}&length=${length}`,
+      files: [this.file],
       mutation: false,
     };
     return this.#exchanger.perform(this.#subject, request, readBytes, options);
@@ -91,6 +92,7 @@ export class FileHandle {
         what: `Cannot write file ${this.file}`,
         method: 'PUT',
         path: `${this.#path}?offset=${offset}&${query}`,
+        files: [this.file],
         headers: OCTETS,
         body: bytes,
         mutation: true,
@@ -127,6 +129,7 @@ export class FileHandle {
         what: `Cannot truncate file ${this.file}`,
         method: 'POST',
         path: `${this.#path}/truncate?size=${sizeBytes}&${query}`,
+        files: [this.file],
         mutation: true,
       }),
       options,
@@ -145,6 +148,7 @@ export class FileHandle {
         what: `Cannot punch a hole into file ${this.file}`,
         method: 'POST',
         path: `${this.#path}/punch?from=${from}&to=${to}&grows=${grows}&${query}`,
+        files: [this.file],
         mutation: true,
       }),
       options,
@@ -160,6 +164,7 @@ export class FileHandle {
       what: `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in file ${this.file}`,
       method: 'GET',
       path: `${this.#path}/extents?offset=${offset}&whence=${whence}`,
+      files: [this.file],
       mutation: false,
     };
     return this.#exchanger.perform(this.#subject, request, readJson<FileExtent>, options);
@@ -179,6 +184,7 @@ export class FileHandle {
         what: `Cannot copy from file ${order.from} to file ${this.file}`,
         method: 'POST',
         path: `${this.#path}/copy?${query}`,
+        files: [this.file, order.from],
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(order),
         mutation: true,
@@ -211,7 +217,10 @@ export class FileHandle {
 
   /** Flush, seal, settle and state may be repeated freely, so they need no request id. */
   async #ask(method: 'GET' | 'POST', name: string, what: string, options?: CallOptions): Promise<FileState> {
-    const request: ExchangeRequest = { what, method, path: `${this.#path}/${name}`, mutation: false };
+    const request: ExchangeRequest = {
+      ...{ what, method, path: `${this.#path}/${name}`, mutation: false },
+      files: [this.file],
+    };
     const state = await this.#exchanger.perform(this.#subject, request, readJson<FileState>, options);
     this.#knownSeq = Math.max(this.#knownSeq, state.seq);
     return state;

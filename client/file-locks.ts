@@ -160,7 +160,7 @@ export class FileLocks {
 
   /** @returns a lock that stands in the way, and whether this client has it; or null */
   async holder(wish: LockHeld): Promise<{ readonly lock: LockHeld; readonly own: boolean } | null> {
-    const request = { method: 'GET', path: this.#path(''), mutation: false } as const;
+    const request = { method: 'GET', path: this.#path(''), files: [this.file], mutation: false } as const;
     const { locks } = await this.#exchanger.perform(
       this.#subject,
       { what: `Cannot list the locks on file ${this.file}`, ...request },
@@ -407,6 +407,7 @@ export class FileLocks {
       path,
       headers: JSON_HEADERS,
       body: JSON.stringify(body),
+      files: [this.file],
       mutation: false,
     };
   }

@@ -1,11 +1,16 @@
+import { resolve } from 'node:path';
+import { isVolumeName } from '../wire/access.ts';
+import type { AccessFiles } from './access.ts';
 import { CommandFailure, EXIT_USAGE } from './failure.ts';
 import { formatDuration, parseDurationMs } from './quantities.ts';
-import { isVolumeName, parseRemotePath } from './remote-path.ts';
+import { parseRemotePath } from './remote-path.ts';
 
 /** What stands behind `-o`, for the command line, for fstab and for the process of the mount alike. */
 export interface MountSettings {
   /** Base URLs; empty where `-o` names none. */
   servers: string[];
+  /** Files that say who the mount is, and whom it believes. */
+  access: AccessFiles;
   /** What the table of mounts shows as the source; null for `leasehold:VOLUME`. */
   source: string | null;
   readOnly: boolean;
@@ -63,6 +68,18 @@ function ignored(name: string, effect: string, value: string | null = null): Mou
   return { name, value, effect, apply: NO_EFFECT };
 }
 
+function accessFile(name: string, field: keyof AccessFiles, effect: string): MountOption {
+  return {
+    name,
+    value: 'FILE',
+    effect,
+    apply: (settings, value) => {
+      // The process of the mount stands in another folder.
+      settings.access = { ...settings.access, [field]: resolve(value) };
+    },
+  };
+}
+
 /** All options there are. A new one is a line here and a field of `MountSettings`. */
 export const MOUNT_OPTIONS: readonly MountOption[] = [
   {
@@ -74,6 +91,10 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
       settings.servers.push(...serverUrls(value));
     },
   },
+  accessFile('ca', 'ca', 'authorities whose certificates are believed'),
+  accessFile('token_file', 'tokenFile', 'file with the token that says who mounts'),
+  accessFile('client_cert', 'clientCert', 'certificate instead of a token'),
+  accessFile('client_key', 'clientKey', 'its key'),
   {
     name: 'op_timeout',
     value: 'DURATION',
@@ -245,6 +266,7 @@ const BY_NAME = new Map(MOUNT_OPTIONS.map((option) => [option.name, option]));
 export function parseMountOptions(texts: readonly string[], sloppy = false): MountSettings {
   const settings: MountSettings = {
     servers: [],
+    access: {},
     source: null,
     readOnly: false,
     allowOther: false,

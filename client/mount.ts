@@ -2,10 +2,11 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { access, open, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isErrorCode, ServiceError } from '../base/errors.ts';
+import type { AccessFiles } from './access.ts';
 import {
   CommandFailure,
   EXIT_FAILED,
@@ -42,6 +43,8 @@ export interface MountOptions {
   readonly options?: readonly string[];
   /** Unknown ones among them are passed over. */
   readonly sloppy?: boolean;
+  /** Files that say who the mount is; a token out of the environment is inherited. */
+  readonly access?: AccessFiles;
 }
 
 export interface Mounted {
@@ -150,8 +153,21 @@ async function startDaemon(
 
 /** The directory comes last: by that the process is found again. */
 function daemonArguments(options: MountOptions, directory: string): string[] {
-  const { servers, volume, path = '/', operationTimeoutMs } = options;
-  const texts = [...(options.options ?? []), optionText('servers', servers.join(';'))];
+  const { servers, volume, path = '/', operationTimeoutMs, access = {} } = options;
+  const files = {
+    ca: access.ca,
+    token_file: access.tokenFile,
+    client_cert: access.clientCert,
+    client_key: access.clientKey,
+  };
+  const texts = [
+    ...(options.options ?? []),
+    optionText('servers', servers.join(';')),
+    ...Object.entries(files).flatMap(([name, file]) =>
+      // The process of the mount stands in another folder.
+      file === undefined ? [] : [optionText(name, resolve(file))],
+    ),
+  ];
   if (operationTimeoutMs !== undefined) texts.push(`op_timeout=${operationTimeoutMs}ms`);
   const sloppy = options.sloppy === true ? ['--sloppy'] : [];
   return [

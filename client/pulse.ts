@@ -1,5 +1,6 @@
 import { get as getHttp } from 'node:http';
 import { get as getHttps } from 'node:https';
+import { Access } from './access.ts';
 import type { Traffic } from './traffic.ts';
 
 /**
@@ -46,6 +47,7 @@ export interface PulseEvents {
  */
 export class Pulse {
   readonly #url: string;
+  readonly #access: Access;
   readonly #traffic: Traffic;
   readonly #events: PulseEvents;
   /** In the order in which they began. */
@@ -61,8 +63,9 @@ export class Pulse {
   #silent = false;
   #closed = false;
 
-  constructor(url: string, traffic: Traffic, events: PulseEvents) {
+  constructor(url: string, traffic: Traffic, events: PulseEvents, access: Access = Access.NONE) {
     this.#url = url;
+    this.#access = access;
     this.#traffic = traffic;
     this.#events = events;
   }
@@ -164,7 +167,7 @@ export class Pulse {
     this.#question = question;
     if (this.#watches.size > 0) this.#askedAt ??= this.#interval;
     this.#start();
-    askLivez(this.#url, question.controller.signal).then(
+    askLivez(this.#url, this.#access, question.controller.signal).then(
       () => {
         if (this.#question !== question) return;
         this.#quietIntervals = Math.min(2 * this.#quietIntervals, QUIET_INTERVALS_MAX);
@@ -203,10 +206,10 @@ export class Pulse {
 }
 
 /** Asks a server whether it lives, on a connection for this question alone. Rejects if it does not say so. */
-function askLivez(url: string, signal: AbortSignal): Promise<void> {
+function askLivez(url: string, access: Access, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const get = url.startsWith('https:') ? getHttps : getHttp;
-    const request = get(new URL('/livez', url), { agent: false, signal }, (response) => {
+    const request = get(new URL('/livez', url), { ...access.tls, agent: false, signal }, (response) => {
       // What stands before a server and does not reach it says so with a number from 500 on.
       const status = response.statusCode ?? 500;
       if (status < 500) resolve();

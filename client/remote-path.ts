@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import { isVolumeName } from '../wire/access.ts';
 
 /** A place in the cluster as the command line names it: `VOLUME:/path`. */
 export interface RemotePath {
@@ -8,8 +9,6 @@ export interface RemotePath {
   /** It was written with a `/` at its end, so a directory is meant. */
   readonly directory: boolean;
 }
-
-const VOLUME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 
 /**
  * @param text what the user wrote
@@ -38,11 +37,6 @@ export function parseRemotePath(text: string): RemotePath {
 /** @returns whether `text` is meant as `VOLUME:/path` and not as a local file */
 export function looksRemote(text: string): boolean {
   return /^[^/]+:\//.test(text);
-}
-
-/** @returns whether `text` can name a volume */
-export function isVolumeName(text: string): boolean {
-  return VOLUME.test(text);
 }
 
 /** @returns the last name of a path; empty for the root */

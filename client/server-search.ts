@@ -1,7 +1,8 @@
-import { isIP } from 'node:net';
 import type { QueryRequest, QueryResults } from '../wire/catalog-api.ts';
 import type { ServerStatus } from '../wire/http-api.ts';
+import { Access } from './access.ts';
 import { Endpoint, type EndpointEvents } from './endpoint.ts';
+import { isLoopback } from './loopback.ts';
 import { readJson } from './response.ts';
 
 const ID_TIMEOUT_MS = 1_000;
@@ -37,6 +38,7 @@ export async function findServers(
   preferred: Endpoint,
   events: EndpointEvents,
   signal: AbortSignal,
+  access: Access = Access.NONE,
 ): Promise<FoundServers> {
   const others = known.filter((endpoint) => endpoint !== preferred);
   const tellers = [preferred, ...others].filter(({ isAway }) => !isAway).slice(0, TELLERS_MAX);
@@ -46,7 +48,7 @@ export async function findServers(
     const left = known.filter((endpoint) => !endpoint.given && hasLeft(endpoint, list, known));
     const room = FOUND_MAX - known.filter(({ given }) => !given).length + left.length;
     const candidates = list
-      .flatMap((listed) => candidateOf(listed, teller, known, events) ?? [])
+      .flatMap((listed) => candidateOf(listed, teller, known, events, access) ?? [])
       .slice(0, Math.max(0, room));
     const proven = await Promise.all(candidates.map((candidate) => isProven(candidate, signal)));
     const failed = candidates.filter((_, index) => proven[index] !== true);
@@ -60,7 +62,7 @@ export async function findServers(
 /** @returns who the server says that it is; null where it does not say so */
 export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<string | null> {
   try {
-    const response = await endpoint.pool.request({
+    const response = await endpoint.stream({
       method: 'GET',
       path: '/v1/status/self',
       signal: AbortSignal.any([signal, AbortSignal.timeout(ID_TIMEOUT_MS)]),
@@ -81,7 +83,7 @@ export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<st
 async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<readonly Listed[] | null> {
   const body: QueryRequest = { query: { kind: 'servers', counts: false } };
   try {
-    const response = await endpoint.pool.request({
+    const response = await endpoint.stream({
       method: 'POST',
       path: '/v1/catalog/queries',
       headers: { 'content-type': 'application/json' },
@@ -118,12 +120,14 @@ function candidateOf(
   teller: Endpoint,
   known: readonly Endpoint[],
   events: EndpointEvents,
+  access: Access,
 ): Candidate | null {
   if (listed.state !== 'in' || listed.storageId === '') return null;
   if (known.some(({ id, isAway }) => id === listed.id && !isAway)) return null;
   const address = addressFrom(listed.url, teller.url);
   if (address === null || known.some(({ url }) => url === address)) return null;
-  return { listed, endpoint: new Endpoint(address, false, events) };
+  if (!access.allows(new URL(address))) return null;
+  return { listed, endpoint: new Endpoint(address, false, events, access) };
 }
 
 async function isProven({ listed, endpoint }: Candidate, signal: AbortSignal): Promise<boolean> {
@@ -156,12 +160,6 @@ export function addressFrom(told: string, tellerUrl: string): string | null {
   // The teller's own host is meant, which is another one.
   if (isLoopback(address.hostname) && !isLoopback(teller.hostname)) return null;
   return new URL(`${teller.protocol}//${address.host}`).origin;
-}
-
-function isLoopback(hostname: string): boolean {
-  if (hostname === 'localhost' || hostname.endsWith('.localhost') || hostname === '[::1]') return true;
-  if (hostname.startsWith('[::ffff:7f')) return true;
-  return isIP(hostname) === 4 && hostname.startsWith('127.');
 }
 
 function isUnspecified(hostname: string): boolean {

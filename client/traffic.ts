@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { buildConnector } from 'undici';
+import { Access } from './access.ts';
 
 /** The connections to one server as their bytes show them: whether anything comes in, and how far away the server is. */
 export class Traffic {
@@ -9,11 +10,15 @@ export class Traffic {
   readonly #bytesSeen = new Map<Socket, number>();
   #connectMs: number | null = null;
 
-  /** @param connectTimeoutMs how long the making of a connection may take */
-  constructor(connectTimeoutMs: number) {
-    const connect = buildConnector({ timeout: connectTimeoutMs });
+  /**
+   * @param connectTimeoutMs how long the making of a connection may take
+   * @param access is asked anew for each connection: files may have been replaced
+   */
+  constructor(connectTimeoutMs: number, access: Access = Access.NONE) {
     this.connector = (options, callback) => {
       const beganMs = performance.now();
+      // Nothing is resumed: a session would outlive the certificate by which it began.
+      const connect = buildConnector({ ...access.tls, timeout: connectTimeoutMs, maxCachedSessions: 0 });
       connect(options, (...made) => {
         const [error, socket] = made;
         if (error === null) this.add(socket, performance.now() - beganMs);

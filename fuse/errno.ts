@@ -7,6 +7,8 @@ export type ErrnoName = keyof typeof constants.errno;
 /** What a program under the mount is told for each code of the catalogue. */
 export const ERRNO = {
   'bad-request': 'EINVAL',
+  unauthorized: 'EACCES',
+  forbidden: 'EACCES',
   'not-found': 'ENOENT',
   exists: 'EEXIST',
   'not-directory': 'ENOTDIR',

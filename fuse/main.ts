@@ -1,6 +1,7 @@
 import { closeSync, fstatSync, writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ServiceError } from '../base/errors.ts';
+import { Access, accessFiles } from '../client/access.ts';
 import { ClusterClient, type ClusterClientOptions } from '../client/cluster-client.ts';
 import { writeGapBound } from '../client/demo/bound.ts';
 import {
@@ -61,9 +62,10 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
   const log = stderrLog(settings.logLevel);
   const source = settings.source ?? (path === '/' ? `leasehold:${volume}` : `leasehold:${volume}:${path}`);
   try {
-    const limitMs = settings.operationTimeoutMs ?? (await usualLimit(servers));
+    const access = new Access(accessFiles(settings.access));
+    const limitMs = settings.operationTimeoutMs ?? (await usualLimit(servers, access));
     let mounted: Mounted | null = null;
-    const clientOptions = { servers, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) };
+    const clientOptions = { servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) };
     const { client, believedMs } = clientOf(settings, clientOptions, {
       forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
       failed: (error) => log('debug', 'nothing is remembered for now', { error: messageOf(error) }),
@@ -181,8 +183,8 @@ function parseSettings(argv: readonly string[]): Settings {
  * Long enough for the death of a server to be a pause: the cluster's lease and some seconds, or the longest
  * fail-over where that takes longer.
  */
-async function usualLimit(servers: readonly string[]): Promise<number> {
-  const client = new ClusterClient({ servers, operationTimeoutMs: FIRST_LIMIT_MS });
+async function usualLimit(servers: readonly string[], access: Access): Promise<number> {
+  const client = new ClusterClient({ servers, access, operationTimeoutMs: FIRST_LIMIT_MS });
   try {
     const { leaseMs, clockSkewMaxMs } = (await client.status()).timing;
     const failoverMs = writeGapBound(leaseMs, clockSkewMaxMs).totalMs;

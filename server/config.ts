@@ -1,9 +1,20 @@
 import { createHash } from 'node:crypto';
 import { parse as parseToml, TomlError } from 'smol-toml';
 import { DURATION_FORM, durationFormat, durationParse } from '../base/duration.ts';
+import { CLIENT_VARIABLES } from '../base/environment.ts';
 import { isServerId, type ServerId, serverIdCompare } from '../base/ids.ts';
 import type { LeaseAlgorithm } from '../lease/actions.ts';
+import { type Address, addressFormat } from './address.ts';
+import {
+  type Given,
+  isLoopback,
+  type NetworkGuards,
+  readTlsFiles,
+  readTokens,
+  refuseOpenNetwork,
+} from './config-network.ts';
 import { OPTIONS, type OptionName, type OptionSource, optionEnv, suggestion } from './config-options.ts';
+import { ConfigurationError } from './configuration-error.ts';
 
 /** Catalogs of more servers than this agree more slowly and are hardly safer. */
 const CATALOG_MEMBERS_MAX = 5;
@@ -25,13 +36,8 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 
 const LEASE_ALGORITHMS: readonly LeaseAlgorithm[] = ['flease', 'paxoslease'];
 
-export interface Address {
-  readonly host: string;
-  readonly port: number;
-}
-
 /** What a server is told at its start. All relations between the values hold. */
-export interface ServerConfig {
+export interface ServerConfig extends NetworkGuards {
   readonly id: ServerId;
   readonly cluster: string;
   /** Where this server accepts connections. */
@@ -69,12 +75,8 @@ export interface ServerConfig {
   /** Replicas are compared with those of others this often. */
   readonly compareEveryMs: number;
   readonly logLevel: LogLevel;
-  readonly insecureNetwork: boolean;
-}
-
-/** The configuration cannot be used. The message names option, value, why, and what to do; exit code 2. */
-export class ConfigurationError extends Error {
-  override readonly name = 'ConfigurationError';
+  /** Requests that one client may make in a second; `Infinity` for no bound. */
+  readonly clientRequestsPerS: number;
 }
 
 /**
@@ -115,11 +117,6 @@ export function paramsHash(
     config.leaseAlgorithm,
   ]);
   return createHash('sha256').update(shared).digest('hex').slice(0, 16);
-}
-
-/** @returns `host:port`, with brackets around an IPv6 address */
-export function addressFormat({ host, port }: Address): string {
-  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 /** @returns the text of `leasehold server --help` */
@@ -202,11 +199,12 @@ function readFlags(argv: readonly string[]): Map<OptionName, OptionSource> {
 function readEnvironment(env: Readonly<Record<string, string | undefined>>): Map<OptionName, OptionSource> {
   const found = new Map<OptionName, OptionSource>();
   const names = new Map(OPTIONS.map(({ name }) => [optionEnv(name), name]));
+  const ofClients: readonly string[] = Object.values(CLIENT_VARIABLES);
   for (const [label, text] of Object.entries(env)) {
-    if (text === undefined || !label.startsWith('LEASEHOLD_')) continue;
+    if (text === undefined || !label.startsWith('LEASEHOLD_') || ofClients.includes(label)) continue;
     const name = names.get(label);
     if (name === undefined) {
-      // The client and others have variables of their own, but a slip of the pen is not one of them.
+      // Other programs may have variables of their own, but a slip of the pen is not one of them.
       const hint = suggestion(label, [...names.keys()], '', 2);
       if (hint !== '') throw new ConfigurationError(`Unknown environment variable ${label}${hint}`);
       continue;
@@ -291,8 +289,14 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
   };
 
   const id = readId(text('id'));
-  const insecureNetwork = readBoolean(text('insecure-network'));
-  const join = readJoin(text('join'));
+  const tls = readTlsFiles(text('tls-cert'), text('tls-key'), text('tls-ca'));
+  const guards: NetworkGuards = {
+    tls,
+    tokens: readTokens(text('tokens'), tls),
+    insecureNetwork: readBoolean(text('insecure-network')),
+  };
+  const scheme = tls === null ? 'http' : 'https';
+  const join = readJoin(text('join'), scheme);
   const peers = readPeers(source('peer'), id, join.length > 0 ? text('listen') : null);
   if (join.length > 0 && peers.size > 1) {
     throw new ConfigurationError(
@@ -301,7 +305,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
   }
   const own = peers.get(id) as Address;
   const listen = readListen(text('listen'), own, id);
-  refuseOpenNetwork(insecureNetwork, listen, peers);
+  refuseOpenNetwork(id, [listen, ...peers.values()], guards);
 
   const leaseMs = duration('lease', 5_000);
   const clockSkewMaxMs = duration('clock-skew', 250);
@@ -326,7 +330,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     cluster: readCluster(text('cluster')),
     listen,
     peers,
-    urls: new Map([...peers].map(([server, address]) => [server, `http://${addressFormat(address)}`])),
+    urls: new Map([...peers].map(([server, address]) => [server, `${scheme}://${addressFormat(address)}`])),
     join,
     zone: readZone(text('zone')),
     data: data.value,
@@ -346,11 +350,10 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     replaceAfterMs: duration('replace-after', 3_600_000),
     compareEveryMs: duration('compare-every', 600_000),
     logLevel: readLogLevel(text('log-level')),
-    insecureNetwork,
+    clientRequestsPerS: readRequestRate(text('client-rate')),
+    ...guards,
   };
 }
-
-type Given = { readonly label: string; readonly value: string } | null;
 
 function readId(given: Given): ServerId {
   if (given === null) {
@@ -404,6 +407,17 @@ function readRate(given: Given, fallback: number): number {
     );
   }
   return bytesPerS;
+}
+
+function readRequestRate(given: Given): number {
+  if (given === null) return Infinity;
+  const count = /^(\d{1,7})\/s$/.exec(given.value)?.[1];
+  if (count === undefined || Number(count) === 0) {
+    throw new ConfigurationError(
+      `Cannot use ${given.label} "${given.value}": write a number of requests with /s, such as 2000/s`,
+    );
+  }
+  return Number(count);
 }
 
 function readBoolean(given: Given): boolean {
@@ -484,14 +498,15 @@ function readPeers(source: OptionSource | undefined, id: ServerId, listen: Given
   return new Map([...peers].toSorted(([a], [b]) => serverIdCompare(a, b)));
 }
 
-function readJoin(given: Given): string[] {
+/** @param scheme by which servers of this cluster are reached */
+function readJoin(given: Given, scheme: 'http' | 'https'): string[] {
   if (given === null) return [];
   return given.value.split(',').map((part) => {
     const text = part.trim();
-    const url = URL.parse(/^[a-z]+:\/\//i.test(text) ? text : `http://${text}`);
-    if (text === '' || url === null || url.protocol !== 'http:') {
+    const url = URL.parse(/^[a-z]+:\/\//i.test(text) ? text : `${scheme}://${text}`);
+    if (text === '' || url === null || url.protocol !== `${scheme}:`) {
       throw new ConfigurationError(
-        `Cannot use ${given.label} "${given.value}": write base URLs of servers, such as http://10.0.0.1:7401`,
+        `Cannot use ${given.label} "${given.value}": write base URLs of servers, such as ${scheme}://10.0.0.1:7401`,
       );
     }
     return url.origin;
@@ -562,22 +577,6 @@ function readLogLevel(given: Given): LogLevel {
     );
   }
   return level;
-}
-
-/** Whoever reaches a port of this version may do everything: leaving the own machine takes a word. */
-function refuseOpenNetwork(allowed: boolean, listen: Address, peers: ReadonlyMap<ServerId, Address>): void {
-  if (allowed) return;
-  const open = [listen, ...peers.values()].find(({ host }) => !isLoopback(host));
-  if (open === undefined) return;
-  throw new ConfigurationError(
-    `Cannot use address ${addressFormat(open)}: it leaves this machine, and this version has neither TLS nor ` +
-      'passwords. Use loopback addresses, or give --insecure-network on a network that you trust wholly, such as ' +
-      'a private container network or a tunnel',
-  );
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host);
 }
 
 function isWildcard(host: string): boolean {

@@ -22,6 +22,7 @@ import { ageOfHeaders, stateOfHeaders } from './http/state-headers.ts';
 import { withLiveStates } from './live-attributes.ts';
 import type { MetricsRegistry } from './metrics.ts';
 import { type Call, type CallOptions, Router, type Trail } from './router.ts';
+import type { PeerTls } from './security/peer-tls.ts';
 import type { CopyPiece, FileRead, FileStanding, Hole, Services } from './services.ts';
 
 export interface GatewayOptions {
@@ -29,6 +30,8 @@ export interface GatewayOptions {
   /** Draws a random integer from 1 to 2^53 − 1. */
   readonly random53: () => number;
   readonly metrics?: MetricsRegistry;
+  /** How other servers are reached; absent where everything is in the clear. */
+  readonly tls?: PeerTls | null;
 }
 
 export interface WriteOptions extends CallOptions {
@@ -54,11 +57,11 @@ export class Gateway {
   readonly #names: RequestNames;
   readonly #countForward: (server: ServerId) => void;
 
-  constructor({ services, random53, metrics }: GatewayOptions) {
+  constructor({ services, random53, metrics, tls = null }: GatewayOptions) {
     this.services = services;
     this.#random53 = random53;
     this.#names = new RequestNames(random53);
-    this.peers = new PeerHttp(services.status.urls);
+    this.peers = new PeerHttp(services.status.urls, tls);
     this.router = new Router({
       services,
       random53,

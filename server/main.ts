@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import closeWithGrace from 'close-with-grace';
-import { ConfigurationError, readConfig, type ServerConfig, serverHelp } from './config.ts';
+import { readConfig, type ServerConfig, serverHelp } from './config.ts';
+import { ConfigurationError } from './configuration-error.ts';
 import { createLogger, endOnFatal } from './log.ts';
 import { Server } from './server.ts';
 import { FolderError } from './storage/folder-error.ts';
@@ -46,8 +47,10 @@ export async function runServer(argv: readonly string[]): Promise<void> {
     return;
   }
   server.measureProcess();
+  // Before anybody is told that it is there: without a listener, the signal ends a process.
+  process.on('SIGHUP', () => server.reload());
   log.info({ id: config.id, listen: config.listen, data: config.data }, 'server listens');
-  closeWithGrace({ delay: SHUTDOWN_MS_MAX, logger: false }, async ({ err, signal }) => {
+  closeWithGrace({ delay: SHUTDOWN_MS_MAX, logger: false, skip: ['SIGHUP'] }, async ({ err, signal }) => {
     if (err !== undefined) {
       fatal(err);
       return;

@@ -13,6 +13,7 @@ import type { View } from '../replica/actions.ts';
 import { DRIFT_MAX } from '../replica/guard.ts';
 import { viewVoters } from '../replica/view.ts';
 import type { Command } from '../wire/catalog-api.ts';
+import type { Address } from './address.ts';
 import { within } from './bounded.ts';
 import { CatalogHolder, type CatalogReplica } from './catalog/catalog-holder.ts';
 import { LocalCatalogService } from './catalog/catalog-service.ts';
@@ -20,7 +21,7 @@ import { CatalogSubject } from './catalog/catalog-subject.ts';
 import { justMade } from './catalog/just-made.ts';
 import { Recaller } from './catalog/recaller.ts';
 import { Clock } from './clock.ts';
-import { type Address, paramsHash, type ServerConfig } from './config.ts';
+import { paramsHash, type ServerConfig } from './config.ts';
 import { DepartedFiles } from './file/departed-files.ts';
 import { LocalFileService } from './file/file-service.ts';
 import { Garbage } from './file/garbage.ts';
@@ -48,6 +49,7 @@ import { Repairer } from './repair/repairer.ts';
 import { Scrubber } from './repair/scrubber.ts';
 import { ReplicaDriver } from './replica-driver.ts';
 import { ReplicaHost } from './replica-host.ts';
+import { Security } from './security/security.ts';
 import { registerServerMetrics } from './server-metrics.ts';
 import { registerStatusMetrics } from './status-metrics.ts';
 import { LocalStatusService, type StatusOfMembership, VERSION } from './status-service.ts';
@@ -122,10 +124,11 @@ export class Server {
 
   static async #begin(config: ServerConfig, log: Logger, fatal: (error: unknown) => void): Promise<Server> {
     const { cluster, id: server } = config;
+    const security = new Security(server, config, log);
     const folder = DataFolder.open(config.data, { cluster, server, silences: silencesOf(config) });
     try {
-      const plan = await planCluster(config, { folder, log, random53: drawIncarnation });
-      return new Server(await compose(plan, folder, log, fatal));
+      const plan = await planCluster(config, { folder, log, tls: security.peers, random53: drawIncarnation });
+      return new Server(await compose(plan, folder, security, log, fatal));
     } catch (error) {
       folder.close();
       throw error;
@@ -135,6 +138,11 @@ export class Server {
   /** For a process that is this server's alone: its metrics tell of the process, too. */
   measureProcess(): void {
     this.#parts.metrics.addProcess();
+  }
+
+  /** Reads certificates and tokens again; no connection and no lease ends by it. @returns whether all were good */
+  reload(): boolean {
+    return this.#parts.security.reload();
   }
 
   /** Gives all leases back and ends; what cannot be finished is left to the next start. */
@@ -195,6 +203,7 @@ export class Server {
 }
 
 interface Parts {
+  readonly security: Security;
   readonly app: FastifyInstance;
   readonly gateway: Gateway;
   readonly garbage: Garbage;
@@ -227,6 +236,7 @@ function silencesOf({ leaseMs, namedLeaseMaxMs, clockSkewMaxMs }: ServerConfig):
 async function compose(
   { config, bootstrap, known }: ClusterPlan,
   folder: DataFolder,
+  security: Security,
   log: Logger,
   fatal: (error: unknown) => void,
 ): Promise<Parts> {
@@ -502,7 +512,12 @@ async function compose(
     });
     return { service, view: () => subject.record().view };
   }
-  const gateway = new Gateway({ services: { catalog, files, status }, random53: drawIncarnation, metrics });
+  const gateway = new Gateway({
+    services: { catalog, files, status },
+    random53: drawIncarnation,
+    metrics,
+    tls: security.peers,
+  });
   const succession = new Succession({
     self,
     log,
@@ -534,6 +549,9 @@ async function compose(
     metrics,
     named,
     scrubber,
+    tls: security.tls,
+    tokens: security.tokens,
+    clientRequestsPerS: config.clientRequestsPerS,
   });
 
   transport = new PeerTransport({
@@ -543,6 +561,7 @@ async function compose(
     paramsHash: paramsHash(config),
     peers: addressesOf(known.urls),
     log,
+    ...(security.peers === null ? {} : { tls: security.peers }),
     handlers: {
       message: (from, channel, payload, tail) => {
         if (channel === CHANNEL_LEASE) lease.receive(from, payload);
@@ -620,6 +639,7 @@ async function compose(
   if (view !== null && catalog.votes) lease.open(CATALOG_CELL, view);
   joined.start();
   return {
+    security,
     ...{
       app,
       gateway,

@@ -311,6 +311,8 @@ export interface Attributes {
   readonly live: boolean;
   /** How many extended attributes it has; absent where a server does not tell. */
   readonly xattrs?: number;
+  /** By which whoever asked may touch the contents; absent where nobody is asked who he is. */
+  readonly capability?: string;
 }
 
 /** `in`: takes new replicas. `draining`: its replicas are moved away. `out`: removed, and not to come back by itself. */

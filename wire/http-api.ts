@@ -19,6 +19,16 @@ export type Served = 'primary' | 'local' | 'forwarded';
 /** Request header between servers: this request was forwarded once and is not forwarded again. */
 export const HEADER_FORWARDED = 'leasehold-forwarded';
 
+/** Request header of clients where servers ask who they are: capabilities for the files that the request touches, with commas between. */
+export const HEADER_CAPABILITY = 'leasehold-capability';
+/** Files in one `POST /v1/catalog/capabilities` at the most. */
+export const CAPABILITY_FILES_MAX = 100;
+
+/** Answer of `POST /v1/catalog/capabilities`; empty where servers ask for none. */
+export interface CapabilityAnswer {
+  readonly capabilities: readonly { readonly file: number; readonly capability: string }[];
+}
+
 /** `application/problem+json` (RFC 9457) as every error of the HTTP face has it. */
 export interface Problem {
   readonly type: string;

@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { Access, type AccessFiles, accessFiles } from '../access.ts';
 import { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
 import { CommandFailure, EXIT_USAGE } from '../failure.ts';
@@ -14,10 +15,20 @@ export function addClusterOptions(command: Command): Command {
       '--servers <urls>',
       'base URLs of the servers, with commas between them (default: LEASEHOLD_SERVERS, else ports 7401 to 7403 of this machine)',
     )
+    .option(
+      '--ca <file>',
+      'authorities whose certificates are believed (default: LEASEHOLD_CA, else those of the system)',
+    )
+    .option(
+      '--token-file <file>',
+      'file with the token that says who this is (default: LEASEHOLD_TOKEN_FILE, or LEASEHOLD_TOKEN itself)',
+    )
+    .option('--client-cert <file>', 'certificate instead of a token (default: LEASEHOLD_CLIENT_CERT)')
+    .option('--client-key <file>', 'its key (default: LEASEHOLD_CLIENT_KEY)')
     .option('--timeout <duration>', 'how long to try one operation (default: 30s)', duration);
 }
 
-interface ClusterOptions {
+interface ClusterOptions extends AccessFiles {
   readonly servers?: string;
   readonly timeout?: number;
 }
@@ -34,20 +45,33 @@ export function serversOf(command: Command): string[] {
   return urls;
 }
 
+/** @returns how this client shows who it is: from the options, else from the environment */
+export function accessOf(command: Command): Access {
+  return new Access(accessFiles(accessOptions(command)));
+}
+
+/** @returns what of it the options say */
+export function accessOptions(command: Command): AccessFiles {
+  const { ca, clientCert, clientKey, tokenFile } = command.optsWithGlobals<ClusterOptions>();
+  return { ca, clientCert, clientKey, tokenFile };
+}
+
 /**
  * Runs `action` with a client of the cluster. SIGINT and SIGTERM abort it, so that it can clean up; the
  * process then ends by that signal.
  *
- * @param servers base URLs, where they are not those of the command's own options
+ * @param servers base URLs, where they are not those of the command's own options; so with `access`
  */
 export async function withClient(
   command: Command,
   action: (client: ClusterClient, options: Required<Pick<CallOptions, 'signal'>>) => Promise<void>,
   servers: readonly string[] = serversOf(command),
+  access: Access = accessOf(command),
 ): Promise<void> {
   const { timeout } = command.optsWithGlobals<ClusterOptions>();
   const client = new ClusterClient({
     servers,
+    access,
     ...(timeout === undefined ? {} : { operationTimeoutMs: timeout }),
   });
   const controller = new AbortController();

@@ -1,13 +1,14 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { writeBundle } from '../doctor/bundle.ts';
+import { examineCertificates } from '../doctor/certificates.ts';
 import { examineCluster, examinePorts } from '../doctor/cluster.ts';
 import { examineDataFolder } from '../doctor/data-folder.ts';
 import type { Finding } from '../doctor/finding.ts';
 import { examineMachine } from '../doctor/machine.ts';
 import { CommandFailure, EXIT_DEGRADED, EXIT_FAILED } from '../failure.ts';
 import { printJson, printLine } from '../output.ts';
-import { addClusterOptions, serversOf } from './cluster-command.ts';
+import { accessOf, addClusterOptions, serversOf } from './cluster-command.ts';
 
 interface DoctorOptions {
   readonly data?: string;
@@ -38,16 +39,18 @@ export function addDoctorCommand(program: Command): void {
       if (process.platform !== 'linux')
         throw new CommandFailure(EXIT_FAILED, 'Cannot look: this works on Linux only');
       const servers = serversOf(command);
+      const access = accessOf(command);
       const data = options.data ?? process.env.LEASEHOLD_DATA;
       const findings = [
         ...(await examineMachine(process.getuid?.() === 0)),
         ...(await examinePorts(options.listen === undefined ? servers : [options.listen])),
         ...(data === undefined || data === '' ? [] : await examineDataFolder(data)),
-        ...(await examineCluster(servers, programVersion())),
+        ...(await examineCertificates(servers, access)),
+        ...(await examineCluster(servers, programVersion(), access)),
       ];
       if (options.bundle !== undefined) {
         const { bundle, config: configs = [], log: logs = [] } = options;
-        await writeBundle(bundle, { version: programVersion(), findings, servers, configs, logs });
+        await writeBundle(bundle, { version: programVersion(), findings, servers, access, configs, logs });
         process.stderr.write(
           `leasehold: wrote ${bundle}; secrets that are known as such are removed, but look at it before you give it away\n`,
         );

@@ -9,7 +9,7 @@ import type { HeldLease } from '../lease/held-lease.ts';
 import { NamedLeaseClient } from '../lease/named-lease-client.ts';
 import { formatTable, printable, printJson, printLine } from '../output.ts';
 import { formatDuration } from '../quantities.ts';
-import { addClusterOptions, duration, serversOf } from './cluster-command.ts';
+import { accessOf, addClusterOptions, duration, serversOf } from './cluster-command.ts';
 
 /** Exit codes that say something about the lease; below are those of the catalogue, above those of the command. */
 export const EXIT_LEASE_TAKEN = 120;
@@ -216,6 +216,7 @@ async function withLeases(
   const { timeout } = command.optsWithGlobals<{ readonly timeout?: number }>();
   const client = new NamedLeaseClient({
     servers: serversOf(command),
+    access: accessOf(command),
     ...(timeout === undefined ? {} : { operationTimeoutMs: timeout }),
   });
   const controller = new AbortController();

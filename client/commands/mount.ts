@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
+import { Access, accessFiles } from '../access.ts';
 import { othersAllowed } from '../doctor/machine.ts';
 import { CommandFailure, EXIT_FAILED, EXIT_USAGE } from '../failure.ts';
 import { type Mounted, mountInForeground, mountVolume } from '../mount.ts';
@@ -12,7 +13,7 @@ import {
 } from '../mount-options.ts';
 import { printJson, printLine } from '../output.ts';
 import { unmountDirectory } from '../unmount.ts';
-import { addClusterOptions, duration, serversOf, withClient } from './cluster-command.ts';
+import { accessOptions, addClusterOptions, duration, serversOf, withClient } from './cluster-command.ts';
 import { addMountHelper, HELPER_FOLDER, installHelper } from './mount-helper.ts';
 
 interface MountCommandOptions {
@@ -110,6 +111,7 @@ export async function mountFromTexts(request: MountRequest, command: Command): P
   const { directory, texts, log, sloppy = false } = request;
   const { volume, path } = parseMountSource(request.source);
   const settings = parseMountOptions(texts, sloppy);
+  const access = accessFiles({ ...accessOptions(command), ...settings.access });
   const servers = settings.servers.length > 0 ? settings.servers : serversOf(command);
   if (settings.allowOther && process.getuid?.() !== 0 && !(await othersAllowed())) {
     throw new CommandFailure(
@@ -130,9 +132,10 @@ export async function mountFromTexts(request: MountRequest, command: Command): P
       }
     },
     servers,
+    new Access(access),
   );
   const options = {
-    ...{ servers, volume, path, directory, options: texts, sloppy },
+    ...{ servers, volume, path, directory, options: texts, sloppy, access },
     ...(log === undefined ? {} : { log }),
   };
   if (request.foreground === true) process.exitCode = await mountInForeground(options, request.say);

@@ -206,8 +206,8 @@ function clearNote(): void {
 
 function baseUrl(text: string): string {
   const url = URL.parse(/^[a-z]+:\/\//i.test(text) ? text : `http://${text}`);
-  if (url === null || url.protocol !== 'http:' || url.port === '') {
-    throw new InvalidArgumentError('It is a base URL with a port, such as http://10.0.0.4:7401.');
+  if (url === null || !/^https?:$/.test(url.protocol) || url.port === '') {
+    throw new InvalidArgumentError('It is a base URL with a port, such as https://10.0.0.4:7401.');
   }
   return url.origin;
 }

@@ -1,10 +1,10 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
+import { isVolumeName } from '../../wire/access.ts';
 import type { Policy } from '../../wire/catalog-api.ts';
 import { CommandFailure, EXIT_USAGE } from '../failure.ts';
 import { formatTable, printJson, printLine } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
-import { isVolumeName } from '../remote-path.ts';
 import { addClusterOptions, size, wholeNumber, withClient } from './cluster-command.ts';
 
 const OBJECT_BYTES_MIN = 4096;

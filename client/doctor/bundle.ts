@@ -2,15 +2,16 @@ import { open, readFile, writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import { Access } from '../access.ts';
 import { BLOCK_BYTES, headersOf, paddingOf } from '../archive/pax.ts';
 import { run } from '../run-program.ts';
+import { Asking } from './asking.ts';
 import type { Finding } from './finding.ts';
 import { redacted } from './redact.ts';
 
 /** The end of a log is what matters. */
 const LOG_BYTES_MAX = 4 * 1024 * 1024;
 const JOURNAL_LINES = 20_000;
-const ANSWER_MS = 5_000;
 const ENVIRONMENT = /^LEASEHOLD_/;
 const MACHINE_FILES = [
   '/etc/os-release',
@@ -33,6 +34,7 @@ export interface BundleOptions {
   readonly findings: readonly Finding[];
   /** Base URLs of the servers. */
   readonly servers: readonly string[];
+  readonly access?: Access;
   /** Configurations and logs to take along. */
   readonly configs: readonly string[];
   readonly logs: readonly string[];
@@ -50,7 +52,8 @@ interface Piece {
  * @returns what is in it
  */
 export async function writeBundle(file: string, options: BundleOptions): Promise<string[]> {
-  const { version, findings, servers, configs, logs } = options;
+  const { version, findings, servers, configs, logs, access = Access.NONE } = options;
+  const asking = new Asking(access);
   const about = { version, node: process.version, platform: `${process.platform} ${process.arch}`, servers };
   const environment = Object.entries(process.env)
     .filter(([name]) => ENVIRONMENT.test(name))
@@ -59,7 +62,9 @@ export async function writeBundle(file: string, options: BundleOptions): Promise
     { path: 'about.json', text: `${JSON.stringify({ ...about, at: new Date().toISOString() }, null, 2)}\n` },
     { path: 'findings.json', text: `${JSON.stringify(findings, null, 2)}\n` },
     { path: 'environment.txt', text: environment.join('') },
-    ...(await Promise.all(servers.flatMap((server) => askedOf(server)))),
+    ...(await Promise.all(servers.flatMap((server) => askedOf(server, asking))).finally(() =>
+      asking.close(),
+    )),
     ...(await Promise.all(
       configs.map((path) => pieceOf(`configuration/${basename(path)}`, () => readFile(path, 'utf8'))),
     )),
@@ -82,12 +87,12 @@ export async function writeBundle(file: string, options: BundleOptions): Promise
   return pieces.map(({ path }) => path);
 }
 
-function askedOf(server: string): Promise<Piece>[] {
+function askedOf(server: string, asking: Asking): Promise<Piece>[] {
   const name = new URL(server).host.replaceAll(':', '-');
   const asked = ASKED.map(([path, as]) =>
     pieceOf(`servers/${name}/${as}`, async () => {
-      const response = await fetch(`${server}${path}`, { signal: AbortSignal.timeout(ANSWER_MS) });
-      return response.text();
+      const response = await asking.get(`${server}${path}`);
+      return response.body.text();
     }),
   );
   return asked;

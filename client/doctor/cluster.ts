@@ -2,7 +2,9 @@ import { lookup } from 'node:dns/promises';
 import { networkInterfaces } from 'node:os';
 import type { ClusterStatus, ServerStatus } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
+import { Access } from '../access.ts';
 import { formatDuration } from '../quantities.ts';
+import { Asking } from './asking.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 import { listenersOn } from './listeners.ts';
 
@@ -24,8 +26,21 @@ interface Heard {
  * @param urls base URLs of the servers
  * @param version of this program
  */
-export async function examineCluster(urls: readonly string[], version: string): Promise<Finding[]> {
-  const asked = await Promise.all(urls.map((url) => askServer(url)));
+export async function examineCluster(
+  urls: readonly string[],
+  version: string,
+  access: Access = Access.NONE,
+): Promise<Finding[]> {
+  const asking = new Asking(access);
+  try {
+    return await examineThrough(urls, version, asking);
+  } finally {
+    await asking.close();
+  }
+}
+
+async function examineThrough(urls: readonly string[], version: string, asking: Asking): Promise<Finding[]> {
+  const asked = await Promise.all(urls.map((url) => askServer(url, asking)));
   const heard = asked.filter((one): one is Heard => !('why' in one));
   const findings = asked.map((one) =>
     'why' in one
@@ -43,7 +58,7 @@ export async function examineCluster(urls: readonly string[], version: string): 
       failed('cluster', 'no server answers', '"leasehold server --help" says how one is started'),
     ];
   }
-  const status = await ask<ClusterStatus>(`${first.url}/v1/status`);
+  const status = await ask<ClusterStatus>(`${first.url}/v1/status`, asking);
   if ('why' in status) {
     return [...findings, warning('cluster', `its status cannot be asked for: ${status.why}`, 'try again')];
   }
@@ -160,30 +175,32 @@ async function isHere(host: string): Promise<boolean> {
   return address !== null && (own.includes(address) || /^127\./.test(address));
 }
 
-async function askServer(url: string): Promise<Heard | { readonly url: string; readonly why: string }> {
-  const answer = await ask<ServerStatus>(`${url}/v1/status/self`);
+async function askServer(
+  url: string,
+  asking: Asking,
+): Promise<Heard | { readonly url: string; readonly why: string }> {
+  const answer = await ask<ServerStatus>(`${url}/v1/status/self`, asking);
   if ('why' in answer) return { url, why: answer.why };
   return { url, status: answer.value, ahead: answer.ahead };
 }
 
 type Answer<Value> = { readonly value: Value; readonly ahead: Heard['ahead'] } | { readonly why: string };
 
-async function ask<Value>(url: string): Promise<Answer<Value>> {
+async function ask<Value>(url: string, asking: Asking): Promise<Answer<Value>> {
   try {
     const sentMs = Date.now();
-    const response = await fetch(url, { signal: AbortSignal.timeout(ANSWER_MS) });
+    const response = await asking.get(url);
     const receivedMs = Date.now();
-    const value = parseJsonObject(await response.text());
-    if (!response.ok || value === null) return { why: `HTTP status ${response.status}` };
-    const date = Date.parse(response.headers.get('date') ?? '');
+    const value = parseJsonObject(await response.body.text());
+    if (response.statusCode !== 200 || value === null) return { why: `HTTP status ${response.statusCode}` };
+    const date = Date.parse(String(response.headers.date ?? ''));
     // Its time was cut to whole seconds somewhere between question and answer.
     const ms = date + DATE_RESOLUTION_MS / 2 - (sentMs + receivedMs) / 2;
     const exactMs = DATE_RESOLUTION_MS / 2 + (receivedMs - sentMs) / 2;
     return { value: value as Value, ahead: Number.isNaN(date) ? null : { ms, exactMs } };
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    const cause =
-      error.cause instanceof Error && 'code' in error.cause ? String(error.cause.code) : error.message;
+    const cause = error.message !== '' ? error.message : 'code' in error ? String(error.code) : error.name;
     return { why: error.name === 'TimeoutError' ? `nothing within ${formatDuration(ANSWER_MS)}` : cause };
   }
 }

@@ -79,7 +79,7 @@ async function* streamOf(
     SILENT_MS_MAX,
   );
   try {
-    const response = await endpoint.pool.request({
+    const response = await endpoint.stream({
       method: 'GET',
       path: `/v1/leases/${encodeURIComponent(name)}/watch`,
       signal: signal === undefined ? silent.signal : AbortSignal.any([signal, silent.signal]),

@@ -45,7 +45,7 @@ export class NamedLeaseClient {
 
   constructor(options: ClusterClientOptions) {
     this.#operationTimeoutMs = options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS;
-    this.#exchanger = new Exchanger(options.servers, this.#operationTimeoutMs);
+    this.#exchanger = new Exchanger(options.servers, this.#operationTimeoutMs, options.access);
   }
 
   /**

@@ -70,7 +70,7 @@ async function* streamOf(
     SILENT_MS_MAX,
   );
   try {
-    const response = await endpoint.pool.request({
+    const response = await endpoint.stream({
       method: 'GET',
       path: `/v1/events${watch === null ? '' : `?watch=${encodeURIComponent(watch)}`}`,
       signal: AbortSignal.any([signal, silent.signal]),

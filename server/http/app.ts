@@ -6,6 +6,16 @@ import type { Gateway } from '../gateway.ts';
 import type { LiveHub } from '../live/live-hub.ts';
 import type { MetricsRegistry } from '../metrics.ts';
 import type { NamedLeases } from '../named/named-leases.ts';
+import { installAudit } from '../security/audit.ts';
+import { installAuthorization } from '../security/authorization.ts';
+import { Capabilities } from '../security/capabilities.ts';
+import { createListener } from '../security/listener.ts';
+import { RateLimits } from '../security/rate-limits.ts';
+import { limitSlowBodies } from '../security/slow-bodies.ts';
+import type { TlsMaterial } from '../security/tls-material.ts';
+import type { TokenBook } from '../security/token-book.ts';
+import { VolumeScope } from '../security/volume-scope.ts';
+import { capabilityRoutes } from './capability-routes.ts';
 import { catalogRoutes } from './catalog-routes.ts';
 import { dataRoutes } from './data-routes.ts';
 import { eventRoutes } from './event-routes.ts';
@@ -36,11 +46,15 @@ export interface AppOptions {
   readonly scrubber?: Scrubbing;
   /** Absent where nobody can watch the cluster. */
   readonly live?: { readonly hub: LiveHub; readonly control: string | null };
+  /** Absent where everything is in the clear. */
+  readonly tls?: TlsMaterial | null;
+  /** Absent where nobody is asked who he is. */
+  readonly tokens?: TokenBook | null;
+  /** Absent where there is no bound. */
+  readonly clientRequestsPerS?: number;
 }
 
 const JSON_BYTES_MAX = 1024 * 1024;
-/** Room for a path of many names, each percent-encoded. */
-const HEADER_BYTES_MAX = 64 * 1024;
 /**
  * What people and programs read as text. Contents of files are sent as they are: their length is known before, and parts of them
  * are asked for by it. Bodies that come in are never unpacked.
@@ -53,9 +67,6 @@ const COMPRESSION = {
   // Ten times as fast as the best, and nearly as small.
   brotliOptions: { params: { [zlib.BROTLI_PARAM_QUALITY]: 4 } },
 };
-/** Longer than clients and peers keep an idle connection, so that it is them who close it. */
-const KEEP_ALIVE_MS = 75_000;
-const HEADERS_TIMEOUT_MS = 30_000;
 
 /**
  * The HTTP face of a server, not listening yet: `await app.listen({ host, port })`. The connections
@@ -67,10 +78,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_BYTES_MAX,
-    // An upload takes as long as it takes; a client that stops sending is noticed by the upload itself.
-    requestTimeout: 0,
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    http: { maxHeaderSize: HEADER_BYTES_MAX, headersTimeout: HEADERS_TIMEOUT_MS },
+    serverFactory: (handler) => createListener(handler, options.tls ?? null, log),
     // Readers of long files must not hold up the end of the process.
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 1024 },
@@ -85,7 +93,16 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   guardOrigins(app, gateway.services.status.urls);
   const routes = collectRoutes(app);
   countRequests(app, metrics);
+  const { tokens = null, clientRequestsPerS = Infinity } = options;
+  const capabilities = new Capabilities(() => tokens?.keys ?? [], Date.now);
+  const volumeOf = async (inode: number): Promise<string> =>
+    (await gateway.queryCatalog({ kind: 'attributes', inode })).attributes.volume;
+  const scope = new VolumeScope(volumeOf);
+  installAuthorization(app, { tokens, capabilities, scope, limits: new RateLimits(clientRequestsPerS) });
+  installAudit(app);
+  limitSlowBodies(app);
   await app.register(async (scope) => catalogRoutes(scope, gateway));
+  await app.register(async (child) => capabilityRoutes(child, capabilities, scope));
   await app.register(async (scope) => dataRoutes(scope, gateway));
   await app.register(async (scope) => settleRoutes(scope, gateway));
   await app.register(async (scope) => lockRoutes(scope, gateway));

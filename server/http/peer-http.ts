@@ -4,6 +4,7 @@ import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.
 import type { ServerId } from '../../base/ids.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
+import type { PeerTls } from '../security/peer-tls.ts';
 import { traceHeaders } from '../trace-context.ts';
 
 export interface PeerRequest {
@@ -24,16 +25,23 @@ export interface PeerAnswer {
  * its requests waiting and must not keep other files' requests from being forwarded.
  */
 const CONNECTIONS_MAX = 64;
+/** An exchange ends by its own time-out; this one only lets no attempt stay for ever. */
+const CONNECT_MS_MAX = 10_000;
 
 /** Requests that this server makes of its peers' HTTP faces, marked as forwarded. */
 export class PeerHttp {
   readonly #urls: ReadonlyMap<ServerId, string>;
+  readonly #tls: PeerTls | null;
   readonly #pools = new Map<ServerId, { readonly url: string; readonly pool: Pool }>();
   readonly #inFlight = new Map<ServerId, Set<AbortController>>();
 
-  /** @param urls looked at before each exchange: servers come and go */
-  constructor(urls: ReadonlyMap<ServerId, string>) {
+  /**
+   * @param urls looked at before each exchange: servers come and go
+   * @param tls absent where everything is in the clear
+   */
+  constructor(urls: ReadonlyMap<ServerId, string>, tls: PeerTls | null = null) {
     this.#urls = urls;
+    this.#tls = tls;
   }
 
   /**
@@ -113,7 +121,11 @@ export class PeerHttp {
     // It listens elsewhere now: what is under way to the former place may still be answered.
     if (known !== undefined) void known.pool.close();
     // The time-outs of undici are off: each exchange has its own, and it covers everything.
-    const pool = new Pool(url, {
+    const tls = this.#tls;
+    // What the catalog remembers of a server may be from before the cluster had certificates.
+    const origin = tls === null ? url : url.replace(/^http:/, 'https:');
+    const pool = new Pool(origin, {
+      ...(tls === null ? {} : { connect: tls.connectorTo(server, CONNECT_MS_MAX) }),
       connections: CONNECTIONS_MAX,
       pipelining: 1,
       headersTimeout: 0,

@@ -4,6 +4,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { AssertionFailure } from '../../base/assert.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { Problem } from '../../wire/http-api.ts';
+import { demandToken } from '../security/authorization.ts';
 
 export const PROBLEM_TYPE = 'application/problem+json';
 
@@ -31,6 +32,7 @@ export function problemOf(error: ServiceError, status: number = ERRORS[error.cod
 /** Sends the error as a problem document; any headers that the reply has already stay. */
 export function sendProblem(reply: FastifyReply, error: ServiceError, status?: number): FastifyReply {
   const problem = problemOf(error, status);
+  if (problem.status === 401) demandToken(reply);
   if (problem.status === 503) {
     const seconds = Math.max(1, Math.ceil((error.details.retryAfterMs ?? RETRY_AFTER_MS) / 1000));
     reply.header('retry-after', String(seconds));

@@ -1,7 +1,9 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
-import { ConfigurationError, paramsHash, type ServerConfig } from '../config.ts';
+import { paramsHash, type ServerConfig } from '../config.ts';
+import { ConfigurationError } from '../configuration-error.ts';
+import type { PeerTls } from '../security/peer-tls.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
 import { joinCluster } from './join.ts';
 import { type Bootstrap, KnownServers, knownServerOf, readRemembered } from './known-servers.ts';
@@ -11,6 +13,7 @@ const LIST_FILE = 'servers.json';
 export interface ClusterPlanParts {
   readonly folder: DataFolder;
   readonly log: Logger;
+  readonly tls: PeerTls | null;
   random53(): number;
 }
 
@@ -58,10 +61,10 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
 }
 
 async function join(config: ServerConfig, url: string, parts: ClusterPlanParts): Promise<ClusterServers> {
-  const { folder, log, random53 } = parts;
+  const { folder, log, random53, tls } = parts;
   const { id: self, cluster, zone } = config;
   const { servers, registered } = await joinCluster({
-    ...{ self, cluster, url, zone, storageId: folder.storageId, join: config.join, log, random53 },
+    ...{ self, cluster, url, zone, storageId: folder.storageId, join: config.join, log, random53, tls },
   });
   if (folder.bornAt === null) folder.setBornAt(registered.bornAt as FileId);
   const others = servers.servers.filter(({ id }) => id !== self);

@@ -1,11 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { request } from 'undici';
+import { Agent, type Dispatcher, getGlobalDispatcher, request } from 'undici';
 import type { ServerId } from '../../base/ids.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
-import { ConfigurationError } from '../config.ts';
+import { ConfigurationError } from '../configuration-error.ts';
+import type { PeerTls } from '../security/peer-tls.ts';
 import { isClusterServers } from './known-servers.ts';
 
 /** Between two attempts to find a server that answers. */
@@ -20,6 +21,7 @@ export interface JoinParts {
   readonly storageId: string;
   readonly join: readonly string[];
   readonly log: Logger;
+  readonly tls: PeerTls | null;
   random53(): number;
 }
 
@@ -37,10 +39,20 @@ export interface Joined {
  * @throws ConfigurationError where the cluster is another one, or has removed this server
  */
 export async function joinCluster(parts: JoinParts): Promise<Joined> {
+  const { tls } = parts;
+  const agent = tls === null ? null : new Agent({ connect: tls.connectorByHost(ANSWER_MS) });
+  try {
+    return await joinAnywhere(parts, agent ?? getGlobalDispatcher());
+  } finally {
+    await agent?.destroy();
+  }
+}
+
+async function joinAnywhere(parts: JoinParts, via: Dispatcher): Promise<Joined> {
   for (let attempt = 0; ; attempt++) {
     for (const base of parts.join) {
       try {
-        return await joinAt(base, parts);
+        return await joinAt(base, parts, via);
       } catch (error) {
         if (error instanceof ConfigurationError) throw error;
         const reason = error instanceof Error ? error.message : String(error);
@@ -51,9 +63,9 @@ export async function joinCluster(parts: JoinParts): Promise<Joined> {
   }
 }
 
-async function joinAt(base: string, parts: JoinParts): Promise<Joined> {
+async function joinAt(base: string, parts: JoinParts, via: Dispatcher): Promise<Joined> {
   const { self, cluster, url, zone, storageId } = parts;
-  const before = await exchange('GET', `${base}/v1/servers`, null);
+  const before = await exchange(via, 'GET', `${base}/v1/servers`, null);
   if (!isClusterServers(before)) throw new Error('the answer names no servers');
   if (before.cluster !== cluster) {
     throw new ConfigurationError(
@@ -65,7 +77,7 @@ async function joinAt(base: string, parts: JoinParts): Promise<Joined> {
     ...(zone === null ? {} : { zone }),
   };
   const body = { session: parts.random53(), number: 1, command };
-  const { server } = await exchange('POST', `${base}/v1/catalog/commands`, body);
+  const { server } = await exchange(via, 'POST', `${base}/v1/catalog/commands`, body);
   const registered = server as ServerInfo;
   if (registered.state === 'out') {
     throw new ConfigurationError(
@@ -73,16 +85,18 @@ async function joinAt(base: string, parts: JoinParts): Promise<Joined> {
         `"leasehold server add ${self} ${url}", or choose another --id`,
     );
   }
-  const servers = await exchange('GET', `${base}/v1/servers`, null);
+  const servers = await exchange(via, 'GET', `${base}/v1/servers`, null);
   return { servers: isClusterServers(servers) ? servers : before, registered };
 }
 
 async function exchange(
+  dispatcher: Dispatcher,
   method: 'GET' | 'POST',
   url: string,
   body: unknown,
 ): Promise<Record<string, unknown>> {
   const response = await request(url, {
+    dispatcher,
     method,
     signal: AbortSignal.timeout(ANSWER_MS),
     ...(body === null ? {} : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),

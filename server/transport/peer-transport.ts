@@ -7,6 +7,8 @@ import { WebSocket, WebSocketServer } from 'ws';
 import { assert } from '../../base/assert.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { MalformedError } from '../../wire/bytes.ts';
+import { serverBehind } from '../security/certified.ts';
+import type { PeerTls } from '../security/peer-tls.ts';
 import { Exchange } from './exchange.ts';
 import { FRAME_BYTES_MAX } from './frame.ts';
 import { greet, helloHeaders, type Introduction, PEER_PATH, type Refusal } from './handshake.ts';
@@ -55,6 +57,8 @@ export interface PeerTransportOptions extends Introduction {
   readonly peers: ReadonlyMap<ServerId, PeerAddress>;
   readonly handlers: TransportHandlers;
   readonly log: Logger;
+  /** Absent where everything is in the clear, and whoever claims to be a server is believed. */
+  readonly tls?: PeerTls;
   readonly limits?: Partial<TransportLimits>;
   readonly timing?: Partial<PeerTiming>;
 }
@@ -90,6 +94,7 @@ export class PeerTransport implements Transport {
   readonly #log: Logger;
   readonly #limits: TransportLimits;
   readonly #timing: PeerTiming;
+  readonly #tls: PeerTls | null;
   readonly #exchange: Exchange;
   readonly #dialers = new Map<ServerId, Dialer>();
   readonly #acceptor = new WebSocketServer({
@@ -114,6 +119,7 @@ export class PeerTransport implements Transport {
     this.#log = options.log;
     this.#limits = { ...TRANSPORT_LIMITS, ...options.limits };
     this.#timing = { ...PEER_TIMING, ...options.timing };
+    this.#tls = options.tls ?? null;
     this.#exchange = new Exchange(options.handlers, this.#limits, options.log);
     this.#acceptor.on('headers', (headers: string[]) => {
       for (const [name, value] of Object.entries(helloHeaders(this.#introduction, null))) {
@@ -126,7 +132,8 @@ export class PeerTransport implements Transport {
   /** Makes a server one of the peers, or tells that it listens elsewhere now, which counts from the next dialing on. */
   addPeer(peer: ServerId, { host, port }: PeerAddress): void {
     if (peer === this.#self || this.#closed) return;
-    const url = `ws://${host.includes(':') ? `[${host}]` : host}:${port}${PEER_PATH}`;
+    const scheme = this.#tls === null ? 'ws' : 'wss';
+    const url = `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}${PEER_PATH}`;
     const known = this.#dialers.get(peer);
     if (known !== undefined) {
       known.url = url;
@@ -177,6 +184,11 @@ export class PeerTransport implements Transport {
     }
     if (this.#closed) {
       refuse(socket, 503, `${this.#self} is ending`);
+      return;
+    }
+    const reason = this.#tls === null ? null : falseClaim(request);
+    if (reason !== null) {
+      this.#refuse(request, socket, { status: 403, reason });
       return;
     }
     const greeting = greet(request.headers, this.#introduction, (server) => this.#dialers.has(server));
@@ -263,6 +275,7 @@ export class PeerTransport implements Transport {
       perMessageDeflate: false,
       handshakeTimeout: this.#timing.connectTimeoutMs,
       maxPayload: FRAME_BYTES_MAX,
+      ...this.#tls?.dialOptions(dialer.peer),
     });
     dialer.ws = ws;
     this.#watch(ws);
@@ -388,6 +401,16 @@ export class PeerTransport implements Transport {
     // An error after the end of a connection tells nothing new; without a listener it would end the process.
     ws.on('error', () => undefined);
   }
+}
+
+/** @returns why whoever asks is not the server that it says it is; null where its certificate says the same */
+function falseClaim(request: IncomingMessage): string | null {
+  const certified = serverBehind(request.socket);
+  if (certified === null) return 'It shows no certificate of a server';
+  const claims = request.headers['leasehold-server'];
+  return claims === certified
+    ? null
+    : `Its certificate is of ${certified}, and that is not what it calls itself`;
 }
 
 function strangerKey(request: IncomingMessage): string {

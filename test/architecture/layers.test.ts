@@ -39,7 +39,11 @@ const LAYERS: Readonly<Record<string, Layer>> = {
       'ws',
     ],
   },
-  client: { folders: ['base', 'wire'], node: true, packages: ['commander', 'lru-cache', 'undici'] },
+  client: {
+    folders: ['base', 'wire'],
+    node: true,
+    packages: ['@peculiar/x509', 'commander', 'lru-cache', 'reflect-metadata', 'undici'],
+  },
   fuse: { folders: ['base', 'client'], node: true, packages: ['fuse-native'] },
   model: { folders: [], node: true, packages: [] },
 };

@@ -80,6 +80,8 @@ describe('every problem of the catalogue', () => {
 
   const CASES: Readonly<Record<ErrorCode, () => Promise<Answer>>> = {
     'bad-request': () => get('../x'),
+    unauthorized: failing('unauthorized'),
+    forbidden: failing('forbidden'),
     'not-found': () => get('none'),
     exists: () => ask(base, 'POST', `${FILES}/f?move-to=/d&overwrite=false`),
     'not-directory': () => get('f/'),

@@ -4,7 +4,6 @@ import { test } from 'node:test';
 import { bytesSizeFormat, bytesSizeParse, bytesSizeRound } from '../../base/bytes-size.ts';
 import { durationFormat, durationParse } from '../../base/duration.ts';
 import {
-  ConfigurationError,
   configurationTable,
   paramsHash,
   readConfig,
@@ -12,6 +11,7 @@ import {
   serverHelp,
 } from '../../server/config.ts';
 import { OPTIONS, optionEnv } from '../../server/config-options.ts';
+import { ConfigurationError } from '../../server/configuration-error.ts';
 
 const PEERS = ['--peer', 's1=127.0.0.1:7401', '--peer', 's2=127.0.0.1:7402', '--peer', 's3=127.0.0.1:7403'];
 const GOOD = ['--id', 's1', '--data', '/d', ...PEERS];
@@ -70,6 +70,9 @@ test('the least that is needed; everything else has a default', () => {
     replaceAfterMs: 3_600_000,
     compareEveryMs: 600_000,
     logLevel: 'info',
+    clientRequestsPerS: Infinity,
+    tls: null,
+    tokens: null,
     insecureNetwork: false,
   });
 });
@@ -296,7 +299,31 @@ const REFUSALS: [string, readonly string[], Env, string][] = [
     'an open network',
     ['--id', 's1', '--data', 'd', '--peer', 's1=10.1.2.3:7401'],
     {},
-    'Cannot use address 10.1.2.3:7401: it leaves this machine, and this version has neither TLS nor passwords. Use loopback addresses, or give --insecure-network on a network that you trust wholly, such as a private container network or a tunnel',
+    `Cannot use address 10.1.2.3:7401: it leaves this machine, and without TLS and tokens whoever reaches it could read and change everything. This makes what is needed:
+  leasehold cert create-ca --dir certs
+  leasehold cert create-node s1 --host 10.1.2.3 --dir certs
+  leasehold token create me --role admin --tokens certs/tokens.json --out certs/me.token
+Then add
+  --tls-cert certs/s1.pem --tls-key certs/s1-key.pem --tls-ca certs/ca.pem --tokens certs/tokens.json
+Or use loopback addresses; or give --insecure-network on a network that you trust wholly, such as a private container network or a tunnel`,
+  ],
+  [
+    'TLS by halves',
+    [...GOOD, '--tls-cert', 's1.pem'],
+    {},
+    'TLS needs --tls-cert, --tls-key and --tls-ca together: add --tls-key and --tls-ca',
+  ],
+  [
+    'tokens in the clear',
+    [...GOOD, '--tokens', 'tokens.json'],
+    {},
+    'Cannot use --tokens without TLS: tokens would travel in the clear; add --tls-cert, --tls-key and --tls-ca',
+  ],
+  [
+    'a rate without a unit',
+    [...GOOD, '--client-rate', '100'],
+    {},
+    'Cannot use --client-rate "100": write a number of requests with /s, such as 2000/s',
   ],
   [
     'a stranger in the catalog',
@@ -464,4 +491,21 @@ test('sizes are read as they are written', () => {
   assert.equal(bytesSizeFormat(131_072), '128KiB');
   assert.equal(bytesSizeRound(1_503_238_553), '1.4 GiB');
   assert.equal(bytesSizeRound(12), '12 B');
+});
+
+test('an address outside of this machine takes TLS and tokens, or a word', () => {
+  const open = ['--id', 's1', '--peer', 's1=10.1.2.3:7401', '--data', '/d'];
+  const tls = ['--tls-cert', 'c', '--tls-key', 'k', '--tls-ca', 'a'];
+  const read = (...flags: string[]) => readConfig([...open, ...flags], {}, () => '');
+  assert.throws(() => read(), ConfigurationError);
+  assert.throws(() => read(...tls), /without tokens whoever reaches it/);
+  const config = read(...tls, '--tokens', 't');
+  assert.deepEqual(config.tls, { cert: 'c', key: 'k', ca: 'a' });
+  assert.deepEqual([...config.urls.values()], ['https://10.1.2.3:7401']);
+  assert.deepEqual([...read('--insecure-network').urls.values()], ['http://10.1.2.3:7401']);
+});
+
+test('variables of clients are none of the server, and no slips of the pen', () => {
+  const env = { LEASEHOLD_TOKEN: 'x', LEASEHOLD_CA: 'ca.pem', LEASEHOLD_TOKEN_FILE: 'y' };
+  assert.equal(readConfig(GOOD, env, () => '').tokens, null);
 });

@@ -68,7 +68,12 @@ export function openApiDocument(routes: readonly KnownRoute[], version: string):
     },
     servers: [{ url: '/' }],
     paths,
-    components: { schemas: { Problem } },
+    components: {
+      schemas: { Problem },
+      securitySchemes: {
+        token: { type: 'http', scheme: 'bearer', description: 'Where servers ask who it is' },
+      },
+    },
   };
 }
 
@@ -97,6 +102,8 @@ function operationObject(path: string, operation: Operation, role: RouteRole): o
     tags: [tag],
     summary,
     'x-role': role,
+    // None, or a token: not every server asks.
+    security: role === 'open' ? [] : [{}, { token: [] }],
     parameters,
     ...(body === undefined ? {} : { requestBody: { content: contentOf(body) } }),
     responses: { ...Object.fromEntries(told), default: PROBLEM },

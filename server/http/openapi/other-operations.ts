@@ -144,6 +144,13 @@ export const OTHER_OPERATIONS: Operations = {
     body: json(Type.Object({ query: Query, cache: Type.Optional(Type.Integer()) })),
     answers: { 200: told('The result') },
   },
+  'POST /v1/catalog/capabilities': {
+    id: 'capabilities',
+    tag: 'catalog',
+    summary: 'What it takes to touch the contents of files by number, where servers ask who does',
+    body: json(Type.Object({ files: Type.Array(Type.Integer()) })),
+    answers: { 200: told('A capability for each file') },
+  },
   'POST /v1/catalog/cache': {
     id: 'renewCache',
     tag: 'catalog',

@@ -1,0 +1,46 @@
+import { randomUUID } from 'node:crypto';
+import { constants } from 'node:fs';
+import { access, mkdir, open, rename, unlink } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { CommandFailure, EXIT_PRECONDITION, isSystemError } from '../failure.ts';
+
+/** Only its owner reads it. */
+export const SECRET_MODE = 0o600;
+export const PUBLIC_MODE = 0o644;
+
+/** @throws CommandFailure where one of the files is there already and may not be replaced */
+export async function refuseExisting(paths: readonly string[], force: boolean): Promise<void> {
+  if (force) return;
+  for (const path of paths) {
+    try {
+      await access(path, constants.F_OK);
+    } catch (error) {
+      if (isSystemError(error) && error.code === 'ENOENT') continue;
+      throw error;
+    }
+    throw new CommandFailure(
+      EXIT_PRECONDITION,
+      `Cannot write "${path}": it is there already`,
+      'choose another --dir, or replace it with --force',
+    );
+  }
+}
+
+/** Writes a file that never has more readers than `mode` says; after a crash there is the old text or the new one. */
+export async function writeWhole(path: string, text: string, mode: number): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  const fresh = `${path}.${randomUUID()}`;
+  const file = await open(fresh, 'wx', mode);
+  try {
+    // A narrower umask than ours is none of our business for what is public, but a certificate has to be read.
+    await file.chmod(mode);
+    await file.writeFile(text);
+    await file.sync();
+  } catch (error) {
+    await unlink(fresh);
+    throw error;
+  } finally {
+    await file.close();
+  }
+  await rename(fresh, path);
+}

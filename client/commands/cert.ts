@@ -1,0 +1,155 @@
+import { readFile } from 'node:fs/promises';
+import { isIP } from 'node:net';
+import { join } from 'node:path';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { isServerId } from '../../base/ids.ts';
+import { type CertifiedIdentity, isGrantName, isVolumeName, ROLES, type Role } from '../../wire/access.ts';
+import { PUBLIC_MODE, refuseExisting, SECRET_MODE, writeWhole } from '../certificates/files.ts';
+import type { Authority, Issued } from '../certificates/issue.ts';
+import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
+import { printLine } from '../output.ts';
+import { wholeNumber } from './cluster-command.ts';
+
+const DAYS_MAX = 36_500;
+const DAY_MS = 86_400_000;
+/** Certificates of an authority outlive what it signs. */
+const AUTHORITY_DAYS = '3650';
+const NODE_DAYS = '365';
+const CLIENT_DAYS = '90';
+/** Whoever stands on the machine of a server finds it there. */
+const OWN_HOSTS = ['localhost', '127.0.0.1', '::1'];
+const HOST = /^(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$/;
+
+interface CertOptions {
+  readonly dir: string;
+  readonly days: number;
+  readonly force?: true;
+}
+
+/** `leasehold cert`: a certificate authority of one's own, and what it signs. Nothing of it needs a cluster that runs. */
+export function addCertCommands(program: Command): void {
+  const cert = program
+    .command('cert')
+    .description('make the certificates of a cluster: its authority, its servers, its clients');
+
+  common(cert.command('create-ca'), AUTHORITY_DAYS)
+    .description(
+      'make the authority of a cluster: ca.pem for everybody, ca-key.pem to be kept away from all servers',
+    )
+    .option('--name <text>', 'its name in certificates', 'Leasehold CA')
+    .action(async ({ dir, force, name, ...rest }: CertOptions & { readonly name: string }) => {
+      const { issueAuthority } = await issuing();
+      await write(dir, 'ca', force === true, () => issueAuthority(name, rest.days * DAY_MS));
+      printLine(`Keep ${join(dir, 'ca-key.pem')} where no server runs: whoever has it can be anybody`);
+    });
+
+  common(cert.command('create-node'), NODE_DAYS)
+    .description('make the certificate of a server')
+    .argument('<id>', 'id of the server', serverId)
+    .option('--host <name>', 'name or address at which it is found; once for each', host, [])
+    .action(async (id: ReturnType<typeof serverId>, options: CertOptions & { readonly host: string[] }) => {
+      const hosts = [...new Set([...options.host, ...OWN_HOSTS])];
+      await sign(options, id, { kind: 'server', id }, hosts);
+    });
+
+  common(cert.command('create-client'), CLIENT_DAYS)
+    .description(
+      'make a certificate that a client can use instead of a token; it cannot be revoked before it ends',
+    )
+    .argument('<name>', 'name of the client, as it stands in logs', grantName)
+    .addOption(roleOption())
+    .option('--volume <name>', 'only this volume; once for each (default: all)', volume, [])
+    .action(
+      async (
+        name: string,
+        options: CertOptions & { readonly role: Role; readonly volume: readonly string[] },
+      ) => {
+        const volumes = options.volume.length === 0 ? null : options.volume;
+        const identity = { kind: 'client', name, role: options.role, volumes } as const;
+        await sign(options, name, identity, []);
+      },
+    );
+}
+
+/** What a client may do, as tokens and certificates name it. */
+export function roleOption(): Option {
+  return new Option('--role <role>', 'what it may do: look, change files, or change the cluster')
+    .choices(ROLES)
+    .makeOptionMandatory();
+}
+
+function common(command: Command, daysDefault: string): Command {
+  return command
+    .option('--dir <folder>', 'where ca.pem and ca-key.pem are, and what is made comes to be', '.')
+    .option('--days <count>', 'how long it is valid', wholeNumber(1, DAYS_MAX), Number(daysDefault))
+    .option('--force', 'replace files that are there');
+}
+
+/** Loaded where it is needed: what makes certificates takes longer to load than all other commands. */
+function issuing(): Promise<typeof import('../certificates/issue.ts')> {
+  return import('../certificates/issue.ts');
+}
+
+async function sign(
+  { dir, force, days }: CertOptions,
+  name: string,
+  identity: CertifiedIdentity,
+  hosts: readonly string[],
+): Promise<void> {
+  if (name === 'ca') {
+    throw new CommandFailure(EXIT_USAGE, 'Cannot call it "ca": its files would be those of the authority');
+  }
+  const { issueCertificate, readAuthority } = await issuing();
+  await write(dir, name, force === true, async () => {
+    const authority: Authority = await readAuthority(
+      await authorityFile(dir, 'ca.pem'),
+      await authorityFile(dir, 'ca-key.pem'),
+    );
+    return issueCertificate(authority, identity, hosts, days * DAY_MS);
+  });
+}
+
+async function authorityFile(dir: string, name: string): Promise<string> {
+  try {
+    return await readFile(join(dir, name), 'utf8');
+  } catch (error) {
+    if (!isSystemError(error) || error.code !== 'ENOENT') throw error;
+    throw new CommandFailure(
+      EXIT_NOT_FOUND,
+      `Cannot sign: there is no ${join(dir, name)}`,
+      '"leasehold cert create-ca" makes an authority, --dir says where it is',
+    );
+  }
+}
+
+async function write(dir: string, name: string, force: boolean, issue: () => Promise<Issued>): Promise<void> {
+  const certificateFile = join(dir, `${name}.pem`);
+  const keyFile = join(dir, `${name}-key.pem`);
+  await refuseExisting([certificateFile, keyFile], force);
+  const { certificate, key } = await issue();
+  await writeWhole(keyFile, key, SECRET_MODE);
+  await writeWhole(certificateFile, certificate, PUBLIC_MODE);
+  printLine(`${certificateFile} and ${keyFile} are there now`);
+}
+
+function serverId(text: string) {
+  if (isServerId(text)) return text;
+  throw new InvalidArgumentError('An id has 1 to 32 characters of a-z, 0-9 and inner hyphens, such as s1.');
+}
+
+export function grantName(text: string): string {
+  if (isGrantName(text)) return text;
+  throw new InvalidArgumentError('A name has 1 to 63 characters of a-z, 0-9, dots, hyphens and underscores.');
+}
+
+export function volume(text: string, before: readonly string[]): string[] {
+  if (isVolumeName(text)) return [...before, text];
+  throw new InvalidArgumentError('It is no name of a volume.');
+}
+
+function host(text: string, before: readonly string[]): string[] {
+  if (isIP(text) !== 0 || HOST.test(text)) return [...before, text];
+  throw new InvalidArgumentError(
+    'It is a name or an address, such as fs1.example.org or 10.0.0.1, without a port.',
+  );
+}

@@ -1,0 +1,71 @@
+import { LRUCache } from 'lru-cache';
+import { CAPABILITY_FILES_MAX } from '../wire/http-api.ts';
+
+/** Files of which it is remembered by what they may be touched. */
+const KNOWN_MAX = 50_000;
+/** Servers give one for ten minutes; half of that leaves time for everything that is under way. */
+const FRESH_MS = 300_000;
+
+interface Known {
+  /** Null where servers ask for none. */
+  readonly text: string | null;
+  readonly sinceMs: number;
+}
+
+/** Asks for capabilities of files. @returns by file; those that are missing are not asked for by servers */
+export type AskCapabilities = (files: readonly number[]) => Promise<ReadonlyMap<number, string>>;
+
+/** What this client shows to touch the contents of files: learned with their attributes, or asked for, and renewed in time. */
+export class FileCapabilities {
+  readonly #known = new LRUCache<number, Known>({ max: KNOWN_MAX });
+  readonly #asking = new Map<number, Promise<void>>();
+  readonly #nowMs: () => number;
+
+  /** @param nowMs monotonic, in milliseconds */
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs;
+  }
+
+  /** @param answer of the catalog; attributes in it may carry a capability */
+  learn(answer: unknown): void {
+    const { attributes } = (answer ?? {}) as { readonly attributes?: unknown };
+    const { inode, capability } = (attributes ?? {}) as Readonly<Record<string, unknown>>;
+    if (typeof inode === 'number' && typeof capability === 'string') {
+      this.#known.set(inode, { text: capability, sinceMs: this.#nowMs() });
+    }
+  }
+
+  /** Those of `files` are to be asked for anew. */
+  forget(files: readonly number[]): void {
+    for (const file of files) this.#known.delete(file);
+  }
+
+  /** @returns the header that shows them all; null where none is asked for */
+  async headerFor(files: readonly number[], ask: AskCapabilities): Promise<string | null> {
+    const missing = files.filter((file) => !this.#isFresh(file));
+    if (missing.length > 0) await this.#fetch(missing, ask);
+    const texts = files.flatMap((file) => this.#known.get(file)?.text ?? []);
+    return texts.length === 0 ? null : texts.join(',');
+  }
+
+  #isFresh(file: number): boolean {
+    const known = this.#known.get(file);
+    return known !== undefined && this.#nowMs() - known.sinceMs < FRESH_MS;
+  }
+
+  async #fetch(files: readonly number[], ask: AskCapabilities): Promise<void> {
+    const unasked = files.filter((file) => !this.#asking.has(file)).slice(0, CAPABILITY_FILES_MAX);
+    if (unasked.length > 0) {
+      const sinceMs = this.#nowMs();
+      const asking = ask(unasked)
+        .then((given) => {
+          for (const file of unasked) this.#known.set(file, { text: given.get(file) ?? null, sinceMs });
+        })
+        .finally(() => {
+          for (const file of unasked) this.#asking.delete(file);
+        });
+      for (const file of unasked) this.#asking.set(file, asking);
+    }
+    await Promise.all(files.map((file) => this.#asking.get(file)));
+  }
+}

@@ -1,0 +1,70 @@
+import { type Address, addressFormat } from './address.ts';
+import { ConfigurationError } from './configuration-error.ts';
+import type { TlsFiles } from './security/tls-material.ts';
+
+/** Where an option was given, and what it says; null where it was not given. */
+export type Given = { readonly label: string; readonly value: string } | null;
+
+/** What stands between this server and whoever can reach it. */
+export interface NetworkGuards {
+  readonly tls: TlsFiles | null;
+  /** File with the tokens of clients; null where clients need none. */
+  readonly tokens: string | null;
+  readonly insecureNetwork: boolean;
+}
+
+/** @throws ConfigurationError unless all three files of TLS are named, or none */
+export function readTlsFiles(cert: Given, key: Given, ca: Given): TlsFiles | null {
+  const files = { cert, key, ca };
+  const missing = (['cert', 'key', 'ca'] as const).filter((name) => files[name] === null);
+  if (missing.length === 3) return null;
+  if (cert === null || key === null || ca === null) {
+    throw new ConfigurationError(
+      `TLS needs --tls-cert, --tls-key and --tls-ca together: add ${missing.map((name) => `--tls-${name}`).join(' and ')}`,
+    );
+  }
+  return { cert: cert.value, key: key.value, ca: ca.value };
+}
+
+/** Tokens are secrets, and servers know each other by certificates. @throws ConfigurationError where there is no TLS for them */
+export function readTokens(tokens: Given, tls: TlsFiles | null): string | null {
+  if (tokens !== null && tls === null) {
+    throw new ConfigurationError(
+      `Cannot use ${tokens.label} without TLS: tokens would travel in the clear; add --tls-cert, --tls-key and --tls-ca`,
+    );
+  }
+  return tokens?.value ?? null;
+}
+
+/**
+ * Whoever reaches a server without TLS and tokens may do everything: leaving the own machine takes both, or a word.
+ *
+ * @param addresses where this server listens, and where servers are found
+ * @throws ConfigurationError that says how to get both
+ */
+export function refuseOpenNetwork(id: string, addresses: readonly Address[], guards: NetworkGuards): void {
+  const missing = missingGuards(guards);
+  if (guards.insecureNetwork || missing.length === 0) return;
+  const open = addresses.find(({ host }) => !isLoopback(host));
+  if (open === undefined) return;
+  throw new ConfigurationError(
+    `Cannot use address ${addressFormat(open)}: it leaves this machine, and without ${missing.join(' and ')} whoever ` +
+      'reaches it could read and change everything. This makes what is needed:\n' +
+      '  leasehold cert create-ca --dir certs\n' +
+      `  leasehold cert create-node ${id} --host ${open.host} --dir certs\n` +
+      '  leasehold token create me --role admin --tokens certs/tokens.json --out certs/me.token\n' +
+      'Then add\n' +
+      `  --tls-cert certs/${id}.pem --tls-key certs/${id}-key.pem --tls-ca certs/ca.pem --tokens certs/tokens.json\n` +
+      'Or use loopback addresses; or give --insecure-network on a network that you trust wholly, such as a private ' +
+      'container network or a tunnel',
+  );
+}
+
+/** @returns what whoever is on the network does not meet, in words */
+export function missingGuards({ tls, tokens }: Pick<NetworkGuards, 'tls' | 'tokens'>): string[] {
+  return [...(tls === null ? ['TLS'] : []), ...(tokens === null ? ['tokens'] : [])];
+}
+
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host);
+}

@@ -1,0 +1,36 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { HEADER_FORWARDED } from '../../wire/http-api.ts';
+import { commandRole, describeCommand } from './catalog-rules.ts';
+import { principalName } from './principal.ts';
+
+/** Every act that changes the cluster, and every one that was refused to somebody, leaves a line: who, what, and how it ended. */
+export function installAudit(app: FastifyInstance): void {
+  app.addHook('onResponse', async (request, reply) => {
+    const isRefusal = reply.statusCode === 401 || reply.statusCode === 403;
+    if (!isRefusal && !isAdministrative(request)) return;
+    // The server to whom it was said has said it already.
+    if (request.principal?.kind === 'server' && request.headers[HEADER_FORWARDED] !== undefined) return;
+    const [path] = request.originalUrl.split('?');
+    request.log.info(
+      {
+        audit: true,
+        who: principalName(request.principal),
+        address: request.raw.socket.remoteAddress,
+        what: `${request.method} ${path}`,
+        ...describeCommand(request.body),
+        status: reply.statusCode,
+      },
+      isRefusal
+        ? 'refused'
+        : reply.statusCode < 400
+          ? 'done by an administrator'
+          : 'tried by an administrator',
+    );
+  });
+}
+
+function isAdministrative(request: FastifyRequest): boolean {
+  const { url, config } = request.routeOptions;
+  if (url === '/v1/catalog/commands') return commandRole(request.body) === 'admin';
+  return config.role === 'admin' && request.method !== 'GET' && request.method !== 'HEAD';
+}

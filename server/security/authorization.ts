@@ -1,0 +1,225 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import { type Grant, type Role, roleIncludes } from '../../wire/access.ts';
+import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
+import { parseJsonObject } from '../../wire/json.ts';
+import { parseFilePath, parseTarget } from '../http/path.ts';
+import type { Capabilities } from './capabilities.ts';
+import { commandReach, commandRole, queryReach } from './catalog-rules.ts';
+import { type Principal, principalOf } from './principal.ts';
+import type { RateLimits } from './rate-limits.ts';
+import type { TokenBook } from './token-book.ts';
+import type { VolumeScope } from './volume-scope.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who asks; null before that is known, and where it does not matter. */
+    principal: Principal | null;
+  }
+}
+
+export interface AuthorizationParts {
+  /** Null where nobody is asked who he is. */
+  readonly tokens: TokenBook | null;
+  readonly capabilities: Capabilities;
+  readonly scope: VolumeScope;
+  readonly limits: RateLimits;
+}
+
+/** Routes whose URL ends in a volume and a path: the part before. */
+const PATH_ROUTES: Readonly<Record<string, string>> = { '/v1/files': '/v1/files/', '/v1/info': '/v1/info/' };
+/** Parameters of such a URL that name another path. */
+const TARGETS = ['move-to', 'copy-to'] as const;
+const COMMANDS = '/v1/catalog/commands';
+const QUERIES = '/v1/catalog/queries';
+const SETTLE = '/v1/data/settle';
+const COPY = '/v1/data/:file/copy';
+const CAPABILITIES = '/v1/catalog/capabilities';
+/** Nothing in them belongs to a volume, and clients of every volume need them. */
+const ROUTES_OF_ALL: ReadonlySet<string> = new Set([
+  '/v1/status',
+  '/v1/status/self',
+  '/v1/servers',
+  '/v1/catalog/cache',
+  '/v1/catalog/flush',
+  '/v1/uploads',
+]);
+
+/**
+ * The one place where it is decided who may do what. A route says which role it takes; what it is about, its URL or its
+ * body says; whether its contents may be touched, a capability. What is not foreseen here is refused to everybody who
+ * was let in for some volumes only.
+ */
+export function installAuthorization(app: FastifyInstance, parts: AuthorizationParts): void {
+  const { tokens, limits } = parts;
+  app.decorateRequest('principal', null);
+  app.addHook('onRequest', async (request) => {
+    const principal = principalOf(request, tokens);
+    request.principal = principal;
+    const role = request.routeOptions.config.role ?? 'read';
+    // Probes come without a name, and whoever they do not answer counts as dead.
+    if (role === 'open') return;
+    limits.take(principal, request.raw.socket.remoteAddress ?? '');
+    if (isTrusted(principal)) return;
+    if (principal === null) throw unknownClient(request);
+    checkRole(principal.grant, role);
+    await checkUrl(request, principal.grant, role === 'read' ? 'read' : 'write', parts);
+  });
+  // Where nobody is asked, everybody may do everything.
+  if (tokens === null) return;
+  app.addHook('preHandler', async (request) => {
+    const { principal } = request;
+    if (request.routeOptions.config.role === 'open' || isTrusted(principal) || principal === null) return;
+    await checkBody(request, principal.grant, parts);
+  });
+  app.addHook('preSerialization', async (request, _reply, payload) =>
+    request.principal?.kind === 'client'
+      ? ownPart(request, payload, request.principal.grant, parts.capabilities)
+      : payload,
+  );
+}
+
+/** How a client shows who it is, where it did not. */
+export function demandToken(reply: FastifyReply): void {
+  reply.header('www-authenticate', 'Bearer realm="leasehold"');
+}
+
+function isTrusted(principal: Principal | null): principal is Exclude<Principal, { kind: 'client' }> {
+  return principal !== null && principal.kind !== 'client';
+}
+
+function unknownClient({ headers }: FastifyRequest): ServiceError {
+  const why =
+    headers.authorization === undefined
+      ? 'A token is needed: Authorization: Bearer TOKEN'
+      : 'The token is unknown, revoked, or has ended';
+  return new ServiceError('unauthorized', why);
+}
+
+function checkRole({ name, role }: Grant, wanted: Role): void {
+  if (roleIncludes(role, wanted)) return;
+  throw new ServiceError('forbidden', `"${name}" has the role ${role}, and this takes ${wanted}`);
+}
+
+async function checkUrl(
+  request: FastifyRequest,
+  grant: Grant,
+  mode: 'read' | 'write',
+  { capabilities, scope }: AuthorizationParts,
+): Promise<void> {
+  const route = request.routeOptions.url ?? '';
+  const prefix = PATH_ROUTES[route];
+  if (prefix !== undefined) {
+    if (grant.volumes === null || !request.originalUrl.startsWith(prefix)) return;
+    for (const volume of volumesNamed(request.originalUrl, prefix)) scope.checkVolume(grant, volume);
+    return;
+  }
+  if (route.startsWith('/v1/data/:file') && route !== '/v1/data/:file/members') {
+    const { file } = request.params as { readonly file?: unknown };
+    checkCapability(capabilities, request, grant, Number(file), mode);
+    return;
+  }
+  if (route.startsWith('/v1/uploads/:volume')) {
+    scope.checkVolume(grant, String((request.params as { readonly volume?: unknown }).volume));
+    return;
+  }
+  const isCheckedLater = [COMMANDS, QUERIES, SETTLE, CAPABILITIES].includes(route);
+  if (!isCheckedLater && !ROUTES_OF_ALL.has(route)) await scope.check(grant, { volumes: [], inodes: [] });
+}
+
+/** @returns the volumes of the path in a URL, and of the one that it is to be copied or moved to */
+function volumesNamed(url: string, prefix: string): string[] {
+  const path = parseFilePath(url, prefix);
+  const targets = TARGETS.flatMap((name) => {
+    const text = path.search.get(name);
+    return text === null ? [] : [parseTarget(text, path, name).volume];
+  });
+  return [path.volume, ...targets];
+}
+
+async function checkBody(request: FastifyRequest, grant: Grant, parts: AuthorizationParts): Promise<void> {
+  const { body } = request;
+  switch (request.routeOptions.url) {
+    case COMMANDS: {
+      const role = commandRole(body);
+      if (role === 'server') throw new ServiceError('forbidden', 'Only servers tell the catalog this');
+      if (role !== null) checkRole(grant, role);
+      await parts.scope.check(grant, commandReach(body));
+      return;
+    }
+    case QUERIES: {
+      if (grant.volumes === null) return;
+      const reach = queryReach(body);
+      if (reach !== null) await parts.scope.check(grant, reach);
+      return;
+    }
+    case SETTLE: {
+      const { files } = (body ?? {}) as { readonly files?: unknown };
+      const inodes = Array.isArray(files) ? files.filter((file) => typeof file === 'number') : [];
+      await parts.scope.check(grant, { volumes: [], inodes });
+      return;
+    }
+    case COPY: {
+      // What makes no sense, the handler refuses.
+      const from = parseJsonObject(Buffer.isBuffer(body) ? body.toString() : '')?.from;
+      checkCapability(parts.capabilities, request, grant, Number(from), 'read');
+    }
+  }
+}
+
+/** @throws ServiceError `forbidden` unless one of the capabilities that came with the request is good for it */
+function checkCapability(
+  capabilities: Capabilities,
+  request: FastifyRequest,
+  grant: Grant,
+  file: number,
+  mode: 'read' | 'write',
+): void {
+  const header = request.headers[HEADER_CAPABILITY];
+  const texts = typeof header === 'string' ? header.split(',') : [];
+  const isGood = texts.some((text) => {
+    const capability = capabilities.verify(text.trim());
+    return (
+      capability !== null &&
+      capability.file === file &&
+      capability.to === grant.name &&
+      (mode === 'read' || capability.mode === 'write') &&
+      (grant.volumes === null || grant.volumes.includes(capability.volume))
+    );
+  });
+  if (isGood) return;
+  throw new ServiceError(
+    'forbidden',
+    `A capability to ${mode} file ${file} is needed in "${HEADER_CAPABILITY}": POST ${CAPABILITIES} gives one`,
+  );
+}
+
+/** What of an answer of the catalog its receiver may see, with a capability for the file that it is about. */
+function ownPart(
+  request: FastifyRequest,
+  payload: unknown,
+  grant: Grant,
+  capabilities: Capabilities,
+): unknown {
+  const route = request.routeOptions.url;
+  if ((route !== COMMANDS && route !== QUERIES) || typeof payload !== 'object' || payload === null)
+    return payload;
+  const { attributes, volumes, result } = payload as Readonly<Record<string, unknown>>;
+  if (typeof result === 'object' && result !== null) {
+    return { ...payload, result: ownPart(request, result, grant, capabilities) };
+  }
+  if (Array.isArray(volumes) && grant.volumes !== null) {
+    const shown = grant.volumes;
+    return { ...payload, volumes: volumes.filter(({ name }: { name: string }) => shown.includes(name)) };
+  }
+  const { inode, volume, kind } = (attributes ?? {}) as Readonly<Record<string, unknown>>;
+  if (kind !== 'file' || typeof inode !== 'number' || typeof volume !== 'string') return payload;
+  // Answers may be shared with others who ask the same: they are not changed in place.
+  const capability = capabilities.issue({ file: inode, volume, mode: modeOf(grant), to: grant.name });
+  return { ...payload, attributes: { ...(attributes as object), capability } };
+}
+
+/** @returns for what a grant can have capabilities */
+export function modeOf({ role }: Grant): 'read' | 'write' {
+  return roleIncludes(role, 'write') ? 'write' : 'read';
+}

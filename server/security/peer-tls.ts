@@ -1,0 +1,64 @@
+import { X509Certificate } from 'node:crypto';
+import { checkServerIdentity, type PeerCertificate, type SecureVersion } from 'node:tls';
+import { buildConnector } from 'undici';
+import type { ServerId } from '../../base/ids.ts';
+import { identityOf } from './certified.ts';
+import type { TlsMaterial, TlsTexts } from './tls-material.ts';
+
+export const TLS_VERSION_MIN: SecureVersion = 'TLSv1.3';
+
+/** What a connection to another server is made with. */
+export interface DialOptions extends TlsTexts {
+  readonly minVersion: SecureVersion;
+  readonly checkServerIdentity: (host: string, certificate: PeerCertificate) => Error | undefined;
+}
+
+/** How servers speak with each other in secret, and how each knows that it is the other. */
+export class PeerTls {
+  readonly #material: TlsMaterial;
+
+  constructor(material: TlsMaterial) {
+    this.#material = material;
+  }
+
+  /**
+   * For a connection to `server`. Its certificate has to name that server: its address says little, since the others
+   * may reach it behind a forwarder, and whoever holds the address of a server is not the server yet.
+   */
+  dialOptions(server: ServerId): DialOptions {
+    return this.#options((_host, certificate) => {
+      const identity = identityOf(new X509Certificate(certificate.raw));
+      if (identity?.kind === 'server' && identity.id === server) return undefined;
+      const whose = identity?.kind === 'server' ? `of ${identity.id}` : 'of no server';
+      return new Error(`The certificate at the address of ${server} is ${whose}`);
+    });
+  }
+
+  /** For requests to `server`. Each connection takes the certificate that this server has then. */
+  connectorTo(server: ServerId, timeoutMs: number): buildConnector.connector {
+    return this.#connector(() => this.dialOptions(server), timeoutMs);
+  }
+
+  /** For a server of which only an address is known: its certificate has to have that among its names. */
+  connectorByHost(timeoutMs: number): buildConnector.connector {
+    return this.#connector(
+      () =>
+        this.#options((host, certificate) => {
+          const identity = identityOf(new X509Certificate(certificate.raw));
+          if (identity?.kind !== 'server') return new Error(`The certificate at ${host} is of no server`);
+          return checkServerIdentity(host, certificate);
+        }),
+      timeoutMs,
+    );
+  }
+
+  #connector(options: () => DialOptions, timeout: number): buildConnector.connector {
+    return (target, callback) =>
+      buildConnector({ ...options(), timeout, maxCachedSessions: 0 })(target, callback);
+  }
+
+  #options(check: DialOptions['checkServerIdentity']): DialOptions {
+    const { cert, key, ca } = this.#material.current;
+    return { cert, key, ca, minVersion: TLS_VERSION_MIN, checkServerIdentity: check };
+  }
+}

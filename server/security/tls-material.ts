@@ -1,0 +1,137 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFileSync, statSync } from 'node:fs';
+import type { ServerId } from '../../base/ids.ts';
+import { ConfigurationError } from '../configuration-error.ts';
+import { identityOf } from './certified.ts';
+
+/** Where the three files of a server's TLS are, as they were given. */
+export interface TlsFiles {
+  /** Certificate of this server, perhaps with those between it and the authority. */
+  readonly cert: string;
+  readonly key: string;
+  /** The authorities whose certificates are believed: one, or two while they change. */
+  readonly ca: string;
+}
+
+/** What a TLS context is made of, as PEM. */
+export interface TlsTexts {
+  readonly cert: string;
+  readonly key: string;
+  readonly ca: string[];
+}
+
+/** Permission bits by which others than the owner could read a key. */
+const OTHERS_READ = 0o044;
+
+/**
+ * Certificate, key and authorities of a server. Read again by `reload`; whoever makes a connection takes what is
+ * `current` then, so that no connection that is there is touched.
+ */
+export class TlsMaterial {
+  readonly files: TlsFiles;
+  readonly #self: ServerId;
+  readonly #listeners = new Set<(texts: TlsTexts) => void>();
+  #texts: TlsTexts;
+  #expiresAtMs: number;
+
+  /** @throws ConfigurationError that names the file and says what is wrong with it */
+  constructor(files: TlsFiles, self: ServerId) {
+    this.files = files;
+    this.#self = self;
+    const { texts, expiresAtMs } = readMaterial(files, self);
+    this.#texts = texts;
+    this.#expiresAtMs = expiresAtMs;
+  }
+
+  get current(): TlsTexts {
+    return this.#texts;
+  }
+
+  /** When this server's certificate ends (wall clock, in milliseconds since 1970). */
+  get expiresAtMs(): number {
+    return this.#expiresAtMs;
+  }
+
+  /** Whether others than its owner may read the key. */
+  get isKeyExposed(): boolean {
+    return (statSync(this.files.key).mode & OTHERS_READ) !== 0;
+  }
+
+  onChange(listener: (texts: TlsTexts) => void): void {
+    this.#listeners.add(listener);
+  }
+
+  /** @throws ConfigurationError and keeps what it has, where the files are no good */
+  reload(): void {
+    const { texts, expiresAtMs } = readMaterial(this.files, this.#self);
+    this.#texts = texts;
+    this.#expiresAtMs = expiresAtMs;
+    for (const listener of this.#listeners) listener(texts);
+  }
+}
+
+function readMaterial(files: TlsFiles, self: ServerId): { texts: TlsTexts; expiresAtMs: number } {
+  const cert = read(files.cert, '--tls-cert');
+  const key = read(files.key, '--tls-key');
+  const ca = certificatesIn(read(files.ca, '--tls-ca'), files.ca, '--tls-ca');
+  const chain = certificatesIn(cert, files.cert, '--tls-cert').map((text) => new X509Certificate(text));
+  const own = chain[0] as X509Certificate;
+  const refuse = (why: string): never => {
+    throw new ConfigurationError(`Cannot use --tls-cert "${files.cert}": ${why}`);
+  };
+  const identity = identityOf(own);
+  if (identity?.kind !== 'server') {
+    refuse(`it is no certificate of a server; make one with "leasehold cert create-node ${self}"`);
+  } else if (identity.id !== self) refuse(`it is the certificate of ${identity.id}, and this is ${self}`);
+  if (!own.checkPrivateKey(privateKey(key, files.key))) {
+    refuse(`the key in "${files.key}" belongs to another certificate`);
+  }
+  const last = chain.at(-1) as X509Certificate;
+  const isIssued = ca.map((text) => new X509Certificate(text)).some((one) => isIssuedBy(last, one));
+  if (!isIssued) refuse(`none of the authorities in "${files.ca}" has signed it`);
+  const expiresAtMs = own.validToDate.getTime();
+  if (expiresAtMs <= Date.now()) {
+    refuse(
+      `it ended on ${own.validToDate.toISOString()}; make another with "leasehold cert create-node ${self}"`,
+    );
+  }
+  if (own.validFromDate.getTime() > Date.now()) refuse(`it begins on ${own.validFromDate.toISOString()}`);
+  return { texts: { cert, key, ca }, expiresAtMs };
+}
+
+function isIssuedBy(certificate: X509Certificate, authority: X509Certificate): boolean {
+  return certificate.checkIssued(authority) && certificate.verify(authority.publicKey);
+}
+
+function certificatesIn(text: string, file: string, option: string): string[] {
+  const found = text.match(/-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g) ?? [];
+  try {
+    for (const one of found) new X509Certificate(one);
+  } catch (cause) {
+    throw new ConfigurationError(`Cannot use ${option} "${file}": a certificate in it is damaged`, { cause });
+  }
+  if (found.length === 0) {
+    throw new ConfigurationError(`Cannot use ${option} "${file}": there is no certificate in it, as PEM`);
+  }
+  return found;
+}
+
+function privateKey(text: string, file: string) {
+  try {
+    return createPrivateKey(text);
+  } catch {
+    // Without the cause: nothing that is in the file may come into a log.
+    throw new ConfigurationError(
+      `Cannot use --tls-key "${file}": there is no key in it, as PEM without a password`,
+    );
+  }
+}
+
+function read(file: string, option: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new ConfigurationError(`Cannot read ${option} "${file}": ${why}`, { cause });
+  }
+}

@@ -1,0 +1,71 @@
+import { createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { Grant } from '../../wire/access.ts';
+import { type KnownToken, parseTokenFile, tokenParts } from '../../wire/tokens.ts';
+import { ConfigurationError } from '../configuration-error.ts';
+
+/** Compared with where no token has the id, so that the answer takes as long. */
+const NOBODY = Buffer.alloc(32);
+
+interface Entry {
+  readonly grant: Grant;
+  readonly hash: Buffer;
+  readonly expiresAtMs: number;
+}
+
+/** The tokens that this server knows, as they stand in its file, and the keys by which capabilities are signed. */
+export class TokenBook {
+  readonly #file: string;
+  #entries: ReadonlyMap<string, Entry> = new Map();
+  #keys: readonly KeyObject[] = [];
+
+  /** @throws ConfigurationError where the file is no good */
+  constructor(file: string) {
+    this.#file = file;
+    this.reload();
+  }
+
+  /** The first signs, all are believed. */
+  get keys(): readonly KeyObject[] {
+    return this.#keys;
+  }
+
+  get count(): number {
+    return this.#entries.size;
+  }
+
+  /** @throws ConfigurationError and keeps what it has, where the file is no good */
+  reload(): void {
+    const { keys, tokens } = readBook(this.#file);
+    this.#keys = keys.map((key) => createSecretKey(key, 'base64url'));
+    this.#entries = new Map(tokens.map((token) => [token.id, entryOf(token)]));
+  }
+
+  /** @returns what the token lets do; null where it is unknown, revoked or has ended */
+  grantOf(token: string, nowMs: number): Grant | null {
+    const parts = tokenParts(token);
+    if (parts === null) return null;
+    const entry = this.#entries.get(parts.id);
+    const isRight = timingSafeEqual(hash('sha256', parts.secret, 'buffer'), entry?.hash ?? NOBODY);
+    return entry !== undefined && isRight && nowMs < entry.expiresAtMs ? entry.grant : null;
+  }
+}
+
+function entryOf({ name, role, volumes, hash, expiresAt }: KnownToken): Entry {
+  return {
+    grant: { name, role, volumes },
+    hash: Buffer.from(hash, 'base64url'),
+    expiresAtMs: expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt),
+  };
+}
+
+function readBook(file: string): ReturnType<typeof parseTokenFile> {
+  try {
+    return parseTokenFile(readFileSync(file, 'utf8'));
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ConfigurationError(
+      `Cannot use --tokens "${file}": ${why}. "leasehold token create" makes such a file`,
+    );
+  }
+}

@@ -1,0 +1,49 @@
+import { LRUCache } from 'lru-cache';
+import { ServiceError } from '../../base/errors.ts';
+import type { Grant } from '../../wire/access.ts';
+import type { Reach } from './catalog-rules.ts';
+
+/** Inodes of which the volume is remembered: an inode never leaves its volume. */
+const KNOWN_MAX = 50_000;
+
+/** Holds what somebody asks for against the volumes for which he was let in. */
+export class VolumeScope {
+  readonly #ask: (inode: number) => Promise<string>;
+  readonly #known = new LRUCache<number, string>({ max: KNOWN_MAX });
+
+  /** @param ask asks the catalog for the volume of an inode. It throws `not-found` where there is no such inode */
+  constructor(ask: (inode: number) => Promise<string>) {
+    this.#ask = ask;
+  }
+
+  /** @throws ServiceError `forbidden` unless all of it is within the volumes of `grant` */
+  async check(grant: Grant, { volumes, inodes }: Reach): Promise<void> {
+    if (grant.volumes === null) return;
+    if (volumes.length + inodes.length === 0) throw outOfScope(grant, 'this is about no volume of its own');
+    for (const volume of volumes) this.checkVolume(grant, volume);
+    for (const inode of inodes) this.checkVolume(grant, await this.volumeOf(inode));
+  }
+
+  /** @throws ServiceError `forbidden` */
+  checkVolume(grant: Grant, volume: string): void {
+    if (grant.volumes !== null && !grant.volumes.includes(volume)) {
+      throw outOfScope(grant, 'this is about another');
+    }
+  }
+
+  async volumeOf(inode: number): Promise<string> {
+    const known = this.#known.get(inode);
+    if (known !== undefined) return known;
+    const volume = await this.#ask(inode);
+    this.#known.set(inode, volume);
+    return volume;
+  }
+}
+
+/** Does not say which volumes there are besides. */
+function outOfScope({ name, volumes }: Grant, why: string): ServiceError {
+  return new ServiceError(
+    'forbidden',
+    `"${name}" is let in for the volumes ${volumes?.join(', ')} only: ${why}`,
+  );
+}

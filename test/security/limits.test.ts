@@ -1,0 +1,220 @@
+/**
+ * Goal: nobody takes more of a server than is meant for him, by size, by slowness, by number or by pace; and no path, header
+ * or body leads anywhere but where it says.
+ */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { RequestListener, Server } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { after, before, type TestContext, test } from 'node:test';
+import { fastify } from 'fastify';
+import { pino } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import { createListener, LISTENER_LIMITS, type ListenerLimits } from '../../server/security/listener.ts';
+import type { Principal } from '../../server/security/principal.ts';
+import { RateLimits } from '../../server/security/rate-limits.ts';
+import { limitSlowBodies } from '../../server/security/slow-bodies.ts';
+import { ask, sendRaw } from '../http/ask.ts';
+import { FakeCluster } from '../http/fake-services.ts';
+
+const MIB = 1024 * 1024;
+let cluster: FakeCluster;
+let base: string;
+
+before(async () => {
+  cluster = await FakeCluster.start({ servers: 1, replicas: 1 });
+  base = cluster.server(0).url;
+  await ask(base, 'PUT', '/v1/files/main/inside', { body: 'what is inside' });
+});
+after(async () => {
+  await cluster.close();
+  assert.deepEqual(cluster.logged, [], 'Nothing went wrong unexpectedly');
+});
+
+async function listening(
+  context: TestContext,
+  limits: Partial<ListenerLimits>,
+  handler: RequestListener = (_request, response) => response.end('answer'),
+): Promise<{ readonly server: Server; readonly port: number }> {
+  const log = pino({ level: 'silent' });
+  const server = createListener(handler, null, log, { ...LISTENER_LIMITS, ...limits });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  context.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { server, port: (server.address() as AddressInfo).port };
+}
+
+/** @returns what came before the other side hung up */
+async function untilHungUp(socket: Socket): Promise<string> {
+  let text = '';
+  socket.on('data', (data) => {
+    text += data.toString('latin1');
+  });
+  socket.on('error', () => socket.destroy());
+  await new Promise((resolve) => socket.once('close', resolve));
+  return text;
+}
+
+for (const path of [
+  '/v1/files/main/../../../etc/passwd',
+  '/v1/files/main/%2e%2e/%2e%2e/etc/passwd',
+  '/v1/files/main/..%2f..%2fetc%2fpasswd',
+  '/v1/files/main/..\\..\\etc\\passwd',
+  '/v1/files/main/%00',
+  '/v1/files/main/inside%00.txt',
+  '/v1/files/../files/main/inside',
+  '/v1/files//main/inside',
+  '/v1/files/main/./inside',
+  '/v1/files/%6dain%2finside',
+  '/v1/files/main/inside%0d%0aset-cookie:%20a=b',
+  '/../../../../etc/passwd',
+  '/%2e%2e/%2e%2e/etc/passwd',
+  '/v1/data/../files/main/inside',
+]) {
+  test(`a path leads nowhere else: ${path}`, async () => {
+    const answer = await sendRaw(base, `GET ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
+    assert.match(answer, /^HTTP\/1\.1 4\d\d /);
+    assert.doesNotMatch(answer, /what is inside|root:/);
+    assert.doesNotMatch(answer.split('\r\n\r\n')[0] ?? '', /set-cookie/i);
+  });
+}
+
+test('no line comes into the head of an answer by way of a name', async () => {
+  const name = encodeURIComponent('a\r\nset-cookie: a=b');
+  const stored = await ask(base, 'PUT', `/v1/files/main/${name}`, { body: 'x' });
+  assert.equal(stored.status, 201, stored.text);
+  for (const path of [
+    `/v1/files/main/${name}`,
+    '/v1/files/main/',
+    `/v1/info/main/${name}`,
+    `/v1/files/main/${name}/`,
+  ]) {
+    const { headers } = await ask(base, 'GET', path);
+    assert.equal(headers['set-cookie'], undefined);
+    for (const value of Object.values(headers).flat()) assert.doesNotMatch(String(value), /[\r\n]/);
+  }
+});
+
+test('two requests in the clothes of one are one that is refused', async () => {
+  for (const head of [
+    'POST /v1/catalog/queries HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nhost: x\r\n\r\n',
+    'GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello',
+    'GET /livez HTTP/1.1\r\nhost: x\r\nx: a\nb: c\r\n\r\n',
+    'GET /livez HTTP/1.1\r\nhost : x\r\n\r\n',
+  ]) {
+    const answer = await sendRaw(base, head);
+    assert.match(answer, /^HTTP\/1\.1 400 /, head);
+    assert.equal(answer.match(/HTTP\/1\.1 /g)?.length, 1);
+  }
+});
+
+test('a head that is too large is refused', async () => {
+  const answer = await sendRaw(base, `GET /livez HTTP/1.1\r\nhost: x\r\nx: ${'a'.repeat(70_000)}\r\n\r\n`);
+  assert.match(answer, /^HTTP\/1\.1 431 /);
+});
+
+test('a body that is too large is refused before it is there', async () => {
+  for (const [path, bytes] of [
+    ['/v1/data/7?offset=0&session=1&number=1&since=0', 5 * MIB],
+    ['/v1/catalog/queries', 2 * MIB],
+    ['/v1/leases/a', 2 * MIB],
+  ] as const) {
+    const method = path.startsWith('/v1/data') ? 'PUT' : 'POST';
+    const head = `${method} ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${bytes}\r\n\r\n`;
+    assert.match(await sendRaw(base, head), /^HTTP\/1\.1 (?:413|404) /, path);
+  }
+});
+
+test('a head that does not come to its end ends its connection', async (context) => {
+  const { port } = await listening(context, { headersMs: 400 });
+  const socket = connect(port, '127.0.0.1');
+  socket.write('GET / HTTP/1.1\r\nhost: x\r\n');
+  const drip = setInterval(() => socket.write('x: a\r\n'), 50);
+  context.after(() => clearInterval(drip));
+  assert.match(await untilHungUp(socket), /^HTTP\/1\.1 408 /);
+});
+
+test('a body that drips in ends its connection; one that comes is read', async (context) => {
+  const app = fastify();
+  limitSlowBodies(app, 300);
+  app.post('/', async (request) => request.body);
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  context.after(() => app.close());
+  const { port } = app.server.address() as AddressInfo;
+  const whole = await fetch(`http://127.0.0.1:${port}/`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: '{"a":1}',
+  });
+  assert.deepEqual(await whole.json(), { a: 1 });
+  const socket = connect(port, '127.0.0.1');
+  socket.write(
+    'POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n',
+  );
+  const drip = setInterval(() => socket.write(' '), 50);
+  context.after(() => clearInterval(drip));
+  assert.doesNotMatch(await untilHungUp(socket), /200/);
+});
+
+test('whoever does not read his answer does not keep it in memory', async (context) => {
+  const { promise: wasWritten, resolve } = Promise.withResolvers<boolean>();
+  const { port } = await listening(context, { silentMs: 300 }, (_request, response) => {
+    response.on('close', () => resolve(response.writableFinished));
+    response.end(Buffer.alloc(64 * MIB));
+  });
+  const socket = connect(port, '127.0.0.1');
+  context.after(() => socket.destroy());
+  socket.on('error', () => socket.destroy());
+  socket.pause();
+  socket.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+  assert.equal(await wasWritten, false, 'it was given up');
+});
+
+test('there are so many connections and no more', async (context) => {
+  const { port } = await listening(context, { connections: 2 });
+  const first = connect(port, '127.0.0.1');
+  const second = connect(port, '127.0.0.1');
+  await Promise.all([once(first, 'connect'), once(second, 'connect')]);
+  const third = connect(port, '127.0.0.1');
+  assert.equal(await untilHungUp(third), '');
+  first.end('GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n');
+  assert.match(await untilHungUp(first), /answer$/);
+  second.destroy();
+});
+
+test('one client asks no more than it may, and the others do not feel it', () => {
+  let nowMs = 0;
+  const limits = new RateLimits(10, () => nowMs);
+  const client = (name: string): Principal => ({
+    kind: 'client',
+    grant: { name, role: 'read', volumes: null },
+  });
+  const asked = (principal: Principal | null, times: number, address = 'a'): number => {
+    for (let done = 0; done < times; done++) {
+      try {
+        limits.take(principal, address);
+      } catch (error) {
+        assert.ok(error instanceof ServiceError && error.code === 'busy');
+        assert.ok((error.details.retryAfterMs ?? 0) > 0);
+        return done;
+      }
+    }
+    return times;
+  };
+  assert.equal(asked(client('wild'), 100), 20, 'what it saved up, and then its share');
+  assert.equal(asked(client('quiet'), 5), 5);
+  nowMs = 500;
+  assert.equal(asked(client('wild'), 100), 5);
+  assert.equal(asked(null, 1_000, 'guesser'), 100, 'whoever does not say who he is has a bound always');
+  assert.equal(asked(null, 1, 'other'), 1);
+  assert.equal(
+    asked({ kind: 'server', id: 's2' as never }, 1_000),
+    1_000,
+    'servers ask for clients that were counted',
+  );
+  const unbound = new RateLimits(Number.POSITIVE_INFINITY, () => nowMs);
+  for (let count = 0; count < 1_000; count++) unbound.take(client('wild'), 'a');
+});

@@ -1,0 +1,140 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Logger, pino } from 'pino';
+import { readConfig } from '../../server/config.ts';
+import { Server } from '../../server/server.ts';
+import { freePort } from '../transport/peer-cluster.ts';
+import { TestAuthority } from './authority.ts';
+
+/** One line of a server's log. */
+export type LogLine = Readonly<Record<string, unknown>> & { readonly msg: string };
+
+/** Whole servers in this process, on loopback, with TLS: all that a stranger meets, and what they log. */
+export class SecureCluster {
+  readonly authority: TestAuthority;
+  readonly folder: string;
+  readonly ports: ReadonlyMap<string, number>;
+  readonly servers = new Map<string, Server>();
+  /** What all servers have logged, as it was written. */
+  readonly log: string[] = [];
+  readonly #flags: readonly string[];
+
+  private constructor(
+    authority: TestAuthority,
+    folder: string,
+    ports: ReadonlyMap<string, number>,
+    flags: readonly string[],
+  ) {
+    this.authority = authority;
+    this.folder = folder;
+    this.ports = ports;
+    this.#flags = flags;
+  }
+
+  static async start(
+    options: {
+      readonly servers?: number;
+      readonly flags?: (authority: TestAuthority) => readonly string[];
+    } = {},
+  ): Promise<SecureCluster> {
+    const authority = await TestAuthority.create();
+    const folder = mkdtempSync(join(tmpdir(), 'leasehold-secure-'));
+    const ids = Array.from({ length: options.servers ?? 3 }, (_, place) => `s${place + 1}`);
+    const ports = new Map<string, number>();
+    for (const id of ids) ports.set(id, await freePort());
+    const cluster = new SecureCluster(authority, folder, ports, options.flags?.(authority) ?? []);
+    try {
+      for (const id of ids) await authority.server(id);
+      await Promise.all(ids.map((id) => cluster.begin(id)));
+      return cluster;
+    } catch (error) {
+      await cluster.stop();
+      throw error;
+    }
+  }
+
+  get urls(): string[] {
+    return [...this.ports.keys()].map((id) => this.url(id));
+  }
+
+  url(id: string): string {
+    return `https://127.0.0.1:${this.ports.get(id)}`;
+  }
+
+  server(id: string): Server {
+    return this.servers.get(id) as Server;
+  }
+
+  /** Lines that satisfy `wanted`. */
+  lines(wanted: (line: LogLine) => boolean): LogLine[] {
+    return this.log.map((text) => JSON.parse(text) as LogLine).filter(wanted);
+  }
+
+  /** @returns what `leasehold server` is given to run it */
+  flags(id: string): string[] {
+    const { folder, ca } = this.authority;
+    return [
+      ...['--id', id, '--data', join(this.folder, id), '--lease', '1s', '--clock-skew', '100ms'],
+      ...[...this.ports].flatMap(([peer, port]) => ['--peer', `${peer}=127.0.0.1:${port}`]),
+      ...[
+        '--tls-cert',
+        join(folder, `${id}.pem`),
+        '--tls-key',
+        join(folder, `${id}-key.pem`),
+        '--tls-ca',
+        ca,
+      ],
+      ...this.#flags,
+    ];
+  }
+
+  begin(id: string): Promise<Server> {
+    return this.#start(id, this.flags(id));
+  }
+
+  async #start(id: string, flags: readonly string[]): Promise<Server> {
+    const server = await Server.start(
+      readConfig(flags, {}, () => ''),
+      this.#logger(id),
+      (error) => {
+        throw error;
+      },
+    );
+    this.servers.set(id, server);
+    return server;
+  }
+
+  /** Starts a server that comes to the running cluster by itself. */
+  async join(id: string): Promise<void> {
+    const { folder, ca } = this.authority;
+    const port = await freePort();
+    const flags = [
+      ...['--id', id, '--join', this.urls.join(','), '--listen', `127.0.0.1:${port}`],
+      ...['--data', join(this.folder, id), '--lease', '1s', '--clock-skew', '100ms'],
+      ...[
+        '--tls-cert',
+        join(folder, `${id}.pem`),
+        '--tls-key',
+        join(folder, `${id}-key.pem`),
+        '--tls-ca',
+        ca,
+      ],
+      ...this.#flags,
+    ];
+    await this.#start(id, flags);
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.servers.values()].map((server) => server.stop()));
+    rmSync(this.folder, { recursive: true, force: true });
+    this.authority.remove();
+  }
+
+  #logger(id: string): Logger {
+    return pino(
+      { level: 'trace', base: { server: id } },
+      { write: (line: string) => void this.log.push(line) },
+    );
+  }
+}

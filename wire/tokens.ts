@@ -1,0 +1,89 @@
+import { type Grant, isGrantName, isRole, isVolumeName } from './access.ts';
+
+/** A token that a server knows: what it lets do, and by what it is recognized. */
+export interface KnownToken extends Grant {
+  /** Part of the token that is no secret, by which it is found. */
+  readonly id: string;
+  /** SHA-256 of the secret, in base64url. The secret is random to its last bit, so nothing is added to it. */
+  readonly hash: string;
+  /** ISO 8601. */
+  readonly createdAt: string;
+  /** Null for a token that lives until it is revoked. */
+  readonly expiresAt: string | null;
+}
+
+/** The file of tokens, the same on all servers. It opens nothing: but its keys sign capabilities, so it is a secret too. */
+export interface TokenFile {
+  /** By which servers sign capabilities, in base64url: the first signs, all are believed. */
+  readonly keys: readonly string[];
+  readonly tokens: readonly KnownToken[];
+}
+
+export const TOKEN_SECRET_BYTES = 32;
+export const TOKEN_ID_BYTES = 6;
+export const TOKEN_KEY_BYTES = 32;
+
+const FORMAT = 1;
+const TOKEN = /^lh_([0-9a-f]{12})_([A-Za-z0-9_-]{43})$/;
+const BASE64_256_BITS = /^[A-Za-z0-9_-]{43}$/;
+
+/** @returns a token as it is shown, once */
+export function tokenText(id: string, secret: string): string {
+  return `lh_${id}_${secret}`;
+}
+
+/** @returns the parts of a token; null where `text` is none */
+export function tokenParts(text: string): { readonly id: string; readonly secret: string } | null {
+  const [, id, secret] = TOKEN.exec(text) ?? [];
+  return id === undefined || secret === undefined ? null : { id, secret };
+}
+
+export function formatTokenFile({ keys, tokens }: TokenFile): string {
+  return `${JSON.stringify({ format: FORMAT, keys, tokens }, null, 2)}\n`;
+}
+
+/** @throws Error that says what is wrong with the text, and repeats nothing of it */
+export function parseTokenFile(text: string): TokenFile {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // Without the cause: it quotes what it could not read.
+    throw new Error('it is not JSON');
+  }
+  if (typeof value !== 'object' || value === null) throw new Error('it is no object');
+  const { format, keys, tokens } = value as Record<string, unknown>;
+  if (format !== FORMAT) throw new Error(`its format is not ${FORMAT}`);
+  if (!Array.isArray(keys) || keys.length === 0 || !keys.every(is256Bits)) {
+    throw new Error('"keys" is not a list of keys');
+  }
+  if (!Array.isArray(tokens)) throw new Error('"tokens" is not a list');
+  const place = tokens.findIndex((token) => !isKnownToken(token));
+  if (place >= 0) throw new Error(`token ${place + 1} of it is malformed`);
+  const known = tokens as readonly KnownToken[];
+  const names = known.map(({ name }) => name);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined) throw new Error(`two of its tokens are called "${twice}"`);
+  return { keys: keys as string[], tokens: known };
+}
+
+function isKnownToken(value: unknown): value is KnownToken {
+  if (typeof value !== 'object' || value === null) return false;
+  const { id, name, role, volumes, hash, createdAt, expiresAt } = value as Record<string, unknown>;
+  return (
+    typeof id === 'string' &&
+    /^[0-9a-f]{12}$/.test(id) &&
+    isGrantName(name) &&
+    isRole(role) &&
+    (volumes === null || (Array.isArray(volumes) && volumes.length > 0 && volumes.every(isVolumeName))) &&
+    is256Bits(hash) &&
+    typeof createdAt === 'string' &&
+    (expiresAt === null || (typeof expiresAt === 'string' && ISO.test(expiresAt)))
+  );
+}
+
+const ISO = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
+
+function is256Bits(value: unknown): value is string {
+  return typeof value === 'string' && BASE64_256_BITS.test(value);
+}
