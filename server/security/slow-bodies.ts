@@ -7,10 +7,13 @@ const STREAMS = /^\/v1\/(?:files|uploads)\b/;
 
 /** Ends requests whose body drips in: each holds a connection and what has come of it. */
 export function limitSlowBodies(app: FastifyInstance, bodyMsMax: number = BODY_MS_MAX): void {
-  app.addHook('onRequest', async ({ raw, headers, routeOptions }) => {
+  app.addHook('onRequest', async ({ raw, headers, routeOptions }, reply) => {
     const hasBody = Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined;
     if (!hasBody || STREAMS.test(routeOptions.url ?? '')) return;
     const timer = setTimeout(() => raw.destroy(), bodyMsMax);
-    raw.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer));
+    // Whoever was answered without being heard out is looked after by the limits of the connection.
+    const clear = (): void => clearTimeout(timer);
+    raw.once('end', clear).once('close', clear);
+    reply.raw.once('close', clear).once('finish', clear);
   });
 }
