@@ -1,7 +1,16 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
-import type { AttributeChanges, Attributes, BackendFile, FileSystemBackend, Owner } from './backend.ts';
+import type { ServerInfo } from '../wire/catalog-api.ts';
+import type { ServerStatus } from '../wire/http-api.ts';
+import type {
+  AttributeChanges,
+  Attributes,
+  BackendFile,
+  FileSystemBackend,
+  Owner,
+  Space,
+} from './backend.ts';
 
 /**
  * The volume of a real cluster, through the client library.
@@ -81,15 +90,12 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
       await client.command({ kind: 'remove-xattr', inode, name });
     },
     async space() {
-      const [{ volume: info }, { servers }] = await Promise.all([
+      const [{ volume: info }, { servers }, { servers: heard }] = await Promise.all([
         client.query({ kind: 'volume', name: volume }),
+        client.query({ kind: 'servers', counts: false }),
         client.status(),
       ]);
-      // Every byte of the volume takes as much room on each of its replicas.
-      const sum = (of: (server: (typeof servers)[number]) => number): number =>
-        Math.floor(servers.reduce((total, server) => total + of(server), 0) / info.replicas);
-      const totalBytes = sum((server) => server.totalBytes);
-      const freeBytes = sum((server) => server.freeBytes);
+      const { totalBytes, freeBytes } = spaceOf(servers, heard, info.replicas);
       const { quotaBytes, quotaInodes, namedBytes, namedInodes, inodes } = info;
       return {
         totalBytes: quotaBytes === 0 ? totalBytes : Math.min(totalBytes, quotaBytes),
@@ -100,6 +106,25 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
     },
     openFile: (inode, replicas, { seq }) => clusterFile(client, inode, replicas, seq),
   };
+}
+
+/**
+ * What can be stored on all servers together, where each byte takes as much room on each of its replicas. A server that is silent
+ * counts with what it last said of itself: its disk is still there.
+ *
+ * @param heard what servers say of themselves now
+ */
+function spaceOf(
+  servers: readonly ServerInfo[],
+  heard: readonly ServerStatus[],
+  replicas: number,
+): Pick<Space, 'totalBytes' | 'freeBytes'> {
+  const disks = servers
+    .filter(({ state }) => state !== 'out')
+    .map((server) => heard.find(({ id, totalBytes }) => id === server.id && totalBytes > 0) ?? server);
+  const sum = (of: (disk: (typeof disks)[number]) => number): number =>
+    Math.floor(disks.reduce((total, disk) => total + of(disk), 0) / replicas);
+  return { totalBytes: sum((disk) => disk.totalBytes), freeBytes: sum((disk) => disk.freeBytes) };
 }
 
 /** A caller has more that is not for the catalog. */

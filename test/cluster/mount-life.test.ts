@@ -337,7 +337,12 @@ async function define(): Promise<void> {
   test('without a majority df answers, and nothing can be mounted, which is said', async (t) => {
     const folder = folderFor(t);
     const before = await runOk('df', ['--output=size', mount.directory]);
-    for (const id of ['s2', 's3']) await cluster.kill(id);
+    const killed = ['s2', 's3'];
+    for (const id of killed) await cluster.kill(id);
+    t.after(async () => {
+      for (const id of killed) cluster.spawn(id);
+      await cluster.ready();
+    });
     const during = await runOk('df', ['--output=size', mount.directory]);
     assert.equal(during.text, before.text);
     const refused = await leasehold('mount', 'main', folder, '-o', servers, '--timeout', '3s');
@@ -346,8 +351,6 @@ async function define(): Promise<void> {
     const doctor = await leasehold('doctor', '--servers', cluster.urls.join(','));
     assert.equal(doctor.code, 1);
     assert.match(doctor.text, /failed {3}cluster: /);
-    for (const id of ['s2', 's3']) cluster.spawn(id);
-    await cluster.ready();
   });
 
   test('without a majority a signal ends the mount in bounded time, a second one at once', async (t) => {
