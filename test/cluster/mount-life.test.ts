@@ -345,6 +345,8 @@ async function define(): Promise<void> {
     });
     const during = await runOk('df', ['--output=size', mount.directory]);
     assert.equal(during.text, before.text);
+    const inCatalog = ['stat', 'main:/', '--servers', cluster.urls.join(','), '--timeout', '1s'];
+    await until('the lease of the catalog is over', async () => (await leasehold(...inCatalog)).code === 5);
     const refused = await leasehold('mount', 'main', folder, '-o', servers, '--timeout', '3s');
     assert.equal(refused.code, 5, refused.text);
     assert.equal(await mountAt(folder), null);

@@ -13,7 +13,7 @@ const LEASE_MS = 2_000;
 const MOUNT_TIMEOUT_MS = 3_000;
 const SLACK_MS = 6_000;
 const FILE_MIB = process.env.LONG === '1' ? 1024 : 256;
-const MEMORY_MIB_MAX = 400;
+const MEMORY_MIB_MAX = 512;
 
 const TRANSPORTS = [
   { transport: 'native', obstacle: await mountObstacle() },

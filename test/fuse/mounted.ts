@@ -1,9 +1,9 @@
 import { type ChildProcess, execFile, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { constants } from 'node:fs';
-import { access, mkdtemp, readFile, rmdir } from 'node:fs/promises';
+import { access, mkdir, mkdtemp, readFile, rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -76,7 +76,9 @@ export class TestMount {
     transport: TransportName = 'auto',
     ageMaxMs?: number,
   ): Promise<TestMount> {
-    const directory = await mkdtemp(join(tmpdir(), 'leasehold-mount-'));
+    // In a directory of its own: whoever lists what is beside it must not wait for another test's mount.
+    const directory = join(await mkdtemp(join(tmpdir(), 'leasehold-mount-')), 'mount');
+    await mkdir(directory);
     const mount = new TestMount(directory, spawnDaemon(directory, limitMs, transport, ageMaxMs));
     test.after(() => mount.#remove());
     await mount.#ready();
@@ -183,6 +185,7 @@ export class TestMount {
     // The kernel may still have the mount; that there is none any more is as well.
     await run('fusermount3', ['-uz', this.directory]).catch(() => undefined);
     await rmdir(this.directory);
+    await rmdir(dirname(this.directory));
   }
 }
 

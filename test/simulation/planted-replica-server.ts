@@ -266,8 +266,8 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     'who is asked once more to make a file takes that for having made it',
     {
       file: 'server/catalog/catalog-service.ts',
-      find: 'const isNew = changes[place]?.inodes.length !== 0;',
-      replace: 'const isNew = changes[place] !== undefined;',
+      find: "if (outcome?.kind !== 'done' || change?.inodes.length === 0) return [];",
+      replace: "if (outcome?.kind !== 'done') return [];",
     },
     { test: { file: 'test/server/catalog-service.test.ts', name: 'a file is made by one call' } },
   ),
