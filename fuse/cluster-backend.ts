@@ -1,8 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
-import type { ServerInfo } from '../wire/catalog-api.ts';
-import type { ServerStatus } from '../wire/http-api.ts';
 import type {
   AttributeChanges,
   Attributes,
@@ -108,6 +106,13 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
   };
 }
 
+interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
+  /** Of its server. */
+  readonly id: string;
+  /** `out`: its server is no part of the cluster any more. */
+  readonly state: string;
+}
+
 /**
  * What can be stored on all servers together, where each byte takes as much room on each of its replicas. A server that is silent
  * counts with what it last said of itself: its disk is still there.
@@ -115,8 +120,8 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
  * @param heard what servers say of themselves now
  */
 function spaceOf(
-  servers: readonly ServerInfo[],
-  heard: readonly ServerStatus[],
+  servers: readonly Disk[],
+  heard: readonly Omit<Disk, 'state'>[],
   replicas: number,
 ): Pick<Space, 'totalBytes' | 'freeBytes'> {
   const disks = servers
