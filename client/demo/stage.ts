@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { ClusterClient } from '../cluster-client.ts';
-import { DevCluster, findFreePorts } from '../dev/dev-cluster.ts';
+import { DevCluster } from '../dev/dev-cluster.ts';
+import { freePorts } from '../dev/free-ports.ts';
 import type { ServerProcess } from '../dev/server-process.ts';
 import { mountObstacle } from '../mount.ts';
 import type { GapMeter } from './gap-meter.ts';
@@ -52,7 +53,7 @@ export class Stage {
 
   static async open(folder: string, { leaseMs, clockSkewMs, say }: StageOptions): Promise<Stage> {
     const cluster = await DevCluster.start({
-      ports: await findFreePorts(SERVERS),
+      ports: await freePorts(SERVERS),
       data: join(folder, 'data'),
       leaseMs,
       clockSkewMs,

@@ -177,24 +177,3 @@ async function assertPortFree(port: number): Promise<void> {
     await new Promise<void>((resolve) => probe.close(() => resolve()));
   }
 }
-
-/** @returns ports that are free now, for clusters whose addresses nobody needs to know beforehand */
-export async function findFreePorts(count: number): Promise<number[]> {
-  const probes = Array.from({ length: count }, () => createServer());
-  try {
-    return await Promise.all(
-      probes.map(
-        (probe) =>
-          new Promise<number>((resolve, reject) => {
-            probe.once('error', reject);
-            probe.listen(0, HOST, () => {
-              const address = probe.address();
-              if (typeof address === 'object' && address !== null) resolve(address.port);
-            });
-          }),
-      ),
-    );
-  } finally {
-    await Promise.all(probes.map((probe) => new Promise<void>((resolve) => probe.close(() => resolve()))));
-  }
-}

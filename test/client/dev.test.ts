@@ -2,13 +2,12 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { access, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { findFreePorts } from '../../client/dev/dev-cluster.ts';
+import { freePortsInARow } from '../../client/dev/free-ports.ts';
 import { mountObstacle } from '../../client/mount.ts';
 import { mountAt, processes } from '../../client/mount-table.ts';
 import { runCli } from './run-cli.ts';
@@ -38,7 +37,7 @@ describe('a whole cluster on this machine', () => {
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'leasehold-dev-'));
-    const [port] = await consecutivePorts(3);
+    const [port] = await freePortsInARow(3);
     const mount = obstacle === null ? ['--mount', join(folder, 'mnt')] : [];
     const argv = [
       'dev',
@@ -178,23 +177,3 @@ test('the demo kills a primary and finds every byte', async () => {
   assert.ok(result.acts.every(({ state }: { state: string }) => state === 'done'));
   if (result.mount) assert.ok(result.copy.equal);
 });
-
-/** @returns `count` ports in a row that are free now */
-async function consecutivePorts(count: number): Promise<number[]> {
-  for (let attempt = 0; attempt < 20; attempt++) {
-    const [port] = (await findFreePorts(1)) as [number];
-    const ports = Array.from({ length: count }, (_, index) => port + index);
-    if (port + count < 65_536 && (await Promise.all(ports.map(isFree))).every(Boolean)) return ports;
-  }
-  throw new Error('There are no free ports in a row');
-}
-
-async function isFree(port: number): Promise<boolean> {
-  const probe = createServer();
-  const free = await new Promise<boolean>((resolve) => {
-    probe.once('error', () => resolve(false));
-    probe.listen(port, '127.0.0.1', () => resolve(true));
-  });
-  await new Promise<void>((resolve) => probe.close(() => resolve()));
-  return free;
-}

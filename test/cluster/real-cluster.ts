@@ -1,20 +1,16 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createWriteStream, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { freePorts } from '../../client/dev/free-ports.ts';
 import type { ClusterStatus, FileInfo } from '../../wire/http-api.ts';
 
 export const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
 
 const JOIN_MS_MAX = 90_000;
-/** Below the range from which Linux takes ports of outgoing connections. */
-const PORT_FIRST = 10_000;
-const PORT_END = 32_000;
 
 export interface RealClusterOptions {
   readonly servers?: number;
@@ -268,27 +264,6 @@ async function json(url: string): Promise<unknown> {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`${url}: ${response.status} ${await response.text()}`);
   return response.json();
-}
-
-/**
- * @returns ports of 127.0.0.1 that nobody uses just now. Not those that the system gives to outgoing connections: one of
- *   them may have it until somebody listens.
- */
-export async function freePorts(count: number): Promise<number[]> {
-  const ports = new Set<number>();
-  while (ports.size < count) {
-    const port = randomInt(PORT_FIRST, PORT_END);
-    if (await isFree(port)) ports.add(port);
-  }
-  return [...ports];
-}
-
-function isFree(port: number): Promise<boolean> {
-  const server = createServer();
-  return new Promise((resolve) => {
-    server.once('error', () => resolve(false));
-    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
-  });
 }
 
 /** @returns the most memory that a process has held at once, in MiB, as the kernel counted */

@@ -159,5 +159,5 @@ test('all servers are killed in the middle of writes and started again: what was
     );
   }
   t.diagnostic(`${names.commands} commands of the catalog acknowledged`);
-  assert.equal((await cluster.status('s2')).verdict, 'healthy');
+  await until('all is well', async () => (await cluster.status('s2')).verdict === 'healthy');
 });

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { createWriteStream, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePorts } from '../../client/dev/free-ports.ts';
 import type { ClusterStatus } from '../../wire/http-api.ts';
-import { freePorts, LAUNCHER, until } from '../cluster/real-cluster.ts';
+import { LAUNCHER, until } from '../cluster/real-cluster.ts';
 import { type Disk, FolderDisk, ImageDisk } from './disk.ts';
 import type { Network } from './network.ts';
 

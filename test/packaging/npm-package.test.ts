@@ -9,7 +9,7 @@ import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { freePorts } from '../cluster/real-cluster.ts';
+import { freePorts } from '../../client/dev/free-ports.ts';
 
 /**
  * Goal: the package works where there is no clone and no TypeScript.

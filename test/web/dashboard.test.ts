@@ -3,7 +3,8 @@ import { Readable } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { SlotsLoad } from '../../client/demo/slots-load.ts';
-import { DevCluster, findFreePorts } from '../../client/dev/dev-cluster.ts';
+import { DevCluster } from '../../client/dev/dev-cluster.ts';
+import { freePorts } from '../../client/dev/free-ports.ts';
 import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
 
 const PHONE = { width: 360, height: 780 };
@@ -21,7 +22,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
   before(async () => {
     [cluster, browser] = await Promise.all([
       DevCluster.start({
-        ports: await findFreePorts(3),
+        ports: await freePorts(3),
         data: null,
         leaseMs: 2_000,
         clockSkewMs: 100,

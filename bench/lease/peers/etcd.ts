@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { freePorts } from '../../../test/cluster/real-cluster.ts';
+import { freePorts } from '../../../client/dev/free-ports.ts';
 import { GrpcConnection, protobufField, protobufInteger } from './grpc.ts';
 import { Service } from './service.ts';
 

@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { freePorts } from '../../../test/cluster/real-cluster.ts';
+import { freePorts } from '../../../client/dev/free-ports.ts';
 import { JuteSession } from './jute.ts';
 import { Service } from './service.ts';
 
