@@ -103,7 +103,7 @@ export class NamedLeaseClient {
   }
 
   /** What happens to a lease, beginning with how it stands; goes on at another server when one dies. */
-  watch(name: string, options: CallOptions = {}): AsyncGenerator<LeaseEvent, never, undefined> {
+  watch(name: string, options: CallOptions = {}): AsyncGenerator<LeaseEvent, void, undefined> {
     const patienceMs = options.timeoutMs ?? this.#operationTimeoutMs;
     return watchLease(this.#exchanger.endpoints, name, patienceMs, options.signal);
   }

@@ -1,0 +1,97 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { ServiceError } from '../base/errors.ts';
+import { StreamEventReader } from '../wire/sse.ts';
+import { Backoff } from './backoff.ts';
+import type { Endpoint } from './endpoint.ts';
+import type { Endpoints } from './endpoints.ts';
+import { problemError } from './problem.ts';
+
+/** A stream of server-sent events that every server of the cluster has. */
+export interface EventSource<Item> {
+  /** With its query. */
+  readonly path: string;
+  /** Completes "Cannot watch …". */
+  readonly what: string;
+  /** Servers say something more often than that, in milliseconds; one that does not is left. */
+  readonly silentMsMax: number;
+  /** @returns null for what is not known here */
+  read(event: string, data: string, url: string): Item | null;
+}
+
+/**
+ * The events of a stream. When the server that tells dies, another one goes on.
+ *
+ * @param patienceMs how long no server may have an answer
+ * @throws ServiceError `no-majority` after that, or what a server refuses the stream with; the reason of `signal`
+ */
+export async function* followEvents<Item>(
+  endpoints: Endpoints,
+  source: EventSource<Item>,
+  patienceMs: number,
+  signal: AbortSignal = new AbortController().signal,
+): AsyncGenerator<Item, never, undefined> {
+  let last: Endpoint | null = null;
+  let heardMs = performance.now();
+  let backoff = new Backoff();
+  for (;;) {
+    signal.throwIfAborted();
+    const endpoint: Endpoint = endpoints.choose(null, last, performance.now());
+    last = endpoint;
+    let cause: Error = new Error('the stream ended');
+    try {
+      for await (const item of eventsOf(endpoint, source, signal)) {
+        heardMs = performance.now();
+        backoff = new Backoff();
+        yield item;
+      }
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof ServiceError && error.remedy !== 'retry' && error.remedy !== 'redirect')
+        throw error;
+      if (!(error instanceof Error)) throw error;
+      cause = error;
+    }
+    if (performance.now() - heardMs > patienceMs) {
+      throw new ServiceError('no-majority', `Cannot watch ${source.what}: ${cause.message}`, {}, { cause });
+    }
+    await delay(backoff.nextDelayMs(), undefined, { signal }).catch((error: unknown) => {
+      signal.throwIfAborted();
+      throw error;
+    });
+  }
+}
+
+/** What one server says, until it ends or is silent for too long. */
+async function* eventsOf<Item>(
+  endpoint: Endpoint,
+  { path, what, silentMsMax, read }: EventSource<Item>,
+  signal: AbortSignal,
+): AsyncGenerator<Item> {
+  const silent = new AbortController();
+  const timer = setTimeout(
+    () => silent.abort(new Error(`no word from ${endpoint.url} for ${silentMsMax} ms`)),
+    silentMsMax,
+  );
+  try {
+    const response = await endpoint.stream({
+      method: 'GET',
+      path,
+      signal: AbortSignal.any([signal, silent.signal]),
+    });
+    if (response.statusCode !== 200) {
+      const text = await response.body.text();
+      throw problemError(`Cannot watch ${what}`, response.statusCode, response.headers, text);
+    }
+    const reader = new StreamEventReader();
+    response.body.setEncoding('utf8');
+    for await (const text of response.body) {
+      timer.refresh();
+      for (const { event, data } of reader.push(String(text))) {
+        const item = read(event, data, endpoint.url);
+        if (item !== null) yield item;
+      }
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+}
