@@ -1,0 +1,466 @@
+import type { IncomingMessage } from 'node:http';
+import { performance } from 'node:perf_hooks';
+import type { Duplex } from 'node:stream';
+import type { FastifyInstance } from 'fastify';
+import type { Logger } from 'pino';
+import { assert } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
+import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
+import { viewVoters } from '../replica/view.ts';
+import type { Command } from '../wire/catalog-api.ts';
+import type { Address } from './address.ts';
+import { CatalogSeat } from './catalog/catalog-seat.ts';
+import { justMade } from './catalog/just-made.ts';
+import { Clock } from './clock.ts';
+import { paramsHash } from './config.ts';
+import { DepartedFiles } from './file/departed-files.ts';
+import { LocalFileService } from './file/file-service.ts';
+import { Garbage } from './file/garbage.ts';
+import { IdleFiles } from './file/idle-files.ts';
+import { Succession } from './file/succession.ts';
+import { FullDisks } from './full-disks.ts';
+import { Gateway } from './gateway.ts';
+import { buildApp } from './http/app.ts';
+import { drawIncarnation } from './incarnation.ts';
+import { LeaseDriver } from './lease-driver.ts';
+import { controlOf } from './live/dev-control.ts';
+import { Happenings } from './live/happenings.ts';
+import { LiveHub } from './live/live-hub.ts';
+import { LiveSelf } from './live/live-self.ts';
+import { Observer } from './live/observer.ts';
+import { SENTENCES } from './live/sentences.ts';
+import { Traffic } from './live/traffic.ts';
+import type { ClusterPlan } from './membership/cluster-plan.ts';
+import { addressOf, Membership } from './membership/membership.ts';
+import { MetricsRegistry } from './metrics.ts';
+import { NamedLeases } from './named/named-leases.ts';
+import { peerHandlers } from './peer-handlers.ts';
+import { Placement } from './placement.ts';
+import { Repairer } from './repair/repairer.ts';
+import { Scrubber } from './repair/scrubber.ts';
+import { ReplicaHost } from './replica-host.ts';
+import type { Security } from './security/security.ts';
+import { registerServerMetrics } from './server-metrics.ts';
+import { registerStatusMetrics } from './status-metrics.ts';
+import { LocalStatusService, type StatusOfMembership, VERSION } from './status-service.ts';
+import type { DataFolder } from './storage/data-folder.ts';
+import { DiskStore } from './storage/disk-store.ts';
+import { diskFileOps, syncsTimed } from './storage/file-ops.ts';
+import { FolderError } from './storage/folder-error.ts';
+import type { NewTrust } from './storage/store.ts';
+import { silencesOf, timingOf } from './timing.ts';
+import { PeerTransport } from './transport/peer-transport.ts';
+import { WakeQueue } from './wake-queue.ts';
+
+/** A server registers as soon as the catalog answers. */
+const NOT_REGISTERED_RETRY_MS = 500;
+
+/** What a running server consists of, as far as its end and its metrics need it. */
+export interface Parts {
+  readonly security: Security;
+  readonly app: FastifyInstance;
+  readonly gateway: Gateway;
+  readonly garbage: Garbage;
+  readonly idle: IdleFiles;
+  readonly lease: LeaseDriver;
+  readonly metrics: MetricsRegistry;
+  readonly named: NamedLeases;
+  readonly host: ReplicaHost;
+  readonly wakes: WakeQueue;
+  readonly transport: PeerTransport;
+  readonly store: DiskStore;
+  readonly membership: Membership;
+  readonly seat: CatalogSeat;
+  readonly fullDisks: FullDisks;
+  readonly observer: Observer;
+  readonly hub: LiveHub;
+  readonly folder: DataFolder;
+  readonly scrubber: Scrubber;
+}
+
+/**
+ * Makes all parts of a server and ties them together, in the order in which they need each other; it listens when this resolves.
+ *
+ * @throws FolderError where the data folder is not to be used, or the error of listening
+ */
+export async function compose(
+  { config, bootstrap, known }: ClusterPlan,
+  folder: DataFolder,
+  security: Security,
+  log: Logger,
+  fatal: (error: unknown) => void,
+): Promise<Parts> {
+  const self = config.id;
+  const clock = new Clock();
+  const wakes = new WakeQueue(clock);
+  const metrics = new MetricsRegistry();
+  const incarnation = drawIncarnation();
+  const timing = timingOf(config, folder.silences);
+  let storeFailed = (_reason: string): void => undefined;
+  const syncs = metrics.durations(
+    'leasehold_sync_duration_seconds',
+    'Until the disk had what was written, by database',
+    ['of'],
+  );
+  const store = await DiskStore.open(folder, {
+    failed: (reason) => storeFailed(reason),
+    fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'files' })),
+  });
+  let membership: Membership | null = null;
+
+  let transport: PeerTransport | null = null;
+  const connected = (): PeerTransport => {
+    assert(transport !== null, 'Nothing is sent before the transport is there');
+    return transport;
+  };
+  const isConnected = (server: ServerId): boolean => server === self || connected().isConnected(server);
+
+  const commits = metrics.durations(
+    'leasehold_commit_duration_seconds',
+    'From an operation of this primary until a majority had it',
+    ['of'],
+  );
+  const life = incarnation.toString(36);
+  const nowMs = (): number => performance.now();
+  const wallMs = (): number => Number(clock.wallNs() / 1_000_000n);
+  const happenings = new Happenings({ self, life, nowMs, wallMs });
+  const traffic = new Traffic(nowMs);
+  const observer = new Observer({
+    self,
+    leaseMs: config.leaseMs,
+    clockSkewMaxMs: config.clockSkewMaxMs,
+    happenings,
+    nowMs: () => clock.nowMs(),
+    servers: () => [...known.urls.keys()],
+    isConnected,
+  });
+
+  const departed = await DepartedFiles.open(folder.file('departed'));
+  const host = new ReplicaHost({
+    self,
+    incarnation,
+    clock,
+    wakes,
+    log,
+    store,
+    departed,
+    ...timing,
+    commitBegins: (file) => commits.begin({ of: file === CATALOG_CELL ? 'catalog' : 'files' }),
+    catchUpBytesPerSecond: config.catchUpBytesPerS,
+    trustOfNew: (file) => trustOfNew(folder, file),
+    viewChanged: (file, view) => {
+      // A server that comes to hold the catalog wants it to have a holder; files are opened when they are used.
+      if (file === CATALOG_CELL && viewVoters(view).includes(self)) lease.open(file, view);
+      else lease.follow(file, view);
+      if (file !== CATALOG_CELL) files.led(file);
+    },
+    led: (file) => {
+      if (file !== CATALOG_CELL) files.led(file);
+    },
+    ledOut: (file) => {
+      lease.release(file);
+      const status = host.loaded(file)?.status();
+      // The catalog could not be brought here, and may be led from here yet. Files are opened again when they are used.
+      const votes = status !== undefined && status.outside === null && viewVoters(status.view).includes(self);
+      if (file !== CATALOG_CELL || !votes) lease.close(file);
+    },
+    marked: (replica, mark, detail) => observer.marked(replica, mark, detail),
+    transport: connected,
+    isClockSound: () => lease.isClockSound(),
+    fatal,
+  });
+  // Once neither files nor names have leases of an earlier start, its timing is forgotten.
+  const recovered = (): void => {
+    if (lease.recoveringMs() === 0 && named.driver.recoveringMs() === 0) {
+      folder.forgetSilences(silencesOf(config));
+    }
+  };
+  const lease: LeaseDriver = new LeaseDriver({
+    self,
+    peers: known.others,
+    algorithm: config.leaseAlgorithm,
+    former: {
+      silenceMs: folder.silences.filesMs,
+      over: () => {
+        happenings.tell(SENTENCES.takesPart(self));
+        recovered();
+      },
+    },
+    leaseMs: config.leaseMs,
+    clockSkewMaxMs: config.clockSkewMaxMs,
+    clock,
+    wakes,
+    log,
+    drawIncarnation,
+    transport: connected,
+    knownView: (cell) => host.knownView(cell),
+    changed: (cell, untilMs, view) => {
+      observer.leaseChanged(cell, untilMs);
+      host.leaseChanged(cell, untilMs, view);
+    },
+    heard: (cell, holder, untilMs) => observer.leaseHeard(cell, holder, untilMs),
+    faulted: () => happenings.tell(SENTENCES.clockFault(self)),
+    fatal,
+  });
+  const named = new NamedLeases({
+    self,
+    former: { silenceMs: folder.silences.namesMs, over: recovered },
+    // Two servers with different sets could each find a majority of their own: the set is the one of the beginning.
+    urls: bootstrap.urls,
+    leaseMs: config.namedLeaseMaxMs,
+    clockSkewMaxMs: config.clockSkewMaxMs,
+    operationTimeoutMs: config.operationTimeoutMs,
+    clock,
+    wakes,
+    log,
+    drawIncarnation,
+    transport: connected,
+    isConnected,
+    fatal,
+  });
+  const standing: StatusOfMembership = {
+    state: () => known.stateOf(self),
+    registered: () => membership?.registered ?? false,
+    moving: () => membership?.moving() ?? null,
+    lag: () => membership?.lag() ?? { files: 0, versions: 0, bytes: 0 },
+  };
+  const status = new LocalStatusService({
+    self,
+    cluster: config.cluster,
+    urls: known.urls,
+    timing: { leaseMs: config.leaseMs, clockSkewMaxMs: config.clockSkewMaxMs },
+    operationTimeoutMs: config.operationTimeoutMs,
+    clock,
+    host,
+    lease,
+    named: named.driver,
+    store,
+    membership: standing,
+    failure: () => failure,
+    scrub: () => scrubber.status(),
+    isConnected,
+  });
+  let failure: string | null = null;
+  storeFailed = (reason) => {
+    if (failure !== null) return;
+    failure = reason;
+    happenings.tell(SENTENCES.diskFailed(self, reason));
+    folder.markFailed();
+    log.fatal({ reason }, 'the disk failed: this server lets its leases end and serves nothing more');
+    // Nobody has to wait for longer than a lease: none is renewed, and none wanted.
+    lease.retire();
+    for (const driver of host.all()) lease.close(driver.file);
+  };
+  const repairer = new Repairer({
+    self,
+    log,
+    store,
+    isConnected,
+    call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
+  });
+  store.mender = async (file, entry) => {
+    const bytes = await repairer.fetch(file, entry);
+    if (bytes !== null) happenings.tell(SENTENCES.repaired(self, file, entry.index));
+    return bytes;
+  };
+  const fullDisks = new FullDisks({
+    log,
+    reserve: store.reserve,
+    peers: () => connected().peers,
+    isConnected,
+    call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
+    changed: (isLow) => happenings.tell(isLow ? SENTENCES.diskFull(self) : SENTENCES.diskHasRoom(self)),
+  });
+  const scrubber = new Scrubber({
+    clock,
+    log,
+    store,
+    repairer,
+    recordFile: folder.file('scrub.json'),
+    bytesPerS: config.scrubBytesPerS,
+    everyMs: config.scrubEveryMs,
+    paths: async (inodes) => {
+      const { paths } = await gateway.queryCatalog({ kind: 'paths', inodes: [...inodes].slice(0, 1_000) });
+      return new Map(paths.map(({ inode, volume, path }) => [inode as FileId, `${volume}:${path}`]));
+    },
+  });
+  const files = new LocalFileService({
+    self,
+    isServer: (server) => known.urls.has(server),
+    clock,
+    log,
+    store,
+    host,
+    lease,
+    catalog: {
+      attributes: async (file) =>
+        (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,
+      justMade: (file) => justMade(seat.store, file, clock.wallNs()),
+      command: (command) => gateway.command(command),
+      flush: () => gateway.flushCatalog(),
+    },
+    lockLeaseMs: timing.lockLeaseMs,
+    isDiskFull: (server) => fullDisks.isFull(server),
+    traffic,
+    yieldTo: (view) => membership?.yieldTo(view) ?? null,
+    operationTimeoutMs: config.operationTimeoutMs,
+    isConnected,
+  });
+  const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });
+  const seat = new CatalogSeat({
+    ...{ self, members: bootstrap.catalogMembers, cacheLeaseMsMax: timing.cacheLeaseMsMax },
+    operationTimeoutMs: config.operationTimeoutMs,
+    ...{ clock, log, metrics, folder, host, lease, placement, isConnected },
+    fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'catalog' })),
+    drawSession: drawIncarnation,
+    heardOf: () => known.catalogView,
+    diskFailed: (reason) => storeFailed(reason),
+  });
+  const catalog = seat.service;
+  const gateway = new Gateway({
+    services: { catalog, files, status },
+    random53: drawIncarnation,
+    metrics,
+    tls: security.peers,
+  });
+  const succession = new Succession({
+    self,
+    log,
+    isConnected,
+    call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
+    named: (file, successor) => gateway.router.expect(file, successor),
+    succeed: (file, from) => files.succeed(file, from),
+    peers: () => connected().peers,
+    flush: () => store.flushIndex(),
+    reach: (peer, timeoutMs) => gateway.peers.exchange(peer, { method: 'GET', path: '/livez' }, timeoutMs),
+  });
+  const control = controlOf(process.env);
+  const liveSelf = new LiveSelf({
+    ...{ self, host, lease, store, traffic, happenings, nowMs },
+    membership: { state: () => known.stateOf(self) },
+    isDiskFull: () => store.reserve.isLow,
+    failure: () => failure,
+    standing: (file) => files.standing(file),
+  });
+  const hub = new LiveHub({
+    ...{ gateway, self: liveSelf, log, version: VERSION, life, control, nowMs, wallMs },
+  });
+  known.onChange(() => observer.membershipIs(known.stateOf(self)));
+  const app = await buildApp({
+    live: { hub, control: control?.url ?? null },
+    membership: { describe: () => known.describe() },
+    gateway,
+    log,
+    metrics,
+    named,
+    scrubber,
+    tls: security.tls,
+    tokens: security.tokens,
+    clientRequestsPerS: config.clientRequestsPerS,
+  });
+
+  transport = new PeerTransport({
+    server: self,
+    incarnation,
+    cluster: config.cluster,
+    paramsHash: paramsHash(config),
+    peers: addressesOf(known.urls),
+    log,
+    ...(security.peers === null ? {} : { tls: security.peers }),
+    handlers: peerHandlers({
+      ...{ lease, named, host, gateway, succession, repairer, scrubber, fullDisks, observer },
+      membership: () => membership,
+    }),
+  });
+  const accept = transport;
+  app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    accept.handleUpgrade(request, socket, head);
+  });
+  registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer });
+  registerStatusMetrics(metrics, {
+    status,
+    lease,
+    store,
+    membership: standing,
+    catalogPrimary: () => gateway.router.catalogPrimary(),
+    volumes: () => seat.volumesAtPrimary(),
+  });
+  named.registerMetrics(metrics);
+
+  const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs: config.leaseIdleMs });
+  const joined = new Membership({
+    ...{ config, folder, log, known, store, host, gateway, catalog, placement, idle, transport, nowMs },
+    replaced: () => fatal(replacedError(folder.path)),
+  });
+  membership = joined;
+  const garbage = new Garbage({
+    self,
+    log,
+    store,
+    departed,
+    host,
+    lease,
+    graceMs: config.gcGraceMs,
+    isRoomShort: () => fullDisks.isAnyFull,
+    nowNs: () => clock.wallNs(),
+    nowMs,
+    isCatalogPrimary: () => catalog.status().primary === self,
+    command: (command: Command) => gateway.command(command),
+    query: (query) => gateway.queryCatalog(query),
+    holds: (server, file, position) => joined.holds(server, file, position),
+  });
+  await seat.sitDown();
+  happenings.tell(SENTENCES.started(self, lease.recoveringMs()));
+  await app.listen({ host: config.listen.host, port: config.listen.port });
+  transport.start();
+  scrubber.begin();
+  // The catalog's own record knows better than the configuration who holds it now.
+  const view = catalog.view();
+  if (view !== null && catalog.votes) lease.open(CATALOG_CELL, view);
+  joined.start();
+  return {
+    ...{
+      security,
+      app,
+      gateway,
+      garbage,
+      idle,
+      lease,
+      metrics,
+      named,
+      host,
+      wakes,
+      transport,
+      store,
+      folder,
+      scrubber,
+    },
+    ...{ fullDisks, observer, hub, seat, membership: joined },
+  };
+}
+
+function replacedError(folder: string): FolderError {
+  return new FolderError(
+    'damaged',
+    `Cannot go on with ${folder}: this server has run with another data folder since, and what it acknowledged there ` +
+      'is not here. Bring that one back, or start with --rebuild, which fills an empty one from the other servers',
+  );
+}
+
+function addressesOf(urls: ReadonlyMap<ServerId, string>): Map<ServerId, Address> {
+  return new Map([...urls].map(([server, url]) => [server, addressOf(url)]));
+}
+
+/**
+ * How far a replica that is made here may be believed to be the first of its file on this server.
+ *
+ * @throws ServiceError `recovering` before the catalog has told what the folder can be believed
+ */
+function trustOfNew(folder: DataFolder, file: FileId): NewTrust {
+  if (folder.bornAt === null) {
+    throw new ServiceError('recovering', 'The catalog does not know this server and its disk yet', {
+      retryAfterMs: NOT_REGISTERED_RETRY_MS,
+    });
+  }
+  return file >= folder.bornAt ? 'intact' : 'lost';
+}

@@ -1,0 +1,67 @@
+import { PREPARE_CALL, SUCCEED_CALL, type Succession } from './file/succession.ts';
+import { DISK_CALL, type FullDisks } from './full-disks.ts';
+import type { Gateway } from './gateway.ts';
+import type { LeaseDriver } from './lease-driver.ts';
+import type { Observer } from './live/observer.ts';
+import type { Membership } from './membership/membership.ts';
+import { LEASES_CALL } from './named/lease-directory.ts';
+import type { NamedLeases } from './named/named-leases.ts';
+import { REPAIR_CALL } from './repair/repair-call.ts';
+import type { Repairer } from './repair/repairer.ts';
+import type { Scrubber } from './repair/scrubber.ts';
+import type { ReplicaHost } from './replica-host.ts';
+import { CHANNEL_LEASE, CHANNEL_NAMED_LEASE, type TransportHandlers } from './transport/transport.ts';
+
+export interface PeerHandlersParts {
+  readonly lease: LeaseDriver;
+  readonly named: NamedLeases;
+  readonly host: ReplicaHost;
+  readonly gateway: Gateway;
+  readonly succession: Succession;
+  readonly repairer: Repairer;
+  readonly scrubber: Scrubber;
+  readonly fullDisks: FullDisks;
+  readonly observer: Observer;
+  /** Null until this server takes part. */
+  membership(): Membership | null;
+}
+
+/** Who on this server gets what comes from other servers. */
+export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
+  const { lease, named, host, gateway, succession, repairer, scrubber, fullDisks, observer } = parts;
+  return {
+    message: (from, channel, payload, tail) => {
+      if (channel === CHANNEL_LEASE) lease.receive(from, payload);
+      else if (channel === CHANNEL_NAMED_LEASE) named.driver.receive(from, payload);
+      else host.receive(from, channel, payload, tail);
+    },
+    connected: (peer) => {
+      observer.connected(peer);
+      host.connected(peer);
+      parts.membership()?.connected(peer);
+      scrubber.retry();
+    },
+    disconnected: (peer) => {
+      observer.disconnected(peer);
+      gateway.peerDisconnected(peer);
+      lease.disconnected(peer);
+      succession.peerLost();
+    },
+    call: async (from, method, payload) => {
+      switch (method) {
+        case LEASES_CALL:
+          return named.directory.serve(payload);
+        case REPAIR_CALL:
+          return repairer.serve(payload);
+        case DISK_CALL:
+          return fullDisks.serve(from, payload);
+        case PREPARE_CALL:
+          return succession.servePrepare();
+        case SUCCEED_CALL:
+          return succession.serve(from, payload);
+        default:
+          return parts.membership()?.serve(method, payload) ?? host.serve(method, payload);
+      }
+    },
+  };
+}
