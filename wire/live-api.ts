@@ -68,11 +68,8 @@ export interface LiveStanding {
   }[];
 }
 
-/** Answer of `GET /v1/events/self`: how the server that is asked is, and what happened to it after number `after`. */
-export interface LivePart {
-  readonly server: string;
-  readonly life: string;
-  readonly state: Exclude<ServerStatus['state'], 'unreachable'>;
+/** How a server is, whoever tells it. */
+interface ServerVitals {
   readonly recoveringMs: number;
   readonly membership: ServerState;
   readonly uptimeMs: number;
@@ -81,6 +78,13 @@ export interface LivePart {
   readonly freeBytes: number;
   readonly totalBytes: number;
   readonly diskFull: boolean;
+}
+
+/** Answer of `GET /v1/events/self`: how the server that is asked is, and what happened to it after number `after`. */
+export interface LivePart extends ServerVitals {
+  readonly server: string;
+  readonly life: string;
+  readonly state: Exclude<ServerStatus['state'], 'unreachable'>;
   readonly clockOffsets: ServerStatus['clockOffsets'];
   /** Since the start: changes of contents acknowledged by this server as a primary, and reads answered from its own disk. */
   readonly writes: number;
@@ -95,18 +99,10 @@ export interface LivePart {
 }
 
 /** One server in a `state` event. */
-export interface LiveServer {
+export interface LiveServer extends ServerVitals {
   readonly id: string;
   readonly url: string;
   readonly state: ServerStatus['state'];
-  readonly recoveringMs: number;
-  readonly membership: ServerState;
-  readonly uptimeMs: number;
-  readonly primaries: number;
-  readonly backups: number;
-  readonly freeBytes: number;
-  readonly totalBytes: number;
-  readonly diskFull: boolean;
   /** How far its clock is ahead of that of the server that tells, and how far that may be wrong; null where it is not known. */
   readonly clock: { readonly offsetMs: number; readonly errorMs: number } | null;
   /** In the moment before, per second. */
