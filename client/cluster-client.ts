@@ -1,3 +1,11 @@
+import {
+  type Birth,
+  type BirthAnswer,
+  type BirthOutcome,
+  encodeBirths,
+  type NumbersRequest,
+  type ReservedNumbers,
+} from '../wire/births.ts';
 import type {
   Attributes,
   CacheAnswer,
@@ -29,6 +37,7 @@ const LIST_COUNT_MAX = 1_000;
 /** A server works on a move of replicas for so long before it answers. */
 const MOVE_ATTEMPT_MS = 70_000;
 const JSON_HEADERS = { 'content-type': 'application/json' } as const;
+const OCTETS = { 'content-type': 'application/octet-stream' } as const;
 
 export interface ClusterClientOptions {
   /** Base URLs of some or all servers of the cluster: `http://127.0.0.1:7401`, `https://fs1.example.org:7401`. */
@@ -57,6 +66,8 @@ export interface Entry {
  * that an answer names is asked first from then on, which saves the hop of a forwarded request.
  */
 export class ClusterClient {
+  /** By which this client's reserved numbers can be used, for births and in `create-file`. */
+  readonly inodeOwner = drawSession();
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject = { primary: null };
   #commands = new RequestWindow();
@@ -89,32 +100,93 @@ export class ClusterClient {
   ): Promise<CommandResults[Kind]> {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
     const live = options.live === true ? { live: true } : {};
+    const requestOf = (session: number, number: number): ExchangeRequest => {
+      const body: CommandBody = { session, number, ...cache, ...live, command: command as Command };
+      return {
+        what: `Cannot ${describeCommand(command as Command)}`,
+        method: 'POST',
+        path: '/v1/catalog/commands',
+        headers: JSON_HEADERS,
+        body: JSON.stringify(body),
+        mutation: true,
+      };
+    };
+    return this.#learned(await this.#once<CommandResults[Kind]>(this.#catalog, requestOf, options));
+  }
+
+  /**
+   * Reserves numbers for files that are to be born, or made, under this client's name.
+   *
+   * @returns the numbers, and until when they are to be used at the latest (monotonic, in milliseconds)
+   */
+  async reserveInodes(
+    count: number,
+    options?: CallOptions,
+  ): Promise<ReservedNumbers & { readonly untilMs: number }> {
+    let sentMs = performance.now();
+    const body: NumbersRequest = { owner: this.inodeOwner, count };
+    const request: ExchangeRequest = {
+      what: 'Cannot reserve numbers for files',
+      method: 'POST',
+      path: '/v1/births/numbers',
+      headers: JSON_HEADERS,
+      body: JSON.stringify(body),
+      // Numbers that nobody hears of are never used.
+      mutation: false,
+      onAttempt: () => {
+        sentMs = performance.now();
+      },
+    };
+    const reserved = await this.#exchanger.perform(
+      this.#catalog,
+      request,
+      readJson<ReservedNumbers>,
+      options,
+    );
+    return { ...reserved, untilMs: sentMs + reserved.validMs };
+  }
+
+  /**
+   * Makes new files with all of their contents, exactly once: of those that are born, a majority of their replicas has the contents, and
+   * of the catalog's members the names. Their size and times are settled.
+   *
+   * @param bearer of the numbers that the births have, as `reserveInodes` told it: one request, one bearer
+   * @param births at most `BIRTHS_MAX`, within the limits of `wire/births.ts`; contents stay unchanged meanwhile
+   * @returns what became of each, in their order
+   * @throws ServiceError where that is not known (`unknown`), or nothing happened
+   */
+  async bear(
+    bearer: string,
+    births: readonly Birth[],
+    options: CallOptions & { readonly cache?: CacheOwner } = {},
+  ): Promise<readonly BirthOutcome[]> {
+    const cache = options.cache === undefined ? {} : { cache: options.cache };
+    const requestOf = (session: number, number: number): ExchangeRequest => ({
+      what: `Cannot make ${births.length} files`,
+      method: 'POST',
+      path: '/v1/births',
+      headers: OCTETS,
+      body: encodeBirths({ session, number, owner: this.inodeOwner, ...cache, births }),
+      mutation: true,
+    });
+    const { outcomes } = await this.#once<BirthAnswer>({ primary: bearer }, requestOf, options);
+    for (const outcome of outcomes) if (outcome.kind === 'born') this.#learned(outcome);
+    return outcomes;
+  }
+
+  /** Sends a request of the catalog's session; where it was forgotten, and the request certainly not carried out, in a new one. */
+  async #once<Value>(
+    subject: Subject,
+    requestOf: (session: number, number: number) => ExchangeRequest,
+    options: CallOptions,
+  ): Promise<Value> {
     for (let attempt = 1; ; attempt++) {
       const window = this.#commands;
       const number = await window.acquire();
       try {
-        const body: CommandBody = {
-          session: window.session,
-          number,
-          ...cache,
-          ...live,
-          command: command as Command,
-        };
-        const request: ExchangeRequest = {
-          what: `Cannot ${describeCommand(command as Command)}`,
-          method: 'POST',
-          path: '/v1/catalog/commands',
-          headers: JSON_HEADERS,
-          body: JSON.stringify(body),
-          mutation: true,
-        };
-        const outcome = await this.#exchanger.exchange(
-          this.#catalog,
-          request,
-          readJson<CommandResults[Kind]>,
-          options,
-        );
-        if (outcome.kind === 'answered') return this.#learned(outcome.value);
+        const request = requestOf(window.session, number);
+        const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, options);
+        if (outcome.kind === 'answered') return outcome.value;
         if (outcome.error.remedy !== 'reopen') throw outcome.error;
         if (this.#commands === window) this.#commands = new RequestWindow();
         if (outcome.doubtful) throw lostSession(outcome.error);

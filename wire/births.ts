@@ -1,0 +1,148 @@
+import type { ErrorCode } from '../base/errors.ts';
+import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
+import type { Attributes, CacheOwner } from './catalog-api.ts';
+
+/** New files that travel with all of their contents: `POST /v1/births`, and the numbers for them, `POST /v1/births/numbers`. */
+
+/** Files of one request at the most. */
+export const BIRTHS_MAX = 256;
+/** Bytes of one file at the most. */
+export const BIRTH_BYTES_MAX = 256 * 1024;
+/** Bytes of all files of one request together at the most. */
+export const BIRTHS_BYTES_MAX = 4 * 1024 * 1024;
+/** Bytes of a request's body at the most: names and attributes come to the contents. */
+export const BIRTHS_BODY_BYTES_MAX = BIRTHS_BYTES_MAX + 1024 * 1024;
+/** Numbers that are reserved at a time at the most. */
+export const RESERVED_NUMBERS_MAX = 4_096;
+
+const FORGETS_MAX = 16;
+const NANOSECONDS = /^-?[0-9]{1,20}$/;
+
+/** A file that nobody knows of yet. */
+export interface Birth {
+  /** Inode of the directory, and the name in it, which must not be there. */
+  readonly parent: number;
+  readonly name: string;
+  /** A number that was reserved. */
+  readonly inode: number;
+  /** Permission bits, the mask of the process already taken from them. */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  /** In nanoseconds since 1970, as decimal text; null: the moment in which it gets its name. */
+  readonly accessedNs: string | null;
+  readonly modifiedNs: string | null;
+  /** All of it; the file is as long as this. */
+  readonly contents: Uint8Array;
+}
+
+/** Body of `POST /v1/births`: a retry carries the same, and is answered, not repeated. */
+export interface BirthRequest {
+  readonly session: number;
+  readonly number: number;
+  /** Who reserved the numbers. */
+  readonly owner: number;
+  /** @see CommandRequest */
+  readonly cache?: CacheOwner;
+  readonly births: readonly Birth[];
+}
+
+/** What became of one birth. */
+export type BirthOutcome =
+  | { readonly kind: 'born'; readonly attributes: Attributes }
+  /** It is not there, and will not be: the name is taken, the directory is gone, the quota is used up. */
+  | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string }
+  /**
+   * It is not there by this request, which will have no effect any more; its number is as good as before for `create-file`, and contents that
+   * are then written as to any other file. No server can bear it by this number.
+   */
+  | { readonly kind: 'unborn' };
+
+/** Answer of `POST /v1/births`: one outcome for each birth, in their order. */
+export interface BirthAnswer {
+  readonly outcomes: readonly BirthOutcome[];
+}
+
+/** Body of `POST /v1/births/numbers`. */
+export interface NumbersRequest {
+  /** A random number of the client's own, by which alone its numbers can be used. */
+  readonly owner: number;
+  readonly count: number;
+}
+
+/** Numbers for files of one owner, good for births at one server, and for `create-file` everywhere. */
+export interface ReservedNumbers {
+  /** `first` to before `first + count`. */
+  readonly first: number;
+  readonly count: number;
+  /** Id of the server that bears files by these numbers, as long as its process lives. */
+  readonly bearer: string;
+  /** For how long they are good, in milliseconds from before they were asked for. */
+  readonly validMs: number;
+}
+
+export function encodeBirths({ session, number, owner, cache, births }: BirthRequest): Uint8Array {
+  const contentBytes = births.reduce((sum, { contents }) => sum + contents.length + 128, 0);
+  const writer = new ByteWriter(128 + contentBytes).uint53(session).uint53(number).uint53(owner);
+  writer.uint53(cache?.client ?? 0).uint8(cache?.forgets.length ?? 0);
+  for (const inode of cache?.forgets ?? []) writer.uint53(inode);
+  writer.uint16(births.length);
+  for (const birth of births) {
+    writer.uint53(birth.parent).text(birth.name).uint53(birth.inode);
+    writer.uint16(birth.mode).uint32(birth.uid).uint32(birth.gid);
+    writer.text(birth.accessedNs ?? '').text(birth.modifiedNs ?? '');
+    writer.bytes(birth.contents);
+  }
+  return writer.finish();
+}
+
+/**
+ * @returns the request; contents are views into `encoded`
+ * @throws MalformedError where `encoded` is not what `encodeBirths` makes, or more than a request may hold
+ */
+export function decodeBirths(encoded: Uint8Array): BirthRequest {
+  const reader = new ByteReader(encoded);
+  const session = positive(reader, 'session');
+  const number = positive(reader, 'number');
+  const owner = positive(reader, 'owner');
+  const client = reader.uint53();
+  const forgetsCount = reader.uint8();
+  if (forgetsCount > FORGETS_MAX) throw new MalformedError(`${forgetsCount} inodes are forgotten`);
+  const forgets = Array.from({ length: forgetsCount }, () => positive(reader, 'inode'));
+  const count = reader.uint16();
+  if (count === 0 || count > BIRTHS_MAX) throw new MalformedError(`${count} births in one request`);
+  const births = Array.from({ length: count }, () => readBirth(reader));
+  reader.end();
+  const contentBytes = births.reduce((sum, { contents }) => sum + contents.length, 0);
+  if (contentBytes > BIRTHS_BYTES_MAX) throw new MalformedError(`Births of ${contentBytes} bytes`);
+  if (new Set(births.map(({ inode }) => inode)).size !== count) throw new MalformedError('A number twice');
+  return { session, number, owner, ...(client === 0 ? {} : { cache: { client, forgets } }), births };
+}
+
+function readBirth(reader: ByteReader): Birth {
+  const parent = positive(reader, 'parent');
+  const name = reader.text();
+  const inode = positive(reader, 'inode');
+  const mode = reader.uint16();
+  if (mode > 0o7777) throw new MalformedError(`Mode ${mode} cannot be`);
+  const uid = reader.uint32();
+  const gid = reader.uint32();
+  const accessedNs = readTime(reader);
+  const modifiedNs = readTime(reader);
+  const contents = reader.bytes();
+  if (contents.length > BIRTH_BYTES_MAX) throw new MalformedError(`A birth of ${contents.length} bytes`);
+  return { parent, name, inode, mode, uid, gid, accessedNs, modifiedNs, contents };
+}
+
+function readTime(reader: ByteReader): string | null {
+  const text = reader.text();
+  if (text === '') return null;
+  if (!NANOSECONDS.test(text)) throw new MalformedError('A time is no number of nanoseconds');
+  return text;
+}
+
+function positive(reader: ByteReader, what: string): number {
+  const value = reader.uint53();
+  if (value === 0) throw new MalformedError(`A ${what} of 0`);
+  return value;
+}
