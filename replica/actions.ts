@@ -269,4 +269,6 @@ export interface PeerStatus {
   readonly lagOperations: number;
   /** Bytes of them; null where they are kept no longer, so that it is brought up by comparing contents. */
   readonly lagBytes: number | null;
+  /** How old the first operation is that it is not known to have; 0 where it is current. */
+  readonly behindMs: number;
 }

@@ -39,6 +39,7 @@ interface Sequenced {
   readonly message: ReplicaMessage;
   /** Bytes of all operations of this epoch up to and with this one. */
   readonly bytesEnd: number;
+  readonly numberedMs: number;
   /** Clients that wait for it. */
   tickets: readonly number[];
 }
@@ -139,6 +140,8 @@ export class WriteOrder {
   /** By which operations are counted. While the end of a change is under way, still the joint one. */
   #countedView: View;
   #change: MemberChange | null = null;
+  /** When this server began to lead by it. */
+  readonly #beganMs: number;
   readonly #beats = new Map<number, Beat>();
   #beat = 0;
   #beatMs = -Infinity;
@@ -183,6 +186,7 @@ export class WriteOrder {
     this.#lease = lease;
     this.#lifeOf = lifeOf;
     this.#base = base;
+    this.#beganMs = nowMs;
     this.#view = view;
     this.#committedView = view;
     this.#countedView = view;
@@ -268,7 +272,7 @@ export class WriteOrder {
       sequenced.tickets = [...sequenced.tickets, ticket];
       return;
     }
-    this.#sequence([ticket], operation, this.#spare(nowMs));
+    this.#sequence([ticket], operation, nowMs, this.#spare(nowMs));
     this.advance(nowMs);
   }
 
@@ -277,7 +281,12 @@ export class WriteOrder {
    *
    * @param spare who may be sent it a moment later
    */
-  #sequence(tickets: readonly number[], operation: Operation, spare: ReadonlySet<ServerId>): number {
+  #sequence(
+    tickets: readonly number[],
+    operation: Operation,
+    nowMs: number,
+    spare: ReadonlySet<ServerId>,
+  ): number {
     const seq = this.#lastSeq + 1;
     this.#sessions = sessionsAfter(this.#sessions, seq, operation);
     this.#bytesEnd += operation.body.length + operation.result.length + OPERATION_OVERHEAD_BYTES;
@@ -292,6 +301,7 @@ export class WriteOrder {
         operation,
       }),
       bytesEnd: this.#bytesEnd,
+      numberedMs: nowMs,
       tickets,
     });
     this.#lastSeq = seq;
@@ -508,7 +518,7 @@ export class WriteOrder {
       this.#commit(nowMs);
       this.#answer();
       if (this.#committedSeq > before || this.#answeredSeq > answered) this.#drop(null);
-      if (!this.#advanceChange() && this.#committedSeq === before) break;
+      if (!this.#advanceChange(nowMs) && this.#committedSeq === before) break;
     }
     this.#finishFlushes();
   }
@@ -642,7 +652,7 @@ export class WriteOrder {
    *
    * @returns whether something was sequenced or is complete
    */
-  #advanceChange(): boolean {
+  #advanceChange(nowMs: number): boolean {
     const change = this.#change;
     if (change === null) return false;
     switch (change.stage) {
@@ -654,7 +664,7 @@ export class WriteOrder {
           stage: 'joint',
           tickets: change.tickets,
           decisions: null,
-          seq: this.#sequenceView(),
+          seq: this.#sequenceView(nowMs),
         };
         return true;
       case 'joint':
@@ -667,7 +677,7 @@ export class WriteOrder {
         }
         if (this.#lease.decisions === change.decisions || this.#lease.view < this.#view.number) return false;
         this.#view = viewSettled(this.#view);
-        this.#change = { stage: 'settling', tickets: change.tickets, seq: this.#sequenceView() };
+        this.#change = { stage: 'settling', tickets: change.tickets, seq: this.#sequenceView(nowMs) };
         return true;
       case 'settling':
         if (this.#committedSeq < change.seq) return false;
@@ -676,9 +686,10 @@ export class WriteOrder {
     }
   }
 
-  #sequenceView(): number {
+  #sequenceView(nowMs: number): number {
     const nothing = new Uint8Array(0);
-    return this.#sequence([], { request: null, result: nothing, body: nothing, view: this.#view }, NOBODY);
+    const operation = { request: null, result: nothing, body: nothing, view: this.#view };
+    return this.#sequence([], operation, nowMs, NOBODY);
   }
 
   /** New members have the state, so that they hold up nothing when they begin to vote. */
@@ -948,12 +959,19 @@ export class WriteOrder {
         seq: peer.ackedSeq,
         lagOperations,
         lagBytes: current ? 0 : this.#lagBytes(peer),
+        behindMs: current ? 0 : nowMs - this.#behindSinceMs(peer),
       };
     });
     if (!voters.includes(self)) return statuses;
     const own = { server: self, role: 'primary', state: 'current', seq: this.#standing.seq } as const;
-    statuses.push({ ...own, lagOperations: 0, lagBytes: 0 });
+    statuses.push({ ...own, lagOperations: 0, lagBytes: 0, behindMs: 0 });
     return statuses.sort((a, b) => voters.indexOf(a.server) - voters.indexOf(b.server));
+  }
+
+  /** Who comes after every operation a moment later, as a spare replica does, is behind by that moment. */
+  #behindSinceMs(peer: Peer): number {
+    const missing = peer.installed ? this.#operations.get(peer.ackedSeq + 1) : undefined;
+    return missing?.numberedMs ?? this.#beganMs;
   }
 
   #lagBytes(peer: Peer): number | null {

@@ -75,7 +75,7 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
   metrics.observe(
     'gauge',
     'leasehold_under_replicated_files',
-    'Files led from here of which a replica is away or behind',
+    'Files led from here of which a replica is away, or behind for more than a second',
     () => status.underReplicated().length,
   );
   metrics.observe(

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
+import type { PeerStatus } from '../replica/actions.ts';
 import type { ServerState } from '../wire/catalog-api.ts';
 import type { Moving, ReplicaLag, ScrubStatus, ServerStatus } from '../wire/http-api.ts';
 import type { Clock } from './clock.ts';
@@ -39,6 +40,9 @@ export interface StatusServiceParts {
   isConnected(server: ServerId): boolean;
 }
 
+/** Who is behind for less is not told of: somebody always is a moment behind (decision 26). */
+const BEHIND_TOLD_MS = 1_000;
+
 /** Damaged objects in one status; `GET /v1/scrub` tells all. */
 const UNREPAIRABLE_TOLD_MAX = 100;
 
@@ -76,15 +80,10 @@ export class LocalStatusService implements StatusService {
     return lease.recoveringMs() > 0 ? 'recovering' : 'serving';
   }
 
-  /** Files that are led from here, and of which a replica is away or behind. */
+  /** Files that are led from here, and of which a replica is away, or behind for longer than a moment. */
   underReplicated(): FileId[] {
     return this.#primaries()
-      .filter((driver) =>
-        driver
-          .peers((server) => this.isConnected(server))
-          // While operations are under way somebody is always a moment behind.
-          .some((peer) => peer.state === 'unreachable' || (peer.state !== 'current' && driver.idle)),
-      )
+      .filter((driver) => driver.peers((server) => this.isConnected(server)).some(isMissed))
       .map((driver) => driver.file);
   }
 
@@ -132,6 +131,12 @@ export class LocalStatusService implements StatusService {
       namedLeases: { known: named.claimCount, recoveringMs: Math.ceil(named.recoveringMs()) },
     };
   }
+}
+
+/** Who only comes to hold the file is none of its replicas yet. */
+function isMissed({ role, state, behindMs }: PeerStatus): boolean {
+  if (role === 'learner') return false;
+  return state === 'unreachable' || (state === 'catching-up' && behindMs >= BEHIND_TOLD_MS);
 }
 
 function versionOf(manifest: string): string {

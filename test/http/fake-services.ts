@@ -406,6 +406,7 @@ export class FakeCluster {
                 seq: found.seq,
                 lagOperations: 0,
                 lagBytes: 0,
+                behindMs: 0,
               }))
             : [],
         };

@@ -149,8 +149,9 @@ export class Spoken {
     const whole = [`${role} at ${epochFormat(of)}/${seq}, committed ${committedSeq}`];
     if (by.number !== 1) whole.push(`by ${viewText(by)}`);
     if (trust !== 'intact') whole.push(trust);
-    const known = peers.map(({ server, role: part, state, seq: at }) => {
-      return `${server}: ${part === 'learner' ? 'learner, ' : ''}${state} at ${at}`;
+    const known = peers.map(({ server, role: part, state, seq: at, behindMs }) => {
+      const behind = behindMs === 0 ? '' : `, behind for ${behindMs} ms`;
+      return `${server}: ${part === 'learner' ? 'learner, ' : ''}${state} at ${at}${behind}`;
     });
     return [whole.join(', '), ...known];
   }

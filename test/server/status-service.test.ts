@@ -1,0 +1,64 @@
+/** What a server says of the files that it leads, while operations are under way and when a replica stays behind. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Clock } from '../../server/clock.ts';
+import { LocalStatusService } from '../../server/status-service.ts';
+import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+
+const LEASE_MS = 2_000;
+const BYTES = Uint8Array.of(1, 2, 3);
+
+function statusOf({ id, host, lease, store, transport }: SmallServer): LocalStatusService {
+  return new LocalStatusService({
+    self: id,
+    cluster: 'test',
+    urls: new Map(),
+    timing: { leaseMs: LEASE_MS, clockSkewMaxMs: 0 },
+    operationTimeoutMs: 1_000,
+    clock: new Clock(),
+    host,
+    lease,
+    named: { claimCount: 0, recoveringMs: () => 0 },
+    store,
+    failure: () => null,
+    scrub: () => null,
+    isConnected: (server) => transport.isConnected(server),
+  });
+}
+
+test('a replica that comes a moment later is not missed, and one that stays behind is', async (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c'], {}, undefined, LEASE_MS);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, , c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  const status = statusOf(a);
+
+  // Each write is answered by two of three, and the third comes to know of it later.
+  const lags: string[] = [];
+  for (let number = 1; number <= 20; number++) {
+    await a.files.write(FILE, requestOf(number), number, BYTES);
+    const states = a.host.loaded(FILE)?.peers(() => true) ?? [];
+    lags.push(...states.map(({ state }) => state));
+    assert.deepEqual(status.underReplicated(), [], `after write ${number}`);
+  }
+  assert.ok(lags.includes('catching-up'), 'Otherwise nothing was shown');
+
+  // The disk of one stands still.
+  const disk = new EventTarget();
+  const apply = c.store.apply.bind(c.store);
+  t.mock.method(c.store, 'apply', async (...all: Parameters<typeof apply>) => {
+    await once(disk, 'moves');
+    return apply(...all);
+  });
+  await a.files.write(FILE, requestOf(21), 0, BYTES);
+  assert.deepEqual(status.underReplicated(), []);
+  const fromMs = performance.now();
+  while (status.underReplicated().length === 0) await delay(10);
+  const afterMs = performance.now() - fromMs;
+  assert.ok(afterMs > 900, `it was missed after ${afterMs} ms`);
+  // Also while others go on.
+  await a.files.write(FILE, requestOf(22), 0, BYTES);
+  assert.deepEqual(status.underReplicated(), [FILE]);
+});
