@@ -13,8 +13,10 @@ RUN npm ci --omit=dev --omit=optional && npm cache clean --force
 
 COPY . .
 
-# A named volume takes over the owner of the folder that it covers.
-RUN mkdir -p /data && chown node:node /data && ln -s /opt/leasehold/bin/leasehold.js /usr/local/bin/leasehold
+# A named volume takes over the owner of the folder that it covers: these are what docker-compose.yml covers.
+RUN mkdir -p /data /credentials/authority /credentials/s1 /credentials/s2 /credentials/s3 /credentials/admin /credentials/writer \
+  && chown -R node:node /data /credentials \
+  && ln -s /opt/leasehold/bin/leasehold.js /usr/local/bin/leasehold
 USER node
 VOLUME /data
 EXPOSE 7401
@@ -23,9 +25,8 @@ ENV LEASEHOLD_DATA=/data \
     MALLOC_ARENA_MAX=2 \
     LEASEHOLD_LISTEN=0.0.0.0:7401
 
-# Alive, not ready: without a majority a server is in good health and waits.
 HEALTHCHECK --interval=5s --timeout=3s --start-period=10s --retries=3 \
-  CMD ["node", "-e", "fetch('http://127.0.0.1:' + process.env.LEASEHOLD_LISTEN.split(':').pop() + '/livez').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "/opt/leasehold/packaging/container/health.js"]
 
 # Node is the process that gets the signals: no shell, no npm in between.
 ENTRYPOINT ["node", "bin/leasehold.js"]

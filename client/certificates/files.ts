@@ -2,7 +2,20 @@ import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { access, mkdir, open, rename, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import type { ServerId } from '../../base/ids.ts';
+import type { Role } from '../../wire/access.ts';
 import { CommandFailure, EXIT_PRECONDITION, isSystemError } from '../failure.ts';
+
+/** Folder of what no server and no client gets. */
+export const AUTHORITY_FOLDER = 'authority';
+
+/** Who is to have credentials. */
+export interface CredentialHolders {
+  /** With the names and addresses at which each is found. */
+  readonly servers: ReadonlyMap<ServerId, readonly string[]>;
+  /** By name. Each has all volumes. */
+  readonly clients: ReadonlyMap<string, Role>;
+}
 
 /** Only its owner reads it. */
 export const SECRET_MODE = 0o600;

