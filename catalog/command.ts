@@ -3,6 +3,7 @@ import { ServiceError } from '../base/errors.ts';
 import type { ServerId } from '../base/ids.ts';
 import type { Command, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
 import { removeXattr, setAttributes, setXattr } from './commands/attributes.ts';
+import { bear, reserveInodes } from './commands/births.ts';
 import { link, makeDirectory, makeNode, removeDirectory, symlink, unlink } from './commands/entries.ts';
 import {
   collect,
@@ -158,7 +159,11 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
     case 'remove-xattr':
       return removeXattr(tables, command, atNs);
     case 'collect':
-      return collect(tables, command);
+      return collect(tables, command, atNs);
+    case 'reserve-inodes':
+      return reserveInodes(tables, command, atNs);
+    case 'bear':
+      return bear(tables, command, atNs);
     case 'server-register':
       return serverRegister(tables, command, atNs);
     case 'server-add':

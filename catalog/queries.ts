@@ -86,6 +86,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     }
     case 'placed':
       return {
+        reserved: query.inodes.filter((inode) => tables.isReserved(inode)),
         files: placedFiles(
           tables,
           query.inodes.flatMap((inode) => tables.servers.placed(inode) ?? []),

@@ -5,7 +5,7 @@ import { ServiceError } from '../base/errors.ts';
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables below, kept as the database's `user_version`. */
-export const SCHEMA_VERSION = 3;
+export const SCHEMA_VERSION = 4;
 
 /** Kinds of inodes as the tables number them. A number is given once and never reused. */
 export const KIND_FILE = 1;
@@ -161,6 +161,17 @@ const QUOTAS = `
       WHERE i.volume = volumes.id AND i.orphaned_ns IS NULL AND i.kind = ${KIND_FILE});
 `;
 
+/** What came with version 4: in a new database, and in one of version 3. */
+const RESERVATIONS = `
+  -- numbers for inodes that are to be made by who reserved them: those of a range that were used are not in it any more
+  CREATE TABLE reserved (
+    first  INTEGER PRIMARY KEY,
+    last   INTEGER NOT NULL,
+    owner  INTEGER NOT NULL,
+    at_ns  INTEGER NOT NULL
+  ) STRICT;
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -188,6 +199,7 @@ export const TABLE_KEYS = {
   servers: 'id',
   replaced_stores: 'storage_id',
   placements: 'server, inode',
+  reserved: 'first',
 } as const;
 
 /**
@@ -197,12 +209,12 @@ export const TABLE_KEYS = {
 export function ensureSchema(db: CatalogDatabase): void {
   const version = db.pragma('user_version', { simple: true });
   if (version === SCHEMA_VERSION) return;
-  if (version !== 0 && version !== 1 && version !== 2) {
+  if (version !== 0 && version !== 1 && version !== 2 && version !== 3) {
     throw new ServiceError(
       'storage',
       `Cannot use a catalog of schema version ${version}: this program knows versions up to ${SCHEMA_VERSION}`,
     );
   }
-  const before = { 0: TABLES + SERVER_TABLES, 1: MIGRATION_2, 2: '' }[version];
-  db.exec(`BEGIN IMMEDIATE; ${before} ${QUOTAS} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+  const before = { 0: TABLES + SERVER_TABLES + QUOTAS, 1: MIGRATION_2 + QUOTAS, 2: QUOTAS, 3: '' }[version];
+  db.exec(`BEGIN IMMEDIATE; ${before} ${RESERVATIONS} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
 }

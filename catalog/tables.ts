@@ -84,6 +84,35 @@ export interface NewInode {
   readonly orphanedNs: string | null;
   readonly policy: number;
   readonly allowed: number | null;
+  /** A number that was reserved; absent: the next one. */
+  readonly id?: number;
+}
+
+/** A file that comes with its contents, all of them settled. */
+export interface BornInode {
+  readonly id: number;
+  readonly volume: number;
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly sizeBytes: number;
+  readonly accessedNs: string;
+  readonly modifiedNs: string;
+  readonly changedNs: string;
+  readonly replicas: string;
+  readonly objectBytes: number;
+  readonly contentsEpoch: number;
+  readonly contentsSeq: number;
+  readonly policy: number;
+  readonly allowed: number | null;
+}
+
+/** Numbers `first` to `last`, for who has `owner`. */
+interface ReservedRow {
+  readonly first: number;
+  readonly last: number;
+  readonly owner: number;
+  readonly atNs: string;
 }
 
 export interface SessionRow {
@@ -294,10 +323,16 @@ export class Tables {
     return this.#counter('SELECT next_inode FROM counters');
   }
 
-  /** @returns the new inode's number, larger than any before, also of inodes that are gone */
+  /** @returns the first of so many numbers that were never used, nor will be by anybody else */
+  inodesTake(count: number): number {
+    const next = this.#counter('UPDATE counters SET next_inode = next_inode + ? RETURNING next_inode', count);
+    if (!Number.isSafeInteger(next)) throw new ServiceError('no-space', 'Cannot number another inode');
+    return next - count;
+  }
+
+  /** @returns the new inode's number, larger than any before, also of inodes that are gone, unless it was reserved */
   inodeInsert(inode: NewInode): number {
-    const id = this.#counter('UPDATE counters SET next_inode = next_inode + 1 RETURNING next_inode - 1');
-    if (!Number.isSafeInteger(id)) throw new ServiceError('no-space', 'Cannot number another inode');
+    const id = inode.id ?? this.inodesTake(1);
     this.#run(
       `INSERT INTO inodes VALUES
          (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?)`,
@@ -327,6 +362,73 @@ export class Tables {
     this.volumeCount(inode.volume, 1, 0);
     if (inode.orphanedNs === null) this.volumeCharge(inode.volume, 1, chargeOf(inode));
     return id;
+  }
+
+  /** As `inodeInsert`, of a file with contents and a name; the volume is counted and charged by the caller, for many at once. */
+  inodeBear(inode: BornInode): void {
+    this.#run(
+      `INSERT INTO inodes VALUES
+         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?)`,
+      inode.id,
+      inode.volume,
+      inode.mode,
+      inode.uid,
+      inode.gid,
+      inode.sizeBytes,
+      inode.accessedNs,
+      inode.modifiedNs,
+      inode.changedNs,
+      inode.replicas,
+      inode.objectBytes,
+      inode.contentsEpoch,
+      inode.contentsSeq,
+      inode.contentsEpoch,
+      inode.contentsSeq,
+      inode.policy,
+      inode.allowed,
+    );
+    this.servers.place(inode.id, inode.replicas);
+  }
+
+  // Reserved numbers --------------------------------------------------------------------------
+
+  reservedInsert(first: number, last: number, owner: number, atNs: string): void {
+    this.#run(
+      'INSERT INTO reserved (first, last, owner, at_ns) VALUES (?, ?, ?, ?)',
+      first,
+      last,
+      owner,
+      atNs,
+    );
+  }
+
+  isReserved(inode: number): boolean {
+    return this.#reservedAround(inode) !== undefined;
+  }
+
+  /** Uses a number up. @returns whether it was reserved by that owner, and not used before */
+  reservedTake(owner: number, inode: number): boolean {
+    const range = this.#reservedAround(inode);
+    if (range === undefined || range.owner !== owner) return false;
+    const { first, last, atNs } = range;
+    this.#run('DELETE FROM reserved WHERE first = ?', first);
+    if (first < inode) this.reservedInsert(first, inode - 1, owner, atNs);
+    if (inode < last) this.reservedInsert(inode + 1, last, owner, atNs);
+    return true;
+  }
+
+  /** Forgets what was reserved before; nothing will have those numbers. */
+  reservedForget(beforeNs: string): void {
+    this.#run('DELETE FROM reserved WHERE at_ns < CAST(? AS INTEGER)', beforeNs);
+  }
+
+  #reservedAround(inode: number): ReservedRow | undefined {
+    const row = this.#get<ReservedRow>(
+      `SELECT first, last, owner, CAST(at_ns AS TEXT) AS atNs FROM reserved
+       WHERE first <= ? ORDER BY first DESC LIMIT 1`,
+      inode,
+    );
+    return row !== undefined && inode <= row.last ? row : undefined;
   }
 
   /** Forgets an inode and its extended attributes. Its entries are gone already. */
@@ -484,6 +586,10 @@ export class Tables {
       parent,
       name,
     );
+  }
+
+  hasChild(parent: number, name: string): boolean {
+    return this.#get('SELECT 1 FROM entries WHERE parent = ? AND name = ?', parent, name) !== undefined;
   }
 
   children(parent: number, after: string, countMax: number): EntryRow[] {
@@ -644,8 +750,8 @@ export class Tables {
     return this.#statements.all<Row>(sql, ...values);
   }
 
-  #counter(sql: string): number {
-    const row = this.#get<Record<string, number>>(sql);
+  #counter(sql: string, ...values: number[]): number {
+    const row = this.#get<Record<string, number>>(sql, ...values);
     assert(row !== undefined, 'The row of counters exists');
     const [value] = Object.values(row);
     assert(value !== undefined, 'A counter has a value');

@@ -447,6 +447,10 @@ function describeCommand(command: Command): string {
       return `remove ${describePlace(command.place)}`;
     case 'rename':
       return `rename ${describePlace(command.from)} to ${describePlace(command.to)}`;
+    case 'reserve-inodes':
+      return `reserve ${command.count} numbers for files`;
+    case 'bear':
+      return `make ${command.files.length} files`;
     case 'create-orphan':
       return `create a file in the volume "${command.volume}"`;
     case 'settle':

@@ -1,4 +1,6 @@
 import { type Static, Type } from 'typebox';
+import type { ErrorCode } from '../base/errors.ts';
+import { BIRTHS_MAX, RESERVED_NUMBERS_MAX } from './births.ts';
 
 /** The catalog's commands and queries as they travel in JSON, and their answers. Times are decimal nanoseconds since 1970. */
 
@@ -101,6 +103,45 @@ export const Command = Type.Union([
     gid: Owner,
     exclusive: Type.Boolean(),
     umask: Umask,
+    /**
+     * By a number that was reserved, refused with `precondition-failed` where it is not, or not any more. Where it is the number of the
+     * file that is there, that is the answer, exclusive or not.
+     */
+    reserved: Type.Optional(Type.Object({ inode: Inode, owner: Inode })),
+  }),
+  /** Numbers for files that are to be borne or made by who knows `owner`, a random number; those that nobody uses are void after a while. */
+  Type.Object({
+    kind: Type.Literal('reserve-inodes'),
+    owner: Inode,
+    count: Type.Integer({ minimum: 1, maximum: RESERVED_NUMBERS_MAX }),
+  }),
+  /**
+   * Names new files of a volume, of which a majority of their replicas has all contents. One that is refused does not hold up the others. Without
+   * files it takes the place of a request that may be still to come.
+   */
+  Type.Object({
+    kind: Type.Literal('bear'),
+    volume: VolumeName,
+    owner: Inode,
+    /** Who holds the contents, and how they were cut: refused with `precondition-failed` where the volume's files are cut otherwise by now. */
+    replicas: Type.Array(ServerName, { maxItems: 15 }),
+    objectBytes: Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 }),
+    files: Type.Array(
+      Type.Object({
+        parent: Inode,
+        name: Name,
+        inode: Inode,
+        mode: Mode,
+        uid: Owner,
+        gid: Owner,
+        sizeBytes: Bytes,
+        /** Absent: the moment of the command. */
+        accessedNs: Type.Optional(Nanoseconds),
+        modifiedNs: Type.Optional(Nanoseconds),
+        contents: ContentVersion,
+      }),
+      { maxItems: BIRTHS_MAX },
+    ),
   }),
   /** A file without a name, for an upload; `replace` gives it one, else it is collected. */
   Type.Object({
@@ -409,12 +450,30 @@ export const Query = Type.Union([
 ]);
 export type Query = Static<typeof Query>;
 
+/** What came of a `bear`, as short as it can be told, for it is remembered for every session. */
+export interface BearResult {
+  /** Change time of the files, and of those times that were not given. */
+  readonly atNs: string;
+  /** The volume has a quota for bytes. */
+  readonly limited: boolean;
+  /** In the order of the command. */
+  readonly files: readonly BornFile[];
+}
+
+/** Null: with just these attributes; else what is different, as the directory wants it, or why the file is not there. */
+export type BornFile =
+  | null
+  | { readonly mode: number; readonly gid: number; readonly xattrs: number }
+  | { readonly code: ErrorCode; readonly message: string };
+
 /** Answers of commands, by kind. */
 export interface CommandResults {
   readonly 'volume-create': { readonly volume: VolumeInfo };
   readonly 'volume-set': { readonly volume: VolumeInfo };
   readonly 'volume-remove': Record<string, never>;
   readonly 'create-file': { readonly attributes: Attributes; readonly created: boolean };
+  readonly 'reserve-inodes': { readonly first: number };
+  readonly bear: BearResult;
   readonly 'create-orphan': { readonly attributes: Attributes };
   readonly 'keep-orphan': Record<string, never>;
   readonly replace: { readonly attributes: Attributes; readonly replaced: number | null };
@@ -467,7 +526,8 @@ export interface QueryResults {
   readonly 'files-on': { readonly files: readonly PlacedFile[]; readonly more: boolean };
   /** `next`: where to go on, or null at the end. */
   readonly 'files-miscounted': { readonly files: readonly PlacedFile[]; readonly next: number | null };
-  readonly placed: { readonly files: readonly PlacedFile[] };
+  /** `reserved`: those that may still come to be files. */
+  readonly placed: { readonly files: readonly PlacedFile[]; readonly reserved: readonly number[] };
 }
 
 const CacheNumber = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });

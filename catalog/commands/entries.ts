@@ -15,7 +15,7 @@ import { assertExpected } from './expectation.ts';
 export const LINKS_MAX = 65_000;
 
 /** The bit that a directory hands down to what is made in it: its group, and to directories the bit itself. */
-const MODE_SETGID = 0o2000;
+export const MODE_SETGID = 0o2000;
 
 /** A place that a command is to change. */
 export function spotOf(tables: Tables, place: Place, ifNameless: ErrorCode, follow = false): Spot {
@@ -49,6 +49,8 @@ interface Node {
   readonly replicas?: readonly string[];
   /** Bits that the mode loses, where the directory does not say otherwise. */
   readonly umask?: number | undefined;
+  /** A number that was reserved. */
+  readonly id?: number;
 }
 
 /** Makes an inode and gives it the name. */
@@ -82,6 +84,7 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
     orphanedNs: null,
     policy: isFile ? volume.policy : 0,
     allowed: isFile ? allowedOfNew(volume) : null,
+    ...(node.id === undefined ? {} : { id: node.id }),
   });
   keep(id);
   tables.entryInsert(directory.id, spot.name, id);

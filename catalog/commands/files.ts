@@ -8,10 +8,9 @@ import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf, volumeOf } from '../walk.ts';
 import { inherit } from './acls.ts';
-import { nameLost, nodeCreate, spotOf } from './entries.ts';
+import { forgetReservations, notReserved } from './births.ts';
+import { MODE_SETGID, nameLost, nodeCreate, spotOf } from './entries.ts';
 import { assertExpected } from './expectation.ts';
-
-const MODE_SETGID = 0o2000;
 
 /** A path's last symbolic link is followed, as by open(2), unless the file must be new. */
 export function createFile(
@@ -20,16 +19,22 @@ export function createFile(
   atNs: string,
   replicas: readonly string[],
 ): CommandResults['create-file'] {
-  const { mode, uid, gid, umask, exclusive } = command;
+  const { mode, uid, gid, umask, exclusive, reserved } = command;
   const spot = spotOf(tables, command.place, exclusive ? 'exists' : 'is-directory', !exclusive);
   if (spot.inode !== undefined) {
+    // It was made before, by the birth of which nobody has heard.
+    if (spot.inode.id === reserved?.inode) return { attributes: attributesOf(spot.inode), created: false };
     if (exclusive) throw new ServiceError('exists', `There is a "${spot.name}" already`);
     if (spot.inode.kind === KIND_DIRECTORY) {
       throw new ServiceError('is-directory', `"${spot.name}" is a directory`);
     }
     return { attributes: attributesOf(spot.inode), created: false };
   }
-  const inode = nodeCreate(tables, spot, { kind: 'file', mode, uid, gid, umask, replicas }, atNs);
+  if (reserved !== undefined && !tables.reservedTake(reserved.owner, reserved.inode))
+    throw notReserved(reserved.inode);
+  const number = reserved === undefined ? {} : { id: reserved.inode };
+  const node = { kind: 'file', mode, uid, gid, umask, replicas, ...number } as const;
+  const inode = nodeCreate(tables, spot, node, atNs);
   return { attributes: attributesOf(inode), created: true };
 }
 
@@ -187,7 +192,12 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
   return { settled };
 }
 
-export function collect(tables: Tables, command: CommandOf<'collect'>): CommandResults['collect'] {
+export function collect(
+  tables: Tables,
+  command: CommandOf<'collect'>,
+  atNs: string,
+): CommandResults['collect'] {
+  forgetReservations(tables, atNs);
   const orphans = tables.orphansBefore(timeCheck(command.beforeNs), command.countMax);
   for (const orphan of orphans) tables.inodeDelete(orphan);
   return { inodes: orphans.map((orphan) => orphan.id) };

@@ -224,7 +224,7 @@ export class LocalCatalogService implements CatalogService {
     const all = { inodes: [...new Set(changes.flatMap(({ inodes }) => inodes))], owner: null };
     // Nobody comes to believe, while the batch is replicated, what it is going to change.
     this.#parts.recaller.block(all);
-    const making = batch.map((_, place) => madeBy(execution.outcomes[place], changes[place]));
+    const making = batch.map((waiting, place) => madeBy(waiting, execution.outcomes[place], changes[place]));
     // Whoever is to lead them asks for that in the frames in which the batch leaves.
     for (const [place, { maker }] of batch.entries())
       for (const file of making[place] ?? []) maker.making(file);
@@ -324,9 +324,17 @@ export class LocalCatalogService implements CatalogService {
   }
 }
 
-/** @returns the file that a command has made, if it has: a retry of what was done before has touched nothing */
-function madeBy(outcome: Outcome | undefined, change: BlockedChange | undefined): Attributes[] {
+/**
+ * @returns the file that a command has made, if it has: a retry of what was done before has touched nothing. A reserved number was given
+ *   out before, and whoever bears files by it may have used the first epoch already
+ */
+function madeBy(
+  { request: { command } }: Waiting,
+  outcome: Outcome | undefined,
+  change: BlockedChange | undefined,
+): Attributes[] {
   if (outcome?.kind !== 'done' || change?.inodes.length === 0) return [];
+  if (command.kind === 'create-file' && command.reserved !== undefined) return [];
   const { result } = outcome;
   return 'created' in result && result.created ? [result.attributes] : [];
 }

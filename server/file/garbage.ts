@@ -39,7 +39,8 @@ export interface GarbageParts {
 /**
  * Removes what nobody can reach. The catalog's primary forgets files that have had no name for the
  * grace time; every server removes replicas of files that the catalog no longer knows. Ids are never
- * used twice, so a server that was away for any time cannot bring a deleted file back.
+ * used twice, so a server that was away for any time cannot bring a deleted file back. What was borne and never got its name goes
+ * once its number is void.
  *
  * Replicas of files that have moved to other servers go, too: after the same time, and only once a majority of
  * those who hold the file now have all that is here.
@@ -94,10 +95,13 @@ export class Garbage {
       const last = page.at(-1);
       if (last === undefined) break;
       after = last;
-      const { files } = await query({ kind: 'placed', inodes: page });
+      const { files, reserved } = await query({ kind: 'placed', inodes: page });
       const placed = new Map(files.map((file) => [file.inode as FileId, file]));
+      // Contents come before their name: what is reserved may be a file yet. What is not can never be one again.
+      const awaited = new Set(reserved);
       for (const file of page) {
         const place = placed.get(file);
+        if (awaited.has(file)) continue;
         if (place === undefined) {
           await this.#remove(file, 'removed the replica of a deleted file');
         } else if (this.#hasMoved(file, place)) {

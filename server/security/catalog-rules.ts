@@ -8,6 +8,8 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'volume-set': 'admin',
   'volume-remove': 'admin',
   'create-file': 'write',
+  'reserve-inodes': 'server',
+  bear: 'server',
   'create-orphan': 'write',
   'keep-orphan': 'write',
   replace: 'write',

@@ -89,6 +89,30 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
     target: fc.oneof(path, fc.constantFrom('..', '../b', 'a', '.')),
     ...owner,
   }),
+  fc.record({
+    kind: fc.constant('reserve-inodes' as const),
+    owner: fc.constantFrom(1, 2),
+    count: fc.constantFrom(1, 4),
+  }),
+  fc.record({
+    kind: fc.constant('bear' as const),
+    volume: fc.constantFrom('main', 'other'),
+    owner: fc.constantFrom(1, 2),
+    replicas: fc.constant<string[]>(['s1', 's2', 's3']),
+    objectBytes: fc.constantFrom(131_072, 4096),
+    files: fc.array(
+      fc.record({
+        parent: inode,
+        name: fc.constantFrom('a', 'b', 'c'),
+        inode,
+        mode,
+        ...owner,
+        sizeBytes: fc.nat({ max: 100_000 }),
+        contents: fc.constant({ epoch: 1, seq: 1 }),
+      }),
+      { maxLength: 4 },
+    ),
+  }),
   fc.record({ kind: fc.constant('create-orphan' as const), volume: fc.constant('main'), mode, ...owner }),
   fc.record({ kind: fc.constant('keep-orphan' as const), inode }),
   fc.record({

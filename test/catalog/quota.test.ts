@@ -158,7 +158,7 @@ test('a catalog of version 2 is counted when it is opened', () => {
   ensureSchema(db);
   for (const column of ['quota_bytes', 'quota_inodes', 'named_inodes', 'named_bytes'])
     db.exec(`ALTER TABLE volumes DROP COLUMN ${column}`);
-  db.exec(`ALTER TABLE inodes DROP COLUMN allowed; PRAGMA user_version = 2;
+  db.exec(`ALTER TABLE inodes DROP COLUMN allowed; DROP TABLE reserved; PRAGMA user_version = 2;
     INSERT INTO volumes (id, name, root, replicas, object_bytes, inodes, used_bytes) VALUES (1, 'main', 1, 3, 4096, 4, 70)`);
   const inode = db.prepare(
     `INSERT INTO inodes (id, volume, kind, mode, uid, gid, links, size, accessed_ns, modified_ns, changed_ns, target, device,

@@ -204,7 +204,7 @@ test('nobody is promised more replicas than there are servers, unless by force',
 /** The tables that version 1 had and that have changed since, and what it did not have. */
 function asVersion1(db: Database.Database): void {
   db.exec(`
-    DROP TABLE servers; DROP TABLE placements; DROP TABLE replaced_stores;
+    DROP TABLE servers; DROP TABLE placements; DROP TABLE replaced_stores; DROP TABLE reserved;
     ALTER TABLE volumes DROP COLUMN quota_bytes;
     ALTER TABLE volumes DROP COLUMN quota_inodes;
     ALTER TABLE volumes DROP COLUMN named_inodes;

@@ -1,0 +1,145 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { BornFile, CommandResults } from '../../wire/catalog-api.ts';
+import type { CommandOf } from '../command.ts';
+import { nameCheck, timeCheck } from '../names.ts';
+import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
+import { KIND_FILE } from '../schema.ts';
+import type { InodeRow, Tables, VolumeRow } from '../tables.ts';
+import { directoryOf, volumeOf } from '../walk.ts';
+import { inherit } from './acls.ts';
+import { MODE_SETGID } from './entries.ts';
+
+/**
+ * A number that was reserved and not used for so long is void: contents that were borne by it will not get a name any more, and may go.
+ * Longer than clients are told.
+ */
+const RESERVED_NS = 15n * 60n * 1_000_000_000n;
+
+type NewFile = CommandOf<'bear'>['files'][number];
+
+export function reserveInodes(
+  tables: Tables,
+  { owner, count }: CommandOf<'reserve-inodes'>,
+  atNs: string,
+): CommandResults['reserve-inodes'] {
+  const first = tables.inodesTake(count);
+  tables.reservedInsert(first, first + count - 1, owner, atNs);
+  return { first };
+}
+
+/** From now on nothing can come of what was reserved too long before. */
+export function forgetReservations(tables: Tables, atNs: string): void {
+  tables.reservedForget((BigInt(atNs) - RESERVED_NS).toString());
+}
+
+export function notReserved(inode: number): ServiceError {
+  return new ServiceError('precondition-failed', `Inode ${inode} is not reserved, or not any more`);
+}
+
+/**
+ * Names files whose contents are there already, in their order. All that they have in common is looked up and counted once.
+ * Nothing of a file is written before it is certain that it is not refused.
+ */
+export function bear(tables: Tables, command: CommandOf<'bear'>, atNs: string): CommandResults['bear'] {
+  if (command.files.length === 0) return { atNs, limited: false, files: [] };
+  const nursery = new Nursery(tables, command, atNs);
+  const files = command.files.map((file): BornFile => {
+    try {
+      return nursery.bear(file);
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      return { code: error.code, message: error.message };
+    }
+  });
+  nursery.count();
+  return { atNs, limited: nursery.limited, files };
+}
+
+/** Makes the files of one command, all of one volume. */
+class Nursery {
+  readonly #tables: Tables;
+  readonly #command: CommandOf<'bear'>;
+  readonly #atNs: string;
+  readonly #replicas: string;
+  readonly #volume: VolumeRow;
+  readonly #directories = new Map<number, InodeRow>();
+  readonly #grown = new Set<number>();
+  #inodes = 0;
+  #bytes = 0;
+
+  constructor(tables: Tables, command: CommandOf<'bear'>, atNs: string) {
+    this.#tables = tables;
+    this.#command = command;
+    this.#atNs = atNs;
+    this.#replicas = command.replicas.join(',');
+    this.#volume = volumeOf(tables, command.volume);
+    if (this.#volume.objectBytes !== command.objectBytes || this.#volume.policy !== 0) {
+      throw new ServiceError(
+        'precondition-failed',
+        `Files of volume "${command.volume}" are stored otherwise`,
+      );
+    }
+  }
+
+  get limited(): boolean {
+    return this.#volume.quotaBytes > 0;
+  }
+
+  /** @throws ServiceError where it is refused */
+  bear(file: NewFile): BornFile {
+    const { inode: id, name, uid, sizeBytes } = file;
+    nameCheck(name);
+    const directory = this.#directory(file.parent);
+    if (this.#tables.hasChild(directory.id, name))
+      throw new ServiceError('exists', `There is a "${name}" already`);
+    const accessedNs = timeCheck(file.accessedNs ?? this.#atNs);
+    const modifiedNs = timeCheck(file.modifiedNs ?? this.#atNs);
+    const { namedBytes, namedInodes } = this.#volume;
+    const volume = {
+      ...this.#volume,
+      namedBytes: namedBytes + this.#bytes,
+      namedInodes: namedInodes + this.#inodes,
+    };
+    assertInodeAllowed(volume);
+    assertBytesAllowed(volume, sizeBytes, 0);
+    if (!this.#tables.reservedTake(this.#command.owner, id)) throw notReserved(id);
+
+    const { mode, keep } = inherit(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
+    const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
+    this.#tables.inodeBear({
+      ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs: this.#atNs },
+      replicas: this.#replicas,
+      objectBytes: volume.objectBytes,
+      contentsEpoch: file.contents.epoch,
+      contentsSeq: file.contents.seq,
+      policy: volume.policy,
+      allowed: this.limited ? sizeBytes : null,
+    });
+    keep(id);
+    this.#tables.entryInsert(directory.id, name, id);
+    this.#grown.add(directory.id);
+    this.#inodes++;
+    this.#bytes += sizeBytes;
+    const xattrs = directory.xattrs === 0 ? 0 : this.#tables.xattrCount(id);
+    return mode === file.mode && gid === file.gid && xattrs === 0 ? null : { mode, gid, xattrs };
+  }
+
+  /** Told of all files together, at the end. */
+  count(): void {
+    if (this.#inodes === 0) return;
+    this.#tables.volumeCount(this.#volume.id, this.#inodes, this.#bytes);
+    this.#tables.volumeCharge(this.#volume.id, this.#inodes, this.#bytes);
+    for (const id of this.#grown) this.#tables.directoryTouch(id, 0, this.#atNs);
+  }
+
+  #directory(id: number): InodeRow {
+    const known = this.#directories.get(id);
+    if (known !== undefined) return known;
+    const directory = directoryOf(this.#tables, id);
+    if (directory.volume !== this.#volume.id) {
+      throw new ServiceError('cross-volume', `Directory ${id} is of volume "${directory.volumeName}"`);
+    }
+    this.#directories.set(id, directory);
+    return directory;
+  }
+}

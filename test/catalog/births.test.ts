@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { Command } from '../../wire/catalog-api.ts';
+import { Catalog, main } from './fixture.ts';
+
+type Bear = Extract<Command, { kind: 'bear' }>;
+
+const OWNER = 77;
+const MINUTE_NS = 60_000_000_000n;
+
+function bearing(...files: { parent: number; name: string; inode: number; sizeBytes?: number }[]): Bear {
+  return {
+    kind: 'bear',
+    volume: 'main',
+    owner: OWNER,
+    replicas: ['s1', 's2', 's3'],
+    objectBytes: 131_072,
+    files: files.map((file) => ({
+      sizeBytes: 4096,
+      ...{ mode: 0o640, uid: 5, gid: 6, contents: { epoch: 1, seq: 1 } },
+      ...file,
+    })),
+  };
+}
+
+function reserve(catalog: Catalog, count = 10): number {
+  return catalog.run({ kind: 'reserve-inodes', owner: OWNER, count }).first;
+}
+
+test('files are named with contents that are settled', () => {
+  const catalog = new Catalog();
+  const first = reserve(catalog);
+  const parent = catalog.root;
+  const [a, b] = [first, first + 1];
+  const bear = bearing({ parent, name: 'a', inode: a }, { parent, name: 'b', inode: b, sizeBytes: 10 });
+  const { files, limited } = catalog.run(bear);
+  assert.deepEqual(files, [null, null]);
+  assert.equal(limited, false);
+  const attributes = catalog.at('/a');
+  assert.equal(attributes.inode, a);
+  assert.equal(attributes.live, false);
+  assert.equal(attributes.sizeBytes, 4096);
+  assert.deepEqual(attributes.contents, { epoch: 1, seq: 1 });
+  assert.deepEqual(attributes.replicas, ['s1', 's2', 's3']);
+  assert.deepEqual([attributes.mode, attributes.uid, attributes.gid, attributes.links], [0o640, 5, 6, 1]);
+  const { volume } = catalog.query({ kind: 'volume', name: 'main' });
+  assert.deepEqual(
+    [volume.inodes, volume.usedBytes, volume.namedInodes, volume.namedBytes],
+    [3, 4106, 3, 4106],
+  );
+  assert.equal(catalog.inode(parent).modifiedNs, catalog.timeNs.toString());
+});
+
+test('what is refused does not hold up the others, and its number may still be made', () => {
+  const catalog = new Catalog();
+  const first = reserve(catalog);
+  const parent = catalog.root;
+  catalog.file('/taken');
+  const { files } = catalog.run(
+    bearing(
+      { parent, name: 'taken', inode: first },
+      { parent, name: 'new', inode: first + 1 },
+      { parent, name: 'new', inode: first + 2 },
+      { parent: 9_999_999, name: 'x', inode: first + 3 },
+      { parent, name: 'again', inode: first + 1 },
+      { parent, name: 'others', inode: first + 10 },
+    ),
+  );
+  const codes = files.map((file) => (file !== null && 'code' in file ? file.code : 'born'));
+  assert.deepEqual(codes, [
+    'exists',
+    'born',
+    'exists',
+    'not-found',
+    'precondition-failed',
+    'precondition-failed',
+  ]);
+  const reserved = { inode: first, owner: OWNER };
+  const create = { kind: 'create-file', mode: 0o600, uid: 1, gid: 1, exclusive: true, reserved } as const;
+  const made = catalog.run({ ...create, place: { parent, name: 'made' } });
+  assert.equal(made.attributes.inode, first);
+  assert.equal(made.created, true);
+  catalog.refuse('precondition-failed', { ...create, place: { parent, name: 'twice' } });
+});
+
+test('only the owner uses a number, and no number is ever used twice', () => {
+  const catalog = new Catalog();
+  const first = reserve(catalog, 2);
+  const parent = catalog.root;
+  const create = { kind: 'create-file', mode: 0o600, uid: 1, gid: 1, exclusive: true } as const;
+  catalog.refuse('precondition-failed', {
+    ...create,
+    place: { parent, name: 'stolen' },
+    reserved: { inode: first, owner: OWNER + 1 },
+  });
+  assert.ok(catalog.file('/next').inode >= first + 2);
+  catalog.run(bearing({ parent, name: 'a', inode: first }));
+  catalog.run({ kind: 'unlink', place: main('/a') });
+  catalog.timeNs += 3n;
+  catalog.run({ kind: 'collect', beforeNs: catalog.timeNs.toString(), countMax: 10 });
+  const [refused] = catalog.run(bearing({ parent, name: 'a', inode: first })).files;
+  assert.equal(
+    refused !== null && refused !== undefined && 'code' in refused && refused.code,
+    'precondition-failed',
+  );
+});
+
+test('a birth that was heard of by nobody is found by who makes the file by its number', () => {
+  const catalog = new Catalog();
+  const first = reserve(catalog);
+  const parent = catalog.root;
+  catalog.run(bearing({ parent, name: 'a', inode: first }));
+  const again = catalog.run({
+    ...{ kind: 'create-file', mode: 0o600, uid: 1, gid: 1, exclusive: true },
+    place: { parent, name: 'a' },
+    reserved: { inode: first, owner: OWNER },
+  });
+  assert.equal(again.created, false);
+  assert.equal(again.attributes.inode, first);
+});
+
+test('contents are kept while their number is reserved, and the number is void before they go', () => {
+  const catalog = new Catalog();
+  const first = reserve(catalog, 3);
+  const parent = catalog.root;
+  catalog.run(bearing({ parent, name: 'a', inode: first + 1 }));
+  const asked = { kind: 'placed', inodes: [first, first + 1, first + 2, first + 3] } as const;
+  const placed = catalog.query({ ...asked, inodes: [...asked.inodes] });
+  assert.deepEqual(
+    placed.files.map(({ inode }) => inode),
+    [first + 1],
+  );
+  assert.deepEqual(placed.reserved, [first, first + 2]);
+  catalog.timeNs += 14n * MINUTE_NS;
+  catalog.run({ kind: 'collect', beforeNs: '0', countMax: 10 });
+  assert.deepEqual(catalog.query({ ...asked, inodes: [...asked.inodes] }).reserved, [first, first + 2]);
+  catalog.timeNs += 2n * MINUTE_NS;
+  catalog.run({ kind: 'collect', beforeNs: '0', countMax: 10 });
+  assert.deepEqual(catalog.query({ ...asked, inodes: [...asked.inodes] }).reserved, []);
+  const [late] = catalog.run(bearing({ parent, name: 'late', inode: first })).files;
+  assert.equal(late !== null && late !== undefined && 'code' in late && late.code, 'precondition-failed');
+});
+
+test('a directory hands down its group, and its default list', () => {
+  const catalog = new Catalog();
+  const first = reserve(catalog);
+  const { inode: parent } = catalog.directory('/d', 0o2775);
+  const { files } = catalog.run(bearing({ parent, name: 'a', inode: first }));
+  assert.deepEqual(files, [{ mode: 0o640, gid: 20, xattrs: 0 }]);
+  assert.equal(catalog.at('/d/a').gid, 20);
+});
+
+test('quotas hold for many files of one command together', () => {
+  const catalog = new Catalog();
+  const parent = catalog.root;
+  catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: 10_000, quotaInodes: 0 });
+  const first = reserve(catalog);
+  const births = [0, 1, 2].map((at) => ({ parent, name: `f${at}`, inode: first + at }));
+  const { files, limited } = catalog.run(bearing(...births));
+  assert.equal(limited, true);
+  assert.deepEqual(
+    files.map((file) => (file !== null && 'code' in file ? file.code : 'born')),
+    ['born', 'born', 'quota-exceeded'],
+  );
+  const { volume } = catalog.query({ kind: 'volume', name: 'main' });
+  assert.equal(volume.namedBytes, 8192);
+  assert.equal(catalog.at('/f0').allowedBytes, 4096);
+});
