@@ -46,6 +46,8 @@ export interface ClusterClientOptions {
   readonly operationTimeoutMs?: number;
   /** Who this client is, and whose certificates it believes; absent where nobody asks. */
   readonly access?: Access;
+  /** Names that another client has made in a directory that is delegated to it are told of, though it may not have told of them yet. */
+  readonly exact?: boolean;
 }
 
 export interface CommandOptions extends CallOptions {
@@ -70,6 +72,7 @@ export class ClusterClient {
   readonly inodeOwner = drawSession();
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject = { primary: null };
+  readonly #exact: boolean;
   #commands = new RequestWindow();
   readonly #lockClient: LockClient = { id: drawSession(), stamp: 0, pending: new Map() };
   readonly #settling: SettleBatches;
@@ -80,6 +83,7 @@ export class ClusterClient {
       options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
       options.access,
     );
+    this.#exact = options.exact ?? false;
     this.#settling = new SettleBatches(this.#exchanger);
   }
 
@@ -202,19 +206,20 @@ export class ClusterClient {
     query: Extract<Query, { kind: Kind }>,
     options?: CallOptions,
   ): Promise<QueryResults[Kind]> {
-    const request = catalogQuestion({ query: query as Query });
+    const request = catalogQuestion({ query: query as Query, ...(this.#exact ? { exact: true } : {}) });
     return this.#learned(
       await this.#exchanger.perform(this.#catalog, request, readJson<QueryResults[Kind]>, options),
     );
   }
 
-  /** As `query`, for a client that remembers what is granted to its session; see `CacheSession`. */
+  /** As `query`, for a client that remembers what is granted, or delegated, to its session; see `CacheSession`. */
   async queryRemembered<Kind extends Query['kind']>(
     query: Extract<Query, { kind: Kind }>,
     session: number,
-    options?: CallOptions,
+    { delegate, ...options }: CallOptions & { readonly delegate?: boolean } = {},
   ): Promise<RememberedAnswer<QueryResults[Kind]>> {
-    const request = catalogQuestion({ query: query as Query, cache: session });
+    const wish = delegate === undefined ? {} : { delegate };
+    const request = catalogQuestion({ query: query as Query, cache: session, ...wish });
     const answer = await this.#exchanger.perform(
       this.#catalog,
       request,

@@ -65,7 +65,10 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     const access = new Access(accessFiles(settings.access));
     const limitMs = settings.operationTimeoutMs ?? (await usualLimit(servers, access));
     let mounted: Mounted | null = null;
-    const clientOptions = { servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) };
+    const clientOptions = {
+      ...{ servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) },
+      exact: settings.cache.kind !== 'ttl',
+    };
     const { client, believedMs } = clientOf(settings, clientOptions, {
       forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
       failed: (error) => log('debug', 'nothing is remembered for now', { error: messageOf(error) }),

@@ -136,22 +136,23 @@ export class Gateway {
     query: Q,
     session: number,
     options: CallOptions = {},
+    delegate = false,
   ): Promise<RememberedAnswer<QueryResults[Q['kind']]>> {
+    const body = { query, cache: session, ...(delegate ? { delegate } : {}) };
     const answer = await this.router.route<RememberedAnswer<QueryResults[Query['kind']]>>(
       {
         cell: CATALOG_CELL,
         action: `answer "${query.kind}"`,
-        local: () => this.services.catalog.queryRemembered(query, session),
-        remote: (server, timeoutMs) =>
-          this.#askJson(server, '/v1/catalog/queries', { query, cache: session }, timeoutMs),
+        local: () => this.services.catalog.queryRemembered(query, session, delegate),
+        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/queries', body, timeoutMs),
       },
       options,
     );
-    const { result, granted } = answer;
+    const { result } = answer;
     if (result !== null) this.#rememberAll(result);
     const merged =
       result === null || options.forwarded === true ? result : await this.#withLive(result, options);
-    return { result: merged as QueryResults[Q['kind']] | null, granted };
+    return { ...answer, result: merged as QueryResults[Q['kind']] | null };
   }
 
   /** Renews a client's session of remembering, and brings what it has to forget. */
@@ -500,12 +501,14 @@ export class Gateway {
   }
 
   async #catalogQuery<Q extends Query>(query: Q, options: CallOptions): Promise<QueryResults[Q['kind']]> {
+    const { exact = false } = options;
+    const body = { query, ...(exact ? { exact } : {}) };
     const result = await this.router.route<QueryResults[Query['kind']]>(
       {
         cell: CATALOG_CELL,
         action: `answer "${query.kind}"`,
-        local: () => this.services.catalog.query(query),
-        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/queries', { query }, timeoutMs),
+        local: () => this.services.catalog.query(query, exact),
+        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/queries', body, timeoutMs),
       },
       options,
     );

@@ -17,6 +17,8 @@ export interface CallOptions {
   readonly cacheOwner?: CacheOwner;
   /** A command is about a file as its primary knows it, and so is the answer. @see CommandBody */
   readonly live?: boolean;
+  /** A query is answered after directories that it is about were recalled from whom they are delegated to. */
+  readonly exact?: boolean;
 }
 
 /** Where a file is ordered, as far as this server knows, and what this server is to it. */

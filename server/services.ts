@@ -49,10 +49,23 @@ export interface CatalogService {
    * @param maker told before that where this very call makes a file
    */
   execute(request: CommandRequest, maker?: Maker): Promise<CommandResults[Command['kind']]>;
-  /** Answers from committed state, as the catalog's primary. Live files' attributes are as the catalog has them. */
-  query(query: Query): Promise<QueryResults[Query['kind']]>;
-  /** As `query`, for a client that remembers the answer. @param session as `cache` answered it */
-  queryRemembered(query: Query, session: number): Promise<RememberedAnswer<QueryResults[Query['kind']]>>;
+  /**
+   * Answers from committed state, as the catalog's primary. Live files' attributes are as the catalog has them.
+   *
+   * @param exact a directory that is delegated to a client is recalled before
+   */
+  query(query: Query, exact?: boolean): Promise<QueryResults[Query['kind']]>;
+  /**
+   * As `query` with `exact`, for a client that remembers the answer.
+   *
+   * @param session as `cache` answered it
+   * @param delegate the directory that is asked about is delegated to the session
+   */
+  queryRemembered(
+    query: Query,
+    session: number,
+    delegate?: boolean,
+  ): Promise<RememberedAnswer<QueryResults[Query['kind']]>>;
   /** Renews a client's session of remembering, as the catalog's primary; resolves when there is something to forget, or after a while. */
   cache(request: CacheRequest): Promise<CacheAnswer>;
   /** What was changed in a directory, or below it, as the catalog's primary; resolves when there is something to tell, or after a while. */

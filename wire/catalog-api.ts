@@ -477,7 +477,8 @@ export interface CommandResults {
   readonly 'create-orphan': { readonly attributes: Attributes };
   readonly 'keep-orphan': Record<string, never>;
   readonly replace: { readonly attributes: Attributes; readonly replaced: number | null };
-  readonly 'make-directory': { readonly attributes: Attributes };
+  /** `delegated`: the session to which the directory is delegated from its making on; absent where it is not. */
+  readonly 'make-directory': { readonly attributes: Attributes; readonly delegated?: number };
   readonly 'make-node': { readonly attributes: Attributes };
   readonly 'remove-directory': Record<string, never>;
   readonly unlink: { readonly inode: number; readonly links: number };
@@ -563,6 +564,8 @@ export interface ChangesAnswer {
 export const CacheOwner = Type.Object({
   client: CacheNumber,
   forgets: Type.Array(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }), { maxItems: 16 }),
+  /** The session of the client to which a directory that the command makes is delegated, where that can be. */
+  session: Type.Optional(CacheNumber),
 });
 export type CacheOwner = Static<typeof CacheOwner>;
 
@@ -586,8 +589,17 @@ export type CommandRequest = Static<typeof CommandRequest>;
  */
 export type CommandBody = CommandRequest & { readonly live?: boolean };
 
-/** `cache`: the session of a client that remembers what it is told; the answer is then a `RememberedAnswer`. */
-export const QueryRequest = Type.Object({ query: Query, cache: Type.Optional(CacheNumber) });
+/**
+ * `cache`: the session of a client that remembers what it is told; the answer is then a `RememberedAnswer`. With `delegate`, too, the
+ * directory that is asked about is delegated to that session, and nothing else of the answer is granted. `exact`, without a session:
+ * the answer tells of names that a client, to which the directory is delegated, has made and not told of yet.
+ */
+export const QueryRequest = Type.Object({
+  query: Query,
+  cache: Type.Optional(CacheNumber),
+  delegate: Type.Optional(Type.Boolean()),
+  exact: Type.Optional(Type.Boolean()),
+});
 export type QueryRequest = Static<typeof QueryRequest>;
 
 /**
@@ -621,4 +633,6 @@ export interface RememberedAnswer<Result> {
   readonly result: Result | null;
   /** What of the answer may be remembered: all but what concerns the inodes `refused`; nothing where null. */
   readonly granted: { readonly session: number; readonly refused: readonly number[] } | null;
+  /** The session to which the directory is delegated; absent where it is not, or nobody asked for that. */
+  readonly delegated?: number;
 }

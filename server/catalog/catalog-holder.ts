@@ -79,12 +79,16 @@ export class CatalogHolder implements CatalogService {
     return this.#ask((service) => service.execute(request, maker));
   }
 
-  query(query: Query): Promise<QueryResults[Query['kind']]> {
-    return this.#ask((service) => service.query(query));
+  query(query: Query, exact?: boolean): Promise<QueryResults[Query['kind']]> {
+    return this.#ask((service) => service.query(query, exact));
   }
 
-  queryRemembered(query: Query, session: number): Promise<RememberedAnswer<QueryResults[Query['kind']]>> {
-    return this.#ask((service) => service.queryRemembered(query, session));
+  queryRemembered(
+    query: Query,
+    session: number,
+    delegate?: boolean,
+  ): Promise<RememberedAnswer<QueryResults[Query['kind']]>> {
+    return this.#ask((service) => service.queryRemembered(query, session, delegate));
   }
 
   cache(request: CacheRequest): Promise<CacheAnswer> {

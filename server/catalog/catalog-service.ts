@@ -92,9 +92,10 @@ export class LocalCatalogService implements CatalogService {
     );
   }
 
-  async query(query: Query): Promise<QueryResults[Query['kind']]> {
+  async query(query: Query, exact = false): Promise<QueryResults[Query['kind']]> {
     await this.#primary();
-    const { driver, subject } = this.#parts;
+    const { driver, subject, recaller } = this.#parts;
+    if (exact) await this.#bounded(recaller.told(query, null, false));
     // What a primary applies last is committed: nothing that is seen waits for anybody.
     await this.#bounded(driver.committed(driver.epoch, 0));
     return subject.query(query);
@@ -103,11 +104,14 @@ export class LocalCatalogService implements CatalogService {
   async queryRemembered(
     query: Query,
     session: number,
+    delegate = false,
   ): Promise<RememberedAnswer<QueryResults[Query['kind']]>> {
     await this.#primary();
     const { driver, subject, recaller } = this.#parts;
+    const ask = (asked: Query) => subject.query(asked);
+    await this.#bounded(recaller.told(query, session, delegate));
     await this.#bounded(driver.committed(driver.epoch, 0));
-    return recaller.answer(query, session, (asked) => subject.query(asked));
+    return delegate ? recaller.answerDelegating(query, session, ask) : recaller.answer(query, session, ask);
   }
 
   async cache(request: CacheRequest): Promise<CacheAnswer> {
@@ -247,9 +251,22 @@ export class LocalCatalogService implements CatalogService {
       const outcome = execution.outcomes[place];
       assert(outcome !== undefined, 'Every request has an outcome');
       for (const file of making[place] ?? []) waiting.maker.made(file);
-      if (outcome.kind === 'done') waiting.resolve(outcome.result);
+      if (outcome.kind === 'done') waiting.resolve(this.#delegating(waiting, changes[place], outcome.result));
       else waiting.reject(new ServiceError(outcome.code, outcome.message));
     }
+  }
+
+  /** A directory that was made this very moment, of which nobody has heard, is delegated to its maker, if that is wanted. */
+  #delegating(
+    { request: { command, cache } }: Waiting,
+    change: BlockedChange | undefined,
+    result: CommandResult,
+  ): CommandResult {
+    // A retry is answered with what was made before, and touches nothing.
+    if (command.kind !== 'make-directory' || cache?.session === undefined || change?.inodes.length === 0)
+      return result;
+    const { attributes } = result as CommandResults['make-directory'];
+    return { attributes, ...this.#parts.recaller.delegate(cache.session, attributes.inode) };
   }
 
   /**

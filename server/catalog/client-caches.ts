@@ -77,12 +77,17 @@ const OVERHANG = 1.25;
  * A change is made when no other client is granted what it touches: each has acknowledged a recall or its session is over.
  * From the first look until the change is committed, or certainly not made here, nobody is granted its inodes anew.
  *
+ * A directory may be *delegated*: granted to one session and to no other [RFC 8881, 10.9, directory delegations]. Whoever else changes its
+ * names, or itself, waits for the recall as ever, so that its holder may take names for free or given without asking.
+ *
  * All times are readings of one monotonic clock, given by the caller.
  */
 export class ClientCaches {
   readonly #options: ClientCachesOptions;
   readonly #sessions = new Map<number, Session>();
   readonly #holders = new Map<number, Set<Session>>();
+  /** Directories that are granted to one session alone. */
+  readonly #delegated = new Map<number, Session>();
   /** How many changes keep an inode from being granted. */
   readonly #blocked = new Map<number, number>();
   #grants = 0;
@@ -164,6 +169,33 @@ export class ClientCaches {
     return refused;
   }
 
+  /**
+   * Grants a directory to one session alone. To be called in the same turn in which the answer that tells of it is read.
+   *
+   * @returns whether it is; not while another client believes anything of it, nor while it is being changed
+   */
+  delegate(id: number, inode: number, nowMs: number): boolean {
+    const session = this.#sessions.get(id);
+    if (session === undefined || nowMs >= session.untilMs || this.#closed) return false;
+    const isAlone = this.#othersOf(inode, ownerOf(session, inode)).length === 0;
+    if (!isAlone || !this.#grantOne(session, inode)) return false;
+    this.#delegated.set(inode, session);
+    this.#bound(session, nowMs);
+    return true;
+  }
+
+  /** @returns whether a directory is delegated to another session than this one; null: to any */
+  isDelegated(inode: number, but: number | null): boolean {
+    const session = this.#delegated.get(inode);
+    return session !== undefined && session.id !== but;
+  }
+
+  /** As a change by the client of the session, which has forgotten the inode by itself; null: by one that remembers nothing. */
+  changeBy(id: number | null, inode: number): BlockedChange {
+    const session = id === null ? undefined : this.#sessions.get(id);
+    return { inodes: [inode], owner: session === undefined ? null : ownerOf(session, inode) };
+  }
+
   /** @returns whether some client, the change's own left out where it has forgotten by itself, may believe what changes */
   isHeld({ inodes, owner }: BlockedChange, nowMs: number): boolean {
     this.#expire(nowMs);
@@ -235,7 +267,7 @@ export class ClientCaches {
   }
 
   #grantOne(session: Session, inode: number): boolean {
-    if (this.#blocked.has(inode)) return false;
+    if (this.#blocked.has(inode) || this.isDelegated(inode, session.id)) return false;
     const recall = session.grants.get(inode);
     // Whether the client asked before or after it forgot cannot be known here.
     if (recall !== undefined && recall !== 0) return false;
@@ -286,6 +318,7 @@ export class ClientCaches {
   #forget(session: Session, inode: number): void {
     if (!session.grants.delete(inode)) return;
     this.#grants--;
+    if (this.#delegated.get(inode) === session) this.#delegated.delete(inode);
     const holders = this.#holders.get(inode);
     holders?.delete(session);
     if (holders?.size === 0) this.#holders.delete(inode);
@@ -303,4 +336,8 @@ export class ClientCaches {
     for (const inode of [...session.grants.keys()]) this.#forget(session, inode);
     this.#sessions.delete(session.id);
   }
+}
+
+function ownerOf({ client }: Session, inode: number): CacheOwner {
+  return { client, forgets: [inode] };
 }

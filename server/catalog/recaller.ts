@@ -98,6 +98,38 @@ export class Recaller {
     return { result, granted: refused === null ? null : { session, refused } };
   }
 
+  /** As `answer`: nothing of it is granted but the directory that is asked about, which is delegated where that can be. */
+  answerDelegating(query: Query, session: number, ask: (query: Query) => Answer): RememberedAnswer<Answer> {
+    const result = presentOrNull(query, ask);
+    const inode = directoryOf(query);
+    return { result, granted: null, ...(inode === null ? {} : this.delegate(session, inode)) };
+  }
+
+  /** @returns the session, where the directory is delegated to it; nothing where that cannot be */
+  delegate(session: number, inode: number): { readonly delegated?: number } {
+    return this.#caches.delegate(session, inode, this.#parts.nowMs()) ? { delegated: session } : {};
+  }
+
+  /**
+   * Resolves when a question may be answered from committed state: what a client, to which the directory is delegated, has made
+   * in it before the question is part of that.
+   *
+   * @param session of whoever asks, whose own names need not be; null for a client that remembers nothing
+   * @param delegate the directory is to be delegated to that session: others forget it also where they only believe what is there
+   */
+  async told(query: Query, session: number | null, delegate: boolean): Promise<void> {
+    const inode = directoryOf(query);
+    if (inode === null || !(delegate || this.#caches.isDelegated(inode, session))) return;
+    const change = this.#caches.changeBy(session, inode);
+    if (!this.isHeld(change)) return;
+    this.block(change);
+    try {
+      await this.forgotten(change);
+    } finally {
+      this.release(change);
+    }
+  }
+
   isHeld(change: BlockedChange): boolean {
     return this.#caches.isHeld(change, this.#parts.nowMs());
   }
@@ -185,6 +217,19 @@ function presentOrNull(query: Query, ask: (query: Query) => Answer): Answer | nu
     const parent = ask({ kind: 'attributes', inode: query.parent });
     if ('attributes' in parent && parent.attributes.kind === 'directory') return null;
     throw error;
+  }
+}
+
+/** The directory whose names, or whose own attributes, are asked for. */
+function directoryOf(query: Query): number | null {
+  switch (query.kind) {
+    case 'lookup':
+      return query.parent;
+    case 'list':
+    case 'attributes':
+      return query.inode;
+    default:
+      return null;
   }
 }
 

@@ -51,8 +51,9 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     const body = objectOf(request.body, 'The body');
     const query = checked<Query>(QUERIES, body.query, 'query');
     const options = callOptionsOf(request.headers);
-    if (body.cache === undefined) return gateway.query(query, options);
-    return gateway.queryRemembered(query, integerOf(numberText(body.cache), 'cache', 1), options);
+    if (body.cache === undefined) return gateway.query(query, { ...options, exact: body.exact === true });
+    const session = integerOf(numberText(body.cache), 'cache', 1);
+    return gateway.queryRemembered(query, session, options, body.delegate === true);
   });
 
   app.post('/v1/catalog/cache', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {

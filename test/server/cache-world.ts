@@ -1,6 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import type { ServerId } from '../../base/ids.ts';
 import { CacheSession } from '../../client/cache-session.ts';
+import { Delegated } from '../../client/delegated.ts';
 import { Memory, type OwnChange } from '../../client/memory.ts';
 import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
 import { Recaller } from '../../server/catalog/recaller.ts';
@@ -58,10 +59,15 @@ export class CacheWorld {
   /** What is committed: a version of each inode, and of the name in it. */
   readonly versions = new Map<number, number>();
   readonly names = new Map<number, boolean>();
+  /** Who has committed a change of each inode, in order. */
+  readonly writers = new Map<number, number[]>();
   primary: WorldPrimary | null;
   /** The first thing that a client believed and that was not so. */
   violation: string | null = null;
   believed = 0;
+  /** Delegations that a client came to have, and how often one was looked at while it was relied on. */
+  delegated = 0;
+  trusted = 0;
   committed = 0;
   slowestMs = 0;
   #random = 1;
@@ -109,6 +115,15 @@ export class CacheWorld {
       kind: 'directory',
       changedNs: String(this.versions.get(inode)),
     } as Attributes;
+  }
+
+  writersOf(inode: number): number[] {
+    let writers = this.writers.get(inode);
+    if (writers === undefined) {
+      writers = [];
+      this.writers.set(inode, writers);
+    }
+    return writers;
   }
 
   /** The primary is gone at once. Another one comes when the right of this one is certainly over. */
@@ -188,11 +203,12 @@ class WorldPrimary {
   #execute(requests: readonly CommandRequest[]): object {
     const { versions, names } = this.#world;
     this.#staged = [];
-    const touched = requests.map(({ command }) => {
+    const touched = requests.map(({ command, cache }) => {
       const named = 'place' in command && 'parent' in command.place ? command.place.parent : null;
       const inode = named ?? ('inode' in command ? command.inode : 1);
       this.#staged.push(() => {
         versions.set(inode, (versions.get(inode) ?? 0) + 1);
+        this.#world.writersOf(inode).push(cache?.client ?? 0);
         if (named !== null) names.set(named, !(names.get(named) ?? false));
         this.#world.committed++;
       });
@@ -203,13 +219,20 @@ class WorldPrimary {
 
   #query(query: Query): object {
     const inode = 'inode' in query ? query.inode : 'parent' in query ? query.parent : 1;
-    return { attributes: this.#world.attributes(inode), there: this.#world.names.get(inode) ?? false };
+    return {
+      attributes: this.#world.attributes(inode),
+      there: this.#world.names.get(inode) ?? false,
+      changes: this.#world.writersOf(inode).length,
+    };
   }
 }
 
 export class WorldClient {
   readonly memory = new Memory();
   readonly session: CacheSession;
+  readonly #delegated = new Delegated();
+  /** Of what is delegated here: how many changes there were when it was. */
+  readonly #changesBefore = new Map<number, number>();
   readonly #world: CacheWorld;
   readonly #number: number;
   /** This client's clock runs so much faster than the world's. */
@@ -225,10 +248,16 @@ export class WorldClient {
       client: this.#number,
       poll: (request) => this.#poll(request),
       recalled: async (inodes) => {
-        for (const inode of inodes) this.memory.forget(inode);
+        for (const inode of inodes) {
+          this.memory.forget(inode);
+          this.#delegated.recalled(inode);
+        }
         await world.delay(1);
       },
-      ended: () => this.memory.forgetAll(),
+      ended: () => {
+        this.memory.forgetAll();
+        this.#delegated.endAll();
+      },
       nowMs: () => this.#nowMs(),
       failed: () => undefined,
     });
@@ -253,6 +282,11 @@ export class WorldClient {
     if (this.frozen || this.session.leftMs <= 0) return;
     const attributes = this.memory.attributes(inode);
     const there = this.memory.name(inode, NAME);
+    if (this.#delegated.has(inode)) {
+      world.trusted++;
+      const since = world.writersOf(inode).slice(this.#changesBefore.get(inode) ?? 0);
+      if (since.some((client) => client !== this.#number)) this.#violated(inode, 'delegation');
+    }
     if (attributes !== undefined) {
       world.believed++;
       if (attributes.changedNs !== String(world.versions.get(inode))) this.#violated(inode, 'attributes');
@@ -283,6 +317,28 @@ export class WorldClient {
         return;
       if (kind === 'attributes') this.memory.learn(result.attributes, mark);
       else this.memory.learnName(inode, NAME, result.there ? 7 : null, mark);
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+    }
+  }
+
+  /** Comes to be the only one who changes the names of a directory, if it can. */
+  async askForDelegation(inode: number): Promise<void> {
+    const { session } = this.session;
+    const { mark } = this.#delegated;
+    const { primary } = this.#world;
+    if (session === null || primary === null || this.frozen) return;
+    try {
+      await this.#world.travel();
+      const query = { kind: 'lookup', parent: inode, name: NAME } as Query;
+      const { result, delegated } = await primary.service.queryRemembered(query, session, true);
+      const { changes } = result as unknown as { changes: number };
+      await this.#world.travel();
+      await this.#thawed();
+      if (delegated === undefined || delegated !== this.session.session) return;
+      if (!this.#delegated.learn(inode, mark)) return;
+      this.#changesBefore.set(inode, changes);
+      this.#world.delegated++;
     } catch (error) {
       if (!(error instanceof Error)) throw error;
     }

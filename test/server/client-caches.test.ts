@@ -140,6 +140,46 @@ describe('who may believe what', () => {
     assert.equal(again.validMs, 0);
   });
 
+  test('a directory is delegated to one client, to which all others yield', () => {
+    const core = caches();
+    const [a, b] = [begin(core, 1), begin(core, 2)];
+    core.grant(b, [5], 1);
+    assert.equal(core.delegate(a, 5, 1), false, 'Another client believes what is in it');
+    assert.deepEqual(core.changeBy(a, 5), { inodes: [5], owner: { client: 1, forgets: [5] } });
+    core.block(core.changeBy(a, 5));
+    assert.equal(core.delegate(a, 5, 1), false, 'It is about to change');
+    core.recall(core.changeBy(a, 5), 1);
+    core.poll({ client: 2, session: b, acked: core.take(b).through }, 2, FOREVER);
+    core.release(core.changeBy(a, 5));
+    assert.equal(core.delegate(a, 5, 2), true);
+    assert.deepEqual(core.grant(b, [5, 6], 3), [5], 'Nobody else is granted it');
+    assert.equal(core.delegate(b, 5, 3), false);
+    assert.deepEqual(
+      [core.isDelegated(5, null), core.isDelegated(5, b), core.isDelegated(5, a)],
+      [true, true, false],
+    );
+    assert.equal(core.isHeld(core.changeBy(a, 5), 3), false, 'Its own changes wait for nobody');
+    assert.equal(core.isHeld(change(5), 3), true);
+  });
+
+  test('a delegation ends with its recall, with its session, and with nothing else', () => {
+    const core = caches();
+    const [a, b] = [begin(core, 1), begin(core, 2)];
+    assert.equal(core.delegate(a, 5, 1) && core.delegate(a, 6, 1), true);
+    core.block(change(5));
+    core.recall(change(5), 2);
+    assert.equal(core.delegate(b, 5, 2), false);
+    core.poll({ client: 1, session: a, acked: core.take(a).through }, 3, FOREVER);
+    core.release(change(5));
+    assert.equal(core.isDelegated(5, null), false);
+    assert.equal(core.delegate(b, 5, 3), true);
+    assert.equal(core.isDelegated(6, b), true);
+    core.poll({ client: 2, session: b, acked: 0 }, LEASE, FOREVER);
+    assert.equal(core.isHeld(change(6), LEASE * 1.02), false);
+    assert.equal(core.isDelegated(6, b), false);
+    assert.equal(core.delegate(a, 7, LEASE * 1.02), false, 'The session is over');
+  });
+
   test('memory is bounded also where clients do not answer', () => {
     const core = caches({ session: 100, all: 200 });
     for (let client = 1; client <= 5; client++) {
@@ -174,6 +214,7 @@ for (let seed = 1; seed <= SEEDS; seed++) {
       const client = world.clients[dice.below(world.clients.length)];
       if (client === undefined) continue;
       if (dice.chance(60)) void client.ask(world.anyInode());
+      if (dice.chance(10)) void client.askForDelegation(world.anyInode());
       if (dice.chance(4)) void client.change(world.anyInode());
       if (dice.below(1_000) < 2 && !client.frozen) void client.freeze(100 + dice.below(2 * LEASE_MS));
       if (dice.below(10_000) < 8) void world.failover();
@@ -183,6 +224,8 @@ for (let seed = 1; seed <= SEEDS; seed++) {
     }
     assert.ok(world.believed > 1_000, `${world.believed} beliefs`);
     assert.ok(world.committed > 50, `${world.committed} changes`);
+    assert.ok(world.delegated > 10, `${world.delegated} delegations`);
+    assert.ok(world.trusted > 1_000, `delegations relied on ${world.trusted} times`);
     // A change can wait for one session after another that was granted something before the change was known.
     assert.ok(world.slowestMs < 3 * LEASE_MS, `a change took ${world.slowestMs} ms`);
     const stopped = world.clients.map((client) => client.session.stop());

@@ -21,8 +21,8 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'an inode is granted while a change of it is under way',
     {
       file: 'server/catalog/client-caches.ts',
-      find: 'if (this.#blocked.has(inode)) return false;',
-      replace: '',
+      find: 'if (this.#blocked.has(inode) || this.isDelegated(inode, session.id)) return false;',
+      replace: 'if (this.isDelegated(inode, session.id)) return false;',
     },
     { test: { file: CACHES, name: 'nothing of a change under way is granted, until it is over' } },
   ),
@@ -60,5 +60,35 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       replace: 'const leaseMs = this.#options.leaseMsMax + Math.min(0, rightMs);',
     },
     { test: { file: CACHES, name: 'nobody believes longer than the primary may answer' } },
+  ),
+  replica(
+    '63f',
+    'a directory is delegated while another client believes what is in it',
+    {
+      file: 'server/catalog/client-caches.ts',
+      find: 'if (!isAlone || !this.#grantOne(session, inode)) return false;',
+      replace: 'if (!this.#grantOne(session, inode)) return false;',
+    },
+    { test: { file: CACHES, name: 'a directory is delegated to one client, to which all others yield' } },
+  ),
+  replica(
+    '63g',
+    'what is delegated to one client is granted to others',
+    {
+      file: 'server/catalog/client-caches.ts',
+      find: 'if (this.#blocked.has(inode) || this.isDelegated(inode, session.id)) return false;',
+      replace: 'if (this.#blocked.has(inode)) return false;',
+    },
+    { test: { file: CACHES, name: 'a directory is delegated to one client, to which all others yield' } },
+  ),
+  replica(
+    '63h',
+    'a delegation counts that was called back before the answer with it came',
+    {
+      file: 'client/delegated.ts',
+      find: 'if (mark < Math.max(this.#floor, this.#stamps.get(inode) ?? 0)) return false;',
+      replace: 'if (mark < 0) return false;',
+    },
+    { test: { file: CACHES, name: 'nobody believes what is not so (SEED=1)' } },
   ),
 ];

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { CacheRequest, ChangesRequest, CommandRequest, Query } from '../../../wire/catalog-api.ts';
+import { CacheRequest, ChangesRequest, CommandRequest, QueryRequest } from '../../../wire/catalog-api.ts';
 import { LockBody, LockRenewalBody } from '../../../wire/lock-api.ts';
 import { AcquireBody, KeyBody, RefreshBody } from '../../../wire/named-lease-api.ts';
 import { count, done, flag, json, type Operation, type Operations, octets, text, told } from './operation.ts';
@@ -141,7 +141,7 @@ export const OTHER_OPERATIONS: Operations = {
     id: 'query',
     tag: 'catalog',
     summary: 'Answers a query of the catalog',
-    body: json(Type.Object({ query: Query, cache: Type.Optional(Type.Integer()) })),
+    body: json(QueryRequest),
     answers: { 200: told('The result') },
   },
   'POST /v1/catalog/capabilities': {
