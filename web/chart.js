@@ -105,7 +105,8 @@ export class Traffic {
         cursor: { show: false },
         legend: { show: false },
         scales: {
-          x: { time: true, range: (_chart, _from, to) => [to - SPAN_S, to] },
+          // The library's own bounds of a single moment are a day apart.
+          x: { time: true, range: (_chart, _from, to) => spanBefore(this.#times.at(-1) ?? to) },
           y: { range: (_chart, _from, to) => [0, Math.max(10, to * 1.15)] },
         },
         axes: [
@@ -192,6 +193,10 @@ function line(ctx, x, top, bottom) {
   ctx.moveTo(x, top);
   ctx.lineTo(x, bottom);
   ctx.stroke();
+}
+
+function spanBefore(to) {
+  return [to - SPAN_S, to];
 }
 
 function agoText(seconds) {

@@ -11,6 +11,11 @@ export class ProblemError extends Error {
     super(detail);
     this.status = status;
   }
+
+  /** Whether it is about who asks, and not about what. */
+  get isRefusal() {
+    return this.status === 401 || this.status === 403;
+  }
 }
 
 export class Cluster {

@@ -50,7 +50,7 @@ export class FileView {
     this.#addSelect = h('select', { id: 'add-server', name: 'server' });
     this.#add = h(
       'form',
-      { class: 'inline add-replica', hidden: true },
+      { class: 'inline add-replica', hidden: true, 'data-needs': 'admin' },
       h('label', { for: 'add-server' }, 'Another replica on'),
       this.#addSelect,
       h('button', { type: 'submit' }, 'Add replica'),
@@ -126,8 +126,11 @@ export class FileView {
     const version = h('span', { class: 'version' });
     const lag = h('span', { class: 'lag' });
     const bar = h('span', { class: 'bar', 'aria-hidden': 'true' }, h('span'));
-    const remove = button('Remove', `Remove the replica on ${server}`, () =>
-      this.#actions.replica('remove', server),
+    const remove = button(
+      'Remove',
+      `Remove the replica on ${server}`,
+      () => this.#actions.replica('remove', server),
+      { 'data-needs': 'admin' },
     );
     const element = h(
       'li',

@@ -12,6 +12,7 @@ import { listen } from './stream.js';
 
 const BASES_KEY = 'leasehold-servers';
 const NOTICE_MS = 8_000;
+const MAY = { read: 'look', write: 'change files', admin: 'do everything' };
 
 const cluster = new Cluster();
 const traffic = new Traffic();
@@ -21,6 +22,8 @@ let control = null;
 let controlStream = null;
 let file = null;
 let noticeTimer = 0;
+/** Whoever has put the dialog away opens it himself. */
+let isDismissed = false;
 
 const servers = new ServersView({ run: (what, id) => guarded(() => act(what, id)) });
 const fileView = new FileView({ replica: (what, id) => guarded(() => moveReplica(what, id)) });
@@ -33,7 +36,8 @@ const stream = listen({
   headers: () => cluster.headers(),
   onTeller,
   onEvent: ({ event, data }, base) => {
-    if (event === 'resync') resync(data);
+    if (event === 'you') setViewer(data);
+    else if (event === 'resync') resync(data);
     else if (event === 'happened') happenings.add(data);
     else if (event === 'state') show(data, base);
   },
@@ -48,11 +52,9 @@ function bases() {
 function onTeller(base, problem) {
   const teller = byId('teller');
   if (base === null) {
+    if (problem instanceof ProblemError && problem.isRefusal) return refused(problem);
     setText(teller, 'looking for a server that answers …');
-    if (problem instanceof ProblemError) {
-      if (problem.status === 401 || problem.status === 403) openTokens(problem.message);
-      else complain(problem);
-    }
+    if (problem instanceof ProblemError) complain(problem);
     return;
   }
   const isFirst = teller.textContent === '';
@@ -60,6 +62,27 @@ function onTeller(base, problem) {
   setText(teller, `told by ${new URL(base).host}`);
   setAttribute(teller, 'data-hopped', base !== location.origin);
   if (isFirst || byId('listing').childElementCount === 0) void files.start();
+}
+
+/** What this page still shows is of earlier, or nothing. */
+function refused(problem) {
+  const verdict = byId('verdict');
+  setText(verdict, 'Not let in: nothing is told here without a token that may look.');
+  setAttribute(verdict, 'data-mood', 'bad');
+  setText(byId('teller'), '');
+  setText(byId('viewer'), '');
+  document.body.dataset.role = 'none';
+  if (!isDismissed) openTokens(whyRefused(problem));
+}
+
+function whyRefused({ status, message }) {
+  return status === 401 && cluster.token === '' ? 'This cluster asks for a token.' : `${message}.`;
+}
+
+/** What somebody may not do is not shown: `data-needs` in style.css. */
+function setViewer({ name, role }) {
+  document.body.dataset.role = role;
+  setText(byId('viewer'), name === null ? '' : `as ${name}, who may ${MAY[role] ?? role}`);
 }
 
 function resync(data) {
@@ -163,8 +186,7 @@ async function guarded(work) {
 }
 
 function complain(error) {
-  if (error instanceof ProblemError && (error.status === 401 || error.status === 403))
-    openTokens(error.message);
+  if (error instanceof ProblemError && error.isRefusal) openTokens(whyRefused(error));
   // The stream finds another server; until then there is nothing to say.
   else if (error.name !== 'AbortError')
     say(error instanceof TypeError ? 'The server does not answer.' : error.message, 'bad');
@@ -180,7 +202,8 @@ function say(text, mood = 'good') {
 
 function openTokens(why = '') {
   const dialog = byId('token-dialog');
-  if (why !== '') say(why, 'bad');
+  // Behind the dialog a notice would not be seen.
+  setText(byId('token-why'), why);
   if (!dialog.open) dialog.showModal();
 }
 
@@ -191,7 +214,9 @@ byId('token-dialog').addEventListener('close', () => {
   if (dialog.returnValue === 'use') cluster.token = input.value.trim();
   if (dialog.returnValue === 'forget') cluster.token = '';
   input.value = '';
-  if (dialog.returnValue === 'cancel' || dialog.returnValue === '') return;
+  isDismissed = dialog.returnValue === 'cancel' || dialog.returnValue === '';
+  dialog.returnValue = '';
+  if (isDismissed) return;
   stream.restart();
   void files.start();
 });

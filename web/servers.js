@@ -56,8 +56,9 @@ export class ServersView {
       list.append(h('div', {}, h('dt', {}, term), facts[key]));
     }
     const meter = h('meter', { min: 0, max: 1, 'aria-label': `Disk of ${id} in use` });
-    const act = (text, what) =>
-      button(text, `${text} ${id}`, () => this.#actions.run(what, id), { 'data-act': what });
+    const act = (text, what, more = {}) =>
+      button(text, `${text} ${id}`, () => this.#actions.run(what, id), { 'data-act': what, ...more });
+    const admin = { 'data-needs': 'admin' };
     const own = ['kill', 'pause', 'resume', 'cut', 'heal', 'restart'];
     const buttons = h(
       'div',
@@ -68,9 +69,9 @@ export class ServersView {
       act('Cut off', 'cut'),
       act('Reconnect', 'heal'),
       act('Restart', 'restart'),
-      act('Drain', 'drain'),
-      act('Take in', 'in'),
-      act('Scrub', 'scrub'),
+      act('Drain', 'drain', admin),
+      act('Take in', 'in', admin),
+      act('Scrub', 'scrub', admin),
     );
     const element = h(
       'li',
@@ -96,11 +97,7 @@ export class ServersView {
       const there = server.state !== 'unreachable';
       setText(
         facts.clock,
-        this.#teller === server.url
-          ? 'the others are compared with it'
-          : there
-            ? formatClock(server.clock)
-            : '–',
+        this.#teller === server.url ? 'the reference' : there ? formatClock(server.clock) : '–',
       );
       setText(
         facts.disk,

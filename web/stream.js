@@ -7,6 +7,8 @@ import { problemOf } from './cluster.js';
 
 const SILENT_MS = 4_000;
 const PAUSE_MS = 400;
+/** Whoever is not let in asks seldom: it takes another token, or other rights. */
+const REFUSED_PAUSE_MS = 10_000;
 /** One that answers late must not keep the page from asking another. */
 const ANSWER_MS = 1_500;
 
@@ -98,7 +100,10 @@ export function listen({ bases, path, headers, onEvent, onTeller }) {
       const next = all[(all.indexOf(current) + 1) % all.length] ?? all[0];
       onTeller(null, problem);
       // Each server is tried at once; only when all were, there is a pause.
-      if (all.indexOf(next) <= all.indexOf(current)) await pause(PAUSE_MS);
+      if (all.indexOf(next) <= all.indexOf(current))
+        await pause(problem?.isRefusal ? REFUSED_PAUSE_MS : PAUSE_MS);
+      // Whoever woke this up wants an answer of the server that was asked, perhaps with another token.
+      restarted = false;
       current = next;
     }
   }

@@ -1,3 +1,4 @@
+import type { Role } from './access.ts';
 import type { ServerState } from './catalog-api.ts';
 import type { ServerStatus } from './http-api.ts';
 
@@ -148,4 +149,11 @@ export interface LiveResync {
   readonly happenings: readonly Happening[];
   /** Where the process that started the servers takes orders, and by which word; absent but in `leasehold dev` and `demo`. */
   readonly control?: { readonly url: string; readonly key: string };
+}
+
+/** Who watches: the first event of each stream, `you`. */
+export interface LiveViewer {
+  /** Name of the token or certificate; null where nobody is asked who he is. */
+  readonly name: string | null;
+  readonly role: Role;
 }

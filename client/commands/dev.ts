@@ -1,4 +1,4 @@
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { DevCluster } from '../dev/dev-cluster.ts';
 import { CommandFailure, EXIT_USAGE } from '../failure.ts';
@@ -16,6 +16,7 @@ interface DevOptions {
   readonly mount?: string;
   readonly lease: number;
   readonly clockSkew: number;
+  readonly secure?: true;
   readonly json?: true;
 }
 
@@ -37,6 +38,7 @@ export function addDevCommand(program: Command): void {
     .option('--mount <directory>', 'mount the volume there')
     .option('--lease <duration>', 'how long a lease lasts', duration, 2_000)
     .option('--clock-skew <duration>', 'how far clocks may differ', duration, 100)
+    .option('--secure', 'with certificates and tokens, which are made in the folder of the data')
     .option('--json', 'print one line of JSON as soon as everything is usable')
     .action(runDev);
 }
@@ -54,6 +56,7 @@ async function runDev(options: DevOptions): Promise<void> {
     data: options.data ?? null,
     leaseMs: options.lease,
     clockSkewMs: options.clockSkew,
+    isSecure: options.secure === true,
     onUnexpectedEnd: (server, how) => {
       const { id, argv } = server.plan;
       process.stderr.write(
@@ -79,7 +82,11 @@ function print(cluster: DevCluster, options: DevOptions): void {
     data: plan.data,
   }));
   if (options.json) {
-    printJson({ servers, mount });
+    printJson({
+      servers,
+      mount,
+      ...(cluster.credentials === null ? {} : { credentials: cluster.credentials }),
+    });
     return;
   }
   const rows = servers.map(({ id, url, pid, data }) => [id, url, `${pid}`, data]);
@@ -92,4 +99,8 @@ function print(cluster: DevCluster, options: DevOptions): void {
   const defaults =
     cluster.urls.join(',') === 'http://127.0.0.1:7401,http://127.0.0.1:7402,http://127.0.0.1:7403';
   if (!defaults) printLine(`For other commands: export LEASEHOLD_SERVERS=${cluster.urls.join(',')}`);
+  if (cluster.credentials === null) return;
+  const own = join(cluster.credentials, 'admin');
+  printLine(`And: export LEASEHOLD_CA=${join(own, 'ca.pem')} LEASEHOLD_TOKEN_FILE=${join(own, 'token')}`);
+  printLine('Tokens of smaller roles are beside it, in "writer" and "reader".');
 }

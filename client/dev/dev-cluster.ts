@@ -3,6 +3,8 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import { Access, type AccessFiles } from '../access.ts';
 import { ClusterClient } from '../cluster-client.ts';
 import { CommandFailure, EXIT_USAGE, isSystemError, systemReason } from '../failure.ts';
 import { type Mounted, mountVolume } from '../mount.ts';
@@ -12,6 +14,8 @@ import { DevControl } from './dev-control.ts';
 import { type ServerPlan, ServerProcess } from './server-process.ts';
 
 const HOST = '127.0.0.1';
+/** Below the folder of the data. */
+const CREDENTIALS = 'credentials';
 const VOLUME_REPLICAS = 3;
 const OBJECT_BYTES = 128 * 1024;
 /** A server may first have to wait until leases that it has forgotten are over, then become ready. */
@@ -27,6 +31,8 @@ export interface DevClusterOptions {
   readonly data: string | null;
   readonly leaseMs: number;
   readonly clockSkewMs: number;
+  /** With certificates and tokens, as a cluster that others can reach. */
+  readonly isSecure?: boolean;
   /** A server ended though nobody here ended it. */
   readonly onUnexpectedEnd: (server: ServerProcess, how: string) => void;
 }
@@ -38,6 +44,10 @@ export class DevCluster {
   readonly client: ClusterClient;
   readonly options: DevClusterOptions;
   readonly control: DevControl;
+  /** Folder of certificates and tokens; null where there are none. */
+  readonly credentials: string | null;
+  /** As an administrator. */
+  readonly access: Access;
   readonly #folder: string;
   #mounted: Mounted | null = null;
 
@@ -45,22 +55,27 @@ export class DevCluster {
     this.control = control;
     this.options = options;
     this.#folder = folder;
+    this.credentials = options.isSecure === true ? join(folder, CREDENTIALS) : null;
+    this.access = this.credentials === null ? Access.NONE : new Access(filesOf(this.credentials));
     const { leaseMs, clockSkewMs, onUnexpectedEnd } = options;
-    const plans = planServers(options.ports, folder, [
+    const plans = planServers(options.ports, folder, this.credentials, [
       ...['--lease', `${leaseMs}ms`],
       ...['--clock-skew', `${clockSkewMs}ms`],
       ...['--named-lease-max', `${Math.max(NAMED_LEASE_MAX_MS, NAMED_LEASE_PER_SKEW_MIN * clockSkewMs)}ms`],
     ]);
     const environment = { LEASEHOLD_DEV_CONTROL: control.address };
-    this.servers = plans.map((plan) => new ServerProcess({ ...plan, environment }, onUnexpectedEnd));
+    this.servers = plans.map(
+      (plan) => new ServerProcess({ ...plan, access: this.access, environment }, onUnexpectedEnd),
+    );
     control.attend(this.servers);
-    this.client = new ClusterClient({ servers: plans.map(({ url }) => url) });
+    this.client = new ClusterClient({ servers: plans.map(({ url }) => url), access: this.access });
   }
 
   /** Starts the servers; resolves when the volume can be used. Whatever fails, nothing stays behind. */
   static async start(options: DevClusterOptions): Promise<DevCluster> {
     for (const port of options.ports) await assertPortFree(port);
     const folder = await makeFolder(options.data);
+    if (options.isSecure === true) await makeCredentials(join(folder, CREDENTIALS), options.ports.length);
     const cluster = new DevCluster(options, folder, await DevControl.start());
     try {
       await Promise.all(cluster.servers.map((server) => server.start()));
@@ -92,6 +107,7 @@ export class DevCluster {
       volume: DevCluster.VOLUME,
       directory,
       log,
+      ...(this.credentials === null ? {} : { access: filesOf(this.credentials) }),
       ...options,
     });
     return this.#mounted;
@@ -132,7 +148,30 @@ export class DevCluster {
   }
 }
 
-function planServers(ports: readonly number[], folder: string, timing: readonly string[]): ServerPlan[] {
+/** For the servers, and a token for each role. */
+async function makeCredentials(folder: string, count: number): Promise<void> {
+  const { completeCredentials } = await import('../certificates/credentials.ts');
+  const ids = Array.from({ length: count }, (_, index) => `s${index + 1}` as ServerId);
+  await completeCredentials(folder, {
+    servers: new Map(ids.map((id) => [id, ['localhost', HOST]])),
+    clients: new Map([
+      ['admin', 'admin'],
+      ['writer', 'write'],
+      ['reader', 'read'],
+    ]),
+  });
+}
+
+function filesOf(credentials: string): AccessFiles {
+  return { ca: join(credentials, 'admin', 'ca.pem'), tokenFile: join(credentials, 'admin', 'token') };
+}
+
+function planServers(
+  ports: readonly number[],
+  folder: string,
+  credentials: string | null,
+  timing: readonly string[],
+): Omit<ServerPlan, 'access'>[] {
   const addresses = ports.map((port) => `${HOST}:${port}`);
   const peers = addresses.flatMap((address, index) => ['--peer', `s${index + 1}=${address}`]);
   return addresses.map((address, index) => {
@@ -141,12 +180,29 @@ function planServers(ports: readonly number[], folder: string, timing: readonly 
     return {
       id,
       address,
-      url: `http://${address}`,
+      url: `${credentials === null ? 'http' : 'https'}://${address}`,
       data,
       log: join(folder, `${id}.log`),
-      argv: ['--id', id, '--listen', address, ...peers, '--data', data, ...timing],
+      argv: [
+        '--id',
+        id,
+        '--listen',
+        address,
+        ...peers,
+        '--data',
+        data,
+        ...timing,
+        ...guardsOf(credentials, id),
+      ],
     };
   });
+}
+
+function guardsOf(credentials: string | null, id: string): string[] {
+  if (credentials === null) return [];
+  const file = (name: string): string => join(credentials, id, name);
+  const tls = ['--tls-cert', file('node.pem'), '--tls-key', file('node-key.pem'), '--tls-ca', file('ca.pem')];
+  return [...tls, '--tokens', file('tokens.json')];
 }
 
 async function makeFolder(data: string | null): Promise<string> {

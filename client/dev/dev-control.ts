@@ -89,8 +89,8 @@ export class DevControl {
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { origin } = request.headers;
     const isOurs = this.#servers.some(({ plan }) => {
-      const { port } = new URL(plan.url);
-      return origin === `http://127.0.0.1:${port}` || origin === `http://localhost:${port}`;
+      const { protocol, port } = new URL(plan.url);
+      return ['127.0.0.1', 'localhost'].some((host) => origin === `${protocol}//${host}:${port}`);
     });
     if (origin !== undefined && isOurs) response.setHeader('access-control-allow-origin', origin);
     response.setHeader('vary', 'Origin');

@@ -3,9 +3,11 @@ import { once } from 'node:events';
 import { open } from 'node:fs/promises';
 import { extname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Access } from '../access.ts';
 import { CommandFailure, EXIT_FAILED, EXIT_TEMPORARY } from '../failure.ts';
 import { LAUNCHER, logTail } from '../programs.ts';
 import { formatDuration } from '../quantities.ts';
+import { answersReady } from './answers-ready.ts';
 
 /** Gives the process a network cable that can be pulled. */
 const CABLE = new URL(`./cable${extname(import.meta.url)}`, import.meta.url).href;
@@ -23,6 +25,8 @@ export interface ServerPlan {
   readonly log: string;
   /** What follows `leasehold server`. */
   readonly argv: readonly string[];
+  /** By what its certificate is believed, where it has one. */
+  readonly access: Access;
   /** What the server finds in its environment besides. */
   readonly environment?: NodeJS.ProcessEnv;
 }
@@ -107,7 +111,7 @@ export class ServerProcess {
     void this.#ended.then(() => {
       ended.gone = true;
     });
-    while (!(await this.#answersReady())) {
+    while (!(await answersReady(this.plan.url, this.plan.access.tls, READY_ANSWER_MS))) {
       if (ended.gone) {
         const code = Number(await this.#ended);
         const exit = code > 0 && code < 10 ? code : EXIT_FAILED;
@@ -126,19 +130,6 @@ export class ServerProcess {
       await delay(READY_POLL_MS);
     }
     this.#watched = true;
-  }
-
-  async #answersReady(): Promise<boolean> {
-    try {
-      const answer = await fetch(`${this.plan.url}/readyz`, { signal: AbortSignal.timeout(READY_ANSWER_MS) });
-      await answer.arrayBuffer();
-      return answer.status === 200;
-    } catch (error) {
-      // Not yet listening, or slow to answer: asked again. Anything else would be a mistake of ours.
-      if (error instanceof TypeError || (error instanceof DOMException && error.name === 'TimeoutError'))
-        return false;
-      throw error;
-    }
   }
 
   /** kill -9: what it has not stored is lost, what it has acknowledged must not be. */

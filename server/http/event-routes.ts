@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { LiveViewer } from '../../wire/live-api.ts';
 import { STREAM_COMMENT, streamEventText } from '../../wire/sse.ts';
 import type { LiveHub } from '../live/live-hub.ts';
 import { fileIdOf, integerOf } from './input.ts';
@@ -68,6 +69,7 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub): void {
       'x-accel-buffering': 'no',
     });
     begun = true;
+    raw.write(streamEventText('you', JSON.stringify(viewerOf(request))));
     for (const text of held) raw.write(text);
     const heartbeat = setInterval(() => {
       if (!raw.writableNeedDrain) raw.write(STREAM_COMMENT);
@@ -78,6 +80,13 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub): void {
       close();
     });
   }
+}
+
+/** Who watches, and what he may do: for a page that shows no more than that. Where nobody is asked, everybody may do everything. */
+function viewerOf({ principal }: FastifyRequest): LiveViewer {
+  if (principal?.kind !== 'client') return { name: null, role: 'admin' };
+  const { name, role } = principal.grant;
+  return { name, role };
 }
 
 /** Headers that hooks have set, which a reply that is written by hand would lose. */

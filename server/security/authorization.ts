@@ -6,6 +6,7 @@ import { parseJsonObject } from '../../wire/json.ts';
 import { parseFilePath, parseTarget } from '../http/path.ts';
 import type { Capabilities } from './capabilities.ts';
 import { commandReach, commandRole, queryReach } from './catalog-rules.ts';
+import { endRefusedRequests } from './open-requests.ts';
 import { type Principal, principalOf } from './principal.ts';
 import type { RateLimits } from './rate-limits.ts';
 import type { TokenBook } from './token-book.ts';
@@ -67,6 +68,7 @@ export function installAuthorization(app: FastifyInstance, parts: AuthorizationP
   });
   // Where nobody is asked, everybody may do everything.
   if (tokens === null) return;
+  endRefusedRequests(app, tokens);
   app.addHook('preHandler', async (request) => {
     const { principal } = request;
     if (request.routeOptions.config.role === 'open' || isTrusted(principal) || principal === null) return;

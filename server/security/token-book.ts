@@ -6,6 +6,8 @@ import { ConfigurationError } from '../configuration-error.ts';
 
 /** Compared with where no token has the id, so that the answer takes as long. */
 const NOBODY = Buffer.alloc(32);
+/** A timer waits no longer. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
 
 interface Entry {
   readonly grant: Grant;
@@ -18,6 +20,8 @@ export class TokenBook {
   readonly #file: string;
   #entries: ReadonlyMap<string, Entry> = new Map();
   #keys: readonly KeyObject[] = [];
+  readonly #listeners = new Set<() => void>();
+  #nextEnd: NodeJS.Timeout | null = null;
 
   /** @throws ConfigurationError where the file is no good */
   constructor(file: string) {
@@ -39,6 +43,22 @@ export class TokenBook {
     const { keys, tokens } = readBook(this.#file);
     this.#keys = keys.map((key) => createSecretKey(key, 'base64url'));
     this.#entries = new Map(tokens.map((token) => [token.id, entryOf(token)]));
+    this.#changed();
+  }
+
+  /** Calls back when a token may have become worthless: the file was read again, or one has ended. */
+  onChange(listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  #changed(): void {
+    for (const listener of this.#listeners) listener();
+    if (this.#nextEnd !== null) clearTimeout(this.#nextEnd);
+    const nowMs = Date.now();
+    const ends = [...this.#entries.values()].map(({ expiresAtMs }) => expiresAtMs).filter((ms) => ms > nowMs);
+    const nextMs = Math.min(...ends) - nowMs;
+    if (nextMs === Number.POSITIVE_INFINITY) return;
+    this.#nextEnd = setTimeout(() => this.#changed(), Math.min(nextMs, TIMER_MS_MAX)).unref();
   }
 
   /** @returns what the token lets do; null where it is unknown, revoked or has ended */

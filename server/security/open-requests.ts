@@ -1,0 +1,28 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { principalOf } from './principal.ts';
+import type { TokenBook } from './token-book.ts';
+
+/**
+ * Ends what goes on for somebody who may not any more: an answer can be a stream that lasts for days, and was allowed when it
+ * began. Whoever is let in again begins anew.
+ */
+export function endRefusedRequests(app: FastifyInstance, tokens: TokenBook): void {
+  const open = new Set<FastifyRequest>();
+  app.addHook('onRequest', async (request, reply) => {
+    if (request.principal?.kind !== 'client') return;
+    open.add(request);
+    reply.raw.once('close', () => open.delete(request));
+  });
+  tokens.onChange(() => {
+    for (const request of open) {
+      const before = request.principal;
+      const now = principalOf(request, tokens);
+      const isSame =
+        before?.kind === 'client' &&
+        now?.kind === 'client' &&
+        now.grant.role === before.grant.role &&
+        String(now.grant.volumes) === String(before.grant.volumes);
+      if (!isSame) request.raw.socket.destroy();
+    }
+  });
+}

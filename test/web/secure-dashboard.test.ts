@@ -1,0 +1,297 @@
+/**
+ * Goal: over TLS and with tokens every element of the dashboard that acts does what it says, for those who may, and says why it does not for the
+ * others, while servers die and tokens change.
+ * Method: real servers, a real browser; `SHOTS=FOLDER` keeps pictures of what there was to see.
+ */
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { after, before, describe, test } from 'node:test';
+import type { Browser, Page } from 'playwright-core';
+import { drawToken } from '../../client/certificates/token-file.ts';
+import { DevCluster } from '../../client/dev/dev-cluster.ts';
+import { freePorts } from '../../client/dev/free-ports.ts';
+import type { Role } from '../../wire/access.ts';
+import { formatTokenFile, type KnownToken, parseTokenFile } from '../../wire/tokens.ts';
+import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
+
+const PHONE = { width: 360, height: 780 };
+const DESK = { width: 1280, height: 900 };
+const WAIT = { timeout: 20_000 };
+const SERVERS = ['s1', 's2', 's3', 's4'];
+/** What a browser itself says of an answer that refuses: the page shows why. */
+const REFUSAL = /Failed to load resource: the server responded with a status of 40[13]/;
+/** Of a server that was killed, paused or cut off. */
+const SILENCE = /net::ERR_(?:CONNECTION_|INCOMPLETE_|EMPTY_|SOCKET_|FAILED)/;
+
+describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
+  let cluster: DevCluster;
+  let browser: Browser;
+  const opened: { readonly page: Page; readonly errors: string[] }[] = [];
+
+  before(async () => {
+    [cluster, browser] = await Promise.all([
+      DevCluster.start({
+        ports: await freePorts(SERVERS.length),
+        data: null,
+        isSecure: true,
+        leaseMs: 2_000,
+        clockSkewMs: 100,
+        onUnexpectedEnd: ({ plan }, how) => assert.fail(`${plan.id} ${how}`),
+      }),
+      startBrowser(),
+    ]);
+    await cluster.client.upload(DevCluster.VOLUME, '/letter', Readable.from([Buffer.from('dear all\n')]));
+    await cluster.client.command({
+      kind: 'make-directory',
+      place: { volume: DevCluster.VOLUME, path: '/folder' },
+      ...{ mode: 0o755, uid: 0, gid: 0 },
+    });
+  });
+  after(async () => {
+    await browser?.close();
+    await cluster?.stop();
+  });
+
+  const folder = (): string => cluster.credentials ?? assert.fail('It has no credentials');
+  const tokenOf = (name: string): string => readFileSync(join(folder(), name, 'token'), 'utf8').trim();
+
+  /** Changes what servers know, and has them read it. */
+  function tokensBecome(change: (tokens: readonly KnownToken[]) => readonly KnownToken[]): void {
+    for (const { plan, pid } of cluster.servers) {
+      const path = join(folder(), plan.id, 'tokens.json');
+      const file = parseTokenFile(readFileSync(path, 'utf8'));
+      writeFileSync(path, formatTokenFile({ ...file, tokens: change(file.tokens) }));
+      if (pid !== null) process.kill(pid, 'SIGHUP');
+    }
+  }
+
+  function makeToken(name: string, role: Role, volumes: readonly string[] | null = null): string {
+    const { text, known } = drawToken({ name, role, volumes }, null);
+    tokensBecome((tokens) => [...tokens.filter((one) => one.name !== name), known]);
+    return text;
+  }
+
+  async function open(viewport = DESK): Promise<Page> {
+    const one = await openPage(browser, { viewport, ignoreHTTPSErrors: true });
+    opened.push(one);
+    await one.page.goto(`${cluster.urls[0]}/#${encodeURIComponent('main:/letter')}`);
+    return one.page;
+  }
+
+  async function enter(page: Page, token: string): Promise<void> {
+    const dialog = page.getByRole('dialog', { name: 'Token' });
+    await dialog.waitFor(WAIT);
+    await dialog.getByLabel('Bearer token').fill(token);
+    await page.keyboard.press('Enter');
+  }
+
+  async function as(name: string, viewport = DESK): Promise<Page> {
+    const page = await open(viewport);
+    await enter(page, tokenOf(name));
+    await page.getByText('All 4 servers serve.').waitFor(WAIT);
+    await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
+    return page;
+  }
+
+  async function shot(page: Page, name: string): Promise<void> {
+    const { SHOTS } = process.env;
+    if (SHOTS !== undefined) await page.screenshot({ path: join(SHOTS, `${name}.png`), fullPage: true });
+  }
+
+  const notice = (page: Page, text: string | RegExp) => page.locator('#notice').getByText(text).waitFor(WAIT);
+
+  test('without a token nothing is shown, and the dialog says so; a wrong one is told from none', async () => {
+    const page = await open();
+    const dialog = page.getByRole('dialog', { name: 'Token' });
+    await dialog.getByText('This cluster asks for a token.').waitFor(WAIT);
+    await shot(page, 'no-token');
+    assert.equal(await page.locator('.server').count(), 0);
+    assert.equal(await page.getByRole('table').count(), 0);
+    await enter(page, tokenOf('reader').replace(/...$/, 'xyz'));
+    await dialog.getByText('The token is unknown, revoked, or has ended.').waitFor(WAIT);
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ ...WAIT, state: 'hidden' });
+    await page.getByText('Not let in').waitFor(WAIT);
+    await page.getByRole('button', { name: 'Token' }).click();
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    await page.getByRole('button', { name: 'Token' }).click();
+    await enter(page, tokenOf('reader'));
+    await page.getByText('All 4 servers serve.').waitFor(WAIT);
+    // It stays for as long as the tab does, and can be forgotten.
+    await page.reload();
+    await page.getByText('All 4 servers serve.').waitFor(WAIT);
+    await page.getByRole('button', { name: 'Token' }).click();
+    await dialog.getByRole('button', { name: 'Forget it' }).click();
+    await dialog.getByText('This cluster asks for a token.').waitFor(WAIT);
+    await page.context().close();
+  });
+
+  test('who may only look is shown nothing that would be refused', async () => {
+    const page = await as('reader');
+    await page.getByText('as reader, who may look').waitFor(WAIT);
+    await shot(page, 'reader');
+    for (const name of [/^Drain/, /^Scrub/, /^Remove the replica/, 'Add replica'])
+      assert.equal(await page.getByRole('button', { name }).count(), 0, String(name));
+    assert.equal(await page.getByLabel('Upload files here').count(), 1);
+    assert.equal(await page.getByLabel('Upload files here').isVisible(), false);
+    const downloading = page.waitForEvent('download', WAIT);
+    await page.getByRole('button', { name: 'Download letter' }).click();
+    const chunks: Buffer[] = [];
+    for await (const chunk of await (await downloading).createReadStream()) chunks.push(chunk as Buffer);
+    assert.equal(Buffer.concat(chunks).toString(), 'dear all\n');
+    await page.context().close();
+  });
+
+  test('who may change files browses, drops and picks files, and watches them', async () => {
+    const page = await as('writer');
+    await page.getByText('as writer, who may change files').waitFor(WAIT);
+    assert.equal(await page.getByRole('button', { name: /^Drain/ }).count(), 0);
+    await page.getByRole('button', { name: 'Open folder folder' }).click();
+    await page.getByText('This folder is empty.').waitFor(WAIT);
+    await page.evaluate(`{
+      const dataTransfer = new DataTransfer();
+      dataTransfer.items.add(new File(['dropped'], 'a & b?.txt'));
+      document.querySelector('#upload-form').dispatchEvent(new DragEvent('drop', { dataTransfer, cancelable: true }));
+    }`);
+    await page.getByText('a & b?.txt is stored: a majority has it on disk.').waitFor(WAIT);
+    const kept = await cluster.client.download(DevCluster.VOLUME, '/folder/a & b?.txt');
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of kept.chunks) chunks.push(chunk);
+    assert.equal(Buffer.concat(chunks).toString(), 'dropped');
+    await page
+      .getByLabel('Upload files here')
+      .setInputFiles({ name: 'picked.txt', mimeType: 'text/plain', buffer: Buffer.from('picked') });
+    await page.getByRole('button', { name: 'Watch picked.txt' }).click();
+    await page
+      .getByText(/main:\/folder\/picked.txt/)
+      .first()
+      .waitFor(WAIT);
+    await shot(page, 'writer');
+    await page.getByRole('button', { name: 'Top folder of main' }).click();
+    await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
+    await page.context().close();
+  });
+
+  test('an administrator drains, takes in, scrubs, and moves replicas', async () => {
+    const page = await as('admin');
+    await page.getByText('as admin, who may do everything').waitFor(WAIT);
+    const replicas = page.getByRole('list', { name: 'Replicas' }).getByRole('listitem');
+    await replicas.nth(2).waitFor(WAIT);
+    const holders = ((await replicas.allTextContents()).join(' ').match(/\bs\d|s\d/g) ?? []) as string[];
+    const free = SERVERS.find((id) => !holders.includes(id)) ?? '';
+    await page.getByLabel('Another replica on').selectOption(free);
+    await page.getByRole('button', { name: 'Add replica' }).click();
+    await notice(page, new RegExp(`main:/letter is on .*${free}.* now`));
+    await replicas.nth(3).waitFor(WAIT);
+    await page.getByRole('button', { name: `Remove the replica on ${free}` }).click();
+    await replicas.nth(3).waitFor({ ...WAIT, state: 'detached' });
+    await page.getByRole('button', { name: `Scrub ${free}` }).click();
+    await notice(page, `${free} reads its whole disk`);
+    await page.getByRole('button', { name: `Drain ${free}` }).click();
+    await notice(page, `${free} is being drained.`);
+    await page.locator('.server .state', { hasText: 'drain' }).waitFor(WAIT);
+    await shot(page, 'admin');
+    await page.getByRole('button', { name: `Take in ${free}` }).click();
+    await notice(page, `${free} takes replicas again.`);
+    await page.getByRole('button', { name: `Drain ${free}` }).waitFor(WAIT);
+    await page.context().close();
+  });
+
+  test('a right that was taken away is refused with the reason, and the page shows what is left', async () => {
+    const token = makeToken('deputy', 'admin');
+    const page = await open();
+    await enter(page, token);
+    await page.getByText('as deputy, who may do everything').waitFor(WAIT);
+    tokensBecome((tokens) => tokens.map((one) => (one.name === 'deputy' ? { ...one, role: 'write' } : one)));
+    await page.getByText('as deputy, who may change files').waitFor(WAIT);
+    assert.equal(await page.getByRole('button', { name: /^Drain/ }).count(), 0);
+    // As a page of which the stream has not been told yet.
+    await page.evaluate("document.body.dataset.role = 'admin'");
+    await page.getByRole('button', { name: 'Scrub s1' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Token' });
+    await dialog.getByText('"deputy" has the role write, and this takes admin.').waitFor(WAIT);
+    await shot(page, 'refused');
+    await page.context().close();
+  });
+
+  test('a token that ends, or is revoked, while the page is open ends what it shows, and another goes on', async () => {
+    const { text, known } = drawToken({ name: 'visitor', role: 'read', volumes: null }, 3_000);
+    tokensBecome((tokens) => [...tokens, known]);
+    const page = await open();
+    await enter(page, text);
+    await page.getByText('All 4 servers serve.').waitFor(WAIT);
+    const dialog = page.getByRole('dialog', { name: 'Token' });
+    await dialog.getByText('The token is unknown, revoked, or has ended.').waitFor(WAIT);
+    await page.getByText('Not let in').waitFor(WAIT);
+    await enter(page, makeToken('guest', 'read'));
+    await page.getByText('as guest, who may look').waitFor(WAIT);
+    tokensBecome((tokens) => tokens.filter(({ name }) => name !== 'guest'));
+    await dialog.getByText('The token is unknown, revoked, or has ended.').waitFor(WAIT);
+    await page.context().close();
+  });
+
+  test('a token for one volume is told why it sees nothing', async () => {
+    const page = await open();
+    await enter(page, makeToken('scoped', 'write', ['main']));
+    await page
+      .getByRole('dialog', { name: 'Token' })
+      .getByText(/"scoped" is let in for the volumes main only/)
+      .waitFor(WAIT);
+    await page.context().close();
+  });
+
+  test('it goes on with another server over TLS, through kill, pause and a pulled cable', async () => {
+    const page = await as('admin');
+    await page.getByRole('button', { name: 'Kill s1' }).click();
+    await page.getByText('3 of 4 servers serve, which is a majority; s1 does not.').waitFor(WAIT);
+    await page
+      .locator('.server:has(.told:not([hidden]))')
+      .getByText(/^s[234]$/)
+      .waitFor(WAIT);
+    await page.getByRole('button', { name: 'Restart s1' }).click();
+    await page.getByText('All 4 servers serve.').waitFor(WAIT);
+    for (const [act, undo] of [
+      ['Pause', 'Resume'],
+      ['Cut off', 'Reconnect'],
+    ] as const) {
+      await page.getByRole('button', { name: `${act} s1` }).click();
+      await page.getByText('3 of 4 servers serve').waitFor(WAIT);
+      if (act === 'Pause') await shot(page, 'hopped');
+      await page.getByRole('button', { name: `${undo} s1` }).click();
+      await page.getByText('All 4 servers serve.').waitFor(WAIT);
+    }
+    await page.context().close();
+  });
+
+  test('by keyboard alone a token is given, and it all fits a telephone', async () => {
+    const page = await open(PHONE);
+    const dialog = page.getByRole('dialog', { name: 'Token' });
+    await dialog.waitFor(WAIT);
+    await shot(page, 'phone-token');
+    assert.equal(await page.evaluate('document.activeElement.id'), 'token-input');
+    await page.keyboard.type(tokenOf('admin'));
+    await page.keyboard.press('Enter');
+    await page.getByText('All 4 servers serve.').waitFor(WAIT);
+    await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
+    await shot(page, 'phone');
+    assert.ok(((await page.evaluate('document.documentElement.scrollWidth')) as number) <= PHONE.width);
+    await page.getByRole('button', { name: 'Token' }).focus();
+    await page.keyboard.press('Enter');
+    await dialog.waitFor(WAIT);
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ ...WAIT, state: 'hidden' });
+    assert.equal(await page.evaluate('document.activeElement.id'), 'open-token', 'focus comes back');
+    await page.context().close();
+  });
+
+  test('the browser had nothing to complain of but refusals and servers that were silent', () => {
+    const errors = opened.flatMap((one) => one.errors);
+    assert.deepEqual(
+      [...new Set(errors.filter((error) => !REFUSAL.test(error) && !SILENCE.test(error)))],
+      [],
+    );
+    assert.ok(errors.filter((error) => REFUSAL.test(error)).length < 40, 'who is refused asks seldom');
+  });
+});
