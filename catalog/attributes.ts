@@ -1,8 +1,16 @@
 import { assert } from '../base/assert.ts';
-import type { Attributes, NodeKind, PlacedFile, Policy, VolumeInfo } from '../wire/catalog-api.ts';
+import type {
+  Attributes,
+  NodeKind,
+  PlacedFile,
+  Policy,
+  TrashedFile,
+  VolumeInfo,
+} from '../wire/catalog-api.ts';
 import { KIND_FILE, POLICIES } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
 import type { InodeRow, VolumeRow } from './tables.ts';
+import type { TrashRow } from './trash-tables.ts';
 
 /** Kinds of inodes by the number that the tables have for them. */
 const KINDS = [null, 'file', 'directory', 'symlink', 'fifo', 'socket', 'character', 'block'] as const;
@@ -84,6 +92,22 @@ export function volumeInfoOf(row: VolumeRow): VolumeInfo {
     quotaInodes: row.quotaInodes,
     namedBytes: row.namedBytes,
     namedInodes: row.namedInodes,
+    trashMs: row.trashMs,
+    trashedBytes: row.trashedBytes,
+    trashedInodes: row.trashedInodes,
+  };
+}
+
+/** @param inode of the file that `row` is about */
+export function trashedFileOf(inode: InodeRow, row: TrashRow): TrashedFile {
+  return {
+    inode: row.inode,
+    path: row.path,
+    sizeBytes: inode.sizeBytes,
+    modifiedNs: inode.modifiedNs,
+    removedNs: row.removedNs,
+    ...(row.removedBy === '' ? {} : { removedBy: row.removedBy }),
+    keptUntilNs: inode.orphanedNs ?? row.removedNs,
   };
 }
 

@@ -24,6 +24,7 @@ import {
   serverZone,
   setReplicas,
 } from './commands/servers.ts';
+import { trashEmpty, trashRestore } from './commands/trash.ts';
 import { volumeCreate, volumeRemove, volumeSet } from './commands/volumes.ts';
 import type { CatalogDatabase } from './schema.ts';
 import { Tables } from './tables.ts';
@@ -178,6 +179,10 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return followView(tables, command);
     case 'set-replicas':
       return setReplicas(tables, command);
+    case 'trash-restore':
+      return trashRestore(tables, command, atNs);
+    case 'trash-empty':
+      return trashEmpty(tables, command, atNs);
     default:
       return unreachable(command);
   }

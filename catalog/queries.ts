@@ -1,14 +1,15 @@
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { PlacedFile, Query, QueryResults } from '../wire/catalog-api.ts';
-import { attributesOf, placedFileOf, volumeInfoOf } from './attributes.ts';
+import { attributesOf, placedFileOf, trashedFileOf, volumeInfoOf } from './attributes.ts';
 import { noAttribute } from './commands/attributes.ts';
+import { pathCheck } from './commands/trash.ts';
 import { nameCheck } from './names.ts';
 import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
 import { sessionLast } from './sessions.ts';
 import { type NameRow, Tables } from './tables.ts';
-import { directoryOf, inodeOf, pathInode, volumeOf } from './walk.ts';
+import { directoryOf, inodeOf, pathInode, pathTo, volumeOf } from './walk.ts';
 
 type FoundPath = QueryResults['paths']['paths'][number];
 
@@ -92,6 +93,14 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
           query.inodes.flatMap((inode) => tables.servers.placed(inode) ?? []),
         ),
       };
+    case 'trash': {
+      const volume = volumeOf(tables, query.volume);
+      const rows = tables.trash.below(volume.id, pathCheck(query.path), query.after, query.countMax + 1);
+      const files = rows
+        .slice(0, query.countMax)
+        .map((row) => trashedFileOf(tables.inodeKnown(row.inode), row));
+      return { files, more: rows.length > query.countMax };
+    }
     default:
       return unreachable(query);
   }
@@ -99,16 +108,9 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
 
 /** @returns where a name is in its volume; null for one in a directory that is itself unlinked */
 function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | null {
-  const names = [name];
-  let directory = tables.inodeKnown(parent);
-  const volume = tables.volume(directory.volume);
-  while (directory.id !== volume.root) {
-    const above = tables.nameIn(directory.parent, directory.id);
-    if (above === undefined) return null;
-    names.unshift(above);
-    directory = tables.inodeKnown(directory.parent);
-  }
-  return { inode, volume: volume.name, path: `/${names.join('/')}` };
+  const directory = tables.inodeKnown(parent);
+  const path = pathTo(tables, directory, name);
+  return path === null ? null : { inode, volume: directory.volumeName, path };
 }
 
 function placedFiles(tables: Tables, rows: readonly PlacedRow[]): PlacedFile[] {

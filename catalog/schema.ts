@@ -172,6 +172,26 @@ const RESERVATIONS = `
   ) STRICT;
 `;
 
+/** With the same version. */
+const TRASH = `
+  -- how long files are kept that lost their last name, in milliseconds; 0: they are not
+  ALTER TABLE volumes ADD COLUMN trash_ms INTEGER NOT NULL DEFAULT 0;
+  -- of named_inodes and named_bytes, what is in the trash
+  ALTER TABLE volumes ADD COLUMN trashed_inodes INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE volumes ADD COLUMN trashed_bytes INTEGER NOT NULL DEFAULT 0;
+  -- files without a name that are kept until inodes.orphaned_ns
+  CREATE TABLE trash (
+    inode       INTEGER PRIMARY KEY,
+    volume      INTEGER NOT NULL,
+    -- of the last name, from the root of the volume
+    path        TEXT NOT NULL COLLATE BINARY,
+    removed_ns  INTEGER NOT NULL,
+    -- empty where that is not known
+    removed_by  TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX trash_paths ON trash (volume, path, inode);
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -200,6 +220,7 @@ export const TABLE_KEYS = {
   replaced_stores: 'storage_id',
   placements: 'server, inode',
   reserved: 'first',
+  trash: 'inode',
 } as const;
 
 /**
@@ -216,5 +237,7 @@ export function ensureSchema(db: CatalogDatabase): void {
     );
   }
   const before = { 0: TABLES + SERVER_TABLES + QUOTAS, 1: MIGRATION_2 + QUOTAS, 2: QUOTAS, 3: '' }[version];
-  db.exec(`BEGIN IMMEDIATE; ${before} ${RESERVATIONS} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+  db.exec(
+    `BEGIN IMMEDIATE; ${before} ${RESERVATIONS} ${TRASH} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`,
+  );
 }

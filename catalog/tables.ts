@@ -1,9 +1,10 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import { chargeOf } from './quota.ts';
+import { charge, chargeOf } from './quota.ts';
 import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import { ServerTables } from './server-tables.ts';
 import { Statements } from './statements.ts';
+import { TrashTables } from './trash-tables.ts';
 
 /** An inode as the tables have it; times are decimal nanoseconds. */
 export interface InodeRow {
@@ -34,6 +35,8 @@ export interface InodeRow {
   readonly parent: number;
   /** Null while the inode has a name. */
   readonly orphanedNs: string | null;
+  /** 1 of a file without a name that is in the trash, else 0. */
+  readonly trashed: number;
   /** How many replicas a file wants; 0: as many as its volume says. */
   readonly wanted: number;
   readonly policy: number;
@@ -59,9 +62,14 @@ export interface VolumeRow {
   /** 0 for none. */
   readonly quotaBytes: number;
   readonly quotaInodes: number;
-  /** Of inodes with a name; with what files that are written may grow to. */
+  /** Of inodes with a name or in the trash; with what files that are written may grow to. */
   readonly namedInodes: number;
   readonly namedBytes: number;
+  /** How long files are kept that lost their last name, in milliseconds; 0: they are not. */
+  readonly trashMs: number;
+  /** What of the above is in the trash. */
+  readonly trashedInodes: number;
+  readonly trashedBytes: number;
 }
 
 export interface NewInode {
@@ -131,11 +139,13 @@ const INODE_COLUMNS = `
   i.object_bytes AS objectBytes, i.contents_epoch AS contentsEpoch, i.contents_seq AS contentsSeq,
   i.modified_epoch AS modifiedEpoch, i.modified_seq AS modifiedSeq, i.live,
   i.mark_epoch AS markEpoch, i.mark_turn AS markTurn, i.parent,
-  CAST(i.orphaned_ns AS TEXT) AS orphanedNs, i.wanted, i.policy, i.allowed,
+  CAST(i.orphaned_ns AS TEXT) AS orphanedNs,
+  i.orphaned_ns IS NOT NULL AND EXISTS (SELECT 1 FROM trash t WHERE t.inode = i.id) AS trashed, i.wanted, i.policy, i.allowed,
   (SELECT COUNT(*) FROM xattrs x WHERE x.inode = i.id) AS xattrs`;
 
 const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy,
-  quota_bytes AS quotaBytes, quota_inodes AS quotaInodes, named_inodes AS namedInodes, named_bytes AS namedBytes`;
+  quota_bytes AS quotaBytes, quota_inodes AS quotaInodes, named_inodes AS namedInodes, named_bytes AS namedBytes,
+  trash_ms AS trashMs, trashed_inodes AS trashedInodes, trashed_bytes AS trashedBytes`;
 
 /** What happened to a name, or to the contents of a file that were written in place. */
 export type NameChange =
@@ -162,6 +172,7 @@ export interface NameRow {
 export class Tables {
   /** Who holds what. */
   readonly servers: ServerTables;
+  readonly trash: TrashTables;
   readonly #db: CatalogDatabase;
   readonly #statements: Statements;
   /** Inodes of which a row, a name or an extended attribute was written since `forgetTouched`. */
@@ -174,6 +185,7 @@ export class Tables {
     this.#db = db;
     this.#statements = new Statements(db);
     this.servers = new ServerTables(this.#statements);
+    this.trash = new TrashTables(this.#statements);
   }
 
   static readonly #ofHandle = new WeakMap<CatalogDatabase, Tables>();
@@ -260,13 +272,17 @@ export class Tables {
     this.#run('UPDATE volumes SET root = ? WHERE id = ?', root, id);
   }
 
-  volumeSet(id: number, values: Pick<VolumeRow, 'replicas' | 'policy' | 'quotaBytes' | 'quotaInodes'>): void {
+  volumeSet(
+    id: number,
+    values: Pick<VolumeRow, 'replicas' | 'policy' | 'quotaBytes' | 'quotaInodes' | 'trashMs'>,
+  ): void {
     this.#run(
-      'UPDATE volumes SET replicas = ?, policy = ?, quota_bytes = ?, quota_inodes = ? WHERE id = ?',
+      'UPDATE volumes SET replicas = ?, policy = ?, quota_bytes = ?, quota_inodes = ?, trash_ms = ? WHERE id = ?',
       values.replicas,
       values.policy,
       values.quotaBytes,
       values.quotaInodes,
+      values.trashMs,
       id,
     );
   }
@@ -290,6 +306,16 @@ export class Tables {
     if (inodes === 0 && bytes === 0) return;
     this.#run(
       'UPDATE volumes SET named_inodes = named_inodes + ?, named_bytes = named_bytes + ? WHERE id = ?',
+      inodes,
+      bytes,
+      id,
+    );
+  }
+
+  /** What of it is in the trash. */
+  volumeChargeTrash(id: number, inodes: number, bytes: number): void {
+    this.#run(
+      'UPDATE volumes SET trashed_inodes = trashed_inodes + ?, trashed_bytes = trashed_bytes + ? WHERE id = ?',
       inodes,
       bytes,
       id,
@@ -434,11 +460,12 @@ export class Tables {
   /** Forgets an inode and its extended attributes. Its entries are gone already. */
   inodeDelete(inode: InodeRow): void {
     this.#touched.add(inode.id);
+    charge(this, inode, -1, -chargeOf(inode));
+    if (inode.trashed) this.trash.delete(inode.id);
     this.#run('DELETE FROM xattrs WHERE inode = ?', inode.id);
     this.#run('DELETE FROM inodes WHERE id = ?', inode.id);
     if (inode.replicas !== '') this.servers.displace(inode.id, inode.replicas);
     this.volumeCount(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
-    if (inode.orphanedNs === null) this.volumeCharge(inode.volume, -1, -chargeOf(inode));
   }
 
   inodeSetLinks(id: number, links: number, orphanedNs: string | null, changedNs: string): void {

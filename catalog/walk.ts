@@ -105,6 +105,24 @@ export function placeVolume(tables: Tables, place: Place): VolumeRow {
   return tables.volume(directoryOf(tables, place.parent).volume);
 }
 
+/**
+ * Looks through the names of each directory on the way, for they are not found by what they stand for.
+ *
+ * @returns the path of a name from its volume's root; null where the directory is itself unlinked
+ */
+export function pathTo(tables: Tables, directory: InodeRow, name: string): string | null {
+  const names = [name];
+  let here = directory;
+  // The root of a volume is its own parent.
+  while (here.parent !== here.id) {
+    const above = tables.nameIn(here.parent, here.id);
+    if (above === undefined) return null;
+    names.unshift(above);
+    here = tables.inodeKnown(here.parent);
+  }
+  return `/${names.join('/')}`;
+}
+
 /** @returns whether `directory` is `ancestor` or lies below it */
 export function isBelow(tables: Tables, directory: InodeRow, ancestor: InodeRow): boolean {
   let here = directory;

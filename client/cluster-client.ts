@@ -477,6 +477,10 @@ function describeCommand(command: Command): string {
       return `change server ${command.id}`;
     case 'server-remove':
       return `remove server ${command.id}`;
+    case 'trash-restore':
+      return `restore file ${command.inode} of the volume "${command.volume}"`;
+    case 'trash-empty':
+      return `empty the trash of the volume "${command.volume}"`;
   }
 }
 
@@ -515,6 +519,8 @@ function describeQuery(query: Query): string {
       return `list the files on server ${query.server}`;
     case 'files-miscounted':
       return 'look for files with too few or too many replicas';
+    case 'trash':
+      return `list the trash of the volume "${query.volume}"`;
     case 'list':
       return `list directory ${query.inode}`;
     case 'attributes':

@@ -63,6 +63,17 @@ export type Expectation = Static<typeof Expectation>;
 /** Extended attribute of a file that is being uploaded in pieces; nobody else can set it, and it goes when the file gets its name. */
 export const UPLOAD_NOTE = 'leasehold.upload';
 
+/** A century at the most: times in nanoseconds have 64 bits. */
+const TrashMs = Type.Integer({ minimum: 0, maximum: 3_155_760_000_000 });
+
+/** What is said of a file that loses its last name, in a volume with a trash. */
+const REMOVAL = {
+  /** Who takes the name away, as it is told to others. */
+  by: Type.Optional(Type.String({ maxLength: 300 })),
+  /** False: the file is not kept. */
+  trash: Type.Optional(Type.Boolean()),
+};
+
 export const Command = Type.Union([
   Type.Object({
     kind: Type.Literal('volume-create'),
@@ -80,6 +91,8 @@ export const Command = Type.Union([
     /** Of the sizes of all files, and of files and directories; 0 for none. */
     quotaBytes: Type.Optional(Bytes),
     quotaInodes: Type.Optional(Bytes),
+    /** How long files are kept that lost their last name; 0, or absent: they are not. */
+    trashMs: Type.Optional(TrashMs),
   }),
   /** Absent fields stay. The replicas of files that are there follow; the policy is that of files to come. */
   Type.Object({
@@ -91,6 +104,8 @@ export const Command = Type.Union([
     /** For files that are being written, a quota counts from their next sync or close on. */
     quotaBytes: Type.Optional(Bytes),
     quotaInodes: Type.Optional(Bytes),
+    /** For what is thrown away from now on. */
+    trashMs: Type.Optional(TrashMs),
   }),
   /** Refused with `not-empty` unless the volume is empty. */
   Type.Object({ kind: Type.Literal('volume-remove'), name: VolumeName }),
@@ -170,6 +185,7 @@ export const Command = Type.Union([
     place: Place,
     inode: Inode,
     expect: Expectation,
+    ...REMOVAL,
   }),
   Type.Object({
     kind: Type.Literal('make-directory'),
@@ -196,7 +212,12 @@ export const Command = Type.Union([
     umask: Umask,
   }),
   Type.Object({ kind: Type.Literal('remove-directory'), place: Place }),
-  Type.Object({ kind: Type.Literal('unlink'), place: Place, expect: Type.Optional(Expectation) }),
+  Type.Object({
+    kind: Type.Literal('unlink'),
+    place: Place,
+    expect: Type.Optional(Expectation),
+    ...REMOVAL,
+  }),
   Type.Object({
     kind: Type.Literal('rename'),
     from: Place,
@@ -204,6 +225,7 @@ export const Command = Type.Union([
     mode: Type.Union([Type.Literal('replace'), Type.Literal('no-replace'), Type.Literal('exchange')]),
     /** Of what is at `from`. */
     expect: Type.Optional(Expectation),
+    ...REMOVAL,
   }),
   Type.Object({
     kind: Type.Literal('symlink'),
@@ -310,6 +332,24 @@ export const Command = Type.Union([
     inode: Inode,
     count: Type.Union([Replicas, Type.Null()]),
   }),
+  /**
+   * Gives a file in the trash its name again, with directories that are missing on the way; refused with `exists` where
+   * the name is taken. `to`: another path of the volume.
+   */
+  Type.Object({
+    kind: Type.Literal('trash-restore'),
+    volume: VolumeName,
+    inode: Inode,
+    to: Type.Optional(Path),
+  }),
+  /** Keeps files in the trash no longer: one, or at most `countMax` at and below a path, by default all of the volume. */
+  Type.Object({
+    kind: Type.Literal('trash-empty'),
+    volume: VolumeName,
+    inode: Type.Optional(Inode),
+    path: Type.Optional(Path),
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
 ]);
 export type Command = Static<typeof Command>;
 
@@ -399,9 +439,28 @@ export interface VolumeInfo {
   /** 0 for none. */
   readonly quotaBytes: number;
   readonly quotaInodes: number;
-  /** What counts against the quotas: what has a name, and what files that are written may grow to. */
+  /** What counts against the quotas: what has a name or is in the trash, and what files that are written may grow to. */
   readonly namedBytes: number;
   readonly namedInodes: number;
+  /** How long files are kept that lost their last name, in milliseconds; 0: they are not. */
+  readonly trashMs: number;
+  /** What of the above is in the trash. */
+  readonly trashedBytes: number;
+  readonly trashedInodes: number;
+}
+
+/** A file that lost its last name and is kept for a while. */
+export interface TrashedFile {
+  readonly inode: number;
+  /** Of its last name, from the volume's root. */
+  readonly path: string;
+  readonly sizeBytes: number;
+  readonly modifiedNs: string;
+  readonly removedNs: string;
+  /** Absent where that is not known. */
+  readonly removedBy?: string;
+  /** It goes at some time after. */
+  readonly keptUntilNs: string;
 }
 
 export const Query = Type.Union([
@@ -447,6 +506,14 @@ export const Query = Type.Union([
   }),
   /** Where those of `inodes` are that are files and exist. */
   Type.Object({ kind: Type.Literal('placed'), inodes: Type.Array(Inode, { maxItems: 10_000 }) }),
+  /** Files in the trash of a volume that were at a path, or below it; in the order of paths, then of numbers. */
+  Type.Object({
+    kind: Type.Literal('trash'),
+    volume: VolumeName,
+    path: Path,
+    after: Type.Union([Type.Object({ path: Path, inode: Inode }), Type.Null()]),
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
 ]);
 export type Query = Static<typeof Query>;
 
@@ -501,6 +568,8 @@ export interface CommandResults {
   /** `followed`: it was newer than what the catalog had. */
   readonly 'follow-view': { readonly followed: boolean };
   readonly 'set-replicas': Record<string, never>;
+  readonly 'trash-restore': { readonly attributes: Attributes; readonly path: string };
+  readonly 'trash-empty': { readonly removed: number };
 }
 
 /** Answers of queries, by kind. */
@@ -529,6 +598,7 @@ export interface QueryResults {
   readonly 'files-miscounted': { readonly files: readonly PlacedFile[]; readonly next: number | null };
   /** `reserved`: those that may still come to be files. */
   readonly placed: { readonly files: readonly PlacedFile[]; readonly reserved: readonly number[] };
+  readonly trash: { readonly files: readonly TrashedFile[]; readonly more: boolean };
 }
 
 const CacheNumber = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });

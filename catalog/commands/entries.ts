@@ -4,12 +4,13 @@ import type { CommandResults, NodeKind, Place } from '../../wire/catalog-api.ts'
 import { attributesOf, kindNumber } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
 import { targetCheck } from '../names.ts';
-import { allowedOfNew, assertInodeAllowed, chargeOf } from '../quota.ts';
+import { allowedOfNew, assertInodeAllowed, charge, chargeOf } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { InodeRow, Tables } from '../tables.ts';
 import { inodeOf, type Spot, spotAt } from '../walk.ts';
 import { inherit } from './acls.ts';
 import { assertExpected } from './expectation.ts';
+import { type Removal, throwAway } from './removal.ts';
 
 /** Names of one inode at the most. */
 export const LINKS_MAX = 65_000;
@@ -95,8 +96,18 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
 /**
  * An inode lost one of its names. A file without names stays until it is collected, because
  * somebody may still have it open; everything else has no contents that could be open.
+ *
+ * @param name the one that is lost
+ * @param removal what the command says of it
+ * @returns how many names it has still
  */
-export function nameLost(tables: Tables, inode: InodeRow, atNs: string): number {
+export function nameLost(
+  tables: Tables,
+  inode: InodeRow,
+  name: Pick<Spot, 'directory' | 'name'>,
+  removal: Removal,
+  atNs: string,
+): number {
   if (inode.kind === KIND_DIRECTORY) {
     tables.inodeDelete(inode);
     return 0;
@@ -104,9 +115,10 @@ export function nameLost(tables: Tables, inode: InodeRow, atNs: string): number 
   const links = inode.links - 1;
   assert(links >= 0, 'An inode with a name counts a link');
   if (links === 0 && inode.kind !== KIND_FILE) tables.inodeDelete(inode);
-  else {
-    tables.inodeSetLinks(inode.id, links, links === 0 ? atNs : null, atNs);
-    if (links === 0) tables.volumeCharge(inode.volume, -1, -chargeOf(inode));
+  else if (links > 0) tables.inodeSetLinks(inode.id, links, null, atNs);
+  else if (!throwAway(tables, inode, name, removal, atNs)) {
+    charge(tables, inode, -1, -chargeOf(inode));
+    tables.inodeSetLinks(inode.id, 0, atNs, atNs);
   }
   return links;
 }
@@ -177,7 +189,7 @@ export function removeDirectory(
   if (tables.hasChildren(inode.id)) throw new ServiceError('not-empty', `Directory "${name}" is not empty`);
   tables.entryDelete(directory.id, name, inode.id);
   tables.directoryTouch(directory.id, -1, atNs);
-  nameLost(tables, inode, atNs);
+  nameLost(tables, inode, { directory, name }, {}, atNs);
   return {};
 }
 
@@ -187,5 +199,5 @@ export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: strin
   if (command.expect !== undefined) assertExpected(command.expect, name, inode);
   tables.entryDelete(directory.id, name, inode.id);
   tables.directoryTouch(directory.id, 0, atNs);
-  return { inode: inode.id, links: nameLost(tables, inode, atNs) };
+  return { inode: inode.id, links: nameLost(tables, inode, { directory, name }, command, atNs) };
 }

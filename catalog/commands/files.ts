@@ -3,7 +3,14 @@ import { type CommandResults, type LiveMark, UPLOAD_NOTE } from '../../wire/cata
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
 import { timeCheck } from '../names.ts';
-import { allowedOfNew, allowGrowth, assertBytesAllowed, assertInodeAllowed, chargeOf } from '../quota.ts';
+import {
+  allowedOfNew,
+  allowGrowth,
+  assertBytesAllowed,
+  assertInodeAllowed,
+  charge,
+  chargeOf,
+} from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf, volumeOf } from '../walk.ts';
@@ -11,6 +18,7 @@ import { inherit } from './acls.ts';
 import { forgetReservations, notReserved } from './births.ts';
 import { MODE_SETGID, nameLost, nodeCreate, spotOf } from './entries.ts';
 import { assertExpected } from './expectation.ts';
+import { isKept } from './removal.ts';
 
 /** A path's last symbolic link is followed, as by open(2), unless the file must be new. */
 export function createFile(
@@ -76,10 +84,11 @@ export function keepOrphan(
   atNs: string,
 ): CommandResults['keep-orphan'] {
   const inode = inodeOf(tables, command.inode);
-  // One that has got a name meanwhile needs no keeping.
-  if (inode.orphanedNs !== null) {
-    tables.inodeSetOrphaned(inode.id, command.untilNs === undefined ? atNs : timeCheck(command.untilNs));
-  }
+  // One that has got a name meanwhile needs no keeping, and one in the trash is kept for longer, as a rule.
+  if (inode.orphanedNs === null) return {};
+  const untilNs = command.untilNs === undefined ? atNs : timeCheck(command.untilNs);
+  if (inode.trashed === 1 && BigInt(untilNs) <= BigInt(inode.orphanedNs)) return {};
+  tables.inodeSetOrphaned(inode.id, untilNs);
   return {};
 }
 
@@ -89,7 +98,7 @@ export function replace(
   atNs: string,
 ): CommandResults['replace'] {
   const orphan = inodeOf(tables, command.inode);
-  if (orphan.orphanedNs === null) {
+  if (orphan.orphanedNs === null || orphan.trashed === 1) {
     throw new ServiceError('bad-request', `Inode ${orphan.id} is no file without a name`);
   }
   const { directory, name, inode: old } = spotOf(tables, command.place, 'is-directory', true);
@@ -100,8 +109,9 @@ export function replace(
   assertExpected(command.expect, name, old);
 
   const volume = tables.volume(orphan.volume);
-  if (old === undefined) assertInodeAllowed(volume);
-  assertBytesAllowed(volume, chargeOf(orphan), old?.links === 1 ? chargeOf(old) : 0);
+  if (old === undefined || isKept(volume, old, command)) assertInodeAllowed(volume);
+  const isFreed = old?.links === 1 && !isKept(volume, old, command);
+  assertBytesAllowed(volume, chargeOf(orphan), isFreed ? chargeOf(old) : 0);
 
   // What it had to know while it was uploaded is not the file's.
   tables.xattrDelete(orphan.id, UPLOAD_NOTE);
@@ -120,7 +130,7 @@ export function replace(
     tables.entryInsert(directory.id, name, orphan.id);
   } else {
     tables.entrySetInode(directory.id, name, orphan.id);
-    nameLost(tables, old, atNs);
+    nameLost(tables, old, { directory, name }, command, atNs);
   }
   tables.directoryTouch(directory.id, 0, atNs);
   return { attributes: attributesOf(tables.inodeKnown(orphan.id)), replaced: old?.id ?? null };
@@ -180,10 +190,7 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
       allowed,
     );
     if (changes && inode.orphanedNs === null) tables.inodeModified(inode.id);
-    if (inode.orphanedNs === null) {
-      const charge = chargeOf({ ...inode, sizeBytes: file.sizeBytes, allowed });
-      tables.volumeCharge(inode.volume, 0, charge - chargeOf(inode));
-    }
+    charge(tables, inode, 0, chargeOf({ ...inode, sizeBytes: file.sizeBytes, allowed }) - chargeOf(inode));
     if (file.sizeBytes !== inode.sizeBytes) {
       tables.volumeCount(inode.volume, 0, file.sizeBytes - inode.sizeBytes);
     }

@@ -6,6 +6,7 @@ import type { InodeRow, Tables } from '../tables.ts';
 import { isBelow, type Spot } from '../walk.ts';
 import { nameLost, spotOf, takenSpotOf } from './entries.ts';
 import { assertExpected } from './expectation.ts';
+import type { Removal } from './removal.ts';
 
 /** POSIX rename, with the two variants of Linux's renameat2. */
 export function rename(tables: Tables, command: CommandOf<'rename'>, atNs: string): CommandResults['rename'] {
@@ -22,13 +23,14 @@ export function rename(tables: Tables, command: CommandOf<'rename'>, atNs: strin
   if (command.mode === 'no-replace' && to.inode !== undefined) {
     throw new ServiceError('exists', `There is a "${to.name}" already`);
   }
-  return move(tables, from, to, atNs);
+  return move(tables, from, to, command, atNs);
 }
 
 function move(
   tables: Tables,
   from: Spot & { inode: InodeRow },
   to: Spot,
+  removal: Removal,
   atNs: string,
 ): CommandResults['rename'] {
   const moved = from.inode;
@@ -59,7 +61,7 @@ function move(
     // A directory that replaces a directory leaves the count of subdirectories as it was.
     tables.entrySetInode(to.directory.id, to.name, moved.id);
     tables.directoryTouch(to.directory.id, 0, atNs);
-    nameLost(tables, replaced, atNs);
+    nameLost(tables, replaced, to, removal, atNs);
   }
   tables.inodeSetChanged(moved.id, atNs);
   if (isDirectory) tables.directorySetParent(moved.id, to.directory.id);

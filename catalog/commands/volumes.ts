@@ -38,7 +38,9 @@ export function volumeCreate(
   });
   tables.volumeSetRoot(id, root);
   const { quotaBytes = 0, quotaInodes = 0, replicas } = command;
-  if (quotaBytes > 0 || quotaInodes > 0) tables.volumeSet(id, { replicas, policy, quotaBytes, quotaInodes });
+  const trashMs = command.trashMs ?? 0;
+  if (quotaBytes > 0 || quotaInodes > 0 || trashMs > 0)
+    tables.volumeSet(id, { replicas, policy, quotaBytes, quotaInodes, trashMs });
   return { volume: volumeInfoOf(tables.volume(id)) };
 }
 
@@ -51,6 +53,7 @@ export function volumeSet(tables: Tables, command: CommandOf<'volume-set'>): Com
     policy,
     quotaBytes: command.quotaBytes ?? volume.quotaBytes,
     quotaInodes: command.quotaInodes ?? volume.quotaInodes,
+    trashMs: command.trashMs ?? volume.trashMs,
   });
   return { volume: volumeInfoOf(tables.volume(volume.id)) };
 }
@@ -66,6 +69,10 @@ export function volumeRemove(
   const volume = volumeOf(tables, command.name);
   if (tables.hasChildren(volume.root)) {
     throw new ServiceError('not-empty', `Volume "${command.name}" is not empty`);
+  }
+  if (volume.trashedInodes > 0) {
+    const files = volume.trashedInodes === 1 ? '1 file' : `${volume.trashedInodes} files`;
+    throw new ServiceError('not-empty', `The trash of volume "${command.name}" has ${files}: empty it first`);
   }
   for (const orphan of tables.orphansOfVolume(volume.id)) tables.inodeDelete(orphan);
   tables.inodeDelete(tables.inodeKnown(volume.root));

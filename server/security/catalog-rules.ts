@@ -33,6 +33,8 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'server-remove': 'admin',
   'follow-view': 'server',
   'set-replicas': 'admin',
+  'trash-restore': 'write',
+  'trash-empty': 'write',
 };
 
 /** Whether a query is about one volume, about all together, or about what everybody has to know. */
@@ -54,6 +56,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'
   'files-on': 'cluster',
   'files-miscounted': 'cluster',
   placed: 'cluster',
+  trash: 'volume',
 };
 
 /** What a command or a query touches. */

@@ -19,6 +19,9 @@ test('volume-create makes a root; names are unique', () => {
     quotaInodes: 0,
     namedBytes: 0,
     namedInodes: 1,
+    trashMs: 0,
+    trashedBytes: 0,
+    trashedInodes: 0,
   });
   const root = catalog.inode(catalog.root);
   assert.equal(root.kind, 'directory');

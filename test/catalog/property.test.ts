@@ -54,6 +54,21 @@ const aclValue = fc
     return Buffer.from(encodeAcl(acl)).toString('base64');
   });
 
+const at = (path: string) => ({ volume: 'main', path });
+const created = (path: string): Command => ({
+  kind: 'create-file',
+  place: at(path),
+  mode: 0o644,
+  uid: 1,
+  gid: 1,
+  exclusive: true,
+});
+const renamed = (mode: 'replace' | 'no-replace' | 'exchange', from: string, to: string): Command => ({
+  kind: 'rename',
+  from: at(from),
+  to: at(to),
+  mode,
+});
 const treeCommand: fc.Arbitrary<Command> = fc.oneof(
   fc.record({ kind: fc.constant('make-directory' as const), place, mode, ...owner, umask: mode }),
   fc.record({
@@ -64,7 +79,10 @@ const treeCommand: fc.Arbitrary<Command> = fc.oneof(
     exclusive: fc.boolean(),
   }),
   fc.record({ kind: fc.constant('remove-directory' as const), place }),
-  fc.record({ kind: fc.constant('unlink' as const), place }),
+  fc.record(
+    { kind: fc.constant('unlink' as const), place, by: name, trash: fc.boolean() },
+    { requiredKeys: ['kind', 'place'] },
+  ),
   fc.record({
     kind: fc.constant('rename' as const),
     from: place,
@@ -72,6 +90,28 @@ const treeCommand: fc.Arbitrary<Command> = fc.oneof(
     mode: fc.constantFrom('replace' as const, 'no-replace' as const, 'exchange' as const),
   }),
   fc.record({ kind: fc.constant('link' as const), inode, place }),
+);
+
+const trashCommand: fc.Arbitrary<Command> = fc.oneof(
+  fc.record(
+    {
+      kind: fc.constant('trash-restore' as const),
+      volume: fc.constantFrom('main', 'second'),
+      inode,
+      to: path,
+    },
+    { requiredKeys: ['kind', 'volume', 'inode'] },
+  ),
+  fc.record(
+    {
+      kind: fc.constant('trash-empty' as const),
+      volume: fc.constantFrom('main', 'second'),
+      inode,
+      path,
+      countMax: fc.integer({ min: 1, max: 2 }),
+    },
+    { requiredKeys: ['kind', 'volume', 'countMax'] },
+  ),
 );
 
 const otherCommand: fc.Arbitrary<Command> = fc.oneof(
@@ -195,6 +235,7 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
       policy: fc.constantFrom('quorum' as const, 'all' as const),
       quotaBytes: fc.constantFrom(0, 1, 100_000),
       quotaInodes: fc.constantFrom(0, 1, 4),
+      trashMs: fc.constantFrom(0, 1, 3_600_000),
     },
     { requiredKeys: ['kind', 'name'] },
   ),
@@ -242,6 +283,7 @@ const requests = fc.array(
       { weight: 4, arbitrary: treeCommand },
       { weight: 2, arbitrary: otherCommand },
       { weight: 1, arbitrary: serverCommand },
+      { weight: 1, arbitrary: trashCommand },
     ),
   }),
   { minLength: 1, maxLength: 5 },
@@ -256,7 +298,7 @@ function openCatalog(): CatalogDatabase {
 const VOLUME: CommandRequest = {
   session: 99,
   number: 1,
-  command: { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096 },
+  command: { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096, trashMs: 1 },
 };
 
 /** As the primary does it, with what the world adds depending on nothing that replicas share. */
@@ -322,11 +364,22 @@ function assertSound(db: CatalogDatabase): void {
        OR used_bytes <> (SELECT COALESCE(SUM(size), 0) FROM inodes WHERE volume = v.id AND kind = 1)`,
   );
   none(
-    'A volume counts what has a name, with what its files may grow to',
+    'A volume counts what has a name or is in the trash, with what its files may grow to',
     `SELECT * FROM volumes v WHERE named_inodes <>
-         (SELECT COUNT(*) FROM inodes WHERE volume = v.id AND orphaned_ns IS NULL)
+         (SELECT COUNT(*) FROM inodes WHERE volume = v.id AND (orphaned_ns IS NULL OR id IN (SELECT inode FROM trash)))
        OR named_bytes <> (SELECT COALESCE(SUM(MAX(size, COALESCE(allowed, 0))), 0) FROM inodes
-         WHERE volume = v.id AND kind = 1 AND orphaned_ns IS NULL)`,
+         WHERE volume = v.id AND kind = 1 AND (orphaned_ns IS NULL OR id IN (SELECT inode FROM trash)))`,
+  );
+  none(
+    'and of that, what is in the trash',
+    `SELECT * FROM volumes v WHERE trashed_inodes <> (SELECT COUNT(*) FROM trash WHERE volume = v.id)
+       OR trashed_bytes <> (SELECT COALESCE(SUM(MAX(i.size, COALESCE(i.allowed, 0))), 0)
+         FROM trash t JOIN inodes i ON i.id = t.inode WHERE t.volume = v.id)`,
+  );
+  none(
+    'What is in the trash is a file of that volume without a name, that is kept for longer than it was removed',
+    `SELECT * FROM trash t LEFT JOIN inodes i ON i.id = t.inode WHERE i.id IS NULL OR i.kind <> 1 OR i.links <> 0
+       OR i.volume <> t.volume OR i.orphaned_ns IS NULL OR i.orphaned_ns <= t.removed_ns OR t.path NOT LIKE '/_%'`,
   );
   none(
     'Only files may grow, and only live ones by more than they have',
@@ -373,6 +426,77 @@ test('the same batches make the same catalogs, and sound ones', () => {
     executed > 2 * RUNS && refused > 2 * RUNS,
     `Something happened: ${executed} done, ${refused} refused`,
   );
+});
+
+/** Commands about few files, so that what is thrown away is restored, and thrown away again. */
+const shallow = fc.oneof(
+  { weight: 4, arbitrary: name.map((each) => `/${each}`) },
+  { weight: 1, arbitrary: fc.constant('/d/a') },
+);
+const fileNumber = fc.integer({ min: 2, max: 5 });
+const throwingCommand: fc.Arbitrary<Command> = fc.oneof(
+  { weight: 4, arbitrary: shallow.map(created) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('make-directory' as const),
+      place: fc.constant(at('/d')),
+      mode,
+      ...owner,
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc
+      .record({ inode: fileNumber, sizeBytes: fc.nat({ max: 3000 }), seq: fc.nat({ max: 9 }) })
+      .map(({ inode: id, sizeBytes, seq }): Command => {
+        const file = { inode: id, sizeBytes, modifiedNs: '7', contents: { epoch: 1, seq } };
+        return { kind: 'settle', files: [file] };
+      }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc
+      .record({ inode: fileNumber, growTo: fc.nat({ max: 5000 }) })
+      .map((growth): Command => ({ kind: 'open-for-write', ...growth })),
+  },
+  { weight: 6, arbitrary: shallow.map((each): Command => ({ kind: 'unlink', place: at(each), by: 'anna' })) },
+  { weight: 2, arbitrary: fc.tuple(shallow, shallow).map(([from, to]) => renamed('replace', from, to)) },
+  {
+    weight: 12,
+    arbitrary: fc.record(
+      {
+        kind: fc.constant('trash-restore' as const),
+        volume: fc.constant('main'),
+        inode: fileNumber,
+        to: shallow,
+      },
+      { requiredKeys: ['kind', 'volume', 'inode'] },
+    ),
+  },
+  { weight: 1, arbitrary: fc.constant<Command>({ kind: 'trash-empty', volume: 'main', countMax: 1 }) },
+  { weight: 1, arbitrary: fc.constant<Command>({ kind: 'volume-set', name: 'main', quotaBytes: 20_000 }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('keep-orphan' as const), inode: fileNumber }) },
+);
+
+test('whatever is thrown away and restored, trash and counters stay sound', () => {
+  let restored = 0;
+  let emptied = 0;
+  fc.assert(
+    fc.property(fc.array(throwingCommand, { minLength: 30, maxLength: 60 }), (commands) => {
+      const db = openCatalog();
+      runPrimary(db, 1, [VOLUME]);
+      for (const [index, command] of commands.entries()) {
+        const [outcome] = runPrimary(db, index + 2, [{ session: 5, number: index + 1, command }]).outcomes;
+        if (outcome?.kind !== 'done') continue;
+        if (command.kind === 'trash-restore') restored++;
+        if ('removed' in outcome.result && outcome.result.removed > 0) emptied++;
+      }
+      assertSound(db);
+    }),
+    { numRuns: RUNS },
+  );
+  assert.ok(restored > RUNS / 2 && emptied > RUNS / 4, `Something happened: ${restored}, ${emptied}`);
 });
 
 // A model of directories ------------------------------------------------------------------------
@@ -503,21 +627,6 @@ function* tree(db: CatalogDatabase, inode: number, at = ''): Generator<string> {
   }
 }
 
-const at = (path: string) => ({ volume: 'main', path });
-const created = (path: string): Command => ({
-  kind: 'create-file',
-  place: at(path),
-  mode: 0o644,
-  uid: 1,
-  gid: 1,
-  exclusive: true,
-});
-const renamed = (mode: 'replace' | 'no-replace' | 'exchange', from: string, to: string): Command => ({
-  kind: 'rename',
-  from: at(from),
-  to: at(to),
-  mode,
-});
 /** Each kind of rename that succeeds: drawn names fit together too seldom to count on it. */
 const RENAMES: Command[] = [
   created('/a'),

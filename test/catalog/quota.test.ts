@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import Database from 'better-sqlite3';
 import { ensureSchema, SCHEMA_VERSION } from '../../catalog/schema.ts';
 import type { VolumeInfo } from '../../wire/catalog-api.ts';
+import { asVersion2 } from './earlier-schema.ts';
 import { Catalog, main } from './fixture.ts';
 
 const MIB = 1024 * 1024;
@@ -156,10 +157,10 @@ test('names are counted, of whatever kind, and no more than the quota', () => {
 test('a catalog of version 2 is counted when it is opened', () => {
   const db = new Database(':memory:');
   ensureSchema(db);
-  for (const column of ['quota_bytes', 'quota_inodes', 'named_inodes', 'named_bytes'])
-    db.exec(`ALTER TABLE volumes DROP COLUMN ${column}`);
-  db.exec(`ALTER TABLE inodes DROP COLUMN allowed; DROP TABLE reserved; PRAGMA user_version = 2;
-    INSERT INTO volumes (id, name, root, replicas, object_bytes, inodes, used_bytes) VALUES (1, 'main', 1, 3, 4096, 4, 70)`);
+  asVersion2(db);
+  db.exec(
+    `INSERT INTO volumes (id, name, root, replicas, object_bytes, inodes, used_bytes) VALUES (1, 'main', 1, 3, 4096, 4, 70)`,
+  );
   const inode = db.prepare(
     `INSERT INTO inodes (id, volume, kind, mode, uid, gid, links, size, accessed_ns, modified_ns, changed_ns, target, device,
        replicas, view, object_bytes, contents_epoch, contents_seq, modified_epoch, modified_seq, live, mark_epoch, mark_turn,

@@ -6,6 +6,7 @@ import type { CommandOf } from '../../catalog/command.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import type { QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
+import { asVersion1 } from './earlier-schema.ts';
 import { Catalog, main, SERVERS } from './fixture.ts';
 
 function registration(id: string, more: Partial<CommandOf<'server-register'>> = {}) {
@@ -202,21 +203,6 @@ test('nobody is promised more replicas than there are servers, unless by force',
 });
 
 /** The tables that version 1 had and that have changed since, and what it did not have. */
-function asVersion1(db: Database.Database): void {
-  db.exec(`
-    DROP TABLE servers; DROP TABLE placements; DROP TABLE replaced_stores; DROP TABLE reserved;
-    ALTER TABLE volumes DROP COLUMN quota_bytes;
-    ALTER TABLE volumes DROP COLUMN quota_inodes;
-    ALTER TABLE volumes DROP COLUMN named_inodes;
-    ALTER TABLE volumes DROP COLUMN named_bytes;
-    ALTER TABLE inodes DROP COLUMN allowed;
-    ALTER TABLE volumes DROP COLUMN policy;
-    ALTER TABLE inodes DROP COLUMN wanted;
-    ALTER TABLE inodes DROP COLUMN policy;
-    PRAGMA user_version = 1;
-  `);
-}
-
 test('a catalog of version 1 is brought up to date, and knows who holds what', () => {
   const catalog = new Catalog();
   catalog.file('/a');

@@ -170,8 +170,9 @@ export class FakeCluster {
         const root = this.#create('directory', command.name, 0o755).attributes.inode;
         const { name, replicas, objectBytes, policy = 'quorum' } = command;
         const counts = { inodes: 1, usedBytes: 0, namedInodes: 1, namedBytes: 0 };
-        const { quotaBytes = 0, quotaInodes = 0 } = command;
-        const volume = { name, root, replicas, policy, objectBytes, ...counts, quotaBytes, quotaInodes };
+        const { quotaBytes = 0, quotaInodes = 0, trashMs = 0 } = command;
+        const quotas = { quotaBytes, quotaInodes, trashMs, trashedBytes: 0, trashedInodes: 0 };
+        const volume = { name, root, replicas, policy, objectBytes, ...counts, ...quotas };
         this.#volumes.set(name, volume);
         return { volume };
       }

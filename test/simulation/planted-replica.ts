@@ -10,6 +10,7 @@ import { PLANTED_ORDER } from './planted-replica-order.ts';
 import { PLANTED_READS } from './planted-replica-reads.ts';
 import { PLANTED_SEALED } from './planted-replica-sealed.ts';
 import { PLANTED_SERVERS } from './planted-replica-server.ts';
+import { PLANTED_TRASH } from './planted-trash.ts';
 
 export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_ORDER,
@@ -22,4 +23,5 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_CONTENTS,
   ...PLANTED_GUARDS,
   ...PLANTED_QUOTA,
+  ...PLANTED_TRASH,
 ];

@@ -1,0 +1,38 @@
+import type { CatalogDatabase } from '../../catalog/schema.ts';
+
+/** Takes away from a database of today what came with version 4. */
+export function asVersion3(db: CatalogDatabase): void {
+  db.exec(`
+    DROP TABLE reserved;
+    DROP TABLE trash;
+    ALTER TABLE volumes DROP COLUMN trash_ms;
+    ALTER TABLE volumes DROP COLUMN trashed_inodes;
+    ALTER TABLE volumes DROP COLUMN trashed_bytes;
+    PRAGMA user_version = 3;
+  `);
+}
+
+/** And what came with version 3. */
+export function asVersion2(db: CatalogDatabase): void {
+  asVersion3(db);
+  db.exec(`
+    ALTER TABLE volumes DROP COLUMN quota_bytes;
+    ALTER TABLE volumes DROP COLUMN quota_inodes;
+    ALTER TABLE volumes DROP COLUMN named_inodes;
+    ALTER TABLE volumes DROP COLUMN named_bytes;
+    ALTER TABLE inodes DROP COLUMN allowed;
+    PRAGMA user_version = 2;
+  `);
+}
+
+/** And what came with version 2. */
+export function asVersion1(db: CatalogDatabase): void {
+  asVersion2(db);
+  db.exec(`
+    DROP TABLE servers; DROP TABLE placements; DROP TABLE replaced_stores;
+    ALTER TABLE volumes DROP COLUMN policy;
+    ALTER TABLE inodes DROP COLUMN wanted;
+    ALTER TABLE inodes DROP COLUMN policy;
+    PRAGMA user_version = 1;
+  `);
+}
