@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
-import type { ClusterMount } from '../cluster/cluster-mount.ts';
+import { type ClusterMount, run } from '../cluster/cluster-mount.ts';
 import { memoryPeakMiB, RealCluster } from '../cluster/real-cluster.ts';
 import { mountPairs, noMounts } from './mounts.ts';
 import { Ground } from './rules.ts';
@@ -22,6 +22,10 @@ const skip = await noMounts();
 if (skip === false) await define();
 else test('a directory of many entries', { skip }, () => undefined);
 
+function seconds(sinceMs: number): number {
+  return (performance.now() - sinceMs) / 1_000;
+}
+
 function nameOf(index: number): string {
   return `n${String(index).padStart(7, '0')}`;
 }
@@ -34,13 +38,26 @@ async function define(): Promise<void> {
   const client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: OPERATION_LIMIT_MS });
   after(() => client.close());
 
-  test(`${ENTRIES} entries are made`, async () => {
+  test(`${ENTRIES} entries are made`, { timeout: 1_800_000 }, async (t) => {
     const place = { volume: 'main', path: '/d' };
     await client.command({ kind: 'make-directory', place, mode: 0o777, uid: 0, gid: 0 });
+    const startedMs = performance.now();
     await eachOf(ENTRIES, (index) => make(client, nameOf(index)));
+    t.diagnostic(`${Math.round(ENTRIES / seconds(startedMs))} entries a second`);
+    for (const id of cluster.ids) {
+      t.diagnostic(`server ${id} has held ${Math.round(memoryPeakMiB(cluster.pid(id)))} MiB at the most`);
+    }
   });
 
   for (const { transport, mounts } of pairs) {
+    test(`over ${transport} ls shows all of it`, { timeout: 600_000 }, async (t) => {
+      const startedMs = performance.now();
+      const { text } = await run('sh', ['-c', 'ls "$1" | wc -l', 'sh', mounts[1].path('d')]);
+      t.diagnostic(`ls | wc -l took ${seconds(startedMs).toFixed(1)} s`);
+      t.diagnostic(`the mount has held ${Math.round(memoryPeakMiB(mounts[1].pid))} MiB at the most`);
+      assert.ok(Number(text) >= ENTRIES, text);
+    });
+
     test(`over ${transport} it is listed`, { timeout: 600_000 }, (t) =>
       listed(client, transport, mounts[0], (line) => t.diagnostic(line)),
     );
