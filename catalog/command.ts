@@ -83,7 +83,7 @@ function refuseTooMany(
   throw new ServiceError(
     'precondition-failed',
     `Cannot keep ${command.replicas} replicas of each file of "${command.name}": there are ${servers} servers. ` +
-      'Add servers first, or say that they are to come',
+      'Add servers first, or say with --force ("force": true) that they are to come',
   );
 }
 

@@ -114,7 +114,7 @@ export async function mountInForeground(
 async function prepare(options: MountOptions): Promise<string> {
   const obstacle = await mountObstacle();
   if (obstacle !== null) throw new CommandFailure(EXIT_FAILED, `Cannot mount: ${obstacle}`);
-  const directory = await canonicalOrFail(options.directory);
+  const directory = await canonicalOrFail(options.directory, `make it first: mkdir -p ${options.directory}`);
   await makeRoom(directory);
   return directory;
 }

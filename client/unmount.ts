@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   CommandFailure,
@@ -66,13 +67,14 @@ async function endOf(directory: string, pids: readonly number[], timeoutMs: numb
   }
 }
 
+/** A process that has ended stays in the table until its parent asks for it, which the first process of a container may never do. */
 function isAlive(pid: number): boolean {
   try {
-    process.kill(pid, 0);
-    return true;
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    // After the name, which may have any character in it.
+    return stat.slice(stat.lastIndexOf(')') + 2, stat.lastIndexOf(')') + 3) !== 'Z';
   } catch (error) {
-    if (isSystemError(error) && error.code === 'ESRCH') return false;
-    if (isSystemError(error) && error.code === 'EPERM') return true;
+    if (isSystemError(error) && (error.code === 'ENOENT' || error.code === 'ESRCH')) return false;
     throw error;
   }
 }
@@ -109,8 +111,11 @@ export async function detach(directory: string, lazily: boolean): Promise<void> 
   throw new CommandFailure(EXIT_FAILED, `Cannot unmount "${directory}": ${why}`);
 }
 
-/** @returns the directory by its real name; refused if there is no way to it */
-export async function canonicalOrFail(directory: string): Promise<string> {
+/**
+ * @param whereMissing what to do where there is no such directory
+ * @returns the directory by its real name; refused if there is no way to it
+ */
+export async function canonicalOrFail(directory: string, whereMissing = ''): Promise<string> {
   try {
     return await canonical(directory);
   } catch (error) {
@@ -118,6 +123,7 @@ export async function canonicalOrFail(directory: string): Promise<string> {
     throw new CommandFailure(
       EXIT_NOT_FOUND,
       `Cannot use the directory "${directory}": ${systemReason(error)}`,
+      error.code === 'ENOENT' ? whereMissing : '',
     );
   }
 }

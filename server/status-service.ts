@@ -9,6 +9,7 @@ import type { NamedLeaseDriver } from './named/named-lease-driver.ts';
 import type { ReplicaDriver } from './replica-driver.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StatusService } from './services.ts';
+import { reserveBytes } from './storage/reserve.ts';
 import type { FileStore } from './storage/store.ts';
 
 /** What this server knows of its part among the others. */
@@ -120,6 +121,7 @@ export class LocalStatusService implements StatusService {
       underReplicated: this.underReplicated(),
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,
+      ...(failure === null && space.freeBytes < reserveBytes(space.totalBytes) ? { diskFull: true } : {}),
       pid: process.pid,
       version: VERSION,
       uptimeMs: Math.round(clock.nowMs() - this.#startedMs),

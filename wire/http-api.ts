@@ -179,6 +179,8 @@ export interface ServerStatus {
   readonly underReplicated: readonly number[];
   readonly freeBytes: number;
   readonly totalBytes: number;
+  /** What is free is the reserve, which takes no contents; absent where there is more. */
+  readonly diskFull?: true;
   readonly pid: number;
   /** Of the program; absent where the server does not say. */
   readonly version?: string;

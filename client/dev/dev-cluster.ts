@@ -227,8 +227,14 @@ async function assertPortFree(port: number): Promise<void> {
     });
   } catch (error) {
     if (!isSystemError(error)) throw error;
-    const why = error.code === 'EADDRINUSE' ? 'another program uses it' : systemReason(error);
-    throw new CommandFailure(EXIT_USAGE, `Cannot use port ${port}: ${why}`, 'choose others with --port');
+    const perhapsOurs = 'perhaps a cluster runs here already ("leasehold status" shows it)';
+    const others = 'choose others with --port';
+    const isUsed = error.code === 'EADDRINUSE';
+    throw new CommandFailure(
+      EXIT_USAGE,
+      `Cannot use port ${port}: ${isUsed ? 'another program uses it' : systemReason(error)}`,
+      isUsed ? `${perhapsOurs}; else ${others}` : others,
+    );
   } finally {
     await new Promise<void>((resolve) => probe.close(() => resolve()));
   }

@@ -139,6 +139,9 @@ test('a backup whose disk is full lags, and catches up', { timeout: 240_000 }, a
     execFileSync('fallocate', ['-l', `${(bavail - 64) * bsize}`, filler]);
     for (const name of ['b', 'c', 'd']) await put(cluster, 's1', name, name.charCodeAt(0));
     for (const name of ['b', 'c', 'd']) await isThere(cluster, 's3', name, name.charCodeAt(0));
+    const full = await cluster.status('s1');
+    assert.equal(full.verdict, 'degraded');
+    assert.ok(full.reasons.some((reason) => reason.startsWith('The disk of server s2 is full')));
     fs.rmSync(filler);
     for (const name of ['b', 'c', 'd']) await cluster.current(`main/${name}`, 60_000);
     await isThere(cluster, 's2', 'd', 100);

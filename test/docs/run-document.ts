@@ -1,0 +1,127 @@
+/**
+ * Runs the blocks of a document as a reader would, one after the other: `node run-document.ts FILE`. It is started in namespaces of its own
+ * (test/docs/documents.test.ts), where the ports, folders and processes that documents name are nobody else's.
+ */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Block, blocksOf, notPrinted } from './blocks.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const BLOCK_MS_MAX = 180_000;
+const STOP_MS_MAX = 60_000;
+
+interface Running {
+  readonly child: ChildProcess;
+  readonly ended: Promise<unknown>;
+  printed(): string;
+}
+
+const [path] = process.argv.slice(2);
+if (path === undefined) throw new Error('Which document?');
+const folder = prepare();
+try {
+  await runDocument(readFileSync(join(ROOT, path), 'utf8'), folder);
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+// Servers that a document leaves in the background end with this namespace.
+process.exit(0);
+
+/** @returns a folder that looks like a clone; what a document makes beside the project's files stays in it */
+function prepare(): string {
+  execFileSync('ip', ['link', 'set', 'lo', 'up']);
+  for (const own of ['/mnt', '/var/lib']) execFileSync('mount', ['-t', 'tmpfs', 'none', own]);
+  const made = mkdtempSync(join(tmpdir(), 'leasehold-document-'));
+  for (const name of readdirSync(ROOT)) symlinkSync(join(ROOT, name), join(made, name));
+  // As after `npm install -g`.
+  mkdirSync(join(made, '.installed'));
+  symlinkSync(join(ROOT, 'bin/leasehold.js'), join(made, '.installed/leasehold'));
+  return made;
+}
+
+async function runDocument(document: string, cwd: string): Promise<void> {
+  const background: Running[] = [];
+  let printed = '';
+  for (const block of blocksOf(document)) {
+    switch (block.proof.kind) {
+      case 'background':
+        background.push(await begin(block, block.proof.until, cwd));
+        break;
+      case 'run':
+        if (block.proof.afterStop) await stop(background);
+        printed = await run(block, block.proof.exitCode, cwd);
+        break;
+      case 'output': {
+        const missing = notPrinted(block.code, printed);
+        if (missing !== null) fail(block, `does not print: ${missing}`, printed);
+        break;
+      }
+      case 'run-by':
+        break;
+    }
+  }
+  await stop(background);
+}
+
+function start(block: Block, cwd: string): Running {
+  const env = { ...process.env, PATH: `${join(cwd, '.installed')}:${process.env.PATH}` };
+  const child = spawn('bash', ['-euo', 'pipefail', '-c', block.code], {
+    cwd,
+    env,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let text = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (chunk: string) => {
+      text += chunk;
+    });
+  }
+  // Not `close`: what a block leaves in the background has its output open.
+  return { child, ended: once(child, 'exit'), printed: () => text };
+}
+
+async function run(block: Block, exitCode: number, cwd: string): Promise<string> {
+  const running = start(block, cwd);
+  const timer = setTimeout(() => fail(block, 'takes too long', running.printed()), BLOCK_MS_MAX);
+  await running.ended;
+  clearTimeout(timer);
+  // What it printed last may be on its way.
+  await new Promise((resolve) => setImmediate(resolve));
+  const { exitCode: code, signalCode } = running.child;
+  console.log(`line ${block.line}: ${block.code}\n${running.printed()}`);
+  if (code !== exitCode) fail(block, `ended with ${signalCode ?? code}`, running.printed());
+  return running.printed();
+}
+
+function begin(block: Block, until: string, cwd: string): Promise<Running> {
+  const running = start(block, cwd);
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => fail(block, `does not print: ${until}`, running.printed()), BLOCK_MS_MAX);
+    running.child.stdout?.on('data', () => {
+      if (!running.printed().includes(until)) return;
+      clearTimeout(timer);
+      resolve(running);
+    });
+  });
+}
+
+/** As Ctrl-C does it: to the whole group of the terminal. */
+async function stop(background: Running[]): Promise<void> {
+  for (const { child, ended } of background.splice(0)) {
+    if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) continue;
+    process.kill(-child.pid, 'SIGINT');
+    const timer = setTimeout(() => process.exit(1), STOP_MS_MAX);
+    await ended;
+    clearTimeout(timer);
+  }
+}
+
+function fail(block: Block, what: string, printed: string): never {
+  console.error(`The block in line ${block.line} ${what}\n${block.code}\n--\n${printed}`);
+  process.exit(1);
+}
