@@ -56,7 +56,7 @@ export const ERRORS = {
     remedy: 'give-up',
     title: 'The lock would be waited for by its own holder',
   },
-  'lock-limit': { status: 409, exit: 4, remedy: 'give-up', title: 'The file has too many locks' },
+  'lock-limit': { status: 409, exit: 4, remedy: 'give-up', title: 'There are too many locks' },
   'not-primary': { status: 421, exit: 5, remedy: 'redirect', title: 'Another server is the primary' },
   'no-majority': { status: 503, exit: 5, remedy: 'retry', title: 'Too few servers are reachable' },
   recovering: {

@@ -357,6 +357,8 @@ export async function compose(
     tls: security.tls,
     tokens: security.tokens,
     clientRequestsPerS: config.clientRequestsPerS,
+    clientRequestsOpen: config.clientRequestsOpen,
+    addressConnections: config.addressConnections,
   });
 
   transport = new PeerTransport({

@@ -190,6 +190,20 @@ export const OPTIONS = [
     help: 'Requests that one client, by its token or its address, may make of this server in a second',
   },
   {
+    name: 'client-requests',
+    value: 'COUNT',
+    example: '2000',
+    fallback: '2000',
+    help: 'Requests that one client, by its token, may have under way at this server at a time, streams included',
+  },
+  {
+    name: 'address-connections',
+    value: 'COUNT',
+    example: '2000',
+    fallback: '2000',
+    help: 'Connections that this server keeps from one address',
+  },
+  {
     name: 'insecure-network',
     value: null,
     example: 'true',

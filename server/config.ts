@@ -29,6 +29,8 @@ const LEASE_IDLE_LEASES = 3;
 const OPERATION_TIMEOUT_MS_DEFAULT = 15_000;
 const SCRUB_EVERY_MS_DEFAULT = 7 * 86_400_000;
 const SCRUB_BYTES_PER_S_DEFAULT = 20 * 1024 * 1024;
+const CLIENT_REQUESTS_DEFAULT = 2_000;
+const ADDRESS_CONNECTIONS_DEFAULT = 2_000;
 const NAMED_LEASE_MAX_MS_DEFAULT = 15_000;
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
@@ -77,6 +79,10 @@ export interface ServerConfig extends NetworkGuards {
   readonly logLevel: LogLevel;
   /** Requests that one client may make in a second; `Infinity` for no bound. */
   readonly clientRequestsPerS: number;
+  /** Requests that one client may have under way at a time. */
+  readonly clientRequestsOpen: number;
+  /** Connections from one address. */
+  readonly addressConnections: number;
 }
 
 /**
@@ -351,6 +357,8 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     compareEveryMs: duration('compare-every', 600_000),
     logLevel: readLogLevel(text('log-level')),
     clientRequestsPerS: readRequestRate(text('client-rate')),
+    clientRequestsOpen: readCount(text('client-requests'), CLIENT_REQUESTS_DEFAULT),
+    addressConnections: readCount(text('address-connections'), ADDRESS_CONNECTIONS_DEFAULT),
     ...guards,
   };
 }
@@ -418,6 +426,16 @@ function readRequestRate(given: Given): number {
     );
   }
   return Number(count);
+}
+
+function readCount(given: Given, fallback: number): number {
+  if (given === null) return fallback;
+  if (!/^[1-9]\d{0,6}$/.test(given.value)) {
+    throw new ConfigurationError(
+      `Cannot use ${given.label} "${given.value}": write a whole number from 1 on, such as ${fallback}`,
+    );
+  }
+  return Number(given.value);
 }
 
 function readBoolean(given: Given): boolean {

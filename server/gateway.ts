@@ -420,8 +420,8 @@ export class Gateway {
     return this.#fileCall(
       file,
       `lock file ${file}`,
-      () => this.services.files.lock(file, body),
-      jsonRequest(`/v1/data/${file}/locks`, body),
+      () => this.services.files.lock(file, body, options.holder ?? null),
+      jsonRequest(`/v1/data/${file}/locks${holderText(options)}`, body),
       options,
     );
   }
@@ -431,8 +431,8 @@ export class Gateway {
     return this.#fileCall(
       file,
       `renew the locks on file ${file}`,
-      () => this.services.files.renewLocks(file, body),
-      jsonRequest(`/v1/data/${file}/locks/renew`, body),
+      () => this.services.files.renewLocks(file, body, options.holder ?? null),
+      jsonRequest(`/v1/data/${file}/locks/renew${holderText(options)}`, body),
       options,
     );
   }
@@ -599,4 +599,9 @@ function guardText({ contents, sizeBytes }: WriteGuard): string {
 
 function textOf(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8');
+}
+
+/** Servers believe each other for whom a request is. */
+function holderText({ holder }: CallOptions): string {
+  return holder === undefined ? '' : `?holder=${encodeURIComponent(holder)}`;
 }

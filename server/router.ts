@@ -11,6 +11,8 @@ import type { Services } from './services.ts';
 export interface CallOptions {
   /** Came from a peer that forwarded it: is answered from here or not at all, so that no request goes in circles. */
   readonly forwarded?: boolean;
+  /** Token or certificate whose request it is; absent where nobody is asked who he is. */
+  readonly holder?: string;
   /** Instead of the server's operation time-out. */
   readonly timeoutMs?: number;
   /** The client whose command it is, if it remembers what it is told. */

@@ -169,9 +169,9 @@ export interface FileService extends Maker {
    * Sets a lock, or gives it back. Waits for it as long as the request says, and no longer than the service can.
    * `locked` where another has it, `deadlock`, `lock-limit`, and `busy` while locks are claimed from a new primary.
    */
-  lock(file: FileId, body: LockBody): Promise<LockGrant>;
+  lock(file: FileId, body: LockBody, holder: string | null): Promise<LockGrant>;
   /** A client lives, and has these locks. Claims those that it had from the primary before. */
-  renewLocks(file: FileId, body: LockRenewalBody): Promise<LockRenewal>;
+  renewLocks(file: FileId, body: LockRenewalBody, holder: string | null): Promise<LockRenewal>;
   locks(file: FileId): Promise<LockList>;
   /** What is known here without asking anybody; opens nothing. Null where this server never heard of the file. */
   standing(file: FileId): FileStanding | null;

@@ -19,6 +19,7 @@ import {
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
+import { type LockBounds, LockShares } from './lock-shares.ts';
 import { LockTable, type LockWaiter } from './lock-table.ts';
 
 /** Files whose locks are remembered from one own epoch to the next. */
@@ -37,10 +38,14 @@ export interface FileLocksParts {
   /** How long locks outlive the last renewal of their client, in milliseconds. */
   readonly lockLeaseMs: number;
   readonly operationTimeoutMs: number;
+  /** Absent for the usual ones. */
+  readonly lockBounds?: LockBounds;
 }
 
 /** Whoever has locks of a file, or waits for one. */
 interface Client {
+  /** Whose locks they count as. @see LockShares */
+  readonly holder: string;
   /** By this server's monotonic clock, from when the last renewal was received. */
   untilMs: number;
   /** The newest message, and what of the ones before is not over. */
@@ -90,9 +95,11 @@ export class FileLocks {
   readonly #spanMs: number;
   readonly #books = new Map<ReplicaDriver, Book>();
   readonly #former = new Map<FileId, Former>();
+  readonly #shares: LockShares;
 
   constructor(parts: FileLocksParts) {
     this.#parts = parts;
+    this.#shares = new LockShares(parts.lockBounds);
     this.#spanMs = parts.lockLeaseMs * (1 + 2 * CLOCK_DRIFT_MAX);
   }
 
@@ -104,15 +111,16 @@ export class FileLocks {
   /**
    * Sets a lock, or gives it back.
    *
+   * @param holder token or certificate of the client; null where nobody is asked who he is
    * @throws ServiceError `locked` (also where a wait is over before the lock is free), `deadlock`, `lock-limit`,
    *   `not-primary`, or `busy` where too many wait, and while those of the former primary are claimed and `body` does not wait
    */
-  async lock(driver: ReplicaDriver, body: LockBody): Promise<LockGrant> {
+  async lock(driver: ReplicaDriver, body: LockBody, holder: string | null = null): Promise<LockGrant> {
     const { clock, operationTimeoutMs, lockLeaseMs } = this.#parts;
     const waitMaxMs = Math.min(operationTimeoutMs * WAIT_PART_MAX, lockLeaseMs / WAITS_PER_LEASE);
     const deadlineMs = clock.nowMs() + Math.min(body.waitMs, waitMaxMs);
     let book = this.#present(driver);
-    this.#admit(book, body);
+    this.#admit(book, body, holder);
     const wish = wishOf(body);
     if (wish.type === 'unlock') {
       book.table.set(wish);
@@ -124,7 +132,7 @@ export class FileLocks {
       await this.#graceEnd(book, waitMaxMs);
       book = this.#present(driver);
       if (clock.nowMs() < book.graceUntilMs) throw this.#inGrace(driver.file, book, body.waitMs > 0);
-      this.#admit(book, body);
+      this.#admit(book, body, holder);
     }
     return this.#lockNow(driver, book, body, wish, deadlineMs);
   }
@@ -134,7 +142,7 @@ export class FileLocks {
    *
    * @throws ServiceError `not-primary`
    */
-  renew(driver: ReplicaDriver, body: LockRenewalBody): LockRenewal {
+  renew(driver: ReplicaDriver, body: LockRenewalBody, holder: string | null = null): LockRenewal {
     const book = this.#present(driver);
     const nowMs = this.#parts.clock.nowMs();
     const known = book.clients.get(body.client);
@@ -142,7 +150,7 @@ export class FileLocks {
       // What was given back since is not claimed by an older word: the client says it anew.
       throw new ServiceError('locked', `A newer message of client ${body.client} came first`);
     }
-    this.#admit(book, { ...body, number: body.stamp });
+    this.#admit(book, { ...body, number: body.stamp }, holder);
     const lost = body.locks.flatMap((lock, place) => {
       const wish: WishOfClient = { ...lock, client: body.client };
       if (wish.start > wish.end) throw new ServiceError('bad-request', 'A range ends before it begins');
@@ -186,6 +194,7 @@ export class FileLocks {
       const isFull =
         table.size >= LOCKS_PER_FILE_MAX || table.list(wish.client).length >= LOCKS_PER_CLIENT_MAX;
       if (isFull) throw new ServiceError('lock-limit', `File ${driver.file} has too many locks`);
+      this.#shares.check(book.clients.get(wish.client)?.holder ?? holderOf(wish.client, null));
       table.set(wish);
       // A lock that became a lesser one may be what others waited for.
       this.#wake(driver, book);
@@ -262,12 +271,18 @@ export class FileLocks {
    *
    * @throws ServiceError `locked` where the message itself is over
    */
-  #admit(book: Book, message: Pick<LockBody, 'client' | 'stamp' | 'pending' | 'number'>): void {
+  #admit(
+    book: Book,
+    message: Pick<LockBody, 'client' | 'stamp' | 'pending' | 'number'>,
+    given: string | null,
+  ): void {
     const { client, stamp, number } = message;
     const untilMs = this.#parts.clock.nowMs() + this.#spanMs;
     const known = book.clients.get(client);
     if (known === undefined || stamp > known.stamp) {
-      book.clients.set(client, { untilMs, stamp, pending: new Set(message.pending) });
+      const holder = holderOf(client, given);
+      this.#pass(book, client, known?.holder ?? null, holder);
+      book.clients.set(client, { holder, untilMs, stamp, pending: new Set(message.pending) });
       for (const [place, waiting] of book.waiting) {
         const isOver = waiting.number < stamp && !message.pending.includes(waiting.number);
         if (waiting.client === client && isOver && waiting.number !== number) this.#leave(book, place);
@@ -278,6 +293,14 @@ export class FileLocks {
       throw new ServiceError('locked', `Request ${number} of client ${client} is over`);
     }
     known.untilMs = Math.max(known.untilMs, untilMs);
+  }
+
+  /** What the client has in this book counts for another from now on, or for nobody. */
+  #pass(book: Book, client: number, from: string | null, to: string | null): void {
+    if (from === to || from === null) return;
+    const count = book.table.list(client).length;
+    this.#shares.add(from, -count);
+    if (to !== null) this.#shares.add(to, count);
   }
 
   /** @returns the book of the present epoch, without those whose time is over */
@@ -356,10 +379,13 @@ export class FileLocks {
     const stopListening = driver.onRole(() => {
       if (!this.#isPresent(driver, book)) this.#end(driver, book);
     });
+    const clients = new Map<number, Client>();
     const book: Book = {
       epoch,
-      table: new LockTable(),
-      clients: new Map(),
+      table: new LockTable((client, more) =>
+        this.#shares.add(clients.get(client)?.holder ?? holderOf(client, null), more),
+      ),
+      clients,
       waiting: new Map(),
       graceUntilMs: needsNoGrace ? -Infinity : nowMs + this.#spanMs,
       afterGrace: new Set(),
@@ -376,8 +402,9 @@ export class FileLocks {
     };
     if (isNext) {
       for (const lock of former.locks) {
+        const holder = holderOf(lock.client, null);
+        clients.set(lock.client, { holder, untilMs: nowMs + this.#spanMs, stamp: 0, pending: new Set() });
         book.table.set(lock);
-        book.clients.set(lock.client, { untilMs: nowMs + this.#spanMs, stamp: 0, pending: new Set() });
       }
     }
     this.#books.set(driver, book);
@@ -390,6 +417,7 @@ export class FileLocks {
     if (this.#books.get(driver) !== book) return;
     this.#books.delete(driver);
     book.end();
+    for (const [client, { holder }] of book.clients) this.#pass(book, client, holder, null);
     const { lease, clock } = this.#parts;
     const held = lease.view(driver.file);
     // In its own grace it does not know yet what the epoch before has left behind.
@@ -415,6 +443,11 @@ export class FileLocks {
     const message = `Locks of file ${file} are claimed from a new primary`;
     return waits ? new ServiceError('locked', message) : new ServiceError('busy', message, { retryAfterMs });
   }
+}
+
+/** Where nobody is asked who he is, each client counts by itself. */
+function holderOf(client: number, given: string | null): string {
+  return given ?? `client ${client}`;
 }
 
 function wishOf({ client, owner, kind, type, start, end, pid }: LockBody): WishOfClient {

@@ -23,6 +23,7 @@ import type { FileAttributes, FileStore } from '../storage/store.ts';
 import { extentStep } from './extents.ts';
 import { FileLocks } from './file-locks.ts';
 import { FilePrimary } from './file-primary.ts';
+import type { LockBounds } from './lock-shares.ts';
 import { Room } from './room.ts';
 import { assertDoneBefore, finalAttributes } from './sealed-file.ts';
 import { Settler } from './settler.ts';
@@ -49,6 +50,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   readonly catalog: CatalogAccess;
   /** How long locks outlive the last word of whoever has them, in milliseconds. */
   readonly lockLeaseMs: number;
+  /** Absent for the usual ones. */
+  readonly lockBounds?: LockBounds;
   /** Who shall be primary instead of this server; null where it may be. */
   yieldTo?(view: View): ServerId | null;
   /** Whether another server has said of late that it has no room. */
@@ -525,12 +528,12 @@ export class LocalFileService implements FileService {
     return view;
   }
 
-  async lock(file: FileId, body: LockBody): Promise<LockGrant> {
-    return this.#locks.lock(await this.#activate(file), body);
+  async lock(file: FileId, body: LockBody, holder: string | null = null): Promise<LockGrant> {
+    return this.#locks.lock(await this.#activate(file), body, holder);
   }
 
-  async renewLocks(file: FileId, body: LockRenewalBody): Promise<LockRenewal> {
-    return this.#locks.renew(await this.#activate(file), body);
+  async renewLocks(file: FileId, body: LockRenewalBody, holder: string | null = null): Promise<LockRenewal> {
+    return this.#locks.renew(await this.#activate(file), body, holder);
   }
 
   async locks(file: FileId): Promise<LockList> {

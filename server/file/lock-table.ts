@@ -20,6 +20,12 @@ export class LockTable {
   readonly #waiters = new Map<number, LockWaiter>();
   #nextPlace = 1;
   #count = 0;
+  readonly #onCount: (client: number, more: number) => void;
+
+  /** @param onCount told whenever a client has `more` locks than before */
+  constructor(onCount: (client: number, more: number) => void = () => undefined) {
+    this.#onCount = onCount;
+  }
 
   /** How many locks there are. */
   get size(): number {
@@ -57,7 +63,7 @@ export class LockTable {
     const before = this.#held.get(key) ?? [];
     const { client, owner, kind, type, start, end, pid } = wish;
     const after = rangesWith(before, { client, owner, kind, type, start, end, pid });
-    this.#count += after.length - before.length;
+    this.#counted(client, after.length - before.length);
     if (after.length === 0) this.#held.delete(key);
     else this.#held.set(key, after);
   }
@@ -124,10 +130,15 @@ export class LockTable {
   remove(client: number): void {
     for (const [key, locks] of this.#held) {
       if (locks[0]?.client !== client) continue;
-      this.#count -= locks.length;
+      this.#counted(client, -locks.length);
       this.#held.delete(key);
     }
     for (const waiter of this.#waiters.values()) if (waiter.client === client) this.leave(waiter.place);
+  }
+
+  #counted(client: number, more: number): void {
+    this.#count += more;
+    if (more !== 0) this.#onCount(client, more);
   }
 
   *#conflicts(wish: WishOfClient): Generator<LockOfClient> {

@@ -6,10 +6,12 @@ import type { Gateway } from '../gateway.ts';
 import type { LiveHub } from '../live/live-hub.ts';
 import type { MetricsRegistry } from '../metrics.ts';
 import type { NamedLeases } from '../named/named-leases.ts';
+import { AddressConnections, refuseSurplus } from '../security/address-connections.ts';
 import { installAudit } from '../security/audit.ts';
 import { installAuthorization } from '../security/authorization.ts';
 import { Capabilities } from '../security/capabilities.ts';
-import { createListener } from '../security/listener.ts';
+import { createListener, LISTENER_LIMITS } from '../security/listener.ts';
+import { limitOpenRequests } from '../security/open-limits.ts';
 import { RateLimits } from '../security/rate-limits.ts';
 import { limitSlowBodies } from '../security/slow-bodies.ts';
 import type { TlsMaterial } from '../security/tls-material.ts';
@@ -52,6 +54,9 @@ export interface AppOptions {
   readonly tokens?: TokenBook | null;
   /** Absent where there is no bound. */
   readonly clientRequestsPerS?: number;
+  /** Requests of one client under way, and connections from one address. Absent where there is no bound. */
+  readonly clientRequestsOpen?: number;
+  readonly addressConnections?: number;
 }
 
 const JSON_BYTES_MAX = 1024 * 1024;
@@ -74,11 +79,12 @@ const COMPRESSION = {
  */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { gateway, log, metrics, named, membership, scrubber, live } = options;
+  const addresses = new AddressConnections(options.addressConnections ?? Infinity);
   const app: FastifyInstance = fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_BYTES_MAX,
-    serverFactory: (handler) => createListener(handler, options.tls ?? null, log),
+    serverFactory: (handler) => createListener(handler, options.tls ?? null, log, LISTENER_LIMITS, addresses),
     // Readers of long files must not hold up the end of the process.
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 1024 },
@@ -98,7 +104,9 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const volumeOf = async (inode: number): Promise<string> =>
     (await gateway.queryCatalog({ kind: 'attributes', inode })).attributes.volume;
   const scope = new VolumeScope(volumeOf);
+  refuseSurplus(app, addresses);
   installAuthorization(app, { tokens, capabilities, scope, limits: new RateLimits(clientRequestsPerS) });
+  limitOpenRequests(app, options.clientRequestsOpen ?? Infinity);
   installAudit(app);
   limitSlowBodies(app);
   await app.register(async (scope) => catalogRoutes(scope, gateway));

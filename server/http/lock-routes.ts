@@ -3,6 +3,7 @@ import type { FileId } from '../../base/ids.ts';
 import { HEADER_EPOCH, HEADER_PRIMARY } from '../../wire/http-api.ts';
 import { LockBody, type LockList, LockRenewalBody } from '../../wire/lock-api.ts';
 import type { Gateway } from '../gateway.ts';
+import type { CallOptions } from '../router.ts';
 import { bodyReader } from './body.ts';
 import { callOptionsOf, fileIdOf } from './input.ts';
 import { READ, WRITE } from './roles.ts';
@@ -19,13 +20,13 @@ export function lockRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   app.post('/v1/data/:file/locks', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    return answer(reply, await gateway.lock(file, lockBody(request), callOptionsOf(request.headers)));
+    return answer(reply, await gateway.lock(file, lockBody(request), optionsOf(request)));
   });
 
   app.post('/v1/data/:file/locks/renew', WRITE, async (request, reply) => {
     const file = fileOf(request);
     const body = renewalBody(request);
-    return answer(reply, await gateway.renewLocks(file, body, callOptionsOf(request.headers)));
+    return answer(reply, await gateway.renewLocks(file, body, optionsOf(request)));
   });
 }
 
@@ -35,6 +36,14 @@ function answer<Answer extends { readonly primary: string; readonly epoch: numbe
 ): Answer {
   reply.header(HEADER_PRIMARY, result.primary).header(HEADER_EPOCH, String(result.epoch));
   return result;
+}
+
+/** Locks count for whoever has shown a token. A server says for whom it asks. */
+function optionsOf({ headers, principal, query }: FastifyRequest): CallOptions {
+  const options = callOptionsOf(headers);
+  if (principal?.kind === 'client') return { ...options, holder: principal.grant.name };
+  const { holder } = query as Readonly<Record<string, unknown>>;
+  return principal?.kind === 'server' && typeof holder === 'string' ? { ...options, holder } : options;
 }
 
 function fileOf(request: FastifyRequest): FileId {

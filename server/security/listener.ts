@@ -2,6 +2,7 @@ import { constants } from 'node:crypto';
 import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { FastifyBaseLogger } from 'fastify';
+import type { AddressConnections } from './address-connections.ts';
 import { TLS_VERSION_MIN } from './peer-tls.ts';
 import type { TlsMaterial, TlsTexts } from './tls-material.ts';
 
@@ -44,6 +45,7 @@ export function createListener(
   tls: TlsMaterial | null,
   log: FastifyBaseLogger,
   limits: ListenerLimits = LISTENER_LIMITS,
+  addresses: AddressConnections | null = null,
 ): Server {
   const options: ServerOptions = {
     maxHeaderSize: limits.headerBytes,
@@ -59,6 +61,7 @@ export function createListener(
       : secureServer(handler, tls, log, { ...options, handshakeTimeout: limits.handshakeMs });
   server.maxConnections = limits.connections;
   server.timeout = limits.silentMs;
+  addresses?.attend(server);
   return server;
 }
 

@@ -14,6 +14,7 @@ import { formatTokenFile, type KnownToken, parseTokenFile } from '../../wire/tok
 import { SecureCluster } from './secure-cluster.ts';
 import { ask, close, type Question, send } from './wire-client.ts';
 
+const REQUESTS_OPEN_MAX = 6;
 let cluster: SecureCluster;
 let book: string;
 const texts = new Map<string, string>();
@@ -36,7 +37,7 @@ before(async () => {
     flags: ({ folder }) => {
       book = join(folder, 'tokens.json');
       writeFileSync(book, formatTokenFile(emptyTokenFile()));
-      return ['--tokens', book];
+      return ['--tokens', book, '--client-requests', String(REQUESTS_OPEN_MAX)];
     },
   });
   makeToken('root', 'admin');
@@ -82,4 +83,20 @@ test('a stream, a download and an upload end with the token that began them', as
   await Promise.all(ends);
   assert.ok(upload.destroyed);
   assert.equal((await as('root', 'GET', '/v1/files/main/half')).status, 404, 'nothing came of it');
+});
+
+test('one token has so many requests under way, streams included, and the others do not feel it', async () => {
+  makeToken('greedy', 'read');
+  const head = `GET /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${texts.get('greedy')}\r\n\r\n`;
+  const streams = await Promise.all(Array.from({ length: REQUESTS_OPEN_MAX }, () => send(cluster, head)));
+  await Promise.all(streams.map((socket) => once(socket, 'data')));
+  const refused = await as('greedy', 'GET', '/v1/status');
+  assert.equal(refused.status, 503);
+  assert.equal(JSON.parse(refused.text).code, 'busy');
+  assert.match(refused.text, /has 6 requests under way at this server already/);
+  assert.equal((await as('reader', 'GET', '/v1/status')).status, 200);
+  for (const socket of streams) socket.destroy();
+  let status: number = refused.status;
+  while (status === 503) ({ status } = await as('greedy', 'GET', '/v1/status'));
+  assert.equal(status, 200, 'Who ends what he began may begin something else');
 });

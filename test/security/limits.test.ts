@@ -10,6 +10,7 @@ import { after, before, type TestContext, test } from 'node:test';
 import { fastify } from 'fastify';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
+import { AddressConnections } from '../../server/security/address-connections.ts';
 import { createListener, LISTENER_LIMITS, type ListenerLimits } from '../../server/security/listener.ts';
 import type { Principal } from '../../server/security/principal.ts';
 import { RateLimits } from '../../server/security/rate-limits.ts';
@@ -183,6 +184,49 @@ test('there are so many connections and no more', async (context) => {
   first.end('GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n');
   assert.match(await untilHungUp(first), /answer$/);
   second.destroy();
+});
+
+test('one address has so many connections, is told so at the next, and not answered at all beyond twice as many', async (context) => {
+  const addresses = new AddressConnections(2);
+  const seen: boolean[] = [];
+  const listener: RequestListener = ({ socket }, response) => {
+    seen.push(addresses.isSurplus(socket));
+    response.end('answer');
+  };
+  const server = createListener(listener, null, pino({ level: 'silent' }), LISTENER_LIMITS, addresses);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  context.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  const dial = async (from = '127.0.0.1'): Promise<Socket> => {
+    const socket = connect({ port, host: '127.0.0.1', localAddress: from });
+    await once(socket, 'connect');
+    return socket;
+  };
+  const say = async (socket: Socket): Promise<void> => {
+    socket.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+    await once(socket, 'data');
+  };
+  const sockets: Socket[] = [];
+  for (let count = 0; count < 4; count++) {
+    const socket = await dial();
+    await say(socket);
+    sockets.push(socket);
+  }
+  assert.deepEqual(seen, [false, false, true, true]);
+  assert.equal(await untilHungUp(await dial()), '', 'no word');
+  await say(await dial('127.0.0.2'));
+  assert.equal(seen.at(-1), false, 'Others do not feel it');
+  const [first] = sockets;
+  for (const socket of sockets) socket.destroy();
+  assert.ok(first?.destroyed);
+  while ((await new Promise<number>((resolve) => server.getConnections((_, count) => resolve(count)))) > 1)
+    await new Promise((resolve) => setImmediate(resolve));
+  await say(await dial());
+  assert.equal(seen.at(-1), false, 'Who goes makes room');
 });
 
 test('one client asks no more than it may, and the others do not feel it', () => {

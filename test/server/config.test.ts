@@ -71,6 +71,8 @@ test('the least that is needed; everything else has a default', () => {
     compareEveryMs: 600_000,
     logLevel: 'info',
     clientRequestsPerS: Infinity,
+    clientRequestsOpen: 2_000,
+    addressConnections: 2_000,
     tls: null,
     tokens: null,
     insecureNetwork: false,

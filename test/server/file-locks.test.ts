@@ -3,7 +3,14 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import { LOCK_END, type LockBody, type LockHeld, type LockWish } from '../../wire/lock-api.ts';
-import { FILE, LOCK_LEASE_MS, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+import {
+  FILE,
+  LOCK_BOUNDS,
+  LOCK_LEASE_MS,
+  requestOf,
+  SmallCluster,
+  type SmallServer,
+} from './small-cluster.ts';
 
 type Ending = { after(work: () => void): void };
 
@@ -268,4 +275,27 @@ test('an unlock of a part frees that part, and no more', async (t) => {
   await two.lock(a, { start: 50, end: 59 });
   await assert.rejects(two.lock(a, { start: 49, end: 49 }), refused('locked'));
   await assert.rejects(two.lock(a, { start: 60, end: 60 }), refused('locked'));
+});
+
+test('one token has so many locks, all servers’ clients together so many, and what is given back counts no more', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const place = (at: number) => ({ start: 2 * at, end: 2 * at });
+  const [one, two, other] = [new Client(1), new Client(2), new Client(3)];
+  const lock = (client: Client, at: number, holder: string | null, type: LockWish['type'] = 'exclusive') =>
+    a.files.lock(FILE, client.body({ ...place(at), type }), holder);
+  for (let at = 0; at < LOCK_BOUNDS.holder; at++) await lock(at % 2 === 0 ? one : two, at, 'greedy');
+  await assert.rejects(lock(one, 100, 'greedy'), refused('lock-limit'));
+  await assert.rejects(lock(two, 100, 'greedy'), refused('lock-limit'));
+  await lock(other, 200, 'modest');
+  await lock(one, 0, 'greedy', 'unlock');
+  await lock(two, 100, 'greedy');
+  // Where nobody is asked who he is, each client has a share.
+  const left = LOCK_BOUNDS.server - LOCK_BOUNDS.holder - 1;
+  const nameless = new Client(4);
+  for (let at = 0; at < left; at++) await lock(nameless, 300 + at, null);
+  await assert.rejects(lock(new Client(5), 400, null), refused('lock-limit'));
+  // A client that is silent for too long has none any more.
+  while ((await a.files.locks(FILE)).locks.length > 0) await delay(LOCK_LEASE_MS / 10);
+  for (let at = 0; at < LOCK_BOUNDS.holder; at++) await lock(one, at, 'greedy');
 });

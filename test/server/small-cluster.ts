@@ -18,6 +18,8 @@ export const FILE = 7 as FileId;
 export const OBJECT_BYTES = 128 * 1024;
 const LEASE_MS = 500;
 const CLOCK_SKEW_MAX_MS = 20;
+/** Small enough to be reached. */
+export const LOCK_BOUNDS = { server: 90, holder: 50 };
 export const LOCK_LEASE_MS = 3 * LEASE_MS;
 
 export interface SmallServer {
@@ -124,6 +126,7 @@ export class SmallCluster {
         ...catalog,
       },
       lockLeaseMs: LOCK_LEASE_MS,
+      lockBounds: LOCK_BOUNDS,
       operationTimeoutMs: 3_000,
       isConnected: (server) => server === id || transport().isConnected(server),
     });
