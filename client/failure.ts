@@ -40,7 +40,7 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
   sealed: 'store the new contents as a new file: "leasehold put" replaces the old one under its name',
   'clock-fault': 'set the clocks of the servers (NTP); "leasehold status" shows whose is off',
   'quota-exceeded':
-    'remove files, or raise the quota with "leasehold volume set NAME --quota SIZE"; "leasehold volume ls" shows it',
+    'remove files, empty the trash ("leasehold trash empty NAME"), or raise the quota with "leasehold volume set NAME --quota SIZE"; "leasehold volume ls" shows it',
   'no-space': '"leasehold status" shows how much room each server has',
   integrity:
     'the data is damaged on all replicas that could be asked; start the missing servers, one of them may have it whole',

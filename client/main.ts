@@ -16,6 +16,7 @@ import { addServerCommand } from './commands/server.ts';
 import { addStateCommands } from './commands/state.ts';
 import { addTokenCommands } from './commands/token.ts';
 import { addTransferCommands } from './commands/transfer.ts';
+import { addTrashCommands } from './commands/trash.ts';
 import { addTreeCommands } from './commands/tree.ts';
 import { addVolumeCommands } from './commands/volume.ts';
 import { describeFailure, EXIT_USAGE } from './failure.ts';
@@ -93,6 +94,7 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
   addVolumeCommands(program);
   addTransferCommands(program);
   addTreeCommands(program);
+  addTrashCommands(program);
   addStateCommands(program);
   addLiveCommands(program);
   addReplicaCommands(program);

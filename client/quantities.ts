@@ -21,6 +21,7 @@ const DURATION_UNITS: Readonly<Record<string, number>> = {
   m: 60_000,
   min: 60_000,
   h: 3_600_000,
+  d: 86_400_000,
 };
 
 /** @returns the size in bytes, or null where `text` is none: `4096`, `128KiB`, `1.5 GiB` */

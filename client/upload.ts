@@ -2,6 +2,7 @@ import type { Attributes, Command } from '../wire/catalog-api.ts';
 import type { ClusterClient } from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
 import type { FileHandle } from './file-handle.ts';
+import { whoami } from './whoami.ts';
 
 /** Bytes of one write: large enough to hide its round trip, small enough to keep a few in memory. */
 const PIECE_BYTES = 1024 * 1024;
@@ -52,7 +53,7 @@ export async function uploadFile(
     await file.settle(options);
     await keeper.last;
     const { attributes, replaced } = await client.command(
-      { kind: 'replace', place: { volume, path }, inode, expect },
+      { kind: 'replace', place: { volume, path }, inode, expect, by: whoami() },
       options,
     );
     return { attributes, replaced, sizeBytes, etag: entityTag(attributes) };

@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
+import { whoami } from '../client/whoami.ts';
 import type {
   AttributeChanges,
   Attributes,
@@ -16,6 +17,7 @@ import type {
  * @param path directory of the volume that is the root; `/` for all of it
  */
 export function clusterBackend(client: ClusterClient, volume: string, path = '/'): FileSystemBackend {
+  const by = whoami('mount');
   return {
     async start() {
       if (path !== '/') {
@@ -62,11 +64,11 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
       const command = { kind: 'link', inode, place: { parent, name } } as const;
       return (await client.command(command, { live: true })).attributes;
     },
-    unlink: (parent, name) => client.command({ kind: 'unlink', place: { parent, name } }),
+    unlink: (parent, name) => client.command({ kind: 'unlink', place: { parent, name }, by }),
     async removeDirectory(parent, name) {
       await client.command({ kind: 'remove-directory', place: { parent, name } });
     },
-    rename: (from, to, mode) => client.command({ kind: 'rename', from, to, mode }),
+    rename: (from, to, mode) => client.command({ kind: 'rename', from, to, mode, by }),
     async setAttributes(inode, changes: AttributeChanges) {
       return (await client.command({ kind: 'set-attributes', inode, ...changes }, { live: true })).attributes;
     },

@@ -119,13 +119,25 @@ function registerVolumeMetrics(metrics: MetricsRegistry, volumes: () => readonly
   };
   each(
     'leasehold_volume_bytes',
-    'Sizes of the files of a volume, as quotas count them; told by the catalog primary',
+    'Sizes of the files of a volume, as quotas count them, with the trash; told by the catalog primary',
     ({ namedBytes }) => namedBytes,
   );
   each(
     'leasehold_volume_inodes',
-    'Files and directories of a volume; told by the catalog primary',
+    'Files and directories of a volume, with the trash; told by the catalog primary',
     ({ namedInodes }) => namedInodes,
+  );
+  each(
+    'leasehold_volume_trash_bytes',
+    'Sizes of the files in the trash of a volume',
+    ({ trashedBytes }) => trashedBytes,
+    ({ trashMs, trashedInodes }) => trashMs > 0 || trashedInodes > 0,
+  );
+  each(
+    'leasehold_volume_trash_files',
+    'Files in the trash of a volume',
+    ({ trashedInodes }) => trashedInodes,
+    ({ trashMs, trashedInodes }) => trashMs > 0 || trashedInodes > 0,
   );
   each(
     'leasehold_volume_quota_bytes',

@@ -8,11 +8,19 @@ import { formatTable, printable, printJson, printLine } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 import { baseName, joinPath, parseRemotePath, type RemotePath } from '../remote-path.ts';
 import { entityTag } from '../upload.ts';
+import { whoami } from '../whoami.ts';
 import { addClusterOptions, withClient } from './cluster-command.ts';
 import { resolveIfThere } from './transfer.ts';
 
 /** Files of one directory that are removed at a time. */
 const REMOVALS_IN_FLIGHT_MAX = 16;
+
+interface RemoveOptions {
+  readonly recursive?: true;
+  readonly force?: true;
+  /** False: for good. */
+  readonly trash?: boolean;
+}
 
 const TYPE_LETTERS: Readonly<Record<Attributes['kind'], string>> = {
   file: '-',
@@ -68,7 +76,8 @@ export function addTreeCommands(program: Command): void {
     .argument('<path>', 'VOLUME:/path')
     .option('-r, --recursive', 'remove a directory with all that is in it')
     .option('-f, --force', 'it is no error if it is not there')
-    .action(async (path: string, options: { recursive?: true; force?: true }, command: Command) => {
+    .option('--no-trash', 'for good, also if the volume has a trash')
+    .action(async (path: string, options: RemoveOptions, command: Command) => {
       await withClient(command, (client, call) => removeAt(client, parseRemotePath(path), options, call));
     });
 }
@@ -214,6 +223,7 @@ async function move(
       from: { volume, path: from.path },
       to: { volume, path },
       mode: options.replace ? 'replace' : 'no-replace',
+      by: whoami(),
     },
     call,
   );
@@ -223,7 +233,7 @@ async function move(
 export async function removeAt(
   client: ClusterClient,
   { volume, path }: Pick<RemotePath, 'volume' | 'path'>,
-  options: { recursive?: true; force?: true },
+  options: RemoveOptions,
   call: CallOptions,
 ): Promise<void> {
   if (path === '/') {
@@ -238,7 +248,7 @@ export async function removeAt(
     : await client.resolve(volume, path, { ...call, follow: false });
   if (attributes === null) return;
   if (attributes.kind !== 'directory') {
-    await client.command({ kind: 'unlink', place: { volume, path } }, call);
+    await client.command({ kind: 'unlink', place: { volume, path }, ...removalOf(options) }, call);
     return;
   }
   if (!options.recursive) {
@@ -248,22 +258,32 @@ export async function removeAt(
       'use --recursive to remove it with all that is in it',
     );
   }
-  await removeContents(client, attributes.inode, call);
+  await removeContents(client, attributes.inode, removalOf(options), call);
   await client.command({ kind: 'remove-directory', place: { volume, path } }, call);
 }
 
-async function removeContents(client: ClusterClient, directory: number, call: CallOptions): Promise<void> {
+/** What the catalog is told of files that are removed here. */
+function removalOf({ trash = true }: RemoveOptions): { readonly by: string; readonly trash?: false } {
+  return { by: whoami(), ...(trash ? {} : { trash }) };
+}
+
+async function removeContents(
+  client: ClusterClient,
+  directory: number,
+  said: ReturnType<typeof removalOf>,
+  call: CallOptions,
+): Promise<void> {
   const inFlight = new Set<Promise<unknown>>();
   const failures: unknown[] = [];
   for await (const { name, attributes } of client.list(directory, call)) {
     const place = { parent: directory, name };
     if (attributes.kind === 'directory') {
-      await removeContents(client, attributes.inode, call);
+      await removeContents(client, attributes.inode, said, call);
       await client.command({ kind: 'remove-directory', place }, call);
       continue;
     }
     const removal = client
-      .command({ kind: 'unlink', place }, call)
+      .command({ kind: 'unlink', place, ...said }, call)
       .catch((error: unknown) => failures.push(error))
       .finally(() => inFlight.delete(removal));
     inFlight.add(removal);

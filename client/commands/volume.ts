@@ -1,13 +1,15 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { durationFormat } from '../../base/duration.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
-import type { Policy } from '../../wire/catalog-api.ts';
+import type { Policy, VolumeInfo } from '../../wire/catalog-api.ts';
 import { CommandFailure, EXIT_USAGE } from '../failure.ts';
 import { formatTable, printJson, printLine } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
-import { addClusterOptions, size, wholeNumber, withClient } from './cluster-command.ts';
+import { addClusterOptions, duration, size, wholeNumber, withClient } from './cluster-command.ts';
 
 const OBJECT_BYTES_MIN = 4096;
+const RETENTION_MS_MAX = 36_525 * 86_400_000;
 const OBJECT_BYTES_MAX = 4 * 1024 * 1024;
 
 interface CreateOptions {
@@ -18,6 +20,7 @@ interface CreateOptions {
   readonly ifNotExists?: true;
   readonly quota?: number;
   readonly quotaFiles?: number;
+  readonly trash?: number;
   readonly json?: true;
 }
 
@@ -27,6 +30,7 @@ interface SetOptions {
   readonly force?: true;
   readonly quota?: number;
   readonly quotaFiles?: number;
+  readonly trash?: number;
   readonly json?: true;
 }
 
@@ -50,6 +54,11 @@ export function addVolumeCommands(program: Command): void {
     .option('--force', 'also if there are fewer servers than replicas')
     .option('--quota <size>', 'most that all files may have together, by their sizes', quota)
     .option('--quota-files <count>', 'most files and directories', quotaFiles)
+    .option(
+      '--trash <duration>',
+      'how long files are kept that were removed, such as 30d; 0: not at all',
+      retention,
+    )
     .option('--if-not-exists', 'it is no error if there is one of that name, which stays as it is')
     .option('--json', 'print the volume as JSON')
     .action(async (name: string, options: CreateOptions, command: Command) => {
@@ -57,7 +66,7 @@ export function addVolumeCommands(program: Command): void {
         const { replicas, objectSize: objectBytes, policy, force = false } = options;
         const { volume, created } = await client
           .command(
-            { kind: 'volume-create', name, replicas, objectBytes, policy, force, ...quotasOf(options) },
+            { kind: 'volume-create', name, replicas, objectBytes, policy, force, ...boundsOf(options) },
             call,
           )
           .then(
@@ -91,13 +100,21 @@ export function addVolumeCommands(program: Command): void {
       quota,
     )
     .option('--quota-files <count>', 'most files and directories; none for no bound', quotaFiles)
+    .option(
+      '--trash <duration>',
+      'how long files are kept that are removed from now on; 0: not at all',
+      retention,
+    )
     .option('--force', 'also if there are fewer servers than replicas')
     .option('--json', 'print the volume as JSON')
     .action(async (name: string, options: SetOptions, command: Command) => {
-      const { json, quota: _bytes, quotaFiles: _files, force, ...rest } = options;
-      const changes = { ...rest, ...quotasOf(options) };
+      const { json, quota: _bytes, quotaFiles: _files, trash: _ms, force, ...rest } = options;
+      const changes = { ...rest, ...boundsOf(options) };
       if (Object.keys(changes).length === 0)
-        throw new CommandFailure(EXIT_USAGE, 'Nothing to change: give --replicas, --policy or --quota');
+        throw new CommandFailure(
+          EXIT_USAGE,
+          'Nothing to change: give --replicas, --policy, --quota or --trash',
+        );
       await withClient(command, async (client, call) => {
         const { volume } = await client.command(
           { kind: 'volume-set', name, ...changes, ...(force === undefined ? {} : { force }) },
@@ -107,6 +124,7 @@ export function addVolumeCommands(program: Command): void {
         printLine(`The volume ${name} has ${volume.replicas} replicas of each file, policy ${volume.policy}`);
         if (volume.quotaBytes > 0) printLine(`Its files may have ${formatBytes(volume.quotaBytes)} together`);
         if (volume.quotaInodes > 0) printLine(`It may have ${volume.quotaInodes} files and directories`);
+        if (volume.trashMs > 0) printLine(`What is removed is kept for ${durationFormat(volume.trashMs)}`);
         if (changes.replicas !== undefined) printLine('"leasehold server ls" shows how far its files are');
       });
     });
@@ -127,6 +145,7 @@ export function addVolumeCommands(program: Command): void {
           one.policy,
           one.quotaBytes === 0 ? '–' : `${formatBytes(one.namedBytes)} of ${formatBytes(one.quotaBytes)}`,
           one.quotaInodes === 0 ? '–' : `${one.namedInodes} of ${one.quotaInodes}`,
+          trashText(one),
         ]);
         const table = formatTable([HEADER, ...rows]);
         for (const line of table) printLine(line);
@@ -143,13 +162,42 @@ export function addVolumeCommands(program: Command): void {
     });
 }
 
-const HEADER = ['NAME', 'REPLICAS', 'OBJECT SIZE', 'INODES', 'USED', 'POLICY', 'QUOTA', 'QUOTA OF FILES'];
+const HEADER = [
+  'NAME',
+  'REPLICAS',
+  'OBJECT SIZE',
+  'INODES',
+  'USED',
+  'POLICY',
+  'QUOTA',
+  'QUOTA OF FILES',
+  'TRASH',
+];
 
-function quotasOf({ quota: quotaBytes, quotaFiles: quotaInodes }: Pick<SetOptions, 'quota' | 'quotaFiles'>) {
+function boundsOf({
+  quota: quotaBytes,
+  quotaFiles: quotaInodes,
+  trash: trashMs,
+}: Pick<SetOptions, 'quota' | 'quotaFiles' | 'trash'>) {
   return {
+    ...(trashMs === undefined ? {} : { trashMs }),
     ...(quotaBytes === undefined ? {} : { quotaBytes }),
     ...(quotaInodes === undefined ? {} : { quotaInodes }),
   };
+}
+
+/** What is in the trash, and for how long; what is there stays when a volume has none any more. */
+function trashText({ trashMs, trashedBytes, trashedInodes }: VolumeInfo): string {
+  if (trashMs === 0 && trashedInodes === 0) return '–';
+  const kept = trashMs === 0 ? '' : ` for ${durationFormat(trashMs)}`;
+  return `${formatBytes(trashedBytes)}${kept}`;
+}
+
+function retention(text: string): number {
+  if (text === '0' || text === 'none') return 0;
+  const ms = duration(text);
+  if (Number.isInteger(ms) && ms <= RETENTION_MS_MAX) return ms;
+  throw new InvalidArgumentError('It is 0, or a duration of at most a century, such as 30d.');
 }
 
 /** No bound is 0 bytes to the catalog; who writes 0 hardly means that. */

@@ -34,6 +34,7 @@ import { type Scrubbing, scrubRoutes } from './scrub-routes.ts';
 import { settleRoutes } from './settle-routes.ts';
 import { statusRoutes } from './status-routes.ts';
 import { installTracing } from './tracing.ts';
+import { trashRoutes } from './trash-routes.ts';
 import { webRoutes } from './web-routes.ts';
 
 export interface AppOptions {
@@ -115,6 +116,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(async (scope) => settleRoutes(scope, gateway));
   await app.register(async (scope) => lockRoutes(scope, gateway));
   await app.register(async (scope) => fileRoutes(scope, gateway, metrics));
+  await app.register(async (scope) => trashRoutes(scope, gateway));
   await app.register(async (scope) => infoRoutes(scope, gateway));
   await app.register(async (scope) => statusRoutes(scope, gateway, metrics));
   if (scrubber !== undefined) await app.register(async (scope) => scrubRoutes(scope, gateway, scrubber));

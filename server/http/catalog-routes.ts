@@ -5,6 +5,7 @@ import { CacheOwner, CacheRequest, ChangesRequest, Command, Query } from '../../
 import { HEADER_PRIMARY } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { callOptionsOf, integerOf } from './input.ts';
+import { signedCommand } from './removal.ts';
 import { READ, WRITE } from './roles.ts';
 
 /** JSON of a command or query at the most: the largest extended attribute, or a thousand settled files. */
@@ -44,7 +45,11 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     const options = callOptionsOf(request.headers);
     const owner = body.cache === undefined ? {} : { cacheOwner: matching(CACHE_OWNER, body.cache, 'cache') };
     const live = body.live === true;
-    return gateway.command(command, { session, number, ...since }, { ...options, ...owner, live });
+    return gateway.command(
+      signedCommand(request, command),
+      { session, number, ...since },
+      { ...options, ...owner, live },
+    );
   });
 
   app.post('/v1/catalog/queries', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {

@@ -20,6 +20,7 @@ import { type NamedFile, NewFiles } from './new-files.ts';
 import { PartialWrites } from './partial-write.ts';
 import { directoryUrl, displayPath, type FilePath, parseFilePath, volumePath } from './path.ts';
 import { Relocations } from './relocation.ts';
+import { removalOf } from './removal.ts';
 import { READ, WRITE } from './roles.ts';
 import { removeTree } from './tree-removal.ts';
 import { TusRoutes } from './tus-routes.ts';
@@ -111,17 +112,18 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
   app.delete('/v1/files', WRITE, async (request, reply) => {
     const path = pathOf(request);
     const place = { volume: path.volume, path: volumePath(path.names) };
+    const removal = removalOf(request, path.search);
     if (path.directory) {
       if (path.search.get('recursive') === 'true') {
-        const removal = await removeTree(gateway, path);
-        return removal.more ? reply.code(202).send(removal) : reply.code(204).send();
+        const removed = await removeTree(gateway, path, removal);
+        return removed.more ? reply.code(202).send(removed) : reply.code(204).send();
       }
       await gateway.command({ kind: 'remove-directory', place });
       return reply.code(204).send();
     }
     const conditions = conditionsOf(request.headers);
     const { inode } = await changeUnder(gateway, path, conditions, false, (expect) =>
-      gateway.command({ kind: 'unlink', place, expect }),
+      gateway.command({ kind: 'unlink', place, expect, ...removal }),
     );
     setFileHeaders(reply, gateway, inode as FileId, null);
     return reply.code(204).send();
@@ -146,7 +148,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     const file = await files.begin(path, conditions);
     request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
     const state = await files.receive(file, request.raw, check).finally(() => request.raw.setTimeout(0));
-    return files.name(path, state, conditions, key);
+    return files.name(path, state, conditions, key, removalOf(request, path.search));
   }
 
   async function getDirectory(

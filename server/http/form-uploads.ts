@@ -8,6 +8,7 @@ import { receiveForm } from './form.ts';
 import { wantsPage } from './listing-page.ts';
 import type { NewFiles } from './new-files.ts';
 import { directoryUrl, type FilePath } from './path.ts';
+import { removalOf } from './removal.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
 
 /**
@@ -33,7 +34,13 @@ export async function storeForm(
   if (received.length === 0) throw new ServiceError('bad-request', 'The form holds no file');
   const stored: object[] = [];
   for (const { path, state } of received) {
-    const { etag, created } = await files.name(path, state, conditions, null);
+    const { etag, created } = await files.name(
+      path,
+      state,
+      conditions,
+      null,
+      removalOf(request, directory.search),
+    );
     stored.push({ name: path.names.at(-1), size: state.sizeBytes, etag, created });
   }
   // A browser that sent a form wants to see the directory, and not to send the form again when it is reloaded.

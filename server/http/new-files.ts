@@ -10,6 +10,7 @@ import type { DigestCheck } from './digests.ts';
 import type { Directories } from './directories.ts';
 import { KeyedCommands } from './idempotency.ts';
 import { displayPath, type FilePath, volumePath } from './path.ts';
+import type { Removal } from './removal.ts';
 import type { Uploads } from './upload.ts';
 
 const FILE_MODE = 0o644;
@@ -90,17 +91,19 @@ export class NewFiles {
    * Gives the file its name, where the conditions still hold in that moment.
    *
    * @param key of the request, under which any server finds what became of it
+   * @param removal of the file that loses the name
    */
   async name(
     path: FilePath,
     { file: inode }: Pick<FileState, 'file'>,
     conditions: Conditions,
     key: number | null,
+    removal: Removal = {},
   ): Promise<NamedFile> {
     const place = { volume: path.volume, path: volumePath(path.names) };
     const commands = await KeyedCommands.of(this.#gateway, key);
     const result = await changeUnder(this.#gateway, path, conditions, true, (expect) =>
-      this.#gateway.command({ kind: 'replace', place, inode, expect }, commands.next()),
+      this.#gateway.command({ kind: 'replace', place, inode, expect, ...removal }, commands.next()),
     );
     await this.#gateway.flushCatalog();
     return namedFile(result);

@@ -10,6 +10,7 @@ import type { Directories } from './directories.ts';
 import { idempotencyKeyOf, KeyedCommands } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
 import { directoryUrl, displayPath, type FilePath, fileUrl, parseTarget, volumePath } from './path.ts';
+import { removalOf } from './removal.ts';
 
 /** A source that is written more often than this while it is copied is too restless. */
 const COPIES_MAX = 3;
@@ -50,8 +51,9 @@ export class Relocations {
       await this.#directories.parentOf(to);
       await this.#assertKind(from);
       const places = { from: placeOf(from), to: placeOf(to) };
+      const removal = removalOf(request, from.search);
       await changeUnder(this.#gateway, from, conditionsOf(request.headers), false, (expect) =>
-        this.#gateway.command({ kind: 'rename', ...places, mode, expect }, commands.next()),
+        this.#gateway.command({ kind: 'rename', ...places, mode, expect, ...removal }, commands.next()),
       );
       await this.#gateway.flushCatalog();
     }
@@ -93,7 +95,7 @@ export class Relocations {
       const file = await this.#files.begin(to, conditions);
       try {
         const state = await this.#files.copy(file, source.inode as FileId);
-        return await this.#files.name(to, state, conditions, key);
+        return await this.#files.name(to, state, conditions, key, removalOf(request, from.search));
       } catch (error) {
         const isRestless = error instanceof ServiceError && error.code === 'busy';
         if (!isRestless || attempt === COPIES_MAX) throw error;

@@ -3,6 +3,7 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { currentOf } from './conditional-change.ts';
 import { displayPath, type FilePath, volumePath } from './path.ts';
+import type { Removal } from './removal.ts';
 
 /** Names that one request removes at the most: it ends in bounded time, and is sent again. */
 const NAMES_MAX = 10_000;
@@ -21,14 +22,14 @@ export interface TreeRemoval {
  * Removes a directory with all that is in it, from its leaves on. It is no single step: readers see parts of it. Whoever breaks off,
  * or is broken off by the bound, asks again, and nothing that was removed comes back.
  */
-export async function removeTree(gateway: Gateway, path: FilePath): Promise<TreeRemoval> {
+export async function removeTree(gateway: Gateway, path: FilePath, removal: Removal): Promise<TreeRemoval> {
   const root = await currentOf(gateway, path, { follow: false, live: false });
   if (root === null) throw new ServiceError('not-found', `There is no ${displayPath(path)}`);
   if (root.kind !== 'directory')
     throw new ServiceError('not-directory', `${displayPath(path)} is no directory`);
   const budget = { left: NAMES_MAX };
   const place = { volume: path.volume, path: volumePath(path.names) };
-  await removeInside(gateway, root, budget, 1);
+  await removeInside(gateway, root, removal, budget, 1);
   // The root of a volume stays; it is empty now.
   const removesItself = path.names.length > 0 && budget.left > 0;
   if (removesItself) {
@@ -42,6 +43,7 @@ export async function removeTree(gateway: Gateway, path: FilePath): Promise<Tree
 async function removeInside(
   gateway: Gateway,
   directory: Attributes,
+  removal: Removal,
   budget: { left: number },
   depth: number,
 ): Promise<void> {
@@ -57,11 +59,13 @@ async function removeInside(
     const directories = entries.filter(({ attributes }) => attributes.kind === 'directory');
     const others = entries.filter(({ attributes }) => attributes.kind !== 'directory');
     await Promise.all(
-      others.map(({ name }) => unlessGone(gateway.command({ kind: 'unlink', place: { parent, name } }))),
+      others.map(({ name }) =>
+        unlessGone(gateway.command({ kind: 'unlink', place: { parent, name }, ...removal })),
+      ),
     );
     budget.left -= others.length;
     for (const { name, attributes } of directories) {
-      await removeInside(gateway, attributes, budget, depth + 1);
+      await removeInside(gateway, attributes, removal, budget, depth + 1);
       if (budget.left === 0) return;
       await unlessGone(gateway.command({ kind: 'remove-directory', place: { parent, name } }));
       budget.left--;

@@ -121,7 +121,7 @@ async function checkUrl(
     checkCapability(capabilities, request, grant, Number(file), mode);
     return;
   }
-  if (route.startsWith('/v1/uploads/:volume')) {
+  if (route.startsWith('/v1/uploads/:volume') || route.startsWith('/v1/trash/:volume')) {
     scope.checkVolume(grant, String((request.params as { readonly volume?: unknown }).volume));
     return;
   }

@@ -32,6 +32,7 @@ const DIGESTS = {
   'Content-MD5': text('MD5 of the body in base64'),
 };
 const KEY = { 'Idempotency-Key': text('Names the request: sent again, it is answered and not repeated') };
+const TRASH = { trash: flag('false: what loses its last name is not kept, also if the volume has a trash') };
 const PARENTS = { parents: flag('Directories on the way are made where they are missing') };
 const VALIDATORS = ['ETag', 'Last-Modified'];
 const WHO = ['Leasehold-Primary', 'Leasehold-Epoch', 'Leasehold-Role'];
@@ -51,6 +52,22 @@ const Entry = Type.Object({
   target: Type.Optional(Type.String()),
 });
 export const Listing = Type.Object({ entries: Type.Array(Entry), more: Type.Boolean() });
+
+const Trash = Type.Object({
+  files: Type.Array(
+    Type.Object({
+      file: Type.Integer(),
+      path: Type.String(),
+      size: Type.Integer(),
+      modified: Type.String({ format: 'date-time' }),
+      removed: Type.String({ format: 'date-time' }),
+      removedBy: Type.Optional(Type.String()),
+      keptUntil: Type.String({ format: 'date-time' }),
+    }),
+  ),
+  more: Type.Boolean(),
+  next: Type.Optional(Type.String()),
+});
 
 /** Files by path. */
 export const FILE_OPERATIONS: Operations = {
@@ -87,7 +104,7 @@ export const FILE_OPERATIONS: Operations = {
     id: 'storeFile',
     tag: 'files',
     summary: 'Stores the body as a file, in one step; makes a directory, if the path ends in a slash',
-    query: PARENTS,
+    query: { ...PARENTS, ...TRASH },
     headers: { ...CONDITIONS, ...DIGESTS, ...KEY, 'Content-Range': text('Writes a part, as PATCH does') },
     body: octets,
     answers: STORED,
@@ -107,6 +124,7 @@ export const FILE_OPERATIONS: Operations = {
     tag: 'files',
     summary: 'Copies or moves, takes the files of a form, or begins an upload in pieces (tus 1.0)',
     query: {
+      ...TRASH,
       'copy-to': text('/path or volume:/path'),
       'move-to': text('/path'),
       overwrite: flag('false: refused where the target is there'),
@@ -135,7 +153,7 @@ export const FILE_OPERATIONS: Operations = {
     id: 'removeFile',
     tag: 'files',
     summary: 'Removes a file, or an empty directory',
-    query: { recursive: flag('A directory with all that is in it') },
+    query: { recursive: flag('A directory with all that is in it'), ...TRASH },
     headers: CONDITIONS,
     answers: {
       204: done,
@@ -184,6 +202,37 @@ export const FILE_OPERATIONS: Operations = {
     tag: 'uploads',
     summary: 'Forgets an upload',
     headers: TUS,
+    answers: { 204: done },
+  },
+  'GET /v1/trash/:volume': {
+    id: 'listTrash',
+    tag: 'files',
+    summary: 'Files that lost their last name and are kept for a while',
+    query: {
+      path: text('What was there, and below it'),
+      after: text('What "next" of the answer before said'),
+      limit: count('Files at the most'),
+    },
+    answers: { 200: told('Files, in the order of their paths', Trash) },
+  },
+  'POST /v1/trash/:volume/:file/restore': {
+    id: 'restoreFile',
+    tag: 'files',
+    summary: 'Gives a file in the trash its name again, with the directories on the way',
+    query: { to: text('Another path of the volume') },
+    answers: { 200: told('Where it is', Type.Object({ file: Type.Integer(), path: Type.String() })) },
+  },
+  'DELETE /v1/trash/:volume': {
+    id: 'emptyTrash',
+    tag: 'files',
+    summary: 'Keeps files in the trash no longer',
+    query: { path: text('Only what was there, and below it') },
+    answers: { 202: told('There are more: the same request goes on'), 204: done },
+  },
+  'DELETE /v1/trash/:volume/:file': {
+    id: 'dropTrashedFile',
+    tag: 'files',
+    summary: 'Keeps one file in the trash no longer',
     answers: { 204: done },
   },
   'GET /v1/info': {

@@ -1,0 +1,170 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import { isVolumeName } from '../../wire/access.ts';
+import type { TrashedFile } from '../../wire/catalog-api.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, describeFailure, EXIT_NOT_FOUND, EXIT_PRECONDITION } from '../failure.ts';
+import { formatTable, printable, printJson, printLine } from '../output.ts';
+import { formatBytes } from '../quantities.ts';
+import { parseRemotePath, type RemotePath } from '../remote-path.ts';
+import { addClusterOptions, wholeNumber, withClient } from './cluster-command.ts';
+
+const PAGE_COUNT = 1_000;
+
+interface RestoreOptions {
+  readonly to?: string;
+  readonly file?: number;
+  readonly json?: true;
+}
+
+/** A file that has its name again. */
+interface Restored {
+  readonly file: number;
+  readonly path: string;
+}
+
+export function addTrashCommands(program: Command): void {
+  const trash = program.command('trash').description('list, restore and empty what was removed');
+
+  addClusterOptions(trash.command('ls'))
+    .description('list files that were removed and are kept')
+    .argument('<place>', 'VOLUME, or VOLUME:/path for what was there and below', placeOf)
+    .option('--json', 'print them as JSON')
+    .action(async (place: RemotePath, options: { readonly json?: true }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const files: TrashedFile[] = [];
+        for await (const file of filesBelow(client, place, call)) files.push(file);
+        if (options.json) return printJson({ volume: place.volume, files });
+        const rows = files.map((file) => [
+          `${file.inode}`,
+          formatBytes(file.sizeBytes),
+          timeText(file.removedNs),
+          timeText(file.keptUntilNs),
+          printable(file.removedBy ?? '-'),
+          printable(file.path),
+        ]);
+        const header = ['FILE', 'SIZE', 'REMOVED (UTC)', 'KEPT UNTIL', 'BY', 'PATH'];
+        for (const line of formatTable([header, ...rows])) printLine(line);
+      });
+    });
+
+  addClusterOptions(trash.command('restore'))
+    .description('give removed files their names again, with the directories that they were in')
+    .argument('<path>', 'VOLUME:/path of a file, or of a directory for all that was in it', placeOf)
+    .option('--to <path>', 'another path of the volume')
+    .option(
+      '--file <number>',
+      'this one, of several that had the path',
+      wholeNumber(1, Number.MAX_SAFE_INTEGER),
+    )
+    .option('--json', 'print what was restored as JSON')
+    .action(async (place: RemotePath, options: RestoreOptions, command: Command) => {
+      await withClient(command, (client, call) => restore(client, place, options, call));
+    });
+
+  addClusterOptions(trash.command('empty'))
+    .description('keep removed files no longer')
+    .argument('<place>', 'VOLUME, or VOLUME:/path for what was there and below', placeOf)
+    .option('--json', 'print how many there were as JSON')
+    .action(async ({ volume, path }: RemotePath, options: { readonly json?: true }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        let removed = 0;
+        for (let last = PAGE_COUNT; last === PAGE_COUNT; removed += last) {
+          const wanted = { kind: 'trash-empty', volume, path, countMax: PAGE_COUNT } as const;
+          last = (await client.command(wanted, call)).removed;
+        }
+        if (options.json) printJson({ removed });
+        else printLine(removed === 1 ? 'Removed 1 file for good' : `Removed ${removed} files for good`);
+      });
+    });
+}
+
+/** Of several files that had the same path the last one comes back. */
+async function restore(
+  client: ClusterClient,
+  place: RemotePath,
+  { to, file: wanted, json }: RestoreOptions,
+  call: CallOptions,
+): Promise<void> {
+  const { volume, path } = place;
+  const newest = new Map<string, TrashedFile>();
+  for await (const file of filesBelow(client, place, call)) {
+    if (wanted !== undefined && file.inode !== wanted) continue;
+    const before = newest.get(file.path);
+    if (before === undefined || BigInt(file.removedNs) > BigInt(before.removedNs))
+      newest.set(file.path, file);
+  }
+  if (newest.size === 0) {
+    throw new CommandFailure(
+      EXIT_NOT_FOUND,
+      `Cannot restore ${volume}:${path}: there is nothing of it in the trash`,
+      `"leasehold trash ls ${volume}" lists what there is`,
+    );
+  }
+  const restored: Restored[] = [];
+  const failures: string[] = [];
+  for (const file of newest.values()) {
+    const target = to === undefined ? {} : { to: movedPath(file.path, path, pathOf(volume, to)) };
+    try {
+      const wish = { kind: 'trash-restore', volume, inode: file.inode, ...target } as const;
+      restored.push({ file: file.inode, path: (await client.command(wish, call)).path });
+    } catch (error) {
+      // One that is alone fails as it is; of many, the others come back all the same.
+      if (newest.size === 1) throw error;
+      failures.push(...describeFailure(error).lines.slice(0, 1));
+    }
+  }
+  if (json) printJson({ volume, restored });
+  else for (const { path: at } of restored) printLine(`Restored ${volume}:${printable(at)}`);
+  if (failures.length === 0) return;
+  throw new CommandFailure(
+    EXIT_PRECONDITION,
+    `${failures.length} of ${newest.size} files were not restored:\n${failures.join('\n')}`,
+    '--to restores them below another path',
+  );
+}
+
+async function* filesBelow(
+  client: ClusterClient,
+  { volume, path }: RemotePath,
+  call: CallOptions,
+): AsyncGenerator<TrashedFile> {
+  let after: { readonly path: string; readonly inode: number } | null = null;
+  for (;;) {
+    const page: { readonly files: readonly TrashedFile[]; readonly more: boolean } = await client.query(
+      { kind: 'trash', volume, path, after, countMax: PAGE_COUNT },
+      call,
+    );
+    yield* page.files;
+    const last = page.files.at(-1);
+    if (!page.more || last === undefined) return;
+    after = { path: last.path, inode: last.inode };
+  }
+}
+
+/** @returns where a file of `from`, or below it, is to be if `from` is to be `to` */
+function movedPath(path: string, from: string, to: string): string {
+  const rest = path === from ? '' : path.slice(from === '/' ? 0 : from.length);
+  return to === '/' ? rest : `${to}${rest}`;
+}
+
+/** @param text a path, with or without the volume */
+function pathOf(volume: string, text: string): string {
+  const place = parseRemotePath(text.startsWith('/') ? `${volume}:${text}` : text);
+  if (place.volume === volume) return place.path;
+  throw new CommandFailure(
+    EXIT_PRECONDITION,
+    `Cannot restore to ${text}: a file comes back to its volume, ${volume}`,
+  );
+}
+
+function placeOf(text: string): RemotePath {
+  if (text.includes(':')) return parseRemotePath(text);
+  if (!isVolumeName(text)) throw new InvalidArgumentError('It is written VOLUME, or VOLUME:/path.');
+  return { volume: text, path: '/', directory: true };
+}
+
+function timeText(nanoseconds: string): string {
+  const [day, time = ''] = new Date(Number(BigInt(nanoseconds) / 1_000_000n)).toISOString().split('T');
+  return `${day} ${time.slice(0, 8)}`;
+}
