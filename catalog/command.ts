@@ -165,6 +165,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return reserveInodes(tables, command, atNs);
     case 'bear':
       return bear(tables, command, atNs);
+    case 'forgo':
+      return {};
     case 'server-register':
       return serverRegister(tables, command, atNs);
     case 'server-add':

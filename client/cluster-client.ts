@@ -456,6 +456,8 @@ function describeCommand(command: Command): string {
       return `reserve ${command.count} numbers for files`;
     case 'bear':
       return `make ${command.files.length} files`;
+    case 'forgo':
+      return 'forgo a request';
     case 'create-orphan':
       return `create a file in the volume "${command.volume}"`;
     case 'settle':

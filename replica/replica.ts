@@ -15,6 +15,7 @@ import type {
   View,
 } from './actions.ts';
 import { Backup, type PrimaryMessage } from './backup.ts';
+import { firstEpoch } from './birth.ts';
 import { epochCompare, epochEqual, epochFormat, POSITION_ZERO } from './epoch.ts';
 import { Guard } from './guard.ts';
 import { LocalFlush } from './local-flush.ts';
@@ -28,9 +29,6 @@ import { type LeaseReading, WriteOrder } from './write-order.ts';
 
 /** A refused candidate waits up to half a heartbeat at first, doubled up to this many times. */
 const BACKOFF_DOUBLINGS_MAX = 4;
-
-/** Of the epoch in which the maker of a subject leads it. Candidates begin with larger ones; see `candidatesFrom`. */
-const FIRST_COUNTER = 1;
 
 /** A candidate that could not fetch the base so often in one lease leaves the lease to others. */
 const FAILED_FETCHES_MAX = 4;
@@ -834,7 +832,7 @@ export class Replica {
   #onMade(): void {
     if (!this.#standing.isNew) return;
     const { self, incarnation } = this.#config;
-    this.#firstEpoch = { counter: FIRST_COUNTER, server: self, incarnation };
+    this.#firstEpoch = firstEpoch(self, incarnation);
     this.#standing.begin(this.#firstEpoch);
     this.#backup.promisedAnew();
   }

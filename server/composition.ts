@@ -13,6 +13,7 @@ import { CatalogSeat } from './catalog/catalog-seat.ts';
 import { justMade } from './catalog/just-made.ts';
 import { Clock } from './clock.ts';
 import { paramsHash } from './config.ts';
+import { Births } from './file/births.ts';
 import { DepartedFiles } from './file/departed-files.ts';
 import { LocalFileService } from './file/file-service.ts';
 import { Garbage } from './file/garbage.ts';
@@ -323,6 +324,19 @@ export async function compose(
     metrics,
     tls: security.peers,
   });
+  const births = new Births({
+    ...{ self, incarnation, clock, log, host, traffic, isConnected },
+    outcomes: metrics.counter(
+      'leasehold_births_total',
+      'Files that came as a whole, by what became of them',
+      ['outcome'],
+    ),
+    call: (to, method, payload, timeoutMs, deferrable) =>
+      connected().call(to, method, payload, timeoutMs, deferrable),
+    choose: (replicas, servers) => placement.choose(replicas, servers),
+    query: (query, options) => gateway.queryCatalog(query, options),
+    command: (command, name, options) => gateway.command(command, name, options),
+  });
   const succession = new Succession({
     self,
     log,
@@ -349,6 +363,7 @@ export async function compose(
   const app = await buildApp({
     live: { hub, control: control?.url ?? null },
     membership: { describe: () => known.describe() },
+    births,
     gateway,
     log,
     metrics,
@@ -370,7 +385,7 @@ export async function compose(
     log,
     ...(security.peers === null ? {} : { tls: security.peers }),
     handlers: peerHandlers({
-      ...{ lease, named, host, gateway, succession, repairer, scrubber, fullDisks, observer },
+      ...{ lease, named, host, births, gateway, succession, repairer, scrubber, fullDisks, observer },
       membership: () => membership,
     }),
   });

@@ -1,3 +1,5 @@
+import { BIRTH_CALL } from './file/birth-call.ts';
+import type { Births } from './file/births.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from './file/succession.ts';
 import { DISK_CALL, type FullDisks } from './full-disks.ts';
 import type { Gateway } from './gateway.ts';
@@ -16,6 +18,7 @@ export interface PeerHandlersParts {
   readonly lease: LeaseDriver;
   readonly named: NamedLeases;
   readonly host: ReplicaHost;
+  readonly births: Births;
   readonly gateway: Gateway;
   readonly succession: Succession;
   readonly repairer: Repairer;
@@ -28,7 +31,7 @@ export interface PeerHandlersParts {
 
 /** Who on this server gets what comes from other servers. */
 export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
-  const { lease, named, host, gateway, succession, repairer, scrubber, fullDisks, observer } = parts;
+  const { lease, named, host, births, gateway, succession, repairer, scrubber, fullDisks, observer } = parts;
   return {
     message: (from, channel, payload, tail) => {
       if (channel === CHANNEL_LEASE) lease.receive(from, payload);
@@ -53,6 +56,8 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
           return named.directory.serve(payload);
         case REPAIR_CALL:
           return repairer.serve(payload);
+        case BIRTH_CALL:
+          return births.serve(from, payload);
         case DISK_CALL:
           return fullDisks.serve(from, payload);
         case PREPARE_CALL:

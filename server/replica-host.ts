@@ -1,7 +1,8 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
-import type { View } from '../replica/actions.ts';
+import type { Epoch, View } from '../replica/actions.ts';
+import { mayBeBorne } from '../replica/birth.ts';
 import { decodeReplicaMessage, encodeReplicaPieces } from '../replica/codec.ts';
 import { messageView, type ReplicaMessage } from '../replica/messages.ts';
 import { viewVoters } from '../replica/view.ts';
@@ -12,7 +13,7 @@ import { FileSubject } from './file/file-subject.ts';
 import { TransferPace } from './file/transfer-pace.ts';
 import { ReplicaDriver, type ReplicaSurroundings } from './replica-driver.ts';
 import { decodeStateRequest, STATE_CALL } from './state-call.ts';
-import type { FileStore, NewTrust } from './storage/store.ts';
+import type { FileStore, NewReplica, NewTrust } from './storage/store.ts';
 import {
   CHANNEL_REPLICA,
   CHANNEL_REPLICA_VIEW,
@@ -73,6 +74,8 @@ export class ReplicaHost {
   readonly #drivers = new Map<FileId, ReplicaDriver>();
   /** Being removed from the store: nobody takes them into use. */
   readonly #leaving = new Set<FileId>();
+  /** Being made with their first operations: nobody takes them into use. */
+  readonly #bearing = new Set<FileId>();
   /** Objects of files that are damaged here, as far as somebody met them. */
   readonly #damaged = new Map<FileId, Set<number>>();
   /** Of files in use: it never changes, and is told while the store may not be asked any more. */
@@ -158,6 +161,44 @@ export class ReplicaHost {
     const known = this.#damaged.get(file) ?? new Set();
     this.#damaged.set(file, known);
     return known;
+  }
+
+  /**
+   * Makes replicas of files that nobody knows of yet, with their first operations, for whoever has this epoch.
+   *
+   * @returns of each, null where it is stored here as a promise is, and to stay; else why it is not
+   */
+  async bear(
+    births: readonly NewReplica[],
+    epoch: Epoch,
+    view: View,
+    objectBytes: number,
+  ): Promise<(Error | null)[]> {
+    const { store } = this.#parts;
+    const outcomes = new Map<FileId, Error | null>();
+    const free = births.filter(({ file }) => this.#mayBear(file, view));
+    for (const { file } of free) this.#bearing.add(file);
+    try {
+      const stored = await store.bear(free, epoch, view, objectBytes);
+      for (const [place, { file }] of free.entries()) outcomes.set(file, stored[place] ?? null);
+    } finally {
+      for (const { file } of free) this.#bearing.delete(file);
+    }
+    return births.map(({ file }) => {
+      const outcome = outcomes.get(file);
+      return outcome === undefined ? alreadyHere(file) : outcome;
+    });
+  }
+
+  /** While one is borne here nothing else is heard of it: what the disk has would not be what a core takes it for. */
+  #mayBear(file: FileId, view: View): boolean {
+    const { self, store, departed } = this.#parts;
+    if (this.#drivers.has(file) || this.#isBarred(file) || departed.view(file) !== null) return false;
+    return mayBeBorne(self, view, store.record(file), this.#parts.trustOfNew(file));
+  }
+
+  #isBarred(file: FileId): boolean {
+    return this.#leaving.has(file) || this.#bearing.has(file);
   }
 
   /** @returns the replica, made empty if there is none yet */
@@ -281,7 +322,7 @@ export class ReplicaHost {
 
   /** A replica not in use is taken into use; one that does not exist is made where the view names this server. */
   #admit(file: FileId, message: ReplicaMessage, objectBytes: number | null): ReplicaDriver | null {
-    if (file === CATALOG_CELL || this.#leaving.has(file)) return null;
+    if (file === CATALOG_CELL || this.#isBarred(file)) return null;
     if (this.#parts.store.record(file) !== null) return this.load(file);
     const view = messageView(message);
     if (view === null || objectBytes === null) return null;
@@ -297,6 +338,7 @@ export class ReplicaHost {
   #assertStaying(file: FileId): void {
     if (this.#leaving.has(file))
       throw new ServiceError('not-found', `The replica of file ${file} is being removed`);
+    if (this.#bearing.has(file)) throw new ServiceError('busy', `The replica of file ${file} is being made`);
   }
 
   #send(to: ServerId, file: FileId, message: ReplicaMessage, isSpare: boolean): void {
@@ -328,4 +370,11 @@ export class ReplicaHost {
     }
     return this.#encoded;
   }
+}
+
+function alreadyHere(file: FileId): ServiceError {
+  return new ServiceError(
+    'precondition-failed',
+    `Cannot bear file ${file} here: something of it is here, or was`,
+  );
 }

@@ -1,3 +1,4 @@
+import { type Static, Type } from 'typebox';
 import type { ErrorCode } from '../base/errors.ts';
 import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
 import type { Attributes, CacheOwner } from './catalog-api.ts';
@@ -64,11 +65,12 @@ export interface BirthAnswer {
 }
 
 /** Body of `POST /v1/births/numbers`. */
-export interface NumbersRequest {
+export const NumbersRequest = Type.Object({
   /** A random number of the client's own, by which alone its numbers can be used. */
-  readonly owner: number;
-  readonly count: number;
-}
+  owner: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  count: Type.Integer({ minimum: 1, maximum: RESERVED_NUMBERS_MAX }),
+});
+export type NumbersRequest = Static<typeof NumbersRequest>;
 
 /** Numbers for files of one owner, good for births at one server, and for `create-file` everywhere. */
 export interface ReservedNumbers {

@@ -131,12 +131,11 @@ export const Command = Type.Union([
     count: Type.Integer({ minimum: 1, maximum: RESERVED_NUMBERS_MAX }),
   }),
   /**
-   * Names new files of a volume, of which a majority of their replicas has all contents. One that is refused does not hold up the others. Without
-   * files it takes the place of a request that may be still to come.
+   * Names new files of one volume, of which a majority of their replicas has all contents. One that is refused does not hold up the
+   * others.
    */
   Type.Object({
     kind: Type.Literal('bear'),
-    volume: VolumeName,
     owner: Inode,
     /** Who holds the contents, and how they were cut: refused with `precondition-failed` where the volume's files are cut otherwise by now. */
     replicas: Type.Array(ServerName, { maxItems: 15 }),
@@ -155,9 +154,11 @@ export const Command = Type.Union([
         modifiedNs: Type.Optional(Nanoseconds),
         contents: ContentVersion,
       }),
-      { maxItems: BIRTHS_MAX },
+      { minItems: 1, maxItems: BIRTHS_MAX },
     ),
   }),
+  /** Takes the place of a request that may be still to come, which has no effect then. Answered with its result where it came before. */
+  Type.Object({ kind: Type.Literal('forgo') }),
   /** A file without a name, for an upload; `replace` gives it one, else it is collected. */
   Type.Object({
     kind: Type.Literal('create-orphan'),
@@ -523,8 +524,8 @@ export interface BearResult {
   readonly atNs: string;
   /** The volume has a quota for bytes. */
   readonly limited: boolean;
-  /** In the order of the command. */
-  readonly files: readonly BornFile[];
+  /** By inode. */
+  readonly files: Readonly<Record<string, BornFile>>;
 }
 
 /** Null: with just these attributes; else what is different, as the directory wants it, or why the file is not there. */
@@ -541,6 +542,7 @@ export interface CommandResults {
   readonly 'create-file': { readonly attributes: Attributes; readonly created: boolean };
   readonly 'reserve-inodes': { readonly first: number };
   readonly bear: BearResult;
+  readonly forgo: Record<string, never>;
   readonly 'create-orphan': { readonly attributes: Attributes };
   readonly 'keep-orphan': Record<string, never>;
   readonly replace: { readonly attributes: Attributes; readonly replaced: number | null };

@@ -3,9 +3,9 @@ import type { BornFile, CommandResults } from '../../wire/catalog-api.ts';
 import type { CommandOf } from '../command.ts';
 import { nameCheck, timeCheck } from '../names.ts';
 import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
-import { KIND_FILE } from '../schema.ts';
+import { KIND_FILE, POLICIES } from '../schema.ts';
 import type { InodeRow, Tables, VolumeRow } from '../tables.ts';
-import { directoryOf, volumeOf } from '../walk.ts';
+import { directoryOf } from '../walk.ts';
 import { inherit } from './acls.ts';
 import { MODE_SETGID } from './entries.ts';
 
@@ -14,6 +14,9 @@ import { MODE_SETGID } from './entries.ts';
  * Longer than clients are told.
  */
 const RESERVED_NS = 15n * 60n * 1_000_000_000n;
+
+/** The policy by which a majority is enough for contents that nobody has seen. */
+const QUORUM = POLICIES.indexOf('quorum');
 
 type NewFile = CommandOf<'bear'>['files'][number];
 
@@ -41,16 +44,16 @@ export function notReserved(inode: number): ServiceError {
  * Nothing of a file is written before it is certain that it is not refused.
  */
 export function bear(tables: Tables, command: CommandOf<'bear'>, atNs: string): CommandResults['bear'] {
-  if (command.files.length === 0) return { atNs, limited: false, files: [] };
   const nursery = new Nursery(tables, command, atNs);
-  const files = command.files.map((file): BornFile => {
+  const files: Record<string, BornFile> = {};
+  for (const file of command.files) {
     try {
-      return nursery.bear(file);
+      files[file.inode] = nursery.bear(file);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      return { code: error.code, message: error.message };
+      files[file.inode] = { code: error.code, message: error.message };
     }
-  });
+  }
   nursery.count();
   return { atNs, limited: nursery.limited, files };
 }
@@ -61,9 +64,11 @@ class Nursery {
   readonly #command: CommandOf<'bear'>;
   readonly #atNs: string;
   readonly #replicas: string;
-  readonly #volume: VolumeRow;
   readonly #directories = new Map<number, InodeRow>();
+  /** Directories that have got names. */
   readonly #grown = new Set<number>();
+  /** Null before the first directory. */
+  #volume: VolumeRow | null = null;
   #inodes = 0;
   #bytes = 0;
 
@@ -72,17 +77,10 @@ class Nursery {
     this.#command = command;
     this.#atNs = atNs;
     this.#replicas = command.replicas.join(',');
-    this.#volume = volumeOf(tables, command.volume);
-    if (this.#volume.objectBytes !== command.objectBytes || this.#volume.policy !== 0) {
-      throw new ServiceError(
-        'precondition-failed',
-        `Files of volume "${command.volume}" are stored otherwise`,
-      );
-    }
   }
 
   get limited(): boolean {
-    return this.#volume.quotaBytes > 0;
+    return this.#volume !== null && this.#volume.quotaBytes > 0;
   }
 
   /** @throws ServiceError where it is refused */
@@ -90,16 +88,11 @@ class Nursery {
     const { inode: id, name, uid, sizeBytes } = file;
     nameCheck(name);
     const directory = this.#directory(file.parent);
+    const volume = this.#volumeOf(directory);
     if (this.#tables.hasChild(directory.id, name))
       throw new ServiceError('exists', `There is a "${name}" already`);
     const accessedNs = timeCheck(file.accessedNs ?? this.#atNs);
     const modifiedNs = timeCheck(file.modifiedNs ?? this.#atNs);
-    const { namedBytes, namedInodes } = this.#volume;
-    const volume = {
-      ...this.#volume,
-      namedBytes: namedBytes + this.#bytes,
-      namedInodes: namedInodes + this.#inodes,
-    };
     assertInodeAllowed(volume);
     assertBytesAllowed(volume, sizeBytes, 0);
     if (!this.#tables.reservedTake(this.#command.owner, id)) throw notReserved(id);
@@ -126,7 +119,7 @@ class Nursery {
 
   /** Told of all files together, at the end. */
   count(): void {
-    if (this.#inodes === 0) return;
+    if (this.#volume === null || this.#inodes === 0) return;
     this.#tables.volumeCount(this.#volume.id, this.#inodes, this.#bytes);
     this.#tables.volumeCharge(this.#volume.id, this.#inodes, this.#bytes);
     for (const id of this.#grown) this.#tables.directoryTouch(id, 0, this.#atNs);
@@ -136,10 +129,22 @@ class Nursery {
     const known = this.#directories.get(id);
     if (known !== undefined) return known;
     const directory = directoryOf(this.#tables, id);
-    if (directory.volume !== this.#volume.id) {
-      throw new ServiceError('cross-volume', `Directory ${id} is of volume "${directory.volumeName}"`);
-    }
     this.#directories.set(id, directory);
     return directory;
+  }
+
+  /** @returns the volume with what was made in it so far */
+  #volumeOf(directory: InodeRow): VolumeRow {
+    this.#volume ??= this.#tables.volume(directory.volume);
+    const { id, name, objectBytes, policy, namedBytes, namedInodes } = this.#volume;
+    if (directory.volume !== id)
+      throw new ServiceError('cross-volume', `Directory ${directory.id} is not of volume "${name}"`);
+    if (objectBytes !== this.#command.objectBytes || policy !== QUORUM)
+      throw new ServiceError('precondition-failed', `Files of volume "${name}" are stored otherwise`);
+    return {
+      ...this.#volume,
+      namedBytes: namedBytes + this.#bytes,
+      namedInodes: namedInodes + this.#inodes,
+    };
   }
 }

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { constants as zlib } from 'node:zlib';
 import compress from '@fastify/compress';
 import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } from 'fastify';
+import type { Births } from '../file/births.ts';
 import type { Gateway } from '../gateway.ts';
 import type { LiveHub } from '../live/live-hub.ts';
 import type { MetricsRegistry } from '../metrics.ts';
@@ -17,6 +18,7 @@ import { limitSlowBodies } from '../security/slow-bodies.ts';
 import type { TlsMaterial } from '../security/tls-material.ts';
 import type { TokenBook } from '../security/token-book.ts';
 import { VolumeScope } from '../security/volume-scope.ts';
+import { birthRoutes } from './birth-routes.ts';
 import { capabilityRoutes } from './capability-routes.ts';
 import { catalogRoutes } from './catalog-routes.ts';
 import { dataRoutes } from './data-routes.ts';
@@ -41,6 +43,8 @@ export interface AppOptions {
   readonly gateway: Gateway;
   readonly log: FastifyBaseLogger;
   readonly metrics: MetricsRegistry;
+  /** Absent where files are made and written one by one. */
+  readonly births?: Births;
   /** Absent where nobody can hold a lease under a name. */
   readonly named?: NamedLeases;
   /** Absent where no servers come and go. */
@@ -79,7 +83,7 @@ const COMPRESSION = {
  * between servers come in on the same port: listen to `upgrade` of `app.server`.
  */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { gateway, log, metrics, named, membership, scrubber, live } = options;
+  const { gateway, log, metrics, named, membership, scrubber, live, births } = options;
   const addresses = new AddressConnections(options.addressConnections ?? Infinity);
   const app: FastifyInstance = fastify({
     loggerInstance: log,
@@ -114,6 +118,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(async (child) => capabilityRoutes(child, capabilities, scope));
   await app.register(async (scope) => dataRoutes(scope, gateway));
   await app.register(async (scope) => settleRoutes(scope, gateway));
+  if (births !== undefined) await app.register(async (scope) => birthRoutes(scope, births));
   await app.register(async (scope) => lockRoutes(scope, gateway));
   await app.register(async (scope) => fileRoutes(scope, gateway, metrics));
   await app.register(async (scope) => trashRoutes(scope, gateway));

@@ -1,8 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { type Grant, type Role, roleIncludes } from '../../wire/access.ts';
+import type { BirthAnswer } from '../../wire/births.ts';
 import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
+import { birthsOf } from '../http/birth-routes.ts';
 import { parseFilePath, parseTarget } from '../http/path.ts';
 import type { Capabilities } from './capabilities.ts';
 import { commandReach, commandRole, queryReach } from './catalog-rules.ts';
@@ -34,6 +36,7 @@ const TARGETS = ['move-to', 'copy-to'] as const;
 const COMMANDS = '/v1/catalog/commands';
 const QUERIES = '/v1/catalog/queries';
 const SETTLE = '/v1/data/settle';
+const BIRTHS = '/v1/births';
 const COPY = '/v1/data/:file/copy';
 const CAPABILITIES = '/v1/catalog/capabilities';
 /** Nothing in them belongs to a volume, and clients of every volume need them. */
@@ -43,6 +46,7 @@ const ROUTES_OF_ALL: ReadonlySet<string> = new Set([
   '/v1/servers',
   '/v1/catalog/cache',
   '/v1/catalog/flush',
+  '/v1/births/numbers',
   '/v1/uploads',
 ]);
 
@@ -125,7 +129,7 @@ async function checkUrl(
     scope.checkVolume(grant, String((request.params as { readonly volume?: unknown }).volume));
     return;
   }
-  const isCheckedLater = [COMMANDS, QUERIES, SETTLE, CAPABILITIES].includes(route);
+  const isCheckedLater = [COMMANDS, QUERIES, SETTLE, BIRTHS, CAPABILITIES].includes(route);
   if (!isCheckedLater && !ROUTES_OF_ALL.has(route)) await scope.check(grant, { volumes: [], inodes: [] });
 }
 
@@ -158,6 +162,12 @@ async function checkBody(request: FastifyRequest, grant: Grant, parts: Authoriza
     case SETTLE: {
       const { files } = (body ?? {}) as { readonly files?: unknown };
       const inodes = Array.isArray(files) ? files.filter((file) => typeof file === 'number') : [];
+      await parts.scope.check(grant, { volumes: [], inodes });
+      return;
+    }
+    case BIRTHS: {
+      if (grant.volumes === null) return;
+      const inodes = birthsOf(body).births.map(({ parent }) => parent);
       await parts.scope.check(grant, { volumes: [], inodes });
       return;
     }
@@ -204,9 +214,13 @@ function ownPart(
   capabilities: Capabilities,
 ): unknown {
   const route = request.routeOptions.url;
+  if (route === BIRTHS) {
+    const { outcomes } = payload as BirthAnswer;
+    return { outcomes: outcomes.map((outcome) => withCapability(outcome, grant, capabilities)) };
+  }
   if ((route !== COMMANDS && route !== QUERIES) || typeof payload !== 'object' || payload === null)
     return payload;
-  const { attributes, volumes, result } = payload as Readonly<Record<string, unknown>>;
+  const { volumes, result } = payload as Readonly<Record<string, unknown>>;
   if (typeof result === 'object' && result !== null) {
     return { ...payload, result: ownPart(request, result, grant, capabilities) };
   }
@@ -214,11 +228,21 @@ function ownPart(
     const shown = grant.volumes;
     return { ...payload, volumes: volumes.filter(({ name }: { name: string }) => shown.includes(name)) };
   }
+  return withCapability(payload, grant, capabilities);
+}
+
+/** @returns the answer, with a capability where it is about a file */
+function withCapability<Answer extends object>(
+  answer: Answer,
+  grant: Grant,
+  capabilities: Capabilities,
+): Answer {
+  const { attributes } = answer as { readonly attributes?: unknown };
   const { inode, volume, kind } = (attributes ?? {}) as Readonly<Record<string, unknown>>;
-  if (kind !== 'file' || typeof inode !== 'number' || typeof volume !== 'string') return payload;
+  if (kind !== 'file' || typeof inode !== 'number' || typeof volume !== 'string') return answer;
   // Answers may be shared with others who ask the same: they are not changed in place.
   const capability = capabilities.issue({ file: inode, volume, mode: modeOf(grant), to: grant.name });
-  return { ...payload, attributes: { ...(attributes as object), capability } };
+  return { ...answer, attributes: { ...(attributes as object), capability } };
 }
 
 /** @returns for what a grant can have capabilities */

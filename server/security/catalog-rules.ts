@@ -10,6 +10,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'create-file': 'write',
   'reserve-inodes': 'server',
   bear: 'server',
+  forgo: 'server',
   'create-orphan': 'write',
   'keep-orphan': 'write',
   replace: 'write',

@@ -16,6 +16,7 @@ import { IndexDatabase, type ObjectRow } from './index-database.ts';
 import type { ObjectDigests } from './object-digests.ts';
 import { type RecoveryReport, recoverFromPowerLoss } from './power-loss.ts';
 import {
+  Gate,
   type ItemRequest,
   ReplicaFile,
   readObjectRow,
@@ -30,6 +31,7 @@ import type {
   FileDescription,
   FileDifference,
   FileStore,
+  NewReplica,
   NewTrust,
   ObjectEntry,
   StoreSpace,
@@ -195,6 +197,42 @@ export class DiskStore implements FileStore {
     this.#unborn.add(file);
     this.#keep(made);
     made.submitOwn('create');
+  }
+
+  async bear(
+    births: readonly NewReplica[],
+    epoch: Epoch,
+    view: View,
+    objectBytes: number,
+  ): Promise<(Error | null)[]> {
+    this.#check();
+    // Contents are on their way to the disk at the same time, and what says where they are shares one transaction.
+    const gate = new Gate(births.length);
+    const outcomes = await Promise.all(
+      births.map(({ file, operations }) => {
+        assert(this.#find(file) === null, 'What is borne was not here before');
+        const replica = new ReplicaFile(
+          file,
+          fileStateNew(view, objectBytes, this.#folder.startCounter),
+          this.#parts,
+          true,
+        );
+        this.#unborn.add(file);
+        this.#keep(replica);
+        return replica.submit({ kind: 'bear', epoch, operations, gate }).then(
+          () => null,
+          async (error: unknown) => {
+            gate.leave();
+            await this.#containers.unlink(file).catch((cause: unknown) => this.#failure.set(cause));
+            this.#unborn.delete(file);
+            this.#files.delete(file);
+            return error as Error;
+          },
+        );
+      }),
+    );
+    if (outcomes.includes(null)) await this.flushIndex();
+    return outcomes;
   }
 
   promise(file: FileId, epoch: Epoch): Promise<void> {

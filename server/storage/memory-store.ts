@@ -27,6 +27,7 @@ import type {
   FileDescription,
   FileDifference,
   FileStore,
+  NewReplica,
   NewTrust,
   ObjectEntry,
   StoreSpace,
@@ -85,6 +86,24 @@ export class MemoryStore implements FileStore {
       staged: new Map(),
       tail: Promise.resolve(),
     });
+  }
+
+  async bear(
+    births: readonly NewReplica[],
+    epoch: Epoch,
+    view: View,
+    objectBytes: number,
+  ): Promise<(Error | null)[]> {
+    const none = new Uint8Array(0);
+    const borne = births.map(async ({ file, operations }) => {
+      this.create(file, view, objectBytes);
+      const steps = [this.promise(file, epoch), this.install(file, epoch, 0, none, null)];
+      for (const [place, operation] of operations.entries())
+        steps.push(this.apply(file, epoch, place + 1, operation, none));
+      await Promise.all(steps);
+      return null;
+    });
+    return Promise.all(borne);
   }
 
   promise(file: FileId, epoch: Epoch): Promise<void> {

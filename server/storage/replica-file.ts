@@ -97,6 +97,34 @@ interface UnstageItem extends Waiter {
   readonly keeps: (entry: ObjectEntry) => boolean;
 }
 
+interface BearItem extends Waiter {
+  readonly kind: 'bear';
+  readonly epoch: Epoch;
+  readonly operations: readonly FileOperation[];
+  readonly gate: Gate;
+}
+
+/** Where those wait for each other that are to share a transaction. */
+export class Gate {
+  readonly #opened = Promise.withResolvers<void>();
+  #missing: number;
+
+  constructor(count: number) {
+    this.#missing = count;
+  }
+
+  /** Resolves when all have arrived, or left. */
+  async arrive(): Promise<void> {
+    this.leave();
+    await this.#opened.promise;
+  }
+
+  /** One that is not to be waited for any more. */
+  leave(): void {
+    if (--this.#missing <= 0) this.#opened.resolve();
+  }
+}
+
 /** An object before and after a change: null where there is none. */
 type RowChange = readonly [ObjectRow | null, ObjectRow | null];
 
@@ -110,6 +138,7 @@ interface InstallPlan {
 
 const ACTIONS = {
   apply: 'apply an operation to',
+  bear: 'bear',
   stage: 'stage objects of',
   repair: 'repair an object of',
   install: 'install a state of',
@@ -123,6 +152,7 @@ const ACTIONS = {
 
 type Item =
   | ApplyItem
+  | BearItem
   | StageItem
   | InstallItem
   | UnstageItem
@@ -374,6 +404,9 @@ export class ReplicaFile {
       case 'promise':
         await this.#beginBatch(batch);
         return;
+      case 'bear':
+        await this.#bear(first);
+        break;
       case 'apply': {
         const removed = removedBy(first.operation, this.state.attributes.sizeBytes);
         if (removed !== null) await this.#applyRemoving(first, removed);
@@ -447,6 +480,37 @@ export class ReplicaFile {
       if (item.kind === 'promise' && synced !== null) this.#background(synced, item);
       else item.resolve();
     }
+  }
+
+  /** A beginning and the first operations, in one transaction; a loss of power throws it back to the beginning at the most. */
+  async #bear({ epoch, operations, gate }: BearItem): Promise<void> {
+    assert(this.unborn, 'Only what is new is borne');
+    const { state } = this;
+    const promised = { ...state, record: { ...state.record, promised: epoch } };
+    this.state = fileStateInstall(promised, epoch, 0, NO_SESSIONS, null, this.#parts.start);
+    this.#slots = new SlotMap();
+    const drafts = new Map<number, ObjectDraft>();
+    let next = this.state;
+    let byteCount = 0;
+    for (const [place, operation] of operations.entries()) {
+      for (const { offset, bytes } of partsWritten(operation)) {
+        byteCount += bytes.length;
+        for (const piece of writePieces(offset, bytes, this.objectBytes)) {
+          const draft = drafts.get(piece.index) ?? new ObjectDraft(piece.index, null);
+          drafts.set(piece.index, draft);
+          draft.add(piece.at, piece.bytes, place + 1);
+        }
+      }
+      next = fileStateApply(next, place + 1, operation, NO_SESSIONS);
+    }
+    this.#parts.assertRoom(byteCount);
+    const rows = await this.#writeDrafts([...drafts.values()].sort((a, b) => a.index - b.index));
+    await gate.arrive();
+    const changes = rows.map((row): RowChange => [null, row]);
+    await this.#commitChange(next, changes, () => {
+      for (const row of rows) this.#parts.index.putObject(this.id, row);
+    });
+    this.#count(byteCount);
   }
 
   // --- operations ----------------------------------------------------------------------------------------------
@@ -1008,6 +1072,7 @@ export class ReplicaFile {
   }
 }
 
+const NO_SESSIONS = new Uint8Array(0);
 const NO_PLAN: InstallPlan = { puts: [], deletes: [], dropped: [] };
 
 export function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {

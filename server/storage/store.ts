@@ -58,6 +58,12 @@ export interface StoreSpace {
   readonly freeBytes: number;
 }
 
+/** A replica that is made with its first operations. */
+export interface NewReplica {
+  readonly file: FileId;
+  readonly operations: readonly FileOperation[];
+}
+
 /** What is known of a replica when it is made. */
 export type NewTrust = Exclude<Trust, 'suspect'>;
 
@@ -92,6 +98,19 @@ export interface FileStore {
    * @param trust `lost` where an earlier replica of the file may have been here, of which nothing is left
    */
   create(file: FileId, view: View, objectBytes: number, trust?: NewTrust): void;
+
+  /**
+   * Makes replicas that stand at the end of these operations, promised := installed := epoch, all of them in one transaction. There is none of them
+   * here before, and nothing is asked of them until it resolves.
+   *
+   * @returns for each, null where it is there, synced but for its contents, as if it had been promised and written to; else why it is not
+   */
+  bear(
+    births: readonly NewReplica[],
+    epoch: Epoch,
+    view: View,
+    objectBytes: number,
+  ): Promise<(Error | null)[]>;
 
   /** promised := epoch. Synced when it resolves. */
   promise(file: FileId, epoch: Epoch): Promise<void>;

@@ -67,8 +67,11 @@ export class Exchange {
     payload: Uint8Array,
     timeoutMs: number,
     route: Route | undefined,
+    deferrable: boolean,
   ): Promise<Uint8Array> {
-    return this.#calls.call(to, method, payload, timeoutMs, (record) => this.push(to, record, route));
+    return this.#calls.call(to, method, payload, timeoutMs, (record) =>
+      this.push(to, record, route, deferrable),
+    );
   }
 
   /**

@@ -129,9 +129,15 @@ export class MemoryTransport implements Transport {
     );
   }
 
-  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array> {
+  call(
+    to: ServerId,
+    method: string,
+    payload: Uint8Array,
+    timeoutMs: number,
+    deferrable = false,
+  ): Promise<Uint8Array> {
     assert(to !== this.server, 'A server does not call itself');
-    return this.#exchange.call(to, method, payload, timeoutMs, this.#routes.get(to)?.outbox);
+    return this.#exchange.call(to, method, payload, timeoutMs, this.#routes.get(to)?.outbox, deferrable);
   }
 
   isConnected(peer: ServerId): boolean {

@@ -232,9 +232,15 @@ export class PeerTransport implements Transport {
     );
   }
 
-  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array> {
+  call(
+    to: ServerId,
+    method: string,
+    payload: Uint8Array,
+    timeoutMs: number,
+    deferrable = false,
+  ): Promise<Uint8Array> {
     assert(to !== this.#self, 'A server does not call itself');
-    return this.#exchange.call(to, method, payload, timeoutMs, this.#dialers.get(to)?.link);
+    return this.#exchange.call(to, method, payload, timeoutMs, this.#dialers.get(to)?.link, deferrable);
   }
 
   isConnected(peer: ServerId): boolean {

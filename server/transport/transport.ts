@@ -62,11 +62,18 @@ export interface Transport {
    * Asks a peer and waits for its answer. The payload is not copied: nobody changes it afterwards.
    *
    * @param method 1 to 64 of a-z, 0-9 and hyphens
+   * @param deferrable as of `send`
    * @throws ServiceError certainly without effect: `no-majority` (the peer is away), `busy` (queue or
    * calls at their limit), `too-large`; perhaps with effect: `unknown` (no answer in time, or the
    * connection broke); or the error that the peer's handler threw
    */
-  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+  call(
+    to: ServerId,
+    method: string,
+    payload: Uint8Array,
+    timeoutMs: number,
+    deferrable?: boolean,
+  ): Promise<Uint8Array>;
 
   isConnected(peer: ServerId): boolean;
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Command } from '../../wire/catalog-api.ts';
+import type { Command, CommandResults } from '../../wire/catalog-api.ts';
 import { Catalog, main } from './fixture.ts';
 
 type Bear = Extract<Command, { kind: 'bear' }>;
@@ -11,7 +11,6 @@ const MINUTE_NS = 60_000_000_000n;
 function bearing(...files: { parent: number; name: string; inode: number; sizeBytes?: number }[]): Bear {
   return {
     kind: 'bear',
-    volume: 'main',
     owner: OWNER,
     replicas: ['s1', 's2', 's3'],
     objectBytes: 131_072,
@@ -21,6 +20,10 @@ function bearing(...files: { parent: number; name: string; inode: number; sizeBy
       ...file,
     })),
   };
+}
+
+function codesOf(files: CommandResults['bear']['files']): string[] {
+  return Object.values(files).map((file) => (file !== null && 'code' in file ? file.code : 'born'));
 }
 
 function reserve(catalog: Catalog, count = 10): number {
@@ -34,7 +37,7 @@ test('files are named with contents that are settled', () => {
   const [a, b] = [first, first + 1];
   const bear = bearing({ parent, name: 'a', inode: a }, { parent, name: 'b', inode: b, sizeBytes: 10 });
   const { files, limited } = catalog.run(bear);
-  assert.deepEqual(files, [null, null]);
+  assert.deepEqual(files, { [a]: null, [b]: null });
   assert.equal(limited, false);
   const attributes = catalog.at('/a');
   assert.equal(attributes.inode, a);
@@ -62,19 +65,11 @@ test('what is refused does not hold up the others, and its number may still be m
       { parent, name: 'new', inode: first + 1 },
       { parent, name: 'new', inode: first + 2 },
       { parent: 9_999_999, name: 'x', inode: first + 3 },
-      { parent, name: 'again', inode: first + 1 },
       { parent, name: 'others', inode: first + 10 },
     ),
   );
-  const codes = files.map((file) => (file !== null && 'code' in file ? file.code : 'born'));
-  assert.deepEqual(codes, [
-    'exists',
-    'born',
-    'exists',
-    'not-found',
-    'precondition-failed',
-    'precondition-failed',
-  ]);
+  const codes = codesOf(files);
+  assert.deepEqual(codes, ['exists', 'born', 'exists', 'not-found', 'precondition-failed']);
   const reserved = { inode: first, owner: OWNER };
   const create = { kind: 'create-file', mode: 0o600, uid: 1, gid: 1, exclusive: true, reserved } as const;
   const made = catalog.run({ ...create, place: { parent, name: 'made' } });
@@ -98,11 +93,8 @@ test('only the owner uses a number, and no number is ever used twice', () => {
   catalog.run({ kind: 'unlink', place: main('/a') });
   catalog.timeNs += 3n;
   catalog.run({ kind: 'collect', beforeNs: catalog.timeNs.toString(), countMax: 10 });
-  const [refused] = catalog.run(bearing({ parent, name: 'a', inode: first })).files;
-  assert.equal(
-    refused !== null && refused !== undefined && 'code' in refused && refused.code,
-    'precondition-failed',
-  );
+  const { files } = catalog.run(bearing({ parent, name: 'a', inode: first }));
+  assert.deepEqual(codesOf(files), ['precondition-failed']);
 });
 
 test('a birth that was heard of by nobody is found by who makes the file by its number', () => {
@@ -137,8 +129,8 @@ test('contents are kept while their number is reserved, and the number is void b
   catalog.timeNs += 2n * MINUTE_NS;
   catalog.run({ kind: 'collect', beforeNs: '0', countMax: 10 });
   assert.deepEqual(catalog.query({ ...asked, inodes: [...asked.inodes] }).reserved, []);
-  const [late] = catalog.run(bearing({ parent, name: 'late', inode: first })).files;
-  assert.equal(late !== null && late !== undefined && 'code' in late && late.code, 'precondition-failed');
+  const { files } = catalog.run(bearing({ parent, name: 'late', inode: first }));
+  assert.deepEqual(codesOf(files), ['precondition-failed']);
 });
 
 test('a directory hands down its group, and its default list', () => {
@@ -146,7 +138,7 @@ test('a directory hands down its group, and its default list', () => {
   const first = reserve(catalog);
   const { inode: parent } = catalog.directory('/d', 0o2775);
   const { files } = catalog.run(bearing({ parent, name: 'a', inode: first }));
-  assert.deepEqual(files, [{ mode: 0o640, gid: 20, xattrs: 0 }]);
+  assert.deepEqual(files, { [first]: { mode: 0o640, gid: 20, xattrs: 0 } });
   assert.equal(catalog.at('/d/a').gid, 20);
 });
 
@@ -158,11 +150,21 @@ test('quotas hold for many files of one command together', () => {
   const births = [0, 1, 2].map((at) => ({ parent, name: `f${at}`, inode: first + at }));
   const { files, limited } = catalog.run(bearing(...births));
   assert.equal(limited, true);
-  assert.deepEqual(
-    files.map((file) => (file !== null && 'code' in file ? file.code : 'born')),
-    ['born', 'born', 'quota-exceeded'],
-  );
+  assert.deepEqual(codesOf(files), ['born', 'born', 'quota-exceeded']);
   const { volume } = catalog.query({ kind: 'volume', name: 'main' });
   assert.equal(volume.namedBytes, 8192);
   assert.equal(catalog.at('/f0').allowedBytes, 4096);
+});
+
+test('a request that was forgone has no effect any more, and one that came before is told', () => {
+  const catalog = new Catalog();
+  const first = reserve(catalog);
+  const parent = catalog.root;
+  const forgo = { kind: 'forgo' } as const;
+  const late = bearing({ parent, name: 'late', inode: first });
+  assert.deepEqual(catalog.runAs(9, 1, forgo, late), [{}, {}]);
+  assert.deepEqual(catalog.names(), []);
+  const [before, told] = catalog.runAs(9, 2, late, forgo);
+  assert.deepEqual(told, before);
+  assert.deepEqual(catalog.names(), ['late']);
 });

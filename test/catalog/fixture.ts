@@ -51,6 +51,21 @@ export class Catalog {
     return outcomeResult(outcome) as CommandResults[Kind];
   }
 
+  /** Commands under one and the same name, one after the other. @returns what each was answered */
+  runAs(session: number, number: number, ...commands: readonly Command[]): unknown[] {
+    return commands.map((command) => {
+      this.timeNs += 1n;
+      this.#seq += 1;
+      this.db.exec('BEGIN');
+      const context = { ...this.context, nowNs: this.timeNs };
+      const { outcomes } = executeRequests(this.db, this.#seq, [{ session, number, command }], context);
+      this.db.exec('COMMIT');
+      const [outcome] = outcomes;
+      assert(outcome !== undefined);
+      return outcomeResult(outcome);
+    });
+  }
+
   /** A command that is refused, with that code, and leaves no trace but its session's. */
   refuse(code: ErrorCode, command: Command): void {
     const before = this.state();

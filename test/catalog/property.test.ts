@@ -136,7 +136,6 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
   }),
   fc.record({
     kind: fc.constant('bear' as const),
-    volume: fc.constantFrom('main', 'other'),
     owner: fc.constantFrom(1, 2),
     replicas: fc.constant<string[]>(['s1', 's2', 's3']),
     objectBytes: fc.constantFrom(131_072, 4096),
@@ -150,7 +149,7 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
         sizeBytes: fc.nat({ max: 100_000 }),
         contents: fc.constant({ epoch: 1, seq: 1 }),
       }),
-      { maxLength: 4 },
+      { minLength: 1, maxLength: 4 },
     ),
   }),
   fc.record({ kind: fc.constant('create-orphan' as const), volume: fc.constant('main'), mode, ...owner }),

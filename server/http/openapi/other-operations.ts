@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { NumbersRequest } from '../../../wire/births.ts';
 import { CacheRequest, ChangesRequest, CommandRequest, QueryRequest } from '../../../wire/catalog-api.ts';
 import { LockBody, LockRenewalBody } from '../../../wire/lock-api.ts';
 import { AcquireBody, KeyBody, RefreshBody } from '../../../wire/named-lease-api.ts';
@@ -226,6 +227,14 @@ export const OTHER_OPERATIONS: Operations = {
   'POST /v1/data/:file/settle': data('settle', 'The catalog has size and time'),
   'POST /v1/data/settle': data('settleMany', 'The catalog has size and time of many files', {
     body: json(Type.Object({ files: Type.Array(Type.Integer()) })),
+  }),
+  'POST /v1/births/numbers': data('reserveNumbers', 'Numbers for files that come as a whole', {
+    body: json(NumbersRequest),
+    answers: { 200: told('The numbers, and who bears files by them') },
+  }),
+  'POST /v1/births': data('bearFiles', 'New files as a whole, many in one request', {
+    body: octets,
+    answers: { 200: told('What became of each') },
   }),
   'GET /v1/data/:file/state': data('state', 'Size, time and version'),
   'GET /v1/data/:file/standing': data('standing', 'Lease and replicas'),

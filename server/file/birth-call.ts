@@ -1,0 +1,75 @@
+import { type ErrorCode, isErrorCode } from '../../base/errors.ts';
+import { isFileId } from '../../base/ids.ts';
+import type { Epoch, View } from '../../replica/actions.ts';
+import { readEpoch, readView, writeEpoch, writeView } from '../../replica/codec.ts';
+import { BIRTHS_MAX } from '../../wire/births.ts';
+import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+import { decodeFileOperation, encodeFileOperation } from '../../wire/file-operation.ts';
+import type { NewReplica } from '../storage/store.ts';
+
+/** The call by which a server that bears files has others store their replicas. */
+export const BIRTH_CALL = 'birth';
+
+/** Operations of one birth at the most: its contents, and that they are settled. */
+const OPERATIONS_MAX = 2;
+
+/** Files that are borne in one epoch, at the same servers. */
+export interface BirthCall {
+  readonly epoch: Epoch;
+  readonly view: View;
+  readonly objectBytes: number;
+  readonly births: readonly NewReplica[];
+}
+
+export function encodeBirthCall({ epoch, view, objectBytes, births }: BirthCall): Uint8Array {
+  const encoded = births.map(({ operations }) => operations.map(encodeFileOperation));
+  const bytes = encoded.flat().reduce((sum, { length }) => sum + length + 16, 0);
+  const writer = writeView(writeEpoch(new ByteWriter(256 + bytes), epoch), view).uint32(objectBytes);
+  writer.uint16(births.length);
+  for (const [place, { file }] of births.entries()) {
+    const operations = encoded[place] ?? [];
+    writer.uint53(file).uint8(operations.length);
+    for (const operation of operations) writer.bytes(operation);
+  }
+  return writer.finish();
+}
+
+/**
+ * @returns the call; contents are views into `bytes`
+ * @throws MalformedError
+ */
+export function decodeBirthCall(bytes: Uint8Array): BirthCall {
+  const reader = new ByteReader(bytes);
+  const epoch = readEpoch(reader);
+  const view = readView(reader);
+  const objectBytes = reader.uint32();
+  const count = reader.uint16();
+  if (count === 0 || count > BIRTHS_MAX) throw new MalformedError(`${count} births in one call`);
+  const births = Array.from({ length: count }, () => readReplica(reader));
+  reader.end();
+  return { epoch, view, objectBytes, births };
+}
+
+function readReplica(reader: ByteReader): NewReplica {
+  const file = reader.uint53();
+  if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
+  const count = reader.uint8();
+  if (count === 0 || count > OPERATIONS_MAX) throw new MalformedError(`A birth of ${count} operations`);
+  return { file, operations: Array.from({ length: count }, () => decodeFileOperation(reader.bytes())) };
+}
+
+/** @param refusals of each file, null where it is stored */
+export function encodeBirthAnswer(refusals: readonly (ErrorCode | null)[]): Uint8Array {
+  const isAllStored = refusals.every((refusal) => refusal === null);
+  return isAllStored ? new Uint8Array(0) : Buffer.from(JSON.stringify(refusals));
+}
+
+/** @throws MalformedError */
+export function decodeBirthAnswer(bytes: Uint8Array, count: number): (ErrorCode | null)[] {
+  if (bytes.length === 0) return Array.from({ length: count }, () => null);
+  const refusals: unknown = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString());
+  const isGood = Array.isArray(refusals) && refusals.length === count;
+  if (!isGood || !refusals.every((each) => each === null || isErrorCode(each)))
+    throw new MalformedError('An answer to a birth makes no sense');
+  return refusals;
+}

@@ -1,0 +1,375 @@
+import { LRUCache } from 'lru-cache';
+import type { Logger } from 'pino';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
+import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
+import type { Epoch, View } from '../../replica/actions.ts';
+import { Birth, BirthNumbers, firstEpoch } from '../../replica/birth.ts';
+import { viewHasMajority } from '../../replica/view.ts';
+import type {
+  BirthOutcome,
+  BirthRequest,
+  Birth as NewFile,
+  NumbersRequest,
+  ReservedNumbers,
+} from '../../wire/births.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import type {
+  Attributes,
+  BearResult,
+  BornFile,
+  Command,
+  CommandResults,
+  ContentVersion,
+  Query,
+  QueryResults,
+  ServerInfo,
+  VolumeInfo,
+} from '../../wire/catalog-api.ts';
+import type { FileOperation } from '../../wire/file-operation.ts';
+import { within } from '../bounded.ts';
+import type { Clock } from '../clock.ts';
+import type { RequestName } from '../http/request-names.ts';
+import type { Traffic } from '../live/traffic.ts';
+import type { Counter } from '../metrics.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { CallOptions } from '../router.ts';
+import type { NewReplica } from '../storage/store.ts';
+import {
+  BIRTH_CALL,
+  type BirthCall,
+  decodeBirthAnswer,
+  decodeBirthCall,
+  encodeBirthAnswer,
+  encodeBirthCall,
+} from './birth-call.ts';
+
+/** Numbers are good for births for so long, in milliseconds; the catalog keeps them for longer. */
+const NUMBERS_MS = 10 * 60_000;
+/** A majority is waited for so long; whoever wants the files then makes them as others are made. */
+const BEAR_MS_MAX = 3_000;
+/** Where new files of a volume go, and how they are cut, is asked for again after this, in milliseconds. */
+const NEST_MS = 1_000;
+/** Directories of which the volume is remembered: an inode never leaves its volume. */
+const DIRECTORIES_MAX = 20_000;
+/** How often servers are chosen before it is given up that this one is among them. */
+const CHOICES_MAX = 8;
+
+/** Where the contents of a born file stand: its first operation writes all of them. */
+const WITH_CONTENTS: ContentVersion = { epoch: 1, seq: 1 };
+const EMPTY: ContentVersion = { epoch: 0, seq: 0 };
+
+export interface BirthsParts {
+  readonly self: ServerId;
+  readonly incarnation: Incarnation;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly host: ReplicaHost;
+  readonly traffic: Traffic;
+  /** By what became of them: `born`, `refused`, `unborn`. */
+  readonly outcomes: Counter;
+  isConnected(server: ServerId): boolean;
+  call(
+    to: ServerId,
+    method: string,
+    payload: Uint8Array,
+    timeoutMs: number,
+    deferrable: boolean,
+  ): Promise<Uint8Array>;
+  /** Which servers hold new files of a volume with so many replicas. */
+  choose(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[];
+  query<Q extends Query>(query: Q, options?: CallOptions): Promise<QueryResults[Q['kind']]>;
+  command<C extends Command>(
+    command: C,
+    name?: RequestName,
+    options?: CallOptions,
+  ): Promise<CommandResults[C['kind']]>;
+}
+
+/** Where new files of a volume are stored. */
+interface Nest {
+  readonly volume: VolumeInfo;
+  readonly servers: readonly ServerInfo[];
+  readonly untilMs: number;
+}
+
+/** Why contents are not where they should be; null where a majority has them. */
+type Refusal = ErrorCode | null;
+
+/**
+ * Bears files: their contents go to a majority of their replicas before anybody can know of them, in the first epoch and without a
+ * lease, and one command of the catalog names all of them. Decision 0040.
+ */
+export class Births {
+  readonly #parts: BirthsParts;
+  readonly #epoch: Epoch;
+  readonly #numbers = new BirthNumbers();
+  /** Requests under way, by their names: a retry waits for the same. */
+  readonly #underWay = new Map<string, Promise<BirthOutcome[]>>();
+  readonly #volumes = new LRUCache<number, string>({ max: DIRECTORIES_MAX });
+  readonly #nests = new Map<string, Nest>();
+
+  constructor(parts: BirthsParts) {
+    this.#parts = parts;
+    this.#epoch = firstEpoch(parts.self, parts.incarnation);
+  }
+
+  /** Reserves numbers for who has `owner`, by which this process bears files. */
+  async reserve({ owner, count }: NumbersRequest): Promise<ReservedNumbers> {
+    const { self, clock, command } = this.#parts;
+    const untilMs = clock.nowMs() + NUMBERS_MS;
+    const { first } = await command({ kind: 'reserve-inodes', owner, count });
+    this.#numbers.reserved(first, count, untilMs);
+    return { first, count, bearer: self, validMs: NUMBERS_MS };
+  }
+
+  /**
+   * Bears files, exactly once for a session and number.
+   *
+   * @returns what became of each, in their order
+   * @throws ServiceError where that is not known; a retry tells
+   */
+  bear(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
+    const name = `${request.session}.${request.number}`;
+    const known = this.#underWay.get(name);
+    if (known !== undefined) return known;
+    const bearing = this.#bear(request, options).finally(() => this.#underWay.delete(name));
+    this.#underWay.set(name, bearing);
+    return bearing;
+  }
+
+  /** Stores replicas of files that another server bears. */
+  async serve(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
+    const { epoch, view, objectBytes, births } = decodeBirthCall(payload);
+    if (epoch.server !== from) throw new MalformedError(`${from} bears files for ${epoch.server}`);
+    const outcomes = await this.#parts.host.bear(births, epoch, view, objectBytes);
+    return encodeBirthAnswer(outcomes.map(codeOf));
+  }
+
+  async #bear(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
+    const { births } = request;
+    const nowMs = this.#parts.clock.nowMs();
+    // All of them are used up, also where one is not to be had.
+    const isOurs = births.map(({ inode }) => this.#numbers.take(inode, nowMs)).every((taken) => taken);
+    const nest = isOurs ? await this.#nestOf(births) : null;
+    const call = nest === null ? null : this.#callOf(nest, births);
+    if (nest === null || call === null) return this.#forgo(request, options);
+    const refusals = new Map<number, Refusal>();
+    if (call.births.length > 0) {
+      const stored = await this.#store(call);
+      for (const [place, { file }] of call.births.entries()) refusals.set(file, stored[place] ?? null);
+    }
+    const named = births.filter(({ inode }) => (refusals.get(inode) ?? null) === null);
+    const result = named.length === 0 ? null : await this.#name(request, named, call, options);
+    const outcomes = births.map((birth): BirthOutcome => {
+      const refusal = refusals.get(birth.inode) ?? null;
+      if (refusal === 'no-space') return refused(refusal, `There is no room for "${birth.name}"`);
+      return refusal !== null || result === null
+        ? { kind: 'unborn' }
+        : outcomeOf(birth, result, nest, call.view);
+    });
+    this.#count(outcomes);
+    return outcomes;
+  }
+
+  #count(outcomes: readonly BirthOutcome[]): void {
+    const { traffic } = this.#parts;
+    for (const kind of ['born', 'refused', 'unborn'] as const) {
+      const count = outcomes.filter((outcome) => outcome.kind === kind).length;
+      if (count > 0) this.#parts.outcomes.add(count, { outcome: kind });
+    }
+    for (const { kind } of outcomes) if (kind === 'born') traffic.wrote();
+  }
+
+  /**
+   * What was to be borne by this request will not be, or was before: by another server, or by an attempt of which nobody heard the end.
+   * From here on no attempt has an effect.
+   */
+  async #forgo(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
+    const { births, session, number } = request;
+    const answer: CommandResults['forgo' | 'bear'] = await this.#parts.command(
+      { kind: 'forgo' },
+      { session, number },
+      options,
+    );
+    const before = isBearResult(answer) ? answer : null;
+    const nest = before === null ? null : await this.#nestOf(births);
+    const outcomes = await Promise.all(
+      births.map(async (birth): Promise<BirthOutcome> => {
+        if (before === null || nest === null) return { kind: 'unborn' };
+        const { files } = await this.#parts.query({ kind: 'placed', inodes: [birth.inode] }, options);
+        const members = (files[0]?.members ?? []) as readonly ServerId[];
+        return outcomeOf(birth, before, nest, { number: 1, members });
+      }),
+    );
+    this.#count(outcomes);
+    return outcomes;
+  }
+
+  /** Where files of the directory's volume go; null where they are not borne: not with a majority alone, or in no such directory. */
+  async #nestOf([first]: readonly NewFile[]): Promise<Nest | null> {
+    const { query, clock } = this.#parts;
+    if (first === undefined) return null;
+    try {
+      const name = this.#volumes.get(first.parent) ?? (await this.#volumeOf(first.parent));
+      const known = this.#nests.get(name);
+      if (known !== undefined && clock.nowMs() < known.untilMs) return known;
+      this.#nests.delete(name);
+      const [{ volume }, { servers }] = await Promise.all([
+        query({ kind: 'volume', name }),
+        query({ kind: 'servers', counts: false }),
+      ]);
+      if (volume.policy !== 'quorum') return null;
+      const nest = { volume, servers, untilMs: clock.nowMs() + NEST_MS };
+      this.#nests.set(name, nest);
+      return nest;
+    } catch (error) {
+      // Whoever makes the file in the ordinary way is told what is wrong.
+      if (error instanceof ServiceError && error.code === 'not-found') return null;
+      throw error;
+    }
+  }
+
+  async #volumeOf(directory: number): Promise<string> {
+    const { attributes } = await this.#parts.query({ kind: 'attributes', inode: directory });
+    this.#volumes.set(directory, attributes.volume);
+    return attributes.volume;
+  }
+
+  /** What is to be stored, and where; null where too few of those servers are in reach. Files without contents are names only. */
+  #callOf({ volume, servers }: Nest, births: readonly NewFile[]): BirthCall | null {
+    const { self, isConnected, clock } = this.#parts;
+    let members = this.#parts.choose(volume.replicas, servers);
+    for (let choices = 1; choices < CHOICES_MAX && !members.includes(self); choices++)
+      members = this.#parts.choose(volume.replicas, servers);
+    const view = { number: 1, members };
+    if (members.length === 0 || !viewHasMajority(view, isConnected)) return null;
+    const modifiedNs = clock.wallNs();
+    const replicas = births
+      .filter(({ contents }) => contents.length > 0)
+      .map(({ inode, contents }): NewReplica => {
+        const write: FileOperation = { kind: 'write', offset: 0, bytes: contents, modifiedNs };
+        // Whoever leads the file next knows by it that no mark of the catalog stands.
+        return { file: inode as FileId, operations: [write, { kind: 'settling' }] };
+      });
+    return { epoch: this.#epoch, view, objectBytes: volume.objectBytes, births: replicas };
+  }
+
+  /** @returns for each birth, null as soon as a majority of its replicas has it, or why it has not */
+  async #store(call: BirthCall): Promise<Refusal[]> {
+    const { self, host, log } = this.#parts;
+    const { epoch, view, births, objectBytes } = call;
+    const birth = new Birth(view, births.length);
+    const refusals: Refusal[] = births.map(() => 'no-majority');
+    const { promise: borne, resolve: allBorne } = Promise.withResolvers<void>();
+    const heard = (server: ServerId, answers: readonly Refusal[]): void => {
+      birth.holds(
+        server,
+        answers.flatMap((refusal, place) => (refusal === null ? [place] : [])),
+      );
+      for (const [place, refusal] of answers.entries()) if (refusal !== null) refusals[place] = refusal;
+      if (birth.areAllBorne) allBorne();
+    };
+    const others = view.members.filter((member) => member !== self);
+    const spare = this.#spare(view, others);
+    const payload = others.length === 0 ? new Uint8Array(0) : encodeBirthCall(call);
+    const works = others.map(async (server) => {
+      const isSpare = spare.has(server);
+      const answer = await this.#parts.call(server, BIRTH_CALL, payload, BEAR_MS_MAX, isSpare);
+      heard(server, decodeBirthAnswer(answer, births.length));
+    });
+    if (view.members.includes(self))
+      works.push(
+        host.bear(births, epoch, view, objectBytes).then((outcomes) => heard(self, outcomes.map(codeOf))),
+      );
+    const over = Promise.all(
+      works.map((work) =>
+        work.catch((error: unknown) => {
+          if (!(error instanceof ServiceError || error instanceof MalformedError)) throw error;
+          log.debug({ err: error }, 'a server did not take files that are borne');
+        }),
+      ),
+    );
+    await within(Promise.race([borne, over]), BEAR_MS_MAX);
+    return refusals.map((refusal, place) => (birth.isBorne(place) ? null : refusal));
+  }
+
+  /** As of other operations: those who are not needed for a majority hear of it a moment later, as long as all are in reach. */
+  #spare(view: View, others: readonly ServerId[]): ReadonlySet<ServerId> {
+    const { self, isConnected } = this.#parts;
+    if (!view.members.includes(self) || !others.every(isConnected)) return new Set();
+    const inTurn = view.members.toSorted();
+    const from = inTurn.indexOf(self);
+    return new Set([...inTurn.slice(from + 1), ...inTurn.slice(0, from)].slice(majority(inTurn.length) - 1));
+  }
+
+  #name(
+    { owner, session, number, cache }: BirthRequest,
+    births: readonly NewFile[],
+    { view, objectBytes }: BirthCall,
+    options: CallOptions,
+  ): Promise<BearResult> {
+    const files = births.map(({ parent, name, inode, mode, uid, gid, contents, accessedNs, modifiedNs }) => ({
+      ...{ parent, name, inode, mode, uid, gid, sizeBytes: contents.length },
+      ...(accessedNs === null ? {} : { accessedNs }),
+      ...(modifiedNs === null ? {} : { modifiedNs }),
+      contents: contents.length === 0 ? EMPTY : WITH_CONTENTS,
+    }));
+    const command: Extract<Command, { kind: 'bear' }> = {
+      kind: 'bear',
+      ...{ owner, replicas: [...view.members], objectBytes, files },
+    };
+    const owned = cache === undefined ? options : { ...options, cacheOwner: cache };
+    return this.#parts.command(command, { session, number }, owned);
+  }
+}
+
+function isBearResult(result: CommandResults['forgo' | 'bear']): result is BearResult {
+  return 'files' in result;
+}
+
+function codeOf(error: Error | null): Refusal {
+  if (error === null) return null;
+  return error instanceof ServiceError ? error.code : 'storage';
+}
+
+function refused(code: ErrorCode, message: string): BirthOutcome {
+  return { kind: 'refused', code, message };
+}
+
+function outcomeOf(birth: NewFile, result: BearResult, { volume }: Nest, { members }: View): BirthOutcome {
+  const born = result.files[birth.inode];
+  if (born === undefined) return { kind: 'unborn' };
+  if (born !== null && 'code' in born) {
+    // Its number is void, or the volume's files are stored otherwise: in the ordinary way it may still be made.
+    return born.code === 'precondition-failed' ? { kind: 'unborn' } : refused(born.code, born.message);
+  }
+  return { kind: 'born', attributes: attributesOf(birth, born, result, volume, members) };
+}
+
+function attributesOf(
+  { inode, mode, uid, gid, contents, accessedNs, modifiedNs }: NewFile,
+  born: Exclude<BornFile, { readonly code: ErrorCode }>,
+  { atNs, limited }: BearResult,
+  volume: VolumeInfo,
+  members: readonly ServerId[],
+): Attributes {
+  const sizeBytes = contents.length;
+  return {
+    ...{ inode, volume: volume.name, kind: 'file', mode, uid, gid, links: 1, sizeBytes },
+    accessedNs: accessedNs ?? atNs,
+    modifiedNs: modifiedNs ?? atNs,
+    changedNs: atNs,
+    ...{
+      target: '',
+      device: 0,
+      replicas: members,
+      view: 1,
+      policy: 'quorum',
+      objectBytes: volume.objectBytes,
+    },
+    ...(limited ? { allowedBytes: sizeBytes } : {}),
+    ...{ contents: sizeBytes === 0 ? EMPTY : WITH_CONTENTS, live: false, xattrs: 0 },
+    ...born,
+  };
+}

@@ -1,0 +1,60 @@
+import type { FastifyInstance } from 'fastify';
+import { Compile } from 'typebox/compile';
+import { ServiceError } from '../../base/errors.ts';
+import {
+  BIRTHS_BODY_BYTES_MAX,
+  type BirthAnswer,
+  type BirthRequest,
+  decodeBirths,
+  NumbersRequest,
+  RESERVED_NUMBERS_MAX,
+  type ReservedNumbers,
+} from '../../wire/births.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import type { Births } from '../file/births.ts';
+import { callOptionsOf } from './input.ts';
+import { WRITE } from './roles.ts';
+
+const NUMBERS_BODY = Compile(NumbersRequest);
+
+/** `POST /v1/births` and `/v1/births/numbers`: small files as a whole, many in one request. */
+export function birthRoutes(app: FastifyInstance, births: Births): void {
+  app.post('/v1/births/numbers', WRITE, async (request): Promise<ReservedNumbers> => {
+    if (!NUMBERS_BODY.Check(request.body)) {
+      throw new ServiceError(
+        'bad-request',
+        `The body has "owner", a number, and "count", 1 to ${RESERVED_NUMBERS_MAX}`,
+      );
+    }
+    return births.reserve(request.body);
+  });
+
+  app.register(async (octets) => {
+    octets.removeAllContentTypeParsers();
+    octets.addContentTypeParser(
+      '*',
+      { parseAs: 'buffer', bodyLimit: BIRTHS_BODY_BYTES_MAX },
+      (_request, body, done) => {
+        done(null, body);
+      },
+    );
+    octets.post(
+      '/v1/births',
+      { ...WRITE, bodyLimit: BIRTHS_BODY_BYTES_MAX },
+      async (request): Promise<BirthAnswer> => {
+        const outcomes = await births.bear(birthsOf(request.body), callOptionsOf(request.headers));
+        return { outcomes };
+      },
+    );
+  });
+}
+
+/** @throws ServiceError `bad-request` unless the body is what `encodeBirths` makes */
+export function birthsOf(body: unknown): BirthRequest {
+  try {
+    return decodeBirths(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
+  } catch (cause) {
+    if (!(cause instanceof MalformedError)) throw cause;
+    throw new ServiceError('bad-request', `The births are malformed: ${cause.message}`, {}, { cause });
+  }
+}

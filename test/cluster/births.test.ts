@@ -1,0 +1,131 @@
+/** Files that come as a whole, through real servers. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import type { Birth, BirthOutcome } from '../../wire/births.ts';
+import { RealCluster } from './real-cluster.ts';
+
+let cluster: RealCluster;
+let client: ClusterClient;
+let root: number;
+
+before(async () => {
+  cluster = await RealCluster.start();
+  client = new ClusterClient({ servers: cluster.urls });
+  const { volume } = await client.command({
+    kind: 'volume-create',
+    name: 'v',
+    replicas: 3,
+    objectBytes: 131_072,
+  });
+  root = volume.root;
+});
+
+after(async () => {
+  await client.close();
+  await cluster.stop();
+});
+
+function birth(inode: number, name: string, contents: string, parent = root): Birth {
+  const attributes = { mode: 0o640, uid: 3, gid: 4, accessedNs: null, modifiedNs: '1000000007' };
+  return { parent, name, inode, ...attributes, contents: Buffer.from(contents) };
+}
+
+function born(outcome: BirthOutcome | undefined) {
+  assert.equal(outcome?.kind, 'born', JSON.stringify(outcome));
+  return outcome.attributes;
+}
+
+async function contentsOf(inode: number): Promise<string> {
+  const { bytes } = await client.openFile(inode).read(0, 1024 * 1024);
+  return Buffer.from(bytes).toString();
+}
+
+test('files that are borne are there with contents and attributes, and are written to as any others', async () => {
+  const { first, bearer } = await client.reserveInodes(100);
+  const births = [
+    birth(first, 'a', 'alpha'),
+    birth(first + 1, 'b', 'b'.repeat(200_000)),
+    birth(first + 2, 'empty', ''),
+  ];
+  const outcomes = await client.bear(bearer, births);
+  for (const [place, outcome] of outcomes.entries()) {
+    const told = born(outcome);
+    const { attributes } = await client.query({ kind: 'attributes', inode: first + place });
+    assert.deepEqual(told, attributes);
+    assert.equal(attributes.live, false);
+    assert.equal(attributes.modifiedNs, '1000000007');
+  }
+  assert.equal(await contentsOf(first), 'alpha');
+  assert.equal(await contentsOf(first + 1), 'b'.repeat(200_000));
+  assert.equal(await contentsOf(first + 2), '');
+  for (const inode of [first, first + 2]) {
+    const file = client.openFile(inode);
+    await file.write(0, Buffer.from('A new end'));
+    await file.settle();
+    const { attributes } = await client.query({ kind: 'attributes', inode });
+    assert.equal(attributes.sizeBytes, 9);
+    assert.notEqual(attributes.modifiedNs, '1000000007');
+    assert.equal(await contentsOf(inode), 'A new end');
+  }
+});
+
+test('a name that is taken refuses one and no other, whose number makes a file in the ordinary way', async () => {
+  const { first, bearer } = await client.reserveInodes(10);
+  await client.bear(bearer, [birth(first, 'taken', 'x')]);
+  const outcomes = await client.bear(bearer, [birth(first + 1, 'taken', 'y'), birth(first + 2, 'free', 'z')]);
+  const [refused] = outcomes;
+  assert.equal(refused?.kind === 'refused' && refused.code, 'exists');
+  born(outcomes[1]);
+  assert.equal(await contentsOf(first + 2), 'z');
+  const { attributes } = await client.command({
+    ...{ kind: 'create-file', mode: 0o600, uid: 0, gid: 0, exclusive: true },
+    place: { parent: root, name: 'other' },
+    reserved: { inode: first + 1, owner: client.inodeOwner },
+  });
+  assert.equal(attributes.inode, first + 1);
+  const file = client.openFile(first + 1);
+  await file.truncate(0);
+  await file.write(0, Buffer.from('other contents'));
+  assert.equal(await contentsOf(first + 1), 'other contents');
+});
+
+test('a number is borne once, and by whom it was reserved', async () => {
+  const { first, bearer } = await client.reserveInodes(10);
+  await client.bear(bearer, [birth(first, 'once', '1')]);
+  const again = await client.bear(bearer, [birth(first, 'twice', '2'), birth(first + 1, 'with it', '2')]);
+  assert.deepEqual(again, [{ kind: 'unborn' }, { kind: 'unborn' }]);
+  const other = cluster.ids.find((id) => id !== bearer) as string;
+  const single = new ClusterClient({ servers: [cluster.url(other)] });
+  const elsewhere = await single.bear(other, [birth(first + 2, 'elsewhere', '3')]);
+  assert.deepEqual(elsewhere, [{ kind: 'unborn' }]);
+  await single.close();
+  assert.equal(await contentsOf(first), '1');
+});
+
+test('what was borne survives the server that bore it, and a retry elsewhere is told so', async () => {
+  const { first, bearer } = await client.reserveInodes(10);
+  const births = Array.from({ length: 8 }, (_, at) => birth(first + at, `survivor-${at}`, `contents ${at}`));
+  for (const outcome of await client.bear(bearer, births)) born(outcome);
+  await cluster.kill(bearer);
+  for (let at = 0; at < 8; at++) assert.equal(await contentsOf(first + at), `contents ${at}`);
+  const outcomes = await client.bear(bearer, [birth(first + 8, 'late', 'late')]);
+  assert.deepEqual(outcomes, [{ kind: 'unborn' }]);
+  await cluster.restart(bearer);
+});
+
+test('where one server is away files are borne by the others', async () => {
+  const { first, bearer } = await client.reserveInodes(10);
+  const away = cluster.ids.find((id) => id !== bearer) as string;
+  await cluster.kill(away);
+  for (const outcome of await client.bear(bearer, [birth(first, 'two of three', 'here')])) born(outcome);
+  assert.equal(await contentsOf(first), 'here');
+  await cluster.restart(away);
+});
+
+test('births in volumes that want more than a majority are left to the ordinary way', async () => {
+  const all = { kind: 'volume-create', name: 'all', replicas: 3, objectBytes: 4096, policy: 'all' } as const;
+  const { volume } = await client.command(all);
+  const { first, bearer } = await client.reserveInodes(2);
+  assert.deepEqual(await client.bear(bearer, [birth(first, 'a', 'a', volume.root)]), [{ kind: 'unborn' }]);
+});
