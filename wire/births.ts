@@ -33,6 +33,7 @@ export interface Birth {
   /** In nanoseconds since 1970, as decimal text; null: the moment in which it gets its name. */
   readonly accessedNs: string | null;
   readonly modifiedNs: string | null;
+  readonly changedNs: string | null;
   /** All of it; the file is as long as this. */
   readonly contents: Uint8Array;
 }
@@ -92,7 +93,10 @@ export function encodeBirths({ session, number, owner, cache, births }: BirthReq
   for (const birth of births) {
     writer.uint53(birth.parent).text(birth.name).uint53(birth.inode);
     writer.uint16(birth.mode).uint32(birth.uid).uint32(birth.gid);
-    writer.text(birth.accessedNs ?? '').text(birth.modifiedNs ?? '');
+    writer
+      .text(birth.accessedNs ?? '')
+      .text(birth.modifiedNs ?? '')
+      .text(birth.changedNs ?? '');
     writer.bytes(birth.contents);
   }
   return writer.finish();
@@ -131,9 +135,10 @@ function readBirth(reader: ByteReader): Birth {
   const gid = reader.uint32();
   const accessedNs = readTime(reader);
   const modifiedNs = readTime(reader);
+  const changedNs = readTime(reader);
   const contents = reader.bytes();
   if (contents.length > BIRTH_BYTES_MAX) throw new MalformedError(`A birth of ${contents.length} bytes`);
-  return { parent, name, inode, mode, uid, gid, accessedNs, modifiedNs, contents };
+  return { parent, name, inode, mode, uid, gid, accessedNs, modifiedNs, changedNs, contents };
 }
 
 function readTime(reader: ByteReader): string | null {

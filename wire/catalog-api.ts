@@ -152,6 +152,7 @@ export const Command = Type.Union([
         /** Absent: the moment of the command. */
         accessedNs: Type.Optional(Nanoseconds),
         modifiedNs: Type.Optional(Nanoseconds),
+        changedNs: Type.Optional(Nanoseconds),
         contents: ContentVersion,
       }),
       { minItems: 1, maxItems: BIRTHS_MAX },
@@ -520,7 +521,7 @@ export type Query = Static<typeof Query>;
 
 /** What came of a `bear`, as short as it can be told, for it is remembered for every session. */
 export interface BearResult {
-  /** Change time of the files, and of those times that were not given. */
+  /** Of those times that were not given. */
   readonly atNs: string;
   /** The volume has a quota for bytes. */
   readonly limited: boolean;

@@ -93,6 +93,7 @@ class Nursery {
       throw new ServiceError('exists', `There is a "${name}" already`);
     const accessedNs = timeCheck(file.accessedNs ?? this.#atNs);
     const modifiedNs = timeCheck(file.modifiedNs ?? this.#atNs);
+    const changedNs = timeCheck(file.changedNs ?? this.#atNs);
     assertInodeAllowed(volume);
     assertBytesAllowed(volume, sizeBytes, 0);
     if (!this.#tables.reservedTake(this.#command.owner, id)) throw notReserved(id);
@@ -100,7 +101,7 @@ class Nursery {
     const { mode, keep } = inherit(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
     this.#tables.inodeBear({
-      ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs: this.#atNs },
+      ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs },
       replicas: this.#replicas,
       objectBytes: volume.objectBytes,
       contentsEpoch: file.contents.epoch,

@@ -309,10 +309,12 @@ export class Births {
     { view, objectBytes }: BirthCall,
     options: CallOptions,
   ): Promise<BearResult> {
-    const files = births.map(({ parent, name, inode, mode, uid, gid, contents, accessedNs, modifiedNs }) => ({
-      ...{ parent, name, inode, mode, uid, gid, sizeBytes: contents.length },
+    const files = births.map(({ contents, accessedNs, modifiedNs, changedNs, ...birth }) => ({
+      ...birth,
+      sizeBytes: contents.length,
       ...(accessedNs === null ? {} : { accessedNs }),
       ...(modifiedNs === null ? {} : { modifiedNs }),
+      ...(changedNs === null ? {} : { changedNs }),
       contents: contents.length === 0 ? EMPTY : WITH_CONTENTS,
     }));
     const command: Extract<Command, { kind: 'bear' }> = {
@@ -348,7 +350,7 @@ function outcomeOf(birth: NewFile, result: BearResult, { volume }: Nest, { membe
 }
 
 function attributesOf(
-  { inode, mode, uid, gid, contents, accessedNs, modifiedNs }: NewFile,
+  { inode, mode, uid, gid, contents, accessedNs, modifiedNs, changedNs }: NewFile,
   born: Exclude<BornFile, { readonly code: ErrorCode }>,
   { atNs, limited }: BearResult,
   volume: VolumeInfo,
@@ -359,7 +361,7 @@ function attributesOf(
     ...{ inode, volume: volume.name, kind: 'file', mode, uid, gid, links: 1, sizeBytes },
     accessedNs: accessedNs ?? atNs,
     modifiedNs: modifiedNs ?? atNs,
-    changedNs: atNs,
+    changedNs: changedNs ?? atNs,
     ...{
       target: '',
       device: 0,

@@ -27,7 +27,14 @@ after(async () => {
 });
 
 function birth(inode: number, name: string, contents: string, parent = root): Birth {
-  const attributes = { mode: 0o640, uid: 3, gid: 4, accessedNs: null, modifiedNs: '1000000007' };
+  const attributes = {
+    mode: 0o640,
+    uid: 3,
+    gid: 4,
+    accessedNs: null,
+    modifiedNs: '1000000007',
+    changedNs: '9',
+  };
   return { parent, name, inode, ...attributes, contents: Buffer.from(contents) };
 }
 
