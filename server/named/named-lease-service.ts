@@ -239,7 +239,12 @@ export class NamedLeaseService {
   }
 
   #lost(name: string, lease: ClaimedLease | null, askedMs: number): ServiceError {
-    if (lease === null || lease.remainingMs <= 0) return new ServiceError('lease-lost', 'It is over');
+    if (lease === null || lease.remainingMs <= 0) {
+      return new ServiceError(
+        'lease-lost',
+        `The lease "${name}" is over: acquire it anew, with a new session`,
+      );
+    }
     const { owner } = noteIn(name, lease);
     const holder = { owner, token: lease.token, remainingMs: this.#leftMs(lease, askedMs) };
     return new ServiceError('lease-lost', `This session does not hold it, ${owner} does`, {

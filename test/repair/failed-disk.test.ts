@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { ClusterStatus } from '../../wire/http-api.ts';
 import { RealCluster, until } from '../cluster/real-cluster.ts';
 import { ask } from '../http/ask.ts';
-import { LoopDisk } from '../storage/loop-disk.ts';
+import type { LoopDisk } from '../storage/loop-disk.ts';
+import { fillDisk, onDiskOfItsOwn } from './own-disk.ts';
 
 const LAUNCHER = new URL('../../bin/leasehold.js', import.meta.url).pathname;
 
@@ -134,9 +135,7 @@ test('a backup whose disk is full lags, and catches up', { timeout: 240_000 }, a
     if (made.disk === null) return t.skip(made.why);
     disk = made.disk;
     await put(cluster, 's1', 'before', 1);
-    const filler = join(disk.folder, 'lost+found', 'filler');
-    const { bavail, bsize } = fs.statfsSync(disk.folder);
-    execFileSync('fallocate', ['-l', `${(bavail - 64) * bsize}`, filler]);
+    const filler = fillDisk(disk, 64 * 4096);
     for (const name of ['b', 'c', 'd']) await put(cluster, 's1', name, name.charCodeAt(0));
     for (const name of ['b', 'c', 'd']) await isThere(cluster, 's3', name, name.charCodeAt(0));
     const full = await cluster.status('s1');
@@ -169,12 +168,7 @@ test('two of three disks are full: writers are told, the rest goes on', { timeou
       disks.push(made.disk);
     }
     await put(cluster, 's1', 'before', 1);
-    const fillers = disks.map(({ folder }) => {
-      const filler = join(folder, 'lost+found', 'filler');
-      const { bavail, bsize } = fs.statfsSync(folder);
-      execFileSync('fallocate', ['-l', `${bavail * bsize - LEFT_BYTES}`, filler]);
-      return filler;
-    });
+    const fillers = disks.map((disk) => fillDisk(disk, LEFT_BYTES));
     await until('a writer is told', async () => {
       const name = `/v1/files/main/more-${Math.random()}`;
       const answer = await ask(cluster.url('s1'), 'PUT', name, { body: body(2, 1_000_000) });
@@ -197,20 +191,3 @@ test('two of three disks are full: writers are told, the rest goes on', { timeou
     await cluster.stop();
   }
 });
-
-/** Stops a server, moves its folder to a file system of its own, and starts it again. */
-async function onDiskOfItsOwn(
-  cluster: RealCluster,
-  id: string,
-  sizeMiB: number,
-): Promise<ReturnType<typeof LoopDisk.make>> {
-  await cluster.kill(id);
-  const kept = `${cluster.data(id)}-kept`;
-  fs.renameSync(cluster.data(id), kept);
-  const made = LoopDisk.make('ext4', sizeMiB, cluster.data(id));
-  if (made.disk === null) return made;
-  execFileSync('cp', ['-a', `${kept}/.`, cluster.data(id)]);
-  execFileSync('sync', ['-f', cluster.data(id)]);
-  await cluster.restart(id);
-  return made;
-}

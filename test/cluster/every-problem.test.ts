@@ -1,0 +1,377 @@
+/**
+ * Goal: every problem code and every exit code that the documents promise is what real servers and the command line say when that happens.
+ * Method: real server processes, two of them on disks of their own, to which what the code is for is done; the last test compares what was
+ * seen with the documents. A code that nothing here produces fails it.
+ */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { request as httpRequest } from 'node:http';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import Database from 'better-sqlite3';
+import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
+import { Access } from '../../client/access.ts';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import { runCli } from '../client/run-cli.ts';
+import { type Answer, ask, askJson, problemIn } from '../http/ask.ts';
+import { fillDisk, onDiskOfItsOwn } from '../repair/own-disk.ts';
+import { SecureCluster } from '../security/secure-cluster.ts';
+import { flipByte } from '../storage/damage.ts';
+import type { LoopDisk } from '../storage/loop-disk.ts';
+import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
+
+/** A server that meets what nobody foresaw cannot be had on order: test/http/problems.test.ts has one that is made to. */
+const ELSEWHERE: readonly ErrorCode[] = ['internal'];
+/** Of `leasehold lease acquire` alone: test/named/lease-command.test.ts. */
+const EXITS_OF_LEASES = new Set([120, 121, 126, 127]);
+const FILES = '/v1/files/main';
+const JSON_LABEL = { 'content-type': 'application/json' };
+const DISK_MIB = 96;
+/** Less than is kept free of contents on such a disk. */
+const LEFT_BYTES = 9 * 2 ** 20;
+const LINKS_MAX = 65_000;
+const LOCKS_OF_CLIENT_MAX = 4_096;
+const EVENT_WATCHERS_MAX = 64;
+const CLOCK_MODULE = new URL('wall-clock.ts', import.meta.url).href;
+
+const seen = new Set<ErrorCode>();
+const exits = new Set<number>();
+const disks: LoopDisk[] = [];
+let cluster: RealCluster;
+let secure: SecureCluster;
+let client: ClusterClient;
+let why: string | null = null;
+
+before(async () => {
+  cluster = await RealCluster.start({ flags: ['--named-lease-max', '1s', '--op-timeout', '5s'] });
+  client = new ClusterClient({ servers: cluster.urls });
+  await cluster.createVolume('main');
+  for (const id of ['s2', 's3']) {
+    const made = await onDiskOfItsOwn(cluster, id, DISK_MIB);
+    if (made.disk === null) why = made.why;
+    else disks.push(made.disk);
+  }
+  await put('f');
+  await put('d/full/a?parents=true');
+  await client.command({ kind: 'volume-create', name: 'second', replicas: 3, objectBytes: 4096 });
+  const policy = 'read-only' as const;
+  await client.command({ kind: 'volume-create', name: 'kept', replicas: 3, objectBytes: 4096, policy });
+});
+
+after(async () => {
+  client.close();
+  await secure?.stop();
+  for (const id of cluster.ids) await cluster.kill(id);
+  for (const disk of disks) disk.remove();
+  await cluster.stop();
+});
+
+/** One server's own answer, as often as it says to come back because of an election. */
+async function at(method: string, path: string, options: Parameters<typeof ask>[3] = {}): Promise<Answer> {
+  let answer: Answer | null = null;
+  await until(`s1 answers ${method} ${path}`, async () => {
+    answer = await ask(cluster.url('s1'), method, path, options);
+    return answer.status !== 503;
+  });
+  assert.ok(answer !== null);
+  return answer;
+}
+
+async function put(name: string): Promise<void> {
+  const { status, text } = await at('PUT', `${FILES}/${name}`, { body: 'contents' });
+  assert.ok(status < 300, text);
+}
+
+function post(path: string, body: object, headers: Record<string, string> = {}): Promise<Answer> {
+  return at('POST', path, { headers: { ...JSON_LABEL, ...headers }, body: JSON.stringify(body) });
+}
+
+/** An answer is a problem document of this code, in all that it says. */
+function isProblem(code: ErrorCode, answer: Answer): void {
+  assert.equal(answer.status, ERRORS[code].status, answer.text);
+  assert.equal(answer.headers['content-type'], 'application/problem+json');
+  const problem = problemIn(answer);
+  assert.deepEqual([problem.code, problem.title], [code, ERRORS[code].title]);
+  assert.ok(problem.detail.length > 10);
+  assert.equal(answer.headers['retry-after'] !== undefined, ERRORS[code].status === 503);
+  seen.add(code);
+}
+
+async function isRefused(code: ErrorCode, work: Promise<unknown>): Promise<void> {
+  await assert.rejects(work, (error) => error instanceof ServiceError && error.code === code);
+  seen.add(code);
+}
+
+async function exitOf(argv: readonly string[], input = ''): Promise<number> {
+  const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
+  const { code, stderr } = await runCli(argv, { env, input });
+  assert.ok(code !== null, stderr);
+  exits.add(code);
+  return code;
+}
+
+async function inode(path: string): Promise<number> {
+  return (await askJson<{ file: number }>(cluster.url('s1'), `/v1/info/main/${path}`)).file;
+}
+
+/** Codes that one request is enough for. */
+const REQUESTS: Readonly<Partial<Record<ErrorCode, () => Promise<Answer>>>> = {
+  'bad-request': () => at('GET', `${FILES}/../x`),
+  'not-found': () => at('GET', `${FILES}/none`),
+  exists: () => at('POST', `${FILES}/f?move-to=/d&overwrite=false`),
+  'not-directory': () => at('GET', `${FILES}/f/`),
+  'is-directory': () => at('PUT', `${FILES}/d`, { body: 'x' }),
+  'not-empty': () => at('DELETE', `${FILES}/d/`),
+  'precondition-failed': () => at('PUT', `${FILES}/f`, { body: 'x', headers: { 'if-none-match': '*' } }),
+  'range-unsatisfiable': () => at('GET', `${FILES}/f`, { headers: { range: 'bytes=99-' } }),
+  'digest-mismatch': () =>
+    at('PUT', `${FILES}/f`, { body: 'x', headers: { 'content-md5': 'AAAAAAAAAAAAAAAAAAAAAA==' } }),
+  'name-too-long': () => at('GET', `${FILES}/${'n'.repeat(256)}`),
+  'symlink-loop': async () => {
+    const place = { volume: 'main', path: '/loop' };
+    await client.command({ kind: 'symlink', place, target: 'loop', uid: 0, gid: 0 });
+    return at('GET', `${FILES}/loop`);
+  },
+  'cross-volume': () => at('POST', `${FILES}/f?move-to=second:/f`),
+  'no-attribute': async () =>
+    post('/v1/catalog/queries', { query: { kind: 'xattr', inode: await inode('f'), name: 'user.none' } }),
+  'too-large': () => at('PATCH', `${FILES}/f?append`, { body: Buffer.alloc(4 * 2 ** 20 + 1) }),
+  sealed: async () => {
+    await at('PUT', '/v1/files/kept/f', { body: 'x' });
+    return at('PATCH', '/v1/files/kept/f?append', { body: 'y' });
+  },
+  'session-expired': async () => {
+    const kept = { kind: 'keep-orphan', inode: await inode('f') };
+    // A session begins with small numbers: one that begins with this has been forgotten.
+    return post('/v1/catalog/commands', { session: 77, number: 200, command: kept });
+  },
+  'lease-taken': async () => {
+    await post('/v1/leases/taken', { owner: 'one', ttlMs: 1_000 });
+    return post('/v1/leases/taken', { owner: 'two', ttlMs: 1_000 });
+  },
+  'lease-lost': () =>
+    at('PATCH', '/v1/leases/never', { headers: { ...JSON_LABEL, 'leasehold-session': '7' }, body: '{}' }),
+  'not-primary': async () => {
+    const file = await inode('f');
+    const primary = await cluster.primaryOf('main/f');
+    const other = cluster.ids.find((id) => id !== primary) as string;
+    const headers = { 'leasehold-forwarded': '1' };
+    return ask(cluster.url(other), 'POST', `/v1/data/${file}/flush`, { headers });
+  },
+  'quota-exceeded': async () => {
+    await client.command({ kind: 'volume-set', name: 'second', quotaInodes: 1 });
+    return at('PUT', '/v1/files/second/one-more', { body: 'x' });
+  },
+};
+
+for (const [code, produce] of Object.entries(REQUESTS)) {
+  test(code, async () => isProblem(code as ErrorCode, await produce()));
+}
+
+/** A client's requests for locks on one file, each with a stamp of its own. */
+class Locks {
+  readonly #client: number;
+  readonly #path: string;
+  readonly #pending = new Set<number>();
+  #stamp = 0;
+
+  constructor(client: number, file: number) {
+    this.#client = client;
+    this.#path = `/v1/data/${file}/locks`;
+  }
+
+  async lock(start: number, waitMs = 0): Promise<Answer> {
+    const stamp = ++this.#stamp;
+    this.#pending.add(stamp);
+    const range = { owner: 'o', kind: 'posix', type: 'exclusive', start, end: start, pid: 1 };
+    const pending = [...this.#pending];
+    try {
+      return await ask(cluster.url('s1'), 'POST', this.#path, {
+        headers: JSON_LABEL,
+        body: JSON.stringify({ client: this.#client, stamp, number: stamp, pending, waitMs, ...range }),
+      });
+    } finally {
+      this.#pending.delete(stamp);
+    }
+  }
+}
+
+test('locked, deadlock and lock-limit', async () => {
+  const file = await inode('f');
+  const [one, two] = [new Locks(1, file), new Locks(2, file)];
+  assert.equal((await one.lock(0)).status, 200);
+  isProblem('locked', await two.lock(0));
+  assert.equal((await two.lock(2)).status, 200);
+  const waiting = one.lock(2, 2_000);
+  await until('the first one waits', async () => {
+    const { waiting: count } = await askJson<{ waiting: number }>(
+      cluster.url('s1'),
+      `/v1/data/${file}/locks`,
+    );
+    return count === 1;
+  });
+  isProblem('deadlock', await two.lock(0, 2_000));
+  isProblem('locked', await waiting);
+  const many = new Locks(3, file);
+  let last: Answer | null = null;
+  // Neighbours would be one lock.
+  for (let index = 0; index <= LOCKS_OF_CLIENT_MAX; index++) {
+    last = await many.lock(100 + index * 2);
+    if (last.status !== 200) break;
+  }
+  assert.ok(last !== null);
+  isProblem('lock-limit', last);
+});
+
+test('busy', async () => {
+  const watchers = Array.from({ length: EVENT_WATCHERS_MAX }, () =>
+    httpRequest(`${cluster.url('s1')}/v1/events`).on('error', () => undefined),
+  );
+  try {
+    await Promise.all(
+      watchers.map((watcher) => new Promise((resolve) => watcher.on('response', resolve).end())),
+    );
+    isProblem('busy', await ask(cluster.url('s1'), 'GET', '/v1/events'));
+  } finally {
+    for (const watcher of watchers) watcher.destroy();
+  }
+});
+
+test('unauthorized and forbidden, exit code 6', async () => {
+  let reader = '';
+  secure = await SecureCluster.start({
+    flags: ({ folder }) => {
+      const book = join(folder, 'tokens.json');
+      const flags = ['--role', 'read', '--tokens', book];
+      const made = spawnSync(process.execPath, [LAUNCHER, 'token', 'create', 'reader', ...flags], {
+        encoding: 'utf8',
+      });
+      assert.equal(made.status, 0, made.stderr);
+      reader = made.stdout.trim();
+      return ['--tokens', book];
+    },
+  });
+  const as = (token: string): ClusterClient =>
+    new ClusterClient({
+      servers: secure.urls,
+      access: new Access({ ca: secure.authority.ca, token }),
+    });
+  const place = { volume: 'main', path: '/d' };
+  for (const [code, token] of [
+    ['unauthorized', `${reader.slice(0, -4)}AAAA`],
+    ['forbidden', reader],
+  ] as const) {
+    const one = as(token);
+    await isRefused(code, one.command({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 }));
+    one.close();
+  }
+  const cli = ['ls', 'main:/', '--servers', secure.urls.join(','), '--ca', secure.authority.ca];
+  assert.equal(await exitOf(cli), 6);
+});
+
+test('exit codes 0, 2, 3 and 4', async () => {
+  assert.equal(await exitOf(['ls', 'main:/d']), 0);
+  assert.equal(await exitOf(['ls', 'main']), 2);
+  assert.equal(await exitOf(['ls', 'main:/none']), 3);
+  assert.equal(await exitOf(['mkdir', 'main:/d']), 4);
+});
+
+test('integrity, recovering and too-many-links, exit code 8', { timeout: 120_000 }, async () => {
+  await put('rotten');
+  const linked = await inode('f');
+  const { file } = await cluster.current('main/rotten');
+  for (const id of cluster.ids) await cluster.kill(id, 'SIGTERM');
+  const objects = (file % 256).toString(16).padStart(2, '0');
+  for (const id of cluster.ids) {
+    flipByte(join(cluster.data(id), 'objects', objects, `${file}.dat`), 3);
+    // To make so many takes half a minute.
+    const catalog = new Database(join(cluster.data(id), 'catalog.db'));
+    catalog.prepare('UPDATE inodes SET links = ? WHERE id = ?').run(LINKS_MAX, linked);
+    catalog.close();
+  }
+  for (const id of cluster.ids) cluster.spawn(id);
+  await until('s1 says that it recovers', async () => {
+    const answer = await ask(cluster.url('s1'), 'GET', '/readyz');
+    if (answer.status !== 503 || problemIn(answer).code !== 'recovering') return false;
+    isProblem('recovering', answer);
+    return true;
+  });
+  await cluster.ready();
+  isProblem('integrity', await at('GET', `${FILES}/rotten`));
+  assert.equal(await exitOf(['get', 'main:/rotten', '-']), 8);
+  const place = { volume: 'main', path: '/one-more-link' };
+  await isRefused('too-many-links', client.command({ kind: 'link', inode: linked, place }));
+});
+
+test('clock-fault, exit code 7', { timeout: 120_000 }, async () => {
+  await cluster.kill('s1');
+  const environment = { NODE_OPTIONS: `--import ${CLOCK_MODULE}`, WALL_CLOCK_OFF_MS: '5000' };
+  cluster.spawn('s1', environment);
+  await until('s1 says that its clock is wrong', async () => {
+    const answer = await ask(cluster.url('s1'), 'GET', '/readyz');
+    if (answer.status !== 503 || problemIn(answer).code !== 'clock-fault') return false;
+    isProblem('clock-fault', answer);
+    return true;
+  });
+  assert.equal(await exitOf(['status']), 7);
+  await cluster.kill('s1');
+  await cluster.restart('s1');
+});
+
+test('no-space and storage, exit code 1', { timeout: 120_000 }, async (t) => {
+  if (why !== null) return t.skip(why);
+  for (const disk of disks) fillDisk(disk, LEFT_BYTES);
+  const body = Buffer.alloc(1_000_000, 1);
+  await until('a writer is told', async () => {
+    const answer = await ask(cluster.url('s1'), 'PUT', `${FILES}/large-${Math.random()}`, { body });
+    if (answer.status !== 507) return false;
+    isProblem('no-space', answer);
+    return true;
+  });
+  assert.equal(await exitOf(['put', '-', 'main:/large'], body.toString()), 1);
+  const [disk] = disks;
+  if (disk?.failReadOnly() !== true) return t.skip('this kernel cannot do that to a file system');
+  await until('s2 says that its disk failed', async () => {
+    const path = `${FILES}/small-${Math.random()}`;
+    await ask(cluster.url('s1'), 'PUT', path, { body: 'x' });
+    const answer = await ask(cluster.url('s2'), 'GET', '/readyz');
+    if (answer.status !== 500) return false;
+    isProblem('storage', answer);
+    return true;
+  });
+});
+
+test('unknown and no-majority, exit code 5', { timeout: 120_000 }, async () => {
+  // As two machines that hang: what was asked of them may have happened or not.
+  for (const id of ['s2', 's3']) process.kill(cluster.pid(id), 'SIGSTOP');
+  const place = { volume: 'main', path: '/perhaps' };
+  const command = { kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 } as const;
+  const hasty = new ClusterClient({ servers: [cluster.url('s1')], operationTimeoutMs: 1_000 });
+  await isRefused('unknown', hasty.command(command));
+  hasty.close();
+  for (const id of ['s2', 's3']) await cluster.kill(id);
+  await until('s1 knows that it is alone', async () => {
+    const answer = await ask(cluster.url('s1'), 'GET', `${FILES}/f`);
+    if (answer.status !== 503 || problemIn(answer).code !== 'no-majority') return false;
+    isProblem('no-majority', answer);
+    return true;
+  });
+  assert.equal(await exitOf(['ls', 'main:/', '--timeout', '3s']), 5);
+});
+
+test('what was seen is all that the documents promise', (t) => {
+  if (why !== null) return t.skip(why);
+  const codes = rowsOf('docs/errors.md', /^\| `([a-z-]+)` \|/gm);
+  assert.deepEqual([...seen, ...ELSEWHERE].sort(), codes.sort());
+  const known = rowsOf('docs/cli.md', /^\| (\d+) \|/gm).map(Number);
+  assert.deepEqual(
+    [...exits].sort(),
+    known.filter((code) => !EXITS_OF_LEASES.has(code)),
+  );
+});
+
+function rowsOf(document: string, row: RegExp): string[] {
+  const text = readFileSync(new URL(`../../${document}`, import.meta.url), 'utf8');
+  return [...text.matchAll(row)].map(([, code]) => code as string);
+}
