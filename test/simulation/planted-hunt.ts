@@ -77,7 +77,8 @@ export async function pairHunt(bug: Planted): Promise<readonly (string | null)[]
  */
 function testRun(bug: Planted, { file, name }: NonNullable<CaughtBy['test']>): string | null {
   const pattern = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
-  const flags = ['--test-reporter=tap', `--test-name-pattern=${pattern}`, file];
+  // A test that fails leaves timers behind, some of a minute.
+  const flags = ['--test-reporter=tap', '--test-force-exit', `--test-name-pattern=${pattern}`, file];
   const { status, stdout } = spawnSync(process.execPath, flags, {
     cwd: ROOT,
     env: plantedEnv(bug),
