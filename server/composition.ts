@@ -41,6 +41,7 @@ import { Repairer } from './repair/repairer.ts';
 import { Scrubber } from './repair/scrubber.ts';
 import { ReplicaHost } from './replica-host.ts';
 import type { Security } from './security/security.ts';
+import { registerSecurityMetrics } from './security/security-metrics.ts';
 import { registerServerMetrics } from './server-metrics.ts';
 import { registerStatusMetrics } from './status-metrics.ts';
 import { LocalStatusService, type StatusOfMembership, VERSION } from './status-service.ts';
@@ -403,6 +404,7 @@ export async function compose(
     volumes: () => seat.volumesAtPrimary(),
   });
   named.registerMetrics(metrics);
+  if (security.tls !== null) registerSecurityMetrics(metrics, security.tls);
 
   const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs: config.leaseIdleMs });
   const joined = new Membership({
@@ -428,6 +430,7 @@ export async function compose(
   });
   await seat.sitDown();
   happenings.tell(SENTENCES.started(self, lease.recoveringMs()));
+  security.watchEnds(({ whose }, leftMs) => happenings.tell(SENTENCES.certificateEnds(self, whose, leftMs)));
   await app.listen({ host: config.listen.host, port: config.listen.port });
   transport.start();
   scrubber.begin();

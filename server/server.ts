@@ -66,7 +66,7 @@ export class Server {
     this.#parts.metrics.addProcess();
   }
 
-  /** Reads certificates and tokens again; no connection and no lease ends by it. @returns whether all were good */
+  /** Reads certificates and tokens again; no connection ends by it but of who is revoked, and no lease. @returns whether all were good */
   reload(): boolean {
     return this.#parts.security.reload();
   }
@@ -91,7 +91,9 @@ export class Server {
       fullDisks,
       observer,
       hub,
+      security,
     } = this.#parts;
+    security.close();
     hub.close();
     observer.close();
     membership.close();

@@ -22,6 +22,7 @@ export const HAPPENING_KINDS = [
   'disk-has-room',
   'disk-failed',
   'repaired',
+  'certificate-ends',
   'draining',
   'drained',
   'more',

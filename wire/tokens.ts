@@ -17,6 +17,20 @@ export interface TokenFile {
   /** By which servers sign capabilities, in base64url: the first signs, all are believed. */
   readonly keys: readonly string[];
   readonly tokens: readonly KnownToken[];
+  /** Certificates that are not believed any more before they end. */
+  readonly revoked: readonly RevokedCertificate[];
+}
+
+/** A certificate of a client or server that is not believed any more. */
+export interface RevokedCertificate {
+  /** @see serialText */
+  readonly serial: string;
+  /** For whom it was made, where that is known: for people. */
+  readonly name: string | null;
+  /** ISO 8601. */
+  readonly revokedAt: string;
+  /** When it would have ended, in ISO 8601; then the entry may go. Null where that is not known. */
+  readonly expiresAt: string | null;
 }
 
 export const TOKEN_SECRET_BYTES = 32;
@@ -25,6 +39,7 @@ export const TOKEN_KEY_BYTES = 32;
 
 const FORMAT = 1;
 const TOKEN = /^lh_([0-9a-f]{12})_([A-Za-z0-9_-]{43})$/;
+const SERIAL = /^[0-9A-F]{1,40}$/;
 const BASE64_256_BITS = /^[A-Za-z0-9_-]{43}$/;
 
 /** @returns a token as it is shown, once */
@@ -38,8 +53,16 @@ export function tokenParts(text: string): { readonly id: string; readonly secret
   return id === undefined || secret === undefined ? null : { id, secret };
 }
 
-export function formatTokenFile({ keys, tokens }: TokenFile): string {
-  return `${JSON.stringify({ format: FORMAT, keys, tokens }, null, 2)}\n`;
+export function formatTokenFile({ keys, tokens, revoked }: TokenFile): string {
+  return `${JSON.stringify({ format: FORMAT, keys, tokens, revoked }, null, 2)}\n`;
+}
+
+/** @returns the serial number of a certificate in the one way in which it is written here: upper case, without colons and leading zeros */
+export function serialText(serial: string): string {
+  return serial
+    .replaceAll(':', '')
+    .toUpperCase()
+    .replace(/^0+(?=.)/, '');
 }
 
 /** @throws Error that says what is wrong with the text, and repeats nothing of it */
@@ -52,7 +75,8 @@ export function parseTokenFile(text: string): TokenFile {
     throw new Error('it is not JSON');
   }
   if (typeof value !== 'object' || value === null) throw new Error('it is no object');
-  const { format, keys, tokens } = value as Record<string, unknown>;
+  // Files of before have no list of certificates.
+  const { format, keys, tokens, revoked = [] } = value as Record<string, unknown>;
   if (format !== FORMAT) throw new Error(`its format is not ${FORMAT}`);
   if (!Array.isArray(keys) || keys.length === 0 || !keys.every(is256Bits)) {
     throw new Error('"keys" is not a list of keys');
@@ -64,7 +88,10 @@ export function parseTokenFile(text: string): TokenFile {
   const names = known.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
   if (twice !== undefined) throw new Error(`two of its tokens are called "${twice}"`);
-  return { keys: keys as string[], tokens: known };
+  if (!Array.isArray(revoked) || !revoked.every(isRevokedCertificate)) {
+    throw new Error('"revoked" is not a list of certificates');
+  }
+  return { keys: keys as string[], tokens: known, revoked };
 }
 
 function isKnownToken(value: unknown): value is KnownToken {
@@ -83,6 +110,18 @@ function isKnownToken(value: unknown): value is KnownToken {
 }
 
 const ISO = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
+
+function isRevokedCertificate(value: unknown): value is RevokedCertificate {
+  if (typeof value !== 'object' || value === null) return false;
+  const { serial, name, revokedAt, expiresAt } = value as Record<string, unknown>;
+  return (
+    typeof serial === 'string' &&
+    SERIAL.test(serial) &&
+    (name === null || typeof name === 'string') &&
+    typeof revokedAt === 'string' &&
+    (expiresAt === null || (typeof expiresAt === 'string' && ISO.test(expiresAt)))
+  );
+}
 
 function is256Bits(value: unknown): value is string {
   return typeof value === 'string' && BASE64_256_BITS.test(value);

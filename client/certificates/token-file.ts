@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import type { Command } from 'commander';
 import type { Grant } from '../../wire/access.ts';
 import {
   formatTokenFile,
@@ -11,8 +12,11 @@ import {
   type TokenFile,
   tokenText,
 } from '../../wire/tokens.ts';
-import { CommandFailure, EXIT_USAGE, isSystemError } from '../failure.ts';
+import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
 import { SECRET_MODE, writeWhole } from './files.ts';
+
+/** What is left to do after a change of the file. */
+export const RELOAD = 'give it to all servers, and tell each with: kill -HUP PID';
 
 /** A token as its holder gets it, and what servers keep of it. */
 export interface DrawnToken {
@@ -42,7 +46,7 @@ export function drawKey(): string {
 
 /** @returns a file of tokens that lets nobody in yet */
 export function emptyTokenFile(): TokenFile {
-  return { keys: [drawKey()], tokens: [] };
+  return { keys: [drawKey()], tokens: [], revoked: [] };
 }
 
 /**
@@ -68,4 +72,24 @@ export async function readTokenFile(path: string): Promise<TokenFile | null> {
 /** Only its owner reads it: its keys sign capabilities. */
 export function writeTokenFile(path: string, file: TokenFile): Promise<void> {
   return writeWhole(path, formatTokenFile(file), SECRET_MODE);
+}
+
+/** Adds the option that names the file of tokens. */
+export function tokensOption(command: Command): Command {
+  return command.option(
+    '--tokens <file>',
+    'the file of tokens',
+    process.env.LEASEHOLD_TOKENS || 'tokens.json',
+  );
+}
+
+/** @throws CommandFailure where there is no such file, or it is none of tokens */
+export async function knownTokens(path: string): Promise<TokenFile> {
+  const found = await readTokenFile(path);
+  if (found !== null) return found;
+  throw new CommandFailure(
+    EXIT_NOT_FOUND,
+    `There is no file of tokens "${path}"`,
+    'name it with --tokens; "leasehold token create" makes one',
+  );
 }

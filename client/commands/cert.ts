@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import {
   ROLES,
   type Role,
 } from '../../wire/access.ts';
+import { type RevokedCertificate, serialText } from '../../wire/tokens.ts';
 import {
   AUTHORITY_FOLDER,
   type CredentialHolders,
@@ -20,10 +22,12 @@ import {
   writeWhole,
 } from '../certificates/files.ts';
 import type { Authority, Issued } from '../certificates/issue.ts';
+import { knownTokens, RELOAD, tokensOption, writeTokenFile } from '../certificates/token-file.ts';
 import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
 import { printLine } from '../output.ts';
 import { wholeNumber } from './cluster-command.ts';
 
+const SERIAL = /^(?:[0-9A-Fa-f]{2}:?){8,20}$/;
 const DAYS_MAX = 36_500;
 const DAY_MS = 86_400_000;
 /** Certificates of an authority outlive what it signs. */
@@ -67,9 +71,7 @@ export function addCertCommands(program: Command): void {
     });
 
   common(cert.command('create-client'), CLIENT_DAYS)
-    .description(
-      'make a certificate that a client can use instead of a token; it cannot be revoked before it ends',
-    )
+    .description('make a certificate that a client can use instead of a token')
     .argument('<name>', 'name of the client, as it stands in logs', grantName)
     .addOption(roleOption())
     .option('--volume <name>', 'only this volume; once for each (default: all)', volume, [])
@@ -85,6 +87,48 @@ export function addCertCommands(program: Command): void {
     );
 
   addCredentialsCommand(cert);
+
+  tokensOption(cert.command('revoke'))
+    .description(
+      'have a certificate of a client or server believed no more, from the moment on in which a server reads the file again',
+    )
+    .argument('<certificate>', 'its file, or its serial number as logs show it')
+    .action(async (text: string, { tokens }: { readonly tokens: string }) => {
+      const known = await knownTokens(tokens);
+      const entry = await revokedCertificate(text);
+      const nowMs = Date.now();
+      // Those that have ended are believed by nobody.
+      const others = known.revoked.filter(
+        ({ serial, expiresAt }) =>
+          serial !== entry.serial && (expiresAt === null || Date.parse(expiresAt) > nowMs),
+      );
+      await writeTokenFile(tokens, { ...known, revoked: [...others, entry] });
+      const whose = entry.name === null ? '' : ` of ${entry.name}`;
+      printLine(`Certificate ${entry.serial}${whose} is revoked in ${tokens}: ${RELOAD}`);
+    });
+}
+
+/** @throws CommandFailure where `text` is neither a certificate's file nor a serial number */
+async function revokedCertificate(text: string): Promise<RevokedCertificate> {
+  const revokedAt = new Date().toISOString();
+  if (SERIAL.test(text)) return { serial: serialText(text), name: null, revokedAt, expiresAt: null };
+  let certificate: X509Certificate;
+  try {
+    certificate = new X509Certificate(await readFile(text));
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new CommandFailure(
+      isSystemError(error) && error.code === 'ENOENT' ? EXIT_NOT_FOUND : EXIT_USAGE,
+      `Cannot read "${text}" as a certificate: ${why}`,
+      'name its file, such as certs/alice.pem, or its serial number as the log shows it',
+    );
+  }
+  return {
+    serial: serialText(certificate.serialNumber),
+    name: /^CN=(.*)$/m.exec(certificate.subject)?.[1] ?? null,
+    revokedAt,
+    expiresAt: certificate.validToDate.toISOString(),
+  };
 }
 
 function addCredentialsCommand(cert: Command): void {

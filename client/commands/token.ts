@@ -1,12 +1,14 @@
 import type { Command } from 'commander';
 import type { Role } from '../../wire/access.ts';
-import type { TokenFile } from '../../wire/tokens.ts';
 import { refuseExisting, SECRET_MODE, writeWhole } from '../certificates/files.ts';
 import {
   drawKey,
   drawToken,
   emptyTokenFile,
+  knownTokens,
+  RELOAD,
   readTokenFile,
+  tokensOption,
   writeTokenFile,
 } from '../certificates/token-file.ts';
 import { CommandFailure, EXIT_NOT_FOUND, EXIT_PRECONDITION } from '../failure.ts';
@@ -18,7 +20,6 @@ const DAY_MS = 86_400_000;
 const DAYS_MAX = 36_500;
 /** The key that signs, and the one before it: capabilities of that one end within minutes. */
 const KEYS_MAX = 2;
-const RELOAD = 'give it to all servers, and tell each with: kill -HUP PID';
 
 interface TokenOptions {
   readonly tokens: string;
@@ -38,7 +39,7 @@ export function addTokenCommands(program: Command): void {
     .command('token')
     .description('make and revoke the tokens by which servers know their clients');
 
-  common(token.command('create'))
+  tokensOption(token.command('create'))
     .description('make a token; it is printed once, or written to --out, and kept nowhere')
     .argument('<name>', 'whose it is, as it stands in logs', grantName)
     .addOption(roleOption())
@@ -66,7 +67,7 @@ export function addTokenCommands(program: Command): void {
       process.stderr.write(`${options.tokens} knows it: ${RELOAD}\n`);
     });
 
-  common(token.command('ls'))
+  tokensOption(token.command('ls'))
     .description('list the tokens')
     .option('--json', 'print them as JSON')
     .action(async (options: TokenOptions & { readonly json?: true }) => {
@@ -82,7 +83,7 @@ export function addTokenCommands(program: Command): void {
         printLine(line);
     });
 
-  common(token.command('revoke'))
+  tokensOption(token.command('revoke'))
     .description('make a token worthless, from the moment on in which a server reads the file again')
     .argument('<name>', 'whose it is')
     .action(async (name: string, options: TokenOptions) => {
@@ -94,7 +95,7 @@ export function addTokenCommands(program: Command): void {
       printLine(`${name} is revoked in ${options.tokens}: ${RELOAD}`);
     });
 
-  common(token.command('rekey'))
+  tokensOption(token.command('rekey'))
     .description(
       'draw a new key by which servers sign capabilities; the one before stays good until the next time',
     )
@@ -103,22 +104,4 @@ export function addTokenCommands(program: Command): void {
       await writeTokenFile(options.tokens, { ...known, keys: [drawKey(), ...known.keys].slice(0, KEYS_MAX) });
       printLine(`${options.tokens} has a new key: ${RELOAD}`);
     });
-}
-
-function common(command: Command): Command {
-  return command.option(
-    '--tokens <file>',
-    'the file of tokens',
-    process.env.LEASEHOLD_TOKENS || 'tokens.json',
-  );
-}
-
-async function knownTokens(path: string): Promise<TokenFile> {
-  const found = await readTokenFile(path);
-  if (found !== null) return found;
-  throw new CommandFailure(
-    EXIT_NOT_FOUND,
-    `There is no file of tokens "${path}"`,
-    'name it with --tokens; "leasehold token create" makes one',
-  );
 }

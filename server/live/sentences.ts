@@ -53,6 +53,14 @@ export const SENTENCES = {
     file,
     text: `${self} has refused a message of a primary before for {file} (${what}): it has promised a newer epoch to another.`,
   }),
+  certificateEnds: (self: ServerId, whose: 'server' | 'authority', leftMs: number): News => ({
+    kind: 'certificate-ends',
+    mood: 'bad',
+    text:
+      whose === 'server'
+        ? `The certificate of ${self} ends in ${daysText(leftMs)}: nobody can connect to it after that, unless it gets another before.`
+        : `The certificate of the authority that ${self} believes ends in ${daysText(leftMs)}: nobody can connect to anybody after that, unless there is another before.`,
+  }),
   behind: (self: ServerId, file: number, what: string): News => ({
     kind: 'behind',
     mood: 'neutral',
@@ -151,4 +159,9 @@ function milliseconds(ms: number): string {
 
 function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`;
+}
+
+function daysText(leftMs: number): string {
+  const days = Math.max(0, Math.floor(leftMs / 86_400_000));
+  return days === 1 ? '1 day' : `${days} days`;
 }

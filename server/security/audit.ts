@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { commandRole, describeCommand } from './catalog-rules.ts';
+import { certifiedBy } from './certified.ts';
 import { principalName } from './principal.ts';
 
 /** Every act that changes the cluster, and every one that was refused to somebody, leaves a line: who, what, and how it ended. */
@@ -15,6 +16,7 @@ export function installAudit(app: FastifyInstance): void {
       {
         audit: true,
         who: principalName(request.principal),
+        serial: certifiedBy(request.raw.socket)?.serial,
         address: request.raw.socket.remoteAddress,
         what: `${request.method} ${path}`,
         ...describeCommand(request.body),

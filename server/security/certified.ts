@@ -3,11 +3,14 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { ServerId } from '../../base/ids.ts';
 import { type CertifiedIdentity, identityOfUris, urisOfNames } from '../../wire/access.ts';
+import { serialText } from '../../wire/tokens.ts';
 
 /** Who is at the other end of a connection, and until when its certificate says so (wall clock, in milliseconds). */
 export interface Certified {
   readonly identity: CertifiedIdentity;
   readonly untilMs: number;
+  /** By which it is revoked. */
+  readonly serial: string;
 }
 
 /** A connection keeps its certificate, and each request on it asks. */
@@ -39,5 +42,9 @@ function examine(socket: Socket): Certified | null {
   const certificate = socket.getPeerX509Certificate();
   const identity = certificate === undefined ? null : identityOf(certificate);
   if (certificate === undefined || identity === null) return null;
-  return { identity, untilMs: certificate.validToDate.getTime() };
+  return {
+    identity,
+    untilMs: certificate.validToDate.getTime(),
+    serial: serialText(certificate.serialNumber),
+  };
 }

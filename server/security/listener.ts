@@ -87,9 +87,15 @@ function secureServer(
     handler,
   );
   server.on('secureConnection', (socket) => {
-    if (socket.authorized || socket.getPeerX509Certificate() === undefined) return;
-    const { remoteAddress: address, authorizationError: reason } = socket;
-    log.warn({ address, reason: String(reason) }, 'connection refused: its certificate is not good');
+    const certificate = socket.getPeerX509Certificate();
+    if (certificate === undefined) return;
+    const isRevoked = tls.revocations.isRevoked(certificate);
+    if (socket.authorized && !isRevoked) return tls.revocations.attend(socket);
+    const { remoteAddress: address, authorizationError } = socket;
+    const reason = isRevoked
+      ? `certificate ${certificate.serialNumber} is revoked`
+      : String(authorizationError);
+    log.warn({ address, reason }, 'connection refused: its certificate is not good');
     socket.destroy();
   });
   tls.onChange((texts) => server.setSecureContext(context(texts)));

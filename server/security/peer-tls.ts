@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto';
-import { checkServerIdentity, type PeerCertificate, type SecureVersion } from 'node:tls';
+import type { Socket } from 'node:net';
+import { checkServerIdentity, type PeerCertificate, type SecureVersion, TLSSocket } from 'node:tls';
 import { buildConnector } from 'undici';
 import type { ServerId } from '../../base/ids.ts';
 import { identityOf } from './certified.ts';
@@ -54,11 +55,28 @@ export class PeerTls {
 
   #connector(options: () => DialOptions, timeout: number): buildConnector.connector {
     return (target, callback) =>
-      buildConnector({ ...options(), timeout, maxCachedSessions: 0 })(target, callback);
+      buildConnector({ ...options(), timeout, maxCachedSessions: 0 })(target, (...outcome) => {
+        if (outcome[1] !== null) this.attend(outcome[1]);
+        callback(...outcome);
+      });
+  }
+
+  /** A connection that this server has made: it ends when the certificate of the other side is revoked. */
+  attend(socket: Socket): void {
+    if (socket instanceof TLSSocket) this.#material.revocations.attend(socket);
   }
 
   #options(check: DialOptions['checkServerIdentity']): DialOptions {
-    const { cert, key, ca } = this.#material.current;
-    return { cert, key, ca, minVersion: TLS_VERSION_MIN, checkServerIdentity: check };
+    const { current, revocations } = this.#material;
+    const { cert, key, ca } = current;
+    return {
+      ...{ cert, key, ca, minVersion: TLS_VERSION_MIN },
+      checkServerIdentity: (host, certificate) => {
+        const { serialNumber } = certificate;
+        return revocations.isRevoked(new X509Certificate(certificate.raw))
+          ? new Error(`The certificate at ${host} is revoked (${serialNumber})`)
+          : check(host, certificate);
+      },
+    };
   }
 }

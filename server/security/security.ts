@@ -1,13 +1,12 @@
+import { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import { missingGuards, type NetworkGuards } from '../config-network.ts';
 import { ConfigurationError } from '../configuration-error.ts';
+import { CertificateWatch, type OwnCertificate } from './certificate-watch.ts';
 import { PeerTls } from './peer-tls.ts';
 import { TlsMaterial } from './tls-material.ts';
 import { TokenBook } from './token-book.ts';
-
-/** A certificate that ends sooner than this is worth a line in the log. */
-const EXPIRES_SOON_MS = 14 * 86_400_000;
 
 /** What guards a server: read from files when it starts, and again when it is told to. */
 export class Security {
@@ -17,6 +16,7 @@ export class Security {
   /** Null where nobody is asked who he is. */
   readonly tokens: TokenBook | null;
   readonly #log: Logger;
+  #watch: CertificateWatch | null = null;
 
   /** @throws ConfigurationError where a file is no good */
   constructor(self: ServerId, guards: NetworkGuards, log: Logger) {
@@ -24,12 +24,14 @@ export class Security {
     this.tls = guards.tls === null ? null : new TlsMaterial(guards.tls, self);
     this.peers = this.tls === null ? null : new PeerTls(this.tls);
     this.tokens = guards.tokens === null ? null : new TokenBook(guards.tokens);
+    this.#revoke();
+    this.tokens?.onChange(() => this.#revoke());
     this.#warn(guards);
   }
 
   /**
-   * Reads the files again. Connections that are there stay as they are; what is no good is logged, and what was in force
-   * stays in force.
+   * Reads the files again. Connections that are there stay as they are, but those of certificates and tokens that are revoked end. What is
+   * no good is logged, and what was in force stays in force.
    *
    * @returns whether all was good
    */
@@ -50,7 +52,6 @@ export class Security {
       return false;
     }
     if (this.tls !== null) this.#log.info({ audit: true, ...this.#facts() }, 'the certificate is reloaded');
-    this.#warnOfEnd();
     return true;
   }
 
@@ -85,12 +86,35 @@ export class Security {
         'others than its owner may read the key of this server: chmod 600',
       );
     }
-    this.#warnOfEnd();
   }
 
-  #warnOfEnd(): void {
-    if (this.tls === null || this.tls.expiresAtMs - Date.now() > EXPIRES_SOON_MS) return;
-    this.#log.warn(this.#facts(), 'the certificate of this server ends soon: make another, and send SIGHUP');
+  /** @param told called every day for each certificate that ends soon, besides the line in the log */
+  watchEnds(told: (certificate: OwnCertificate, leftMs: number) => void): void {
+    if (this.tls === null || this.#watch !== null) return;
+    this.#watch = new CertificateWatch(this.tls, (certificate, leftMs) => {
+      const until = new Date(certificate.untilMs).toISOString();
+      const whose = certificate.whose === 'server' ? 'of this server' : 'of the authority';
+      this.#log.warn({ until }, `the certificate ${whose} ends soon: make another, and send SIGHUP`);
+      told(certificate, leftMs);
+    });
+  }
+
+  close(): void {
+    this.#watch?.close();
+  }
+
+  #revoke(): void {
+    if (this.tls === null) return;
+    const ended = this.tls.revocations.become(this.tokens?.revoked ?? []);
+    const own = new X509Certificate(this.tls.current.cert);
+    if (this.tls.revocations.isRevoked(own)) {
+      const serial = own.serialNumber;
+      this.#log.error(
+        { audit: true, serial },
+        'the certificate of this server is revoked: the others refuse it',
+      );
+    }
+    if (ended > 0) this.#log.warn({ audit: true, ended }, 'connections of revoked certificates are ended');
   }
 
   #facts(): { readonly certificateUntil?: string } {

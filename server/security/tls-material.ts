@@ -3,6 +3,7 @@ import { readFileSync, statSync } from 'node:fs';
 import type { ServerId } from '../../base/ids.ts';
 import { ConfigurationError } from '../configuration-error.ts';
 import { identityOf } from './certified.ts';
+import { Revocations } from './revocations.ts';
 
 /** Where the three files of a server's TLS are, as they were given. */
 export interface TlsFiles {
@@ -30,6 +31,8 @@ const OTHERS_READ = 0o004;
  */
 export class TlsMaterial {
   readonly files: TlsFiles;
+  /** Who is not believed although an authority has signed for him. */
+  readonly revocations = new Revocations();
   readonly #self: ServerId;
   readonly #listeners = new Set<(texts: TlsTexts) => void>();
   #texts: TlsTexts;

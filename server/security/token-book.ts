@@ -20,6 +20,7 @@ export class TokenBook {
   readonly #file: string;
   #entries: ReadonlyMap<string, Entry> = new Map();
   #keys: readonly KeyObject[] = [];
+  #revoked: readonly string[] = [];
   readonly #listeners = new Set<() => void>();
   #nextEnd: NodeJS.Timeout | null = null;
 
@@ -34,13 +35,19 @@ export class TokenBook {
     return this.#keys;
   }
 
+  /** Serial numbers of certificates that are not believed any more. */
+  get revoked(): readonly string[] {
+    return this.#revoked;
+  }
+
   get count(): number {
     return this.#entries.size;
   }
 
   /** @throws ConfigurationError and keeps what it has, where the file is no good */
   reload(): void {
-    const { keys, tokens } = readBook(this.#file);
+    const { keys, tokens, revoked } = readBook(this.#file);
+    this.#revoked = revoked.map(({ serial }) => serial);
     this.#keys = keys.map((key) => createSecretKey(key, 'base64url'));
     this.#entries = new Map(tokens.map((token) => [token.id, entryOf(token)]));
     this.#changed();

@@ -314,6 +314,7 @@ export class PeerTransport implements Transport {
         return fail('It is an older process than the newest one seen');
       incarnation = hello.incarnation;
       socket = response.socket;
+      this.#tls?.attend(socket);
     });
     ws.on('open', () => {
       if (dialer.ws !== ws) return;

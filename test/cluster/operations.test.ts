@@ -36,6 +36,8 @@ import {
   metricsTogether,
   RULES,
 } from '../packaging/monitoring.ts';
+import { SecureCluster } from '../security/secure-cluster.ts';
+import { ask as askSecure, close as closeSecure } from '../security/wire-client.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
 /**
@@ -58,10 +60,12 @@ test('alerts and dashboard ask for what servers tell', async () => {
     for (const from of cluster.urls)
       assert.equal((await ask(from, 'GET', `/v1/files/main/watched-${place}`)).status, 200);
   }
+  const secured = await metricsOfSecureServer();
   const read = async () =>
-    metricsTogether(
-      await Promise.all(cluster.urls.map(async (each) => (await ask(each, 'GET', '/metrics')).text)),
-    );
+    metricsTogether([
+      ...(await Promise.all(cluster.urls.map(async (each) => (await ask(each, 'GET', '/metrics')).text))),
+      secured,
+    ]);
   // Clocks are compared now and then; a file is led by somebody for a while.
   await until(
     'the clocks are compared',
@@ -74,6 +78,17 @@ test('alerts and dashboard ask for what servers tell', async () => {
     for (const { expr, legendFormat } of targets) assertAnswered(expr, families, legendFormat);
   assertRunbooks(alertRules());
 });
+
+/** What only servers with certificates tell. */
+async function metricsOfSecureServer(): Promise<string> {
+  const secure = await SecureCluster.start({ servers: 1 });
+  try {
+    return (await askSecure(secure, 'GET', '/metrics')).text;
+  } finally {
+    await closeSecure();
+    await secure.stop();
+  }
+}
 
 test('a rule that asks for what nobody has is found', async () => {
   const families = metricsTogether([(await ask(url, 'GET', '/metrics')).text]);

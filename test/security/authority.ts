@@ -48,8 +48,13 @@ export class TestAuthority {
     return this.#issue(options.name ?? id, identity, HOSTS, options.lifeMs);
   }
 
-  client(name: string, role: Role, volumes: readonly string[] | null = null): Promise<CertificateFiles> {
-    return this.#issue(name, { kind: 'client', name, role, volumes }, []);
+  client(
+    name: string,
+    role: Role,
+    volumes: readonly string[] | null = null,
+    lifeMs?: number,
+  ): Promise<CertificateFiles> {
+    return this.#issue(name, { kind: 'client', name, role, volumes }, [], lifeMs);
   }
 
   remove(): void {

@@ -212,7 +212,7 @@ function credentials(prng: Prng): void {
   const changed = mutate(prng, Buffer.from(token)).toString('latin1');
   const parts = tokenParts(changed);
   if (parts !== null) assert.match(parts.secret, /^[A-Za-z0-9_-]{43}$/);
-  const file = formatTokenFile({ keys: [KEY.toString('base64url')], tokens: [] });
+  const file = formatTokenFile({ keys: [KEY.toString('base64url')], tokens: [], revoked: [] });
   onlyThrows(Error, () => parseTokenFile(mutate(prng, Buffer.from(file)).toString()));
   const names = `URI:urn:leasehold:server:s1, DNS:s1, DNS:"a, URI:urn:leasehold:server:s2"`;
   const identity = identityOfUris(urisOfNames(mutate(prng, Buffer.from(names)).toString('latin1')));

@@ -1,0 +1,48 @@
+import type { X509Certificate } from 'node:crypto';
+import type { TLSSocket } from 'node:tls';
+import { serialText } from '../../wire/tokens.ts';
+import { identityOf } from './certified.ts';
+
+/** A timer waits no longer. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+/** Certificates that are not believed any more before they end, and the connections of those who showed one. */
+export class Revocations {
+  #serials: ReadonlySet<string> = new Set();
+  readonly #sockets = new Map<TLSSocket, X509Certificate>();
+
+  isRevoked(certificate: X509Certificate): boolean {
+    return this.#serials.has(serialText(certificate.serialNumber));
+  }
+
+  /**
+   * From now on this is what is revoked: connections of whoever has shown such a certificate end.
+   *
+   * @returns how many connections ended
+   */
+  become(serials: readonly string[]): number {
+    this.#serials = new Set(serials);
+    const ended = [...this.#sockets].filter(([, certificate]) => this.isRevoked(certificate));
+    for (const [socket] of ended) socket.destroy();
+    return ended.length;
+  }
+
+  /**
+   * The connection ends when the certificate of its other side is revoked, and a client's when its certificate ends. Servers keep theirs: no
+   * lease is to end because a certificate was not renewed in time.
+   */
+  attend(socket: TLSSocket): void {
+    const certificate = socket.getPeerX509Certificate();
+    if (certificate === undefined) return;
+    this.#sockets.set(socket, certificate);
+    const leftMs = certificate.validToDate.getTime() - Date.now();
+    const end =
+      identityOf(certificate)?.kind === 'client' && leftMs < TIMER_MS_MAX
+        ? setTimeout(() => socket.destroy(), Math.max(0, leftMs)).unref()
+        : undefined;
+    socket.once('close', () => {
+      clearTimeout(end);
+      this.#sockets.delete(socket);
+    });
+  }
+}

@@ -1,0 +1,187 @@
+/**
+ * Goal: a certificate that is revoked lets nobody in, on no connection, old or new; what ends soon is told days before.
+ * Method: real servers with TLS; certificates are revoked by the command, and servers read the file again.
+ */
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { connect } from 'node:tls';
+import type { ServerId } from '../../base/ids.ts';
+import { emptyTokenFile } from '../../client/certificates/token-file.ts';
+import { CertificateWatch, ENDS_SOON_MS } from '../../server/security/certificate-watch.ts';
+import { TlsMaterial } from '../../server/security/tls-material.ts';
+import { formatTokenFile, parseTokenFile } from '../../wire/tokens.ts';
+import { runCli } from '../client/run-cli.ts';
+import type { CertificateFiles } from './authority.ts';
+import { SecureCluster } from './secure-cluster.ts';
+import { ask, close } from './wire-client.ts';
+
+const DAY_MS = 86_400_000;
+let cluster: SecureCluster;
+let book: string;
+let root: { readonly cert: string; readonly key: string };
+
+const pem = ({ cert, key }: CertificateFiles) => ({
+  cert: readFileSync(cert, 'utf8'),
+  key: readFileSync(key, 'utf8'),
+});
+
+before(async () => {
+  cluster = await SecureCluster.start({
+    flags: ({ folder }) => {
+      book = join(folder, 'tokens.json');
+      writeFileSync(book, formatTokenFile(emptyTokenFile()));
+      return ['--tokens', book];
+    },
+  });
+  root = pem(await cluster.authority.client('root', 'admin'));
+  const volume = { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 131072 };
+  const json = { session: 1, number: 1, command: volume };
+  assert.equal((await ask(cluster, 'POST', '/v1/catalog/commands', { json, shown: root })).status, 200);
+});
+after(async () => {
+  await close();
+  await cluster.stop();
+});
+
+function reload(): void {
+  for (const server of cluster.servers.values()) assert.ok(server.reload());
+}
+
+async function revoke(certificate: string): Promise<string> {
+  const { code, stdout, stderr } = await runCli(['cert', 'revoke', certificate, '--tokens', book]);
+  assert.equal(code, 0, stderr);
+  return stdout;
+}
+
+function put(name: string, shown = root, at = 's1') {
+  return ask(cluster, 'PUT', `/v1/files/main/${name}`, { body: name, shown, at });
+}
+
+async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
+  const deadlineMs = performance.now() + 20_000;
+  while (!(await isSo())) {
+    assert.ok(performance.now() < deadlineMs, `Not in time: ${what}`);
+    await delay(20);
+  }
+}
+
+test('a client whose certificate is revoked is out, on connections that are there and on new ones', async () => {
+  const files = await cluster.authority.client('alice', 'write', ['main']);
+  const shown = pem(files);
+  assert.equal((await put('before', shown)).status, 201);
+  const held = connect({
+    port: cluster.ports.get('s2') as number,
+    host: '127.0.0.1',
+    ca: readFileSync(cluster.authority.ca),
+    ...shown,
+  });
+  await once(held, 'secureConnect');
+  const gone = once(held.on('error', () => undefined).resume(), 'close');
+  const said = await revoke(files.cert);
+  const { serialNumber } = new X509Certificate(shown.cert);
+  assert.match(said, new RegExp(`Certificate ${serialNumber.replace(/^0+/, '')} of alice is revoked`));
+  reload();
+  await gone;
+  await assert.rejects(put('behind', shown));
+  assert.equal((await ask(cluster, 'GET', '/v1/files/main/before', { shown: root })).text, 'before');
+  const refused = cluster.lines(({ reason }) => /is revoked/.test(String(reason)));
+  assert.ok(refused.length > 0, 'and the log says why');
+  assert.ok(cluster.lines(({ audit, serial }) => audit === true && typeof serial === 'string').length > 0);
+});
+
+test('a serial number is enough, and the list forgets what has ended', async () => {
+  const { cert } = await cluster.authority.client('bob', 'read');
+  const { serialNumber } = new X509Certificate(readFileSync(cert));
+  const file = parseTokenFile(readFileSync(book, 'utf8'));
+  const [first] = file.revoked;
+  assert.ok(first !== undefined);
+  const old = { ...first, serial: 'AB12', expiresAt: new Date(Date.now() - 1_000).toISOString() };
+  writeFileSync(book, formatTokenFile({ ...file, revoked: [...file.revoked, old] }));
+  await revoke(serialNumber.toLowerCase());
+  const { revoked } = parseTokenFile(readFileSync(book, 'utf8'));
+  assert.deepEqual(
+    revoked.map(({ name }) => name),
+    ['alice', null],
+  );
+  assert.equal((await runCli(['token', 'create', 'x', '--role', 'read', '--tokens', book])).code, 0);
+  assert.equal(parseTokenFile(readFileSync(book, 'utf8')).revoked.length, 2, 'Tokens come and go beside it');
+  assert.equal(
+    (await runCli(['cert', 'revoke', join(cluster.folder, 'none.pem'), '--tokens', book])).code,
+    3,
+  );
+  assert.equal((await runCli(['cert', 'revoke', book, '--tokens', book])).code, 2);
+});
+
+test('a server whose certificate is revoked is none of the servers, until it has another', async () => {
+  const own = join(cluster.authority.folder, 's3.pem');
+  const peers = async (): Promise<string> => {
+    const { text } = await ask(cluster, 'GET', '/metrics', { shown: root });
+    return /leasehold_peer_connected\{peer="s3"\} (\d)/.exec(text)?.[1] ?? '';
+  };
+  await until('s3 is there', async () => (await peers()) === '1');
+  copyFileSync(own, join(cluster.folder, 'stolen.pem'));
+  await revoke(own);
+  reload();
+  await until('s3 is cut off', async () => (await peers()) === '0');
+  assert.equal((await put('without-s3')).status, 201, 'a majority goes on');
+  assert.ok(
+    cluster.lines(({ msg }) => msg === 'the certificate of this server is revoked: the others refuse it')
+      .length,
+  );
+  // It dials as often as it likes.
+  const refusals = () => cluster.lines(({ reason }) => /is revoked/.test(String(reason))).length;
+  const before = refusals();
+  await until('it was refused', () => refusals() > before + 2);
+  assert.equal(await peers(), '0');
+  await cluster.authority.server('s3');
+  reload();
+  await until('s3 is back', async () => (await peers()) === '1');
+});
+
+test('a client is out when its certificate ends, and not at its next connection', async () => {
+  const shown = pem(await cluster.authority.client('brief', 'read', null, 2_000));
+  const socket = connect({
+    port: cluster.ports.get('s1') as number,
+    host: '127.0.0.1',
+    ca: readFileSync(cluster.authority.ca),
+    ...shown,
+  });
+  await once(socket, 'secureConnect');
+  socket.write('GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n');
+  await once(socket, 'data');
+  await once(socket.on('error', () => undefined).resume(), 'close');
+});
+
+test('what ends soon is told every day, in the log, in what happened and in a metric', async () => {
+  const files = await cluster.authority.server('s2', { lifeMs: 3 * DAY_MS });
+  assert.ok(cluster.server('s2').reload());
+  const lines = cluster.lines(({ msg }) => /certificate of this server ends soon/.test(msg));
+  assert.ok(lines.some(({ server }) => server === 's2'));
+  assert.ok(!lines.some(({ server }) => server === 's1' && lines.length === 1));
+  const { text } = await ask(cluster, 'GET', '/v1/events/self', { shown: root, at: 's2' });
+  assert.match(text, /"certificate-ends"/);
+  assert.match(text, /The certificate of s2 ends in 2 days: nobody can connect to it after that/);
+  const metrics = (await ask(cluster, 'GET', '/metrics', { shown: root, at: 's2' })).text;
+  const [, end = ''] =
+    /leasehold_certificate_end_timestamp_seconds\{whose="server"\} (\S+)/.exec(metrics) ?? [];
+  const expected = new X509Certificate(readFileSync(files.cert)).validToDate.getTime() / 1_000;
+  assert.equal(Number(end), expected);
+  assert.match(metrics, /leasehold_certificate_end_timestamp_seconds\{whose="authority"\} \d/);
+
+  // By clocks of one's own: nothing before, one word at once, one at each look.
+  const material = new TlsMaterial({ ...files, ca: cluster.authority.ca }, 's2' as ServerId);
+  const told: string[] = [];
+  let nowMs = material.expiresAtMs - 2 * ENDS_SOON_MS;
+  const tell = ({ whose }: { readonly whose: string }): void => void told.push(whose);
+  const watch = new CertificateWatch(material, tell, () => nowMs);
+  assert.deepEqual(told, []);
+  nowMs = material.expiresAtMs - ENDS_SOON_MS + 1;
+  watch.look();
+  watch.close();
+  assert.ok(told.some((whose) => whose === 'server'));
+});
