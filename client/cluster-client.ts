@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   type Birth,
   type BirthAnswer,
@@ -19,14 +20,14 @@ import type {
   QueryResults,
   RememberedAnswer,
 } from '../wire/catalog-api.ts';
-import type { ClusterStatus, FileInfo, ScrubStatuses, ServerStatus } from '../wire/http-api.ts';
+import type { ClusterStatus, FileInfo, ScrubStatuses, ServerStatus, TreeCopy } from '../wire/http-api.ts';
 import type { LockList } from '../wire/lock-api.ts';
 import type { Access } from './access.ts';
 import { type Download, type DownloadOptions, downloadFile } from './download.ts';
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
 import { FileHandle, lostSession } from './file-handle.ts';
 import { FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
-import { encodePath } from './remote-path.ts';
+import { encodePath, type RemotePath } from './remote-path.ts';
 import { drawSession, RequestWindow } from './request-window.ts';
 import { readJson } from './response.ts';
 import { SettleBatches } from './settle-batches.ts';
@@ -38,6 +39,13 @@ const LIST_COUNT_MAX = 1_000;
 const MOVE_ATTEMPT_MS = 70_000;
 const JSON_HEADERS = { 'content-type': 'application/json' } as const;
 const OCTETS = { 'content-type': 'application/octet-stream' } as const;
+
+type RemotePlace = Pick<RemotePath, 'volume' | 'path'>;
+
+export interface CopyOptions extends CallOptions {
+  /** Whether what is at the target may be replaced. */
+  readonly overwrite: boolean;
+}
 
 export interface ClusterClientOptions {
   /** Base URLs of some or all servers of the cluster: `http://127.0.0.1:7401`, `https://fs1.example.org:7401`. */
@@ -402,6 +410,36 @@ export class ClusterClient {
     });
   }
 
+  /** Copies a file within the cluster; its bytes go from server to server. */
+  async copyFile(from: RemotePlace, to: RemotePlace, { overwrite, ...options }: CopyOptions): Promise<void> {
+    const key = { 'idempotency-key': randomUUID() };
+    const request = { ...copyRequest(from, to, '', { overwrite }), headers: key };
+    await this.#exchanger.perform({ primary: null }, request, async () => undefined, options);
+  }
+
+  /**
+   * Copies a directory with all that is in it. Each answer tells how far it has come; the work is done when the last one is there.
+   * @throws ServiceError that says where to go on, where something cannot be copied
+   */
+  async *copyTree(
+    from: RemotePlace,
+    to: RemotePlace,
+    { overwrite, ...options }: CopyOptions,
+  ): AsyncGenerator<TreeCopy, void, undefined> {
+    for (let after: string | undefined = ''; after !== undefined; ) {
+      const request: ExchangeRequest = copyRequest(from, to, '/', {
+        overwrite,
+        ...(after === '' ? {} : { after }),
+      });
+      const copied: TreeCopy = await this.#exchanger.perform({ primary: null }, request, readJson<TreeCopy>, {
+        attemptMs: MOVE_ATTEMPT_MS,
+        ...options,
+      });
+      yield copied;
+      after = copied.next;
+    }
+  }
+
   #learned<Answer>(answer: Answer): Answer {
     this.#exchanger.capabilities.learn(answer);
     return answer;
@@ -421,6 +459,23 @@ export class ClusterClient {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+function copyRequest(
+  from: RemotePlace,
+  to: RemotePlace,
+  slash: '' | '/',
+  search: Readonly<Record<string, string | boolean>>,
+): ExchangeRequest {
+  const query = new URLSearchParams({ 'copy-to': `${to.volume}:${to.path}${slash}` });
+  for (const [name, value] of Object.entries(search)) query.set(name, String(value));
+  const path = from.path === '/' ? '' : encodePath(from.path);
+  return {
+    what: `Cannot copy ${from.volume}:${from.path}`,
+    method: 'POST',
+    path: `/v1/files/${encodeURIComponent(from.volume)}${path}${slash}?${query}`,
+    mutation: true,
+  };
 }
 
 function scrubPath(server: string | null): string {

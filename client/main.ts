@@ -3,6 +3,7 @@ import { Command, CommanderError, type OutputConfiguration } from 'commander';
 import { addBackupCommands } from './commands/backup.ts';
 import { addBenchCommand } from './commands/bench.ts';
 import { addCertCommands } from './commands/cert.ts';
+import { addCopyCommand } from './commands/copy.ts';
 import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
 import { addDoctorCommand } from './commands/doctor.ts';
@@ -94,6 +95,7 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
   addVolumeCommands(program);
   addTransferCommands(program);
   addTreeCommands(program);
+  addCopyCommand(program);
   addTrashCommands(program);
   addStateCommands(program);
   addLiveCommands(program);

@@ -247,3 +247,16 @@ export interface ClusterStatus {
   /** Of all servers together: a replica that is behind is counted by each server that is ahead of it. */
   readonly lag: ReplicaLag;
 }
+
+/** What one request has copied of a directory. */
+export interface TreeCopy {
+  readonly files: number;
+  readonly directories: number;
+  readonly links: number;
+  readonly bytes: number;
+  /** Paths of devices, pipes and sockets, which have no contents. */
+  readonly skipped: readonly string[];
+  /** There is more: the same request with `after` of `next` goes on. */
+  readonly more: boolean;
+  readonly next?: string;
+}

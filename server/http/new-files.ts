@@ -15,9 +15,10 @@ import type { Uploads } from './upload.ts';
 
 const FILE_MODE = 0o644;
 
-/** Of a file that comes in pieces: what its upload notes, and until when it waits for the next one. */
-export interface PiecesOptions {
-  /** In base64. */
+export interface NewFileOptions {
+  /** 0644 where absent; where the file takes the place of another, that one's. */
+  readonly mode?: number;
+  /** Of a file that comes in pieces: what its upload notes, in base64, and until when it waits for the next one. */
   readonly note?: string;
   readonly untilNs?: string;
 }
@@ -49,7 +50,7 @@ export class NewFiles {
    * Refuses early what would be refused at the end, and makes a file without a name, of the volume and with the owner
    * of the directory that it is for.
    */
-  async begin(path: FilePath, conditions: Conditions, pieces: PiecesOptions = {}): Promise<Attributes> {
+  async begin(path: FilePath, conditions: Conditions, options: NewFileOptions = {}): Promise<Attributes> {
     if (path.names.length === 0)
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     const [current, parent] = await Promise.all([
@@ -63,7 +64,7 @@ export class NewFiles {
     checkForChange(conditions, standingOf(current), displayPath(path));
     const { uid, gid } = parent;
     const { volume } = path;
-    const command = { kind: 'create-orphan', volume, mode: FILE_MODE, uid, gid, ...pieces } as const;
+    const command = { kind: 'create-orphan', volume, mode: FILE_MODE, uid, gid, ...options } as const;
     return (await this.#gateway.command(command)).attributes;
   }
 

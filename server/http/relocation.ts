@@ -1,26 +1,19 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import { nameCheck } from '../../catalog/names.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { setFileHeaders } from './answers.ts';
 import { changeUnder, currentOf } from './conditional-change.ts';
-import { type Conditions, checkUnchanged, conditionsOf, httpDate, standingOf } from './conditions.ts';
+import { checkUnchanged, conditionsOf, httpDate, standingOf } from './conditions.ts';
 import type { Directories } from './directories.ts';
+import { copyFile, NO_CONDITIONS } from './file-copy.ts';
 import { idempotencyKeyOf, KeyedCommands } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
 import { directoryUrl, displayPath, type FilePath, fileUrl, parseTarget, volumePath } from './path.ts';
 import { removalOf } from './removal.ts';
-
-/** A source that is written more often than this while it is copied is too restless. */
-const COPIES_MAX = 3;
-const NO_CONDITIONS: Conditions = {
-  ifMatch: undefined,
-  ifNoneMatch: undefined,
-  ifModifiedSince: undefined,
-  ifUnmodifiedSince: undefined,
-  ifRange: undefined,
-};
+import { TreeCopier } from './tree-copy.ts';
 
 /**
  * `POST` of a path with `?move-to=` or `?copy-to=`. The conditions of the request are the source's; `?overwrite=false` is
@@ -63,7 +56,7 @@ export class Relocations {
       .send();
   }
 
-  /** A copy appears as an upload does: whole, in one step. Its bytes go from server to server. */
+  /** Of a file, or, with a slash at the end, of a directory with all that is in it. */
   async copy(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -71,6 +64,7 @@ export class Relocations {
     text: string,
   ): Promise<FastifyReply> {
     const to = parseTarget(text, from, 'copy-to');
+    if (from.directory) return this.#copiedTree(request, reply, from, to);
     const key = idempotencyKeyOf(request);
     const named =
       (key === null ? null : await this.#files.recall(key)) ?? (await this.#copied(request, from, to, key));
@@ -90,25 +84,36 @@ export class Relocations {
     key: number | null,
   ): Promise<NamedFile> {
     const conditions = overwrites(from) ? NO_CONDITIONS : { ...NO_CONDITIONS, ifNoneMatch: '*' };
-    for (let attempt = 1; ; attempt++) {
-      const source = await this.#sourceOf(request, from);
-      const file = await this.#files.begin(to, conditions);
-      try {
-        const state = await this.#files.copy(file, source.inode as FileId);
-        return await this.#files.name(to, state, conditions, key, removalOf(request, from.search));
-      } catch (error) {
-        const isRestless = error instanceof ServiceError && error.code === 'busy';
-        if (!isRestless || attempt === COPIES_MAX) throw error;
-      }
-    }
+    const removal = removalOf(request, from.search);
+    return copyFile(this.#files, () => this.#sourceOf(request, from), to, { conditions, removal, key });
+  }
+
+  async #copiedTree(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    from: FilePath,
+    to: FilePath,
+  ): Promise<FastifyReply> {
+    const after = (from.search.get('after') ?? '').split('/').filter((name) => name !== '');
+    for (const name of after) nameCheck(name);
+    const parts = { gateway: this.#gateway, files: this.#files, directories: this.#directories };
+    const removal = removalOf(request, from.search);
+    const copied = await new TreeCopier(parts, { overwrite: overwrites(from), after, removal }).copy(
+      from,
+      to,
+    );
+    return reply
+      .code(copied.more ? 202 : 200)
+      .header('location', directoryUrl(FILES, to))
+      .send(copied);
   }
 
   async #sourceOf(request: FastifyRequest, from: FilePath): Promise<Attributes> {
     const source = await currentOf(this.#gateway, from, { follow: true, live: true });
     checkUnchanged(conditionsOf(request.headers), standingOf(source), displayPath(from));
     if (source === null) throw new ServiceError('not-found', `There is no ${displayPath(from)}`);
-    if (source.kind === 'directory' || from.directory) {
-      throw new ServiceError('is-directory', `Cannot copy ${displayPath(from)}: files are copied one by one`);
+    if (source.kind === 'directory') {
+      throw new ServiceError('is-directory', `${displayPath(from)} is a directory: its path ends in "/"`);
     }
     if (source.kind === 'file') return source;
     throw new ServiceError('bad-request', `${displayPath(from)} is a ${source.kind}, without contents`);

@@ -407,6 +407,26 @@ test('a volume takes no more than its quota, by whatever way it comes', async ()
   }
 });
 
+test('files and directories are copied within the cluster', async () => {
+  await cluster.createVolume('origin');
+  await cluster.createVolume('copies');
+  const sizeBytes = 3 * 1024 * 1024;
+  const bytes = randomBytes(sizeBytes);
+  for (const path of ['tree/large', 'tree/deep/down/large'])
+    assert.equal(
+      (await ask(url, 'PUT', `/v1/files/origin/${path}?parents=true`, { body: bytes })).status,
+      201,
+    );
+  await leasehold('cp', 'origin:/tree/large', 'copies:/one');
+  assert.deepEqual((await ask(url, 'GET', '/v1/files/copies/one')).bytes, bytes);
+  await assert.rejects(leasehold('cp', 'origin:/tree/large', 'copies:/one', '--no-replace'), { code: 4 });
+  await assert.rejects(leasehold('cp', 'origin:/tree', 'copies:/'), { code: 4, stderr: /--recursive/ });
+  const told = JSON.parse(await leasehold('cp', '-r', 'origin:/tree', 'copies:/', '--json'));
+  const sum = { files: 2, directories: 3, links: 0, bytes: 2 * sizeBytes, skipped: [] };
+  assert.deepEqual(told, { from: 'origin:/tree', to: 'copies:/tree', ...sum });
+  assert.deepEqual((await ask(url, 'GET', '/v1/files/copies/tree/deep/down/large')).bytes, bytes);
+});
+
 async function post<Answer>(path: string, body: unknown): Promise<Answer> {
   const response = await fetch(`${url}${path}`, {
     method: 'POST',

@@ -53,6 +53,16 @@ const Entry = Type.Object({
 });
 export const Listing = Type.Object({ entries: Type.Array(Entry), more: Type.Boolean() });
 
+const TreeCopy = Type.Object({
+  files: Type.Integer(),
+  directories: Type.Integer(),
+  links: Type.Integer(),
+  bytes: Type.Integer(),
+  skipped: Type.Array(Type.String()),
+  more: Type.Boolean(),
+  next: Type.Optional(Type.String()),
+});
+
 const Trash = Type.Object({
   files: Type.Array(
     Type.Object({
@@ -128,6 +138,7 @@ export const FILE_OPERATIONS: Operations = {
       'copy-to': text('/path or volume:/path'),
       'move-to': text('/path'),
       overwrite: flag('false: refused where the target is there'),
+      after: text('Of the copy of a directory: what "next" of the answer before said'),
       ...PARENTS,
     },
     headers: {
@@ -144,7 +155,9 @@ export const FILE_OPERATIONS: Operations = {
       }),
     },
     answers: {
+      200: { ...told('What of a directory was copied: all that was left', TreeCopy), headers: ['Location'] },
       201: { text: 'Made', headers: ['Location', 'ETag'] },
+      202: { ...told('What of a directory was copied: the same request goes on after "next"', TreeCopy) },
       204: { text: 'Done', headers: ['Location'] },
       303: { text: 'To a browser: the directory', headers: ['Location'] },
     },

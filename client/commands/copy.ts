@@ -1,0 +1,87 @@
+import type { Command } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_PRECONDITION } from '../failure.ts';
+import { printable, printJson, printLine } from '../output.ts';
+import { formatBytes } from '../quantities.ts';
+import { baseName, joinPath, parseRemotePath, type RemotePath } from '../remote-path.ts';
+import { addClusterOptions, withClient } from './cluster-command.ts';
+import { resolveIfThere } from './transfer.ts';
+
+/** The servers give a large file to each other for as long as it takes. */
+const COPY_TIMEOUT_MS = 30 * 60_000;
+
+interface CopyFlags {
+  readonly recursive?: true;
+  readonly replace: boolean;
+  readonly json?: true;
+}
+
+export function addCopyCommand(program: Command): void {
+  addClusterOptions(program.command('cp'))
+    .description('copy within the cluster, also to another volume')
+    .argument('<from>', 'VOLUME:/path')
+    .argument('<to>', 'VOLUME:/path; a directory that is there takes it in')
+    .option('-r, --recursive', 'copy a directory with all that is in it')
+    .option('--no-replace', 'fail if there is something at the target')
+    .option('--json', 'print what was copied as JSON')
+    .action(async (from: string, to: string, flags: CopyFlags, command: Command) => {
+      await withClient(command, (client, call) =>
+        copy(client, parseRemotePath(from), parseRemotePath(to), flags, {
+          timeoutMs: COPY_TIMEOUT_MS,
+          ...call,
+        }),
+      );
+    });
+}
+
+async function copy(
+  client: ClusterClient,
+  from: RemotePath,
+  to: RemotePath,
+  { recursive, replace: overwrite, json }: CopyFlags,
+  call: CallOptions,
+): Promise<void> {
+  const source = await client.resolve(from.volume, from.path, call);
+  const target = { volume: to.volume, path: await targetPath(client, from, to, call) };
+  const told = { from: `${from.volume}:${from.path}`, to: `${target.volume}:${target.path}` };
+  if (source.kind !== 'directory') {
+    await client.copyFile(from, target, { overwrite, ...call });
+    if (json) printJson({ ...told, files: 1 });
+    return;
+  }
+  if (!recursive) {
+    throw new CommandFailure(
+      EXIT_PRECONDITION,
+      `Cannot copy ${told.from}: it is a directory`,
+      'use --recursive to copy it with all that is in it',
+    );
+  }
+  const sum = { files: 0, directories: 0, links: 0, bytes: 0 };
+  const skipped: string[] = [];
+  for await (const part of client.copyTree(from, target, { overwrite, ...call })) {
+    sum.files += part.files;
+    sum.directories += part.directories;
+    sum.links += part.links;
+    sum.bytes += part.bytes;
+    skipped.push(...part.skipped);
+  }
+  if (json) return printJson({ ...told, ...sum, skipped });
+  for (const path of skipped) printLine(`Not copied, for it has no contents: ${printable(path)}`);
+  printLine(`Copied ${sum.files} files, ${formatBytes(sum.bytes)}, to ${printable(told.to)}`);
+}
+
+async function targetPath(
+  client: ClusterClient,
+  from: RemotePath,
+  to: RemotePath,
+  call: CallOptions,
+): Promise<string> {
+  const there = await resolveIfThere(client, to.volume, to.path, call);
+  if (there?.kind === 'directory')
+    return from.path === '/' ? to.path : joinPath(to.path, baseName(from.path));
+  if (!to.directory) return to.path;
+  const code = there === null ? 'not-found' : 'not-directory';
+  throw new ServiceError(code, `Cannot copy into ${to.volume}:${to.path}/: there is no such directory`);
+}

@@ -1,0 +1,52 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import type { Conditions } from './conditions.ts';
+import type { NamedFile, NewFiles } from './new-files.ts';
+import type { FilePath } from './path.ts';
+import type { Removal } from './removal.ts';
+
+/** A source that is written more often than this while it is copied is too restless. */
+const COPIES_MAX = 3;
+
+export const NO_CONDITIONS: Conditions = {
+  ifMatch: undefined,
+  ifNoneMatch: undefined,
+  ifModifiedSince: undefined,
+  ifUnmodifiedSince: undefined,
+  ifRange: undefined,
+};
+
+export interface FileCopyOptions {
+  /** Of the target. */
+  readonly conditions: Conditions;
+  readonly removal: Removal;
+  /** Of a file under a new name. */
+  readonly mode?: number;
+  /** @see NewFiles.name */
+  readonly key?: number | null;
+}
+
+/**
+ * A copy appears as an upload does: whole, in one step, of one version of the source. Its bytes go from server to server.
+ *
+ * @param sourceOf looks at the source anew for each attempt
+ */
+export async function copyFile(
+  files: NewFiles,
+  sourceOf: () => Promise<Attributes>,
+  to: FilePath,
+  { conditions, removal, mode, key = null }: FileCopyOptions,
+): Promise<NamedFile> {
+  for (let attempt = 1; ; attempt++) {
+    const source = await sourceOf();
+    const file = await files.begin(to, conditions, mode === undefined ? {} : { mode });
+    try {
+      const state = await files.copy(file, source.inode as FileId);
+      return await files.name(to, state, conditions, key, removal);
+    } catch (error) {
+      const isRestless = error instanceof ServiceError && error.code === 'busy';
+      if (!isRestless || attempt === COPIES_MAX) throw error;
+    }
+  }
+}

@@ -1,0 +1,267 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import type { TreeCopy } from '../../wire/http-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { currentOf } from './conditional-change.ts';
+import type { Conditions } from './conditions.ts';
+import type { Directories } from './directories.ts';
+import { copyFile, NO_CONDITIONS } from './file-copy.ts';
+import type { NewFiles } from './new-files.ts';
+import { displayPath, type FilePath, volumePath } from './path.ts';
+import type { Removal } from './removal.ts';
+
+/** One request begins nothing new after this long, or after so many names: it ends in bounded time, and the next one goes on. */
+const COPY_MS_MAX = 10_000;
+const NAMES_MAX = 2_000;
+/** Names that are listed at once. */
+const PAGE_COUNT = 200;
+/** Files that are copied at a time. */
+const FILES_AT_ONCE = 8;
+/** Directories in each other; paths are not longer. */
+const DEPTH_MAX = 4_096;
+/** Names of what cannot be copied, told in one answer. */
+const SKIPPED_TOLD_MAX = 100;
+
+export interface TreeCopyOptions {
+  readonly overwrite: boolean;
+  /** Names below the source that are done, as the answer before said; none at first. */
+  readonly after: readonly string[];
+  readonly removal: Removal;
+}
+
+interface Parts {
+  readonly gateway: Gateway;
+  readonly files: NewFiles;
+  readonly directories: Directories;
+}
+
+type Entry = { readonly name: string; readonly attributes: Attributes };
+
+/**
+ * Copies a directory with all that is in it, in the order of names, a directory before what is in it. It is no single step: readers see
+ * parts of the copy. Each file is of one version and appears whole. Whoever breaks off, or is broken off by the bound, goes on behind what is done.
+ */
+export class TreeCopier {
+  readonly #parts: Parts;
+  readonly #options: TreeCopyOptions;
+  readonly #conditions: Conditions;
+  readonly #endMs = performance.now() + COPY_MS_MAX;
+  #namesLeft = NAMES_MAX;
+  readonly #told = { files: 0, directories: 0, links: 0, bytes: 0 };
+  readonly #skipped: string[] = [];
+  /** The directory that all goes to; a link may have led to it from the source. */
+  #target = 0;
+  /** The last name that is done with all before it. */
+  #done: readonly string[];
+
+  constructor(parts: Parts, options: TreeCopyOptions) {
+    this.#parts = parts;
+    this.#options = options;
+    this.#conditions = options.overwrite ? NO_CONDITIONS : { ...NO_CONDITIONS, ifNoneMatch: '*' };
+    this.#done = options.after;
+  }
+
+  /** @throws ServiceError that says how far it has come, where something cannot be copied */
+  async copy(from: FilePath, to: FilePath): Promise<TreeCopy> {
+    const source = await currentOf(this.#parts.gateway, from, { follow: true, live: false });
+    if (source === null) throw new ServiceError('not-found', `There is no ${displayPath(from)}`);
+    if (source.kind !== 'directory')
+      throw new ServiceError('not-directory', `${displayPath(from)} is no directory`);
+    if (isWithin(from, to)) throw belowItself(from);
+    await this.#parts.directories.parentOf(to);
+    this.#target = await this.#directory(source, to, this.#options.after.length > 0);
+    const isWhole = await this.#inside(source, from, to, this.#options.after, []);
+    await this.#parts.gateway.flushCatalog();
+    const skipped = this.#skipped.slice(0, SKIPPED_TOLD_MAX);
+    return {
+      ...this.#told,
+      skipped,
+      more: !isWhole,
+      ...(isWhole ? {} : { next: this.#done.join('/') }),
+    };
+  }
+
+  /**
+   * @param after names below the directory from which to go on
+   * @param at names from the source on
+   * @returns false where time is up before all was copied
+   */
+  async #inside(
+    directory: Attributes,
+    from: FilePath,
+    to: FilePath,
+    after: readonly string[],
+    at: readonly string[],
+  ): Promise<boolean> {
+    if (at.length > DEPTH_MAX)
+      throw new ServiceError('bad-request', `More than ${DEPTH_MAX} directories in each other`);
+    const [begun = '', ...rest] = after;
+    if (rest.length > 0 && !(await this.#goOn(directory, begun, from, to, rest, at))) return false;
+    for (let last = begun; ; ) {
+      const { entries, more } = await this.#parts.gateway.queryCatalog({
+        kind: 'list',
+        inode: directory.inode,
+        after: last,
+        countMax: PAGE_COUNT,
+      });
+      // Where nothing may be replaced, nothing behind a failure may be there when it is tried again.
+      for (const group of groupsOf(entries, this.#options.overwrite ? FILES_AT_ONCE : 1)) {
+        if (this.#namesLeft <= 0 || performance.now() > this.#endMs) return false;
+        this.#namesLeft -= group.length;
+        for (const { attributes } of group) if (attributes.inode === this.#target) throw belowItself(from);
+        await this.#copied(group, from, to, at);
+        const [first] = group;
+        if (first?.attributes.kind === 'directory') {
+          const [source, target] = [below(from, first.name), below(to, first.name)];
+          if (!(await this.#inside(first.attributes, source, target, [], [...at, first.name]))) return false;
+          this.#done = [...at, first.name];
+        }
+      }
+      const end = entries.at(-1);
+      if (!more || end === undefined) return true;
+      last = end.name;
+    }
+  }
+
+  /** A directory in whose midst the request before ended. One that is gone has nothing left to copy. */
+  async #goOn(
+    directory: Attributes,
+    name: string,
+    from: FilePath,
+    to: FilePath,
+    after: readonly string[],
+    at: readonly string[],
+  ): Promise<boolean> {
+    const query = { kind: 'lookup', parent: directory.inode, name } as const;
+    const attributes = await unlessGone(
+      this.#parts.gateway.queryCatalog(query).then((found) => found.attributes),
+    );
+    if (attributes?.kind !== 'directory') return true;
+    const isWhole = await this.#inside(attributes, below(from, name), below(to, name), after, [...at, name]);
+    if (isWhole) this.#done = [...at, name];
+    return isWhole;
+  }
+
+  /** One directory, or files of one directory at a time. */
+  async #copied(group: readonly Entry[], from: FilePath, to: FilePath, at: readonly string[]): Promise<void> {
+    const outcomes = await Promise.allSettled(
+      group.map(({ name, attributes }) => this.#entry(attributes, below(to, name), [...at, name])),
+    );
+    for (const [place, outcome] of outcomes.entries()) {
+      const { name = '', attributes } = group[place] ?? {};
+      if (outcome.status === 'rejected') throw this.#brokenOff(below(from, name), outcome.reason);
+      // A directory is done with all that is in it.
+      if (attributes?.kind !== 'directory') this.#done = [...at, name];
+    }
+  }
+
+  async #entry(source: Attributes, to: FilePath, at: readonly string[]): Promise<void> {
+    switch (source.kind) {
+      case 'directory':
+        await this.#directory(source, to, true);
+        return;
+      case 'file': {
+        const how = { conditions: this.#conditions, removal: this.#options.removal, mode: source.mode };
+        const file = await unlessGone(copyFile(this.#parts.files, async () => this.#now(source), to, how));
+        if (file === null) return;
+        this.#told.files++;
+        this.#told.bytes += file.attributes.sizeBytes;
+        return;
+      }
+      case 'symlink':
+        await this.#link(source, to);
+        this.#told.links++;
+        return;
+      default:
+        this.#skipped.push(`/${at.join('/')}`);
+    }
+  }
+
+  async #now({ inode }: Attributes): Promise<Attributes> {
+    return (await this.#parts.gateway.query({ kind: 'attributes', inode })).attributes;
+  }
+
+  /** @param joins it is no fault that the directory is there @returns its number */
+  async #directory({ mode, uid, gid }: Attributes, to: FilePath, joins: boolean): Promise<number> {
+    const { gateway } = this.#parts;
+    if (to.names.length > 0) {
+      const place = { volume: to.volume, path: volumePath(to.names) };
+      try {
+        const made = await gateway.command({ kind: 'make-directory', place, mode, uid, gid });
+        this.#told.directories++;
+        return made.attributes.inode;
+      } catch (error) {
+        const isThere = error instanceof ServiceError && error.code === 'exists';
+        if (!isThere || !(joins || this.#options.overwrite)) throw error;
+      }
+    }
+    const there = await currentOf(gateway, to, { follow: false, live: false });
+    if (there?.kind === 'directory') return there.inode;
+    throw new ServiceError('exists', `There is a ${there?.kind ?? 'name'} at ${displayPath(to)}`);
+  }
+
+  async #link({ target, uid, gid }: Attributes, to: FilePath): Promise<void> {
+    const { gateway } = this.#parts;
+    const place = { volume: to.volume, path: volumePath(to.names) };
+    const make = () => gateway.command({ kind: 'symlink', place, target, uid, gid });
+    try {
+      await make();
+    } catch (error) {
+      if (!(error instanceof ServiceError && error.code === 'exists')) throw error;
+      const there = await currentOf(gateway, to, { follow: false, live: false });
+      if (there?.kind === 'symlink' && there.target === target) return;
+      if (!this.#options.overwrite) throw error;
+      await gateway.command({ kind: 'unlink', place, ...this.#options.removal });
+      await make();
+    }
+  }
+
+  #brokenOff(at: FilePath, reason: unknown): unknown {
+    if (!(reason instanceof ServiceError)) return reason;
+    const { files, directories } = this.#told;
+    const after = encodeURIComponent(this.#done.join('/'));
+    return new ServiceError(
+      reason.code,
+      `Cannot copy ${displayPath(at)}: ${reason.message}. ` +
+        `${files} files and ${directories} directories were copied; the same request with "after=${after}" goes on from there`,
+      reason.details,
+    );
+  }
+}
+
+/** Directories alone, and what is between two of them a few at a time: so all before a name is done when the name is. */
+function* groupsOf(entries: readonly Entry[], filesMax: number): Generator<readonly Entry[]> {
+  let group: Entry[] = [];
+  for (const entry of entries) {
+    const isDirectory = entry.attributes.kind === 'directory';
+    if (group.length > 0 && (isDirectory || group.length === filesMax)) {
+      yield group;
+      group = [];
+    }
+    if (isDirectory) yield [entry];
+    else group.push(entry);
+  }
+  if (group.length > 0) yield group;
+}
+
+function below(path: FilePath, name: string): FilePath {
+  return { ...path, names: [...path.names, name], directory: false };
+}
+
+function isWithin(outer: FilePath, inner: FilePath): boolean {
+  return outer.volume === inner.volume && outer.names.every((name, place) => inner.names[place] === name);
+}
+
+function belowItself(path: FilePath): ServiceError {
+  return new ServiceError('bad-request', `Cannot copy ${displayPath(path)} to itself, or to what is in it`);
+}
+
+/** @returns null where it was removed meanwhile */
+async function unlessGone<Value>(work: Promise<Value>): Promise<Value | null> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'not-found') return null;
+    throw error;
+  }
+}
