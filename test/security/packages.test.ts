@@ -1,0 +1,48 @@
+/** Goal: what is installed is what was looked at: nothing without a checksum, nothing from elsewhere, no scripts at the installation. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+
+const ROOT = new URL('../../', import.meta.url);
+const read = (name: string): string => readFileSync(new URL(name, ROOT), 'utf8');
+
+interface Locked {
+  readonly version?: string;
+  readonly resolved?: string;
+  readonly integrity?: string;
+  readonly hasInstallScript?: boolean;
+}
+
+const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Locked> };
+const manifest = JSON.parse(read('package.json')) as Record<
+  'dependencies' | 'devDependencies' | 'optionalDependencies',
+  Record<string, string>
+> & { readonly allowScripts: Record<string, boolean> };
+
+test('every package has a version and a SHA-512, and comes from the registry', () => {
+  const installed = Object.entries(packages).filter(([path]) => path !== '');
+  assert.ok(installed.length > 50);
+  for (const [path, { version, integrity = '', resolved = '' }] of installed) {
+    assert.match(version ?? '', /^\d+\.\d+\.\d+/, path);
+    assert.match(integrity, /^sha512-[A-Za-z0-9+/]{86}==$/, path);
+    assert.match(resolved, /^$|^https:\/\/registry\.npmjs\.org\//, path);
+  }
+});
+
+test('what the project itself asks for are versions, not ranges', () => {
+  for (const kind of ['dependencies', 'devDependencies', 'optionalDependencies'] as const) {
+    for (const [name, version] of Object.entries(manifest[kind]))
+      assert.match(version, /^(?:npm:[a-z0-9@/-]+@)?\d+\.\d+\.\d+$/, name);
+  }
+});
+
+test('no package runs a script when it is installed', () => {
+  assert.match(read('.npmrc'), /^ignore-scripts=true$/m);
+  const wanting = Object.entries(packages).filter(([, { hasInstallScript }]) => hasInstallScript === true);
+  // Who is new among them is looked at first.
+  assert.deepEqual(
+    wanting.map(([path]) => path),
+    ['node_modules/fuse-native'],
+  );
+  assert.ok(Object.values(manifest.allowScripts).every((isAllowed) => !isAllowed));
+});
