@@ -87,6 +87,16 @@ test('a file is made by one call, and its maker told before it is sent to others
   assert.deepEqual(told, ['first making 7', 'first made 7', 'first answered', 'retry answered']);
 });
 
+test('nobody leads first what is made by a reserved number, for it may have been borne', async () => {
+  const outcome = { kind: 'done', result: { created: true, attributes: { inode: 7 } } } as unknown as Outcome;
+  const service = serviceOf(() => ({ body: Buffer.from('x'), outcomes: [outcome], touched: [[1, 7]] }));
+  const told: string[] = [];
+  const reserved = { inode: 7, owner: 1 };
+  const request = { session: 1, number: 1, command: { kind: 'create-file', reserved } as unknown as Command };
+  await service.execute(request, makerOf(told, 'it'));
+  assert.deepEqual(told, []);
+});
+
 test('a batch fits one message, however large its commands are', async () => {
   const batches: Uint8Array[] = [];
   let done = 0;

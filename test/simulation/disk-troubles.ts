@@ -7,6 +7,7 @@ import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Trust, View } from '../../replica/actions.ts';
 import { viewHasMajority, viewSides, viewVoters } from '../../replica/view.ts';
+import type { BirthCounts } from './system-birth.ts';
 import { FileContents } from './system-file.ts';
 import { type RotCounts, rotCountsNone } from './system-rot.ts';
 import { type SealCounts, sealCountsNone } from './system-seal.ts';
@@ -28,6 +29,7 @@ export class DiskTroubles {
   };
   readonly rot: RotCounts = rotCountsNone();
   readonly seal: SealCounts = sealCountsNone();
+  readonly births: BirthCounts = { borne: 0, birthsRefused: 0 };
   readonly #system: SystemWorld;
   readonly #replaced = new Set<ServerId>();
   /** Where a replica moved away and was removed: the view by which it did. */

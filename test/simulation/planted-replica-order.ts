@@ -213,6 +213,46 @@ export const PLANTED_ORDER: readonly Planted[] = [
     { conversation: 'reset.txt', seeds: 50 },
   ),
   replica(
+    'birth-early',
+    'a file that is borne gets its name before a majority has it',
+    {
+      file: 'replica/birth.ts',
+      find: 'return holders !== undefined && viewHasMajority(this.#view, (server) => holders.has(server));',
+      replace: 'return holders !== undefined && this.#view.members.some((server) => holders.has(server));',
+    },
+    { directed: 'borne by itself', seeds: 100 },
+  ),
+  replica(
+    'birth-late',
+    'a file is borne where others have led it',
+    {
+      file: 'replica/birth.ts',
+      find: "return here === null && trust === 'intact' && view.joint === undefined && view.members.includes(self);",
+      replace: "return trust === 'intact' && view.joint === undefined && view.members.includes(self);",
+    },
+    { directed: 'borne too late', seeds: 50 },
+  ),
+  replica(
+    'birth-disk',
+    'a file is borne on a disk that may have replaced another',
+    {
+      file: 'replica/birth.ts',
+      find: "return here === null && trust === 'intact' && view.joint === undefined && view.members.includes(self);",
+      replace: 'return here === null && view.joint === undefined && view.members.includes(self);',
+    },
+    { directed: 'borne on another disk' },
+  ),
+  replica(
+    'birth-twice',
+    'two files are borne by one number',
+    {
+      file: 'replica/birth.ts',
+      find: 'this.#ranges.splice(this.#ranges.indexOf(range), 1, ...left);',
+      replace: '',
+    },
+    { directed: 'borne twice', seeds: 50 },
+  ),
+  replica(
     'made-room',
     'candidates choose epochs below the one of who has made the file',
     {

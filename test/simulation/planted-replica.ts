@@ -1,5 +1,6 @@
 /** Known bugs of the replica layer; see `planted.ts`. */
 import type { Planted } from './planted.ts';
+import { PLANTED_BIRTHS } from './planted-births.ts';
 import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
 import { PLANTED_CONTENTS } from './planted-contents.ts';
 import { PLANTED_GUARDS } from './planted-guards.ts';
@@ -24,4 +25,5 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_GUARDS,
   ...PLANTED_QUOTA,
   ...PLANTED_TRASH,
+  ...PLANTED_BIRTHS,
 ];

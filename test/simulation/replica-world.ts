@@ -174,6 +174,81 @@ const ORDER_CASES: Record<string, () => string | null> = {
     s.expect(s.shown(A) === X.value, 'what was committed first is there');
   }),
 
+  /** c bears the file, and nobody hears of it: it must not get its name. */
+  'borne by itself': directed({ isBorne: true }, (s) => {
+    s.isolated.add(C);
+    s.system.bear(X, 70_000);
+    s.run();
+    s.system.world.crash(C);
+    s.isolated.clear();
+    s.lead(A);
+    s.write(A, Y);
+    s.read(A);
+  }),
+
+  /** c bears the file with b, and dies. */
+  'borne, and dead': directed({ isBorne: true }, (s) => {
+    s.isolated.add(A);
+    s.system.bear(X, 70_000);
+    s.run();
+    s.expect(s.system.troubles.births.borne === 1, 'two of three have it');
+    s.isolated.clear();
+    s.system.world.crash(C);
+    s.lead(A);
+    s.expect(s.shown(A) === X.value, 'what was borne is there');
+    s.write(A, Y);
+    s.read(A);
+  }),
+
+  /** c bears the file, and what it sends is late: a has led by then, and wrote with b. */
+  'borne too late': directed({ isBorne: true }, (s) => {
+    s.rule = (_from, _to, message) => (message === null ? 'hold' : null);
+    s.system.bear(X, 70_000);
+    s.run(2);
+    s.isolated.add(C);
+    s.lead(A);
+    s.expect(s.write(A, Y).answer?.kind === 'done', 'two of three commit');
+    s.isolated.clear();
+    s.rule = (from, to) => ((from === A && to === C) || (from === C && to === A) ? 'drop' : null);
+    s.expect(s.system.world.deliver() > 0, 'births were held back');
+    s.run();
+    s.rule = () => null;
+    s.expect(s.shown(A) === Y.value, 'what was written first is there');
+  }),
+
+  /** c is asked twice by one number, for different contents. */
+  'borne twice': directed({ isBorne: true }, (s) => {
+    s.isolated.add(C);
+    s.system.bear(X, 70_000);
+    s.run();
+    s.isolated.clear();
+    s.system.bear(Y, 70_001);
+    s.run();
+    s.lead(A);
+    s.write(A, Z);
+    s.read(A);
+  }),
+
+  /** a wrote with b, and lost its disk; what c bears comes late. */
+  'borne on another disk': directed({ isBorne: true }, (s) => {
+    s.rule = (_from, _to, message) => (message === null ? 'hold' : null);
+    s.system.bear(X, 70_000);
+    s.run(2);
+    s.isolated.add(C);
+    s.lead(A);
+    s.expect(s.write(A, Y).answer?.kind === 'done', 'two of three commit');
+    s.system.troubles.wipe(A, 0);
+    s.run(2);
+    s.isolated.clear();
+    s.isolated.add(B);
+    s.rule = () => null;
+    s.expect(s.system.world.deliver() > 0, 'births were held back');
+    s.run();
+    s.isolated.clear();
+    s.lead(B);
+    s.expect(s.shown(B) === Y.value, 'what was written first is there');
+  }),
+
   /** A long tail that nobody else has, against a shorter one of a later epoch. */
   'long tail': directed({}, (s) => {
     s.lead(B);

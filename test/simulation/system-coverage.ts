@@ -146,6 +146,8 @@ const DEMANDS: readonly Demand[] = [
   perRunOf('fetches that failed because nobody in reach had an object', 0.003, 'integrityFetches'),
   perRunOf('objects that nobody had, taken over as lost', 0.002, 'lostTakenOver'),
   perRunOf('damaged objects found by a scrubber', 0.01, 'scrubbed'),
+  perRunOf('files that were borne', 0.05, 'borne'),
+  perRunOf('replicas that refused a birth', 0.05, 'birthsRefused'),
   perRunOf('files that were sealed', 0.05, 'seals'),
   perRunOf('finally', 0.05, 'finals'),
   perRunOf('by another primary than the one that began', 0.02, 'finalsInherited'),

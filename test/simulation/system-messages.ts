@@ -6,6 +6,7 @@ import { encodeReplicaMessage } from '../../replica/codec.ts';
 import { epochFormat, positionFormat } from '../../replica/epoch.ts';
 import type { ReplicaMessage } from '../../replica/messages.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
+import type { BirthMessage } from './system-birth.ts';
 import type { Contents } from './system-contents.ts';
 
 export const FILE = 7 as FileId;
@@ -14,7 +15,8 @@ export type SystemMessage =
   | { readonly kind: 'lease'; readonly envelope: LeaseEnvelope; readonly messages: readonly LeaseMessage[] }
   | { readonly kind: 'replica'; readonly frame: Frame }
   | { readonly kind: 'fetch'; readonly id: number; readonly epoch: Epoch }
-  | { readonly kind: 'state'; readonly id: number; readonly snapshot: Snapshot };
+  | { readonly kind: 'state'; readonly id: number; readonly snapshot: Snapshot }
+  | BirthMessage;
 
 /** A replica's message as bytes, as it crosses the network; printed as what it says. */
 export class Frame {

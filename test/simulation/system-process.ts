@@ -19,6 +19,7 @@ import { Replica } from '../../replica/replica.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { encodeFileOperation } from '../../wire/file-operation.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
+import { BirthCourse } from './system-birth.ts';
 import {
   type Contents,
   type Orderer,
@@ -58,6 +59,7 @@ export class ServerProcess implements Process<SystemMessage> {
   readonly #config: ReplicaConfig;
   readonly #startedMs: number;
   readonly care: ObjectCare;
+  readonly births: BirthCourse;
   host: LeaseHost | null;
   replica: Replica | null = null;
   /** As the actions tell it: a step may commit and step down. */
@@ -103,6 +105,12 @@ export class ServerProcess implements Process<SystemMessage> {
     this.#id = id;
     this.care = new ObjectCare(system, id);
     const { options } = system;
+    this.births = new BirthCourse(system, {
+      id,
+      incarnation,
+      send: (to, message) => system.world.send(id, to, message),
+      store: (done) => this.#storeBirth(done),
+    });
     this.#startedMs = this.#processMs;
     this.#config = {
       self: id,
@@ -113,7 +121,7 @@ export class ServerProcess implements Process<SystemMessage> {
       silentMs: options.leaseMs / 2,
       readLeaseMs: options.readLeaseMs,
       startGuardUntilMs: this.#startedMs + options.startGuardMs,
-      candidatesFrom: system.isMade ? 2 : 1,
+      candidatesFrom: system.hasMaker ? 2 : 1,
       mayBeginLost: false,
       retainedBytesMax: options.retainedBytesMax,
     };
@@ -165,6 +173,12 @@ export class ServerProcess implements Process<SystemMessage> {
         this.step({ kind: 'message', from, message: decoded });
         return;
       }
+      case 'birth':
+      case 'birth-stored': {
+        const { incarnation } = message.kind === 'birth' ? message.epoch : message;
+        if (!this.#isOver(from, incarnation)) this.births.take(from, message);
+        return;
+      }
       case 'fetch':
         this.#serveState(from, message.id, message.epoch);
         return;
@@ -197,7 +211,7 @@ export class ServerProcess implements Process<SystemMessage> {
   /** A replica that does not exist is made where a view names this server, or a primary wants it to learn. */
   #admit(message: ReplicaMessage): void {
     const view = messageView(message);
-    if (view === null) return;
+    if (view === null || this.births.isStoring) return;
     if (viewVoters(view).includes(this.#id) || message.kind === 'install') this.#start(view);
   }
 
@@ -235,6 +249,7 @@ export class ServerProcess implements Process<SystemMessage> {
     this.#usedMs = this.#system.world.nowMs;
     if (this.replica === null) {
       const { catalogView } = this.#system;
+      if (this.births.isStoring) return;
       if (!viewVoters(catalogView).includes(this.#id)) return;
       this.#start(catalogView);
     }
@@ -509,6 +524,15 @@ export class ServerProcess implements Process<SystemMessage> {
         this.#diskSteps--;
         if (!this.#diskFailed) this.step(event);
       });
+    });
+  }
+
+  /** A replica of its own, of which the core hears when it is taken into use. */
+  #storeBirth(done: (works: boolean) => void): void {
+    const { world, prng, options, troubles } = this.#system;
+    const drawnMs = options.diskMinMs + prng.next() * (options.diskMaxMs - options.diskMinMs);
+    world.later(this.#id, troubles.durationMs(this.#id, drawnMs), () => {
+      done(!this.#diskFailed && !troubles.isFull(this.#id));
     });
   }
 

@@ -9,6 +9,7 @@ import { Client, type Habits } from './system-client.ts';
 import { WHOLE_FILE } from './system-file.ts';
 import {
   MemberMoves,
+  scheduleBirth,
   scheduleClockJumps,
   scheduleDiskTroubles,
   scheduleRot,
@@ -56,6 +57,8 @@ export interface Shape {
   readonly seals: boolean;
   /** A server has made the file, and would lead it by the first epoch. */
   readonly made: boolean;
+  /** A server bears the file as a whole, while others may lead it. */
+  readonly borne: boolean;
   /** Clients make holes in the file. */
   readonly punches: boolean;
 }
@@ -76,9 +79,10 @@ function drawShape(seed: number, prng: Prng): Shape {
   const mayRot = !drawn.catalog && power !== 'all';
   const rot = mayRot && dice.chance(0.25) ? (dice.chance(0.3) ? 'everywhere' : 'minority') : 'never';
   const seals = !drawn.catalog && dice.chance(0.25);
-  const made = !drawn.catalog && dice.chance(0.5);
+  const hasMaker = !drawn.catalog && dice.chance(0.5);
   const punches = !drawn.catalog && dice.chance(0.4);
-  return { ...drawn, rot, seals, made, punches };
+  const borne = hasMaker && dice.chance(0.5);
+  return { ...drawn, rot, seals, made: hasMaker && !borne, borne, punches };
 }
 
 function drawFaults(prng: Prng, leaseMs: number, clockSkewMaxMs: number): Faults {
@@ -114,6 +118,7 @@ function drawOptions(seed: number, shape: Shape, prng: Prng, verbose: boolean): 
     faults: drawFaults(prng, leaseMs, clockSkewMaxMs),
     leases: 'real',
     isMade: shape.made,
+    isBorne: shape.borne,
     subject: shape.catalog ? CATALOG_SUBJECT : fileSubject(prng.chance(0.85) ? 'first' : 'last'),
     clocksBroken: shape.clocksBroken,
     leaseMs,
@@ -192,6 +197,7 @@ export function runSystem(seed: number, verbose = false): RunReport {
       ...troubles.counts,
       ...troubles.rot,
       ...troubles.seal,
+      ...troubles.births,
       ...world.counts,
       clocksBroken: shape.clocksBroken ? 1 : 0,
       twoHeldRuns: counts.twoHeld > 0 ? 1 : 0,
@@ -210,6 +216,7 @@ function runAll(system: SystemWorld, shape: Shape, habits: Habits): void {
   scheduleDiskTroubles(system, shape);
   scheduleRot(system, shape);
   scheduleSeal(system, shape, habits);
+  if (shape.borne) scheduleBirth(system);
   if (shape.clocksBroken) scheduleClockJumps(system);
   const moves = new MemberMoves(system, habits);
   if (shape.moves) moves.begin();

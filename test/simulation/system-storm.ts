@@ -1,5 +1,7 @@
 /** What befalls servers in a random run of the system, beside what `World` does to anybody's. */
+
 import type { ServerId } from '../../base/ids.ts';
+import { Prng } from '../../base/prng.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { Client, type Habits } from './system-client.ts';
 import { FileContents } from './system-file.ts';
@@ -51,6 +53,17 @@ export function scheduleClockJumps(system: SystemWorld): void {
     aheadMs += (0.9 + 0.6 * prng.next()) * leaseMs;
     for (const id of others) world.slewClock(id, aheadMs, 1);
   });
+}
+
+/** At some time, also when others have led the file for long; and again, with other contents, of which nothing may come. */
+export function scheduleBirth(system: SystemWorld): void {
+  const { world, options } = system;
+  const dice = new Prng(options.seed * 151 + 7);
+  const firstMs = dice.next() * (dice.chance(0.5) ? 50 : 2 * options.leaseMs);
+  for (const [time, value] of ['borne1st', 'borne2nd'].entries()) {
+    const atMs = world.nowMs + firstMs + time * dice.next() * 20;
+    world.at(atMs, () => system.bear({ kind: 'write', object: 0, value }, 70_000 + time));
+  }
 }
 
 export function scheduleDiskTroubles(system: SystemWorld, shape: Shape): void {

@@ -15,6 +15,7 @@ import { viewVoters } from '../../replica/view.ts';
 import { ClockCourse } from './clock-course.ts';
 import { SimulatedDisk } from './disk-simulated.ts';
 import { DiskTroubles } from './disk-troubles.ts';
+import type { BirthCourse } from './system-birth.ts';
 import { requestKey, type Subject, type Wish } from './system-contents.ts';
 import type { Answer, SystemMessage } from './system-messages.ts';
 import { Observers } from './system-observers.ts';
@@ -41,6 +42,8 @@ export interface SystemOptions {
   readonly leases: 'real' | 'scripted';
   /** The last of its first servers has made the subject. */
   readonly isMade?: boolean;
+  /** The last of its first servers bears the subject, when it is told. */
+  readonly isBorne?: boolean;
   /** Absent: a file. */
   readonly subject?: Subject;
   /**
@@ -86,6 +89,8 @@ export class SystemWorld {
     twoHeld: 0,
   };
   readonly prng: Prng;
+  /** Where the subject begins. */
+  readonly firstView: View;
   /** Where the catalog would say that the replicas are. */
   catalogView: View;
   /** Directed runs: how long a disk step of a server takes. Absent: as the options say. */
@@ -105,6 +110,7 @@ export class SystemWorld {
       replicas: options.servers,
       subject: fileSubject('first'),
       isMade: false,
+      isBorne: false,
       clocksBroken: false,
       leaseMs,
       clockSkewMaxMs: 50,
@@ -140,7 +146,8 @@ export class SystemWorld {
           record: null,
         }),
     );
-    this.catalogView = { number: 1, members: ids.slice(0, this.options.replicas) };
+    this.firstView = { number: 1, members: ids.slice(0, this.options.replicas) };
+    this.catalogView = this.firstView;
     this.observers = new Observers(this.subject, this.catalogView, () => this.world.nowMs);
     this.troubles = new DiskTroubles(this);
     this.world.start();
@@ -162,15 +169,22 @@ export class SystemWorld {
     return clock.readMs(world.nowMs);
   }
 
-  /** Epochs of candidates leave room for the one of who has made the subject. */
-  get isMade(): boolean {
-    return this.options.isMade;
+  /** Epochs of candidates leave room for the one of who has made or borne the subject. */
+  get hasMaker(): boolean {
+    return this.options.isMade || this.options.isBorne;
+  }
+
+  /** Who bears the subject, where anybody does. */
+  get bearer(): ServerId {
+    const last = this.firstView.members.at(-1);
+    assert(last !== undefined, 'A subject is somewhere');
+    return last;
   }
 
   /** To be asked at each start of a server: the subject is made once, by one life. */
   makes(server: ServerId): boolean {
     const isFirstLife = this.lives.length <= this.world.ids.length;
-    return this.isMade && isFirstLife && server === this.catalogView.members.at(-1);
+    return this.options.isMade && isFirstLife && server === this.bearer;
   }
 
   #boot(server: ServerId, incarnation: Incarnation): Process<SystemMessage> {
@@ -312,6 +326,12 @@ export class SystemWorld {
       });
     });
     return handle;
+  }
+
+  /** The subject comes as a whole, to who is to bear it. */
+  bear(wish: Parameters<BirthCourse['bear']>[0], session: number): void {
+    const { bearer, world } = this;
+    if (world.isUp(bearer)) world.call(bearer, () => this.process(bearer).births.bear(wish, session));
   }
 
   flush(server: ServerId): Handle {

@@ -1,0 +1,219 @@
+/** Files that come as a whole, as the parts of a server see them. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import { firstEpoch } from '../../replica/birth.ts';
+import { encodeReplicaMessage } from '../../replica/codec.ts';
+import { Clock } from '../../server/clock.ts';
+import { BIRTH_CALL, decodeBirthCall } from '../../server/file/birth-call.ts';
+import { Births } from '../../server/file/births.ts';
+import { Garbage } from '../../server/file/garbage.ts';
+import { MemoryStore } from '../../server/storage/memory-store.ts';
+import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
+import type { BirthRequest } from '../../wire/births.ts';
+import { ByteWriter } from '../../wire/bytes.ts';
+import type { Command, Query } from '../../wire/catalog-api.ts';
+import type { FileOperation } from '../../wire/file-operation.ts';
+import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+
+const log = pino({ level: 'silent' });
+const BYTES = Buffer.from('the whole of it');
+const OPERATIONS: FileOperation[] = [
+  { kind: 'write', offset: 0, bytes: BYTES, modifiedNs: 5n },
+  { kind: 'settling' },
+];
+const BIRTH = { file: FILE, operations: OPERATIONS };
+
+async function started(t: { after(work: () => void): void }, told: string[] = []) {
+  const command = async ({ kind }: { readonly kind: string }) => void told.push(kind);
+  const cluster = new SmallCluster(['a', 'b', 'c'], { command }, 60_000, 2_000);
+  t.after(() => {
+    cluster.close();
+    assert.deepEqual(cluster.fatal, []);
+  });
+  await cluster.ready();
+  const servers = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  const epoch = firstEpoch(servers[0].id, 1 as Incarnation);
+  const bear = (server: SmallServer) => server.host.bear([BIRTH], epoch, cluster.view, OBJECT_BYTES);
+  return { cluster, servers, epoch, bear };
+}
+
+test('whoever leads next begins with what a majority has, and has the file marked before it changes it', async (t) => {
+  const told: string[] = [];
+  const { servers, epoch, bear } = await started(t, told);
+  const [a, b, c] = servers;
+  assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
+  const record = a.store.record(FILE);
+  assert.deepEqual([record?.promised, record?.installed, record?.seq], [epoch, epoch, 2]);
+  assert.deepEqual(Buffer.from((await c.files.read(FILE, 0, 99)).bytes), BYTES);
+  await c.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  assert.ok(told.includes('open-for-write'), 'No mark of before stands');
+});
+
+test('a file is not borne where somebody was promised another epoch, nor twice', async (t) => {
+  const { servers, bear, cluster } = await started(t);
+  const [a, b] = servers;
+  await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [refused] = await bear(b);
+  assert.ok(refused instanceof ServiceError && refused.code === 'precondition-failed');
+  const other = 8 as FileId;
+  const birth = [{ ...BIRTH, file: other }];
+  assert.deepEqual(await a.host.bear(birth, firstEpoch(a.id, 1 as Incarnation), cluster.view, OBJECT_BYTES), [
+    null,
+  ]);
+  const [again] = await a.host.bear(birth, firstEpoch(b.id, 2 as Incarnation), cluster.view, OBJECT_BYTES);
+  assert.ok(again instanceof ServiceError);
+  assert.equal(a.store.record(other)?.installed.server, a.id);
+});
+
+test('a replica that is being made is not taken into use by a message that comes meanwhile', async (t) => {
+  const { servers, bear, cluster } = await started(t);
+  const [a, b] = servers;
+  const gate = Promise.withResolvers<void>();
+  const real = a.store.bear.bind(a.store);
+  a.store.bear = async (...given) => gate.promise.then(() => real(...given));
+  const bearing = bear(a);
+  const incarnation = 9 as Incarnation;
+  const prepare = {
+    kind: 'prepare',
+    epoch: { counter: 2, server: b.id, incarnation },
+    view: cluster.view,
+  } as const;
+  const frame = encodeReplicaMessage(FILE, { incarnation, ...prepare });
+  const payload = new ByteWriter(4 + frame.length).uint32(OBJECT_BYTES).raw(frame).finish();
+  a.host.receive(b.id, CHANNEL_REPLICA_VIEW, payload);
+  assert.equal(a.host.loaded(FILE), null);
+  assert.throws(() => a.host.create(FILE, cluster.view, OBJECT_BYTES), /being made/);
+  gate.resolve();
+  assert.deepEqual(await bearing, [null]);
+});
+
+interface Catalog {
+  readonly commands: Command[];
+  readonly stored: FileId[];
+}
+
+/** Who bears for a catalog that names what it is told, with two other servers that answer as they are told to. */
+function bearerOf(cluster: SmallCluster, answer: () => Promise<Uint8Array>) {
+  const [a] = cluster.servers as [SmallServer];
+  const seen: Catalog = { commands: [], stored: [] };
+  const volume = { name: 'v', root: 1, replicas: 3, policy: 'quorum', objectBytes: OBJECT_BYTES };
+  const births = new Births({
+    self: a.id,
+    incarnation: 1 as Incarnation,
+    clock: new Clock(),
+    log,
+    host: a.host,
+    traffic: { wrote: () => undefined } as never,
+    outcomes: { add: () => undefined },
+    isConnected: () => true,
+    call: async (_to, method, payload) => {
+      assert.equal(method, BIRTH_CALL);
+      for (const { file, operations } of decodeBirthCall(payload).births) {
+        seen.stored.push(file);
+        assert.equal(operations.at(-1)?.kind, 'settling', 'Whoever leads next knows that no mark stands');
+      }
+      return answer();
+    },
+    choose: () => ['a', 'b', 'c'] as ServerId[],
+    query: async (query: Query) =>
+      (query.kind === 'attributes' ? { attributes: { volume: 'v' } } : { volume, servers: [] }) as never,
+    command: async (command: Command) => {
+      seen.commands.push(command);
+      if (command.kind === 'reserve-inodes') return { first: 100 } as never;
+      if (command.kind !== 'bear') return {} as never;
+      const files = Object.fromEntries(command.files.map(({ inode }) => [inode, null]));
+      return { atNs: '1', limited: false, files } as never;
+    },
+  });
+  return { births, seen };
+}
+
+function requestFor(number: number, ...inodes: number[]): BirthRequest {
+  const times = { accessedNs: null, modifiedNs: null, changedNs: null };
+  const births = inodes.map((inode) => {
+    return { parent: 1, name: `f${inode}`, inode, mode: 0o600, uid: 0, gid: 0, ...times, contents: BYTES };
+  });
+  return { session: 1, number, owner: 3, births };
+}
+
+const STORED = async () => new Uint8Array(0);
+
+test('many files are one call to each server and one command', async (t) => {
+  const { cluster } = await started(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  await births.reserve({ owner: 3, count: 10 });
+  const outcomes = await births.bear(requestFor(1, 100, 101, 102), {});
+  assert.deepEqual(
+    outcomes.map(({ kind }) => kind),
+    ['born', 'born', 'born'],
+  );
+  assert.deepEqual(seen.stored.length, 6);
+  assert.deepEqual(
+    seen.commands.map(({ kind }) => kind),
+    ['reserve-inodes', 'bear'],
+  );
+});
+
+test('a file that no majority has gets no name', async (t) => {
+  const { cluster } = await started(t);
+  const away = new ServiceError('unknown', 'no answer');
+  const { births, seen } = bearerOf(cluster, () => Promise.reject(away));
+  await births.reserve({ owner: 3, count: 10 });
+  assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.ok(!seen.commands.some(({ kind }) => kind === 'bear'));
+});
+
+test('disks that are full refuse a file by that reason', async (t) => {
+  const { cluster } = await started(t);
+  const { births } = bearerOf(cluster, async () => Buffer.from(JSON.stringify(['no-space'])));
+  await births.reserve({ owner: 3, count: 10 });
+  const [outcome] = await births.bear(requestFor(1, 100), {});
+  assert.equal(outcome?.kind === 'refused' && outcome.code, 'no-space');
+});
+
+test('a retry waits for the same, and one that comes later closes the request', async (t) => {
+  const { cluster } = await started(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  await births.reserve({ owner: 3, count: 10 });
+  const request = requestFor(1, 100);
+  const [first, retry] = await Promise.all([births.bear(request, {}), births.bear(request, {})]);
+  assert.equal(first, retry);
+  assert.deepEqual(await births.bear(request, {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(
+    seen.commands.map(({ kind }) => kind),
+    ['reserve-inodes', 'bear', 'forgo'],
+  );
+});
+
+test('what is borne is not collected before its number is void', async () => {
+  const store = new MemoryStore();
+  const view = { number: 1, members: ['a' as ServerId] };
+  const [named, borne, void1] = [5, 6, 7] as [FileId, FileId, FileId];
+  for (const file of [named, borne, void1]) store.create(file, view, 4096);
+  const removed: FileId[] = [];
+  const garbage = new Garbage({
+    self: 'a' as ServerId,
+    log,
+    store,
+    departed: { add: async () => undefined, files: () => [], forget: async () => undefined },
+    host: { remove: async (file: FileId) => void removed.push(file), loaded: () => null } as never,
+    lease: { close: () => undefined } as never,
+    graceMs: 60_000,
+    isRoomShort: () => false,
+    nowNs: () => 0n,
+    nowMs: () => 0,
+    isCatalogPrimary: () => false,
+    command: async () => ({}),
+    query: async () => {
+      const place = { inode: named, members: ['a'], view: 1, wanted: 1, sizeBytes: 0 };
+      return { files: [place], reserved: [borne] } as never;
+    },
+    holds: async () => true,
+  });
+  await garbage.run();
+  garbage.close();
+  assert.deepEqual(removed, [void1]);
+});

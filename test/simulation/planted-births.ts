@@ -1,0 +1,79 @@
+/** Known bugs of files that are borne, each noticed by a test of the servers; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const replica = plantedIn('replica');
+
+const BIRTHS = 'test/server/births.test.ts';
+const CATALOG = 'test/catalog/births.test.ts';
+
+export const PLANTED_BIRTHS: readonly Planted[] = [
+  replica(
+    'birth-garbage',
+    'contents that wait for their name are collected',
+    {
+      file: 'server/file/garbage.ts',
+      find: 'if (awaited.has(file)) continue;',
+      replace: '',
+    },
+    { test: { file: BIRTHS, name: 'what is borne is not collected before its number is void' } },
+  ),
+  replica(
+    'birth-void',
+    'a number is used after its contents may be collected',
+    {
+      file: 'catalog/commands/births.ts',
+      find: 'if (!this.#tables.reservedTake(this.#command.owner, id)) throw notReserved(id);',
+      replace: 'this.#tables.reservedTake(this.#command.owner, id);',
+    },
+    {
+      test: {
+        file: CATALOG,
+        name: 'contents are kept while their number is reserved, and the number is void',
+      },
+    },
+  ),
+  replica(
+    'birth-store',
+    'a replica is taken into use while it is being made',
+    {
+      file: 'server/replica-host.ts',
+      find: 'return this.#leaving.has(file) || this.#bearing.has(file);',
+      replace: 'return this.#leaving.has(file);',
+    },
+    { test: { file: BIRTHS, name: 'a replica that is being made is not taken into use by a message' } },
+    {
+      also: [
+        {
+          file: 'server/replica-host.ts',
+          find: "if (this.#bearing.has(file)) throw new ServiceError('busy',",
+          replace: "if (this.#leaving.has(file)) throw new ServiceError('busy',",
+        },
+      ],
+    },
+  ),
+  replica(
+    'birth-made',
+    'a file of a reserved number is led first by the primary of the catalog, too',
+    {
+      file: 'server/catalog/catalog-service.ts',
+      find: "if (command.kind === 'create-file' && command.reserved !== undefined) return [];",
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/server/catalog-service.test.ts',
+        name: 'nobody leads first what is made by a reserved number',
+      },
+    },
+  ),
+  replica(
+    'birth-unmarked',
+    'a file that is borne does not say that the catalog has settled it',
+    {
+      file: 'server/file/births.ts',
+      find: "operations: [write, { kind: 'settling' }] };",
+      replace: 'operations: [write] };',
+    },
+    { test: { file: BIRTHS, name: 'many files are one call to each server and one command' } },
+  ),
+];
