@@ -1,4 +1,4 @@
-import { BIRTH_CALL } from './file/birth-call.ts';
+import { BIRTH_CALL, SPARE_CALL } from './file/birth-call.ts';
 import type { Births } from './file/births.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from './file/succession.ts';
 import { DISK_CALL, type FullDisks } from './full-disks.ts';
@@ -50,6 +50,7 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
       lease.disconnected(peer);
       succession.peerLost();
     },
+    isSpare: (method) => method === SPARE_CALL,
     call: async (from, method, payload) => {
       switch (method) {
         case LEASES_CALL:
@@ -57,7 +58,8 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
         case REPAIR_CALL:
           return repairer.serve(payload);
         case BIRTH_CALL:
-          return births.serve(from, payload);
+        case SPARE_CALL:
+          return births.serve(from, method, payload);
         case DISK_CALL:
           return fullDisks.serve(from, payload);
         case PREPARE_CALL:

@@ -4,6 +4,7 @@ import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../b
 import type { Epoch, View } from '../replica/actions.ts';
 import { mayBeBorne } from '../replica/birth.ts';
 import { decodeReplicaMessage, encodeReplicaPieces } from '../replica/codec.ts';
+import { epochEqual } from '../replica/epoch.ts';
 import { messageView, type ReplicaMessage } from '../replica/messages.ts';
 import { viewVoters } from '../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
@@ -63,6 +64,15 @@ export interface ReplicaHostParts {
   fatal(error: unknown): void;
 }
 
+/** By whom and where files are borne. */
+export interface BirthPlace {
+  readonly epoch: Epoch;
+  readonly view: View;
+  readonly objectBytes: number;
+  /** This server is not needed for a majority, and promises nothing. */
+  readonly isSpare: boolean;
+}
+
 /**
  * All replicas of this server that are in use: the catalog's and those of files. Brings messages
  * and lease changes to them, makes an empty replica where a view names this server, and answers
@@ -75,7 +85,7 @@ export class ReplicaHost {
   /** Being removed from the store: nobody takes them into use. */
   readonly #leaving = new Set<FileId>();
   /** Being made with their first operations: nobody takes them into use. */
-  readonly #bearing = new Set<FileId>();
+  readonly #bearing = new Map<FileId, Promise<unknown>>();
   /** Objects of files that are damaged here, as far as somebody met them. */
   readonly #damaged = new Map<FileId, Set<number>>();
   /** Of files in use: it never changes, and is told while the store may not be asked any more. */
@@ -164,30 +174,43 @@ export class ReplicaHost {
   }
 
   /**
-   * Makes replicas of files that nobody knows of yet, with their first operations, for whoever has this epoch.
+   * Makes replicas of files that nobody knows of yet, with their first operations. May be repeated.
    *
-   * @returns of each, null where it is stored here as a promise is, and to stay; else why it is not
+   * @returns of each, null where it is stored here; as a promise is, unless this server is spare. Else why it is not
    */
-  async bear(
-    births: readonly NewReplica[],
-    epoch: Epoch,
-    view: View,
-    objectBytes: number,
-  ): Promise<(Error | null)[]> {
+  async bear(births: readonly NewReplica[], where: BirthPlace): Promise<(Error | null)[]> {
     const { store } = this.#parts;
-    const outcomes = new Map<FileId, Error | null>();
+    const { epoch, view, objectBytes, isSpare } = where;
+    const underWay = births.flatMap(({ file }) => this.#bearing.get(file) ?? []);
+    if (underWay.length > 0) await Promise.allSettled(underWay);
     const free = births.filter(({ file }) => this.#mayBear(file, view));
-    for (const { file } of free) this.#bearing.add(file);
-    try {
-      const stored = await store.bear(free, epoch, view, objectBytes);
-      for (const [place, { file }] of free.entries()) outcomes.set(file, stored[place] ?? null);
-    } finally {
+    const storing =
+      free.length === 0 ? Promise.resolve([]) : store.bear(free, epoch, view, objectBytes, !isSpare);
+    for (const { file } of free) this.#bearing.set(file, storing);
+    const stored = await storing.finally(() => {
       for (const { file } of free) this.#bearing.delete(file);
-    }
-    return births.map(({ file }) => {
-      const outcome = outcomes.get(file);
-      return outcome === undefined ? alreadyHere(file) : outcome;
     });
+    const outcomes = new Map(free.map(({ file }, place) => [file, stored[place] ?? null]));
+    return Promise.all(
+      births.map(({ file, operations }) => {
+        const outcome = outcomes.get(file);
+        return outcome === undefined ? this.#borneBefore(file, epoch, operations.length) : outcome;
+      }),
+    );
+  }
+
+  /** What was stored here and not promised is promised now. @returns null, or why the file is not borne here */
+  async #borneBefore(file: FileId, epoch: Epoch, seq: number): Promise<Error | null> {
+    const { store } = this.#parts;
+    const here = this.#drivers.has(file) ? null : store.record(file);
+    const isSame = here !== null && epochEqual(here.promised, epoch) && epochEqual(here.installed, epoch);
+    if (!isSame || here.seq !== seq)
+      return new ServiceError(
+        'precondition-failed',
+        `Cannot bear file ${file} here: something of it is here, or was`,
+      );
+    await store.flush(file);
+    return null;
   }
 
   /** While one is borne here nothing else is heard of it: what the disk has would not be what a core takes it for. */
@@ -370,11 +393,4 @@ export class ReplicaHost {
     }
     return this.#encoded;
   }
-}
-
-function alreadyHere(file: FileId): ServiceError {
-  return new ServiceError(
-    'precondition-failed',
-    `Cannot bear file ${file} here: something of it is here, or was`,
-  );
 }

@@ -9,6 +9,8 @@ import type { NewReplica } from '../storage/store.ts';
 
 /** The call by which a server that bears files has others store their replicas. */
 export const BIRTH_CALL = 'birth';
+/** The same for those who are not needed: they store them without a promise, and nobody waits for their answer. */
+export const SPARE_CALL = 'birth-spare';
 
 /** Operations of one birth at the most: its contents, and that they are settled. */
 const OPERATIONS_MAX = 2;

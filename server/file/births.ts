@@ -27,7 +27,7 @@ import type {
   VolumeInfo,
 } from '../../wire/catalog-api.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
-import { within } from '../bounded.ts';
+import { bounded } from '../bounded.ts';
 import type { Clock } from '../clock.ts';
 import type { RequestName } from '../http/request-names.ts';
 import type { Traffic } from '../live/traffic.ts';
@@ -42,18 +42,23 @@ import {
   decodeBirthCall,
   encodeBirthAnswer,
   encodeBirthCall,
+  SPARE_CALL,
 } from './birth-call.ts';
 
 /** Numbers are good for births for so long, in milliseconds; the catalog keeps them for longer. */
 const NUMBERS_MS = 10 * 60_000;
 /** A majority is waited for so long; whoever wants the files then makes them as others are made. */
 const BEAR_MS_MAX = 3_000;
+/** Where those who are needed do not answer for so long, all are asked to promise. */
+const SPARED_MS = 50;
 /** Where new files of a volume go, and how they are cut, is asked for again after this, in milliseconds. */
 const NEST_MS = 1_000;
 /** Directories of which the volume is remembered: an inode never leaves its volume. */
 const DIRECTORIES_MAX = 20_000;
 /** How often servers are chosen before it is given up that this one is among them. */
 const CHOICES_MAX = 8;
+
+const NOTHING = new Uint8Array(0);
 
 /** Where the contents of a born file stand: its first operation writes all of them. */
 const WITH_CONTENTS: ContentVersion = { epoch: 1, seq: 1 };
@@ -139,10 +144,11 @@ export class Births {
   }
 
   /** Stores replicas of files that another server bears. */
-  async serve(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
-    const { epoch, view, objectBytes, births } = decodeBirthCall(payload);
-    if (epoch.server !== from) throw new MalformedError(`${from} bears files for ${epoch.server}`);
-    const outcomes = await this.#parts.host.bear(births, epoch, view, objectBytes);
+  async serve(from: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> {
+    const { births, ...where } = decodeBirthCall(payload);
+    if (where.epoch.server !== from)
+      throw new MalformedError(`${from} bears files for ${where.epoch.server}`);
+    const outcomes = await this.#parts.host.bear(births, { ...where, isSpare: method === SPARE_CALL });
     return encodeBirthAnswer(outcomes.map(codeOf));
   }
 
@@ -257,7 +263,7 @@ export class Births {
 
   /** @returns for each birth, null as soon as a majority of its replicas has it, or why it has not */
   async #store(call: BirthCall): Promise<Refusal[]> {
-    const { self, host, log } = this.#parts;
+    const { self, host } = this.#parts;
     const { epoch, view, births, objectBytes } = call;
     const birth = new Birth(view, births.length);
     const refusals: Refusal[] = births.map(() => 'no-majority');
@@ -272,29 +278,38 @@ export class Births {
     };
     const others = view.members.filter((member) => member !== self);
     const spare = this.#spare(view, others);
-    const payload = others.length === 0 ? new Uint8Array(0) : encodeBirthCall(call);
-    const works = others.map(async (server) => {
-      const isSpare = spare.has(server);
-      const answer = await this.#parts.call(server, BIRTH_CALL, payload, BEAR_MS_MAX, isSpare);
+    const payload = others.length === 0 ? NOTHING : encodeBirthCall(call);
+    const ask = async (server: ServerId): Promise<void> => {
+      const answer = await this.#parts.call(server, BIRTH_CALL, payload, BEAR_MS_MAX, false);
       heard(server, decodeBirthAnswer(answer, births.length));
-    });
-    if (view.members.includes(self))
-      works.push(
-        host.bear(births, epoch, view, objectBytes).then((outcomes) => heard(self, outcomes.map(codeOf))),
-      );
-    const over = Promise.all(
-      works.map((work) =>
-        work.catch((error: unknown) => {
-          if (!(error instanceof ServiceError || error instanceof MalformedError)) throw error;
-          log.debug({ err: error }, 'a server did not take files that are borne');
-        }),
-      ),
-    );
-    await within(Promise.race([borne, over]), BEAR_MS_MAX);
+    };
+    for (const server of spare)
+      void this.#noted(this.#parts.call(server, SPARE_CALL, payload, BEAR_MS_MAX, true));
+    const asked = others.filter((server) => !spare.has(server)).map((server) => this.#noted(ask(server)));
+    if (view.members.includes(self)) {
+      const own = host.bear(births, { epoch, view, objectBytes, isSpare: false });
+      asked.push(this.#noted(own.then((outcomes) => heard(self, outcomes.map(codeOf)))));
+    }
+    await firstOf(borne, asked, spare.size > 0 ? SPARED_MS : BEAR_MS_MAX);
+    if (!birth.areAllBorne && spare.size > 0) {
+      asked.push(...[...spare].map((server) => this.#noted(ask(server))));
+      await firstOf(borne, asked, BEAR_MS_MAX);
+    }
     return refusals.map((refusal, place) => (birth.isBorne(place) ? null : refusal));
   }
 
-  /** As of other operations: those who are not needed for a majority hear of it a moment later, as long as all are in reach. */
+  /** A server that does not take files is none of those who have them. */
+  #noted(work: Promise<unknown>): Promise<unknown> {
+    return work.catch((error: unknown) => {
+      if (!(error instanceof ServiceError || error instanceof MalformedError)) throw error;
+      this.#parts.log.debug({ err: error }, 'a server did not take files that are borne');
+    });
+  }
+
+  /**
+   * As of other operations: those who are not needed for a majority hear of it a moment later, as long as all are in reach. They promise nothing by
+   * it, and so need not sync it.
+   */
   #spare(view: View, others: readonly ServerId[]): ReadonlySet<ServerId> {
     const { self, isConnected } = this.#parts;
     if (!view.members.includes(self) || !others.every(isConnected)) return new Set();
@@ -328,6 +343,20 @@ export class Births {
 
 function isBearResult(result: CommandResults['forgo' | 'bear']): result is BearResult {
   return 'files' in result;
+}
+
+/** Resolves with `enough`, when all have ended, or after a while. @throws the error of a work that fails, where that is ours */
+async function firstOf(
+  enough: Promise<void>,
+  works: readonly Promise<unknown>[],
+  limitMs: number,
+): Promise<void> {
+  const tooLate = new Error('too late');
+  await bounded(Promise.race([enough, Promise.all(works)]), limitMs, () => tooLate).catch(
+    (error: unknown) => {
+      if (error !== tooLate) throw error;
+    },
+  );
 }
 
 function codeOf(error: Error | null): Refusal {

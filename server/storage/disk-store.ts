@@ -204,6 +204,7 @@ export class DiskStore implements FileStore {
     epoch: Epoch,
     view: View,
     objectBytes: number,
+    isPromised: boolean,
   ): Promise<(Error | null)[]> {
     this.#check();
     // Contents are on their way to the disk at the same time, and what says where they are shares one transaction.
@@ -231,7 +232,7 @@ export class DiskStore implements FileStore {
         );
       }),
     );
-    if (outcomes.includes(null)) await this.flushIndex();
+    if (isPromised && outcomes.includes(null)) await this.flushIndex();
     return outcomes;
   }
 

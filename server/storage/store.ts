@@ -103,13 +103,15 @@ export interface FileStore {
    * Makes replicas that stand at the end of these operations, promised := installed := epoch, all of them in one transaction. There is none of them
    * here before, and nothing is asked of them until it resolves.
    *
-   * @returns for each, null where it is there, synced but for its contents, as if it had been promised and written to; else why it is not
+   * @param isPromised synced but for their contents, as if they had been promised and written to; else applied
+   * @returns for each, null where it is there; else why it is not
    */
   bear(
     births: readonly NewReplica[],
     epoch: Epoch,
     view: View,
     objectBytes: number,
+    isPromised: boolean,
   ): Promise<(Error | null)[]>;
 
   /** promised := epoch. Synced when it resolves. */

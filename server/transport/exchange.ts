@@ -88,7 +88,7 @@ export class Exchange {
       switch (record.channel) {
         case CHANNEL_CALL:
           this.#calls.receiveCall(from, record.id, record.method, record.payload, (reply) =>
-            this.push(from, reply, answerRoute()),
+            this.push(from, reply, answerRoute(), this.#handlers.isSpare?.(record.method) ?? false),
           );
           break;
         case CHANNEL_REPLY:

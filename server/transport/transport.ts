@@ -40,6 +40,8 @@ export interface TransportHandlers {
   disconnected(peer: ServerId): void;
   /** Answers a call of a peer; a thrown `ServiceError` crosses the wire with its code. */
   call(from: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array>;
+  /** Whether nobody waits for the answers to such calls; absent: somebody waits for all. */
+  isSpare?(method: string): boolean;
 }
 
 /**

@@ -179,6 +179,34 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
       assert.deepEqual(store.record(file)?.installed, epoch(4));
     });
 
+    test('replicas are borne with their first operations, and go on from there', async () => {
+      const other = fileId(6);
+      const births = [file, other].map((each, at) => ({
+        file: each,
+        operations: [
+          { kind: 'write', offset: 0, bytes: pattern(40, at), modifiedNs: 9n },
+          { kind: 'settling' },
+        ] as const,
+      }));
+      assert.deepEqual(await store.bear(births, e1, VIEW, 16, true), [null, null]);
+      await reopen();
+      if (fixture?.reopen == null) return;
+      for (const [at, each] of [file, other].entries()) {
+        const { promised, installed, seq } = store.record(each) ?? assert.fail('It was borne');
+        assert.deepEqual({ promised, installed, seq }, { promised: e1, installed: e1, seq: 2 });
+        assert.equal(store.trust(each), 'intact');
+        const { sizeBytes, versionSeq } = store.attributes(each);
+        assert.deepEqual({ sizeBytes, versionSeq }, { sizeBytes: 40, versionSeq: 1 });
+        assert.deepEqual(Buffer.from(await store.read(each, 0, 99)), Buffer.from(pattern(40, at)));
+      }
+      await store.promise(file, epoch(2));
+      await store.install(file, epoch(2), 2, NO_SESSIONS, null);
+      await write(3, 8, pattern(8, 5), epoch(2));
+      const bytes = Buffer.from(pattern(40, 0));
+      bytes.set(pattern(8, 5), 8);
+      assert.deepEqual(Buffer.from(await store.read(file, 0, 99)), bytes);
+    });
+
     test('what is made, promised and installed in one step is there, with what follows', async () => {
       store.create(file, VIEW, 16);
       await Promise.all([

@@ -4,10 +4,11 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { Epoch } from '../../replica/actions.ts';
 import { firstEpoch } from '../../replica/birth.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
 import { Clock } from '../../server/clock.ts';
-import { BIRTH_CALL, decodeBirthCall } from '../../server/file/birth-call.ts';
+import { BIRTH_CALL, decodeBirthCall, SPARE_CALL } from '../../server/file/birth-call.ts';
 import { Births } from '../../server/file/births.ts';
 import { Garbage } from '../../server/file/garbage.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
@@ -26,6 +27,10 @@ const OPERATIONS: FileOperation[] = [
 ];
 const BIRTH = { file: FILE, operations: OPERATIONS };
 
+function placeOf(epoch: Epoch, { view }: SmallCluster) {
+  return { epoch, view, objectBytes: OBJECT_BYTES, isSpare: false };
+}
+
 async function started(t: { after(work: () => void): void }, told: string[] = []) {
   const command = async ({ kind }: { readonly kind: string }) => void told.push(kind);
   const cluster = new SmallCluster(['a', 'b', 'c'], { command }, 60_000, 2_000);
@@ -36,7 +41,7 @@ async function started(t: { after(work: () => void): void }, told: string[] = []
   await cluster.ready();
   const servers = cluster.servers as [SmallServer, SmallServer, SmallServer];
   const epoch = firstEpoch(servers[0].id, 1 as Incarnation);
-  const bear = (server: SmallServer) => server.host.bear([BIRTH], epoch, cluster.view, OBJECT_BYTES);
+  const bear = (server: SmallServer) => server.host.bear([BIRTH], placeOf(epoch, cluster));
   return { cluster, servers, epoch, bear };
 }
 
@@ -60,10 +65,8 @@ test('a file is not borne where somebody was promised another epoch, nor twice',
   assert.ok(refused instanceof ServiceError && refused.code === 'precondition-failed');
   const other = 8 as FileId;
   const birth = [{ ...BIRTH, file: other }];
-  assert.deepEqual(await a.host.bear(birth, firstEpoch(a.id, 1 as Incarnation), cluster.view, OBJECT_BYTES), [
-    null,
-  ]);
-  const [again] = await a.host.bear(birth, firstEpoch(b.id, 2 as Incarnation), cluster.view, OBJECT_BYTES);
+  assert.deepEqual(await a.host.bear(birth, placeOf(firstEpoch(a.id, 1 as Incarnation), cluster)), [null]);
+  const [again] = await a.host.bear(birth, placeOf(firstEpoch(b.id, 2 as Incarnation), cluster));
   assert.ok(again instanceof ServiceError);
   assert.equal(a.store.record(other)?.installed.server, a.id);
 });
@@ -93,12 +96,13 @@ test('a replica that is being made is not taken into use by a message that comes
 interface Catalog {
   readonly commands: Command[];
   readonly stored: FileId[];
+  readonly calls: string[];
 }
 
 /** Who bears for a catalog that names what it is told, with two other servers that answer as they are told to. */
 function bearerOf(cluster: SmallCluster, answer: () => Promise<Uint8Array>) {
   const [a] = cluster.servers as [SmallServer];
-  const seen: Catalog = { commands: [], stored: [] };
+  const seen: Catalog = { commands: [], stored: [], calls: [] };
   const volume = { name: 'v', root: 1, replicas: 3, policy: 'quorum', objectBytes: OBJECT_BYTES };
   const births = new Births({
     self: a.id,
@@ -110,7 +114,7 @@ function bearerOf(cluster: SmallCluster, answer: () => Promise<Uint8Array>) {
     outcomes: { add: () => undefined },
     isConnected: () => true,
     call: async (_to, method, payload) => {
-      assert.equal(method, BIRTH_CALL);
+      seen.calls.push(method);
       for (const { file, operations } of decodeBirthCall(payload).births) {
         seen.stored.push(file);
         assert.equal(operations.at(-1)?.kind, 'settling', 'Whoever leads next knows that no mark stands');
@@ -150,7 +154,8 @@ test('many files are one call to each server and one command', async (t) => {
     outcomes.map(({ kind }) => kind),
     ['born', 'born', 'born'],
   );
-  assert.deepEqual(seen.stored.length, 6);
+  assert.equal(seen.stored.length, 6);
+  assert.deepEqual(seen.calls.toSorted(), [BIRTH_CALL, SPARE_CALL]);
   assert.deepEqual(
     seen.commands.map(({ kind }) => kind),
     ['reserve-inodes', 'bear'],
@@ -164,6 +169,26 @@ test('a file that no majority has gets no name', async (t) => {
   await births.reserve({ owner: 3, count: 10 });
   assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
   assert.ok(!seen.commands.some(({ kind }) => kind === 'bear'));
+});
+
+test('where the neighbour does not answer the spare server is asked to promise', async (t) => {
+  const { cluster } = await started(t);
+  const { births, seen } = bearerOf(cluster, async () => {
+    const asked = seen.calls.filter((method) => method === BIRTH_CALL).length;
+    if (asked === 1 && seen.calls.at(-1) === BIRTH_CALL) await new Promise(() => undefined);
+    return STORED();
+  });
+  await births.reserve({ owner: 3, count: 10 });
+  const [outcome] = await births.bear(requestFor(1, 100), {});
+  assert.equal(outcome?.kind, 'born');
+  assert.equal(seen.calls.filter((method) => method === BIRTH_CALL).length, 2);
+});
+
+test('what a spare server stored it promises when it is asked', async (t) => {
+  const { cluster, servers, epoch, bear } = await started(t);
+  const [a] = servers;
+  assert.deepEqual(await a.host.bear([BIRTH], { ...placeOf(epoch, cluster), isSpare: true }), [null]);
+  assert.deepEqual(await bear(a), [null]);
 });
 
 test('disks that are full refuse a file by that reason', async (t) => {

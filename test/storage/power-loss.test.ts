@@ -6,7 +6,7 @@ import { Prng } from '../../base/prng.ts';
 import { DataFolder } from '../../server/storage/data-folder.ts';
 import { DiskStore } from '../../server/storage/disk-store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
-import { begin, epoch, fileId, pattern } from '../conformance/store.ts';
+import { begin, epoch, fileId, pattern, VIEW } from '../conformance/store.ts';
 import { LossyDisk } from './lossy-disk.ts';
 import { FOLDER, temporaryFolder } from './stores.ts';
 
@@ -122,6 +122,45 @@ describe('loss of power', () => {
         fs.rmSync(parent, { recursive: true, force: true });
       }
     }
+  });
+
+  test('of what was borne the beginning is there, and contents that are torn are not', async () => {
+    const whole = Buffer.from(pattern(3 * OBJECT_BYTES, 1));
+    const seen = new Set<number>();
+    for (let seed = 1; seed <= 12; seed++) {
+      const parent = temporaryFolder();
+      const disk = new LossyDisk();
+      const folderPath = path.join(parent, 'data');
+      const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
+      const store = await DiskStore.open(folder, { fileOps: disk });
+      try {
+        const operations = [
+          { kind: 'write', offset: 0, bytes: whole, modifiedNs: 1n },
+          { kind: 'settling' },
+        ] as const;
+        const births = FILES.map((file) => ({ file, operations }));
+        assert.deepEqual(await store.bear(births, epoch(1), VIEW, OBJECT_BYTES, true), [null, null]);
+        const copy = path.join(parent, 'copy');
+        disk.copyAfterLoss(folderPath, copy, new Prng(seed));
+        const after = DataFolder.open(copy, { ...FOLDER, bootId: 'two' });
+        const left = await DiskStore.open(after);
+        for (const file of FILES) {
+          const { promised, installed, seq } = left.record(file) ?? assert.fail('Its beginning was synced');
+          assert.deepEqual([promised, installed], [epoch(1), epoch(1)]);
+          assert.equal(left.trust(file), 'suspect');
+          const bytes = Buffer.from(await left.read(file, 0, 999));
+          assert.deepEqual(bytes, seq === 0 ? Buffer.alloc(0) : whole, `SEED=${seed}, at ${seq}`);
+          seen.add(seq);
+        }
+        await left.close();
+        after.close();
+      } finally {
+        await store.close();
+        folder.close();
+        fs.rmSync(parent, { recursive: true, force: true });
+      }
+    }
+    assert.deepEqual([...seen].sort(), [0, 2]);
   });
 
   test('what a punch took away is there again where the state before it is', async () => {
