@@ -12,7 +12,6 @@ import {
   type Birth,
   type BirthAnswer,
   encodeBirths,
-  RESERVED_NUMBERS_MAX,
   type ReservedNumbers,
 } from '../wire/births.ts';
 
@@ -59,29 +58,27 @@ async function fill(directories: Iterable<number>): Promise<void> {
   client.close();
 }
 
+/** Makes the files of a directory; what found no majority in time is made by another number. */
 async function bear(parent: number): Promise<void> {
-  const owner = randomInt(1, NUMBER_MAX);
-  const count = Math.min(FILES_OF_DIRECTORY, RESERVED_NUMBERS_MAX);
-  const asked = JSON.stringify({ owner, count });
-  const numbers = (await post('/v1/births/numbers', asked, 's1')) as ReservedNumbers;
-  const births: Birth[] = Array.from({ length: count }, (_, place) => ({
-    ...{ parent, name: `a file with number ${place}`, inode: numbers.first + place },
-    ...{
-      mode: 0o644,
-      uid: 0,
-      gid: 0,
-      accessedNs: null,
-      modifiedNs: null,
-      changedNs: null,
-      contents: CONTENTS,
-    },
-  }));
-  for (let from = 0; from < count; from += BIRTHS_MAX) {
-    const some = births.slice(from, from + BIRTHS_MAX);
-    const body = encodeBirths({ session: randomInt(1, NUMBER_MAX), number: 1, owner, births: some });
-    const { outcomes } = (await post('/v1/births', body, numbers.bearer)) as BirthAnswer;
-    const failed = outcomes.find(({ kind }) => kind !== 'born');
-    if (failed !== undefined) throw new Error(`A file was not made: ${JSON.stringify(failed)}`);
+  let names = Array.from({ length: FILES_OF_DIRECTORY }, (_, place) => `a file with number ${place}`);
+  while (names.length > 0) {
+    const owner = randomInt(1, NUMBER_MAX);
+    const asked = JSON.stringify({ owner, count: names.length });
+    const numbers = (await post('/v1/births/numbers', asked, 's1')) as ReservedNumbers;
+    const births: Birth[] = names.map((name, place) => ({
+      ...{ parent, name, inode: numbers.first + place, mode: 0o644, uid: 0, gid: 0 },
+      ...{ accessedNs: null, modifiedNs: null, changedNs: null, contents: CONTENTS },
+    }));
+    names = [];
+    for (let from = 0; from < births.length; from += BIRTHS_MAX) {
+      const some = births.slice(from, from + BIRTHS_MAX);
+      const body = encodeBirths({ session: randomInt(1, NUMBER_MAX), number: 1, owner, births: some });
+      const { outcomes } = (await post('/v1/births', body, numbers.bearer)) as BirthAnswer;
+      for (const [place, outcome] of outcomes.entries()) {
+        if (outcome.kind === 'refused') throw new Error(outcome.message);
+        if (outcome.kind === 'unborn') names.push((some[place] as Birth).name);
+      }
+    }
   }
 }
 
