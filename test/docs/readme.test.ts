@@ -16,17 +16,33 @@ function documents(): string[] {
   );
 }
 
-test('every link between documents leads to a file', () => {
+test('every link between documents leads to a file, and to a heading in it', () => {
   const dead: string[] = [];
   for (const path of documents()) {
     const text = readFileSync(join(ROOT, path), 'utf8');
-    for (const [, target] of text.matchAll(/\]\(([^)#\s]+)[^)]*\)/g)) {
+    for (const [, target] of text.matchAll(/\]\(([^)\s]+)[^)]*\)/g)) {
       if (target === undefined || /^[a-z]+:/.test(target)) continue;
-      if (!existsSync(join(ROOT, dirname(path), target))) dead.push(`${path}: ${target}`);
+      const [file = '', anchor] = target.split('#');
+      const found = file === '' ? join(ROOT, path) : join(ROOT, dirname(path), file);
+      if (!existsSync(found)) dead.push(`${path}: ${target}`);
+      else if (anchor !== undefined && !anchorsOf(found).has(anchor)) dead.push(`${path}: ${target}`);
     }
   }
   assert.deepEqual(dead, []);
 });
+
+/** Headings of a document as browsers reach them where code is kept. */
+function anchorsOf(path: string): Set<string> {
+  const headings = readFileSync(path, 'utf8').matchAll(/^#+ (.+)$/gm);
+  return new Set(
+    [...headings].map(([, heading = '']) =>
+      heading
+        .toLowerCase()
+        .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  );
+}
 
 test('the README names only scripts and commands that there are', () => {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
