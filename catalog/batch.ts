@@ -6,6 +6,7 @@ import { type CommandContext, executeCommand, prepareCommand, type ResolvedComma
 import type { CatalogDatabase } from './schema.ts';
 import { type CommandId, type Outcome, outcomeOfError, sessionRecall, sessionRecord } from './sessions.ts';
 import { Tables } from './tables.ts';
+import { assertKnownVersion, commandAsOf, commandVersion } from './versions.ts';
 
 /** One command of a batch, as it is replicated. */
 export interface BatchCommand extends CommandId {
@@ -18,7 +19,10 @@ export type Batch = readonly BatchCommand[];
 /** Commands in one batch at the most. */
 export const BATCH_COMMANDS_MAX = 10_000;
 
-/** A batch in bytes: JSON, one array per command. No commands are no bytes. */
+/**
+ * A batch in bytes: JSON, one array per command. No commands are no bytes. Where a command needs it, the version comes with them: servers of
+ * before there were versions then find no list, and refuse it.
+ */
 export function encodeBatch(batch: Batch): Uint8Array {
   assert(batch.length <= BATCH_COMMANDS_MAX, 'A batch is bounded');
   if (batch.length === 0) return new Uint8Array(0);
@@ -30,24 +34,36 @@ export function encodeBatch(batch: Batch): Uint8Array {
     resolved.replicas,
     resolved.command,
   ]);
-  return Buffer.from(JSON.stringify(rows));
+  const version = Math.max(...batch.map(({ resolved }) => commandVersion(resolved.command)));
+  return Buffer.from(JSON.stringify(version === 1 ? rows : { version, rows }));
 }
 
-/** @throws MalformedError where the bytes are not what `encodeBatch` makes */
+/**
+ * @returns the commands as whoever has executed them first knew them
+ * @throws MalformedError where the bytes are not what `encodeBatch` makes, ServiceError `storage` for a later version
+ */
 export function decodeBatch(bytes: Uint8Array): Batch {
   if (bytes.length === 0) return [];
-  let rows: unknown;
+  let batch: unknown;
   try {
-    rows = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString());
+    batch = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString());
   } catch (cause) {
     throw new MalformedError('A batch is not JSON', { cause });
   }
+  const { version, rows } = Array.isArray(batch) ? { version: 1, rows: batch } : versioned(batch);
+  assertKnownVersion(version);
   if (!Array.isArray(rows) || rows.length > BATCH_COMMANDS_MAX)
     throw new MalformedError('A batch is no list');
-  return rows.map(decodeCommand);
+  return rows.map((row) => decodeCommand(row, version));
 }
 
-function decodeCommand(row: unknown): BatchCommand {
+function versioned(batch: unknown): { readonly version: number; readonly rows: unknown } {
+  const { version, rows } = (batch ?? {}) as Readonly<Record<string, unknown>>;
+  if (!isCount(version)) throw new MalformedError('A batch is no list, and has no version');
+  return { version, rows };
+}
+
+function decodeCommand(row: unknown, version: number): BatchCommand {
   if (!Array.isArray(row) || row.length !== 6) throw new MalformedError('A command has not its six fields');
   const [session, number, since, atNs, replicas, command] = row as unknown[];
   if (
@@ -64,7 +80,8 @@ function decodeCommand(row: unknown): BatchCommand {
     throw new MalformedError('A field of a command has not its type');
   }
   // The primary's HTTP face has held the command against its schema.
-  return { session, number, since, resolved: { command: command as Command, atNs, replicas } };
+  const known = commandAsOf(command as Command, version);
+  return { session, number, since, resolved: { command: known, atNs, replicas } };
 }
 
 function isCount(value: unknown): value is number {

@@ -313,6 +313,7 @@ export async function compose(
     ...{ self, members: bootstrap.catalogMembers, cacheLeaseMsMax: timing.cacheLeaseMsMax },
     operationTimeoutMs: config.operationTimeoutMs,
     ...{ clock, log, metrics, folder, host, lease, placement, isConnected },
+    commandsVersion: (server) => connected().commandsVersion(server),
     fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'catalog' })),
     drawSession: drawIncarnation,
     heardOf: () => known.catalogView,

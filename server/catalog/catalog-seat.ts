@@ -39,6 +39,8 @@ export interface CatalogSeatParts {
   /** Who holds the catalog, by the newest view that this server has heard of. */
   heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
   isConnected(server: ServerId): boolean;
+  /** @see CatalogServiceParts.commandsVersion */
+  commandsVersion(server: ServerId): number | null;
   diskFailed(reason: string): void;
 }
 
@@ -121,6 +123,7 @@ export class CatalogSeat {
       placement: (replicas, registered) => placement.choose(replicas, registered),
       capacity: (registered) => placement.candidates(registered).length,
       isConnected: (server) => this.#parts.isConnected(server),
+      commandsVersion: (server) => this.#parts.commandsVersion(server),
     });
     return { service, view: () => subject.record().view };
   }

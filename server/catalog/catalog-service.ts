@@ -2,7 +2,9 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
+import { commandVersion } from '../../catalog/versions.ts';
 import type { View } from '../../replica/actions.ts';
+import { viewVoters } from '../../replica/view.ts';
 import type {
   Attributes,
   CacheAnswer,
@@ -55,6 +57,8 @@ export interface CatalogServiceParts extends PrimaryWaiterParts {
   readonly recaller: Recaller;
   /** Which servers hold a new file of a volume with that many replicas. */
   placement(replicas: number, servers: readonly ServerInfo[]): ServerId[];
+  /** Up to which version a server knows what commands mean; null while it is away. */
+  commandsVersion(server: ServerId): number | null;
   /** How many servers can hold replicas. */
   capacity?(servers: readonly ServerInfo[]): number;
 }
@@ -78,6 +82,7 @@ export class LocalCatalogService implements CatalogService {
 
   async execute(request: CommandRequest, maker: Maker = NOBODY): Promise<CommandResult> {
     await this.#primary();
+    this.#assertUnderstood(request.command);
     if (this.#queue.length + this.#recalling >= QUEUE_MAX) {
       throw new ServiceError('busy', `${QUEUE_MAX} commands wait for the catalog already`, {
         retryAfterMs: 100,
@@ -89,6 +94,23 @@ export class LocalCatalogService implements CatalogService {
         this.#queue.push(this.#waiting(request, chars, maker, resolve, reject));
         void this.#pump();
       }),
+    );
+  }
+
+  /** A member that could not execute it would be lost for the catalog: while one is known, it is upgraded first. */
+  #assertUnderstood(command: Command): void {
+    const version = commandVersion(command);
+    if (version === 1) return;
+    const { self, commandsVersion } = this.#parts;
+    const older = viewVoters(this.#view).filter((member) => {
+      const known = member === self ? null : commandsVersion(member);
+      return known !== null && known < version;
+    });
+    if (older.length === 0) return;
+    const runs = older.length === 1 ? `Server ${older[0]} runs` : `Servers ${older.join(', ')} run`;
+    throw new ServiceError(
+      'precondition-failed',
+      `${runs} a release that does not know this ("${command.kind}", command version ${version}): upgrade first`,
     );
   }
 

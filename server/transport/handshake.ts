@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { isServerId, type ServerId } from '../../base/ids.ts';
+import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { WIRE_OLDEST, WIRE_VERSION } from './frame.ts';
 import type { PeerHello } from './transport.ts';
 
@@ -7,7 +8,7 @@ import type { PeerHello } from './transport.ts';
 export const PEER_PATH = '/v1/peer';
 
 /** What a server tells about itself in both directions of the handshake. */
-export interface Introduction extends PeerHello {
+export interface Introduction extends Omit<PeerHello, 'commands'> {
   /** Hash of the parameters that all servers of a cluster must share. */
   readonly paramsHash: string;
 }
@@ -32,6 +33,7 @@ export function helloHeaders(own: Introduction, expected: ServerId | null): Reco
   return {
     'leasehold-wire': String(WIRE_VERSION),
     'leasehold-wire-oldest': String(WIRE_OLDEST),
+    'leasehold-commands': String(COMMANDS_VERSION),
     'leasehold-cluster': own.cluster,
     'leasehold-server': own.server,
     'leasehold-incarnation': String(own.incarnation),
@@ -56,6 +58,8 @@ export function greet(
   const server = header(headers, 'leasehold-server');
   const incarnation = Number(header(headers, 'leasehold-incarnation'));
   const params = header(headers, 'leasehold-params');
+  // A peer of before there were versions of commands has the first.
+  const commands = Number(header(headers, 'leasehold-commands') || '1');
   const expected = header(headers, 'leasehold-peer');
 
   if (wire === '') return refused(400, 'It does not introduce itself as a Leasehold server');
@@ -67,8 +71,9 @@ export function greet(
         'that speaks both, or stop all servers and start the same release everywhere',
     );
   }
-  if (!isServerId(server) || !Number.isSafeInteger(incarnation) || incarnation < 1) {
-    return refused(400, 'Its server id or incarnation is malformed');
+  const areNumbers = Number.isSafeInteger(incarnation) && Number.isSafeInteger(commands);
+  if (!isServerId(server) || !areNumbers || incarnation < 1 || commands < 1) {
+    return refused(400, 'Its server id, incarnation or version of commands is malformed');
   }
   if (cluster !== own.cluster) {
     return refused(
@@ -102,7 +107,7 @@ export function greet(
       `The parameters of ${server} and ${own.server} differ: --lease, --named-lease-max, --lease-algorithm, --clock-skew and --catalog-members must be the same on all servers`,
     );
   }
-  return { kind: 'welcome', hello: { server, incarnation, cluster }, wire: common };
+  return { kind: 'welcome', hello: { server, incarnation, cluster, commands }, wire: common };
 }
 
 /**

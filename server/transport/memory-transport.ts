@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { assert } from '../../base/assert.ts';
 import type { ServerId } from '../../base/ids.ts';
+import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { Exchange } from './exchange.ts';
 import { type FrameSink, Outbox } from './outbox.ts';
 import {
@@ -138,6 +139,10 @@ export class MemoryTransport implements Transport {
   ): Promise<Uint8Array> {
     assert(to !== this.server, 'A server does not call itself');
     return this.#exchange.call(to, method, payload, timeoutMs, this.#routes.get(to)?.outbox, deferrable);
+  }
+
+  commandsVersion(peer: ServerId): number | null {
+    return this.isConnected(peer) ? COMMANDS_VERSION : null;
   }
 
   isConnected(peer: ServerId): boolean {

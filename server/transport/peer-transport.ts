@@ -82,6 +82,8 @@ interface Dialer {
   retry: NodeJS.Timeout | null;
   /** No longer one of the servers: it is not dialed again. */
   removed: boolean;
+  /** As it said when the latest connection was made. */
+  commands: number;
 }
 
 /**
@@ -148,7 +150,7 @@ export class PeerTransport implements Transport {
         this.#exchange.peerLost(peer);
       },
     });
-    const dialer = { peer, url, link, log, attempts: 0, ws: null, retry: null, removed: false };
+    const dialer = { peer, url, link, log, attempts: 0, ws: null, retry: null, removed: false, commands: 1 };
     this.#dialers.set(peer, dialer);
     if (this.#started) this.#dial(dialer);
   }
@@ -196,7 +198,7 @@ export class PeerTransport implements Transport {
       this.#refuse(request, socket, greeting.refusal);
       return;
     }
-    const { server, incarnation } = greeting.hello;
+    const { server, incarnation, commands } = greeting.hello;
     const dialer = this.#dialers.get(server);
     assert(dialer !== undefined, 'Only configured servers are welcome');
     if (dialer.link.isRetired(incarnation)) {
@@ -205,6 +207,7 @@ export class PeerTransport implements Transport {
       return;
     }
     this.#strangers.delete(strangerKey(request));
+    dialer.commands = commands;
     this.#acceptor.handleUpgrade(request, socket, head, (ws) => {
       this.#watch(ws);
       if (dialer.removed) {
@@ -245,6 +248,11 @@ export class PeerTransport implements Transport {
 
   isConnected(peer: ServerId): boolean {
     return this.#dialers.get(peer)?.link.isConnected ?? false;
+  }
+
+  commandsVersion(peer: ServerId): number | null {
+    const dialer = this.#dialers.get(peer);
+    return dialer?.link.isConnected === true ? dialer.commands : null;
   }
 
   /** Life of the peer that counts now; null before it was first seen. */
@@ -313,6 +321,7 @@ export class PeerTransport implements Transport {
       if (dialer.link.isRetired(hello.incarnation))
         return fail('It is an older process than the newest one seen');
       incarnation = hello.incarnation;
+      dialer.commands = hello.commands;
       socket = response.socket;
       this.#tls?.attend(socket);
     });

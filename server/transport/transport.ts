@@ -27,6 +27,8 @@ export interface PeerHello {
   readonly server: ServerId;
   readonly incarnation: number;
   readonly cluster: string;
+  /** Up to which version it knows what commands of the catalog mean. */
+  readonly commands: number;
 }
 
 export interface TransportHandlers {
@@ -78,6 +80,9 @@ export interface Transport {
   ): Promise<Uint8Array>;
 
   isConnected(peer: ServerId): boolean;
+
+  /** Up to which version a peer knows what commands of the catalog mean; null while it is away. */
+  commandsVersion(peer: ServerId): number | null;
 
   /** Counts since the start, over all peers. */
   stats(): TransportStats;

@@ -173,6 +173,7 @@ class WorldPrimary {
       operationTimeoutMs: 60_000,
       placement: () => [],
       isConnected: () => true,
+      commandsVersion: () => null,
       lease: { view: () => ({ own: this.leads, holder: null }) },
       driver,
       recaller: new Recaller({

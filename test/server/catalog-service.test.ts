@@ -17,7 +17,9 @@ function serviceOf(
   execute: (requests: readonly CommandRequest[]) => Executed,
   batches: Uint8Array[] = [],
   replicated: () => Promise<void> = nextTurn,
+  others: ReadonlyMap<string, number | null> = new Map(),
 ) {
+  const members = ['a', ...others.keys()] as ServerId[];
   const parts = {
     self: 'a' as ServerId,
     view: { number: 1, members: ['a' as ServerId] },
@@ -25,6 +27,7 @@ function serviceOf(
     operationTimeoutMs: 5_000,
     placement: () => [],
     isConnected: () => true,
+    commandsVersion: (server: ServerId) => others.get(server) ?? null,
     driver: {
       leads: true,
       orderedSeq: 0,
@@ -39,7 +42,7 @@ function serviceOf(
     recaller: { isHeld: () => false, block: () => undefined, release: () => undefined },
     subject: {
       ready: () => Promise.resolve(),
-      record: () => ({ view: { number: 1, members: ['a' as ServerId] } }),
+      record: () => ({ view: { number: 1, members } }),
       execute,
       abandon: () => undefined,
     },
@@ -95,6 +98,35 @@ test('nobody leads first what is made by a reserved number, for it may have been
   const request = { session: 1, number: 1, command: { kind: 'create-file', reserved } as unknown as Command };
   await service.execute(request, makerOf(told, 'it'));
   assert.deepEqual(told, []);
+});
+
+test('a command is given only if all members that are there know what it means', async () => {
+  const execute = (requests: readonly CommandRequest[]): Executed => ({
+    body: Buffer.from('x'),
+    outcomes: requests.map(() => ({ kind: 'done', result: {} }) as unknown as Outcome),
+    touched: requests.map(() => []),
+  });
+  const asked = (command: Command, others: readonly [string, number | null][]) =>
+    serviceOf(execute, [], nextTurn, new Map(others)).execute({ session: 1, number: 1, command });
+  const set: Command = { kind: 'volume-set', name: 'main', replicas: 2 };
+  const trash: Command = { ...set, trashMs: 5 };
+  const empty: Command = { kind: 'trash-empty', volume: 'main', countMax: 1 };
+  await asked(set, [['b', 1]]);
+  for (const command of [trash, empty]) {
+    await asked(command, [
+      ['b', 2],
+      ['c', 3],
+    ]);
+    // Who is away refuses it when it comes back, if it has to.
+    await asked(command, [['b', null]]);
+    await assert.rejects(
+      asked(command, [
+        ['b', 2],
+        ['c', 1],
+      ]),
+      { code: 'precondition-failed', message: /^Server c runs a release that does not know this/ },
+    );
+  }
 });
 
 test('a batch fits one message, however large its commands are', async () => {

@@ -12,6 +12,7 @@ import { PLANTED_READS } from './planted-replica-reads.ts';
 import { PLANTED_SEALED } from './planted-replica-sealed.ts';
 import { PLANTED_SERVERS } from './planted-replica-server.ts';
 import { PLANTED_TRASH } from './planted-trash.ts';
+import { PLANTED_VERSIONS } from './planted-versions.ts';
 
 export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_ORDER,
@@ -26,4 +27,5 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_QUOTA,
   ...PLANTED_TRASH,
   ...PLANTED_BIRTHS,
+  ...PLANTED_VERSIONS,
 ];

@@ -109,7 +109,7 @@ test('who does not belong is refused with status and reason, and logged once', {
         /^403 Server s7 is not in the configuration of s1: add --peer s7=HOST:PORT/,
       ],
       [{ 'leasehold-server': 's1' }, /^409 Two servers claim to be s1/],
-      [{ 'leasehold-server': '../x' }, /^400 Its server id or incarnation is malformed/],
+      [{ 'leasehold-server': '../x' }, /^400 Its server id, incarnation or version of commands is malformed/],
       [{ 'leasehold-incarnation': '-1' }, /^400 /],
       [{ 'leasehold-incarnation': '9007199254740993' }, /^400 /],
       [{ 'leasehold-peer': 's3' }, /^421 Looking for s3, s2 met s1/],

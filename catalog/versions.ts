@@ -1,0 +1,93 @@
+import { ServiceError } from '../base/errors.ts';
+import { MalformedError } from '../wire/bytes.ts';
+import type { Command } from '../wire/catalog-api.ts';
+
+/**
+ * Version of what commands mean. Replicas stay equal because each of them executes the same commands to the same effect; a server of
+ * another release, which does not know a command, or passes over a field of it, would not. So whatever is added to commands, or changes
+ * what they do, makes this number larger, and has its line below; a server that does not know the version of a batch refuses it.
+ *
+ * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash.
+ */
+export const COMMANDS_VERSION = 2;
+
+/** By which version a command came. A new command needs a line here. */
+const KINDS: Readonly<Record<Command['kind'], number>> = {
+  'volume-create': 1,
+  'volume-set': 1,
+  'volume-remove': 1,
+  'create-file': 1,
+  'create-orphan': 1,
+  'keep-orphan': 1,
+  replace: 1,
+  'make-directory': 1,
+  'make-node': 1,
+  'remove-directory': 1,
+  unlink: 1,
+  rename: 1,
+  symlink: 1,
+  link: 1,
+  'set-attributes': 1,
+  'open-for-write': 1,
+  settle: 1,
+  'set-xattr': 1,
+  'remove-xattr': 1,
+  collect: 1,
+  'server-register': 1,
+  'server-add': 1,
+  'server-state': 1,
+  'server-zone': 1,
+  'server-remove': 1,
+  'follow-view': 1,
+  'set-replicas': 1,
+  'reserve-inodes': 2,
+  bear: 2,
+  forgo: 2,
+  'trash-restore': 2,
+  'trash-empty': 2,
+};
+
+/**
+ * Fields that came later than their command. Not here: `by` and `trash` of what removes a name, which mean nothing in a volume without
+ * a trash, and no volume has one before a command of version 2 gave it one.
+ */
+const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, number>> } = {
+  'volume-create': { trashMs: 2 },
+  'volume-set': { trashMs: 2 },
+  'create-file': { reserved: 2 },
+};
+
+/** @returns the first version that executes the command as it is meant */
+export function commandVersion(command: Command): number {
+  const versions = Object.entries(FIELDS[command.kind] ?? {})
+    .filter(([field]) => field in command)
+    .map(([, version]) => version);
+  return Math.max(KINDS[command.kind], ...versions);
+}
+
+/**
+ * A command as it was executed by a server of `version`, which passed over what it did not know.
+ *
+ * @throws MalformedError where that server cannot have executed it
+ */
+export function commandAsOf(command: Command, version: number): Command {
+  const { kind } = command;
+  if (!Object.hasOwn(KINDS, kind) || KINDS[kind] > version)
+    throw new MalformedError(`A batch of command version ${version} has a command "${kind}"`);
+  const later = Object.entries(FIELDS[kind] ?? {}).filter(
+    ([field, from]) => from > version && field in command,
+  );
+  if (later.length === 0) return command;
+  const known = Object.entries(command).filter(([field]) => later.every(([name]) => name !== field));
+  return Object.fromEntries(known) as unknown as Command;
+}
+
+/** @throws ServiceError where this release does not know what commands of the version mean */
+export function assertKnownVersion(version: number): void {
+  if (version <= COMMANDS_VERSION) return;
+  throw new ServiceError(
+    'storage',
+    `Cannot execute commands of version ${version}: this release knows versions up to ${COMMANDS_VERSION}. ` +
+      'Start the newer release on this server, as on those that have given the commands',
+  );
+}

@@ -1,0 +1,78 @@
+/**
+ * Goal: servers of two releases never execute a command to different effects.
+ * Method: batches as another release wrote them, of earlier and of later.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Batch, decodeBatch, encodeBatch, executeBatch } from '../../catalog/batch.ts';
+import { COMMANDS_VERSION, commandVersion } from '../../catalog/versions.ts';
+import type { Command } from '../../wire/catalog-api.ts';
+import { Catalog, main } from './fixture.ts';
+
+const TRASH: Command = { kind: 'volume-set', name: 'main', trashMs: 1_000, quotaBytes: 5_000 };
+const UNLINK: Command = { kind: 'unlink', place: main('/a'), by: 'anna' };
+
+function batchOf(...commands: Command[]): Batch {
+  return commands.map((command, place) => ({
+    session: 77,
+    number: place + 1,
+    since: null,
+    resolved: { command, atNs: '5', replicas: [] },
+  }));
+}
+
+/** A batch as a release without versions encoded it: whatever clients sent is in it. */
+function listed(...commands: Command[]): Uint8Array {
+  const rows = batchOf(...commands).map(({ session, number, since, resolved }) => [
+    session,
+    number,
+    since,
+    resolved.atNs,
+    resolved.replicas,
+    resolved.command,
+  ]);
+  return Buffer.from(JSON.stringify(rows));
+}
+
+function textOf(batch: Batch): unknown {
+  return JSON.parse(Buffer.from(encodeBatch(batch)).toString());
+}
+
+test('what servers of before know, they are told as before, and nothing else', () => {
+  assert.ok(Array.isArray(textOf(batchOf(UNLINK))), 'Where there is no trash, the new fields mean nothing');
+  const { version } = textOf(batchOf(UNLINK, TRASH)) as { version: number };
+  assert.equal(version, 2);
+  assert.equal(commandVersion({ kind: 'trash-empty', volume: 'main', countMax: 1 }), 2);
+});
+
+test('what a server of before passed over is passed over here', () => {
+  const catalog = new Catalog();
+  catalog.db.exec('BEGIN');
+  executeBatch(catalog.db, 900, decodeBatch(listed(TRASH)));
+  catalog.db.exec('COMMIT');
+  const { volume } = catalog.query({ kind: 'volume', name: 'main' });
+  assert.deepEqual([volume.trashMs, volume.quotaBytes], [0, 5_000]);
+});
+
+test('a batch of a later version is refused before any of it is executed, with what to do', () => {
+  const bytes = Buffer.from(
+    JSON.stringify({
+      version: COMMANDS_VERSION + 1,
+      rows: JSON.parse(Buffer.from(listed(UNLINK)).toString()),
+    }),
+  );
+  assert.throws(() => decodeBatch(bytes), {
+    code: 'storage',
+    message:
+      /^Cannot execute commands of version 3: this release knows versions up to 2\. Start the newer release/,
+  });
+});
+
+test('a server of before cannot have executed what came after it', () => {
+  const later = listed({ kind: 'trash-empty', volume: 'main', countMax: 1 });
+  assert.throws(() => decodeBatch(later), { name: 'MalformedError' });
+  const unknown = { version: COMMANDS_VERSION, rows: [[1, 1, null, '5', [], { kind: 'from-tomorrow' }]] };
+  assert.throws(() => decodeBatch(Buffer.from(JSON.stringify(unknown))), { name: 'MalformedError' });
+  for (const text of ['{}', '{"version":"2","rows":[]}', '{"version":2}', 'null'])
+    assert.throws(() => decodeBatch(Buffer.from(text)), { name: 'MalformedError' }, text);
+});
