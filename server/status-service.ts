@@ -88,6 +88,16 @@ export class LocalStatusService implements StatusService {
       .map((driver) => driver.file);
   }
 
+  /** Members of the catalog that are here and do not come along; known to its primary. */
+  #catalogBehind(): ServerId[] {
+    const driver = this.#parts.host.loaded(CATALOG_CELL);
+    if (driver?.leads !== true) return [];
+    return driver
+      .peers((server) => this.isConnected(server))
+      .filter((peer) => peer.state === 'catching-up' && isMissed(peer))
+      .map(({ server }) => server);
+  }
+
   #files(): ReplicaDriver[] {
     return this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
   }
@@ -105,6 +115,7 @@ export class LocalStatusService implements StatusService {
       this.#parts.scrub(),
     ]);
     const primaries = this.#primaries().length;
+    const catalogBehind = this.#catalogBehind();
     return {
       id: this.id,
       url: this.urls.get(this.id) ?? '',
@@ -119,6 +130,7 @@ export class LocalStatusService implements StatusService {
       backups: this.#files().length - primaries,
       replicas: failure === null ? store.list(0 as FileId, Number.MAX_SAFE_INTEGER).length : 0,
       underReplicated: this.underReplicated(),
+      ...(catalogBehind.length === 0 ? {} : { catalogBehind }),
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,
       ...(failure === null && space.freeBytes < reserveBytes(space.totalBytes) ? { diskFull: true } : {}),

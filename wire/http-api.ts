@@ -177,6 +177,8 @@ export interface ServerStatus {
   readonly replicas: number;
   /** Paths or ids of files in use of which fewer replicas are current than there should be. */
   readonly underReplicated: readonly number[];
+  /** Servers that hold the catalog and do not follow it, as its primary sees them; absent elsewhere, and where there are none. */
+  readonly catalogBehind?: readonly string[];
   readonly freeBytes: number;
   readonly totalBytes: number;
   /** What is free is the reserve, which takes no contents; absent where there is more. */

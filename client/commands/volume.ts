@@ -3,7 +3,7 @@ import { durationFormat } from '../../base/duration.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { Policy, VolumeInfo } from '../../wire/catalog-api.ts';
-import { CommandFailure, EXIT_USAGE } from '../failure.ts';
+import { CommandFailure, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
 import { formatTable, printJson, printLine } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 import { addClusterOptions, duration, size, wholeNumber, withClient } from './cluster-command.ts';
@@ -77,6 +77,7 @@ export function addVolumeCommands(program: Command): void {
               return { ...(await client.query({ kind: 'volume', name }, call)), created: false };
             },
           );
+        if (created) assertHasTrash(volume, options.trash);
         if (options.json) printJson(volume);
         else if (!created) printLine(`There is a volume ${name} already`);
         else printLine(`Created the volume ${volume.name} with ${volume.replicas} replicas of each file`);
@@ -120,11 +121,13 @@ export function addVolumeCommands(program: Command): void {
           { kind: 'volume-set', name, ...changes, ...(force === undefined ? {} : { force }) },
           call,
         );
+        assertHasTrash(volume, options.trash);
         if (json) return printJson(volume);
         printLine(`The volume ${name} has ${volume.replicas} replicas of each file, policy ${volume.policy}`);
         if (volume.quotaBytes > 0) printLine(`Its files may have ${formatBytes(volume.quotaBytes)} together`);
         if (volume.quotaInodes > 0) printLine(`It may have ${volume.quotaInodes} files and directories`);
-        if (volume.trashMs > 0) printLine(`What is removed is kept for ${durationFormat(volume.trashMs)}`);
+        if ((volume.trashMs ?? 0) > 0)
+          printLine(`What is removed is kept for ${durationFormat(volume.trashMs)}`);
         if (changes.replicas !== undefined) printLine('"leasehold server ls" shows how far its files are');
       });
     });
@@ -187,10 +190,20 @@ function boundsOf({
 }
 
 /** What is in the trash, and for how long; what is there stays when a volume has none any more. */
-function trashText({ trashMs, trashedBytes, trashedInodes }: VolumeInfo): string {
+function trashText({ trashMs = 0, trashedBytes, trashedInodes = 0 }: Partial<VolumeInfo>): string {
   if (trashMs === 0 && trashedInodes === 0) return '–';
   const kept = trashMs === 0 ? '' : ` for ${durationFormat(trashMs)}`;
-  return `${formatBytes(trashedBytes)}${kept}`;
+  return `${formatBytes(trashedBytes ?? 0)}${kept}`;
+}
+
+/** A server of before passes over what it does not know. */
+function assertHasTrash({ name, trashMs }: Partial<VolumeInfo>, wanted: number | undefined): void {
+  if (wanted === undefined || wanted === 0 || trashMs === wanted) return;
+  throw new CommandFailure(
+    EXIT_PRECONDITION,
+    `The volume ${name} has no trash: the server that leads the catalog runs a release that knows none`,
+    'upgrade all servers, then set it again',
+  );
 }
 
 function retention(text: string): number {

@@ -113,6 +113,10 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     const catalogServing = members.filter((member) => serving.has(member)).length;
     const needed = members.length === 0 ? 1 : majority(members.length);
     reasons.push(...servers.flatMap(damageOf));
+    for (const server of new Set(servers.flatMap(({ catalogBehind = [] }) => catalogBehind)))
+      reasons.push(
+        `Server ${server} does not follow the catalog: its log says why, or it runs an older release`,
+      );
     for (const { id } of servers.filter(({ diskFull }) => diskFull === true)) {
       reasons.push(`The disk of server ${id} is full: no contents are stored there until it has room`);
     }

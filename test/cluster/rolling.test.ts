@@ -7,7 +7,9 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { after, test } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
+import type { ServerId } from '../../base/ids.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { paramsHash } from '../../server/config.ts';
 import { FOLDER_FORMAT } from '../../server/storage/data-folder.ts';
 import { WIRE_OLDEST, WIRE_VERSION } from '../../server/transport/frame.ts';
 import {
@@ -112,9 +114,42 @@ for (const { name, newest, oldest, common } of [
   });
 }
 
+test('while a server of the catalog does not know a command, it is not given, and everything else is', async () => {
+  await cluster.kill('s3', 'SIGTERM');
+  const earlier = await OtherServer.start(cluster.port('s3'), { 'leasehold-commands': undefined });
+  const client = new ClusterClient({ servers: ['s1', 's2'].map((id) => cluster.url(id)) });
+  try {
+    await Promise.all(['s1', 's2'].map((id) => earlier.meet(cluster.port(id))));
+    const set = { kind: 'volume-set', name: 'main' } as const;
+    await until('it is refused', async () =>
+      client.command({ ...set, trashMs: 60_000 }).then(
+        () => false,
+        (error: unknown) =>
+          /^Server s3 runs a release that does not know this/.test(
+            String((error as Error).message).replace(/^.*: (?=Server)/, ''),
+          ),
+      ),
+    );
+    assert.equal((await client.command({ ...set, quotaInodes: 1_000 })).volume.quotaInodes, 1_000);
+  } finally {
+    await earlier.stop();
+  }
+  await cluster.restart('s3');
+  await until('all know it', async () =>
+    client.command({ kind: 'volume-set', name: 'main', trashMs: 60_000 }).then(
+      ({ volume }) => volume.trashMs === 60_000,
+      () => false,
+    ),
+  );
+  await client.close();
+});
+
 test('a server that claims a later version is refused with a word, in its log as in ours, and the others go on', async () => {
   await cluster.kill('s3', 'SIGTERM');
-  const later = await LaterServer.start(cluster.port('s3'));
+  const later = await OtherServer.start(cluster.port('s3'), {
+    'leasehold-wire': `${WIRE_VERSION + 1}`,
+    'leasehold-wire-oldest': `${WIRE_VERSION + 1}`,
+  });
   try {
     await until('the log of s1 says why', async () =>
       cluster.log('s1').includes(`met ${WIRE_VERSION} of s1`),
@@ -151,29 +186,37 @@ test('a data folder of a later release is refused, and left as it is', async () 
   await cluster.restart('s3');
 });
 
-/** A release to come in the place of s3: it answers those who dial it, and dials, with a version that nobody knows. */
-class LaterServer {
+/** Another release in the place of s3: it answers those who dial it, and dials, with versions of its own. */
+class OtherServer {
   readonly #http: Server;
+  readonly #acceptor: WebSocketServer;
   readonly #headers: Record<string, string>;
+  readonly #sockets: WebSocket[] = [];
 
-  private constructor(http: Server, headers: Record<string, string>) {
+  private constructor(http: Server, acceptor: WebSocketServer, headers: Record<string, string>) {
+    this.#acceptor = acceptor;
     this.#http = http;
     this.#headers = headers;
   }
 
-  static async start(port: number): Promise<LaterServer> {
+  /** @param versions headers in which it differs; undefined for those that it does not send */
+  static async start(port: number, versions: Record<string, string | undefined>): Promise<OtherServer> {
     const own: Introduction = {
       server: 's3' as Introduction['server'],
       incarnation: 4711 as Introduction['incarnation'],
       cluster: 'default',
-      paramsHash: 'of a later release',
+      paramsHash: paramsHash({
+        leaseMs: 2_000,
+        clockSkewMaxMs: 100,
+        namedLeaseMaxMs: 15_000,
+        leaseAlgorithm: 'flease',
+        catalogMembers: cluster.ids as ServerId[],
+      }),
     };
-    const version = `${WIRE_VERSION + 1}`;
-    const headers = {
-      ...helloHeaders(own, null),
-      'leasehold-wire': version,
-      'leasehold-wire-oldest': version,
-    };
+    const all = { ...helloHeaders(own, null), ...versions };
+    const headers = Object.fromEntries(
+      Object.entries(all).filter((header): header is [string, string] => header[1] !== undefined),
+    );
     const http = createServer();
     const acceptor = new WebSocketServer({ server: http, path: PEER_PATH });
     acceptor.on('headers', (lines) => {
@@ -181,7 +224,18 @@ class LaterServer {
     });
     http.listen(port, '127.0.0.1');
     await once(http, 'listening');
-    return new LaterServer(http, headers);
+    return new OtherServer(http, acceptor, headers);
+  }
+
+  /** Connects, and stays connected. It says nothing but that it lives. */
+  async meet(port: number): Promise<void> {
+    const socket = new WebSocket(`ws://127.0.0.1:${port}${PEER_PATH}`, { headers: this.#headers });
+    this.#sockets.push(socket);
+    await once(socket, 'open');
+    // Who dials shows so that it lives.
+    const pings = setInterval(() => socket.ping(), 200);
+    socket.on('close', () => clearInterval(pings));
+    socket.ping();
   }
 
   /** @returns status and reason with which a server refuses this one, or `welcome` */
@@ -201,6 +255,7 @@ class LaterServer {
   }
 
   async stop(): Promise<void> {
+    for (const socket of [...this.#sockets, ...this.#acceptor.clients]) socket.terminate();
     this.#http.closeAllConnections();
     this.#http.close();
     await once(this.#http, 'close');
