@@ -488,7 +488,8 @@ export class ReplicaFile {
     const { state } = this;
     const promised = { ...state, record: { ...state.record, promised: epoch } };
     this.state = fileStateInstall(promised, epoch, 0, NO_SESSIONS, null, this.#parts.start);
-    this.#slots = new SlotMap();
+    const slots = new SlotMap();
+    this.#slots = slots;
     const drafts = new Map<number, ObjectDraft>();
     let next = this.state;
     let byteCount = 0;
@@ -504,7 +505,10 @@ export class ReplicaFile {
       next = fileStateApply(next, place + 1, operation, NO_SESSIONS);
     }
     this.#parts.assertRoom(byteCount);
-    const rows = await this.#writeDrafts([...drafts.values()].sort((a, b) => a.index - b.index));
+    const ordered = [...drafts.values()].sort((a, b) => a.index - b.index);
+    const rows = await this.#parts.containers.useOnce(this.id, (container) =>
+      this.#writeTo(container, slots, ordered),
+    );
     await gate.arrive();
     const changes = rows.map((row): RowChange => [null, row]);
     await this.#commitChange(next, changes, () => {
@@ -566,50 +570,54 @@ export class ReplicaFile {
   async #writeDrafts(drafts: readonly ObjectDraft[]): Promise<ObjectRow[]> {
     if (drafts.length === 0) return [];
     const slots = this.#slots ?? (await this.#loadSlots());
-    const done = await this.#parts.containers.use(this.id, true, async (container) => {
-      const bases = await Promise.all(
-        drafts.map((draft) =>
-          draft.needsBase
-            ? readSoundRow(this.#parts, container, this.id, draft.base as ObjectRow, this.objectBytes)
-            : null,
-        ),
-      );
-      const outcomes = drafts.map((draft, at) => draft.finish(bases[at] ?? null));
-      const placed = this.#place(slots, drafts, outcomes);
-      try {
-        const writing = container.write(
-          outcomes.map((outcome, at) => {
-            const begin = outcome.kind === 'append' ? (drafts[at]?.base?.length ?? 0) : 0;
-            return {
-              position: (placed[at] as number) * this.objectBytes + begin,
-              buffers: outcome.buffers,
-              byteCount: outcome.length - begin,
-            } satisfies Chunk;
-          }),
-        );
-        // The checksums are computed while the thread pool writes.
-        const rows = drafts.map((draft, at) => {
-          const outcome = outcomes[at] as DraftOutcome;
-          return {
-            index: draft.index,
-            versionEpoch: this.state.record.installed.counter,
-            versionSeq: draft.seq,
-            length: outcome.length,
-            crc32: draft.checksum(),
-            slot: placed[at] as number,
-          } satisfies ObjectRow;
-        });
-        await writing;
-        return rows;
-      } catch (error) {
-        for (const [at, outcome] of outcomes.entries()) {
-          if (outcome.kind === 'fresh') this.#freeSlot(placed[at] as number);
-        }
-        throw error;
-      }
-    });
+    const done = await this.#parts.containers.use(this.id, true, (container) =>
+      this.#writeTo(container, slots, drafts),
+    );
     assert(done !== null, 'The container was made');
     return done;
+  }
+
+  async #writeTo(container: Container, slots: SlotMap, drafts: readonly ObjectDraft[]): Promise<ObjectRow[]> {
+    const bases = await Promise.all(
+      drafts.map((draft) =>
+        draft.needsBase
+          ? readSoundRow(this.#parts, container, this.id, draft.base as ObjectRow, this.objectBytes)
+          : null,
+      ),
+    );
+    const outcomes = drafts.map((draft, at) => draft.finish(bases[at] ?? null));
+    const placed = this.#place(slots, drafts, outcomes);
+    try {
+      const writing = container.write(
+        outcomes.map((outcome, at) => {
+          const begin = outcome.kind === 'append' ? (drafts[at]?.base?.length ?? 0) : 0;
+          return {
+            position: (placed[at] as number) * this.objectBytes + begin,
+            buffers: outcome.buffers,
+            byteCount: outcome.length - begin,
+          } satisfies Chunk;
+        }),
+      );
+      // The checksums are computed while the thread pool writes.
+      const rows = drafts.map((draft, at) => {
+        const outcome = outcomes[at] as DraftOutcome;
+        return {
+          index: draft.index,
+          versionEpoch: this.state.record.installed.counter,
+          versionSeq: draft.seq,
+          length: outcome.length,
+          crc32: draft.checksum(),
+          slot: placed[at] as number,
+        } satisfies ObjectRow;
+      });
+      await writing;
+      return rows;
+    } catch (error) {
+      for (const [at, outcome] of outcomes.entries()) {
+        if (outcome.kind === 'fresh') this.#freeSlot(placed[at] as number);
+      }
+      throw error;
+    }
   }
 
   /** Chooses a slot for every fresh draft, adjacent ones for adjacent objects. Appends stay where they are. */
