@@ -1,6 +1,8 @@
 /** Files that come as a whole, through real servers. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Birth, BirthOutcome } from '../../wire/births.ts';
 import { RealCluster } from './real-cluster.ts';
@@ -135,4 +137,62 @@ test('births in volumes that want more than a majority are left to the ordinary 
   const { volume } = await client.command(all);
   const { first, bearer } = await client.reserveInodes(2);
   assert.deepEqual(await client.bear(bearer, [birth(first, 'a', 'a', volume.root)]), [{ kind: 'unborn' }]);
+});
+
+/** As a mount does it: what is not borne is made, by the same number, and written. */
+async function store(birth: Birth, bearer: string): Promise<'borne' | 'made'> {
+  const { inode, parent, name, contents } = birth;
+  const told = await client.bear(bearer, [birth]).catch((error: unknown) => {
+    if (!(error instanceof ServiceError)) throw error;
+    return null;
+  });
+  if (told?.[0]?.kind === 'born') return 'borne';
+  assert.notEqual(told?.[0]?.kind, 'refused', JSON.stringify(told));
+  const { attributes } = await client.command({
+    ...{ kind: 'create-file', mode: 0o600, uid: 0, gid: 0, exclusive: true },
+    place: { parent, name },
+    reserved: { inode, owner: client.inodeOwner },
+  });
+  assert.equal(attributes.inode, inode);
+  const file = client.openFile(inode);
+  await file.write(0, contents);
+  await file.settle();
+  return 'made';
+}
+
+test('everything is there that was told, while servers die one after the other', async () => {
+  const done = new Map<number, string>();
+  const how = { borne: 0, made: 0 };
+  let isOver = false;
+  const worker = async (at: number): Promise<void> => {
+    while (!isOver) {
+      const { first, bearer } = await client.reserveInodes(20);
+      for (let inode = first; inode < first + 20 && !isOver; inode++) {
+        const contents = `${at} of ${inode} `.repeat(50);
+        how[await store(birth(inode, `under-fire-${inode}`, contents), bearer)]++;
+        done.set(inode, contents);
+      }
+    }
+  };
+  const workers = Array.from({ length: 4 }, (_, at) => worker(at));
+  for (let turn = 0; turn < 3; turn++) {
+    await delay(1_000);
+    // The first to die is the one that bears.
+    const victim = turn === 0 ? client.catalogPrimary : cluster.ids[turn % 3];
+    await cluster.kill(victim as string);
+    await delay(500);
+    await cluster.restart(victim as string);
+  }
+  isOver = true;
+  await Promise.all(workers);
+  assert.ok(how.borne > 0 && how.made > 0, JSON.stringify(how));
+  for (const [inode, contents] of done) assert.equal(await contentsOf(inode), contents, `file ${inode}`);
+  const { entries } = await client.query({
+    kind: 'list',
+    inode: root,
+    after: 'under-fire-',
+    countMax: 10_000,
+  });
+  const sizes = new Map(entries.map(({ attributes }) => [attributes.inode, attributes.sizeBytes]));
+  for (const [inode, { length }] of done) assert.equal(sizes.get(inode), length);
 });
