@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, RequestListener } from 'node:http';
 import { constants as zlib } from 'node:zlib';
 import compress from '@fastify/compress';
 import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } from 'fastify';
@@ -89,7 +89,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_BYTES_MAX,
-    serverFactory: (handler) => createListener(handler, options.tls ?? null, log, LISTENER_LIMITS, addresses),
+    serverFactory: (handler) =>
+      createListener(inOriginForm(handler), options.tls ?? null, log, LISTENER_LIMITS, addresses),
     // Readers of long files must not hold up the end of the process.
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 1024 },
@@ -133,6 +134,14 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   if (named !== undefined) await app.register(async (scope) => leaseRoutes(scope, named));
   await app.register(async (scope) => openApiRoutes(scope, routes));
   return app;
+}
+
+/** A target may come as a whole URL (RFC 9112, 3.2.2): from here on it begins with its path, so that nobody behind reads it in another way. */
+function inOriginForm(handler: RequestListener): RequestListener {
+  return (request, response) => {
+    request.url = request.url?.replace(/^https?:\/\/[^/?#]*(?=\/)/i, '') ?? '/';
+    handler(request, response);
+  };
 }
 
 /**

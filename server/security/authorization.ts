@@ -116,7 +116,9 @@ async function checkUrl(
   const route = request.routeOptions.url ?? '';
   const prefix = PATH_ROUTES[route];
   if (prefix !== undefined) {
-    if (grant.volumes === null || !request.originalUrl.startsWith(prefix)) return;
+    if (grant.volumes === null) return;
+    // What does not read as a path here must not read as one anywhere behind.
+    if (!request.originalUrl.startsWith(prefix)) return scope.check(grant, { volumes: [], inodes: [] });
     for (const volume of volumesNamed(request.originalUrl, prefix)) scope.checkVolume(grant, volume);
     return;
   }

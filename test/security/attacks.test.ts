@@ -10,9 +10,10 @@ import { after, before, test } from 'node:test';
 import type { TLSSocket } from 'node:tls';
 import { drawToken, emptyTokenFile } from '../../client/certificates/token-file.ts';
 import type { Role } from '../../wire/access.ts';
+import { encodeBirths } from '../../wire/births.ts';
 import { formatTokenFile, type KnownToken, parseTokenFile } from '../../wire/tokens.ts';
 import { SecureCluster } from './secure-cluster.ts';
-import { ask, close, type Question, send } from './wire-client.ts';
+import { ask, close, converse, type Question, send } from './wire-client.ts';
 
 const REQUESTS_OPEN_MAX = 6;
 let cluster: SecureCluster;
@@ -99,4 +100,290 @@ test('one token has so many requests under way, streams included, and the others
   let status: number = refused.status;
   while (status === 503) ({ status } = await as('greedy', 'GET', '/v1/status'));
   assert.equal(status, 200, 'Who ends what he began may begin something else');
+});
+
+test('a request that names its target in another form is the same request, or none', async () => {
+  const other = await as('root', 'PUT', '/v1/files/other/v1/files?parents=true', { body: 'of other' });
+  assert.equal(other.status, 201);
+  const bearer = `authorization: Bearer ${texts.get('mallory')}`;
+  // The router takes these for /v1/files; whoever cuts the prefix off by its length reads "other" behind it.
+  const targets = [
+    'https://XXother/v1/files',
+    'http://XXXother/v1/files',
+    'HTTPS://XXother/v1/files?watch',
+    '/v1/files;other/secret',
+    '/v1/files%2Fother/secret',
+    '/v1/files?/other/secret',
+    '//v1/files/other/secret',
+    '/V1/files/other/secret',
+    '/v1/./files/other/secret',
+    'https://x/v1/files/other/secret',
+    'https://x/https://x/v1/files/other/secret',
+    'https://x/v1/info/other/secret',
+    '/v1/info;other/secret',
+  ];
+  for (const target of targets) {
+    for (const method of ['GET', 'PUT', 'DELETE']) {
+      const body = method === 'PUT' ? 'content-length: 5\r\n\r\nstolen'.slice(0, -1) : '\r\n';
+      const head = `${method} ${target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${bearer}\r\n${body}`;
+      const heard = await converse(cluster, head);
+      assert.match(heard, /^HTTP\/1\.1 (?:400|403|404|405) /, `${method} ${target}`);
+      assert.doesNotMatch(heard, /of other/);
+    }
+  }
+  assert.equal((await as('root', 'GET', '/v1/files/other/v1/files')).text, 'of other');
+  assert.equal((await as('root', 'GET', '/v1/files/other/secret')).text, 'of other');
+  // In its own volume the absolute form is as good as any, as RFC 9112 asks.
+  const own = `GET https://x/v1/files/main/secret HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${bearer}\r\n\r\n`;
+  assert.match(await converse(cluster, own), /of main/);
+});
+
+/** Numbers and names of what is another's, in the places of a route's parameters. */
+async function strangersParts(): Promise<Record<string, string>> {
+  const query = { kind: 'resolve', volume: 'other', path: '/secret', follow: true };
+  const { text } = await as('root', 'POST', '/v1/catalog/queries', { json: { query } });
+  const { inode } = (JSON.parse(text) as { attributes: { inode: number } }).attributes;
+  const upload = await as('root', 'POST', '/v1/files/other/upload', {
+    headers: { 'tus-resumable': '1.0.0', 'upload-length': '4' },
+  });
+  const name = String(upload.headers.location).split('/').at(-1) ?? '';
+  return { file: String(inode), volume: 'other', upload: name, name: 'lease', key: 'k', '*': 'other/secret' };
+}
+
+test('no route there is lets a token for one volume at what is in another, whatever it is sent', async () => {
+  const parts = await strangersParts();
+  const { paths } = JSON.parse((await ask(cluster, 'GET', '/openapi.json')).text) as {
+    readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  };
+  const open = /^\/(?:$|livez|readyz|docs|openapi\.json|web\/)/;
+  /** What tells nothing of any volume, or what all have to know. */
+  const ofAll = /^\/v1\/(?:status(?:\/self)?|servers|uploads|catalog\/(?:cache|flush)|births\/numbers)$/;
+  let tried = 0;
+  for (const [template, operations] of Object.entries(paths)) {
+    if (open.test(template) || ofAll.test(template)) continue;
+    const path = template.replaceAll(/\{([a-z]+)\+?\}/gi, (_, name: string) => parts[name] ?? 'other/secret');
+    for (const method of Object.keys(operations).map((name) => name.toUpperCase())) {
+      if (method === 'OPTIONS') continue;
+      for (const json of [undefined, {}, { files: [Number(parts.file)] }]) {
+        const answer = await as('mallory', method, path, {
+          ...(json === undefined || method === 'GET' || method === 'HEAD' ? {} : { json }),
+        });
+        assert.ok(answer.status >= 400, `${method} ${path}: ${answer.status} ${answer.text}`);
+        assert.doesNotMatch(answer.text, /of other/, `${method} ${path}`);
+        tried++;
+      }
+    }
+  }
+  assert.ok(tried > 100, `${tried} were tried`);
+  assert.equal((await as('root', 'GET', '/v1/files/other/secret')).text, 'of other');
+});
+
+test('contents by number take a capability on every route that has them', async () => {
+  const { file } = await strangersParts();
+  const { paths } = JSON.parse((await ask(cluster, 'GET', '/openapi.json')).text) as {
+    readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  };
+  const ofContents = Object.keys(paths).filter((path) => path.startsWith('/v1/data/{file}'));
+  assert.ok(ofContents.length >= 12, ofContents.join(' '));
+  for (const template of ofContents) {
+    for (const method of Object.keys(paths[template] ?? {})) {
+      const path = template.replace('{file}', String(file));
+      // A role for all volumes is no capability.
+      const role = template.endsWith('/members') ? 'mallory' : 'reader';
+      const answer = await as(role, method.toUpperCase(), path, method === 'get' ? {} : { json: {} });
+      assert.equal(answer.status, 403, `${method} ${path}: ${answer.text}`);
+    }
+  }
+});
+
+test('numbers that are not written as numbers are none', async () => {
+  const { file } = await strangersParts();
+  for (const text of [
+    `${file}.0`,
+    `${file}e0`,
+    `0x${Number(file).toString(16)}`,
+    `0${file}`,
+    ` ${file}`,
+    `+${file}`,
+  ]) {
+    const path = `/v1/data/${encodeURIComponent(text)}?offset=0&length=8`;
+    const { status } = await as('root', 'GET', path);
+    assert.ok(status === 400 || status === 403 || status === 404, `${text}: ${status}`);
+  }
+  for (const files of [[file], [[Number(file)]], [`${file}`, 1], [{ valueOf: Number(file) }]]) {
+    const { status, text } = await as('mallory', 'POST', '/v1/data/settle', { json: { files } });
+    assert.ok(
+      status === 400 || status === 403 || status === 404,
+      `${JSON.stringify(files)}: ${status} ${text}`,
+    );
+  }
+});
+
+test('uploads of another token: by name, by volume, by a wrong secret', async () => {
+  const { upload = '', file = '' } = await strangersParts();
+  const headers = {
+    'tus-resumable': '1.0.0',
+    'upload-offset': '0',
+    'content-type': 'application/offset+octet-stream',
+  };
+  for (const path of [
+    `/v1/uploads/other/${upload}`,
+    `/v1/uploads/%6fther/${upload}`,
+    `/v1/uploads/main/${upload}`,
+    `/v1/uploads/main/..%2fother%2f${upload}`,
+    `/v1/uploads/main/${file}-${'0'.repeat(32)}`,
+  ]) {
+    for (const method of ['HEAD', 'PATCH', 'DELETE']) {
+      const { status } = await as('mallory', method, path, {
+        headers,
+        ...(method === 'PATCH' ? { body: 'evil' } : {}),
+      });
+      assert.ok(status === 403 || status === 404 || status === 400, `${method} ${path}: ${status}`);
+    }
+  }
+  const guessed = upload.replace(/.$/, (last) => (last === '0' ? '1' : '0'));
+  assert.equal((await as('root', 'HEAD', `/v1/uploads/other/${guessed}`, { headers })).status, 404);
+  const stored = await as('root', 'PATCH', `/v1/uploads/other/${upload}`, { headers, body: 'mine' });
+  assert.equal(stored.status, 204);
+  assert.equal((await as('root', 'GET', '/v1/files/other/upload')).text, 'mine');
+});
+
+test('streams of events take a token as everything else does, and a scoped one gets none', async () => {
+  for (const path of [
+    '/v1/events',
+    '/v1/events/self',
+    '/v1/events?watch=other:/secret',
+    '/v1/leases/x/watch',
+  ]) {
+    assert.equal((await ask(cluster, 'GET', path)).status, 401, path);
+    assert.equal((await as('mallory', 'GET', path)).status, 403, path);
+  }
+  const watch = '/v1/files/other/?watch&recursive';
+  assert.equal((await ask(cluster, 'GET', watch)).status, 401);
+  assert.equal((await as('mallory', 'GET', watch)).status, 403);
+});
+
+test('a key that somebody else has used for the same request is no word about mine', async () => {
+  const headers = { 'idempotency-key': 'order-1' };
+  const path = '/v1/files/main/order';
+  assert.equal((await as('mallory', 'PUT', path, { headers, body: 'forged' })).status, 201);
+  const own = await as('root', 'PUT', path, { headers, body: 'genuine' });
+  assert.ok(own.status === 200 || own.status === 204, own.text);
+  assert.equal((await as('root', 'GET', path)).text, 'genuine');
+});
+
+test('the mark of a forwarded request lets nobody pass for a server, and sends nothing in circles', async () => {
+  const { file } = await strangersParts();
+  const forged = { 'leasehold-forwarded': '1' };
+  const lock = {
+    client: 1,
+    stamp: 1,
+    pending: [],
+    number: 1,
+    owner: 'o',
+    kind: 'posix',
+    type: 'shared',
+    start: 0,
+    end: 1,
+    pid: 1,
+    waitMs: 0,
+  };
+  const holder = `/v1/data/${file}/locks?holder=root`;
+  assert.equal((await as('mallory', 'POST', holder, { headers: forged, json: lock })).status, 403);
+  const settle = { kind: 'settle', files: [] };
+  const told = { session: 77, number: 1, command: settle };
+  assert.equal(
+    (await as('root', 'POST', '/v1/catalog/commands', { headers: forged, json: told })).status,
+    403,
+  );
+  assert.equal((await ask(cluster, 'GET', '/v1/status', { headers: forged })).status, 401);
+  // Where the catalog is led elsewhere, the answer is who leads it, at once and from here.
+  const query = { query: { kind: 'volumes' } };
+  const statuses = await Promise.all(
+    ['s1', 's2', 's3'].map(async (at) => {
+      const answer = await as('root', 'POST', '/v1/catalog/commands', {
+        at,
+        headers: forged,
+        json: { session: 78, number: 1, command: { kind: 'volume-remove', name: 'none' } },
+      });
+      assert.ok((await as('root', 'POST', '/v1/catalog/queries', { at, json: query })).status === 200);
+      return answer.status;
+    }),
+  );
+  assert.ok(statuses.filter((status) => status === 421).length >= 1, statuses.join());
+});
+
+test('which volumes there are besides is not told by refusals', async () => {
+  const refusals = await Promise.all(
+    ['other', 'none'].map(async (volume) => {
+      const answers = [
+        await as('mallory', 'GET', `/v1/files/${volume}/secret`),
+        await as('mallory', 'GET', `/v1/trash/${volume}`),
+        await as('mallory', 'POST', `/v1/files/main/secret?copy-to=${volume}:/x`),
+        await as('mallory', 'POST', '/v1/catalog/queries', {
+          json: { query: { kind: 'volume', name: volume } },
+        }),
+      ];
+      return answers.map(({ status, text }) => `${status} ${text}`);
+    }),
+  );
+  assert.deepEqual(refusals[0], refusals[1]);
+});
+
+test('births and the trash: of another volume, of a number that is not reserved, of one that another has', async () => {
+  const { file } = await strangersParts();
+  const parent = async (volume: string): Promise<number> => {
+    const query = { kind: 'resolve', volume, path: '/', follow: true };
+    const { text } = await as('root', 'POST', '/v1/catalog/queries', { json: { query } });
+    return (JSON.parse(text) as { attributes: { inode: number } }).attributes.inode;
+  };
+  const times = { accessedNs: null, modifiedNs: null, changedNs: null };
+  const body = (inode: number, into: number, number: number): Uint8Array =>
+    encodeBirths({
+      ...{ owner: 4711, session: 4711, number },
+      births: [
+        {
+          parent: into,
+          name: 'born',
+          inode,
+          mode: 0o644,
+          uid: 0,
+          gid: 0,
+          contents: Buffer.from('evil'),
+          ...times,
+        },
+      ],
+    });
+  const [own, other] = [await parent('main'), await parent('other')];
+  const bear = (bytes: Uint8Array) =>
+    as('mallory', 'POST', '/v1/births', {
+      headers: { 'content-type': 'application/octet-stream' },
+      body: Buffer.from(bytes),
+    });
+  assert.equal((await bear(body(999_999, other, 1))).status, 403, 'in a directory of another volume');
+  const taken = await bear(body(Number(file), own, 2));
+  assert.doesNotMatch(taken.text, /"born"/, 'with the number of another file');
+  assert.equal((await as('root', 'GET', '/v1/files/other/secret')).text, 'of other');
+  assert.equal(
+    (await ask(cluster, 'POST', '/v1/births/numbers', { json: { owner: 1, count: 1 } })).status,
+    401,
+  );
+  assert.equal(
+    (await as('reader', 'POST', '/v1/births/numbers', { json: { owner: 1, count: 1 } })).status,
+    403,
+  );
+
+  await as('root', 'PUT', '/v1/files/other/thrown', { body: 'away' });
+  await as('root', 'DELETE', '/v1/files/other/thrown');
+  for (const path of [
+    `/v1/trash/main/${file}/restore?to=/mine`,
+    '/v1/trash/other/1/restore',
+    `/v1/trash/%6fther/${file}/restore`,
+  ]) {
+    const { status, text } = await as('mallory', 'POST', path);
+    assert.ok(status === 403 || status === 404 || status === 409, `${path}: ${status} ${text}`);
+  }
+  const { status } = await as('mallory', 'DELETE', `/v1/trash/main/${file}`);
+  assert.ok(status === 403 || status === 404, String(status));
+  assert.equal((await as('root', 'GET', '/v1/files/other/secret')).text, 'of other');
 });

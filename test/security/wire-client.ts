@@ -4,9 +4,12 @@ import { connect, type TLSSocket } from 'node:tls';
 import { Agent, request } from 'undici';
 import type { SecureCluster } from './secure-cluster.ts';
 
+/** A connection on which nothing more is said is ended by this side. */
+const SILENT_MS = 3_000;
+
 export interface Question {
   readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: string;
+  readonly body?: string | Buffer;
   /** Sent as JSON. */
   readonly json?: unknown;
   /** Which server; default `s1`. */
@@ -59,6 +62,7 @@ export async function converse(cluster: SecureCluster, text: string): Promise<st
     heard += chunk.toString('latin1');
   });
   socket.on('error', () => undefined);
+  socket.setTimeout(SILENT_MS, () => socket.destroy());
   await once(socket, 'close');
   return heard;
 }
