@@ -55,6 +55,9 @@ const SPARED_MS = 50;
 const NEST_MS = 1_000;
 /** Directories of which the volume is remembered: an inode never leaves its volume. */
 const DIRECTORIES_MAX = 20_000;
+/** Contents of files that are being borne, all together; more are refused with `busy`. */
+const UNDER_WAY_BYTES_MAX = 64 * 1024 * 1024;
+const BUSY_RETRY_MS = 100;
 /** How often servers are chosen before it is given up that this one is among them. */
 const CHOICES_MAX = 8;
 
@@ -111,6 +114,7 @@ export class Births {
   readonly #numbers = new BirthNumbers();
   /** Requests under way, by their names: a retry waits for the same. */
   readonly #underWay = new Map<string, Promise<BirthOutcome[]>>();
+  #bytesUnderWay = 0;
   readonly #volumes = new LRUCache<number, string>({ max: DIRECTORIES_MAX });
   readonly #nests = new Map<string, Nest>();
 
@@ -138,7 +142,18 @@ export class Births {
     const name = `${request.session}.${request.number}`;
     const known = this.#underWay.get(name);
     if (known !== undefined) return known;
-    const bearing = this.#bear(request, options).finally(() => this.#underWay.delete(name));
+    const bytes = request.births.reduce((sum, { contents }) => sum + contents.length, 0);
+    if (this.#bytesUnderWay > 0 && this.#bytesUnderWay + bytes > UNDER_WAY_BYTES_MAX) {
+      const busy = new ServiceError('busy', 'Too many files are being borne', {
+        retryAfterMs: BUSY_RETRY_MS,
+      });
+      return Promise.reject(busy);
+    }
+    this.#bytesUnderWay += bytes;
+    const bearing = this.#bear(request, options).finally(() => {
+      this.#bytesUnderWay -= bytes;
+      this.#underWay.delete(name);
+    });
     this.#underWay.set(name, bearing);
     return bearing;
   }
@@ -318,12 +333,13 @@ export class Births {
     return new Set([...inTurn.slice(from + 1), ...inTurn.slice(0, from)].slice(majority(inTurn.length) - 1));
   }
 
-  #name(
+  /** @returns null where the request was closed elsewhere meanwhile: nothing of it will be */
+  async #name(
     { owner, session, number, cache }: BirthRequest,
     births: readonly NewFile[],
     { view, objectBytes }: BirthCall,
     options: CallOptions,
-  ): Promise<BearResult> {
+  ): Promise<BearResult | null> {
     const files = births.map(({ contents, accessedNs, modifiedNs, changedNs, ...birth }) => ({
       ...birth,
       sizeBytes: contents.length,
@@ -337,7 +353,12 @@ export class Births {
       ...{ owner, replicas: [...view.members], objectBytes, files },
     };
     const owned = cache === undefined ? options : { ...options, cacheOwner: cache };
-    return this.#parts.command(command, { session, number }, owned);
+    const result: CommandResults['forgo' | 'bear'] = await this.#parts.command(
+      command,
+      { session, number },
+      owned,
+    );
+    return isBearResult(result) ? result : null;
   }
 }
 

@@ -100,7 +100,7 @@ interface Catalog {
 }
 
 /** Who bears for a catalog that names what it is told, with two other servers that answer as they are told to. */
-function bearerOf(cluster: SmallCluster, answer: () => Promise<Uint8Array>) {
+function bearerOf(cluster: SmallCluster, answer: () => Promise<Uint8Array>, isClosed = false) {
   const [a] = cluster.servers as [SmallServer];
   const seen: Catalog = { commands: [], stored: [], calls: [] };
   const volume = { name: 'v', root: 1, replicas: 3, policy: 'quorum', objectBytes: OBJECT_BYTES };
@@ -127,7 +127,7 @@ function bearerOf(cluster: SmallCluster, answer: () => Promise<Uint8Array>) {
     command: async (command: Command) => {
       seen.commands.push(command);
       if (command.kind === 'reserve-inodes') return { first: 100 } as never;
-      if (command.kind !== 'bear') return {} as never;
+      if (command.kind !== 'bear' || isClosed) return {} as never;
       const files = Object.fromEntries(command.files.map(({ inode }) => [inode, null]));
       return { atNs: '1', limited: false, files } as never;
     },
@@ -189,6 +189,13 @@ test('what a spare server stored it promises when it is asked', async (t) => {
   const [a] = servers;
   assert.deepEqual(await a.host.bear([BIRTH], { ...placeOf(epoch, cluster), isSpare: true }), [null]);
   assert.deepEqual(await bear(a), [null]);
+});
+
+test('a request that another server has closed meanwhile has no effect', async (t) => {
+  const { cluster } = await started(t);
+  const { births } = bearerOf(cluster, STORED, true);
+  await births.reserve({ owner: 3, count: 10 });
+  assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
 });
 
 test('disks that are full refuse a file by that reason', async (t) => {
