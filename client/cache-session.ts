@@ -4,6 +4,8 @@ import type { CacheAnswer, CacheRequest } from '../wire/catalog-api.ts';
 const PAUSE_MS = 100;
 /** A poll that is not answered by then is given up; a server answers sooner, or waits for an election. */
 const POLL_MS_MAX = 10_000;
+/** Where nobody hears that a session is left, it ends by itself. */
+const LEAVE_MS_MAX = 1_000;
 
 export interface CacheSessionParts {
   /** The same for the whole life of this client, and no other's. */
@@ -63,6 +65,16 @@ export class CacheSession {
     this.#abort.abort();
     this.#end();
     await this.#running;
+  }
+
+  /** Believes nothing any more, and says so, so that nobody waits for it to forget. */
+  async leave(): Promise<void> {
+    const session = this.#session;
+    await this.stop();
+    if (session === null) return;
+    const request = { client: this.client, left: session, acked: 0 };
+    const signal = AbortSignal.timeout(LEAVE_MS_MAX);
+    await this.#parts.poll(request, { signal, timeoutMs: LEAVE_MS_MAX }).catch(this.#parts.failed);
   }
 
   async #run(): Promise<void> {

@@ -99,6 +99,8 @@ export interface BackendFile {
     toOffset: number,
     length: number,
   ): Promise<{ readonly copiedBytes: number; readonly state: FileState }>;
+  /** What was acknowledged before is at the cluster: for a new file that has been kept here so far, also its name. */
+  arrive(): Promise<void>;
   /** What was acknowledged before survives a loss of power. */
   flush(): Promise<FileState>;
   /** The contents change no more, and every server of the file that can be reached has them. */
@@ -205,6 +207,58 @@ export interface FileSystemBackend {
   space(): Promise<Space>;
   /** @param contents newest that is known of the file: what is done through it comes later */
   openFile(inode: number, replicas: readonly string[], contents: ContentVersion): BackendFile;
+}
+
+/** Numbers for files to come, good at one server and until then on the monotonic clock: `first` to before `first + count`. */
+export interface InodeNumbers {
+  readonly first: number;
+  readonly count: number;
+  readonly bearer: string;
+  readonly untilMs: number;
+}
+
+/** A new file as the cluster first hears of it, with all of its contents. */
+export interface NewFile {
+  readonly parent: number;
+  readonly name: string;
+  /** One of `InodeNumbers`. */
+  readonly inode: number;
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly accessedNs: string;
+  readonly modifiedNs: string;
+  readonly changedNs: string;
+  readonly contents: Uint8Array;
+}
+
+/** `refused`: not there, and not to be. `unborn`: not there, and can be made in the ordinary way by the same number. */
+export type BirthOutcome =
+  | { readonly kind: 'born'; readonly attributes: Attributes }
+  | { readonly kind: 'refused'; readonly error: Error }
+  | { readonly kind: 'unborn' };
+
+/**
+ * What it takes to make files here before the cluster hears of them: directories that are delegated to this mount, in which nobody else
+ * makes names before it has agreed, and numbers for files.
+ */
+export interface BirthBackend {
+  /** To be told, before anything is asked for, what is called back and when all is over. @see DelegationEvents */
+  listen(events: { recalled(directories: readonly number[]): Promise<void>; ended(): void }): void;
+  /** Whether nobody else changes the directory's names at this moment, nor until `recalled` has resolved. */
+  isDelegated(directory: number): boolean;
+  /** What is delegated is in use. */
+  use(): void;
+  /** @returns the first names of the directory, which is delegated from now on; null where it is not */
+  delegate(directory: number, countMax: number): Promise<ListedPage | null>;
+  reserve(count: number): Promise<InodeNumbers>;
+  /** The server at which numbers are good now, as far as that is known. */
+  bearer(): string | null;
+  /** @returns what became of each, in their order; throws where that is not known */
+  bear(bearer: string, files: readonly NewFile[]): Promise<readonly BirthOutcome[]>;
+  /** Makes the file without its contents and times, or finds that it was made or borne before; live. */
+  make(file: NewFile): Promise<Attributes>;
+  stop(): Promise<void>;
 }
 
 /** Order of versions of one file's contents. */

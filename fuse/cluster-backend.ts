@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
+import type { Delegations } from '../client/delegations.ts';
 import { whoami } from '../client/whoami.ts';
 import type {
   AttributeChanges,
@@ -15,9 +16,16 @@ import type {
  * The volume of a real cluster, through the client library.
  *
  * @param path directory of the volume that is the root; `/` for all of it
+ * @param delegations directories that commands of this mount are not to call back from it
  */
-export function clusterBackend(client: ClusterClient, volume: string, path = '/'): FileSystemBackend {
+export function clusterBackend(
+  client: ClusterClient,
+  volume: string,
+  path = '/',
+  delegations: Delegations | null = null,
+): FileSystemBackend {
   const by = whoami('mount');
+  const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   return {
     async start() {
       if (path !== '/') {
@@ -41,7 +49,7 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
     async createFile(parent, name, mode, owner, exclusive) {
       const place = { parent, name };
       const command = { kind: 'create-file', place, mode, ...ownerOf(owner), exclusive } as const;
-      const { created, attributes } = await client.command(command);
+      const { created, attributes } = await client.command(command, owning(parent));
       return {
         created,
         attributes: created ? withMakerFirst(attributes, client.catalogPrimary) : attributes,
@@ -49,28 +57,33 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
     },
     async makeDirectory(parent, name, mode, owner) {
       const command = { kind: 'make-directory', place: { parent, name }, mode, ...ownerOf(owner) } as const;
-      return (await client.command(command)).attributes;
+      const { mark } = delegations ?? { mark: 0 };
+      const made = await client.command(command, delegations?.asMaker(parent));
+      delegations?.learn(made.attributes.inode, made.delegated, mark);
+      return made.attributes;
     },
     async makeNode(parent, name, type, device, mode, owner) {
       const place = { parent, name };
       const command = { kind: 'make-node', place, type, device, mode, ...ownerOf(owner) } as const;
-      return (await client.command(command)).attributes;
+      return (await client.command(command, owning(parent))).attributes;
     },
     async symlink(parent, name, target, { uid, gid }) {
       const command = { kind: 'symlink', place: { parent, name }, target, uid, gid } as const;
-      return (await client.command(command)).attributes;
+      return (await client.command(command, owning(parent))).attributes;
     },
     async link(inode, parent, name) {
       const command = { kind: 'link', inode, place: { parent, name } } as const;
-      return (await client.command(command, { live: true })).attributes;
+      return (await client.command(command, { live: true, ...owning(parent) })).attributes;
     },
-    unlink: (parent, name) => client.command({ kind: 'unlink', place: { parent, name }, by }),
+    unlink: (parent, name) => client.command({ kind: 'unlink', place: { parent, name }, by }, owning(parent)),
     async removeDirectory(parent, name) {
-      await client.command({ kind: 'remove-directory', place: { parent, name } });
+      await client.command({ kind: 'remove-directory', place: { parent, name } }, owning(parent));
     },
-    rename: (from, to, mode) => client.command({ kind: 'rename', from, to, mode, by }),
+    rename: (from, to, mode) =>
+      client.command({ kind: 'rename', from, to, mode, by }, owning(from.parent, to.parent)),
     async setAttributes(inode, changes: AttributeChanges) {
-      return (await client.command({ kind: 'set-attributes', inode, ...changes }, { live: true })).attributes;
+      const command = { kind: 'set-attributes', inode, ...changes } as const;
+      return (await client.command(command, { live: true, ...owning(inode) })).attributes;
     },
     async keepOrphan(inode) {
       await client.command({ kind: 'keep-orphan', inode });
@@ -84,10 +97,10 @@ export function clusterBackend(client: ClusterClient, volume: string, path = '/'
     async setXattr(inode, name, value, mode, clearsSetgid = false) {
       const base64 = Buffer.from(value).toString('base64');
       const more = clearsSetgid ? { clearsSetgid } : {};
-      await client.command({ kind: 'set-xattr', inode, name, value: base64, mode, ...more });
+      await client.command({ kind: 'set-xattr', inode, name, value: base64, mode, ...more }, owning(inode));
     },
     async removeXattr(inode, name) {
-      await client.command({ kind: 'remove-xattr', inode, name });
+      await client.command({ kind: 'remove-xattr', inode, name }, owning(inode));
     },
     async space() {
       const [{ volume: info }, { servers }, { servers: heard }] = await Promise.all([
@@ -169,6 +182,7 @@ function clusterFile(
       const state = await handle.copyFrom({ from: source, fromOffset, toOffset, length });
       return { copiedBytes: state.offset - toOffset, state };
     },
+    arrive: () => Promise.resolve(),
     flush: () => handle.flush(),
     async seal() {
       await handle.seal();

@@ -109,7 +109,7 @@ export class FileSystem implements FileSystemCalls {
       const { attributes } = await this.#createEntry(parent, name, () =>
         this.#backend.createFile(parent, name, mode & 0o7777, caller, true),
       );
-      this.#files.made(attributes);
+      await this.#files.made(attributes);
       return attributes;
     }
     return this.#makeEntry(parent, name, () =>

@@ -13,7 +13,9 @@ import {
   parseMountSource,
 } from '../client/mount-options.ts';
 import { RememberingClient } from '../client/remembering-client.ts';
+import { withBirths } from './birth-backend.ts';
 import { clusterBackend } from './cluster-backend.ts';
+import { ClusterBirths } from './cluster-births.ts';
 import { withDeadline } from './deadline.ts';
 import { ErrnoError } from './errno.ts';
 import { clusterFacts, withFacts } from './facts.ts';
@@ -69,16 +71,18 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       ...{ servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) },
       exact: settings.cache.kind !== 'ttl',
     };
+    const failed = (error: unknown) =>
+      log('debug', 'nothing is remembered for now', { error: messageOf(error) });
     const { client, believedMs } = clientOf(settings, clientOptions, {
       forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
-      failed: (error) => log('debug', 'nothing is remembered for now', { error: messageOf(error) }),
+      failed,
     });
-    const whole = withFacts(
-      clusterBackend(client, volume, path),
-      clusterFacts(client, volume),
-      settings.factsListed,
-    );
-    const backend = settings.readOnly ? readOnlyBackend(whole) : whole;
+    const births =
+      settings.cache.kind === 'ttl' && !settings.readOnly ? new ClusterBirths(client, failed) : null;
+    const plain = clusterBackend(client, volume, path, births?.delegations);
+    const whole = withFacts(plain, clusterFacts(client, volume), settings.factsListed);
+    const changeable = births === null ? whole : withBirths(whole, births, log);
+    const backend = settings.readOnly ? readOnlyBackend(changeable) : changeable;
     mounted = await mountVolume(backend, transportNamed(settings.transport), {
       ...{ directory, source, limitMs, xattrs, log },
       kernelOptions: kernelOptions(settings, process.getuid?.() === 0),

@@ -127,11 +127,17 @@ export class OpenFile {
   /** @returns how many bytes were copied: fewer than `length` where there is more to come, 0 at the end of the source */
   async copyFrom(source: OpenFile, fromOffset: number, toOffset: number, length: number): Promise<number> {
     // What is under way here is part of the source, or must not arrive after what is copied over it.
-    await Promise.all([source.writes.drain(), this.writes.drain()]);
+    await Promise.all([source.arrive(), this.writes.drain()]);
     const copying = this.#backend.copyFrom(source.inode, fromOffset, toOffset, length);
     const { copiedBytes, state } = await this.#bounded(copying, 'Copying to it');
     if (copiedBytes > 0) this.#changed(state);
     return copiedBytes;
+  }
+
+  /** Resolves when all that was written before, and a new file's name, are at the cluster; `errorSince` of its writes tells what was lost. */
+  async arrive(): Promise<void> {
+    await this.writes.drain();
+    await this.#bounded(this.#backend.arrive(), 'Making it');
   }
 
   async persist(): Promise<void> {

@@ -119,10 +119,14 @@ export class OpenFiles {
   }
 
   /** What was just made is not opened: nobody writes to it, and the catalog is told so. */
-  made(attributes: Attributes): void {
+  async made(attributes: Attributes): Promise<void> {
     const file = this.#opened(attributes, true);
     file.unsettled = true;
-    this.#close(file, true);
+    try {
+      await file.arrive();
+    } finally {
+      this.#close(file, true);
+    }
   }
 
   /** The file has no name any more; if it is open here it lives until it is closed. */
@@ -185,7 +189,7 @@ export class OpenFiles {
   async flush(handle: number, owner?: bigint): Promise<void> {
     const opened = this.#fileHandle(handle);
     // Who gets the lock next shall find what was written under it.
-    if (opened.writing) await opened.file.writes.drain();
+    if (opened.writing) await opened.file.arrive();
     if (owner !== undefined) await opened.file.locks?.flush(owner);
     // Told to whoever closes: it may be a copy of the descriptor in a child that is about to run another program.
     if (opened.writing) this.#throwFailed(opened);
@@ -369,6 +373,8 @@ export class OpenFiles {
   /** Everything written so far arrives, or is known to be lost. */
   async drain(): Promise<void> {
     await Promise.all([...this.#open.values()].map((file) => file.writes.drain()));
+    // What fails is told to those who have it open.
+    await Promise.allSettled([...this.#open.values()].map((file) => file.arrive()));
   }
 
   /** When the mount is gone: everything written arrives, and the catalog hears of it. */

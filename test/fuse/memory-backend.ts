@@ -8,6 +8,7 @@ import type {
   ContentVersion,
   FileState,
   FileSystemBackend,
+  NewFile,
   NodeKind,
   Owner,
   RenameMode,
@@ -328,6 +329,7 @@ export class MemoryBackend implements FileSystemBackend {
         const bytes = this.#read(from, fromOffset, Math.min(hole, end) - fromOffset);
         return { copiedBytes: bytes.length, state: this.#write(target, toOffset, bytes) };
       },
+      arrive: () => Promise.resolve(),
       flush: async () => {
         await this.#reachToWrite('flush');
         return stateOf(this.#get(inode));
@@ -378,6 +380,43 @@ export class MemoryBackend implements FileSystemBackend {
       isLost: () => false,
       close: async () => undefined,
     };
+  }
+
+  /** Numbers that no inode gets by itself. @returns the first */
+  reserve(count: number): number {
+    this.#last += count;
+    return this.#last - count + 1;
+  }
+
+  /** A file of a number that was reserved, with or without its contents. */
+  async makeNumbered(file: NewFile, isWhole: boolean): Promise<Attributes> {
+    await this.#reach(isWhole ? 'bear' : 'makeNumbered');
+    const { parent, name, inode, mode, uid, gid } = file;
+    const present = this.#directory(parent).children.get(name);
+    if (present === inode && !isWhole) return this.#attributes(this.#get(inode));
+    const last = this.#last;
+    this.#last = inode - 1;
+    try {
+      const made = this.#makeAt(parent, name, 'file', mode, { uid, gid });
+      if (!isWhole) return this.#attributes(made);
+      this.#write(made, 0, file.contents);
+      made.accessedNs = BigInt(file.accessedNs);
+      made.modifiedNs = BigInt(file.modifiedNs);
+      made.changedNs = BigInt(file.changedNs);
+      made.live = false;
+      made.settled = stateOf(made);
+      return this.#attributes(made);
+    } finally {
+      this.#last = last;
+    }
+  }
+
+  /** Contents of a file by its place, whatever a mount has of it. */
+  textAt(parent: number, name: string): string | null {
+    const inode = this.#directory(parent).children.get(name);
+    if (inode === undefined) return null;
+    const file = this.#get(inode);
+    return Buffer.from(this.#read(file, 0, file.sizeBytes)).toString();
   }
 
   /** Sizes of what is in the root, by name. */

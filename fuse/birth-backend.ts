@@ -1,0 +1,100 @@
+import type { BirthBackend, FileSystemBackend } from './backend.ts';
+import { NewbornFiles } from './newborn-files.ts';
+import type { Log } from './transport.ts';
+
+/**
+ * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents
+ * (decision 0041). Whatever needs such a file at the cluster waits until it is there.
+ */
+export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log: Log): FileSystemBackend {
+  const files = new NewbornFiles(backend, birth, log);
+  return {
+    ...backend,
+    async stop() {
+      await files.stop();
+      await backend.stop();
+    },
+    lookup: (parent, name) => files.lookup({ parent, name }),
+    attributes: async (inode) => files.unborn(inode)?.attributes ?? backend.attributes(inode),
+    list: (inode, after, countMax) => files.list(inode, after, countMax),
+    createFile: (parent, name, mode, owner, exclusive) =>
+      files.create({ parent, name }, mode, owner, exclusive),
+    async makeDirectory(parent, name, mode, owner) {
+      const place = { parent, name };
+      files.prepare();
+      const attributes = await files.changing([place], () =>
+        backend.makeDirectory(parent, name, mode, owner),
+      );
+      files.changed(place, 'other');
+      files.madeDirectory(attributes);
+      return attributes;
+    },
+    async makeNode(parent, name, ...node) {
+      const place = { parent, name };
+      const attributes = await files.changing([place], () => backend.makeNode(parent, name, ...node));
+      files.changed(place, 'other');
+      return attributes;
+    },
+    async symlink(parent, name, target, owner) {
+      const place = { parent, name };
+      const attributes = await files.changing([place], () => backend.symlink(parent, name, target, owner));
+      files.changed(place, 'other');
+      return attributes;
+    },
+    async link(inode, parent, name) {
+      const place = { parent, name };
+      await Promise.all([files.come(inode), files.comeAt(place)]);
+      const attributes = await files.changing([place], () => backend.link(inode, parent, name));
+      files.changed(place, attributes.kind === 'file' ? 'file' : 'other');
+      return attributes;
+    },
+    async unlink(parent, name) {
+      const place = { parent, name };
+      await files.comeAt(place);
+      const left = await files.changing([place], () => backend.unlink(parent, name));
+      files.changed(place, 'free');
+      return left;
+    },
+    async removeDirectory(parent, name) {
+      const place = { parent, name };
+      // It may be the directory of any of them, and would not be empty.
+      await files.comeFrom();
+      await files.changing([place], () => backend.removeDirectory(parent, name));
+      files.changed(place, 'free');
+    },
+    async rename(from, to, mode) {
+      const isFile = files.isFile(from);
+      // A directory that is replaced has to be empty.
+      if (isFile) await Promise.all([files.comeAt(from), files.comeAt(to)]);
+      else await files.comeFrom();
+      const renamed = await files.changing([from, to], () => backend.rename(from, to, mode));
+      // Of two names of one file none is gone.
+      if (mode !== 'exchange') files.changed(to, isFile ? 'file' : 'other');
+      return renamed;
+    },
+    async setAttributes(inode, changes) {
+      const unborn = files.unborn(inode);
+      if (unborn?.isUnborn === true) return unborn.setAttributes(changes);
+      await files.come(inode);
+      return files.changingDirectory(inode, () => backend.setAttributes(inode, changes));
+    },
+    async xattr(inode, name) {
+      await files.come(inode);
+      return backend.xattr(inode, name);
+    },
+    async xattrs(inode) {
+      await files.come(inode);
+      return backend.xattrs(inode);
+    },
+    async setXattr(inode, ...how) {
+      await files.come(inode);
+      await files.changingDirectory(inode, () => backend.setXattr(inode, ...how));
+    },
+    async removeXattr(inode, name) {
+      await files.come(inode);
+      await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
+    },
+    openFile: (inode, replicas, contents) =>
+      files.unborn(inode) ?? backend.openFile(inode, replicas, contents),
+  };
+}

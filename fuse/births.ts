@@ -1,0 +1,134 @@
+import type { BirthBackend, BirthOutcome, InodeNumbers, NewFile } from './backend.ts';
+
+/** Limits of one request, as the cluster has them. */
+const FILES_MAX = 256;
+export const BIRTH_BYTES_MAX = 256 * 1024;
+const REQUEST_BYTES_MAX = 4 * 1024 * 1024;
+/** A request names the directories that it changes. */
+const DIRECTORIES_MAX = 16;
+const NUMBERS_AT_A_TIME = 512;
+const NUMBERS_LEFT_MIN = 128;
+/** Numbers are not used any more so shortly before they are void, in milliseconds. */
+const MARGIN_MS = 60_000;
+
+interface Waiting {
+  readonly file: NewFile;
+  readonly bearer: string;
+  resolve(outcome: BirthOutcome): void;
+  reject(error: unknown): void;
+}
+
+/** A number for a file to come, and the server that can bear it. */
+export interface InodeNumber {
+  readonly inode: number;
+  readonly bearer: string;
+}
+
+/** Brings new files to the cluster: while one request is under way the next ones gather, and travel together. */
+export class Births {
+  readonly #backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>;
+  readonly #failed: (error: unknown) => void;
+  #waiting: Waiting[] = [];
+  #isSending = false;
+  #numbers: (InodeNumbers & { readonly next: number }) | null = null;
+  #isReserving = false;
+
+  /** @param failed is told why numbers could not be had */
+  constructor(backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>, failed: (error: unknown) => void) {
+    this.#backend = backend;
+    this.#failed = failed;
+  }
+
+  /** Files are about to be made: there are numbers for them, or will be in a moment. */
+  prepare(): void {
+    const numbers = this.#numbers;
+    const isGood =
+      numbers !== null &&
+      numbers.next < numbers.first + numbers.count &&
+      performance.now() < numbers.untilMs - MARGIN_MS &&
+      numbers.bearer === this.#backend.bearer();
+    if (!isGood) this.#numbers = null;
+    if (!isGood || numbers.first + numbers.count - numbers.next <= NUMBERS_LEFT_MIN) this.#reserve();
+  }
+
+  /** @returns null where there is none at the moment; there will be */
+  takeNumber(): InodeNumber | null {
+    this.prepare();
+    const numbers = this.#numbers;
+    if (numbers === null) return null;
+    this.#numbers = { ...numbers, next: numbers.next + 1 };
+    return { inode: numbers.next, bearer: numbers.bearer };
+  }
+
+  /** @returns what became of the file; throws where that is not known */
+  bear(file: NewFile, bearer: string): Promise<BirthOutcome> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ file, bearer, resolve, reject });
+      void this.#send();
+    });
+  }
+
+  async #send(): Promise<void> {
+    if (this.#isSending) return;
+    this.#isSending = true;
+    // Whoever comes in the same turn travels with it.
+    await Promise.resolve();
+    while (this.#waiting.length > 0) await this.#sendBatch(this.#takeBatch());
+    this.#isSending = false;
+  }
+
+  /** At least one, and no more than fit one request. */
+  #takeBatch(): Waiting[] {
+    const batch: Waiting[] = [];
+    const left: Waiting[] = [];
+    const directories = new Set<number>();
+    let bytes = 0;
+    for (const waiting of this.#waiting) {
+      const { parent, contents } = waiting.file;
+      const fits =
+        batch.length < FILES_MAX &&
+        bytes + contents.length <= REQUEST_BYTES_MAX &&
+        (directories.size < DIRECTORIES_MAX || directories.has(parent)) &&
+        (batch[0] === undefined || batch[0].bearer === waiting.bearer);
+      if (!fits) {
+        left.push(waiting);
+        continue;
+      }
+      batch.push(waiting);
+      bytes += contents.length;
+      directories.add(parent);
+    }
+    this.#waiting = left;
+    return batch;
+  }
+
+  async #sendBatch(batch: readonly Waiting[]): Promise<void> {
+    const [first] = batch;
+    if (first === undefined) return;
+    try {
+      const outcomes = await this.#backend.bear(
+        first.bearer,
+        batch.map(({ file }) => file),
+      );
+      for (const [place, waiting] of batch.entries()) waiting.resolve(outcomes[place] ?? { kind: 'unborn' });
+    } catch (error) {
+      for (const waiting of batch) waiting.reject(error);
+    }
+  }
+
+  #reserve(): void {
+    if (this.#isReserving) return;
+    this.#isReserving = true;
+    this.#backend
+      .reserve(NUMBERS_AT_A_TIME)
+      .then(
+        (numbers) => {
+          this.#numbers = { ...numbers, next: numbers.first };
+        },
+        (error: unknown) => this.#failed(error),
+      )
+      .finally(() => {
+        this.#isReserving = false;
+      });
+  }
+}

@@ -1,0 +1,361 @@
+import { ServiceError } from '../base/errors.ts';
+import type { Attributes, BirthBackend, FileSystemBackend, ListedPage, NodeKind, Owner } from './backend.ts';
+import { Births } from './births.ts';
+import { DelegatedDirectory, DelegatedNames, type NameState } from './delegated-names.ts';
+import { namesCompare } from './name-order.ts';
+import { nowNs } from './open-file.ts';
+import type { Log } from './transport.ts';
+import { UnbornFile, type Way } from './unborn-file.ts';
+
+/** Others may look for a file in vain for so long after it was made here, in milliseconds; a part of what a mount believes. */
+const UNBORN_MS_MAX = 250;
+/** Contents of files that the cluster does not know of. */
+const UNBORN_BYTES_MAX = 16 * 1024 * 1024;
+/** Who has made a second file in a directory within this time is about to make more of them. */
+const AGAIN_MS = 2_000;
+/** A directory that was called back is not asked for again for so long: somebody else makes names in it. */
+const RECALLED_MS = 5_000;
+/** Names that are asked for together with a directory. */
+const NAMES_COUNT = 1_000;
+/** Directories of which it is remembered when a file was made in them, or when they were called back. */
+const REMEMBERED_MAX = 1_000;
+
+const SET_GROUP_ID = 0o2000;
+
+interface Place {
+  readonly parent: number;
+  readonly name: string;
+}
+
+/**
+ * Makes files here, in directories that are delegated to this mount, and has the cluster hear of each as a whole: when it is closed, and before
+ * anything else that needs it there. What the mount looks for, it finds here meanwhile.
+ */
+export class NewbornFiles {
+  readonly #backend: FileSystemBackend;
+  readonly #birth: BirthBackend;
+  readonly #log: Log;
+  readonly #births: Births;
+  readonly #names: DelegatedNames;
+  /** By inode, the oldest first. */
+  readonly #unborn = new Map<number, UnbornFile>();
+  readonly #byPlace = new Map<string, UnbornFile>();
+  #keptBytes = 0;
+  #timer: NodeJS.Timeout | undefined;
+  /** When a file was made in a directory in the ordinary way. */
+  readonly #madeMs = new Map<number, number>();
+  readonly #recalledMs = new Map<number, number>();
+  /** Directories that are being asked for, with the names that were changed meanwhile. */
+  readonly #asking = new Map<number, Set<string>>();
+  /** Names that are being changed at the cluster, and how often at a time. */
+  readonly #changing = new Map<string, number>();
+  /** Files of the volume can come with their contents; not known before the first of them was made. */
+  #isPossible = false;
+
+  constructor(backend: FileSystemBackend, birth: BirthBackend, log: Log) {
+    this.#backend = backend;
+    this.#birth = birth;
+    this.#log = log;
+    this.#births = new Births(birth, (error) => {
+      log('debug', 'no numbers for new files', { error: String(error) });
+    });
+    this.#names = new DelegatedNames((directory) => birth.isDelegated(directory));
+    birth.listen({
+      recalled: (directories) => this.#recalled(directories),
+      ended: () => {
+        this.#names.endAll();
+        // Others may take their names from now on: the sooner the better.
+        void this.#comeAll(this.#unborn.values(), 'born');
+      },
+    });
+  }
+
+  unborn(inode: number): UnbornFile | undefined {
+    return this.#unborn.get(inode);
+  }
+
+  unbornAt({ parent, name }: Place): UnbornFile | undefined {
+    return this.#byPlace.get(keyOf(parent, name));
+  }
+
+  /** Resolves when the cluster has the file, if it is one that is new. @throws where it cannot be brought there */
+  async come(inode: number): Promise<void> {
+    await this.#unborn.get(inode)?.come('born');
+  }
+
+  async comeAt(place: Place): Promise<void> {
+    await this.unbornAt(place)?.come('born');
+  }
+
+  /** Resolves when the cluster has, as far as that can be, all new files, or those in a directory. */
+  async comeFrom(directory?: number): Promise<void> {
+    const files = [...this.#unborn.values()];
+    await this.#comeAll(
+      directory === undefined ? files : files.filter(({ parent }) => parent === directory),
+      'born',
+    );
+  }
+
+  /** @returns whether a name, or none, is known to be a file */
+  isFile(place: Place): boolean {
+    return this.#stateOf(place) === 'file';
+  }
+
+  /** @throws ServiceError `exists` */
+  async create(
+    place: Place,
+    mode: number,
+    owner: Owner,
+    exclusive: boolean,
+  ): ReturnType<FileSystemBackend['createFile']> {
+    const { parent, name } = place;
+    const unborn = this.unbornAt(place);
+    if (unborn !== undefined) {
+      if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
+      return { attributes: unborn.attributes, created: false };
+    }
+    const made = this.#make(place, mode, owner);
+    if (made !== null) return { attributes: made, created: true };
+    this.prepare();
+    const result = await this.changing([place], () =>
+      this.#backend.createFile(parent, name, mode, owner, exclusive),
+    );
+    const { attributes, created } = result;
+    this.changed(place, stateOf(attributes.kind));
+    if (created) this.#madeAtCluster(parent, attributes);
+    return result;
+  }
+
+  /** Names are about to be made: directories can be delegated, and files have numbers. */
+  prepare(): void {
+    this.#birth.use();
+    if (this.#isPossible) this.#births.prepare();
+  }
+
+  /** @returns the attributes of a new file that only this mount knows of; null where it has to be made at the cluster */
+  #make({ parent, name }: Place, mode: number, { uid, gid, umask = 0 }: Owner): Attributes | null {
+    const directory = this.#names.of(parent);
+    const isPlain = directory?.attributes.xattrs === 0;
+    if (!this.#isPossible || !isPlain || this.#stateOf({ parent, name }) !== 'free') return null;
+    const number = this.#births.takeNumber();
+    if (number === null) return null;
+    this.#birth.use();
+    const atNs = String(nowNs());
+    const { mode: directoryMode, gid: directoryGid } = directory.attributes;
+    const attributes: Attributes = {
+      ...{
+        inode: number.inode,
+        kind: 'file',
+        mode: mode & ~umask,
+        links: 1,
+        sizeBytes: 0,
+        target: '',
+        device: 0,
+      },
+      ...{ uid, gid: (directoryMode & SET_GROUP_ID) === 0 ? gid : directoryGid },
+      ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, replicas: [], live: false, xattrs: 0 },
+      contents: { epoch: 0, seq: 0 },
+    };
+    const file: UnbornFile = new UnbornFile({ parent, name }, attributes, {
+      bear: (whole) => this.#births.bear(whole, number.bearer),
+      make: (whole) => this.#birth.make(whole),
+      setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
+      open: ({ inode, replicas, contents }) => this.#backend.openFile(inode, replicas, contents),
+      there: () => this.#forget(file),
+      lost: () => {
+        this.#forget(file);
+        this.changed(file, 'doubt');
+      },
+      doubted: ({ inode }, error) => {
+        this.#log('info', 'a new file is made in the ordinary way', { file: inode, error: String(error) });
+      },
+      kept: (bytes) => {
+        this.#keptBytes += bytes;
+      },
+      isFull: () => this.#keptBytes > UNBORN_BYTES_MAX,
+    });
+    this.#unborn.set(file.inode, file);
+    this.#byPlace.set(keyOf(parent, name), file);
+    directory.changed(name, 'file');
+    this.#timer ??= setTimeout(() => this.#age(), UNBORN_MS_MAX);
+    return attributes;
+  }
+
+  /** A directory that was just made here has no names. */
+  madeDirectory(attributes: Attributes): void {
+    if (this.#birth.isDelegated(attributes.inode))
+      this.#names.begin(new DelegatedDirectory(attributes, [], true));
+  }
+
+  async lookup({ parent, name }: Place): Promise<Attributes> {
+    const unborn = this.unbornAt({ parent, name });
+    if (unborn !== undefined) return unborn.attributes;
+    const directory = this.#names.of(parent);
+    const changes = directory?.changes ?? 0;
+    if (this.#stateOf({ parent, name }) === 'free') throw notThere(name);
+    try {
+      const attributes = await this.#backend.lookup(parent, name);
+      directory?.heard(name, stateOf(attributes.kind), changes);
+      return attributes;
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === 'not-found')
+        directory?.heard(name, 'free', changes);
+      throw error;
+    }
+  }
+
+  /** A page of the directory, with what is new in it. */
+  async list(directory: number, after: string, countMax: number): Promise<ListedPage> {
+    // Before it is asked for: what comes to the cluster meanwhile may be in the answer, or not.
+    const unborn = [...this.#unborn.values()].filter(({ parent }) => parent === directory);
+    const page = await this.#backend.list(directory, after, countMax);
+    const last = page.more ? page.entries.at(-1)?.name : undefined;
+    const isOfPage = (name: string): boolean =>
+      (after === '' || namesCompare(name, after) > 0) && (last === undefined || namesCompare(name, last) < 0);
+    const listed = new Set(page.entries.map(({ name }) => name));
+    const more = unborn.filter(({ name }) => isOfPage(name) && !listed.has(name));
+    if (more.length === 0) return page;
+    const entries = [...page.entries, ...more.map(({ name, attributes }) => ({ name, attributes }))];
+    return { entries: entries.sort((a, b) => namesCompare(a.name, b.name)), more: page.more };
+  }
+
+  /** What becomes of names is not known while they are being changed, nor where that fails. */
+  async changing<Result>(places: readonly Place[], change: () => Promise<Result>): Promise<Result> {
+    const keys = places.map(({ parent, name }) => keyOf(parent, name));
+    for (const key of keys) this.#changing.set(key, (this.#changing.get(key) ?? 0) + 1);
+    try {
+      return await change();
+    } finally {
+      for (const key of keys) {
+        const count = this.#changing.get(key) ?? 0;
+        if (count <= 1) this.#changing.delete(key);
+        else this.#changing.set(key, count - 1);
+      }
+      for (const place of places) this.changed(place, 'doubt');
+    }
+  }
+
+  changed({ parent, name }: Place, state: NameState): void {
+    this.#names.changed(parent, name, state);
+    this.#asking.get(parent)?.add(name);
+  }
+
+  #stateOf({ parent, name }: Place): NameState {
+    if (this.#changing.has(keyOf(parent, name))) return 'doubt';
+    return this.#names.of(parent)?.stateOf(name) ?? 'doubt';
+  }
+
+  /** The directory itself is about to change, or has. */
+  async changingDirectory<Result>(directory: number, change: () => Promise<Result>): Promise<Result> {
+    this.#names.end(directory);
+    await this.comeFrom(directory);
+    try {
+      return await change();
+    } finally {
+      this.#names.end(directory);
+    }
+  }
+
+  async stop(): Promise<void> {
+    clearTimeout(this.#timer);
+    await this.comeFrom();
+    await this.#birth.stop();
+  }
+
+  async #recalled(directories: readonly number[]): Promise<void> {
+    for (const directory of directories) {
+      this.#names.end(directory);
+      remember(this.#recalledMs, directory);
+    }
+    const called = new Set(directories);
+    await this.#comeAll(
+      [...this.#unborn.values()].filter(({ parent }) => called.has(parent)),
+      'born',
+    );
+  }
+
+  /** Whoever waits for one of them is told why it failed. */
+  async #comeAll(files: Iterable<UnbornFile>, way: Way): Promise<void> {
+    await Promise.all([...files].map((file) => this.#bring(file, way)));
+  }
+
+  async #bring(file: UnbornFile, way: Way): Promise<void> {
+    try {
+      await file.come(way);
+    } catch (error) {
+      this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
+    }
+  }
+
+  /** What is open for longer is there for others to see; most likely it is written further. */
+  #age(): void {
+    this.#timer = undefined;
+    const nowMs = performance.now();
+    for (const file of this.#unborn.values()) {
+      const leftMs = file.bornMs + UNBORN_MS_MAX - nowMs;
+      if (leftMs > 0) {
+        this.#timer = setTimeout(() => this.#age(), leftMs);
+        return;
+      }
+      if (file.isUnborn) void this.#bring(file, 'made');
+    }
+  }
+
+  #forget(file: UnbornFile): void {
+    this.#unborn.delete(file.inode);
+    this.#byPlace.delete(keyOf(file.parent, file.name));
+  }
+
+  #madeAtCluster(parent: number, { policy = 'quorum' }: Attributes): void {
+    this.#isPossible = policy === 'quorum';
+    this.prepare();
+    const beforeMs = this.#madeMs.get(parent) ?? Number.NEGATIVE_INFINITY;
+    remember(this.#madeMs, parent);
+    const isAgain = performance.now() - beforeMs < AGAIN_MS;
+    if (this.#isPossible && isAgain && this.#names.of(parent) === undefined) void this.#ask(parent);
+  }
+
+  async #ask(directory: number): Promise<void> {
+    const recalledMs = this.#recalledMs.get(directory) ?? Number.NEGATIVE_INFINITY;
+    if (this.#asking.has(directory) || performance.now() - recalledMs < RECALLED_MS) return;
+    const changed = new Set<string>();
+    this.#asking.set(directory, changed);
+    try {
+      const page = await this.#birth.delegate(directory, NAMES_COUNT);
+      if (page === null) return;
+      // After it was delegated: nobody else changes it from then on.
+      const attributes = await this.#backend.attributes(directory);
+      if (!this.#birth.isDelegated(directory)) return;
+      const names = new Map<string, NameState>(
+        page.entries.map(({ name, attributes: { kind } }) => [name, stateOf(kind)]),
+      );
+      for (const name of changed) names.set(name, 'doubt');
+      this.#names.begin(new DelegatedDirectory(attributes, names, !page.more));
+    } catch (error) {
+      this.#log('debug', 'a directory is not delegated', { directory, error: String(error) });
+    } finally {
+      this.#asking.delete(directory);
+    }
+  }
+}
+
+function stateOf(kind: NodeKind): NameState {
+  return kind === 'file' ? 'file' : 'other';
+}
+
+function notThere(name: string): ServiceError {
+  return new ServiceError('not-found', `There is no "${name}"`);
+}
+
+function keyOf(parent: number, name: string): string {
+  return `${parent}/${name}`;
+}
+
+function remember(map: Map<number, number>, directory: number): void {
+  map.delete(directory);
+  map.set(directory, performance.now());
+  for (const oldest of map.keys()) {
+    if (map.size <= REMEMBERED_MAX) return;
+    map.delete(oldest);
+  }
+}

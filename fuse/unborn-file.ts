@@ -1,0 +1,321 @@
+import type {
+  AttributeChanges,
+  Attributes,
+  BackendFile,
+  BackendLock,
+  BackendLocks,
+  BirthOutcome,
+  FileState,
+  NewFile,
+} from './backend.ts';
+import { BIRTH_BYTES_MAX } from './births.ts';
+import { withoutPrivileges } from './inodes.ts';
+import { nowNs } from './open-file.ts';
+
+/** How the cluster hears of it: with all of its contents, or as of any file that is about to be written. */
+export type Way = 'born' | 'made';
+
+export interface UnbornFileParts {
+  readonly bear: (file: NewFile) => Promise<BirthOutcome>;
+  readonly make: (file: NewFile) => Promise<Attributes>;
+  readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
+  /** The file as the cluster has it. */
+  readonly open: (attributes: Attributes) => BackendFile;
+  /** Told in the same turn in which the cluster is known to have it. */
+  readonly there: (file: UnbornFile) => void;
+  /** Nobody tries any more to bring it to the cluster. */
+  readonly lost: (file: UnbornFile) => void;
+  /** What became of its birth is not known, and it is made in the ordinary way. */
+  readonly doubted: (file: UnbornFile, error: unknown) => void;
+  /** So many more bytes are kept here; negative: fewer. */
+  readonly kept: (bytes: number) => void;
+  /** No more bytes are to be kept here. */
+  readonly isFull: () => boolean;
+}
+
+/**
+ * A new file that only this mount knows of: its contents and attributes are kept here until the cluster is told of all of it at once. It is told
+ * when the file is closed or synced, when somebody else may look, and before anything that has to happen at the cluster. From then on it
+ * is a file as any other.
+ */
+export class UnbornFile implements BackendFile {
+  readonly parent: number;
+  readonly name: string;
+  readonly inode: number;
+  readonly bornMs = performance.now();
+  readonly #parts: UnbornFileParts;
+  /** What the cluster will know, size and version left out. */
+  #attributes: Attributes;
+  /** A time was set that the writing of contents would not leave. */
+  #isTimed = false;
+  #bytes = Buffer.alloc(0);
+  #sizeBytes = 0;
+  #seq = 0;
+  #coming: Promise<BackendFile> | null = null;
+  #there: BackendFile | null = null;
+  /** The cluster may have it already: what it is told further is told of a file that is there. */
+  #isDoubtful = false;
+  /** The catalog has heard everything of it. */
+  #isSettled = false;
+
+  constructor(
+    place: { readonly parent: number; readonly name: string },
+    attributes: Attributes,
+    parts: UnbornFileParts,
+  ) {
+    this.parent = place.parent;
+    this.name = place.name;
+    this.inode = attributes.inode;
+    this.#attributes = attributes;
+    this.#parts = parts;
+  }
+
+  /** Nobody but this mount can know of it. */
+  get isUnborn(): boolean {
+    return this.#coming === null && !this.#isDoubtful;
+  }
+
+  get isThere(): boolean {
+    return this.#there !== null;
+  }
+
+  get attributes(): Attributes {
+    const contents = { epoch: 0, seq: this.#seq };
+    return { ...this.#attributes, sizeBytes: this.#sizeBytes, contents };
+  }
+
+  /** Changes them here; only of a file that is unborn. */
+  setAttributes(changes: AttributeChanges): Attributes {
+    const { uid, gid, accessedNs, modifiedNs } = changes;
+    const isOwned = uid !== undefined || gid !== undefined;
+    const before = this.#attributes;
+    const mode = changes.mode ?? (isOwned ? withoutPrivileges(before.mode) : before.mode);
+    this.#attributes = {
+      ...before,
+      mode,
+      uid: uid ?? before.uid,
+      gid: gid ?? before.gid,
+      accessedNs: accessedNs ?? before.accessedNs,
+      modifiedNs: modifiedNs ?? before.modifiedNs,
+      changedNs: String(nowNs()),
+    };
+    this.#isTimed ||= accessedNs !== undefined || modifiedNs !== undefined;
+    return this.attributes;
+  }
+
+  /**
+   * Tells the cluster of it. A way that failed without a definite answer is tried anew by whoever asks next.
+   *
+   * @returns the file as the cluster has it
+   */
+  come(way: Way): Promise<BackendFile> {
+    this.#coming ??= this.#come(this.#isDoubtful ? 'made' : way).catch((error: unknown) => {
+      this.#coming = null;
+      throw error;
+    });
+    return this.#coming;
+  }
+
+  /** A file without contents is about to get some, most likely by another descriptor: as one that is written it is written sooner. */
+  async arrive(): Promise<void> {
+    if (this.#there === null) await this.come(this.#sizeBytes === 0 ? 'made' : 'born');
+  }
+
+  async read(offset: number, length: number): Promise<Uint8Array> {
+    if (this.#there !== null) return this.#there.read(offset, length);
+    // A copy: what is written next may be written in its place.
+    return Buffer.from(this.#bytes.subarray(offset, Math.min(offset + length, this.#sizeBytes)));
+  }
+
+  write(offset: number, parts: readonly Uint8Array[]): Promise<FileState> {
+    const length = parts.reduce((sum, part) => sum + part.length, 0);
+    return this.#change(
+      offset + length,
+      (file) => file.write(offset, parts),
+      () => this.#put(offset, parts),
+    );
+  }
+
+  writeParts(parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[]): Promise<FileState> {
+    const end = Math.max(...parts.map(({ offset, bytes }) => offset + bytes.length));
+    return this.#change(
+      end,
+      (file) => file.writeParts(parts),
+      () => {
+        for (const { offset, bytes } of parts) this.#put(offset, [bytes]);
+      },
+    );
+  }
+
+  append(bytes: Uint8Array): Promise<FileState> {
+    return this.#change(
+      this.#sizeBytes + bytes.length,
+      (file) => file.append(bytes),
+      () => this.#put(this.#sizeBytes, [bytes]),
+    );
+  }
+
+  truncate(sizeBytes: number): Promise<FileState> {
+    return this.#change(
+      sizeBytes,
+      (file) => file.truncate(sizeBytes),
+      () => {
+        this.#bytes.fill(0, Math.min(sizeBytes, this.#sizeBytes), this.#sizeBytes);
+        this.#reserve(sizeBytes);
+        this.#sizeBytes = sizeBytes;
+      },
+    );
+  }
+
+  punch(from: number, to: number, grows: boolean): Promise<FileState> {
+    return this.#after((file) => file.punch(from, to, grows));
+  }
+
+  async seek(offset: number, what: 'data' | 'hole'): Promise<number | null> {
+    return (await this.come('born')).seek(offset, what);
+  }
+
+  copyFrom(
+    source: number,
+    fromOffset: number,
+    toOffset: number,
+    length: number,
+  ): ReturnType<BackendFile['copyFrom']> {
+    return this.#after((file) => file.copyFrom(source, fromOffset, toOffset, length));
+  }
+
+  async flush(): Promise<FileState> {
+    return (await this.come('born')).flush();
+  }
+
+  async seal(): Promise<void> {
+    await (await this.come('born')).seal();
+  }
+
+  async settle(): Promise<void> {
+    const file = await this.come('born').catch((error: unknown) => {
+      this.#parts.lost(this);
+      throw error;
+    });
+    if (!this.#isSettled) await file.settle();
+  }
+
+  openLocks(lost: (locks: readonly BackendLock[]) => void): BackendLocks {
+    return locksOf(async () => (await this.come('made')).openLocks(lost));
+  }
+
+  async state(): Promise<FileState> {
+    if (this.#there !== null) return this.#there.state();
+    return this.#state();
+  }
+
+  /** @param change what becomes of what is kept here, where the file still is and remains small */
+  async #change(
+    endBytes: number,
+    atCluster: (file: BackendFile) => Promise<FileState>,
+    change: () => void,
+  ): Promise<FileState> {
+    if (!this.isUnborn || endBytes > BIRTH_BYTES_MAX || this.#parts.isFull()) {
+      // Most likely there is more to come: a file that is made is led by whoever made it.
+      await this.come('made');
+      return this.#after(atCluster);
+    }
+    change();
+    this.#seq++;
+    this.#attributes = { ...this.#attributes, modifiedNs: String(nowNs()), changedNs: String(nowNs()) };
+    return this.#state();
+  }
+
+  async #after<Result>(use: (file: BackendFile) => Promise<Result>): Promise<Result> {
+    const file = await this.come('made');
+    this.#isSettled = false;
+    return use(file);
+  }
+
+  #put(offset: number, parts: readonly Uint8Array[]): void {
+    let at = offset;
+    this.#reserve(offset + parts.reduce((sum, part) => sum + part.length, 0));
+    for (const part of parts) {
+      this.#bytes.set(part, at);
+      at += part.length;
+    }
+    this.#sizeBytes = Math.max(this.#sizeBytes, at);
+  }
+
+  #reserve(sizeBytes: number): void {
+    const before = this.#bytes.length;
+    if (sizeBytes <= before) return;
+    const larger = Buffer.alloc(
+      before === 0 ? sizeBytes : Math.min(BIRTH_BYTES_MAX, Math.max(sizeBytes, 2 * before)),
+    );
+    this.#bytes.copy(larger);
+    this.#bytes = larger;
+    this.#parts.kept(larger.length - before);
+  }
+
+  #state(): FileState {
+    const { sizeBytes, modifiedNs, contents } = this.attributes;
+    return { sizeBytes, modifiedNs, contents };
+  }
+
+  async #come(way: Way): Promise<BackendFile> {
+    const { mode, uid, gid, accessedNs, modifiedNs, changedNs } = this.#attributes;
+    const file: NewFile = {
+      ...{ parent: this.parent, name: this.name, inode: this.inode, mode, uid, gid },
+      ...{ accessedNs, modifiedNs, changedNs, contents: this.#bytes.subarray(0, this.#sizeBytes) },
+    };
+    const born = way === 'born' ? await this.#bear(file) : null;
+    const there = born === null ? await this.#make(file) : this.#parts.open(born);
+    this.#isSettled = born !== null;
+    this.#there = there;
+    this.#parts.there(this);
+    this.#parts.kept(-this.#bytes.length);
+    this.#bytes = Buffer.alloc(0);
+    return there;
+  }
+
+  /** @returns null where it has to be made in the ordinary way */
+  async #bear(file: NewFile): Promise<Attributes | null> {
+    let outcome: BirthOutcome;
+    try {
+      outcome = await this.#parts.bear(file);
+    } catch (error) {
+      // Whoever makes it by its number finds it, or makes it.
+      this.#parts.doubted(this, error);
+      return null;
+    }
+    if (outcome.kind === 'refused') throw outcome.error;
+    return outcome.kind === 'born' ? outcome.attributes : null;
+  }
+
+  async #make(file: NewFile): Promise<BackendFile> {
+    this.#isDoubtful = true;
+    const there = this.#parts.open(await this.#parts.make(file));
+    if (file.contents.length > 0) await there.write(0, [file.contents]);
+    const { inode, accessedNs, modifiedNs } = file;
+    if (this.#isTimed) await this.#parts.setAttributes(inode, { accessedNs, modifiedNs });
+    return there;
+  }
+}
+
+/** Locks of a file that is opened at the cluster when the first of them is asked for. */
+function locksOf(open: () => Promise<BackendLocks>): BackendLocks {
+  let opened: BackendLocks | null = null;
+  let opening: Promise<BackendLocks> | null = null;
+  const locks = (): Promise<BackendLocks> => {
+    opening ??= open().then((there) => {
+      opened = there;
+      return there;
+    });
+    return opening;
+  };
+  return {
+    lock: async (lock, waits, signal) => (await locks()).lock(lock, waits, signal),
+    unlock: async (range) => (await locks()).unlock(range),
+    holder: async (lock) => (await locks()).holder(lock),
+    isLost: (kind, owner) => opened?.isLost(kind, owner) ?? false,
+    close: async () => {
+      if (opening !== null) await (await opening).close();
+    },
+  };
+}

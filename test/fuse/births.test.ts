@@ -1,0 +1,247 @@
+/**
+ * Goal: a file that is made here first is what any file is, to programs here and, once it is closed, to everybody; whatever happens to the
+ * request in which it travels.
+ * Method: the mount's calls over a cluster in memory, which tells what it was asked.
+ */
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { withBirths } from '../../fuse/birth-backend.ts';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { MemoryBackend } from './memory-backend.ts';
+import { MemoryBirths } from './memory-births.ts';
+
+const ROOT = 1;
+const LIMIT_MS = 5_000;
+const USER = { uid: 7, gid: 8 };
+const FLAGS = constants.O_RDWR | constants.O_CREAT;
+
+/** A mount, and a directory in it that it has made and in which it has made a file at the cluster. */
+async function started(t: TestContext) {
+  const memory = new MemoryBackend();
+  const births = new MemoryBirths(memory);
+  const backend = withBirths(births.backend, births, () => undefined);
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  t.after(async () => {
+    await fileSystem.stop();
+    await backend.stop();
+  });
+  const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
+  const create = (name: string, flags = FLAGS) => fileSystem.create(directory, name, 0o640, flags, USER);
+  const write = (handle: number, text: string, offset = 0) =>
+    fileSystem.write(handle, offset, Buffer.from(text), USER);
+  const close = async (handle: number) => {
+    try {
+      await fileSystem.flush(handle);
+    } finally {
+      await fileSystem.release(handle);
+    }
+  };
+  const file = async (name: string, text: string) => {
+    const { handle } = await create(name);
+    await write(handle, text);
+    await close(handle);
+  };
+  const textAt = (name: string) => memory.textAt(directory, name);
+  /** Opens a new file, writes its name to it, and has that taken over. */
+  const open = async (name: string) => {
+    const created = await create(name);
+    await write(created.handle, name);
+    await fileSystem.attributes(created.attributes.inode);
+    return created;
+  };
+  await file('first', 'at the cluster');
+  return { memory, births, fileSystem, directory, create, write, open, close, file, textAt };
+}
+
+test('a small file is one request, and whole when its close returns', async (t) => {
+  const { memory, births, file, textAt } = await started(t);
+  const before = { ...memory.calls };
+  await file('a', 'contents');
+  assert.equal(textAt('a'), 'contents');
+  assert.deepEqual(births.requests, [1]);
+  const { bear = 0, ...others } = memory.calls;
+  assert.equal(bear, 1);
+  for (const call of ['createFile', 'write', 'settle', 'lookup', 'list', 'state'])
+    assert.equal(others[call], before[call], call);
+});
+
+test('files that are closed while a request is under way share the next one', async (t) => {
+  const { births, file, textAt } = await started(t);
+  const names = Array.from({ length: 8 }, (_, number) => `f${number}`);
+  await Promise.all(names.map((name) => file(name, name)));
+  assert.ok(births.requests.length <= 2, `${births.requests.length} requests`);
+  assert.deepEqual(names.map(textAt), names);
+});
+
+test('what was set before the close is part of it', async (t) => {
+  const { fileSystem, births, memory, directory, create, write, close } = await started(t);
+  const { handle, attributes } = await create('a');
+  await write(handle, 'text');
+  const calls = { ...memory.calls };
+  await fileSystem.setAttributes(attributes.inode, { mode: 0o4751, uid: 70 });
+  await fileSystem.setAttributes(attributes.inode, { mode: 0o751, modified: { kind: 'time', ns: 5_000n } });
+  const told = await fileSystem.attributes(attributes.inode);
+  assert.deepEqual(memory.calls, calls, 'Nobody is asked');
+  await close(handle);
+  const found = await memory.lookup(directory, 'a');
+  assert.deepEqual([found.mode, found.uid, found.modifiedNs, found.sizeBytes], [0o751, 70, '5000', 4]);
+  assert.deepEqual(
+    [told.mode, told.modifiedNs, told.changedNs],
+    [found.mode, found.modifiedNs, found.changedNs],
+  );
+  assert.deepEqual(births.requests, [1]);
+});
+
+test('programs here find the file before the cluster does', async (t) => {
+  const { fileSystem, directory, create, write, close, textAt } = await started(t);
+  const { handle, attributes } = await create('b');
+  await write(handle, 'some text');
+  await write(handle, 'TEXT', 5);
+  await fileSystem.truncate(attributes.inode, 8, USER);
+  assert.equal((await fileSystem.lookup(directory, 'b')).inode, attributes.inode);
+  assert.equal((await fileSystem.attributes(attributes.inode)).sizeBytes, 8);
+  assert.equal(Buffer.from(await fileSystem.read(handle, 0, 100)).toString(), 'some TEX');
+  const listing = await fileSystem.openDirectory(directory);
+  const { entries } = await fileSystem.readDirectory(listing, 0, 100);
+  assert.deepEqual(
+    entries.map(({ name }) => name),
+    ['.', '..', 'b', 'first'],
+  );
+  await assert.rejects(create('b', FLAGS | constants.O_EXCL), { code: 'exists' });
+  const again = await create('b');
+  assert.equal(again.attributes.inode, attributes.inode);
+  assert.equal(textAt('b'), null);
+  await close(again.handle);
+  assert.equal(textAt('b'), 'some TEX');
+  await close(handle);
+});
+
+test('a file that has nothing in it yet is written in the ordinary way after its first close', async (t) => {
+  const { create, write, close, textAt, births } = await started(t);
+  const { handle } = await create('a');
+  // A shell closes the copy from which it made the standard output.
+  await close((await create('a')).handle);
+  assert.equal(textAt('a'), '');
+  await write(handle, 'later');
+  await close(handle);
+  assert.equal(textAt('a'), 'later');
+  assert.deepEqual(births.requests, []);
+});
+
+test('a file that grows beyond what can be borne is written in the ordinary way', async (t) => {
+  const { create, write, close, textAt, births } = await started(t);
+  const { handle } = await create('a');
+  const piece = 'x'.repeat(100_000);
+  for (let count = 0; count < 5; count++) await write(handle, piece, count * piece.length);
+  await close(handle);
+  assert.equal(textAt('a'), piece.repeat(5));
+  assert.deepEqual(births.requests, []);
+});
+
+test('a file that stays open is there for others a moment later', async (t) => {
+  const { create, write, close, textAt } = await started(t);
+  const { handle } = await create('a');
+  await write(handle, 'one');
+  const untilMs = performance.now() + LIMIT_MS;
+  while (textAt('a') !== 'one' && performance.now() < untilMs) await delay(10);
+  assert.equal(textAt('a'), 'one');
+  await write(handle, 'two', 3);
+  await close(handle);
+  assert.equal(textAt('a'), 'onetwo');
+});
+
+test('before a directory is given back all of it is at the cluster', async (t) => {
+  const { births, directory, open, close, file, textAt } = await started(t);
+  const { handle } = await open('a');
+  await births.recall(directory);
+  assert.equal(textAt('a'), 'a');
+  assert.deepEqual(births.requests, [1]);
+  await close(handle);
+  await file('b', 'afterwards');
+  assert.equal(textAt('b'), 'afterwards');
+  assert.deepEqual(births.requests, [1], 'In the ordinary way');
+});
+
+test('when all delegations are over, files go to the cluster, and one whose name was taken says so at its close', async (t) => {
+  const { births, memory, directory, create, write, close, textAt } = await started(t);
+  const [a, b] = [await create('a'), await create('b')];
+  await write(a.handle, 'mine');
+  await write(b.handle, 'mine');
+  const { promise, resolve } = Promise.withResolvers<void>();
+  births.held = promise;
+  births.end();
+  await memory.createFile(directory, 'b', 0o600, USER, true);
+  resolve();
+  await close(a.handle);
+  await assert.rejects(close(b.handle), { code: 'exists' });
+  assert.deepEqual([textAt('a'), textAt('b')], ['mine', '']);
+});
+
+for (const fate of ['unborn', 'lost-before', 'lost-after'] as const) {
+  test(`a file whose request came to nothing, or whose answer was lost, is made nevertheless (${fate})`, async (t) => {
+    const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(t);
+    births.fate = fate;
+    const { handle, attributes } = await create('a');
+    await write(handle, 'contents');
+    await fileSystem.setAttributes(attributes.inode, { modified: { kind: 'time', ns: 5_000n } });
+    await close(handle);
+    assert.equal(textAt('a'), 'contents');
+    const found = await memory.lookup(directory, 'a');
+    assert.deepEqual([found.inode, found.modifiedNs], [attributes.inode, '5000']);
+  });
+}
+
+test('a refusal is told by fsync and by close, and the name is free', async (t) => {
+  const { births, fileSystem, directory, create, write, close, file, textAt } = await started(t);
+  births.fate = 'refused';
+  const { handle } = await create('a');
+  await write(handle, 'contents');
+  await assert.rejects(fileSystem.persist(handle), { code: 'quota-exceeded' });
+  await assert.rejects(close(handle), { code: 'quota-exceeded' });
+  assert.equal(textAt('a'), null);
+  births.fate = 'born';
+  await fileSystem.stop();
+  await assert.rejects(fileSystem.lookup(directory, 'a'), { code: 'not-found' });
+  await file('a', 'another');
+  assert.equal(textAt('a'), 'another');
+});
+
+test('fsync, and whatever needs the file at the cluster, brings it there', async (t) => {
+  const { fileSystem, memory, directory, open, close, textAt } = await started(t);
+  const synced = await open('synced');
+  await fileSystem.persist(synced.handle);
+  assert.equal(textAt('synced'), 'synced');
+  const linked = await open('linked');
+  await fileSystem.link(linked.attributes.inode, ROOT, 'other');
+  assert.equal(memory.textAt(ROOT, 'other'), 'linked');
+  const moved = await open('moved');
+  await fileSystem.rename({ parent: directory, name: 'moved' }, { parent: ROOT, name: 'to' }, 0);
+  assert.equal(memory.textAt(ROOT, 'to'), 'moved');
+  const removed = await open('removed');
+  await fileSystem.unlink(directory, 'removed');
+  assert.equal(textAt('removed'), null);
+  assert.equal(Buffer.from(await fileSystem.read(removed.handle, 0, 100)).toString(), 'removed');
+  const marked = await open('marked');
+  await fileSystem.setXattr(marked.attributes.inode, 'user.a', Buffer.from('b'), 0);
+  assert.equal(textAt('marked'), 'marked');
+  const within = await open('within');
+  await assert.rejects(fileSystem.removeDirectory(ROOT, 'd'), { code: 'not-empty' });
+  for (const { handle } of [synced, linked, moved, removed, marked, within]) await close(handle);
+});
+
+test('a name that was given away, or given back, is not taken for what it was', async (t) => {
+  const { fileSystem, directory, file, textAt } = await started(t);
+  const at = (name: string) => ({ parent: directory, name });
+  await file('a', 'a');
+  await fileSystem.rename(at('a'), at('b'), 0);
+  await file('a', 'again');
+  await fileSystem.unlink(directory, 'b');
+  await file('b', 'again, too');
+  await fileSystem.symlink(directory, 'l', 'a', USER);
+  await assert.rejects(fileSystem.create(directory, 'l', 0o600, FLAGS | constants.O_EXCL, USER), {
+    code: 'exists',
+  });
+  assert.deepEqual([textAt('a'), textAt('b')], ['again', 'again, too']);
+});

@@ -1,0 +1,102 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { BirthBackend, BirthOutcome, FileSystemBackend, NewFile } from '../../fuse/backend.ts';
+import type { MemoryBackend } from './memory-backend.ts';
+
+/** What becomes of the files of a request. */
+export type Fate = 'born' | 'refused' | 'unborn' | 'lost-before' | 'lost-after';
+
+/** New files and delegated directories of a cluster in memory: whatever is asked for is delegated, until a test calls it back. */
+export class MemoryBirths implements BirthBackend {
+  readonly #backend: MemoryBackend;
+  readonly #delegated = new Set<number>();
+  #events: Parameters<BirthBackend['listen']>[0] = {
+    recalled: async () => undefined,
+    ended: () => undefined,
+  };
+  /** Files of each request. */
+  readonly requests: number[] = [];
+  fate: Fate = 'born';
+  /** A request is not answered before this. */
+  held: Promise<void> = Promise.resolve();
+
+  constructor(backend: MemoryBackend) {
+    this.#backend = backend;
+  }
+
+  /** The memory's own calls, as a value that others can build upon, where what is made is delegated. */
+  get backend(): FileSystemBackend {
+    const memory = this.#backend;
+    const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as (keyof FileSystemBackend)[];
+    const calls = Object.fromEntries(
+      names.map((name) => [name, (memory[name] as () => unknown).bind?.(memory)]),
+    );
+    return {
+      ...(calls as unknown as FileSystemBackend),
+      makeDirectory: async (...made) => {
+        const attributes = await memory.makeDirectory(...made);
+        this.#delegated.add(attributes.inode);
+        return attributes;
+      },
+    };
+  }
+
+  async recall(directory: number): Promise<void> {
+    this.#delegated.delete(directory);
+    await this.#events.recalled([directory]);
+  }
+
+  end(): void {
+    this.#delegated.clear();
+    this.#events.ended();
+  }
+
+  listen(events: Parameters<BirthBackend['listen']>[0]): void {
+    this.#events = events;
+  }
+
+  isDelegated(directory: number): boolean {
+    return this.#delegated.has(directory);
+  }
+
+  use(): void {}
+
+  async delegate(directory: number, countMax: number) {
+    this.#delegated.add(directory);
+    return this.#backend.list(directory, '', countMax);
+  }
+
+  async reserve(count: number) {
+    return { first: this.#backend.reserve(count), count, bearer: 's1', untilMs: Number.POSITIVE_INFINITY };
+  }
+
+  bearer(): string {
+    return 's1';
+  }
+
+  async bear(_bearer: string, files: readonly NewFile[]): Promise<readonly BirthOutcome[]> {
+    this.requests.push(files.length);
+    await this.held;
+    const { fate } = this;
+    if (fate === 'lost-before') throw new ServiceError('unknown', 'Lost by intent');
+    if (fate === 'unborn') return files.map(() => ({ kind: 'unborn' }));
+    const refused = new ServiceError('quota-exceeded', 'Refused by intent');
+    if (fate === 'refused') return files.map(() => ({ kind: 'refused', error: refused }));
+    const outcomes: BirthOutcome[] = [];
+    for (const file of files) {
+      try {
+        outcomes.push({ kind: 'born', attributes: await this.#backend.makeNumbered(file, true) });
+      } catch (error) {
+        if (!(error instanceof ServiceError)) throw error;
+        outcomes.push({ kind: 'refused', error });
+      }
+    }
+    if (fate === 'lost-after') throw new ServiceError('unknown', 'Lost by intent');
+    return outcomes;
+  }
+
+  make(file: NewFile) {
+    return this.#backend.makeNumbered(file, false);
+  }
+
+  async stop(): Promise<void> {}
+}
