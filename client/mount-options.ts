@@ -32,6 +32,8 @@ export interface MountSettings {
   factsListed: boolean;
   logLevel: 'error' | 'warn' | 'info' | 'debug';
   cache: CacheMode;
+  /** A close waits for nothing. */
+  flushBehind: boolean;
   /** How the process of the mount speaks with the kernel. */
   transport: 'auto' | 'kernel' | 'native';
 }
@@ -192,6 +194,15 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     },
   },
   {
+    name: 'flush_behind',
+    value: null,
+    flag: 'flush-behind',
+    effect: '`close` returns before the cluster has what was written; `fsync` does not',
+    apply: (settings) => {
+      settings.flushBehind = true;
+    },
+  },
+  {
     name: 'transport',
     value: 'auto|kernel|native',
     flag: 'transport',
@@ -282,6 +293,7 @@ export function parseMountOptions(texts: readonly string[], sloppy = false): Mou
     factsListed: false,
     logLevel: 'info',
     cache: { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS },
+    flushBehind: false,
     transport: 'auto',
   };
   for (const { name, value } of texts.flatMap(splitOptions)) {

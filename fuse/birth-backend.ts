@@ -74,7 +74,7 @@ export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log:
     },
     async setAttributes(inode, changes) {
       const unborn = files.unborn(inode);
-      if (unborn?.isUnborn === true) return unborn.setAttributes(changes);
+      if (unborn?.takes(changes) === true) return unborn.setAttributes(changes);
       await files.come(inode);
       return files.changingDirectory(inode, () => backend.setAttributes(inode, changes));
     },

@@ -49,6 +49,7 @@ export class FileSystem implements FileSystemCalls {
   /**
    * @param root as `backend.start` answered it
    * @param limitMs the longest that one question to the cluster may take
+   * @param flushBehind a close does not wait until the cluster has what was written
    */
   constructor(
     backend: FileSystemBackend,
@@ -56,12 +57,13 @@ export class FileSystem implements FileSystemCalls {
     limitMs: number,
     log: Log,
     ageMaxMs = ATTRIBUTE_AGE_MAX_MS,
+    flushBehind = false,
   ) {
     this.#backend = backend;
     this.root = root;
     this.#limitMs = limitMs;
     this.#log = log;
-    this.#files = new OpenFiles(backend, limitMs, log, ageMaxMs);
+    this.#files = new OpenFiles(backend, limitMs, log, ageMaxMs, flushBehind);
     this.#inodes = this.#files.inodes;
     this.#names = new Names(backend, this.#inodes, ageMaxMs);
     this.#directories = new Directories(this.#names);

@@ -89,6 +89,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       present: presenter(settings),
       // Lists speak of the owners and modes that are stored.
       acls: isAsStored(settings),
+      flushBehind: settings.flushBehind,
       ageMaxMs: settings.cache.kind === 'ttl' ? settings.cache.ageMs : 0,
       ...(believedMs === undefined ? {} : { believedMs }),
     });

@@ -17,6 +17,8 @@ export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOpti
   readonly ageMaxMs?: number;
   /** @see KernelCache.believedMs */
   readonly believedMs?: KernelCache['believedMs'];
+  /** A close does not wait until the cluster has what was written. */
+  readonly flushBehind?: boolean;
 }
 
 export interface Mounted {
@@ -39,9 +41,9 @@ export async function mountVolume(
   transport: Transport,
   options: MountOptions,
 ): Promise<Mounted> {
-  const { limitMs, log, ageMaxMs = ATTRIBUTE_AGE_MAX_MS, believedMs } = options;
+  const { limitMs, log, ageMaxMs = ATTRIBUTE_AGE_MAX_MS, believedMs, flushBehind } = options;
   const root = await withDeadline(backend.start(), limitMs, 'Reaching the cluster');
-  const fileSystem = new FileSystem(backend, root, limitMs, log, ageMaxMs);
+  const fileSystem = new FileSystem(backend, root, limitMs, log, ageMaxMs, flushBehind);
   const stop = async (): Promise<void> => {
     await fileSystem.stop();
     await backend.stop();

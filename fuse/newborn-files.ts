@@ -9,7 +9,8 @@ import { UnbornFile, type Way } from './unborn-file.ts';
 
 /** Others may look for a file in vain for so long after it was made here, in milliseconds; a part of what a mount believes. */
 const UNBORN_MS_MAX = 250;
-/** Contents of files that the cluster does not know of. */
+/** Files that the cluster does not know of, and their contents: whoever makes more waits. */
+const UNBORN_COUNT_MAX = 2_000;
 const UNBORN_BYTES_MAX = 16 * 1024 * 1024;
 /** Who has made a second file in a directory within this time is about to make more of them. */
 const AGAIN_MS = 2_000;
@@ -41,6 +42,8 @@ export class NewbornFiles {
   readonly #unborn = new Map<number, UnbornFile>();
   readonly #byPlace = new Map<string, UnbornFile>();
   #keptBytes = 0;
+  /** Who would make a file, and waits until there are fewer. */
+  readonly #waiting: (() => void)[] = [];
   #timer: NodeJS.Timeout | undefined;
   /** When a file was made in a directory in the ordinary way. */
   readonly #madeMs = new Map<number, number>();
@@ -109,6 +112,8 @@ export class NewbornFiles {
     exclusive: boolean,
   ): ReturnType<FileSystemBackend['createFile']> {
     const { parent, name } = place;
+    while (this.#isFull && this.#names.of(parent) !== undefined)
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
     const unborn = this.unbornAt(place);
     if (unborn !== undefined) {
       if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
@@ -132,6 +137,10 @@ export class NewbornFiles {
     if (this.#isPossible) this.#births.prepare();
   }
 
+  get #isFull(): boolean {
+    return this.#unborn.size >= UNBORN_COUNT_MAX || this.#keptBytes > UNBORN_BYTES_MAX;
+  }
+
   /** @returns the attributes of a new file that only this mount knows of; null where it has to be made at the cluster */
   #make({ parent, name }: Place, mode: number, { uid, gid, umask = 0 }: Owner): Attributes | null {
     const directory = this.#names.of(parent);
@@ -141,7 +150,7 @@ export class NewbornFiles {
     if (number === null) return null;
     this.#birth.use();
     const atNs = String(nowNs());
-    const { mode: directoryMode, gid: directoryGid } = directory.attributes;
+    const inheritsGroup = (directory.attributes.mode & SET_GROUP_ID) !== 0;
     const attributes: Attributes = {
       ...{
         inode: number.inode,
@@ -152,7 +161,7 @@ export class NewbornFiles {
         target: '',
         device: 0,
       },
-      ...{ uid, gid: (directoryMode & SET_GROUP_ID) === 0 ? gid : directoryGid },
+      ...{ uid, gid: inheritsGroup ? directory.attributes.gid : gid },
       ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, replicas: [], live: false, xattrs: 0 },
       contents: { epoch: 0, seq: 0 },
     };
@@ -172,7 +181,8 @@ export class NewbornFiles {
       kept: (bytes) => {
         this.#keptBytes += bytes;
       },
-      isFull: () => this.#keptBytes > UNBORN_BYTES_MAX,
+      isFull: () => this.#isFull,
+      inheritsGroup,
     });
     this.#unborn.set(file.inode, file);
     this.#byPlace.set(keyOf(parent, name), file);
@@ -304,6 +314,7 @@ export class NewbornFiles {
   #forget(file: UnbornFile): void {
     this.#unborn.delete(file.inode);
     this.#byPlace.delete(keyOf(file.parent, file.name));
+    for (const go of this.#waiting.splice(0)) go();
   }
 
   #madeAtCluster(parent: number, { policy = 'quorum' }: Attributes): void {

@@ -43,6 +43,7 @@ export class OpenFiles {
   readonly #backend: FileSystemBackend;
   readonly #limitMs: number;
   readonly #log: Log;
+  readonly #flushBehind: boolean;
   readonly #budget = new DirtyBudget(DIRTY_BYTES_MAX);
   readonly #readAhead = new ReadAhead(READ_AHEAD_BYTES_MAX);
   readonly #open = new Map<number, OpenFile>();
@@ -59,10 +60,18 @@ export class OpenFiles {
   /** Odd; those of directories are even. */
   #handleLast = -1;
 
-  constructor(backend: FileSystemBackend, limitMs: number, log: Log, ageMaxMs?: number) {
+  /** @param flushBehind a close waits for nothing, but where there are locks */
+  constructor(
+    backend: FileSystemBackend,
+    limitMs: number,
+    log: Log,
+    ageMaxMs: number | undefined,
+    flushBehind: boolean,
+  ) {
     this.#backend = backend;
     this.#limitMs = limitMs;
     this.#log = log;
+    this.#flushBehind = flushBehind;
     this.inodes = new Inodes(backend, (inode) => this.#open.get(inode), ageMaxMs);
     this.#orphans = new Orphans(backend, () => this.#open.keys(), log);
   }
@@ -188,6 +197,7 @@ export class OpenFiles {
 
   async flush(handle: number, owner?: bigint): Promise<void> {
     const opened = this.#fileHandle(handle);
+    if (this.#flushBehind && opened.file.locks === null) return;
     // Who gets the lock next shall find what was written under it.
     if (opened.writing) await opened.file.arrive();
     if (owner !== undefined) await opened.file.locks?.flush(owner);

@@ -31,6 +31,8 @@ export interface UnbornFileParts {
   readonly kept: (bytes: number) => void;
   /** No more bytes are to be kept here. */
   readonly isFull: () => boolean;
+  /** Whatever group it has here, it gets its directory's. */
+  readonly inheritsGroup: boolean;
 }
 
 /**
@@ -84,7 +86,12 @@ export class UnbornFile implements BackendFile {
     return { ...this.#attributes, sizeBytes: this.#sizeBytes, contents };
   }
 
-  /** Changes them here; only of a file that is unborn. */
+  /** @returns whether such a change can be made here, of which the cluster then hears together with the file */
+  takes({ gid }: AttributeChanges): boolean {
+    return this.isUnborn && (gid === undefined || !this.#parts.inheritsGroup);
+  }
+
+  /** Changes them here, where it takes them. */
   setAttributes(changes: AttributeChanges): Attributes {
     const { uid, gid, accessedNs, modifiedNs } = changes;
     const isOwned = uid !== undefined || gid !== undefined;
