@@ -210,6 +210,29 @@ export class AttributeCache {
     this.#known.set(parent, { ...known, attributes: changed });
   }
 
+  /** As `made`, of what the cluster does not know of yet: the directory has its times still. */
+  madeHere(parent: number, name: string): void {
+    const key = keyOf(parent, name);
+    this.#entries.delete(key);
+    this.#noteChange(key);
+  }
+
+  /**
+   * The cluster knows of what was made here in a directory.
+   *
+   * @param atNs the directory's times since; null where they are not known
+   */
+  named(directory: number, atNs: string | null): void {
+    this.#noteChange(directory);
+    const known = this.#known.get(directory);
+    if (known === undefined) return;
+    if (atNs === null) this.#known.delete(directory);
+    else if (BigInt(known.attributes.changedNs) < BigInt(atNs)) {
+      const attributes = { ...known.attributes, modifiedNs: atNs, changedNs: atNs };
+      this.#known.set(directory, { ...known, attributes });
+    }
+  }
+
   /** @returns the inode that had the name when it was heard of last */
   inodeOf(parent: number, name: string): number | undefined {
     return this.#entries.get(keyOf(parent, name))?.inode;

@@ -169,7 +169,14 @@ export interface FileSystemBackend {
     mode: number,
     owner: Owner,
     exclusive: boolean,
-  ): Promise<{ readonly attributes: Attributes; readonly created: boolean }>;
+  ): Promise<{
+    readonly attributes: Attributes;
+    readonly created: boolean;
+    /** The cluster does not know of it yet; `onNamed` tells when it does. */
+    readonly unborn?: boolean;
+  }>;
+  /** @param named is told when a directory got the name of a file that was unborn; null where the time of that is not known */
+  onNamed?(named: (directory: number, atNs: string | null) => void): void;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;
   makeNode(
     parent: number,
@@ -234,7 +241,12 @@ export interface NewFile {
 
 /** `refused`: not there, and not to be. `unborn`: not there, and can be made in the ordinary way by the same number. */
 export type BirthOutcome =
-  | { readonly kind: 'born'; readonly attributes: Attributes }
+  | {
+      readonly kind: 'born';
+      readonly attributes: Attributes;
+      /** When it got its name, which is its directory's time. */
+      readonly namedNs: string;
+    }
   | { readonly kind: 'refused'; readonly error: Error }
   | { readonly kind: 'unborn' };
 
@@ -256,7 +268,7 @@ export interface BirthBackend {
   bearer(): string | null;
   /** @returns what became of each, in their order; throws where that is not known */
   bear(bearer: string, files: readonly NewFile[]): Promise<readonly BirthOutcome[]>;
-  /** Makes the file without its contents and times, or finds that it was made or borne before; live. */
+  /** Makes the file without its contents, or finds that it was made or borne before; live. */
   make(file: NewFile): Promise<Attributes>;
   stop(): Promise<void>;
 }

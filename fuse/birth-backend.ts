@@ -94,6 +94,9 @@ export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log:
       await files.come(inode);
       await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
     },
+    onNamed: (named) => {
+      files.named = named;
+    },
     openFile: (inode, replicas, contents) =>
       files.unborn(inode) ?? backend.openFile(inode, replicas, contents),
   };

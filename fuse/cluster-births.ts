@@ -54,10 +54,12 @@ export class ClusterBirths implements BirthBackend {
     });
   }
 
-  async make({ parent, name, inode, mode, uid, gid }: NewFile): Promise<Attributes> {
+  async make(file: NewFile): Promise<Attributes> {
+    const { parent, name, inode, mode, uid, gid, accessedNs, modifiedNs, changedNs } = file;
     const reserved = { inode, owner: this.#client.inodeOwner };
-    const place = { parent, name };
-    const command = { kind: 'create-file', place, mode, uid, gid, exclusive: true, reserved } as const;
+    const times = { accessedNs, modifiedNs, changedNs };
+    const node = { place: { parent, name }, mode, uid, gid, exclusive: true } as const;
+    const command = { kind: 'create-file', ...node, reserved, times } as const;
     return (await this.#client.command(command, this.delegations.asOwner([parent]))).attributes;
   }
 

@@ -65,6 +65,7 @@ export class FileSystem implements FileSystemCalls {
     this.#log = log;
     this.#files = new OpenFiles(backend, limitMs, log, ageMaxMs, flushBehind);
     this.#inodes = this.#files.inodes;
+    backend.onNamed?.((directory, atNs) => this.#inodes.cache.named(directory, atNs));
     this.#names = new Names(backend, this.#inodes, ageMaxMs);
     this.#directories = new Directories(this.#names);
   }
@@ -388,7 +389,7 @@ export class FileSystem implements FileSystemCalls {
   }
 
   /** As `#changeEntry`, where it is known what becomes of the directory. The kernel asks about what was made: it is answered from here. */
-  async #createEntry<Result extends { readonly attributes: Attributes; readonly created: boolean }>(
+  async #createEntry<Result extends Awaited<ReturnType<FileSystemBackend['createFile']>>>(
     parent: number,
     name: string,
     make: () => Promise<Result>,
@@ -402,7 +403,8 @@ export class FileSystem implements FileSystemCalls {
       throw error;
     }
     if (result.created) {
-      cache.made(parent, name, result.attributes);
+      if (result.unborn === true) cache.madeHere(parent, name);
+      else cache.made(parent, name, result.attributes);
       cache.heardEntry(parent, name, result.attributes, cache.mark, true);
     } else cache.forgetEntry(parent, name);
     return result;

@@ -33,6 +33,8 @@ interface Place {
  * anything else that needs it there. What the mount looks for, it finds here meanwhile.
  */
 export class NewbornFiles {
+  /** @see FileSystemBackend.onNamed */
+  named: (directory: number, atNs: string | null) => void = () => undefined;
   readonly #backend: FileSystemBackend;
   readonly #birth: BirthBackend;
   readonly #log: Log;
@@ -120,7 +122,7 @@ export class NewbornFiles {
       return { attributes: unborn.attributes, created: false };
     }
     const made = this.#make(place, mode, owner);
-    if (made !== null) return { attributes: made, created: true };
+    if (made !== null) return { attributes: made, created: true, unborn: true };
     this.prepare();
     const result = await this.changing([place], () =>
       this.#backend.createFile(parent, name, mode, owner, exclusive),
@@ -170,7 +172,10 @@ export class NewbornFiles {
       make: (whole) => this.#birth.make(whole),
       setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
       open: ({ inode, replicas, contents }) => this.#backend.openFile(inode, replicas, contents),
-      there: () => this.#forget(file),
+      there: (_, namedNs) => {
+        this.#forget(file);
+        this.named(parent, namedNs);
+      },
       lost: () => {
         this.#forget(file);
         this.changed(file, 'doubt');

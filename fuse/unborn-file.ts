@@ -12,8 +12,8 @@ import { BIRTH_BYTES_MAX } from './births.ts';
 import { withoutPrivileges } from './inodes.ts';
 import { nowNs } from './open-file.ts';
 
-/** How the cluster hears of it: with all of its contents, or as of any file that is about to be written. */
-export type Way = 'born' | 'made';
+/** How the cluster hears of it: with all of its contents, or as of any file that is about to be written, `changed` if that is in this moment. */
+export type Way = 'born' | 'made' | 'changed';
 
 export interface UnbornFileParts {
   readonly bear: (file: NewFile) => Promise<BirthOutcome>;
@@ -21,8 +21,8 @@ export interface UnbornFileParts {
   readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
   /** The file as the cluster has it. */
   readonly open: (attributes: Attributes) => BackendFile;
-  /** Told in the same turn in which the cluster is known to have it. */
-  readonly there: (file: UnbornFile) => void;
+  /** Told in the same turn in which the cluster is known to have it, and since when, if that is known. */
+  readonly there: (file: UnbornFile, namedNs: string | null) => void;
   /** Nobody tries any more to bring it to the cluster. */
   readonly lost: (file: UnbornFile) => void;
   /** What became of its birth is not known, and it is made in the ordinary way. */
@@ -48,7 +48,7 @@ export class UnbornFile implements BackendFile {
   readonly #parts: UnbornFileParts;
   /** What the cluster will know, size and version left out. */
   #attributes: Attributes;
-  /** A time was set that the writing of contents would not leave. */
+  /** Its times are not those of its contents. */
   #isTimed = false;
   #bytes = Buffer.alloc(0);
   #sizeBytes = 0;
@@ -116,7 +116,7 @@ export class UnbornFile implements BackendFile {
    * @returns the file as the cluster has it
    */
   come(way: Way): Promise<BackendFile> {
-    this.#coming ??= this.#come(this.#isDoubtful ? 'made' : way).catch((error: unknown) => {
+    this.#coming ??= this.#come(this.#isDoubtful && way === 'born' ? 'made' : way).catch((error: unknown) => {
       this.#coming = null;
       throw error;
     });
@@ -223,8 +223,6 @@ export class UnbornFile implements BackendFile {
     change: () => void,
   ): Promise<FileState> {
     if (!this.isUnborn || endBytes > BIRTH_BYTES_MAX || this.#parts.isFull()) {
-      // Most likely there is more to come: a file that is made is led by whoever made it.
-      await this.come('made');
       return this.#after(atCluster);
     }
     change();
@@ -234,7 +232,8 @@ export class UnbornFile implements BackendFile {
   }
 
   async #after<Result>(use: (file: BackendFile) => Promise<Result>): Promise<Result> {
-    const file = await this.come('made');
+    // Most likely there is more to come: a file that is made is led by whoever made it.
+    const file = await this.come('changed');
     this.#isSettled = false;
     return use(file);
   }
@@ -272,17 +271,17 @@ export class UnbornFile implements BackendFile {
       ...{ accessedNs, modifiedNs, changedNs, contents: this.#bytes.subarray(0, this.#sizeBytes) },
     };
     const born = way === 'born' ? await this.#bear(file) : null;
-    const there = born === null ? await this.#make(file) : this.#parts.open(born);
+    const there = born === null ? await this.#make(file, way) : this.#parts.open(born.attributes);
     this.#isSettled = born !== null;
     this.#there = there;
-    this.#parts.there(this);
+    this.#parts.there(this, born?.namedNs ?? null);
     this.#parts.kept(-this.#bytes.length);
     this.#bytes = Buffer.alloc(0);
     return there;
   }
 
   /** @returns null where it has to be made in the ordinary way */
-  async #bear(file: NewFile): Promise<Attributes | null> {
+  async #bear(file: NewFile): Promise<(BirthOutcome & { readonly kind: 'born' }) | null> {
     let outcome: BirthOutcome;
     try {
       outcome = await this.#parts.bear(file);
@@ -292,15 +291,17 @@ export class UnbornFile implements BackendFile {
       return null;
     }
     if (outcome.kind === 'refused') throw outcome.error;
-    return outcome.kind === 'born' ? outcome.attributes : null;
+    return outcome.kind === 'born' ? outcome : null;
   }
 
-  async #make(file: NewFile): Promise<BackendFile> {
+  async #make(file: NewFile, way: Way): Promise<BackendFile> {
     this.#isDoubtful = true;
     const there = this.#parts.open(await this.#parts.make(file));
-    if (file.contents.length > 0) await there.write(0, [file.contents]);
-    const { inode, accessedNs, modifiedNs } = file;
-    if (this.#isTimed) await this.#parts.setAttributes(inode, { accessedNs, modifiedNs });
+    const { inode, contents, accessedNs, modifiedNs } = file;
+    if (contents.length > 0) await there.write(0, [contents]);
+    // Programs here have seen these times.
+    if (this.#isTimed || (contents.length > 0 && way !== 'changed'))
+      await this.#parts.setAttributes(inode, { accessedNs, modifiedNs });
     return there;
   }
 }

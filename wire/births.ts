@@ -51,7 +51,8 @@ export interface BirthRequest {
 
 /** What became of one birth. */
 export type BirthOutcome =
-  | { readonly kind: 'born'; readonly attributes: Attributes }
+  /** `namedNs`: when it got its name, which is its directory's time. */
+  | { readonly kind: 'born'; readonly attributes: Attributes; readonly namedNs: string }
   /** It is not there, and will not be: the name is taken, the directory is gone, the quota is used up. */
   | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string }
   /**

@@ -123,6 +123,10 @@ export const Command = Type.Union([
      * file that is there, that is the answer, exclusive or not.
      */
     reserved: Type.Optional(Type.Object({ inode: Inode, owner: Inode })),
+    /** Of a file that was there for its maker before; the moment in which it is made where they are absent. */
+    times: Type.Optional(
+      Type.Object({ accessedNs: Nanoseconds, modifiedNs: Nanoseconds, changedNs: Nanoseconds }),
+    ),
   }),
   /** Numbers for files that are to be borne or made by who knows `owner`, a random number; those that nobody uses are void after a while. */
   Type.Object({

@@ -27,7 +27,7 @@ export function createFile(
   atNs: string,
   replicas: readonly string[],
 ): CommandResults['create-file'] {
-  const { mode, uid, gid, umask, exclusive, reserved } = command;
+  const { mode, uid, gid, umask, exclusive, reserved, times } = command;
   const spot = spotOf(tables, command.place, exclusive ? 'exists' : 'is-directory', !exclusive);
   if (spot.inode !== undefined) {
     // It was made before, by the birth of which nobody has heard.
@@ -43,7 +43,11 @@ export function createFile(
   const number = reserved === undefined ? {} : { id: reserved.inode };
   const node = { kind: 'file', mode, uid, gid, umask, replicas, ...number } as const;
   const inode = nodeCreate(tables, spot, node, atNs);
-  return { attributes: attributesOf(inode), created: true };
+  if (times === undefined) return { attributes: attributesOf(inode), created: true };
+  tables.inodeSetAccessed(inode.id, timeCheck(times.accessedNs));
+  tables.inodeSetModified(inode.id, timeCheck(times.modifiedNs), 0, 0);
+  tables.inodeSetChanged(inode.id, timeCheck(times.changedNs));
+  return { attributes: attributesOf(tables.inodeKnown(inode.id)), created: true };
 }
 
 export function createOrphan(

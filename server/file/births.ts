@@ -396,7 +396,8 @@ function outcomeOf(birth: NewFile, result: BearResult, { volume }: Nest, { membe
     // Its number is void, or the volume's files are stored otherwise: in the ordinary way it may still be made.
     return born.code === 'precondition-failed' ? { kind: 'unborn' } : refused(born.code, born.message);
   }
-  return { kind: 'born', attributes: attributesOf(birth, born, result, volume, members) };
+  const attributes = attributesOf(birth, born, result, volume, members);
+  return { kind: 'born', attributes, namedNs: result.atNs };
 }
 
 function attributesOf(

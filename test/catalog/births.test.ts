@@ -54,6 +54,18 @@ test('files are named with contents that are settled', () => {
   assert.equal(catalog.inode(parent).modifiedNs, catalog.timeNs.toString());
 });
 
+test('a file that is made by a number may have times of its own', () => {
+  const catalog = new Catalog();
+  const reserved = { inode: reserve(catalog), owner: OWNER };
+  const times = { accessedNs: '3', modifiedNs: '5', changedNs: '7' };
+  const place = { parent: catalog.root, name: 'made' };
+  const node = { kind: 'create-file', place, mode: 0o600, uid: 1, gid: 1, exclusive: true } as const;
+  const { attributes } = catalog.run({ ...node, reserved, times });
+  const { accessedNs, modifiedNs, changedNs } = attributes;
+  assert.deepEqual({ accessedNs, modifiedNs, changedNs }, times);
+  assert.equal(attributes.live, true);
+});
+
 test('what is refused does not hold up the others, and its number may still be made', () => {
   const catalog = new Catalog();
   const first = reserve(catalog);

@@ -398,12 +398,11 @@ export class MemoryBackend implements FileSystemBackend {
     this.#last = inode - 1;
     try {
       const made = this.#makeAt(parent, name, 'file', mode, { uid, gid });
-      if (!isWhole) return this.#attributes(made);
-      this.#write(made, 0, file.contents);
+      if (isWhole) this.#write(made, 0, file.contents);
       made.accessedNs = BigInt(file.accessedNs);
       made.modifiedNs = BigInt(file.modifiedNs);
       made.changedNs = BigInt(file.changedNs);
-      made.live = false;
+      made.live = !isWhole;
       made.settled = stateOf(made);
       return this.#attributes(made);
     } finally {

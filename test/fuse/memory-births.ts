@@ -26,7 +26,10 @@ export class MemoryBirths implements BirthBackend {
   /** The memory's own calls, as a value that others can build upon, where what is made is delegated. */
   get backend(): FileSystemBackend {
     const memory = this.#backend;
-    const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as (keyof FileSystemBackend)[];
+    const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as Exclude<
+      keyof FileSystemBackend,
+      'onNamed'
+    >[];
     const calls = Object.fromEntries(
       names.map((name) => [name, (memory[name] as () => unknown).bind?.(memory)]),
     );
@@ -84,7 +87,9 @@ export class MemoryBirths implements BirthBackend {
     const outcomes: BirthOutcome[] = [];
     for (const file of files) {
       try {
-        outcomes.push({ kind: 'born', attributes: await this.#backend.makeNumbered(file, true) });
+        const attributes = await this.#backend.makeNumbered(file, true);
+        const { changedNs } = await this.#backend.attributes(file.parent);
+        outcomes.push({ kind: 'born', attributes, namedNs: changedNs });
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
         outcomes.push({ kind: 'refused', error });
