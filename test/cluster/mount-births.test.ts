@@ -1,0 +1,225 @@
+/**
+ * Goal: files that a mount makes by itself, and of which the cluster hears when they are closed, are there for everybody then, whole, and
+ * whatever dies meanwhile; and two mounts never both make a name.
+ * Method: real servers and real mounts; servers and mounts are killed while files are made, and another mount compares.
+ */
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import { noMount } from '../fuse/mounted.ts';
+import { transports } from '../posix/mounts.ts';
+import { ClusterMount } from './cluster-mount.ts';
+import { RealCluster, until } from './real-cluster.ts';
+
+const VOLUME = 'births';
+const NEW = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
+
+let cluster: RealCluster;
+let client: ClusterClient;
+
+/** Files that servers have borne since they were started. */
+async function bornCount(): Promise<number> {
+  const counts = await Promise.all(
+    cluster.ids.map(async (id) => {
+      const text = await (await fetch(`${cluster.url(id)}/metrics`)).text();
+      return Number(/^leasehold_births_total\{outcome="born"\} (\d+)/m.exec(text)?.[1] ?? 0);
+    }),
+  );
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** Makes files until the mount makes them by itself. */
+async function warm(folder: string): Promise<void> {
+  const before = await bornCount();
+  let count = 0;
+  await until('the mount makes files by itself', async () => {
+    await writeFile(`${folder}/warm${count++}`, 'warm');
+    return (await bornCount()) > before;
+  });
+}
+
+function textOf(number: number): string {
+  return `${number} `.repeat(1 + ((number * 37) % 2_000));
+}
+
+before(async () => {
+  cluster = await RealCluster.start();
+  client = new ClusterClient({ servers: cluster.urls });
+  await cluster.createVolume(VOLUME);
+});
+
+after(async () => {
+  await client.close();
+  await cluster.stop();
+});
+
+describe('files that a mount makes by itself', { skip: noMount }, async () => {
+  for (const transport of await transports()) {
+    test(`one of two mounts makes a name (${transport})`, async (t) => {
+      const mounts = [
+        await ClusterMount.start(cluster, VOLUME, '--transport', transport),
+        await ClusterMount.start(cluster, VOLUME, '--transport', transport),
+      ] as const;
+      for (const mount of mounts) t.after(() => mount.stop());
+      const folder = `race-${transport}`;
+      await mkdir(mounts[0].path(folder));
+      await warm(mounts[0].path(folder));
+      const made = await Promise.all(
+        mounts.map(async (mount, place) => {
+          const names: string[] = [];
+          for (let number = 0; number < 60; number++) {
+            const name = `n${number}`;
+            try {
+              const file = await open(mount.path(folder, name), NEW);
+              await file.writeFile(`by ${place}`);
+              await file.close();
+              names.push(name);
+            } catch (error) {
+              if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+            }
+          }
+          return names;
+        }),
+      );
+      for (let number = 0; number < 60; number++) {
+        const name = `n${number}`;
+        const makers = [0, 1].filter((place) => made[place]?.includes(name));
+        assert.equal(makers.length, 1, `${name} was made by ${makers.length} mounts`);
+        for (const mount of mounts)
+          assert.equal(await readFile(mount.path(folder, name), 'utf8'), `by ${makers[0]}`);
+      }
+    });
+
+    test(`an open file that is new is found at once where nobody may see the past, and soon elsewhere (${transport})`, async (t) => {
+      const maker = await ClusterMount.start(cluster, VOLUME, '--transport', transport);
+      t.after(() => maker.stop());
+      const strict = await ClusterMount.start(cluster, VOLUME, '--transport', transport, '--cache', 'strict');
+      t.after(() => strict.stop());
+      const leases = await ClusterMount.start(cluster, VOLUME, '--transport', transport, '--cache', 'leases');
+      t.after(() => leases.stop());
+      const folder = `looks-${transport}`;
+      await mkdir(maker.path(folder));
+      await warm(maker.path(folder));
+      for (const [place, looker] of [strict, leases].entries()) {
+        await readdir(looker.path(folder));
+        const file = await open(maker.path(folder, `open${place}`), NEW);
+        assert.ok((await readdir(looker.path(folder))).includes(`open${place}`));
+        await file.writeFile('contents');
+        await file.close();
+        assert.equal(await readFile(looker.path(folder, `open${place}`), 'utf8'), 'contents');
+      }
+      const file = await open(maker.path(folder, 'last'), NEW);
+      await until('it is at the cluster', () =>
+        client.resolve(VOLUME, `/${folder}/last`).then(
+          () => true,
+          () => false,
+        ),
+      );
+      await file.close();
+    });
+
+    test(`what was closed survives the mount's process (${transport})`, async (t) => {
+      const maker = await ClusterMount.start(cluster, VOLUME, '--transport', transport);
+      t.after(() => maker.stop());
+      const other = await ClusterMount.start(cluster, VOLUME, '--transport', transport);
+      t.after(() => other.stop());
+      const folder = `killed-${transport}`;
+      await mkdir(maker.path(folder));
+      await warm(maker.path(folder));
+      const before = await bornCount();
+      const closed: number[] = [];
+      const makers = [0, 1, 2, 3].map(async (worker) => {
+        for (let number = worker; ; number += 4) {
+          try {
+            await writeFile(maker.path(folder, `f${number}`), textOf(number), { flag: 'wx' });
+          } catch {
+            // The mount is gone: whether this one is there nobody was told.
+            return;
+          }
+          closed.push(number);
+        }
+      });
+      await until('some are made', async () => closed.length >= 100);
+      process.kill(maker.pid, 'SIGKILL');
+      await Promise.all(makers);
+      assert.ok((await bornCount()) - before > 50, 'They were borne');
+      for (const number of closed)
+        assert.equal(await readFile(other.path(folder, `f${number}`), 'utf8'), textOf(number));
+      // Whoever makes a name there waits for the session of the one that is dead, and no longer.
+      await writeFile(other.path(folder, 'afterwards'), 'made');
+    });
+  }
+
+  test('what is unpacked while servers are killed is complete', async (t) => {
+    const maker = await ClusterMount.start(cluster, VOLUME, '--op-timeout', '60s');
+    t.after(() => maker.stop());
+    await mkdir(maker.path('unpacked'));
+    let isDone = false;
+    const kills = (async () => {
+      let count = 0;
+      while (!isDone) {
+        const { primary } = await client.status().then(({ catalog }) => catalog);
+        if (primary !== null) {
+          await cluster.kill(primary);
+          count++;
+          await delay(500);
+          await cluster.restart(primary);
+        }
+        await delay(2_000);
+      }
+      return count;
+    })();
+    const untilMs = performance.now() + 20_000;
+    let last = 0;
+    const makers = [0, 1, 2, 3].map(async (worker) => {
+      for (let number = worker; performance.now() < untilMs; number += 4) {
+        const folder = maker.path('unpacked', `d${Math.floor(number / 40)}`);
+        await mkdir(folder, { recursive: true });
+        await writeFile(`${folder}/f${number}`, textOf(number), { flag: 'wx' });
+        last = Math.max(last, number);
+      }
+      return worker;
+    });
+    await Promise.all(makers);
+    isDone = true;
+    const killed = await kills;
+    assert.ok(killed >= 2, `${killed} servers were killed`);
+    await maker.unmount();
+    const other = await ClusterMount.start(cluster, VOLUME, '--op-timeout', '60s');
+    t.after(() => other.stop());
+    let count = 0;
+    for (const folder of await readdir(other.path('unpacked'))) {
+      for (const name of await readdir(other.path('unpacked', folder))) {
+        const number = Number(name.slice(1));
+        assert.equal(await readFile(other.path('unpacked', folder, name), 'utf8'), textOf(number));
+        count++;
+      }
+    }
+    t.diagnostic(`${count} files, ${killed} servers killed`);
+    assert.ok(count >= last - 4, `${count} files of ${last}`);
+  });
+
+  test('a quota is told by the close that exceeds it', async (t) => {
+    await client.command({
+      kind: 'volume-create',
+      ...{ name: 'small', replicas: 3, objectBytes: 131_072, quotaBytes: 10 * 1024 * 1024 },
+    });
+    const mount = await ClusterMount.start(cluster, 'small');
+    t.after(() => mount.stop());
+    await mkdir(mount.path('d'));
+    await warm(mount.path('d'));
+    const bytes = Buffer.alloc(100_000, 'x');
+    let made = 0;
+    const fill = async () => {
+      for (; made < 200; made++) await writeFile(mount.path('d', `f${made}`), bytes);
+    };
+    // EDQUOT, for which Node has no name.
+    await assert.rejects(fill(), { errno: -122 });
+    assert.ok(made >= 90, `${made} files`);
+    for (let number = 0; number < made; number++)
+      assert.equal((await stat(mount.path('d', `f${number}`))).size, bytes.length);
+  });
+});
