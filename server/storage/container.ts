@@ -138,15 +138,21 @@ function adjacentRuns(chunks: readonly Chunk[]): Chunk[] {
 interface Entry {
   readonly opening: Promise<Container | null>;
   container: Container | null;
-  closing: boolean;
+  /** Until it is closed; null while it is not being closed. */
+  closing: Promise<void> | null;
+}
+
+interface OpenEntry extends Entry {
+  container: Container;
 }
 
 /** The open containers, the least recently used closed first. A file that was written is synced before. */
 export class Containers {
   readonly #folder: string;
   readonly #ops: FileOps;
-  /** By file, in order of last use. */
   readonly #entries = new Map<FileId, Entry>();
+  /** Those that nobody uses and that are not being closed, the least recently used first: thousands may be in use or closing. */
+  readonly #idle = new Map<FileId, Entry>();
   readonly #directories = new Map<string, SharedFlush>();
   readonly #closings = new Set<Promise<void>>();
   readonly #onFailure: (error: unknown) => void;
@@ -170,12 +176,14 @@ export class Containers {
     make: boolean,
     work: (container: Container) => Promise<Result>,
   ): Promise<Result | null> {
-    const container = await this.#acquire(file, make);
-    if (container === null) return null;
+    const entry = await this.#acquire(file, make);
+    if (entry === null) return null;
+    const { container } = entry;
     try {
       return await work(container);
     } finally {
       container.references--;
+      if (container.references === 0 && entry.closing === null) this.#idle.set(file, entry);
       this.#evict();
     }
   }
@@ -208,8 +216,9 @@ export class Containers {
       const container = await entry.opening;
       if (container !== null) {
         assert(container.references === 0, 'A container in use is not removed');
-        if (!entry.closing) {
+        if (entry.closing === null) {
           this.#entries.delete(file);
+          this.#idle.delete(file);
           await container.close();
         }
       }
@@ -224,16 +233,16 @@ export class Containers {
   async close(): Promise<void> {
     for (const [file, entry] of [...this.#entries]) {
       const container = await entry.opening;
-      if (container !== null && !entry.closing) this.#startClosing(file, entry, container);
+      if (container !== null && entry.closing === null) this.#startClosing(file, entry, container);
     }
     await Promise.all([...this.#closings]);
   }
 
-  async #acquire(file: FileId, make: boolean): Promise<Container | null> {
+  async #acquire(file: FileId, make: boolean): Promise<OpenEntry | null> {
     for (;;) {
       let entry = this.#entries.get(file);
       if (entry === undefined) {
-        entry = { opening: this.#open(file, make), container: null, closing: false };
+        entry = { opening: this.#open(file, make), container: null, closing: null };
         this.#entries.set(file, entry);
       }
       let container: Container | null;
@@ -249,15 +258,13 @@ export class Containers {
         if (make) continue;
         return null;
       }
-      if (entry.closing) {
-        await Promise.allSettled([...this.#closings]);
+      if (entry.closing !== null) {
+        await entry.closing;
         continue;
       }
-      entry.container = container;
       container.references++;
-      this.#entries.delete(file);
-      this.#entries.set(file, entry);
-      return container;
+      this.#idle.delete(file);
+      return Object.assign(entry, { container });
     }
   }
 
@@ -277,13 +284,10 @@ export class Containers {
 
   #evict(): void {
     if (this.#entries.size <= CONTAINERS_OPEN_MAX) return;
-    for (const [file, entry] of this.#entries) {
-      const { container } = entry;
-      if (container !== null && container.references === 0 && !entry.closing) {
-        this.#startClosing(file, entry, container);
-        return;
-      }
-    }
+    const [oldest] = this.#idle;
+    if (oldest === undefined) return;
+    const [file, entry] = oldest;
+    if (entry.container !== null) this.#startClosing(file, entry, entry.container);
   }
 
   /**
@@ -291,7 +295,7 @@ export class Containers {
    * their failure: so it is synced first.
    */
   #startClosing(file: FileId, entry: Entry, container: Container): void {
-    entry.closing = true;
+    this.#idle.delete(file);
     const closing = (async () => {
       try {
         if (container.written) await container.flush();
@@ -299,13 +303,15 @@ export class Containers {
         this.#onFailure(error);
       }
       await container.close();
-    })().finally(() => {
-      this.#closings.delete(closing);
-      if (this.#entries.get(file) === entry) this.#entries.delete(file);
-    });
+    })()
+      // A failure to close loses nothing that a sync has not reported.
+      .catch((error) => this.#onFailure(error))
+      .finally(() => {
+        this.#closings.delete(closing);
+        if (this.#entries.get(file) === entry) this.#entries.delete(file);
+      });
+    entry.closing = closing;
     this.#closings.add(closing);
-    // A failure to close loses nothing that a sync has not reported.
-    closing.catch((error) => this.#onFailure(error));
   }
 
   #pathOf(file: FileId): string {
