@@ -85,14 +85,14 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       ).filter((file) => file.members.length !== file.wanted);
       return { files, next: rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null) };
     }
-    case 'placed':
+    case 'placed': {
+      const rows = query.inodes.flatMap((inode) => tables.servers.placed(inode) ?? []);
+      const placed = new Set(rows.map(({ id }) => id));
       return {
-        reserved: query.inodes.filter((inode) => tables.isReserved(inode)),
-        files: placedFiles(
-          tables,
-          query.inodes.flatMap((inode) => tables.servers.placed(inode) ?? []),
-        ),
+        files: placedFiles(tables, rows),
+        reserved: query.inodes.filter((inode) => !placed.has(inode) && tables.isReserved(inode)),
       };
+    }
     case 'trash': {
       const volume = volumeOf(tables, query.volume);
       const rows = tables.trash.below(volume.id, pathCheck(query.path), query.after, query.countMax + 1);
