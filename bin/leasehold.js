@@ -1,20 +1,23 @@
 #!/usr/bin/env node
 // Plain JavaScript that old versions of Node can run: it finds the Node that the rest needs. The rest is
-// TypeScript, which Node runs from version 24 on without a build; not below node_modules, though, so in the
-// package it is JavaScript, below dist/ and with a copy of this file (packaging/build.ts).
+// TypeScript, which Node runs from version 24 on without a build; not below node_modules, though: there it is JavaScript, below
+// dist/ and with a copy of this file (packaging/build.ts), or, where nobody has built that, loaded by typescript.js.
 
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import module, { createRequire } from 'node:module';
 import { constants } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 
 const NODE_MAJOR = 24;
 const EXIT_USAGE = 2;
 const self = fileURLToPath(import.meta.url);
-const TREE = existsSync(join(dirname(self), '..', 'client')) ? '..' : '../dist';
+const IS_INSTALLED = self.split(sep).includes('node_modules');
+const IS_BUILT = existsSync(join(dirname(self), '..', 'dist', 'package.json'));
+// Beside a copy of this file in dist/ there is JavaScript; in a clone, what was built does not count.
+const TREE = IS_INSTALLED && IS_BUILT ? '../dist' : '..';
 const KIND = existsSync(join(dirname(self), TREE, 'client', 'main.ts')) ? 'ts' : 'js';
 /** What Node compiled is kept beside the packages: half of the work of a start. Where it cannot be written, there is none. */
 const COMPILED = join(dirname(self), '..', 'node_modules', '.cache', 'leasehold');
@@ -29,6 +32,7 @@ if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR) {
 async function run(argv) {
   // Before anything uses the pool: a few long syncs must not hold up every read and write behind them.
   process.env.UV_THREADPOOL_SIZE ??= '8';
+  if (IS_INSTALLED && KIND === 'ts') await import('./typescript.js');
   const [command, ...rest] = argv;
   stopWithParent();
   collectLessOften();

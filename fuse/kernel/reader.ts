@@ -31,7 +31,8 @@ export function readRequests(
   const workerData: ReaderData = { fd, memory, requestBytesMax };
   // TypeScript as this file is, or JavaScript.
   const source = new URL(`reader-thread${extname(import.meta.url)}`, import.meta.url);
-  const thread = new Worker(source, { workerData });
+  // With an environment of its own, a thread heeds NODE_OPTIONS, by which an installed package loads TypeScript.
+  const thread = new Worker(source, { workerData, env: { ...process.env } });
   thread.on('message', (bytes: Uint8Array) => {
     received(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
   });

@@ -6,13 +6,13 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { freePorts } from '../../client/dev/free-ports.ts';
 
 /**
- * Goal: the package works where there is no clone and no TypeScript.
+ * Goal: the package works where there is no clone, however it was made: by `npm pack` alone, or with JavaScript that was built before.
  * Method: it is packed, installed by npm into an empty folder, and three of its servers take a file and give it back.
  */
 const run = promisify(execFile);
@@ -20,10 +20,15 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** What npm says where it needs a network and has none: nothing about the package. */
 const NO_NETWORK = /ENOTCACHED|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT/;
 
-test('the package installs and runs outside of the repository', async (t) => {
+test('"npm pack" makes a package that installs and runs outside of the repository', (t) =>
+  packedAndRun(t, false));
+test('a package with JavaScript installs and runs outside of the repository', (t) => packedAndRun(t, true));
+
+async function packedAndRun(t: TestContext, isBuilt: boolean): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'leasehold-package-'));
   t.after(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
-  await run(process.execPath, [join(ROOT, 'packaging/build.ts')]);
+  await rm(join(ROOT, 'dist'), { recursive: true, force: true });
+  if (isBuilt) await run(process.execPath, [join(ROOT, 'packaging/build.ts')]);
   await run('npm', ['pack', '--silent', '--pack-destination', folder], { cwd: ROOT });
   const [tarball = ''] = (await readdir(folder)).filter((name) => name.endsWith('.tgz'));
   await writeFile(join(folder, 'package.json'), '{"private":true}\n');
@@ -37,11 +42,10 @@ test('the package installs and runs outside of the repository', async (t) => {
   }
   const installed = join(folder, 'node_modules/leasehold');
   const launcher = join(folder, 'node_modules/.bin/leasehold');
-  const sources = (await readdir(installed, { recursive: true })).filter((name) => name.endsWith('.ts'));
-  assert.deepEqual(sources, [], 'Node runs no TypeScript below node_modules');
+  assert.equal(existsSync(join(installed, 'dist')), isBuilt);
   assert.equal(
     existsSync(join(ROOT, 'web')),
-    existsSync(join(installed, 'dist/web')),
+    existsSync(join(installed, isBuilt ? 'dist/web' : 'web')),
     'with what browsers get',
   );
 
@@ -75,4 +79,4 @@ test('the package installs and runs outside of the repository', async (t) => {
     await leasehold('lease', 'acquire', 'once', '--servers', urls, '--', 'echo', 'held'),
     'held\n',
   );
-});
+}

@@ -1,0 +1,40 @@
+// Node runs TypeScript by itself, but not below node_modules. Where the package has no JavaScript of its own ("npm pack" by itself
+// builds none), this takes the types out of each module of it when it is loaded. Processes and threads that are
+// started from here do the same, by NODE_OPTIONS.
+
+import { readFileSync } from 'node:fs';
+import { registerHooks, stripTypeScriptTypes } from 'node:module';
+import { fileURLToPath } from 'node:url';
+
+const PACKAGE = new URL('..', import.meta.url).href;
+const DEPENDENCIES = new URL('../node_modules/', import.meta.url).href;
+const IMPORT = `--import ${import.meta.url}`;
+
+registerHooks({
+  load(url, context, nextLoad) {
+    const isOurs = url.startsWith(PACKAGE) && !url.startsWith(DEPENDENCIES) && url.endsWith('.ts');
+    if (!isOurs) return nextLoad(url, context);
+    const source = withoutWarning(() => stripTypeScriptTypes(readFileSync(fileURLToPath(url), 'utf8')));
+    return { format: 'module', shortCircuit: true, source };
+  },
+});
+
+const options = process.env.NODE_OPTIONS ?? '';
+if (!options.includes(IMPORT)) process.env.NODE_OPTIONS = `${options} ${IMPORT}`.trim();
+
+/**
+ * That Node calls the function experimental is of no use to whoever runs a command.
+ *
+ * @template Value
+ * @param {() => Value} work
+ * @returns {Value}
+ */
+function withoutWarning(work) {
+  const { emitWarning } = process;
+  process.emitWarning = () => undefined;
+  try {
+    return work();
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
