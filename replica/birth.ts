@@ -54,27 +54,36 @@ export class Birth {
   }
 }
 
+interface NumberRange {
+  readonly owner: number;
+  readonly first: number;
+  readonly last: number;
+  readonly untilMs: number;
+}
+
 /**
  * Numbers by which this process, and no other, may use the first epoch. They were given to it, in this life, and each is good
  * for one birth: two different operations at one place of one epoch would be two files that are taken for one.
  */
 export class BirthNumbers {
-  #ranges: { readonly first: number; readonly last: number; readonly untilMs: number }[] = [];
+  #ranges: NumberRange[] = [];
 
-  /** @param untilMs by the caller's clock */
-  reserved(first: number, count: number, untilMs: number): void {
-    this.#ranges.push({ first, last: first + count - 1, untilMs });
+  /**
+   * @param owner who alone may use them: others would fill replicas that are his
+   * @param untilMs by the caller's clock
+   */
+  reserved(owner: number, first: number, count: number, untilMs: number): void {
+    this.#ranges.push({ owner, first, last: first + count - 1, untilMs });
   }
 
   /** @returns whether the number was to be had; it is not any more */
-  take(number: number, nowMs: number): boolean {
+  take(owner: number, number: number, nowMs: number): boolean {
     this.#ranges = this.#ranges.filter(({ untilMs }) => nowMs < untilMs);
     const range = this.#ranges.find(({ first, last }) => first <= number && number <= last);
-    if (range === undefined) return false;
-    const { first, last, untilMs } = range;
+    if (range === undefined || range.owner !== owner) return false;
     const left = [
-      { first, last: number - 1, untilMs },
-      { first: number + 1, last, untilMs },
+      { ...range, last: number - 1 },
+      { ...range, first: number + 1 },
     ].filter((part) => part.first <= part.last);
     this.#ranges.splice(this.#ranges.indexOf(range), 1, ...left);
     return true;

@@ -128,7 +128,7 @@ export class Births {
     const { self, clock, command } = this.#parts;
     const untilMs = clock.nowMs() + NUMBERS_MS;
     const { first } = await command({ kind: 'reserve-inodes', owner, count });
-    this.#numbers.reserved(first, count, untilMs);
+    this.#numbers.reserved(owner, first, count, untilMs);
     return { first, count, bearer: self, validMs: NUMBERS_MS };
   }
 
@@ -168,10 +168,10 @@ export class Births {
   }
 
   async #bear(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
-    const { births } = request;
+    const { births, owner } = request;
     const nowMs = this.#parts.clock.nowMs();
     // All of them are used up, also where one is not to be had.
-    const isOurs = births.map(({ inode }) => this.#numbers.take(inode, nowMs)).every((taken) => taken);
+    const isOurs = births.map(({ inode }) => this.#numbers.take(owner, inode, nowMs)).every((taken) => taken);
     const nest = isOurs ? await this.#nestOf(births) : null;
     const call = nest === null ? null : this.#callOf(nest, births);
     if (nest === null || call === null) return this.#forgo(request, options);

@@ -206,6 +206,16 @@ test('disks that are full refuse a file by that reason', async (t) => {
   assert.equal(outcome?.kind === 'refused' && outcome.code, 'no-space');
 });
 
+test("nobody fills the replicas of another's numbers", async (t) => {
+  const { cluster } = await started(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  await births.reserve({ owner: 3, count: 10 });
+  assert.deepEqual(await births.bear({ ...requestFor(1, 100), owner: 4 }, {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(seen.stored, []);
+  const [outcome] = await births.bear(requestFor(2, 100), {});
+  assert.equal(outcome?.kind, 'born');
+});
+
 test('a retry waits for the same, and one that comes later closes the request', async (t) => {
   const { cluster } = await started(t);
   const { births, seen } = bearerOf(cluster, STORED);

@@ -51,12 +51,12 @@ export class BirthCourse {
     this.#system = system;
     this.#around = around;
     this.#epoch = firstEpoch(around.id, around.incarnation);
-    this.#numbers.reserved(FILE, 1, Infinity);
+    this.#numbers.reserved(1, FILE, 1, Infinity);
   }
 
   /** A client brings the contents. It may say so again, and other contents: then nothing comes of it. */
   bear(wish: FileWish & { readonly kind: 'write' }, session: number): void {
-    if (!this.#numbers.take(FILE, 0)) return;
+    if (!this.#numbers.take(1, FILE, 0)) return;
     const { observers, firstView: view } = this.#system;
     this.#key = requestKey({ session, number: 1, since: 0 }, wish);
     observers.called(this.#key, wish);
