@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { crc32 } from 'node:zlib';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { MalformedError } from '../../wire/bytes.ts';
+import { crc32 } from '../storage/checksum.ts';
 import type { DiskStore } from '../storage/disk-store.ts';
 import type { ObjectEntry } from '../storage/store.ts';
 import { decodeRepairRequest, encodeRepairRequest, REPAIR_CALL } from './repair-call.ts';

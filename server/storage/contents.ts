@@ -1,7 +1,7 @@
-import { crc32 } from 'node:zlib';
 import { assert, unreachable } from '../../base/assert.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import { type FileOperation, partsWritten, type Seal } from '../../wire/file-operation.ts';
+import { crc32 } from './checksum.ts';
 import type { FileAttributes, FileDescription, ObjectEntry } from './store.ts';
 
 /** Everything about a replica but its objects. A value: an operation makes a new one. */

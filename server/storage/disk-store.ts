@@ -1,11 +1,11 @@
 import fs from 'node:fs';
 import fsPromises from 'node:fs/promises';
-import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
+import { crc32 } from './checksum.ts';
 import { type Container, Containers } from './container.ts';
 import { bytesUnlike, fileStateNew, LOST_START, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';

@@ -1,9 +1,9 @@
-import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
+import { crc32 } from './checksum.ts';
 import {
   bytesUnlike,
   bytesWithout,

@@ -27,6 +27,7 @@ const LAYERS: Readonly<Record<string, Layer>> = {
     packages: [
       '@fastify/busboy',
       '@fastify/compress',
+      '@node-rs/crc32',
       '@prometheus-io/client',
       'better-sqlite3',
       'close-with-grace',

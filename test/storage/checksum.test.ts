@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { randomFillSync } from 'node:crypto';
+import { test } from 'node:test';
+import { crc32 as crc32OfZlib } from 'node:zlib';
+import { crc32, crc32Of, crc32Replaced, trustedCrc32 } from '../../server/storage/checksum.ts';
+
+/**
+ * Goal: what is stored by one release, on one system, is sound for every other.
+ * Method: the checksum, by whatever it is computed here, is compared with zlib's.
+ */
+const BYTES = randomFillSync(Buffer.alloc(300_000));
+
+test('a checksum is that of zlib, wherever in memory the bytes begin and end', () => {
+  for (let length = 0; length <= 600; length++) {
+    for (const at of [0, 1, 7, 16]) {
+      const bytes = BYTES.subarray(at, at + length);
+      assert.equal(crc32(bytes), crc32OfZlib(bytes), `${length} bytes from ${at}`);
+      assert.equal(
+        crc32(bytes, 0xffff_ffff),
+        crc32OfZlib(bytes, 0xffff_ffff),
+        `${length} bytes behind others`,
+      );
+    }
+  }
+  for (const length of [4_095, 65_536, 131_072, 262_145]) {
+    const bytes = BYTES.subarray(3, 3 + length);
+    assert.equal(crc32(bytes), crc32OfZlib(bytes), `${length} bytes`);
+  }
+});
+
+test('pieces have the checksum of the whole, and so have bytes of which some were replaced', () => {
+  const pieces = [BYTES.subarray(0, 17), BYTES.subarray(17, 17), BYTES.subarray(17, 9_000)];
+  assert.equal(crc32Of(pieces), crc32OfZlib(BYTES.subarray(0, 9_000)));
+  const after = randomFillSync(Buffer.alloc(512));
+  const changed = Buffer.concat([BYTES.subarray(0, 4_096), after, BYTES.subarray(4_608, 131_072)]);
+  const before = crc32(BYTES.subarray(0, 131_072));
+  const replaced = crc32Replaced(before, [BYTES.subarray(4_096, 4_608)], after, 131_072 - 4_608);
+  assert.equal(replaced, crc32OfZlib(changed));
+});
+
+test('what computes another checksum is not used', () => {
+  assert.equal(trustedCrc32(crc32OfZlib), crc32OfZlib);
+  assert.equal(trustedCrc32(null), null);
+  assert.equal(
+    trustedCrc32((bytes) => crc32OfZlib(bytes)),
+    null,
+    'one that forgets what is before the bytes',
+  );
+  const wrongWhenLong = (bytes: Uint8Array, crc?: number): number =>
+    crc32OfZlib(bytes.subarray(0, 4_096), crc);
+  assert.equal(trustedCrc32(wrongWhenLong), null);
+});
