@@ -1,6 +1,7 @@
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { assert } from '../base/assert.ts';
+import { lentMemory } from '../base/lent-memory.ts';
 import { Access, type TlsOptions } from './access.ts';
 import { ChunkedBody } from './chunked-body.ts';
 import type { Response } from './response.ts';
@@ -300,7 +301,7 @@ class Connection {
       return;
     }
     if (rest.length > head.bodyBytes) throw new Error('The server spoke without being asked');
-    this.#body = Buffer.allocUnsafeSlow(head.bodyBytes);
+    this.#body = lentMemory(head.bodyBytes);
     this.#body.set(rest);
     this.#bodyFilled = rest.length;
     if (rest.length === head.bodyBytes) this.#answered(head, this.#body);

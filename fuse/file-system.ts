@@ -215,6 +215,10 @@ export class FileSystem implements FileSystemCalls {
     return this.#files.read(handle, offset, length);
   }
 
+  taken(bytes: Uint8Array): void {
+    this.#files.taken(bytes);
+  }
+
   write(handle: number, offset: number, bytes: Uint8Array, caller: Caller): Promise<number> {
     return this.#files.write(handle, offset, bytes, caller);
   }

@@ -178,6 +178,11 @@ export class OpenFiles {
     return file.read(this.#readAhead, position, offset, length);
   }
 
+  /** Nobody looks at bytes any more that `read` returned. */
+  taken(bytes: Uint8Array): void {
+    this.#readAhead.taken(bytes);
+  }
+
   async write(handle: number, offset: number, bytes: Uint8Array, caller: Caller): Promise<number> {
     const opened = this.#fileHandle(handle);
     const { file } = opened;

@@ -1,3 +1,4 @@
+import { giveBack } from '../base/lent-memory.ts';
 import { ReadAround } from './read-around.ts';
 import type { ReadSource } from './read-source.ts';
 
@@ -36,6 +37,8 @@ interface Block {
   readBytes: number;
   /** Nobody was answered past it since its fetch began. */
   isGivable: boolean;
+  /** Reads that were given a part of it, or are about to be, and have not taken it. */
+  userCount: number;
 }
 
 /**
@@ -46,6 +49,8 @@ export class ReadAhead {
   readonly #blocks = new Map<string, Block>();
   readonly #blocksMax: number;
   readonly #around = new ReadAround();
+  /** The blocks that parts are of which were handed out, and not taken yet. */
+  readonly #parts = new WeakMap<Uint8Array, Block>();
 
   constructor(bytesMax: number) {
     this.#blocksMax = Math.max(1, Math.floor(bytesMax / BLOCK_BYTES));
@@ -69,7 +74,7 @@ export class ReadAhead {
       this.#fetchAround(source, first);
     }
     const blocks: Block[] = [];
-    for (let index = first; index <= last; index++) blocks.push(this.#block(source, index));
+    for (let index = first; index <= last; index++) blocks.push(this.#used(source, index));
     if (inSequence) this.#fetchAhead(source, last + 1);
     await Promise.all(blocks.map((block) => block.bytes));
     const parts: Uint8Array[] = [];
@@ -87,7 +92,38 @@ export class ReadAhead {
       }
       if (bytes.length < BLOCK_BYTES) break;
     }
-    return parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts);
+    const [only] = parts;
+    if (parts.length === 1 && only !== undefined) {
+      // Of the blocks, the first alone has bytes.
+      for (const block of blocks.slice(1)) await this.#over(block);
+      this.#parts.set(only, blocks[0] as Block);
+      return only;
+    }
+    const all = Buffer.concat(parts);
+    for (const block of blocks) await this.#over(block);
+    return all;
+  }
+
+  /** Bytes that `read` returned have reached whoever asked for them: nobody looks at them here any more. */
+  taken(bytes: Uint8Array): void {
+    const block = this.#parts.get(bytes);
+    if (block === undefined) return;
+    this.#parts.delete(bytes);
+    void this.#over(block);
+  }
+
+  /** A block that somebody is about to be given a part of. */
+  #used(source: ReadSource, index: number): Block {
+    const block = this.#block(source, index);
+    block.userCount++;
+    return block;
+  }
+
+  /** One user less. What was read as a whole, and has no user, is nobody's. */
+  async #over(block: Block): Promise<void> {
+    block.userCount--;
+    const bytes = await block.bytes;
+    if (block.userCount === 0 && block.readBytes >= bytes.length) giveBack(bytes);
   }
 
   /** Reads what is asked for and no more. */
@@ -108,7 +144,8 @@ export class ReadAhead {
   #fetchAround(source: ReadSource, index: number): void {
     const { generation } = source;
     const beganMs = performance.now();
-    const block = this.#block(source, index);
+    // The kernel is given it beside whoever reads it: its memory is left to the garbage collector.
+    const block = this.#used(source, index);
     block.bytes
       .then(async (bytes) => {
         this.#around.blockTook(performance.now() - beganMs);
@@ -155,7 +192,14 @@ export class ReadAhead {
       return present;
     }
     const bytes = source.read(index * BLOCK_BYTES, BLOCK_BYTES);
-    const block: Block = { key, bytes, expiresMs: Number.POSITIVE_INFINITY, readBytes: 0, isGivable: true };
+    const block: Block = {
+      key,
+      bytes,
+      expiresMs: Number.POSITIVE_INFINITY,
+      readBytes: 0,
+      isGivable: true,
+      userCount: 0,
+    };
     this.#blocks.set(key, block);
     bytes.then(
       () => {

@@ -87,7 +87,10 @@ export interface FileSystemCalls {
   rename(from: NamePlace, to: NamePlace, flags: number): Promise<void>;
   open(inode: number, flags: number, caller: Caller): Promise<Opened>;
   create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Created>;
+  /** @returns bytes that belong to the file system; they stay as they are for as long as it is not told that they were `taken` */
   read(handle: number, offset: number, length: number): Promise<Uint8Array>;
+  /** The kernel has a copy of what a read returned, and nobody here looks at it any more. Who cannot tell need not call it. */
+  taken?(bytes: Uint8Array): void;
   /** Takes `bytes` over; @returns how many there were */
   write(handle: number, offset: number, bytes: Uint8Array, caller: Caller): Promise<number>;
   /** A descriptor was closed: errors of writes that nobody has heard of yet are told now. */

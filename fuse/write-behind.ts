@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { giveBack, keepMemory } from '../base/lent-memory.ts';
 import type { FileState } from './backend.ts';
 import { CHUNK_BYTES_MAX, type Chunk, Chunks } from './chunks.ts';
 import { withDeadline } from './deadline.ts';
@@ -92,6 +93,10 @@ export class WriteBehind {
    */
   async write(offset: number, bytes: Uint8Array): Promise<void> {
     await this.#reserve(bytes.length);
+    // Where it goes into several chunks, none of them knows when the others are done.
+    const isSplit =
+      Math.floor(offset / CHUNK_BYTES_MAX) < Math.floor((offset + bytes.length - 1) / CHUNK_BYTES_MAX);
+    if (isSplit) keepMemory(bytes);
     for (let done = 0; done < bytes.length; ) {
       const at = offset + done;
       const boundary = (Math.floor(at / CHUNK_BYTES_MAX) + 1) * CHUNK_BYTES_MAX;
@@ -231,9 +236,12 @@ export class WriteBehind {
     this.#inFlightCount++;
     this.#inFlightBytes += bytes;
     const sentMs = performance.now();
+    const parts = chunks.flatMap((chunk) => chunk.parts);
     try {
       const written = this.#written(chunks);
       this.#options.acknowledged(await withDeadline(written, this.#options.limitMs, 'A write'));
+      // Only then: what fails may still be on its way.
+      for (const part of parts) giveBack(part);
     } catch (error) {
       this.#fail(error);
     }

@@ -80,11 +80,32 @@ const TAG_SETTLING = 6;
 const TAG_PUNCH = 7;
 const TAG_WRITE_PARTS = 8;
 
+/** What a write says before its bytes: its tag, their offset, the time, their length. */
+const WRITE_HEAD_BYTES = 1 + 8 + 12 + 4;
+/** Memory whose room for such a head has not been taken. */
+const withRoom = new WeakSet<ArrayBufferLike>();
+
+/**
+ * @returns memory, not cleared, for bytes that are to be written: there is room before them for what else the operation says,
+ *   so that `encodeFileOperation` need not copy them
+ */
+export function memoryToWrite(sizeBytes: number): Buffer {
+  const whole = Buffer.allocUnsafeSlow(WRITE_HEAD_BYTES + sizeBytes);
+  withRoom.add(whole.buffer);
+  return whole.subarray(WRITE_HEAD_BYTES);
+}
+
+/** @returns the operation in bytes, of which those that it writes are a view where `memoryToWrite` made them */
 export function encodeFileOperation(operation: FileOperation): Uint8Array {
   switch (operation.kind) {
     case 'write': {
-      const writer = new ByteWriter(32 + operation.bytes.length).uint8(TAG_WRITE).uint53(operation.offset);
-      return writeTime(writer, operation.modifiedNs).bytes(operation.bytes).finish();
+      const { bytes, offset, modifiedNs } = operation;
+      const whole = takenRoom(bytes);
+      const writer = new ByteWriter(WRITE_HEAD_BYTES + (whole === null ? bytes.length : 0));
+      writeTime(writer.uint8(TAG_WRITE).uint53(offset), modifiedNs).uint32(bytes.length);
+      if (whole === null) return writer.raw(bytes).finish();
+      whole.set(writer.finish());
+      return whole;
     }
     case 'write-parts': {
       const { parts, modifiedNs } = operation;
@@ -113,6 +134,12 @@ export function encodeFileOperation(operation: FileOperation): Uint8Array {
     case 'view':
       return new ByteWriter(128).uint8(TAG_VIEW).text(viewFormat(operation.view)).finish();
   }
+}
+
+/** @returns the bytes with the room before them, which is taken from now on; null where there is none */
+function takenRoom({ buffer, byteOffset, byteLength }: Uint8Array): Uint8Array | null {
+  const isWhole = byteOffset === WRITE_HEAD_BYTES && byteOffset + byteLength === buffer.byteLength;
+  return isWhole && withRoom.delete(buffer) ? new Uint8Array(buffer) : null;
 }
 
 /** @returns what the operation writes, and where, in that order; nothing of one that writes no bytes */

@@ -11,7 +11,7 @@ import { RequestRing } from './request-ring.ts';
 
 const { fd, memory, requestBytesMax } = workerData as ReaderData;
 const ring = new RequestRing(memory);
-let buffer = new Uint8Array(requestBytesMax);
+let buffer = room();
 
 for (let length = next(); length !== null; length = next()) {
   if (length < IN_HEADER_BYTES) continue;
@@ -19,11 +19,16 @@ for (let length = next(); length !== null; length = next()) {
     ring.put(buffer.subarray(0, length));
   } else if (length * 2 > requestBytesMax) {
     parentPort?.postMessage(buffer.subarray(0, length), [buffer.buffer]);
-    buffer = new Uint8Array(requestBytesMax);
+    buffer = room();
   } else {
     const bytes = buffer.slice(0, length);
     parentPort?.postMessage(bytes, [bytes.buffer]);
   }
+}
+
+/** Not cleared, which would take as long as to fill it. */
+function room(): Uint8Array<ArrayBuffer> {
+  return Buffer.allocUnsafeSlow(requestBytesMax);
 }
 
 /** @returns how many bytes the next request has; null when the mount is gone */

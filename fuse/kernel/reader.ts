@@ -1,5 +1,6 @@
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
+import { lend } from '../../base/lent-memory.ts';
 import { RequestRing } from './request-ring.ts';
 
 /** What the reading thread is started with. */
@@ -34,6 +35,8 @@ export function readRequests(
   // With an environment of its own, a thread heeds NODE_OPTIONS, by which an installed package loads TypeScript.
   const thread = new Worker(source, { workerData, env: { ...process.env } });
   thread.on('message', (bytes: Uint8Array) => {
+    // It is the only one of its memory, which came along.
+    lend(bytes);
     received(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
   });
   const turn = (): void => {

@@ -188,7 +188,15 @@ export class Session {
       }
       case 'read': {
         const { handle, offset, length } = request;
-        this.#bytes(header, request, () => calls.read(handle, offset, length));
+        this.#answers.answer(
+          header,
+          request,
+          () => calls.read(handle, offset, length),
+          (bytes) => {
+            this.#reply.bytes(unique, bytes);
+            calls.taken?.(bytes);
+          },
+        );
         return;
       }
       case 'write': {

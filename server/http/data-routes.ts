@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import { giveBack } from '../../base/lent-memory.ts';
 import type { RequestId } from '../../replica/actions.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import {
@@ -14,6 +15,7 @@ import type { CopyOrder, FileState, WriteGuard } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
+import { octetsOf } from './octets.ts';
 import { READ, WRITE } from './roles.ts';
 import { headersOfRead, headersOfState } from './state-headers.ts';
 
@@ -25,13 +27,7 @@ const OCTETS = 'application/octet-stream';
 export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
   // Octets are octets, whatever label they carry.
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser(
-    '*',
-    { parseAs: 'buffer', bodyLimit: WRITE_PARTS_BYTES_MAX },
-    (_request, body, done) => {
-      done(null, body);
-    },
-  );
+  app.addContentTypeParser('*', octetsOf);
 
   app.get('/v1/data/:file', READ, async (request, reply) => {
     const file = fileOf(request);
@@ -43,6 +39,8 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     const { bytes, state } = read;
     setFileHeaders(reply, gateway, file, state);
     reply.headers({ ...headersOfState(state), ...headersOfRead(read, stale) });
+    // The system has all of them by then. An answer that breaks off leaves them to the garbage collector.
+    reply.raw.once('finish', () => giveBack(bytes));
     return reply.type(OCTETS).header('content-length', String(bytes.length)).send(bufferOf(bytes));
   });
 

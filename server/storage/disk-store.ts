@@ -3,6 +3,7 @@ import fsPromises from 'node:fs/promises';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import { lentMemory } from '../../base/lent-memory.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { crc32 } from './checksum.ts';
@@ -512,7 +513,7 @@ export class DiskStore implements FileStore {
     end: number,
   ): Promise<Uint8Array> {
     const { objectBytes, id } = replica;
-    const out = Buffer.allocUnsafeSlow(end - offset);
+    const out = lentMemory(end - offset);
     const runs: ReadRun[] = [];
     const partial: ObjectRow[] = [];
     let filledTo = offset;

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { lentMemory } from '../../base/lent-memory.ts';
 import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/read-ahead.ts';
 import { ReadSource } from '../../fuse/read-source.ts';
 
@@ -118,4 +120,40 @@ test('a fetch that fails is not kept', async () => {
   await assert.rejects(readAhead.read(source, position, 0, 200_000), /by intent/);
   await assert.rejects(readAhead.read(source, position, 200_000, 200_000), /by intent/);
   assert.equal((await readAhead.read(source, position, 400_000, 200_000)).length, 100_000);
+});
+
+test('the memory of a block ends when all of it was read and taken by all who read it, and no sooner', async () => {
+  const blocks: Buffer[] = [];
+  const source = new ReadSource(
+    async (offset, length) => {
+      const block = lentMemory(length).fill(offset / BLOCK_BYTES + 1);
+      blocks.push(block);
+      return block;
+    },
+    () => 3 * BLOCK_BYTES,
+  );
+  const readAhead = new ReadAhead(32 * BLOCK_BYTES);
+  const [one, other] = [new ReadPosition(), new ReadPosition()];
+  const half = BLOCK_BYTES / 2;
+  const first = await readAhead.read(source, one, 0, half);
+  const [second, beside] = await Promise.all([
+    readAhead.read(source, one, half, half),
+    readAhead.read(source, other, 0, BLOCK_BYTES),
+  ]);
+  readAhead.taken(first);
+  readAhead.taken(second);
+  // Once more does no harm.
+  readAhead.taken(second);
+  await turn();
+  assert.equal(beside.length, BLOCK_BYTES, 'somebody has it who has not been answered');
+  assert.ok(beside.every((byte) => byte === 1));
+  readAhead.taken(beside);
+  await turn();
+  assert.equal(blocks[0]?.length, 0);
+  assert.equal(blocks[1]?.length, BLOCK_BYTES, 'the next was read ahead, and nobody has read it');
+
+  const across = await readAhead.read(source, one, BLOCK_BYTES, BLOCK_BYTES + half);
+  assert.equal(across.length, BLOCK_BYTES + half);
+  assert.equal(blocks[1]?.length, 0, 'what was put together is a copy');
+  assert.equal(blocks[2]?.length, BLOCK_BYTES, 'half of the last one was not read');
 });

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
+import { lentMemory } from '../../base/lent-memory.ts';
 import type { FileState } from '../../fuse/backend.ts';
 import { CHUNK_BYTES_MAX } from '../../fuse/chunks.ts';
 import { DirtyBudget } from '../../fuse/dirty-budget.ts';
@@ -312,4 +313,33 @@ test('a writer whose room came from chunks that were given up is told of the fai
   for (const chunk of sent.slice(1)) chunk.resolve();
   await writes.drain();
   assert.equal(budget.bytes, 0);
+});
+
+test('what was written gives its memory back once the cluster has it, unless it failed, or was cut in two', async () => {
+  const { sent, writes } = setUp();
+  const [whole, failing, cut] = [MEBIBYTE, MEBIBYTE, MEBIBYTE].map((size) => lentMemory(size).fill(5));
+  assert.ok(whole !== undefined && failing !== undefined && cut !== undefined);
+  await writes.write(0, whole.subarray(80));
+  const drained = writes.drain();
+  await turn();
+  assert.equal(whole.length, MEBIBYTE, 'it is on its way');
+  sent.shift()?.resolve();
+  await drained;
+  assert.equal(whole.length, 0);
+
+  await writes.write(CHUNK_BYTES_MAX - MEBIBYTE / 2, cut);
+  const drainedTwo = writes.drain();
+  await turn();
+  sent.shift()?.resolve();
+  await turn();
+  sent.shift()?.resolve();
+  await drainedTwo;
+  assert.equal(cut[MEBIBYTE - 1], 5, 'its other half was under way when the first had arrived');
+
+  await writes.write(8 * CHUNK_BYTES_MAX, failing);
+  const drainedThree = writes.drain();
+  await turn();
+  sent.shift()?.reject(new ServiceError('no-majority', 'for the test'));
+  await drainedThree;
+  assert.equal(failing[0], 5, 'an attempt may still be sending it');
 });

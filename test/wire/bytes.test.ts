@@ -7,6 +7,7 @@ import {
   decodeFileOperation,
   encodeFileOperation,
   type FileOperation,
+  memoryToWrite,
   WRITE_BYTES_MAX,
   WRITE_PARTS_MAX,
 } from '../../wire/file-operation.ts';
@@ -119,4 +120,26 @@ test('file operations out of bounds, and bytes that are none, are refused', () =
       }
     }),
   );
+});
+
+test('a write whose bytes have room before them becomes an operation where they are, once', () => {
+  const bytes = memoryToWrite(5_000);
+  for (let at = 0; at < bytes.length; at++) bytes[at] = (at * 167) & 0xff;
+  const write = {
+    kind: 'write',
+    offset: 2 ** 40 + 3,
+    bytes,
+    modifiedNs: 1_700_000_000_123_456_789n,
+  } as const;
+  const elsewhere = encodeFileOperation({ ...write, bytes: Uint8Array.from(bytes) });
+  const inPlace = encodeFileOperation(write);
+  assert.equal(inPlace.buffer, bytes.buffer);
+  assert.deepEqual(Buffer.from(inPlace), Buffer.from(elsewhere));
+  const again = encodeFileOperation({ ...write, offset: 7 });
+  assert.notEqual(again.buffer, bytes.buffer, 'the first operation may be on its way');
+  assert.deepEqual(Buffer.from(inPlace), Buffer.from(elsewhere));
+  const part = memoryToWrite(100).fill(1).subarray(1);
+  assert.notEqual(encodeFileOperation({ ...write, bytes: part }).buffer, part.buffer);
+  const decoded = decodeFileOperation(again);
+  assert.ok(decoded.kind === 'write' && decoded.offset === 7 && Buffer.from(bytes).equals(decoded.bytes));
 });

@@ -1,0 +1,45 @@
+import type { IncomingMessage } from 'node:http';
+import { finished } from 'node:stream';
+import type { FastifyRequest } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import { giveBack, lend } from '../../base/lent-memory.ts';
+import { memoryToWrite } from '../../wire/file-operation.ts';
+
+/**
+ * Reads a body to its end, into the memory in which it is stored and sent to other servers. Where its length is not announced, it is
+ * put together at its end.
+ *
+ * @throws ServiceError `too-large` for more than the route takes, or `bad-request` where the body breaks off
+ */
+export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Promise<Buffer> {
+  const { bodyLimit: bytesMax = 0 } = request.routeOptions;
+  const announced = request.headers['content-length'];
+  const length = announced === undefined ? null : Number(announced);
+  if (length !== null && length > bytesMax) return Promise.reject(tooLarge(bytesMax));
+  const body = length === null ? null : memoryToWrite(length);
+  const parts: Buffer[] = [];
+  let at = 0;
+  return new Promise((resolve, reject) => {
+    // Not by iteration, which would put together what has come so far.
+    payload.on('data', (part: Buffer) => {
+      const begin = at;
+      at += part.length;
+      if (at > bytesMax) reject(tooLarge(bytesMax));
+      else if (body === null) parts.push(part);
+      else {
+        body.set(part, begin);
+        // The parser of HTTP has copied each part to memory of its own, and forgets it.
+        if (part.length === part.buffer.byteLength) lend(part);
+        giveBack(part);
+      }
+    });
+    finished(payload, { writable: false }, (cause) => {
+      if (!cause) resolve(body ?? Buffer.concat(parts, at));
+      else reject(new ServiceError('bad-request', 'The body ended before it was complete', {}, { cause }));
+    });
+  });
+}
+
+function tooLarge(bytesMax: number): ServiceError {
+  return new ServiceError('too-large', `The body is larger than ${bytesMax} bytes`);
+}
