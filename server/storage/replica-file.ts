@@ -1,6 +1,7 @@
 import { assert, unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import { giveBack } from '../../base/lent-memory.ts';
 import type { Epoch } from '../../replica/actions.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 import { crc32Of } from './checksum.ts';
@@ -564,6 +565,8 @@ export class ReplicaFile {
       else if (this.#inBase(base)) this.#heldSlots.set(base.slot, this.#generation);
     }
     this.#count(byteCount);
+    // What came from a primary came for this alone. What a primary keeps for those who lag was not lent.
+    for (const { operation } of items) for (const { bytes } of partsWritten(operation)) giveBack(bytes);
   }
 
   /** Brings the drafts to the disk, where nothing refers to them yet. @returns their rows, in the same order */

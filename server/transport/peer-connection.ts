@@ -113,7 +113,12 @@ export class PeerConnection implements FrameSink {
       });
       return;
     }
-    this.#handlers.frame(data as Uint8Array[]);
+    this.receive(data as Uint8Array[]);
+  }
+
+  /** A frame of the peer, on a connection that was dialed. */
+  receive(fragments: readonly Uint8Array[]): void {
+    if (!this.#ended) this.#handlers.frame(fragments);
   }
 
   #prove(): void {

@@ -11,6 +11,7 @@ import { serverBehind } from '../security/certified.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
 import { Exchange } from './exchange.ts';
 import { FRAME_BYTES_MAX } from './frame.ts';
+import { FrameIntake } from './frame-intake.ts';
 import { greet, helloHeaders, type Introduction, PEER_PATH, type Refusal } from './handshake.ts';
 import { PeerConnection } from './peer-connection.ts';
 import { PeerLink } from './peer-link.ts';
@@ -284,7 +285,9 @@ export class PeerTransport implements Transport {
   #dial(dialer: Dialer): void {
     assert(dialer.ws === null && dialer.retry === null, 'One attempt at a time');
     if (this.#closed || dialer.removed) return;
+    const intake = new FrameIntake();
     const ws = new WebSocket(dialer.url, {
+      createConnection: intake.connector(this.#tls !== null),
       headers: helloHeaders(this.#introduction, dialer.peer),
       perMessageDeflate: false,
       handshakeTimeout: this.#timing.connectTimeoutMs,
@@ -331,12 +334,19 @@ export class PeerTransport implements Transport {
       assert(incarnation !== null && socket !== null, 'A connection opens after its upgrade');
       for (const event of ['error', 'close', 'unexpected-response', 'upgrade']) ws.removeAllListeners(event);
       this.#watch(ws);
-      this.#attach(dialer, ws, socket, incarnation, true);
+      const connection = this.#attach(dialer, ws, socket, incarnation, true);
+      intake.deliver = (fragments) => connection.receive(fragments);
     });
   }
 
   /** Both kinds of connection, from the handshake to the end. */
-  #attach(dialer: Dialer, ws: WebSocket, socket: Socket, incarnation: number, dialed: boolean): void {
+  #attach(
+    dialer: Dialer,
+    ws: WebSocket,
+    socket: Socket,
+    incarnation: number,
+    dialed: boolean,
+  ): PeerConnection {
     const { link, log } = dialer;
     const { pingMs, silentIntervalsMax, connectTimeoutMs, retryMaxMs } = this.#timing;
     const unproven = setTimeout(() => connection.terminate('it gave no sign of life'), connectTimeoutMs);
@@ -366,6 +376,7 @@ export class PeerTransport implements Transport {
       },
     });
     link.begin(connection);
+    return connection;
   }
 
   #receive(dialer: Dialer, connection: PeerConnection, fragments: readonly Uint8Array[]): void {

@@ -1,0 +1,229 @@
+import type { ClientRequestArgs } from 'node:http';
+import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { lentMemory } from '../../base/lent-memory.ts';
+import { FRAME_BYTES_MAX, PAYLOAD_LARGE_BYTES } from './frame.ts';
+
+const SCRATCH_BYTES = 64 * 1024;
+const HEAD_BYTES_MAX = 64 * 1024;
+const HEAD_END = Buffer.from('\r\n\r\n');
+const SWITCHING = 'HTTP/1.1 101 ';
+const NOTHING = Buffer.alloc(0);
+
+/** The first frame of a large message has its head in it, and is no larger than this. */
+const HELD_BYTES_MAX = 4 * 1024;
+
+/** [RFC 6455] 5.2 */
+const FIN = 0x80;
+const RESERVED = 0x70;
+const OPCODE = 0x0f;
+const CONTINUATION = 0x0;
+const BINARY = 0x2;
+const CONTROL = 0x8;
+const MASKED = 0x80;
+
+/** What the WebSocket library would connect with. */
+type DialedOptions = TcpNetConnectOpts & ConnectionOptions & { readonly host: string };
+
+/** Memory that is being filled with the payload of one frame. */
+interface Gathering {
+  readonly target: Buffer;
+  filled: number;
+  readonly over: () => void;
+}
+
+/**
+ * Stands between a dialed connection and its WebSocket, and takes large messages out of the stream: the system reads
+ * them into the memory in which they stay. The WebSocket library would take them in pieces of 64 KiB, and copy each.
+ *
+ * A large message is two frames (`encodeLarge`): a small one that begins it, and one that is all the rest. Whatever is not exactly that goes
+ * on to the WebSocket, byte by byte as it came, which also judges whether it is right.
+ */
+export class FrameIntake {
+  /** Told of each large message, in the order of the others. Until it is set, all go to the WebSocket. */
+  deliver: ((fragments: readonly Uint8Array[]) => void) | null = null;
+  readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+  #socket: Socket | null = null;
+  #stage: 'handshake' | 'frames' | 'elsewhere' = 'handshake';
+  /** A head that is not whole yet: of the handshake, or of a frame. */
+  #begun: Buffer = NOTHING;
+  #gathering: Gathering | null = null;
+  /** Payload of the present frame that still goes to the WebSocket. */
+  #passingBytes = 0;
+  /** The frame that may begin a large message, and where its payload is. */
+  #held: { readonly bytes: Buffer; readonly payloadAt: number } | null = null;
+
+  /** @returns what the WebSocket library is to connect with, as it does by itself */
+  connector(isSecure: boolean): (options: ClientRequestArgs) => Socket {
+    return (options) => this.#connect(options as DialedOptions, isSecure);
+  }
+
+  #connect(options: DialedOptions, isSecure: boolean): Socket {
+    const onread = {
+      buffer: (): Uint8Array => this.#target(),
+      callback: (count: number, buffer: Uint8Array): boolean => {
+        this.#received(count, buffer as Buffer);
+        return true;
+      },
+    };
+    const { path: _ofRequest, ...others } = options;
+    const to = { ...others, onread };
+    const servername = to.servername ?? (isIP(to.host) === 0 ? to.host : '');
+    this.#socket = isSecure ? connectTls({ ...to, servername }) : connect(to);
+    return this.#socket;
+  }
+
+  #target(): Uint8Array {
+    return this.#gathering === null ? this.#scratch : this.#gathering.target.subarray(this.#gathering.filled);
+  }
+
+  #received(count: number, buffer: Buffer): void {
+    const gathering = this.#gathering;
+    if (gathering === null || buffer.buffer !== gathering.target.buffer) {
+      this.#take(buffer.subarray(0, count));
+      return;
+    }
+    gathering.filled += count;
+    this.#gathered(gathering);
+  }
+
+  #take(bytes: Buffer): void {
+    let rest = bytes;
+    while (rest.length > 0) {
+      switch (this.#stage) {
+        case 'handshake':
+          rest = this.#takeHandshake(rest);
+          break;
+        case 'frames':
+          rest = this.#takeFrames(rest);
+          break;
+        case 'elsewhere':
+          this.#pass(rest);
+          return;
+      }
+    }
+  }
+
+  #takeHandshake(bytes: Buffer): Buffer {
+    const all = Buffer.concat([this.#begun, bytes]);
+    const end = all.indexOf(HEAD_END);
+    const isOver = end >= 0 || all.length > HEAD_BYTES_MAX;
+    this.#begun = isOver ? NOTHING : all;
+    if (!isOver) return NOTHING;
+    const isSwitching = end >= 0 && all.toString('latin1', 0, SWITCHING.length) === SWITCHING;
+    this.#stage = isSwitching ? 'frames' : 'elsewhere';
+    const headBytes = isSwitching ? end + HEAD_END.length : all.length;
+    this.#pass(all.subarray(0, headBytes));
+    return all.subarray(headBytes);
+  }
+
+  /** Takes whole frames for the WebSocket at once, up to the first that is not for it. @returns what comes behind */
+  #takeFrames(bytes: Buffer): Buffer {
+    const gathering = this.#gathering;
+    if (gathering !== null) {
+      const part = bytes.subarray(0, gathering.target.length - gathering.filled);
+      gathering.target.set(part, gathering.filled);
+      gathering.filled += part.length;
+      this.#gathered(gathering);
+      return bytes.subarray(part.length);
+    }
+    let all = bytes;
+    if (this.#begun.length > 0) {
+      all = Buffer.concat([this.#begun, bytes]);
+      this.#begun = NOTHING;
+    }
+    let at = Math.min(this.#passingBytes, all.length);
+    this.#passingBytes -= at;
+    while (at < all.length) {
+      const head = frameHead(all, at);
+      if (head === null) {
+        this.#begun = Buffer.from(all.subarray(at));
+        break;
+      }
+      if (this.#isOurs(head)) {
+        this.#pass(all.subarray(0, at));
+        this.#gather(head, all.subarray(at, at + head.headBytes));
+        return all.subarray(at + head.headBytes);
+      }
+      if (this.#held !== null && head.opcode < CONTROL) {
+        // It does not go on as a large message does: the frame that was held back goes first.
+        this.#pass(all.subarray(0, at));
+        this.#pass(this.#held.bytes);
+        this.#held = null;
+        all = all.subarray(at);
+        at = 0;
+      }
+      const end = at + head.headBytes + head.length;
+      this.#passingBytes = Math.max(0, end - all.length);
+      at = Math.min(end, all.length);
+    }
+    this.#pass(all.subarray(0, at));
+    return NOTHING;
+  }
+
+  #isOurs({ isPlain, isFinal, opcode, length }: FrameHead): boolean {
+    if (!isPlain || this.deliver === null) return false;
+    if (this.#held === null) return opcode === BINARY && !isFinal && length <= HELD_BYTES_MAX;
+    const wholeBytes = this.#held.bytes.length - this.#held.payloadAt + length;
+    return (
+      opcode === CONTINUATION && isFinal && length >= PAYLOAD_LARGE_BYTES && wholeBytes <= FRAME_BYTES_MAX
+    );
+  }
+
+  #gather({ headBytes, length }: FrameHead, head: Buffer): void {
+    const held = this.#held;
+    if (held === null) {
+      const bytes = Buffer.allocUnsafeSlow(headBytes + length);
+      bytes.set(head);
+      const over = (): void => {
+        this.#held = { bytes, payloadAt: headBytes };
+      };
+      this.#gathering = { target: bytes, filled: headBytes, over };
+    } else {
+      const target = lentMemory(length);
+      const over = (): void => {
+        this.#held = null;
+        this.deliver?.([held.bytes.subarray(held.payloadAt), target]);
+      };
+      this.#gathering = { target, filled: 0, over };
+    }
+    this.#gathered(this.#gathering);
+  }
+
+  #gathered(gathering: Gathering): void {
+    if (gathering.filled < gathering.target.length) return;
+    this.#gathering = null;
+    gathering.over();
+  }
+
+  /** The WebSocket, or the handshake before it, keeps what it is given. */
+  #pass(bytes: Buffer): void {
+    if (bytes.length > 0) this.#socket?.emit('data', Buffer.from(bytes));
+  }
+}
+
+interface FrameHead {
+  readonly opcode: number;
+  readonly isFinal: boolean;
+  /** Nothing about it is special: it is not masked, and has no extension. */
+  readonly isPlain: boolean;
+  readonly headBytes: number;
+  /** Of the payload. */
+  readonly length: number;
+}
+
+/** @returns null where the head is not whole yet */
+function frameHead(bytes: Buffer, at: number): FrameHead | null {
+  if (bytes.length < at + 2) return null;
+  const first = bytes.readUInt8(at);
+  const second = bytes.readUInt8(at + 1);
+  const short = second & ~MASKED;
+  const isMasked = (second & MASKED) !== 0;
+  const headBytes = 2 + (short === 127 ? 8 : short === 126 ? 2 : 0) + (isMasked ? 4 : 0);
+  if (bytes.length < at + headBytes) return null;
+  let length = short;
+  if (short === 126) length = bytes.readUInt16BE(at + 2);
+  if (short === 127) length = Number(bytes.readBigUInt64BE(at + 2));
+  const isPlain = !isMasked && (first & RESERVED) === 0;
+  return { opcode: first & OPCODE, isFinal: (first & FIN) !== 0, isPlain, headBytes, length };
+}
