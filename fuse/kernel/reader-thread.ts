@@ -21,7 +21,8 @@ for (let length = next(); length !== null; length = next()) {
     parentPort?.postMessage(buffer.subarray(0, length), [buffer.buffer]);
     buffer = room();
   } else {
-    const bytes = buffer.slice(0, length);
+    // A copy: the slice of a Buffer would be the same memory, which would be gone.
+    const bytes = Uint8Array.from(buffer.subarray(0, length));
     parentPort?.postMessage(bytes, [bytes.buffer]);
   }
 }
