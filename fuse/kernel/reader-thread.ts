@@ -22,7 +22,7 @@ for (let length = next(); length !== null; length = next()) {
     buffer = room();
   } else {
     // A copy: the slice of a Buffer would be the same memory, which would be gone.
-    const bytes = Uint8Array.from(buffer.subarray(0, length));
+    const bytes = new Uint8Array(buffer.subarray(0, length));
     parentPort?.postMessage(bytes, [bytes.buffer]);
   }
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { constants } from 'node:fs';
 import { link, mkdir, open, readdir, readFile, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -39,6 +40,29 @@ test('which kernels are new enough', () => {
   const since = (text: string): boolean => isLinuxSince(text, [5, 17]);
   assert.deepEqual(['5.10.0-30-amd64', '5.16.20', '4.19', 'x'].map(since), [false, false, false, false]);
   assert.deepEqual(['5.17.0', '5.17', '6.1.0-13-amd64', '10.0'].map(since), [true, true, true, true]);
+});
+
+test('requests of every size arrive, one behind the other', options, async (t) => {
+  const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
+  // By the ring, by a copy, by the memory that they were read into, and by several of these.
+  const sizes = [4_096, 65_536, 131_072, 131_072, 300_001, 700_000, 1_048_576, 1_048_576, 5_000_000, 100_000];
+  const file = await open(mount.path('file'), 'w');
+  const written: Buffer[] = [];
+  for (const [at, size] of sizes.entries()) {
+    const bytes = Buffer.alloc(size, `${at} of ${size}, `);
+    await file.writeFile(bytes);
+    written.push(bytes);
+  }
+  await file.sync();
+  await file.close();
+  const expected = Buffer.concat(written);
+  assert.ok(expected.equals(await readFile(mount.path('file'))));
+  const reader = await open(mount.path('file'), constants.O_RDONLY | constants.O_DIRECT);
+  for (const size of [1_048_576, 131_072]) {
+    const { buffer, bytesRead } = await reader.read(Buffer.alloc(size), 0, size, 2_097_152);
+    assert.ok(expected.subarray(2_097_152, 2_097_152 + size).equals(buffer.subarray(0, bytesRead)));
+  }
+  await reader.close();
 });
 
 test('hard links are one inode, also to programs', options, async (t) => {
