@@ -85,4 +85,49 @@ export const PLANTED_CONTENTS: readonly Planted[] = [
       },
     },
   ),
+  replica(
+    '68g',
+    'a write that was cut in two gives its memory back with the first half',
+    {
+      file: 'fuse/write-behind.ts',
+      find: 'if (isSplit) keepMemory(bytes);',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/fuse/write-behind.test.ts',
+        name: 'what was written gives its memory back once the cluster has it, unless it failed, or was cut in two',
+      },
+    },
+  ),
+  replica(
+    '68h',
+    'a block gives its memory back while another reader has a part of it',
+    {
+      file: 'fuse/read-ahead.ts',
+      find: 'if (block.userCount === 0 && block.readBytes',
+      replace: 'if (block.readBytes',
+    },
+    {
+      test: {
+        file: 'test/fuse/read-ahead.test.ts',
+        name: 'the memory of a block ends when all of it was read and taken by all who read it, and no sooner',
+      },
+    },
+  ),
+  replica(
+    '68i',
+    'a frame that begins as a large message, and goes on as none, is lost',
+    {
+      file: 'server/transport/frame-intake.ts',
+      find: 'this.#pass(this.#held.bytes);',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/transport/frame-intake.test.ts',
+        name: 'what is sent arrives once, whole and in its order, however it is cut (SEED=1)',
+      },
+    },
+  ),
 ];
