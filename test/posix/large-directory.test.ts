@@ -16,7 +16,8 @@ const ENTRIES = Number(process.env.ENTRIES ?? 2_000);
 const PARALLEL = 256;
 const STEP = 500;
 const OPERATION_LIMIT_MS = 20_000;
-const MEMORY_MIB_MAX = 400;
+/** A million entries took 443, half as many as much. */
+const MEMORY_MIB_MAX = 480;
 
 const skip = await noMounts();
 if (skip === false) await define();
