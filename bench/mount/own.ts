@@ -1,6 +1,6 @@
 import { ClusterMount } from '../../test/cluster/cluster-mount.ts';
 import { LAUNCHER, RealCluster } from '../../test/cluster/real-cluster.ts';
-import type { SubjectName } from './names.ts';
+import { FLUSH_BEHIND_ROWS, type SubjectName } from './names.ts';
 import { run } from './programs.ts';
 import { descendants, Missing, type Subject } from './subject.ts';
 
@@ -20,6 +20,7 @@ export async function ownSubject(name: SubjectName): Promise<Subject> {
     return {
       name,
       directory: mount.directory,
+      ...(name === 'flush-behind' ? { rows: FLUSH_BEHIND_ROWS } : {}),
       pids: () => {
         const servers = cluster.ids.map((id) => cluster.pid(id));
         return [mount.pid, ...[...servers, mount.pid].flatMap((pid) => [pid, ...descendants(pid)])];
@@ -35,9 +36,13 @@ export async function ownSubject(name: SubjectName): Promise<Subject> {
   }
 }
 
-/** @returns the words by which `leasehold mount` takes this transport */
+/** @returns the words by which `leasehold mount` makes a mount of this name */
 async function choiceOf(name: SubjectName): Promise<string[]> {
   const help = await run(process.execPath, [LAUNCHER, 'mount', '--help']);
+  if (name === 'flush-behind') {
+    if (help.includes('--flush-behind')) return ['--flush-behind', '-o', 'transport=kernel'];
+    throw new Missing('mounts do not close behind');
+  }
   if (help.includes('transport=')) return ['-o', `transport=${name}`];
   if (help.includes('--transport')) return ['--transport', name];
   if (name === USUAL) return [];

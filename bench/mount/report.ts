@@ -35,6 +35,7 @@ export function reportOf(
     goals: quick ? [] : goalsOf(measured),
     notes: [
       'In parentheses: so many times as good as the local disk in the same row.',
+      'flush-behind is kernel with --flush-behind: a close waits for nothing, as with GlusterFS, whose close does not wait by default either.',
       'CPU is that of all processes of the subject and of the load together.',
       'The three servers, or bricks, of a subject share this machine and its one disk: every byte is written three times.',
       ...missing,

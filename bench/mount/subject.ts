@@ -1,11 +1,13 @@
 import { readFileSync } from 'node:fs';
-import type { SubjectName } from './names.ts';
+import type { RowName, SubjectName } from './names.ts';
 
 /** Something that files are written to, ready to be used. */
 export interface Subject {
   readonly name: SubjectName;
   /** Where its files are. */
   readonly directory: string;
+  /** What is measured of it; absent: all. */
+  readonly rows?: readonly RowName[];
   /** All of its processes, this one's not among them. */
   pids(): readonly number[];
   stop(): Promise<void>;
