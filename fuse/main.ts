@@ -21,6 +21,7 @@ import { ErrnoError } from './errno.ts';
 import { clusterFacts, withFacts } from './facts.ts';
 import { stderrLog } from './log.ts';
 import { type Mounted, mountVolume } from './mount.ts';
+import { UNBORN_MS_MAX } from './newborn-files.ts';
 import { isAsStored, presenter } from './presentation.ts';
 import { readOnlyBackend } from './read-only.ts';
 import type { KernelCache } from './transport.ts';
@@ -69,7 +70,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     let mounted: Mounted | null = null;
     const clientOptions = {
       ...{ servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) },
-      exact: settings.cache.kind !== 'ttl',
+      exact: settings.cache.kind !== 'ttl' || settings.cache.ageMs < UNBORN_MS_MAX,
     };
     const failed = (error: unknown) =>
       log('debug', 'nothing is remembered for now', { error: messageOf(error) });

@@ -8,7 +8,7 @@ import type { Log } from './transport.ts';
 import { UnbornFile, type Way } from './unborn-file.ts';
 
 /** Others may look for a file in vain for so long after it was made here, in milliseconds; a part of what a mount believes. */
-const UNBORN_MS_MAX = 250;
+export const UNBORN_MS_MAX = 250;
 /** Files that the cluster does not know of, and their contents: whoever makes more waits. */
 const UNBORN_COUNT_MAX = 2_000;
 const UNBORN_BYTES_MAX = 16 * 1024 * 1024;
@@ -70,7 +70,7 @@ export class NewbornFiles {
       ended: () => {
         this.#names.endAll();
         // Others may take their names from now on: the sooner the better.
-        void this.#comeAll(this.#unborn.values(), 'born');
+        void this.#comeAll(this.#unborn.values());
       },
     });
   }
@@ -94,10 +94,8 @@ export class NewbornFiles {
 
   /** Resolves when the cluster has, as far as that can be, all new files, or those in a directory. */
   async comeFrom(directory?: number): Promise<void> {
-    const files = [...this.#unborn.values()];
     await this.#comeAll(
-      directory === undefined ? files : files.filter(({ parent }) => parent === directory),
-      'born',
+      directory === undefined ? this.#unborn.values() : this.#unbornIn(new Set([directory])),
     );
   }
 
@@ -283,15 +281,16 @@ export class NewbornFiles {
       remember(this.#recalledMs, directory);
     }
     const called = new Set(directories);
-    await this.#comeAll(
-      [...this.#unborn.values()].filter(({ parent }) => called.has(parent)),
-      'born',
-    );
+    await this.#comeAll(this.#unbornIn(called));
+  }
+
+  #unbornIn(directories: ReadonlySet<number>): UnbornFile[] {
+    return [...this.#unborn.values()].filter(({ parent }) => directories.has(parent));
   }
 
   /** Whoever waits for one of them is told why it failed. */
-  async #comeAll(files: Iterable<UnbornFile>, way: Way): Promise<void> {
-    await Promise.all([...files].map((file) => this.#bring(file, way)));
+  async #comeAll(files: Iterable<UnbornFile>): Promise<void> {
+    await Promise.all([...files].map((file) => this.#bring(file, 'born')));
   }
 
   async #bring(file: UnbornFile, way: Way): Promise<void> {

@@ -52,6 +52,8 @@ export class UnbornFile implements BackendFile {
   #isTimed = false;
   #bytes = Buffer.alloc(0);
   #sizeBytes = 0;
+  /** Of which `kept` was told. */
+  #keptBytes = 0;
   #seq = 0;
   #coming: Promise<BackendFile> | null = null;
   #there: BackendFile | null = null;
@@ -201,6 +203,7 @@ export class UnbornFile implements BackendFile {
 
   async settle(): Promise<void> {
     const file = await this.come('born').catch((error: unknown) => {
+      this.#release();
       this.#parts.lost(this);
       throw error;
     });
@@ -256,7 +259,13 @@ export class UnbornFile implements BackendFile {
     );
     this.#bytes.copy(larger);
     this.#bytes = larger;
+    this.#keptBytes += larger.length - before;
     this.#parts.kept(larger.length - before);
+  }
+
+  #release(): void {
+    this.#parts.kept(-this.#keptBytes);
+    this.#keptBytes = 0;
   }
 
   #state(): FileState {
@@ -275,8 +284,8 @@ export class UnbornFile implements BackendFile {
     this.#isSettled = born !== null;
     this.#there = there;
     this.#parts.there(this, born?.namedNs ?? null);
-    this.#parts.kept(-this.#bytes.length);
     this.#bytes = Buffer.alloc(0);
+    this.#release();
     return there;
   }
 

@@ -4,6 +4,7 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const CACHES = 'test/server/client-caches.test.ts';
+const BIRTHS = 'test/fuse/births.test.ts';
 
 export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
   replica(
@@ -90,5 +91,25 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       replace: 'if (mark < 0) return false;',
     },
     { test: { file: CACHES, name: 'nobody believes what is not so (SEED=1)' } },
+  ),
+  replica(
+    '63i',
+    'a mount gives a directory back before the cluster has what was made in it',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: 'await this.#comeAll(this.#unbornIn(called));',
+      replace: 'void this.#comeAll(this.#unbornIn(called));',
+    },
+    { test: { file: BIRTHS, name: 'before a directory is given back all of it is at the cluster' } },
+  ),
+  replica(
+    '63j',
+    'a birth of which nobody knows what became of it is taken for refused',
+    {
+      file: 'fuse/unborn-file.ts',
+      find: 'this.#parts.doubted(this, error);\n      return null;',
+      replace: 'this.#parts.doubted(this, error);\n      throw error;',
+    },
+    { test: { file: BIRTHS, name: 'made nevertheless (lost-after)' } },
   ),
 ];
