@@ -191,16 +191,15 @@ export class ReplicaHost {
       for (const { file } of free) this.#bearing.delete(file);
     });
     const outcomes = new Map(free.map(({ file }, place) => [file, stored[place] ?? null]));
-    return Promise.all(
-      births.map(({ file, operations }) => {
-        const outcome = outcomes.get(file);
-        return outcome === undefined ? this.#borneBefore(file, epoch, operations.length) : outcome;
-      }),
-    );
+    if (free.length < births.length && !isSpare) await store.flushIndex();
+    return births.map(({ file, operations }) => {
+      const outcome = outcomes.get(file);
+      return outcome === undefined ? this.#borneBefore(file, epoch, operations.length) : outcome;
+    });
   }
 
-  /** What was stored here and not promised is promised now. @returns null, or why the file is not borne here */
-  async #borneBefore(file: FileId, epoch: Epoch, seq: number): Promise<Error | null> {
+  /** @returns null where the file was stored here before, by the same birth, and nothing came since; else why it is not borne here */
+  #borneBefore(file: FileId, epoch: Epoch, seq: number): Error | null {
     const { store } = this.#parts;
     const here = this.#drivers.has(file) ? null : store.record(file);
     const isSame = here !== null && epochEqual(here.promised, epoch) && epochEqual(here.installed, epoch);
@@ -209,7 +208,6 @@ export class ReplicaHost {
         'precondition-failed',
         `Cannot bear file ${file} here: something of it is here, or was`,
       );
-    await store.flush(file);
     return null;
   }
 

@@ -50,7 +50,7 @@ const NUMBERS_MS = 10 * 60_000;
 /** A majority is waited for so long; whoever wants the files then makes them as others are made. */
 const BEAR_MS_MAX = 3_000;
 /** Where those who are needed do not answer for so long, all are asked to promise. */
-const SPARED_MS = 50;
+const SPARED_MS = 200;
 /** Where new files of a volume go, and how they are cut, is asked for again after this, in milliseconds. */
 const NEST_MS = 1_000;
 /** Directories of which the volume is remembered: an inode never leaves its volume. */

@@ -130,6 +130,8 @@ export class MemoryStore implements FileStore {
     });
   }
 
+  async flushIndex(): Promise<void> {}
+
   flush(file: FileId): Promise<void> {
     return this.#change(file, () => undefined);
   }

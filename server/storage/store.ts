@@ -131,6 +131,9 @@ export interface FileStore {
     sessions: Uint8Array,
   ): Promise<void>;
 
+  /** Everything applied before the call, to any file, is synced but for contents when it resolves: as if it had been promised. */
+  flushIndex(): Promise<void>;
+
   /** Everything applied before the call is synced when it resolves. Many callers share one sync. */
   flush(file: FileId): Promise<void>;
 
