@@ -4,13 +4,16 @@ import type {
   NodeKind,
   PlacedFile,
   Policy,
+  SnapshotInfo,
   TrashedFile,
   VolumeInfo,
 } from '../wire/catalog-api.ts';
 import { KIND_FILE, POLICIES } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
+import type { SnapshotRow } from './snapshot-tables.ts';
 import type { InodeRow, VolumeRow } from './tables.ts';
 import type { TrashRow } from './trash-tables.ts';
+import type { ShownRow, Tree } from './tree.ts';
 
 /** Kinds of inodes by the number that the tables have for them. */
 const KINDS = [null, 'file', 'directory', 'symlink', 'fifo', 'socket', 'character', 'block'] as const;
@@ -77,6 +80,20 @@ export function attributesOf(row: InodeRow): Attributes {
     live: row.live === 1,
     xattrs: row.xattrs,
   };
+}
+
+/** As a tree shows a row: what a snapshot shows names the snapshot, and the file that has the contents, if it is another. */
+export function shownOf({ serial }: Pick<Tree, 'serial'>, row: ShownRow): Attributes {
+  const attributes = attributesOf(row);
+  if (serial === undefined) return attributes;
+  const { source = 0 } = row;
+  // The version of the contents is what tells whoever reads them that they are the snapshot's.
+  const contents = { epoch: row.contentsEpoch, seq: row.contentsSeq };
+  return { ...attributes, contents, snapshot: serial, ...(source > 0 && { source }) };
+}
+
+export function snapshotInfoOf(volume: VolumeRow, { name, serial, madeNs }: SnapshotRow): SnapshotInfo {
+  return { volume: volume.name, name, serial, madeNs };
 }
 
 export function volumeInfoOf(row: VolumeRow): VolumeInfo {

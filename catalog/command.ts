@@ -24,6 +24,7 @@ import {
   serverZone,
   setReplicas,
 } from './commands/servers.ts';
+import { snapshotCreate, snapshotRemove, sweep } from './commands/snapshots.ts';
 import { trashEmpty, trashRestore } from './commands/trash.ts';
 import { volumeCreate, volumeRemove, volumeSet } from './commands/volumes.ts';
 import type { CatalogDatabase } from './schema.ts';
@@ -152,7 +153,7 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
     case 'set-attributes':
       return setAttributes(tables, command, atNs);
     case 'open-for-write':
-      return openForWrite(tables, command);
+      return openForWrite(tables, command, atNs);
     case 'settle':
       return settle(tables, command);
     case 'set-xattr':
@@ -185,6 +186,12 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return trashRestore(tables, command, atNs);
     case 'trash-empty':
       return trashEmpty(tables, command, atNs);
+    case 'snapshot-create':
+      return snapshotCreate(tables, command, atNs);
+    case 'snapshot-remove':
+      return snapshotRemove(tables, command);
+    case 'sweep':
+      return sweep(tables, command);
     default:
       return unreachable(command);
   }

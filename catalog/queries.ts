@@ -1,7 +1,7 @@
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { PlacedFile, Query, QueryResults } from '../wire/catalog-api.ts';
-import { attributesOf, placedFileOf, trashedFileOf, volumeInfoOf } from './attributes.ts';
+import { placedFileOf, shownOf, snapshotInfoOf, trashedFileOf, volumeInfoOf } from './attributes.ts';
 import { noAttribute } from './commands/attributes.ts';
 import { pathCheck } from './commands/trash.ts';
 import { nameCheck } from './names.ts';
@@ -9,6 +9,7 @@ import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
 import { sessionLast } from './sessions.ts';
 import { type NameRow, Tables } from './tables.ts';
+import { treeAt, treeNamed } from './tree.ts';
 import { directoryOf, inodeOf, pathInode, pathTo, volumeOf } from './walk.ts';
 
 type FoundPath = QueryResults['paths']['paths'][number];
@@ -29,32 +30,52 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
   const tables = Tables.of(db);
   switch (query.kind) {
     case 'resolve':
-      return { attributes: attributesOf(pathInode(tables, query.volume, query.path, query.follow)) };
+      return resolved(tables, query);
     case 'lookup': {
       nameCheck(query.name);
-      const inode = tables.child(directoryOf(tables, query.parent).id, query.name);
+      const tree = treeAt(tables, query.parent, query.snapshot);
+      const inode = tree.child(directoryOf(tree, query.parent).id, query.name);
       if (inode === undefined) throw new ServiceError('not-found', `There is no "${query.name}"`);
-      return { attributes: attributesOf(inode) };
+      return { attributes: shownOf(tree, inode) };
     }
-    case 'attributes':
-      return { attributes: attributesOf(inodeOf(tables, query.inode)) };
+    case 'attributes': {
+      const tree = treeAt(tables, query.inode, query.snapshot);
+      return { attributes: shownOf(tree, inodeOf(tree, query.inode)) };
+    }
     case 'list': {
-      const directory = directoryOf(tables, query.inode);
+      const tree = treeAt(tables, query.inode, query.snapshot);
+      const directory = directoryOf(tree, query.inode);
       // One more than asked for tells whether there are more.
-      const rows = tables.children(directory.id, query.after, query.countMax + 1);
+      const rows = tree.children(directory.id, query.after, query.countMax + 1);
       const entries = rows
         .slice(0, query.countMax)
-        .map((row) => ({ name: row.entryName, attributes: attributesOf(row) }));
+        .map((row) => ({ name: row.entryName, attributes: shownOf(tree, row) }));
       return { entries, more: rows.length > query.countMax };
     }
     case 'xattr': {
-      const inode = inodeOf(tables, query.inode);
-      const value = tables.xattr(inode.id, query.name);
+      const tree = treeAt(tables, query.inode, query.snapshot);
+      const inode = inodeOf(tree, query.inode);
+      const value = tree.xattr(inode.id, query.name);
       if (value === undefined) throw noAttribute(inode.id, query.name);
       return { value: Buffer.from(value).toString('base64') };
     }
-    case 'xattrs':
-      return { names: tables.xattrNames(inodeOf(tables, query.inode).id) };
+    case 'xattrs': {
+      const tree = treeAt(tables, query.inode, query.snapshot);
+      return { names: tree.xattrNames(inodeOf(tree, query.inode).id) };
+    }
+    case 'volume-of': {
+      const volume = tables.inode(query.inode)?.volume ?? tables.snapshots.volumeOfPast(query.inode);
+      if (volume === undefined) throw new ServiceError('not-found', `There is no inode ${query.inode}`);
+      return { volume: tables.volume(volume).name };
+    }
+    case 'snapshots': {
+      const volume = volumeOf(tables, query.volume);
+      return { snapshots: tables.snapshots.all(volume.id).map((row) => snapshotInfoOf(volume, row)) };
+    }
+    case 'sweeps':
+      return { pending: tables.snapshots.hasSweeps() || tables.filesPreserving().length > 0 };
+    case 'live-files':
+      return { inodes: tables.liveFiles(volumeOf(tables, query.volume).id, query.countMax) };
     case 'volume':
       return { volume: volumeInfoOf(volumeOf(tables, query.name)) };
     case 'volumes':
@@ -81,7 +102,8 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const rows = tables.servers.scan(query.after, query.countMax);
       const files = placedFiles(
         tables,
-        rows.filter((row) => row.kind === KIND_FILE),
+        // A file that has no servers yet preserves another's contents in a moment.
+        rows.filter((row) => row.kind === KIND_FILE && row.replicas !== ''),
       ).filter((file) => file.members.length !== file.wanted);
       return { files, next: rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null) };
     }
@@ -104,6 +126,10 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     default:
       return unreachable(query);
   }
+}
+
+function resolved(tables: Tables, { volume, path, follow }: QueryOf<'resolve'>): QueryResults['resolve'] {
+  return { attributes: shownOf(treeNamed(tables, volume).tree, pathInode(tables, volume, path, follow)) };
 }
 
 /** @returns where a name is in its volume; null for one in a directory that is itself unlinked */

@@ -192,6 +192,93 @@ const TRASH = `
   CREATE INDEX trash_paths ON trash (volume, path, inode);
 `;
 
+/**
+ * What came with version 4, too: snapshots (decision 0043). `serial` numbers a volume's snapshots; rows are seen from snapshot `since` on. A row of a
+ * table of the past was seen by snapshots `since` to `until`; what the live row has beside it (servers, marks) is not the snapshot's.
+ */
+const SNAPSHOTS = `
+  -- of the latest snapshot that was ever made, and of the latest that is there; 0 for none
+  ALTER TABLE volumes ADD COLUMN serial INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE volumes ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE inodes ADD COLUMN since INTEGER NOT NULL DEFAULT 1;
+  -- of a file: the inode that its contents are about to be preserved as; or 0
+  ALTER TABLE inodes ADD COLUMN preserving INTEGER NOT NULL DEFAULT 0;
+  CREATE INDEX preserving ON inodes (id) WHERE preserving > 0;
+  ALTER TABLE entries ADD COLUMN since INTEGER NOT NULL DEFAULT 1;
+  ALTER TABLE xattrs ADD COLUMN since INTEGER NOT NULL DEFAULT 1;
+
+  -- what a snapshot has to wait for
+  CREATE INDEX live_files ON inodes (volume, id) WHERE live = 1 AND orphaned_ns IS NULL;
+
+  CREATE TABLE snapshots (
+    volume   INTEGER NOT NULL,
+    serial   INTEGER NOT NULL,
+    name     TEXT NOT NULL COLLATE BINARY,
+    made_ns  INTEGER NOT NULL,
+    PRIMARY KEY (volume, serial)
+  ) STRICT, WITHOUT ROWID;
+  CREATE UNIQUE INDEX snapshot_names ON snapshots (volume, name);
+
+  -- snapshots that were removed, and whose rows are still to be
+  CREATE TABLE sweeps (
+    volume  INTEGER NOT NULL,
+    serial  INTEGER NOT NULL,
+    PRIMARY KEY (volume, serial)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE past_inodes (
+    id              INTEGER NOT NULL,
+    until           INTEGER NOT NULL,
+    since           INTEGER NOT NULL,
+    volume          INTEGER NOT NULL,
+    kind            INTEGER NOT NULL,
+    mode            INTEGER NOT NULL,
+    uid             INTEGER NOT NULL,
+    gid             INTEGER NOT NULL,
+    links           INTEGER NOT NULL,
+    size            INTEGER NOT NULL,
+    accessed_ns     INTEGER NOT NULL,
+    modified_ns     INTEGER NOT NULL,
+    changed_ns      INTEGER NOT NULL,
+    target          TEXT NOT NULL,
+    device          INTEGER NOT NULL,
+    object_bytes    INTEGER NOT NULL,
+    contents_epoch  INTEGER NOT NULL,
+    contents_seq    INTEGER NOT NULL,
+    modified_epoch  INTEGER NOT NULL,
+    modified_seq    INTEGER NOT NULL,
+    parent          INTEGER NOT NULL,
+    policy          INTEGER NOT NULL,
+    -- of a file: the inode that has its contents; 0 while the file itself still has them, -1 where nobody has
+    source          INTEGER NOT NULL,
+    PRIMARY KEY (id, until)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX past_inodes_until ON past_inodes (volume, until, since);
+  CREATE INDEX past_inodes_source ON past_inodes (source) WHERE source > 0;
+
+  CREATE TABLE past_entries (
+    parent  INTEGER NOT NULL,
+    name    TEXT NOT NULL COLLATE BINARY,
+    until   INTEGER NOT NULL,
+    since   INTEGER NOT NULL,
+    volume  INTEGER NOT NULL,
+    inode   INTEGER NOT NULL,
+    PRIMARY KEY (parent, name, until)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX past_entries_until ON past_entries (volume, until, since);
+
+  CREATE TABLE past_xattrs (
+    inode   INTEGER NOT NULL,
+    name    TEXT NOT NULL COLLATE BINARY,
+    until   INTEGER NOT NULL,
+    since   INTEGER NOT NULL,
+    volume  INTEGER NOT NULL,
+    value   BLOB NOT NULL,
+    PRIMARY KEY (inode, name, until)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX past_xattrs_until ON past_xattrs (volume, until, since);
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -221,6 +308,11 @@ export const TABLE_KEYS = {
   placements: 'server, inode',
   reserved: 'first',
   trash: 'inode',
+  snapshots: 'volume, serial',
+  sweeps: 'volume, serial',
+  past_inodes: 'id, until',
+  past_entries: 'parent, name, until',
+  past_xattrs: 'inode, name, until',
 } as const;
 
 /**
@@ -237,7 +329,6 @@ export function ensureSchema(db: CatalogDatabase): void {
     );
   }
   const before = { 0: TABLES + SERVER_TABLES + QUOTAS, 1: MIGRATION_2 + QUOTAS, 2: QUOTAS, 3: '' }[version];
-  db.exec(
-    `BEGIN IMMEDIATE; ${before} ${RESERVATIONS} ${TRASH} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`,
-  );
+  const now = RESERVATIONS + TRASH + SNAPSHOTS;
+  db.exec(`BEGIN IMMEDIATE; ${before} ${now} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
 }

@@ -3,6 +3,7 @@ import { ServiceError } from '../base/errors.ts';
 import { charge, chargeOf } from './quota.ts';
 import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import { ServerTables } from './server-tables.ts';
+import { SnapshotTables } from './snapshot-tables.ts';
 import { Statements } from './statements.ts';
 import { TrashTables } from './trash-tables.ts';
 
@@ -44,6 +45,10 @@ export interface InodeRow {
   readonly xattrs: number;
   /** Of a file: the size that it may grow to; null where its volume had no quota when that was asked last. */
   readonly allowed: number | null;
+  /** Of a file: the inode that its contents are about to be preserved as; or 0. */
+  readonly preserving: number;
+  /** The first snapshot that shows this form of the row. */
+  readonly since: number;
 }
 
 export interface EntryRow extends InodeRow {
@@ -70,6 +75,9 @@ export interface VolumeRow {
   /** What of the above is in the trash. */
   readonly trashedInodes: number;
   readonly trashedBytes: number;
+  /** Of the latest snapshot that was ever made, and of the latest that is there; 0 for none. */
+  readonly serial: number;
+  readonly kept: number;
 }
 
 export interface NewInode {
@@ -141,11 +149,13 @@ const INODE_COLUMNS = `
   i.mark_epoch AS markEpoch, i.mark_turn AS markTurn, i.parent,
   CAST(i.orphaned_ns AS TEXT) AS orphanedNs,
   i.orphaned_ns IS NOT NULL AND EXISTS (SELECT 1 FROM trash t WHERE t.inode = i.id) AS trashed, i.wanted, i.policy, i.allowed,
+  i.preserving, i.since,
   (SELECT COUNT(*) FROM xattrs x WHERE x.inode = i.id) AS xattrs`;
 
 const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy,
   quota_bytes AS quotaBytes, quota_inodes AS quotaInodes, named_inodes AS namedInodes, named_bytes AS namedBytes,
-  trash_ms AS trashMs, trashed_inodes AS trashedInodes, trashed_bytes AS trashedBytes`;
+  trash_ms AS trashMs, trashed_inodes AS trashedInodes, trashed_bytes AS trashedBytes,
+  serial, kept`;
 
 /** What happened to a name, or to the contents of a file that were written in place. */
 export type NameChange =
@@ -173,6 +183,8 @@ export class Tables {
   /** Who holds what. */
   readonly servers: ServerTables;
   readonly trash: TrashTables;
+  /** What snapshots show. Every change of a row that they show keeps it there first. */
+  readonly snapshots: SnapshotTables;
   readonly #db: CatalogDatabase;
   readonly #statements: Statements;
   /** Inodes of which a row, a name or an extended attribute was written since `forgetTouched`. */
@@ -186,6 +198,7 @@ export class Tables {
     this.#statements = new Statements(db);
     this.servers = new ServerTables(this.#statements);
     this.trash = new TrashTables(this.#statements);
+    this.snapshots = new SnapshotTables(this.#statements);
   }
 
   static readonly #ofHandle = new WeakMap<CatalogDatabase, Tables>();
@@ -203,6 +216,7 @@ export class Tables {
   begin(): void {
     assert(this.#db.inTransaction, 'A command runs inside the transaction of its batch');
     this.#run('SAVEPOINT command');
+    this.snapshots.begin();
     this.#changesBefore = this.#changes.length;
   }
 
@@ -361,7 +375,7 @@ export class Tables {
     const id = inode.id ?? this.inodesTake(1);
     this.#run(
       `INSERT INTO inodes VALUES
-         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?)`,
+         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0)`,
       id,
       inode.volume,
       inode.kind,
@@ -383,6 +397,7 @@ export class Tables {
       inode.orphanedNs,
       inode.policy,
       inode.allowed,
+      this.snapshots.nextOf(inode.volume),
     );
     if (inode.replicas !== '') this.servers.place(id, inode.replicas);
     this.volumeCount(inode.volume, 1, 0);
@@ -394,7 +409,7 @@ export class Tables {
   inodeBear(inode: BornInode): void {
     this.#run(
       `INSERT INTO inodes VALUES
-         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?)`,
+         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0)`,
       inode.id,
       inode.volume,
       inode.mode,
@@ -412,6 +427,7 @@ export class Tables {
       inode.contentsSeq,
       inode.policy,
       inode.allowed,
+      this.snapshots.nextOf(inode.volume),
     );
     this.servers.place(inode.id, inode.replicas);
   }
@@ -462,6 +478,7 @@ export class Tables {
     this.#touched.add(inode.id);
     charge(this, inode, -1, -chargeOf(inode));
     if (inode.trashed) this.trash.delete(inode.id);
+    this.snapshots.keepWhole(inode.id);
     this.#run('DELETE FROM xattrs WHERE inode = ?', inode.id);
     this.#run('DELETE FROM inodes WHERE id = ?', inode.id);
     if (inode.replicas !== '') this.servers.displace(inode.id, inode.replicas);
@@ -469,6 +486,7 @@ export class Tables {
   }
 
   inodeSetLinks(id: number, links: number, orphanedNs: string | null, changedNs: string): void {
+    this.snapshots.keepInode(id);
     this.#touched.add(id);
     this.#run(
       'UPDATE inodes SET links = ?, orphaned_ns = ?, changed_ns = ? WHERE id = ?',
@@ -498,12 +516,14 @@ export class Tables {
   }
 
   inodeSetChanged(id: number, changedNs: string): void {
+    this.snapshots.keepInode(id);
     this.#touched.add(id);
     this.#run('UPDATE inodes SET changed_ns = ? WHERE id = ?', changedNs, id);
   }
 
   /** A directory gained or lost a name, and perhaps a subdirectory. */
   directoryTouch(id: number, linksDelta: number, atNs: string): void {
+    this.snapshots.keepInode(id);
     this.#touched.add(id);
     this.#run(
       'UPDATE inodes SET links = links + ?, modified_ns = ?, changed_ns = ? WHERE id = ?',
@@ -515,11 +535,13 @@ export class Tables {
   }
 
   directorySetParent(id: number, parent: number): void {
+    this.snapshots.keepInode(id);
     this.#touched.add(id);
     this.#run('UPDATE inodes SET parent = ? WHERE id = ?', parent, id);
   }
 
   inodeSetAttributes(id: number, mode: number, uid: number, gid: number, changedNs: string): void {
+    this.snapshots.keepInode(id);
     this.#touched.add(id);
     this.#run(
       'UPDATE inodes SET mode = ?, uid = ?, gid = ?, changed_ns = ? WHERE id = ?',
@@ -532,11 +554,13 @@ export class Tables {
   }
 
   inodeSetAccessed(id: number, accessedNs: string): void {
+    this.snapshots.keepInode(id);
     this.#touched.add(id);
     this.#run('UPDATE inodes SET accessed_ns = ? WHERE id = ?', accessedNs, id);
   }
 
   inodeSetModified(id: number, modifiedNs: string, epoch: number, seq: number): void {
+    this.snapshots.keepInode(id);
     this.#touched.add(id);
     this.#run(
       'UPDATE inodes SET modified_ns = ?, modified_epoch = ?, modified_seq = ? WHERE id = ?',
@@ -579,9 +603,43 @@ export class Tables {
     );
   }
 
+  inodeSetPreserving(id: number, preserving: number): void {
+    this.#run('UPDATE inodes SET preserving = ? WHERE id = ?', preserving, id);
+  }
+
+  /** Files whose contents are about to be preserved. */
+  filesPreserving(): InodeRow[] {
+    return this.#all<InodeRow>(`SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.preserving > 0 ORDER BY i.id`);
+  }
+
+  /** A file that preserves the contents of another has them: where, and how large it is. */
+  inodePreserved(id: number, contents: InodeRow, view: number, replicas: string): void {
+    this.servers.place(id, replicas);
+    this.#run(
+      `UPDATE inodes SET view = ?, replicas = ?, size = ?, modified_ns = ?, contents_epoch = ?, contents_seq = ? WHERE id = ?`,
+      view,
+      replicas,
+      contents.sizeBytes,
+      contents.modifiedNs,
+      contents.contentsEpoch,
+      contents.contentsSeq,
+      id,
+    );
+    this.volumeCount(contents.volume, 0, contents.sizeBytes);
+  }
+
   inodeSetAllowed(id: number, allowed: number | null): void {
     this.#touched.add(id);
     this.#run('UPDATE inodes SET allowed = ? WHERE id = ?', allowed, id);
+  }
+
+  /** Files of a volume that have a name and may be being written. */
+  liveFiles(volume: number, countMax: number): number[] {
+    return this.#all<{ id: number }>(
+      'SELECT id FROM inodes WHERE live = 1 AND orphaned_ns IS NULL AND volume = ? ORDER BY id LIMIT ?',
+      volume,
+      countMax,
+    ).map(({ id }) => id);
   }
 
   /** Files without a name since before `beforeNs`, the longest nameless first. */
@@ -656,18 +714,27 @@ export class Tables {
   entryInsert(parent: number, name: string, inode: number): void {
     this.#touched.add(parent);
     this.#changes.push({ kind: 'created', parent, name, inode });
-    this.#run('INSERT INTO entries (parent, name, inode) VALUES (?, ?, ?)', parent, name, inode);
+    const since = this.snapshots.nextIn(parent);
+    this.#run(
+      'INSERT INTO entries (parent, name, inode, since) VALUES (?, ?, ?, ?)',
+      parent,
+      name,
+      inode,
+      since,
+    );
   }
 
   entrySetInode(parent: number, name: string, inode: number): void {
     this.#touched.add(parent);
     this.#changes.push({ kind: 'replaced', parent, name, inode });
+    this.snapshots.keepEntry(parent, name);
     this.#run('UPDATE entries SET inode = ? WHERE parent = ? AND name = ?', inode, parent, name);
   }
 
   entryDelete(parent: number, name: string, inode: number): void {
     this.#touched.add(parent);
     this.#changes.push({ kind: 'removed', parent, name, inode });
+    this.snapshots.keepEntry(parent, name);
     this.#run('DELETE FROM entries WHERE parent = ? AND name = ?', parent, name);
   }
 
@@ -695,19 +762,30 @@ export class Tables {
 
   xattrPut(inode: number, name: string, value: Uint8Array): void {
     this.#touched.add(inode);
-    this.#run('INSERT OR REPLACE INTO xattrs (inode, name, value) VALUES (?, ?, ?)', inode, name, value);
+    this.snapshots.keepXattrs(inode, name);
+    const since = this.snapshots.nextIn(inode);
+    this.#run(
+      'INSERT OR REPLACE INTO xattrs (inode, name, value, since) VALUES (?, ?, ?, ?)',
+      inode,
+      name,
+      value,
+      since,
+    );
   }
 
   xattrDelete(inode: number, name: string): void {
     this.#touched.add(inode);
+    this.snapshots.keepXattrs(inode, name);
     this.#run('DELETE FROM xattrs WHERE inode = ? AND name = ?', inode, name);
   }
 
   /** Gives `to` the extended attributes of `from` instead of its own. */
   xattrsCopy(from: number, to: number): void {
     this.#touched.add(to);
+    this.snapshots.keepXattrs(to);
     this.#run('DELETE FROM xattrs WHERE inode = ?', to);
-    this.#run('INSERT INTO xattrs SELECT ?, name, value FROM xattrs WHERE inode = ?', to, from);
+    const since = this.snapshots.nextIn(to);
+    this.#run('INSERT INTO xattrs SELECT ?, name, value, ? FROM xattrs WHERE inode = ?', to, since, from);
   }
 
   // Sessions ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import type { Command } from '../wire/catalog-api.ts';
  * another release, which does not know a command, or passes over a field of it, would not. So whatever is added to commands, or changes
  * what they do, makes this number larger, and has its line below; a server that does not know the version of a batch refuses it.
  *
- * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash.
+ * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots.
  */
 export const COMMANDS_VERSION = 2;
 
@@ -45,11 +45,15 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   forgo: 2,
   'trash-restore': 2,
   'trash-empty': 2,
+  'snapshot-create': 2,
+  'snapshot-remove': 2,
+  sweep: 2,
 };
 
 /**
  * Fields that came later than their command. Not here: `by` and `trash` of what removes a name, which mean nothing in a volume without
- * a trash, and no volume has one before a command of version 2 gave it one.
+ * a trash, and no volume has one before a command of version 2 gave it one; `preserves` and `preserved` of `open-for-write`, which mean
+ * nothing before a command of version 2 has made a snapshot.
  */
 const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, number>> } = {
   'volume-create': { trashMs: 2 },

@@ -4,16 +4,17 @@ import type { Place } from '../wire/catalog-api.ts';
 import { nameCheck, pathNames, SYMLINKS_MAX, targetNames } from './names.ts';
 import { KIND_DIRECTORY, KIND_SYMLINK } from './schema.ts';
 import type { InodeRow, Tables, VolumeRow } from './tables.ts';
+import { type ShownRow, type Tree, treeNamed } from './tree.ts';
 
 /** A name in a directory, and what it stands for now. */
 export interface Spot {
   readonly directory: InodeRow;
   readonly name: string;
-  readonly inode: InodeRow | undefined;
+  readonly inode: ShownRow | undefined;
 }
 
 /** Where a path ends: at a name, or at a directory that was reached without one (the root, or by `..`). */
-type End = Spot | { readonly directory: null; readonly inode: InodeRow };
+type End = Spot | { readonly directory: null; readonly inode: ShownRow };
 
 export function volumeOf(tables: Tables, name: string): VolumeRow {
   const volume = tables.volumeNamed(name);
@@ -21,31 +22,33 @@ export function volumeOf(tables: Tables, name: string): VolumeRow {
   return volume;
 }
 
-export function inodeOf(tables: Tables, id: number): InodeRow {
+export function inodeOf(tables: Tables, id: number): InodeRow;
+export function inodeOf(tables: Tree, id: number): ShownRow;
+export function inodeOf(tables: Tree, id: number): ShownRow {
   const inode = tables.inode(id);
   if (inode === undefined) throw new ServiceError('not-found', `There is no inode ${id}`);
   return inode;
 }
 
-export function directoryOf(tables: Tables, id: number): InodeRow {
+export function directoryOf(tables: Tree, id: number): InodeRow {
   const inode = inodeOf(tables, id);
   if (inode.kind !== KIND_DIRECTORY) throw new ServiceError('not-directory', `Inode ${id} is no directory`);
   return inode;
 }
 
 /**
- * Walks a path from a volume's root. Symbolic links on the way are followed within the volume: an
+ * Walks a path from the root of a volume, or of a snapshot. Symbolic links on the way are followed within the volume: an
  * absolute target begins at the volume's root, and `..` there leads out of it, which is refused.
  */
 function walk(tables: Tables, volumeName: string, path: string, followLast: boolean): End {
-  const volume = volumeOf(tables, volumeName);
-  const root = tables.inodeKnown(volume.root);
+  const { tree, root: rootId } = treeNamed(tables, volumeName);
+  const root = inodeOf(tree, rootId);
   // The names still to go, the next one last.
   const ahead = pathNames(path).reverse();
   let end: End = { directory: null, inode: root };
   let symlinks = 0;
   for (let name = ahead.pop(); name !== undefined; name = ahead.pop()) {
-    const here: InodeRow | undefined = end.inode;
+    const here: ShownRow | undefined = end.inode;
     if (here === undefined)
       throw new ServiceError('not-found', `"${path}" leads through a name that is not there`);
     if (here.kind !== KIND_DIRECTORY) {
@@ -55,10 +58,10 @@ function walk(tables: Tables, volumeName: string, path: string, followLast: bool
       if (here.id === root.id) {
         throw new ServiceError('bad-request', `A symbolic link on "${path}" leads outside the volume`);
       }
-      end = { directory: null, inode: tables.inodeKnown(here.parent) };
+      end = { directory: null, inode: inodeOf(tree, here.parent) };
       continue;
     }
-    const inode = tables.child(here.id, name);
+    const inode = tree.child(here.id, name);
     if (inode?.kind === KIND_SYMLINK && (followLast || ahead.length > 0)) {
       symlinks += 1;
       if (symlinks > SYMLINKS_MAX) {
@@ -77,7 +80,7 @@ function walk(tables: Tables, volumeName: string, path: string, followLast: bool
 }
 
 /** The inode at a path; a symbolic link at its end is followed only if asked. */
-export function pathInode(tables: Tables, volume: string, path: string, follow: boolean): InodeRow {
+export function pathInode(tables: Tables, volume: string, path: string, follow: boolean): ShownRow {
   const { inode } = walk(tables, volume, path, follow);
   if (inode === undefined) throw new ServiceError('not-found', `There is nothing at "${volume}:${path}"`);
   return inode;
@@ -95,6 +98,7 @@ export function spotAt(tables: Tables, place: Place, follow: boolean): Spot | nu
     const directory = directoryOf(tables, place.parent);
     return { directory, name: place.name, inode: tables.child(directory.id, place.name) };
   }
+  // A place is where something is to be changed: its schema lets no snapshot in.
   const end = walk(tables, place.volume, place.path, follow);
   return end.directory === null ? null : end;
 }

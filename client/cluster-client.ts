@@ -267,14 +267,19 @@ export class ClusterClient {
    * Opens contents for reading and writing. Nothing is asked until the first call on the handle.
    *
    * @param file number of the file (its inode)
+   * @param options.snapshot reads what this snapshot of the file's volume shows; writes are of the file itself
    * @param options.since number of an operation of the file that was told as committed, such as its newest contents of the
    *   attributes; without it, the first change of a file with many writers before may take a question more
    */
   openFile(
     file: number,
-    options: { readonly replicas?: readonly string[]; readonly since?: number } = {},
+    options: {
+      readonly replicas?: readonly string[];
+      readonly since?: number;
+      readonly snapshot?: number;
+    } = {},
   ): FileHandle {
-    return new FileHandle(this.#exchanger, file, options.replicas, options.since);
+    return new FileHandle(this.#exchanger, file, options);
   }
 
   /**
@@ -325,11 +330,16 @@ export class ClusterClient {
   }
 
   /** Entries of a directory in bytewise order of their names, a page at a time. */
-  async *list(directory: number, options?: CallOptions): AsyncGenerator<Entry, void, undefined> {
+  async *list(
+    directory: Pick<Attributes, 'inode' | 'snapshot'>,
+    options?: CallOptions,
+  ): AsyncGenerator<Entry, void, undefined> {
+    const { inode, snapshot } = directory;
+    const shown = snapshot === undefined ? {} : { snapshot };
     let after = '';
     for (;;) {
       const page = await this.query(
-        { kind: 'list', inode: directory, after, countMax: LIST_COUNT_MAX },
+        { kind: 'list', inode, after, countMax: LIST_COUNT_MAX, ...shown },
         options,
       );
       yield* page.entries;
@@ -518,6 +528,12 @@ function describeCommand(command: Command): string {
     case 'settle':
     case 'collect':
       return `${command.kind} files`;
+    case 'snapshot-create':
+      return `make the snapshot ${command.volume}@${command.name}`;
+    case 'snapshot-remove':
+      return `remove the snapshot ${command.volume}@${command.name}`;
+    case 'sweep':
+      return 'sweep what only snapshots showed that are gone';
     case 'keep-orphan':
     case 'set-attributes':
     case 'open-for-write':
@@ -564,6 +580,14 @@ function describeQuery(query: Query): string {
       return 'list the volumes';
     case 'outcome':
       return `ask what became of session ${query.session}`;
+    case 'volume-of':
+      return `find the volume of inode ${query.inode}`;
+    case 'snapshots':
+      return `list the snapshots of volume "${query.volume}"`;
+    case 'sweeps':
+      return 'ask what is left of removed snapshots';
+    case 'live-files':
+      return `ask which files of volume "${query.volume}" are being written`;
     case 'existing':
       return 'ask which files exist';
     case 'paths':

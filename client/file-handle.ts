@@ -37,21 +37,34 @@ export class FileHandle {
   readonly #exchanger: Exchanger;
   readonly #subject: Subject;
   readonly #path: string;
+  /** Of a URL's query, where a snapshot is read. */
+  readonly #shown: string;
   #session: Promise<Session> | null = null;
   #hadSession = false;
   /** The largest number of a committed operation that is known here. */
   #knownSeq: number;
 
   /**
-   * @param replicas ids of the servers that hold the file, if known; the first is asked first
-   * @param since number of a committed operation of the file, the later the better
+   * @param options.replicas ids of the servers that hold the file, if known; the first is asked first
+   * @param options.since number of a committed operation of the file, the later the better
+   * @param options.snapshot what is read is what this snapshot of the file's volume shows
    */
-  constructor(exchanger: Exchanger, file: number, replicas: readonly string[] = [], since = 0) {
+  constructor(
+    exchanger: Exchanger,
+    file: number,
+    options: {
+      readonly replicas?: readonly string[];
+      readonly since?: number;
+      readonly snapshot?: number;
+    } = {},
+  ) {
+    const { replicas = [], since = 0, snapshot } = options;
     assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
     this.#exchanger = exchanger;
     this.file = file;
     this.#subject = { primary: replicas[0] ?? null };
     this.#path = `/v1/data/${file}`;
+    this.#shown = snapshot === undefined ? '' : `&snapshot=${snapshot}`;
     this.#knownSeq = since;
   }
 
@@ -66,7 +79,7 @@ export class FileHandle {
     const request: ExchangeRequest = {
       what: `Cannot read file ${this.file}`,
       method: 'GET',
-      path: `${this.#path}?offset=${offset}&length=${length}`,
+      path: `${this.#path}?offset=${offset}&length=${length}${this.#shown}`,
       files: [this.file],
       mutation: false,
     };
@@ -163,7 +176,7 @@ export class FileHandle {
     const request: ExchangeRequest = {
       what: `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in file ${this.file}`,
       method: 'GET',
-      path: `${this.#path}/extents?offset=${offset}&whence=${whence}`,
+      path: `${this.#path}/extents?offset=${offset}&whence=${whence}${this.#shown}`,
       files: [this.file],
       mutation: false,
     };
@@ -218,7 +231,7 @@ export class FileHandle {
   /** Flush, seal, settle and state may be repeated freely, so they need no request id. */
   async #ask(method: 'GET' | 'POST', name: string, what: string, options?: CallOptions): Promise<FileState> {
     const request: ExchangeRequest = {
-      ...{ what, method, path: `${this.#path}/${name}`, mutation: false },
+      ...{ what, method, path: `${this.#path}/${name}${this.#shown.replace('&', '?')}`, mutation: false },
       files: [this.file],
     };
     const state = await this.#exchanger.perform(this.#subject, request, readJson<FileState>, options);

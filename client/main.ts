@@ -14,6 +14,7 @@ import { addReferenceCommands } from './commands/reference.ts';
 import { addReplicaCommands } from './commands/replica.ts';
 import { addScrubCommand } from './commands/scrub.ts';
 import { addServerCommand } from './commands/server.ts';
+import { addSnapshotCommands } from './commands/snapshot.ts';
 import { addStateCommands } from './commands/state.ts';
 import { addTokenCommands } from './commands/token.ts';
 import { addTransferCommands } from './commands/transfer.ts';
@@ -93,6 +94,7 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
   addServerCommand(program);
   addDevCommand(program);
   addVolumeCommands(program);
+  addSnapshotCommands(program);
   addTransferCommands(program);
   addTreeCommands(program);
   addCopyCommand(program);

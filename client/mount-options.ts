@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { isVolumeName } from '../wire/access.ts';
+import { isTreeName } from '../wire/access.ts';
 import type { AccessFiles } from './access.ts';
 import { CommandFailure, EXIT_USAGE } from './failure.ts';
 import { formatDuration, parseDurationMs } from './quantities.ts';
@@ -436,8 +436,9 @@ export function serverUrls(text: string): string[] {
     });
 }
 
-/** What is mounted: a volume, or a directory of one. */
+/** What is mounted: a volume or a snapshot, or a directory of one. */
 export interface MountSource {
+  /** Or `volume@snapshot`. */
   readonly volume: string;
   /** Begins with `/`; `/` alone for the whole volume. */
   readonly path: string;
@@ -449,11 +450,11 @@ export interface MountSource {
  */
 export function parseMountSource(text: string): MountSource {
   const volume = text.endsWith(':') ? text.slice(0, -1) : text;
-  if (isVolumeName(volume)) return { volume, path: '/' };
+  if (isTreeName(volume)) return { volume, path: '/' };
   if (!text.includes(':')) {
     throw new CommandFailure(
       EXIT_USAGE,
-      `Cannot mount "${text}": that is no VOLUME or VOLUME:/directory`,
+      `Cannot mount "${text}": that is no VOLUME, VOLUME@SNAPSHOT or VOLUME:/directory`,
       'a volume is 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first',
     );
   }

@@ -83,7 +83,9 @@ export class RememberingClient extends ClusterClient {
 
   async #query(query: Query, options?: CallOptions): Promise<QueryResults[Query['kind']]> {
     const { session } = this.#session;
-    if (session === null) return super.query(query as never, options);
+    // What a snapshot shows is not what the inode is now, and nobody takes it back.
+    const isShown = 'snapshot' in query || ('volume' in query && query.volume.includes('@'));
+    if (session === null || isShown) return super.query(query as never, options);
     const known = this.#recollect(query);
     if (known !== undefined) return known ?? notThere(query);
     if (!isRemembered(query)) return super.query(query as never, options);

@@ -1,8 +1,9 @@
 import { ServiceError } from '../base/errors.ts';
-import { isVolumeName } from '../wire/access.ts';
+import { isTreeName } from '../wire/access.ts';
 
-/** A place in the cluster as the command line names it: `VOLUME:/path`. */
+/** A place in the cluster as the command line names it: `VOLUME:/path`, or `VOLUME@SNAPSHOT:/path` where it is only read. */
 export interface RemotePath {
+  /** With the snapshot, if one is meant. */
   readonly volume: string;
   /** Begins with `/`; has no empty, `.` or `..` segment and no `/` at its end, except as the root. */
   readonly path: string;
@@ -22,9 +23,9 @@ export function parseRemotePath(text: string): RemotePath {
   const volume = text.slice(0, colon);
   const path = text.slice(colon + 1);
   if (volume === '') throw refuse('the name of the volume is missing before the colon');
-  if (!isVolumeName(volume)) {
+  if (!isTreeName(volume)) {
     throw refuse(
-      `"${volume}" cannot be a volume: 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first`,
+      `"${volume}" cannot be a volume, or VOLUME@SNAPSHOT: 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first`,
     );
   }
   if (!path.startsWith('/')) throw refuse(`the path begins with "/", as in ${volume}:/${path}`);

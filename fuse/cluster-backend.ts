@@ -12,9 +12,15 @@ import type {
   Space,
 } from './backend.ts';
 
+/** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
+export function isSnapshot(volume: string): boolean {
+  return volume.includes('@');
+}
+
 /**
  * The volume of a real cluster, through the client library.
  *
+ * @param volume or a snapshot of it; what is said here of changes is then refused by whoever wraps this
  * @param path directory of the volume that is the root; `/` for all of it
  * @param delegations directories that commands of this mount are not to call back from it
  */
@@ -26,8 +32,18 @@ export function clusterBackend(
 ): FileSystemBackend {
   const by = whoami('mount');
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
+  /** Which snapshot is meant, in each question; found out at the start. */
+  let shown: { readonly snapshot?: number } = {};
   return {
     async start() {
+      if (isSnapshot(volume)) {
+        const { inode, kind, snapshot } = await client.resolve(volume, path);
+        if (kind !== 'directory' || snapshot === undefined) {
+          throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);
+        }
+        shown = { snapshot };
+        return inode;
+      }
       if (path !== '/') {
         const { inode, kind } = await client.resolve(volume, path);
         if (kind !== 'directory') {
@@ -40,12 +56,12 @@ export function clusterBackend(
     },
     stop: () => client.close(),
     async lookup(parent, name) {
-      return (await client.query({ kind: 'lookup', parent, name })).attributes;
+      return (await client.query({ kind: 'lookup', parent, name, ...shown })).attributes;
     },
     async attributes(inode) {
-      return (await client.query({ kind: 'attributes', inode })).attributes;
+      return (await client.query({ kind: 'attributes', inode, ...shown })).attributes;
     },
-    list: (inode, after, countMax) => client.query({ kind: 'list', inode, after, countMax }),
+    list: (inode, after, countMax) => client.query({ kind: 'list', inode, after, countMax, ...shown }),
     async createFile(parent, name, mode, owner, exclusive) {
       const place = { parent, name };
       const command = { kind: 'create-file', place, mode, ...ownerOf(owner), exclusive } as const;
@@ -89,10 +105,10 @@ export function clusterBackend(
       await client.command({ kind: 'keep-orphan', inode });
     },
     async xattr(inode, name) {
-      return Buffer.from((await client.query({ kind: 'xattr', inode, name })).value, 'base64');
+      return Buffer.from((await client.query({ kind: 'xattr', inode, name, ...shown })).value, 'base64');
     },
     async xattrs(inode) {
-      return (await client.query({ kind: 'xattrs', inode })).names;
+      return (await client.query({ kind: 'xattrs', inode, ...shown })).names;
     },
     async setXattr(inode, name, value, mode, clearsSetgid = false) {
       const base64 = Buffer.from(value).toString('base64');
@@ -104,7 +120,7 @@ export function clusterBackend(
     },
     async space() {
       const [{ volume: info }, { servers }, { servers: heard }] = await Promise.all([
-        client.query({ kind: 'volume', name: volume }),
+        client.query({ kind: 'volume', name: volume.replace(/@.*$/, '') }),
         client.query({ kind: 'servers', counts: false }),
         client.status(),
       ]);
@@ -117,7 +133,7 @@ export function clusterBackend(
         ...(quotaInodes === 0 ? {} : { freeInodes: Math.max(0, quotaInodes - namedInodes) }),
       };
     },
-    openFile: (inode, replicas, { seq }) => clusterFile(client, inode, replicas, seq),
+    openFile: (inode, replicas, { seq }) => clusterFile(client, inode, { replicas, since: seq, ...shown }),
   };
 }
 
@@ -162,10 +178,10 @@ function withMakerFirst(attributes: Attributes, maker: string | null): Attribute
 function clusterFile(
   client: ClusterClient,
   inode: number,
-  replicas: readonly string[],
-  since: number,
+  options: { readonly replicas: readonly string[]; readonly since: number; readonly snapshot?: number },
 ): BackendFile {
-  const handle = client.openFile(inode, { replicas, since });
+  const handle = client.openFile(inode, options);
+  const { replicas } = options;
   return {
     async read(offset, length) {
       const { bytes } = await handle.read(offset, length);

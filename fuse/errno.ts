@@ -38,6 +38,7 @@ export const ERRNO = {
   // As these, and besides that it may have happened: so may a call that timed out anywhere else.
   unknown: 'ETIMEDOUT',
   'clock-fault': 'EIO',
+  'read-only': 'EROFS',
   'no-space': 'ENOSPC',
   'quota-exceeded': 'EDQUOT',
   integrity: 'EIO',

@@ -14,7 +14,7 @@ import {
 } from '../client/mount-options.ts';
 import { RememberingClient } from '../client/remembering-client.ts';
 import { withBirths } from './birth-backend.ts';
-import { clusterBackend } from './cluster-backend.ts';
+import { clusterBackend, isSnapshot } from './cluster-backend.ts';
 import { ClusterBirths } from './cluster-births.ts';
 import { withDeadline } from './deadline.ts';
 import { ErrnoError } from './errno.ts';
@@ -30,6 +30,8 @@ import { transportNamed } from './transports.ts';
 const USAGE =
   'usage: fuse/main.ts [--servers URL,URL,…] [-o OPTION,OPTION=VALUE,…] VOLUME[:/DIRECTORY] DIR; docs/mount.md has the options';
 const READY_FD = 3;
+/** How long a mount believes what it heard of a snapshot. */
+const SNAPSHOT_AGE_MS = 3_600_000;
 /** The client library gives up this much earlier, so that its error, which says why, is the one that is told. */
 const CLIENT_MARGIN = 0.95;
 /** For the question how long leases are, on which the limit of all further ones depends. */
@@ -81,7 +83,10 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     const births =
       settings.cache.kind === 'ttl' && !settings.readOnly ? new ClusterBirths(client, failed) : null;
     const plain = clusterBackend(client, volume, path, births?.delegations);
-    const whole = withFacts(plain, clusterFacts(client, volume), settings.factsListed);
+    // Facts are of what is there now.
+    const whole = isSnapshot(volume)
+      ? plain
+      : withFacts(plain, clusterFacts(client, volume), settings.factsListed);
     const changeable = births === null ? whole : withBirths(whole, births, log);
     const backend = settings.readOnly ? readOnlyBackend(changeable) : changeable;
     mounted = await mountVolume(backend, transportNamed(settings.transport), {
@@ -185,7 +190,14 @@ function parseSettings(argv: readonly string[]): Settings {
     values.sloppy === true,
   );
   if (settings.servers.length === 0) throw new Error('--servers names no server');
-  return { ...settings, ...parseMountSource(source), directory };
+  const place = parseMountSource(source);
+  const mount = isSnapshot(place.volume) ? asOfSnapshot(settings) : settings;
+  return { ...mount, ...place, directory };
+}
+
+/** Nothing of a snapshot changes: whatever was heard of it once stays true. */
+function asOfSnapshot(settings: MountSettings): MountSettings {
+  return { ...settings, readOnly: true, cache: { kind: 'ttl', ageMs: SNAPSHOT_AGE_MS } };
 }
 
 /**

@@ -303,6 +303,7 @@ export async function compose(
     },
     lockLeaseMs: timing.lockLeaseMs,
     isDiskFull: (server) => fullDisks.isFull(server),
+    holds: async (server, file, position) => (await membership?.holds(server, file, position)) ?? false,
     traffic,
     yieldTo: (view) => membership?.yieldTo(view) ?? null,
     operationTimeoutMs: config.operationTimeoutMs,
@@ -310,6 +311,7 @@ export async function compose(
   });
   const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });
   const seat = new CatalogSeat({
+    settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
     ...{ self, members: bootstrap.catalogMembers, cacheLeaseMsMax: timing.cacheLeaseMsMax },
     operationTimeoutMs: config.operationTimeoutMs,
     ...{ clock, log, metrics, folder, host, lease, placement, isConnected },

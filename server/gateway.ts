@@ -9,6 +9,7 @@ import type {
   ChangesRequest,
   Command,
   CommandResults,
+  ContentVersion,
   Query,
   QueryResults,
   RememberedAnswer,
@@ -24,6 +25,7 @@ import type { MetricsRegistry } from './metrics.ts';
 import { type Call, type CallOptions, Router, type Trail } from './router.ts';
 import type { PeerTls } from './security/peer-tls.ts';
 import type { CopyPiece, FileRead, FileStanding, Hole, Services } from './services.ts';
+import { type Shown, ShownFiles } from './shown-files.ts';
 
 export interface GatewayOptions {
   readonly services: Services;
@@ -39,7 +41,14 @@ export interface WriteOptions extends CallOptions {
   readonly guard?: WriteGuard;
 }
 
-export interface ReadOptions extends CallOptions {
+export interface ShownOptions extends CallOptions {
+  /** The contents as this snapshot of the file's volume shows them. */
+  readonly snapshot?: number | undefined;
+  /** Refused with `precondition-failed` if the contents are of another version. */
+  readonly asOf?: ContentVersion | undefined;
+}
+
+export interface ReadOptions extends ShownOptions {
   /** Any replica may answer, with whatever it holds. */
   readonly stale?: boolean;
 }
@@ -55,12 +64,17 @@ export class Gateway {
   readonly router: Router;
   readonly #random53: () => number;
   readonly #names: RequestNames;
+  readonly #shown: ShownFiles;
   readonly #countForward: (server: ServerId) => void;
 
   constructor({ services, random53, metrics, tls = null }: GatewayOptions) {
     this.services = services;
     this.#random53 = random53;
     this.#names = new RequestNames(random53);
+    this.#shown = new ShownFiles(async (file, snapshot, options) => {
+      const query = { kind: 'attributes', inode: file, snapshot } as const;
+      return (await this.#catalogQuery(query, options)).attributes;
+    });
     this.peers = new PeerHttp(services.status.urls, tls);
     this.router = new Router({
       services,
@@ -203,6 +217,13 @@ export class Gateway {
 
   /** Bytes from `offset` on, fewer than `length` at the end of the file; all of one state. */
   async read(file: FileId, offset: number, length: number, options: ReadOptions = {}): Promise<FileRead> {
+    const { snapshot, asOf, ...rest } = options;
+    if (snapshot !== undefined) {
+      const { stale: _, ...current } = rest;
+      return this.#shown.use(file, snapshot, current, (shown) =>
+        this.read(shown.source, offset, length, { ...current, asOf: shown.asOf }),
+      );
+    }
     const stale = options.stale === true;
     const { files } = this.services;
     return this.router.route<FileRead>(
@@ -211,10 +232,10 @@ export class Gateway {
         action: `read file ${file}`,
         // What is outdated tells an outdated primary.
         teaches: !stale,
-        local: () => (stale ? files.readStale(file, offset, length) : files.read(file, offset, length)),
+        local: () => (stale ? files.readStale(file, offset, length) : files.read(file, offset, length, asOf)),
         remote: async (server, timeoutMs) => {
           const consistency = stale ? '&consistency=stale' : '';
-          const path = `/v1/data/${file}?offset=${offset}&length=${length}${consistency}`;
+          const path = `/v1/data/${file}?offset=${offset}&length=${length}${consistency}${asOfText(asOf)}`;
           const { headers, bytes } = await this.#ask(server, { method: 'GET', path }, timeoutMs);
           return {
             bytes,
@@ -301,12 +322,23 @@ export class Gateway {
   }
 
   /** Where data or a hole begins, not before `offset`. */
-  async extent(file: FileId, offset: number, whence: Whence, options: CallOptions = {}): Promise<FileExtent> {
+  async extent(
+    file: FileId,
+    offset: number,
+    whence: Whence,
+    options: ShownOptions = {},
+  ): Promise<FileExtent> {
+    const { snapshot, asOf, ...rest } = options;
+    if (snapshot !== undefined) {
+      return this.#shown.use(file, snapshot, rest, (shown) =>
+        this.extent(shown.source, offset, whence, { ...rest, asOf: shown.asOf }),
+      );
+    }
     return this.#fileCall(
       file,
       `look for ${whence === 'data' ? 'data' : 'a hole'} in file ${file}`,
-      () => this.services.files.extent(file, offset, whence),
-      { method: 'GET', path: `/v1/data/${file}/extents?offset=${offset}&whence=${whence}` },
+      () => this.services.files.extent(file, offset, whence, asOf),
+      { method: 'GET', path: `/v1/data/${file}/extents?offset=${offset}&whence=${whence}${asOfText(asOf)}` },
       options,
     );
   }
@@ -324,8 +356,8 @@ export class Gateway {
     order: CopyOrder & { readonly from: FileId },
     options: CallOptions = {},
   ): Promise<WriteResult> {
-    const { from, fromOffset, toOffset, length } = order;
-    if (from === file && Math.abs(fromOffset - toOffset) < length) {
+    const { from, fromOffset, toOffset, length, snapshot } = order;
+    if (from === file && snapshot === undefined && Math.abs(fromOffset - toOffset) < length) {
       throw new ServiceError('bad-request', `Cannot copy within file ${file}: the ranges overlap`);
     }
     if (fromOffset + length > FILE_BYTES_MAX || toOffset + length > FILE_BYTES_MAX) {
@@ -335,16 +367,18 @@ export class Gateway {
       file,
       `copy to file ${file}`,
       () =>
-        this.services.files.copy(file, request, toOffset, () => this.#copyPiece(from, fromOffset, length)),
+        this.services.files.copy(file, request, toOffset, () =>
+          this.#copyPiece(from, fromOffset, length, snapshot),
+        ),
       jsonRequest(`/v1/data/${file}/copy?${requestText(request)}`, order),
       options,
     );
   }
 
   /** A hole as a whole, however long; of data, what lies before the next hole, as far as one operation takes it. */
-  async #copyPiece(from: FileId, offset: number, length: number): Promise<CopyPiece> {
+  async #copyPiece(from: FileId, offset: number, length: number, snapshot?: number): Promise<CopyPiece> {
     // Half of the time is for what is done with it.
-    const options = { timeoutMs: this.services.status.operationTimeoutMs / 2 };
+    const options = { timeoutMs: this.services.status.operationTimeoutMs / 2, snapshot };
     const data = await this.extent(from, offset, 'data', options);
     const end = Math.min(data.sizeBytes, offset + length);
     if (offset >= end) return { kind: 'end' };
@@ -389,7 +423,10 @@ export class Gateway {
     );
   }
 
-  async state(file: FileId, options: CallOptions = {}): Promise<FileState> {
+  async state(file: FileId, options: ShownOptions = {}): Promise<FileState> {
+    const { snapshot, asOf: _, ...rest } = options;
+    if (snapshot !== undefined)
+      return this.#shown.use(file, snapshot, rest, (shown) => this.#stateShown(file, shown));
     return this.#fileCall(
       file,
       `ask for the state of file ${file}`,
@@ -397,6 +434,22 @@ export class Gateway {
       { method: 'GET', path: `/v1/data/${file}/state` },
       options,
     );
+  }
+
+  /** What a snapshot shows of a file is known to the catalog. */
+  async #stateShown(file: FileId, { attributes }: Shown): Promise<FileState> {
+    const { sizeBytes, modifiedNs, contents } = attributes;
+    const { epoch, seq } = contents;
+    return {
+      file,
+      sizeBytes,
+      modifiedNs,
+      contents,
+      seq,
+      epoch,
+      primary: this.services.status.id,
+      sealed: true,
+    };
   }
 
   /** The file's lease and replicas as its primary sees them; the file is opened if nobody has. */
@@ -595,6 +648,10 @@ function requestText(request: RequestId): string {
 function guardText({ contents, sizeBytes }: WriteGuard): string {
   const ifContents = contents === undefined ? '' : `&if-contents=${contents.epoch}-${contents.seq}`;
   return sizeBytes === undefined ? ifContents : `${ifContents}&if-size=${sizeBytes}`;
+}
+
+function asOfText(asOf: ContentVersion | undefined): string {
+  return asOf === undefined ? '' : `&as-of=${asOf.epoch}-${asOf.seq}`;
 }
 
 function textOf(bytes: Uint8Array): string {

@@ -9,6 +9,7 @@ import type {
   Command,
   CommandRequest,
   CommandResults,
+  ContentVersion,
   Query,
   QueryResults,
   RememberedAnswer,
@@ -114,8 +115,12 @@ export type CopyPiece =
 
 /** Contents of files whose primary this server is, or becomes by being asked. */
 export interface FileService extends Maker {
-  /** Shorter than `length` at the end of the file. All bytes are of one state. */
-  read(file: FileId, offset: number, length: number): Promise<FileRead>;
+  /**
+   * Shorter than `length` at the end of the file. All bytes are of one state.
+   *
+   * @param asOf contents of another version are refused with `precondition-failed`
+   */
+  read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead>;
   /** What the replica here holds, however old. `not-primary` where there is none. */
   readStale(file: FileId, offset: number, length: number): Promise<FileRead>;
   /**
@@ -136,7 +141,7 @@ export interface FileService extends Maker {
   /** Makes a hole. `offset` of the result is where it ends. Acknowledged by a majority when it resolves. */
   punch(file: FileId, request: RequestId, hole: Hole): Promise<WriteResult>;
   /** Where data or a hole begins, not before `offset`; as a read, it is answered by who may answer one. */
-  extent(file: FileId, offset: number, whence: Whence): Promise<FileExtent>;
+  extent(file: FileId, offset: number, whence: Whence, asOf?: ContentVersion): Promise<FileExtent>;
   /**
    * Writes to `toOffset` what `read` brings from elsewhere, as one operation; `read` is not asked where the request was carried
    * out before. `offset` of the result is how far the copy came: `toOffset` where there was nothing left to be copied.

@@ -33,6 +33,13 @@ export function isVolumeName(text: unknown): text is string {
   return typeof text === 'string' && VOLUME.test(text);
 }
 
+/** @returns whether `text` names a volume, or a snapshot of one: `volume@snapshot` */
+export function isTreeName(text: unknown): text is string {
+  if (typeof text !== 'string') return false;
+  const [volume, snapshot, ...more] = text.split('@');
+  return isVolumeName(volume) && (snapshot === undefined || isVolumeName(snapshot)) && more.length === 0;
+}
+
 /** @returns whether `role` includes what `wanted` may do */
 export function roleIncludes(role: Role, wanted: Role): boolean {
   return ROLES.indexOf(role) >= ROLES.indexOf(wanted);

@@ -11,6 +11,9 @@ const Mode = Type.Integer({ minimum: 0, maximum: 0o7777 });
 const Umask = Type.Optional(Mode);
 const Owner = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
 const VolumeName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
+const SnapshotName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
+/** A volume, or a snapshot of it: `volume@snapshot`. */
+const TreeName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?$' });
 const Base64 = Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$', maxLength: 90_000 });
 /** Names and paths are checked by the catalog itself: bytes of UTF-8, not characters, count. */
 const Name = Type.String({ maxLength: 4096 });
@@ -46,6 +49,7 @@ const ServerName = Type.String({ pattern: '^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?
 const ServerUrl = Type.String({ pattern: '^https?://[^/?#\\s]+$', maxLength: 300 });
 /** A label of what fails together: a rack, a room, a power supply. Empty where nobody gave one. */
 const Zone = Type.String({ pattern: '^[A-Za-z0-9._-]{0,63}$' });
+const Members = Type.Array(ServerName, { minItems: 1, maxItems: 30 });
 const Bytes = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
 /**
@@ -259,6 +263,22 @@ export const Command = Type.Union([
     mark: Type.Optional(LiveMark),
     /** The size that the file is about to have: refused with `quota-exceeded` where its volume may not hold that. */
     growTo: Type.Optional(Bytes),
+    /** Whoever asks preserves what snapshots show, if the answer says so, and asks again. */
+    preserves: Type.Optional(Type.Literal(true)),
+    /**
+     * The contents that snapshots show are preserved now, survive loss of power, and are at these servers; `lost`: they are
+     * not there any more; `again`: not as that inode, but perhaps as another.
+     */
+    preserved: Type.Optional(
+      Type.Union([
+        Type.Object({
+          inode: Inode,
+          view: Type.Object({ number: Type.Integer({ minimum: 1 }), members: Members }),
+        }),
+        Type.Literal('lost'),
+        Type.Literal('again'),
+      ]),
+    ),
   }),
   /** What the files' primaries know, told to the catalog; the newest version of each wins, `live` ends with it. */
   Type.Object({
@@ -329,9 +349,14 @@ export const Command = Type.Union([
     inode: Inode,
     view: Type.Object({
       number: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-      members: Type.Array(ServerName, { minItems: 1, maxItems: 30 }),
+      members: Members,
     }),
   }),
+  /** Only where no file of the volume is live; the catalog's primary sees to that before. */
+  Type.Object({ kind: Type.Literal('snapshot-create'), volume: VolumeName, name: SnapshotName }),
+  Type.Object({ kind: Type.Literal('snapshot-remove'), volume: VolumeName, name: SnapshotName }),
+  /** Forgets what only snapshots showed that are gone: so many rows of each kind at the most. */
+  Type.Object({ kind: Type.Literal('sweep'), countMax: Type.Integer({ minimum: 1, maximum: 10_000 }) }),
   /** How many replicas this file wants, whatever its volume says; null: what its volume says. */
   Type.Object({
     kind: Type.Literal('set-replicas'),
@@ -400,6 +425,19 @@ export interface Attributes {
   readonly xattrs?: number;
   /** By which whoever asked may touch the contents; absent where nobody is asked who he is. */
   readonly capability?: string;
+  /** Of what a snapshot shows: its number in the volume. Contents are the snapshot's if they are of the version `contents`. */
+  readonly snapshot?: number;
+  /** The file that has the contents which a snapshot shows, where it is another than the inode. */
+  readonly source?: number;
+}
+
+/** A snapshot of a volume. */
+export interface SnapshotInfo {
+  readonly volume: string;
+  readonly name: string;
+  /** Its number in the volume: one more than the snapshot's before, and never given again. */
+  readonly serial: number;
+  readonly madeNs: string;
 }
 
 /** `in`: takes new replicas. `draining`: its replicas are moved away. `out`: removed, and not to come back by itself. */
@@ -469,24 +507,41 @@ export interface TrashedFile {
   readonly keptUntilNs: string;
 }
 
+const Serial = Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
+
 export const Query = Type.Union([
   /** The inode at a path. Symbolic links on the way are followed; one at the end only with `follow`. */
-  Type.Object({ kind: Type.Literal('resolve'), volume: VolumeName, path: Path, follow: Type.Boolean() }),
-  Type.Object({ kind: Type.Literal('lookup'), parent: Inode, name: Name }),
-  Type.Object({ kind: Type.Literal('attributes'), inode: Inode }),
+  Type.Object({ kind: Type.Literal('resolve'), volume: TreeName, path: Path, follow: Type.Boolean() }),
+  /** `snapshot`, here and below: as that snapshot of the inode's volume shows it. */
+  Type.Object({ kind: Type.Literal('lookup'), parent: Inode, name: Name, snapshot: Serial }),
+  Type.Object({ kind: Type.Literal('attributes'), inode: Inode, snapshot: Serial }),
   /** Entries with names after `after` (bytewise order of UTF-8), each with its attributes. */
   Type.Object({
     kind: Type.Literal('list'),
     inode: Inode,
     after: Name,
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+    snapshot: Serial,
   }),
   Type.Object({
     kind: Type.Literal('xattr'),
     inode: Inode,
     name: Type.String({ minLength: 1, maxLength: 255 }),
+    snapshot: Serial,
   }),
-  Type.Object({ kind: Type.Literal('xattrs'), inode: Inode }),
+  Type.Object({ kind: Type.Literal('xattrs'), inode: Inode, snapshot: Serial }),
+  /** The volume of an inode that is there, or that a snapshot shows. */
+  Type.Object({ kind: Type.Literal('volume-of'), inode: Inode }),
+  /** In the order in which they were made. */
+  Type.Object({ kind: Type.Literal('snapshots'), volume: VolumeName }),
+  /** Whether something is left of snapshots that were removed. */
+  Type.Object({ kind: Type.Literal('sweeps') }),
+  /** Files of a volume that have a name and may be being written. */
+  Type.Object({
+    kind: Type.Literal('live-files'),
+    volume: VolumeName,
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
   Type.Object({ kind: Type.Literal('volume'), name: VolumeName }),
   Type.Object({ kind: Type.Literal('volumes') }),
   /** What became of the last command of a session that was done, and how many it had. */
@@ -539,6 +594,12 @@ export type BornFile =
   | { readonly mode: number; readonly gid: number; readonly xattrs: number }
   | { readonly code: ErrorCode; readonly message: string };
 
+/** Contents of a file, and the inode that is to have them for snapshots. */
+export interface Preservation {
+  readonly inode: number;
+  readonly contents: ContentVersion;
+}
+
 /** Answers of commands, by kind. */
 export interface CommandResults {
   readonly 'volume-create': { readonly volume: VolumeInfo };
@@ -561,7 +622,8 @@ export interface CommandResults {
   readonly symlink: { readonly attributes: Attributes };
   readonly link: { readonly attributes: Attributes };
   readonly 'set-attributes': { readonly attributes: Attributes };
-  readonly 'open-for-write': { readonly attributes: Attributes };
+  /** `preserve`: the file is not marked yet. Its contents, if of this version, are to be preserved as the inode first. */
+  readonly 'open-for-write': { readonly attributes: Attributes; readonly preserve?: Preservation };
   readonly settle: { readonly settled: number };
   readonly 'set-xattr': Record<string, never>;
   readonly 'remove-xattr': Record<string, never>;
@@ -577,6 +639,9 @@ export interface CommandResults {
   readonly 'set-replicas': Record<string, never>;
   readonly 'trash-restore': { readonly attributes: Attributes; readonly path: string };
   readonly 'trash-empty': { readonly removed: number };
+  readonly 'snapshot-create': { readonly snapshot: SnapshotInfo };
+  readonly 'snapshot-remove': Record<string, never>;
+  readonly sweep: { readonly rows: number; readonly more: boolean };
 }
 
 /** Answers of queries, by kind. */
@@ -591,6 +656,10 @@ export interface QueryResults {
   };
   readonly xattr: { readonly value: string };
   readonly xattrs: { readonly names: readonly string[] };
+  readonly 'volume-of': { readonly volume: string };
+  readonly snapshots: { readonly snapshots: readonly SnapshotInfo[] };
+  readonly sweeps: { readonly pending: boolean };
+  readonly 'live-files': { readonly inodes: readonly number[] };
   readonly volume: { readonly volume: VolumeInfo };
   readonly volumes: { readonly volumes: readonly VolumeInfo[] };
   /** `result` is null where the session is not known, or its last command was refused. */

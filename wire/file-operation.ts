@@ -1,4 +1,4 @@
-import { isServerId, type ServerId } from '../base/ids.ts';
+import { type FileId, isFileId, isServerId, type ServerId } from '../base/ids.ts';
 import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
 
 /** An operation on a file's contents, resolved by its primary: the same bytes and times everywhere. */
@@ -34,8 +34,19 @@ export type FileOperation =
   | { readonly kind: 'seal'; readonly final: boolean }
   /** The catalog is about to be told the size, and may stop asking for it: whoever writes next tells it first. */
   | { readonly kind: 'settling' }
+  /**
+   * The contents, if they are of this version, stay for ever as those of the file `as`, on each replica that has none of it yet. The own
+   * ones stay as they are.
+   */
+  | { readonly kind: 'preserve'; readonly as: FileId; readonly contents: ContentVersion }
   /** From here on these servers hold the replicas. The contents stay as they are. */
   | { readonly kind: 'view'; readonly view: SequencedView };
+
+/** Epoch counter and sequence number of the change that contents come from. */
+interface ContentVersion {
+  readonly epoch: number;
+  readonly seq: number;
+}
 
 /** Bytes from `offset` on. */
 export interface WritePart {
@@ -79,6 +90,7 @@ const TAG_SEAL = 5;
 const TAG_SETTLING = 6;
 const TAG_PUNCH = 7;
 const TAG_WRITE_PARTS = 8;
+const TAG_PRESERVE = 9;
 
 /** What a write says before its bytes: its tag, their offset, the time, their length. */
 const WRITE_HEAD_BYTES = 1 + 8 + 12 + 4;
@@ -131,6 +143,15 @@ export function encodeFileOperation(operation: FileOperation): Uint8Array {
       return Uint8Array.of(TAG_SEAL, operation.final ? 1 : 0);
     case 'settling':
       return Uint8Array.of(TAG_SETTLING);
+    case 'preserve': {
+      const { as, contents } = operation;
+      return new ByteWriter(32)
+        .uint8(TAG_PRESERVE)
+        .uint53(as)
+        .uint53(contents.epoch)
+        .uint53(contents.seq)
+        .finish();
+    }
     case 'view':
       return new ByteWriter(128).uint8(TAG_VIEW).text(viewFormat(operation.view)).finish();
   }
@@ -267,6 +288,11 @@ function readOperation(reader: ByteReader): FileOperation {
     }
     case TAG_SETTLING:
       return { kind: 'settling' };
+    case TAG_PRESERVE: {
+      const as = reader.uint53();
+      if (!isFileId(as)) throw new MalformedError(`Contents are preserved as file ${as}`);
+      return { kind: 'preserve', as, contents: { epoch: reader.uint53(), seq: reader.uint53() } };
+    }
     case TAG_VIEW:
       return { kind: 'view', view: viewParse(reader.text()) };
     default:

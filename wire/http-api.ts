@@ -86,6 +86,8 @@ export interface FileExtent extends FileState {
 /** Body of `POST /v1/data/{file}/copy`: which bytes of which file become those of `file` from `toOffset` on. */
 export interface CopyOrder {
   readonly from: number;
+  /** As this snapshot of its volume shows it. */
+  readonly snapshot?: number;
   readonly fromOffset: number;
   readonly toOffset: number;
   readonly length: number;

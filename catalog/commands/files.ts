@@ -19,6 +19,7 @@ import { forgetReservations, notReserved } from './births.ts';
 import { MODE_SETGID, nameLost, nodeCreate, spotOf } from './entries.ts';
 import { assertExpected } from './expectation.ts';
 import { isKept } from './removal.ts';
+import { isCollected, preserveFirst } from './snapshots.ts';
 
 /** A path's last symbolic link is followed, as by open(2), unless the file must be new. */
 export function createFile(
@@ -143,11 +144,14 @@ export function replace(
 export function openForWrite(
   tables: Tables,
   command: CommandOf<'open-for-write'>,
+  atNs: string,
 ): CommandResults['open-for-write'] {
   const inode = inodeOf(tables, command.inode);
   if (inode.kind === KIND_DIRECTORY)
     throw new ServiceError('is-directory', `Inode ${inode.id} is a directory`);
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${inode.id} is no file`);
+  const preserve = preserveFirst(tables, inode, command, atNs);
+  if (preserve !== null) return { attributes: attributesOf(inode), preserve };
   const standing = { epoch: inode.markEpoch, turn: inode.markTurn };
   const mark = command.mark ?? standing;
   // A primary of earlier, told late, does not take the place of a later one's mark.
@@ -180,6 +184,8 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
     // Whoever set that time saw contents that are still to come, so the primary still knows better.
     const live = contentsCompare(epoch, seq, inode.modifiedEpoch, inode.modifiedSeq) < 0 ? inode.live : 0;
     const changes = contentsCompare(epoch, seq, inode.contentsEpoch, inode.contentsSeq) > 0;
+    // Of a file that was written without a mark, as after a loss of power, nobody has what snapshots show.
+    if (changes && tables.snapshots.holdsContents(inode.id)) tables.snapshots.contentsAre(inode.id, -1);
     const changedNs = changes && BigInt(modifiedNs) > BigInt(inode.changedNs) ? modifiedNs : inode.changedNs;
     // What a file may grow to ends with the mark: its primary asks again with the next one.
     const allowed = live === 1 || inode.allowed === null ? inode.allowed : file.sizeBytes;
@@ -210,8 +216,8 @@ export function collect(
 ): CommandResults['collect'] {
   forgetReservations(tables, atNs);
   const orphans = tables.orphansBefore(timeCheck(command.beforeNs), command.countMax);
-  for (const orphan of orphans) tables.inodeDelete(orphan);
-  return { inodes: orphans.map((orphan) => orphan.id) };
+  const inodes = orphans.filter((orphan) => isCollected(tables, orphan));
+  return { inodes: inodes.map((orphan) => orphan.id) };
 }
 
 /** Order of the marks that primaries set on a live file. */

@@ -74,6 +74,15 @@ export function volumeRemove(
     const files = volume.trashedInodes === 1 ? '1 file' : `${volume.trashedInodes} files`;
     throw new ServiceError('not-empty', `The trash of volume "${command.name}" has ${files}: empty it first`);
   }
+  const snapshots = tables.snapshots.all(volume.id);
+  if (snapshots.length > 0) {
+    const [first] = snapshots;
+    throw new ServiceError(
+      'not-empty',
+      `Volume "${command.name}" has ${snapshots.length} snapshots, the first of them "${first?.name}": remove them before`,
+    );
+  }
+  tables.snapshots.forgetVolume(volume.id);
   for (const orphan of tables.orphansOfVolume(volume.id)) tables.inodeDelete(orphan);
   tables.inodeDelete(tables.inodeKnown(volume.root));
   tables.volumeDelete(volume.id);

@@ -43,7 +43,7 @@ const KINDS: Readonly<Record<Exclude<Attributes['kind'], 'socket'>, ArchiveKind>
 /**
  * A directory and all below it as an archive, in pieces. Each file is one version of itself: one that changed while it was read
  * follows once more, and the last of several members of one name counts, as tar has it. Names are as they were when their directory was
- * read: only where nobody changes anything meanwhile is the whole of one moment.
+ * read: the whole is of one moment only where nobody changes anything meanwhile, or what is archived is a snapshot.
  */
 export async function* backup(
   client: ClusterClient,
@@ -89,17 +89,18 @@ async function prepare(
   if (kind !== 'directory' && attributes.links > 1) {
     const first = linked.get(inode);
     if (first !== undefined) {
-      if (await isGone(client, inode, call)) return { kind: 'gone', path };
+      if (attributes.snapshot === undefined && (await isGone(client, inode, call)))
+        return { kind: 'gone', path };
       const entry = { ...entryFor(found, new Map(), 0), kind: 'link', target: first } as const;
       return { kind: 'member', entry, data: empty };
     }
     linked.set(inode, path);
   }
   try {
-    const xattrs = await xattrsOf(client, inode, call);
+    const xattrs = await xattrsOf(client, attributes, call);
     if (kind !== 'file') return { kind: 'member', entry: entryFor(found, xattrs, 0), data: empty };
     if (attributes.sizeBytes > PIECE_BYTES) return { kind: 'large', found, xattrs };
-    const file = client.openFile(inode, { replicas: attributes.replicas });
+    const file = client.openFile(inode, attributes);
     const { bytes, sizeBytes } = await file.read(0, PIECE_BYTES, call);
     // It has grown since it was listed.
     if (sizeBytes > bytes.length) return { kind: 'large', found, xattrs };
@@ -123,8 +124,7 @@ async function* largeFile(
   report: BackupReport,
   call: CallOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  const { inode, replicas } = found.attributes;
-  const file = client.openFile(inode, { replicas });
+  const file = client.openFile(found.attributes.inode, found.attributes);
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
     const begun = await file.state(call);
     const ranges = await rangesOf(file, begun.sizeBytes, call);
@@ -212,13 +212,14 @@ function entryFor(
 
 async function xattrsOf(
   client: ClusterClient,
-  inode: number,
+  { inode, snapshot }: Attributes,
   call: CallOptions,
 ): Promise<Map<string, Uint8Array>> {
-  const { names } = await client.query({ kind: 'xattrs', inode }, call);
+  const shown = snapshot === undefined ? {} : { snapshot };
+  const { names } = await client.query({ kind: 'xattrs', inode, ...shown }, call);
   const xattrs = new Map<string, Uint8Array>();
   for (const name of names) {
-    const { value } = await client.query({ kind: 'xattr', inode, name }, call);
+    const { value } = await client.query({ kind: 'xattr', inode, name, ...shown }, call);
     xattrs.set(name, Buffer.from(value, 'base64'));
   }
   return xattrs;

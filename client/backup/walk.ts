@@ -16,18 +16,18 @@ export async function* walk(
   call: CallOptions,
 ): AsyncGenerator<Found, void, undefined> {
   yield { path: '.', attributes: top };
-  if (top.kind === 'directory') yield* below(client, top.inode, '', call);
+  if (top.kind === 'directory') yield* below(client, top, '', call);
 }
 
 async function* below(
   client: ClusterClient,
-  directory: number,
+  directory: Attributes,
   prefix: string,
   call: CallOptions,
 ): AsyncGenerator<Found, void, undefined> {
   for await (const { name, attributes } of client.list(directory, call)) {
     const path = `${prefix}${name}`;
     yield { path, attributes };
-    if (attributes.kind === 'directory') yield* below(client, attributes.inode, `${path}/`, call);
+    if (attributes.kind === 'directory') yield* below(client, attributes, `${path}/`, call);
   }
 }

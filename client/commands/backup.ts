@@ -5,6 +5,7 @@ import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import type { Command } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
 import { type BackupReport, backup } from '../backup/backup.ts';
 import { type RestoreReport, restore } from '../backup/restore.ts';
 import type { ClusterClient } from '../cluster-client.ts';
@@ -15,15 +16,22 @@ import { formatBytes } from '../quantities.ts';
 import { parseRemotePath } from '../remote-path.ts';
 import { addClusterOptions, withClient } from './cluster-command.ts';
 
+interface BackupOptions {
+  readonly json?: true;
+  /** False with --no-snapshot. */
+  readonly snapshot: boolean;
+}
+
 const GZIP_MAGIC = Buffer.from([0x1f, 0x8b]);
 
 export function addBackupCommands(program: Command): void {
   addClusterOptions(program.command('backup'))
     .description('write a volume, or a directory of it, into an archive that tar can read')
-    .argument('<source>', 'VOLUME, or VOLUME:/directory')
+    .argument('<source>', 'VOLUME, or VOLUME:/directory; of a snapshot, VOLUME@SNAPSHOT')
     .argument('<archive>', 'file to write, compressed if it ends in .gz; - for standard output')
+    .option('--no-snapshot', 'of no single moment: make no snapshot for the time of the archive')
     .option('--json', 'print what was archived as JSON')
-    .action(async (source: string, archive: string, options: { readonly json?: true }, command: Command) => {
+    .action(async (source: string, archive: string, options: BackupOptions, command: Command) => {
       if (archive === '-' && options.json)
         throw new CommandFailure(EXIT_USAGE, 'Cannot print JSON: standard output takes the archive');
       await withClient(command, (client, call) => runBackup(client, source, archive, options, call));
@@ -49,10 +57,50 @@ async function runBackup(
   client: ClusterClient,
   source: string,
   archive: string,
-  options: { readonly json?: true },
+  options: BackupOptions,
   call: CallOptions & { readonly signal: AbortSignal },
 ): Promise<void> {
-  const { volume, path } = placeOf(source);
+  const place = placeOf(source);
+  const name =
+    options.snapshot && !place.volume.includes('@') ? await ownSnapshot(client, place, call) : null;
+  try {
+    const volume = name === null ? place.volume : `${place.volume}@${name}`;
+    await archived(client, { volume, path: place.path }, archive, options, call);
+  } finally {
+    // Also where whoever waits has been told to stop.
+    if (name !== null) await client.command({ kind: 'snapshot-remove', volume: place.volume, name });
+  }
+}
+
+/**
+ * A snapshot for the time of an archive.
+ *
+ * @returns its name; null for somebody who may not make any
+ */
+async function ownSnapshot(
+  client: ClusterClient,
+  { volume, path }: { readonly volume: string; readonly path: string },
+  call: CallOptions,
+): Promise<string | null> {
+  await client.resolve(volume, path, call);
+  const name = `backup-${randomBytes(6).toString('hex')}`;
+  try {
+    await client.command({ kind: 'snapshot-create', volume, name }, call);
+    return name;
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.code !== 'forbidden') throw error;
+    process.stderr.write('leasehold: the archive is of no single moment: a snapshot takes the role admin\n');
+    return null;
+  }
+}
+
+async function archived(
+  client: ClusterClient,
+  { volume, path }: { readonly volume: string; readonly path: string },
+  archive: string,
+  options: BackupOptions,
+  call: CallOptions & { readonly signal: AbortSignal },
+): Promise<void> {
   const top = await client.resolve(volume, path, call);
   if (top.kind !== 'directory')
     throw new CommandFailure(
@@ -121,7 +169,7 @@ async function runRestore(
       `Cannot restore to ${place.volume}:${place.path}: it is a ${top.kind}`,
     );
   if (!options.merge) {
-    for await (const { name } of client.list(top.inode, call)) {
+    for await (const { name } of client.list(top, call)) {
       throw new CommandFailure(
         EXIT_PRECONDITION,
         `Cannot restore to ${place.volume}:${place.path}: there is "${printable(name)}" in it`,

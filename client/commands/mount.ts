@@ -124,8 +124,6 @@ export async function mountFromTexts(request: MountRequest, command: Command): P
     command,
     async (client, call) => {
       // Asked here, so that the answer does not have to come through the mount's process.
-      await client.query({ kind: 'volume', name: volume }, call);
-      if (path === '/') return;
       const { kind } = await client.resolve(volume, path, call);
       if (kind !== 'directory') {
         throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);

@@ -90,9 +90,7 @@ async function list(
 ): Promise<void> {
   const attributes = await client.resolve(volume, path, call);
   const entries: AsyncIterable<Entry> | Entry[] =
-    attributes.kind === 'directory'
-      ? client.list(attributes.inode, call)
-      : [{ name: baseName(path), attributes }];
+    attributes.kind === 'directory' ? client.list(attributes, call) : [{ name: baseName(path), attributes }];
   if (options.json) {
     const all = [];
     for await (const entry of entries) all.push({ name: entry.name, ...entry.attributes });
@@ -275,7 +273,7 @@ async function removeContents(
 ): Promise<void> {
   const inFlight = new Set<Promise<unknown>>();
   const failures: unknown[] = [];
-  for await (const { name, attributes } of client.list(directory, call)) {
+  for await (const { name, attributes } of client.list({ inode: directory }, call)) {
     const place = { parent: directory, name };
     if (attributes.kind === 'directory') {
       await removeContents(client, attributes.inode, said, call);

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import type { Logger } from 'pino';
-import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
+import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/actions.ts';
 import type { VolumeInfo } from '../../wire/catalog-api.ts';
 import type { Clock } from '../clock.ts';
@@ -41,6 +41,8 @@ export interface CatalogSeatParts {
   isConnected(server: ServerId): boolean;
   /** @see CatalogServiceParts.commandsVersion */
   commandsVersion(server: ServerId): number | null;
+  /** Has a file's primary tell the catalog all that it knows. */
+  settle(file: FileId, timeoutMs: number): Promise<unknown>;
   diskFailed(reason: string): void;
 }
 
@@ -124,6 +126,7 @@ export class CatalogSeat {
       capacity: (registered) => placement.candidates(registered).length,
       isConnected: (server) => this.#parts.isConnected(server),
       commandsVersion: (server) => this.#parts.commandsVersion(server),
+      settle: (file, timeoutMs) => this.#parts.settle(file, timeoutMs),
     });
     return { service, view: () => subject.record().view };
   }

@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { CATALOG_CELL, type ServerId } from '../../base/ids.ts';
+import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
 import { commandVersion } from '../../catalog/versions.ts';
 import type { View } from '../../replica/actions.ts';
@@ -25,6 +25,7 @@ import type { CatalogService, Maker } from '../services.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
 import type { BlockedChange } from './client-caches.ts';
 import type { Recaller } from './recaller.ts';
+import { SnapshotCut } from './snapshot-cut.ts';
 
 /** Commands in one batch, which is one operation and one transaction. */
 const BATCH_MAX = 256;
@@ -59,6 +60,8 @@ export interface CatalogServiceParts extends PrimaryWaiterParts {
   placement(replicas: number, servers: readonly ServerInfo[]): ServerId[];
   /** Up to which version a server knows what commands mean; null while it is away. */
   commandsVersion(server: ServerId): number | null;
+  /** Has a file's primary tell the catalog all that it knows. */
+  settle(file: FileId, timeoutMs: number): Promise<unknown>;
   /** How many servers can hold replicas. */
   capacity?(servers: readonly ServerInfo[]): number;
 }
@@ -67,7 +70,10 @@ export interface CatalogServiceParts extends PrimaryWaiterParts {
 export class LocalCatalogService implements CatalogService {
   readonly #parts: CatalogServiceParts;
   readonly #waiter: PrimaryWaiter;
+  readonly #cut: SnapshotCut;
   #queue: Waiting[] = [];
+  /** Commands that wait until a snapshot is made. */
+  #held: Waiting[] = [];
   /** Commands that wait until clients have forgotten what they change; others go on meanwhile. */
   #recalling = 0;
   #executing = false;
@@ -75,6 +81,16 @@ export class LocalCatalogService implements CatalogService {
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
     this.#waiter = new PrimaryWaiter(parts);
+    this.#cut = new SnapshotCut({
+      operationTimeoutMs: parts.operationTimeoutMs,
+      nowMs: () => parts.clock.nowMs(),
+      query: (query) => parts.subject.query(query) as never,
+      settle: (file, timeoutMs) => parts.settle(file, timeoutMs),
+      released: () => {
+        this.#queue.push(...this.#held.splice(0));
+        void this.#pump();
+      },
+    });
     parts.driver.onRole(() => {
       if (!this.#isPrimary()) this.#refuseQueued();
     });
@@ -83,10 +99,19 @@ export class LocalCatalogService implements CatalogService {
   async execute(request: CommandRequest, maker: Maker = NOBODY): Promise<CommandResult> {
     await this.#primary();
     this.#assertUnderstood(request.command);
-    if (this.#queue.length + this.#recalling >= QUEUE_MAX) {
-      throw new ServiceError('busy', `${QUEUE_MAX} commands wait for the catalog already`, {
-        retryAfterMs: 100,
-      });
+    const { command } = request;
+    if (command.kind === 'snapshot-create') {
+      const result = await this.#cut.make(command, () => this.#executed(request, maker));
+      await this.#bounded(this.#parts.driver.flush());
+      return result;
+    }
+    return this.#executed(request, maker);
+  }
+
+  #executed(request: CommandRequest, maker: Maker): Promise<CommandResult> {
+    if (this.#queue.length + this.#held.length + this.#recalling >= QUEUE_MAX) {
+      const why = `${QUEUE_MAX} commands wait for the catalog already`;
+      return Promise.reject(new ServiceError('busy', why, { retryAfterMs: 100 }));
     }
     return this.#bounded(
       new Promise((resolve, reject) => {
@@ -210,6 +235,7 @@ export class LocalCatalogService implements CatalogService {
           this.#refuseQueued();
           return;
         }
+        this.#hold();
         await this.#executeBatch(this.#takeBatch());
       }
     } finally {
@@ -217,11 +243,24 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** At least one command, and no more than fit one operation. */
+  /** Those that would let files be written of which a snapshot is being made wait for it. */
+  #hold(): void {
+    if (!this.#cut.isUp) return;
+    const goes: Waiting[] = [];
+    for (const waiting of this.#queue)
+      (this.#cut.holds(waiting.request.command) ? this.#held : goes).push(waiting);
+    this.#queue = goes;
+  }
+
+  /** As many commands as fit one operation, at least one where any are left; one that makes a snapshot by itself. */
   #takeBatch(): Waiting[] {
     let count = 0;
     let chars = 0;
     for (const waiting of this.#queue) {
+      if (waiting.request.command.kind === 'snapshot-create') {
+        count = Math.max(1, count);
+        break;
+      }
       chars += waiting.chars;
       if (count > 0 && (count === BATCH_MAX || chars > BATCH_CHARS_MAX)) break;
       count++;
@@ -233,6 +272,9 @@ export class LocalCatalogService implements CatalogService {
     const { subject, driver } = this.#parts;
     let execution: Execution;
     try {
+      const [first] = batch;
+      if (first === undefined) return;
+      if (first.request.command.kind === 'snapshot-create') this.#cut.assertStill(first.request.command);
       execution = subject.execute(
         batch.map((waiting) => waiting.request),
         {
@@ -351,7 +393,7 @@ export class LocalCatalogService implements CatalogService {
   #refuseQueued(): void {
     const holder = this.#parts.lease.view(CATALOG_CELL).holder;
     const details = holder === null || holder === this.#parts.self ? {} : { primary: holder };
-    for (const waiting of this.#queue.splice(0)) {
+    for (const waiting of [...this.#queue.splice(0), ...this.#held.splice(0)]) {
       waiting.reject(
         new ServiceError('not-primary', 'This server is no longer the primary of the catalog', details),
       );

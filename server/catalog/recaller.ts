@@ -236,10 +236,13 @@ function directoryOf(query: Query): number | null {
 /** What has to stay as it is for an answer to stay true. Of live files the catalog knows too little. */
 function inodesOf(query: Query, result: Answer | null): number[] {
   const inodes: number[] = [];
+  // What a snapshot shows never changes, and is not what the inode is now.
+  if ('snapshot' in query && query.snapshot !== undefined) return inodes;
   if (query.kind === 'lookup') inodes.push(query.parent);
   if (query.kind === 'list') inodes.push(query.inode);
   if (result === null) return inodes;
   const named = 'attributes' in result ? [result] : 'entries' in result ? result.entries : [];
-  for (const { attributes } of named) if (!attributes.live) inodes.push(attributes.inode);
+  for (const { attributes } of named)
+    if (!attributes.live && attributes.snapshot === undefined) inodes.push(attributes.inode);
   return inodes;
 }

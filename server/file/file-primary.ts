@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, RequestId } from '../../replica/actions.ts';
 import { epochCompare } from '../../replica/epoch.ts';
-import type { ContentVersion, LiveMark } from '../../wire/catalog-api.ts';
+import type { ContentVersion, LiveMark, Preservation } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { WriteGuard } from '../../wire/http-api.ts';
 import type { Clock } from '../clock.ts';
@@ -258,6 +258,39 @@ export class FilePrimary {
     }
     // What stands behind the last change tells the same, whatever it is, but only once it cannot vanish.
     await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
+  }
+
+  /**
+   * The contents, as they are, become those of another file for ever at each replica that applies it, and survive loss of power at a majority
+   * when it resolves.
+   *
+   * @returns `lost` where they are not those that are meant any more, `again` where the other file is here and has not them
+   * @throws ServiceError `busy` while the file's members change
+   */
+  async preserve({ inode, contents }: Preservation): Promise<'preserved' | 'lost' | 'again'> {
+    const { epoch, seq } = this.#contents;
+    if (epoch !== contents.epoch || seq !== contents.seq) return 'lost';
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
+    if (this.#driver.view.joint !== undefined) throw this.#moving();
+    const body = encodeFileOperation({ kind: 'preserve', as: inode as FileId, contents });
+    const ordered = this.#driver.submit({ request: null, result: new Uint8Array(0), body });
+    // A majority is enough, also where writes need all.
+    ordered.catch(() => undefined);
+    await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
+    await this.#driver.flush();
+    if (this.#store.record(inode as FileId) === null) throw this.#moving();
+    const { seal, versionEpoch, versionSeq } = this.#store.attributes(inode as FileId);
+    return seal === 'final' && versionEpoch === epoch && versionSeq === seq ? 'preserved' : 'again';
+  }
+
+  #moving(): ServiceError {
+    return new ServiceError(
+      'busy',
+      `Cannot preserve the contents of file ${this.#file} while its members change`,
+      {
+        retryAfterMs: BUSY_RETRY_MS,
+      },
+    );
   }
 
   /** The file's entry in the catalog, made before this epoch or early in it, survives power loss. */

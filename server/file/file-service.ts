@@ -3,12 +3,13 @@ import type { Logger } from 'pino';
 import { unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { Epoch, RequestId, View } from '../../replica/actions.ts';
+import { majority } from '../../base/quorum.ts';
+import type { Epoch, Position, RequestId, View } from '../../replica/actions.ts';
 import { MEMBERS_MAX } from '../../replica/codec.ts';
 import { epochCompare } from '../../replica/epoch.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 import { viewHasMajority, viewVoters } from '../../replica/view.ts';
-import type { Attributes, Command } from '../../wire/catalog-api.ts';
+import type { Attributes, Command, ContentVersion, LiveMark, Preservation } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
@@ -54,6 +55,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   readonly lockBounds?: LockBounds;
   /** Who shall be primary instead of this server; null where it may be. */
   yieldTo?(view: View): ServerId | null;
+  /** Whether another server's replica of a file stands at a position, or further. */
+  holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
   /** Whether another server has said of late that it has no room. */
   isDiskFull?(server: ServerId): boolean;
   /** Counts what is done for clients; absent where nobody wants to know. */
@@ -61,6 +64,11 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   /** Whether the cluster has a server of this name. */
   isServer(server: ServerId): boolean;
 }
+
+/** How often contents are preserved under one number before another is asked for. */
+const PRESERVE_ATTEMPTS_MAX = 3;
+
+type Preserved = NonNullable<Extract<Command, { kind: 'open-for-write' }>['preserved']>;
 
 const ALL_RETRY_MS = 1_000;
 /** What is under way when a primary gives a file up has this long to end. */
@@ -106,9 +114,12 @@ export class LocalFileService implements FileService {
     this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
   }
 
-  async read(file: FileId, offset: number, length: number): Promise<FileRead> {
+  async read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead> {
     const final = finalAttributes(this.#parts.store, file);
-    if (final !== null) return this.#readFinal(file, final, offset, length);
+    if (final !== null) {
+      assertAsOf(file, final, asOf);
+      return this.#readFinal(file, final, offset, length);
+    }
     const driver = await this.#reader(file);
     const { store } = this.#parts;
     const { epoch, committedSeq } = driver.status();
@@ -117,6 +128,7 @@ export class LocalFileService implements FileService {
     const dependsOnSeq = store.readDependsOn(file, offset, length);
     this.#assertReadable(driver, dependsOnSeq);
     const attributes = store.attributes(file);
+    assertAsOf(file, attributes, asOf);
     const reading = store.read(file, offset, length);
     const [bytes] = await Promise.all([reading, this.#bounded(file, driver.committed(epoch, dependsOnSeq))]);
     await driver.committed(epoch, dependsOnSeq);
@@ -240,12 +252,13 @@ export class LocalFileService implements FileService {
   }
 
   /** What is looked through in more than one turn may change meanwhile: each part of it was so within the call. */
-  async extent(file: FileId, offset: number, whence: Whence): Promise<FileExtent> {
+  async extent(file: FileId, offset: number, whence: Whence, asOf?: ContentVersion): Promise<FileExtent> {
     const { store } = this.#parts;
     const final = finalAttributes(store, file);
     const driver = final === null ? await this.#reader(file) : null;
     for (let from = offset; ; ) {
       const attributes = store.attributes(file);
+      assertAsOf(file, attributes, asOf);
       const step = extentStep(store, file, from, whence);
       const state =
         driver === null
@@ -731,11 +744,7 @@ export class LocalFileService implements FileService {
     const known = this.#primaries.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
     const primary = new FilePrimary(driver, this.#parts.store, this.#parts.clock, {
-      markLive: async (mark, growTo) => {
-        const growth = growTo === undefined ? {} : { growTo };
-        const command = { kind: 'open-for-write', inode: driver.file, mark, ...growth } as const;
-        return allowedIn(await this.#parts.catalog.command(command));
-      },
+      markLive: (mark, growTo) => this.#markLive(primary, driver.file, mark, growTo),
       allowedBytes: this.#seenLive.get(driver) ?? Infinity,
       flush: () => this.#parts.catalog.flush(),
       // Only a primary ends the mark, and it orders something first.
@@ -743,6 +752,44 @@ export class LocalFileService implements FileService {
     });
     this.#primaries.set(driver, primary);
     return primary;
+  }
+
+  /** Before the first change after a snapshot, what the snapshot shows is preserved. */
+  async #markLive(primary: FilePrimary, file: FileId, mark: LiveMark, growTo?: number): Promise<number> {
+    const { catalog } = this.#parts;
+    const growth = growTo === undefined ? {} : { growTo };
+    const command = { kind: 'open-for-write', inode: file, mark, ...growth, preserves: true } as const;
+    let answer = await catalog.command(command);
+    for (let wish = preserveIn(answer); wish !== null; wish = preserveIn(answer)) {
+      const preserved = await this.#preserve(primary, wish);
+      answer = await catalog.command({ ...command, preserved });
+      // A catalog that forgot where the contents are would have them collected.
+      if (preserveIn(answer) === null) await catalog.flush();
+    }
+    return allowedIn(answer);
+  }
+
+  /**
+   * A replica that was brought up meanwhile acknowledges the operation without having applied it: so a majority is asked whether it has what
+   * is preserved, and whoever has not applies the next one.
+   */
+  async #preserve(primary: FilePrimary, wish: Preservation): Promise<Preserved> {
+    const { store, self, holds } = this.#parts;
+    const as = wish.inode as FileId;
+    for (let attempt = 1; attempt <= PRESERVE_ATTEMPTS_MAX; attempt++) {
+      const outcome = await primary.preserve(wish);
+      if (outcome !== 'preserved') return outcome;
+      const record = store.record(as);
+      if (record === null) break;
+      const { view, installed, seq } = record;
+      const others = view.members.filter((member) => member !== self);
+      const position = { epoch: installed, seq };
+      const answers = await Promise.allSettled(others.map((member) => holds(member, as, position)));
+      const whole = answers.filter((answer) => answer.status === 'fulfilled' && answer.value).length;
+      if (whole + 1 >= majority(view.members.length))
+        return { inode: wish.inode, view: { number: view.number, members: [...view.members] } };
+    }
+    return 'again';
   }
 
   #changed(file: FileId, primary: FilePrimary, committed: Committed): WriteResult {
@@ -771,10 +818,25 @@ export class LocalFileService implements FileService {
   }
 }
 
+/** To be called in the turn in which contents are pinned. @throws ServiceError `precondition-failed` where they are of another version */
+function assertAsOf(file: FileId, attributes: FileAttributes, asOf: ContentVersion | undefined): void {
+  if (asOf === undefined) return;
+  if (attributes.versionEpoch === asOf.epoch && attributes.versionSeq === asOf.seq) return;
+  throw new ServiceError(
+    'precondition-failed',
+    `The contents of file ${file} are not of version ${asOf.epoch}.${asOf.seq}`,
+  );
+}
+
 /** @returns what the answer to `open-for-write` lets the file grow to; in a volume without a quota it names nothing */
 function allowedIn(result: unknown): number {
   const { attributes } = (result ?? {}) as { readonly attributes?: { readonly allowedBytes?: unknown } };
   return typeof attributes?.allowedBytes === 'number' ? attributes.allowedBytes : Infinity;
+}
+
+/** @returns what `open-for-write` wants to be preserved before the file may be written; null where it may be */
+function preserveIn(result: unknown): Preservation | null {
+  return ((result ?? {}) as { readonly preserve?: Preservation }).preserve ?? null;
 }
 
 function viewOf({ view, replicas, policy }: Attributes): View {

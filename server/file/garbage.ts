@@ -4,7 +4,7 @@ import { majority } from '../../base/quorum.ts';
 import type { Position, ReplicaRecord } from '../../replica/actions.ts';
 import { positionCompare } from '../../replica/epoch.ts';
 import { viewVoters } from '../../replica/view.ts';
-import type { Command, PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
+import type { Command, CommandResults, PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { FileStore } from '../storage/store.ts';
@@ -14,6 +14,8 @@ import type { DepartedFiles } from './departed-files.ts';
 const SHORT_GRACE_MS = 5 * 60_000;
 /** Files compared with the catalog in one query, and collected by one command. */
 const PAGE = 1_000;
+/** Pages of what removed snapshots showed that are swept in one round. */
+const SWEEPS_MAX = 100;
 
 export interface GarbageParts {
   readonly self: ServerId;
@@ -84,6 +86,14 @@ export class Garbage {
   async #collect(): Promise<void> {
     const beforeNs = this.#parts.nowNs() - BigInt(Math.round(this.#graceMs)) * 1_000_000n;
     await this.#parts.command({ kind: 'collect', beforeNs: beforeNs.toString(), countMax: PAGE });
+    if (!(await this.#parts.query({ kind: 'sweeps' })).pending) return;
+    for (let page = 0; page < SWEEPS_MAX; page++) {
+      const { more } = (await this.#parts.command({
+        kind: 'sweep',
+        countMax: PAGE,
+      })) as CommandResults['sweep'];
+      if (!more) break;
+    }
   }
 
   async #removeUnknown(): Promise<void> {
@@ -104,6 +114,8 @@ export class Garbage {
         if (awaited.has(file)) continue;
         if (place === undefined) {
           await this.#remove(file, 'removed the replica of a deleted file');
+        } else if (place.members.length === 0) {
+          // It preserves another's contents in a moment.
         } else if (this.#hasMoved(file, place)) {
           moved.add(file);
           await this.#removeMoved(file, place);

@@ -34,6 +34,7 @@ import { handleError, installProblems, refuseConnection } from './problems.ts';
 import { demandRoles } from './roles.ts';
 import { type Scrubbing, scrubRoutes } from './scrub-routes.ts';
 import { settleRoutes } from './settle-routes.ts';
+import { snapshotRoutes } from './snapshot-routes.ts';
 import { statusRoutes } from './status-routes.ts';
 import { installTracing } from './tracing.ts';
 import { trashRoutes } from './trash-routes.ts';
@@ -108,7 +109,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { tokens = null, clientRequestsPerS = Infinity } = options;
   const capabilities = new Capabilities(() => tokens?.keys ?? [], Date.now);
   const volumeOf = async (inode: number): Promise<string> =>
-    (await gateway.queryCatalog({ kind: 'attributes', inode })).attributes.volume;
+    (await gateway.queryCatalog({ kind: 'volume-of', inode })).volume;
   const scope = new VolumeScope(volumeOf);
   refuseSurplus(app, addresses);
   installAuthorization(app, { tokens, capabilities, scope, limits: new RateLimits(clientRequestsPerS) });
@@ -122,6 +123,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   if (births !== undefined) await app.register(async (scope) => birthRoutes(scope, births));
   await app.register(async (scope) => lockRoutes(scope, gateway));
   await app.register(async (scope) => fileRoutes(scope, gateway, metrics));
+  await app.register(async (scope) => snapshotRoutes(scope, gateway));
   await app.register(async (scope) => trashRoutes(scope, gateway));
   await app.register(async (scope) => infoRoutes(scope, gateway));
   await app.register(async (scope) => statusRoutes(scope, gateway, metrics));

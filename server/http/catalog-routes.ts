@@ -38,6 +38,7 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   app.post('/v1/catalog/commands', { ...WRITE, bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
+    assertChangesNoSnapshot(body.command);
     const command = checked<Command>(COMMANDS, body.command, 'command');
     const session = integerOf(numberText(body.session), 'session', 1);
     const number = integerOf(numberText(body.number), 'number', 1);
@@ -75,6 +76,16 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     await gateway.flushCatalog(callOptionsOf(request.headers));
     return reply.code(204).send();
   });
+}
+
+/** @throws ServiceError `read-only` */
+function assertChangesNoSnapshot(command: unknown): void {
+  const { place, from, to } = (command ?? {}) as Record<string, unknown>;
+  for (const one of [command, place, from, to]) {
+    const { volume } = (one ?? {}) as { readonly volume?: unknown };
+    if (typeof volume === 'string' && volume.includes('@'))
+      throw new ServiceError('read-only', `Cannot change anything in ${volume}: a snapshot stays as it is`);
+  }
 }
 
 function checked<Value>(checkers: ReadonlyMap<string, Checker>, value: unknown, name: string): Value {

@@ -12,7 +12,7 @@ import {
   type WritePart,
 } from '../../wire/file-operation.ts';
 import type { CopyOrder, FileState, WriteGuard } from '../../wire/http-api.ts';
-import type { Gateway } from '../gateway.ts';
+import type { Gateway, ShownOptions } from '../gateway.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
 import { octetsOf } from './octets.ts';
@@ -35,9 +35,10 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     const offset = integerOf(query.offset ?? '0', 'offset');
     const length = integerOf(query.length, 'length', 0, WRITE_BYTES_MAX);
     const stale = query.consistency === 'stale';
-    const read = await gateway.read(file, offset, length, { ...callOptionsOf(request.headers), stale });
+    const options = { ...callOptionsOf(request.headers), ...shownOf(query), stale };
+    const read = await gateway.read(file, offset, length, options);
     const { bytes, state } = read;
-    setFileHeaders(reply, gateway, file, state);
+    setFileHeaders(reply, gateway, state.file as FileId, state);
     reply.headers({ ...headersOfState(state), ...headersOfRead(read, stale) });
     // The system has all of them by then. An answer that breaks off leaves them to the garbage collector.
     reply.raw.once('finish', () => giveBack(bytes));
@@ -92,7 +93,8 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     if (whence !== 'data' && whence !== 'hole') {
       throw new ServiceError('bad-request', '"whence" is "data" or "hole"');
     }
-    return answer(reply, file, await gateway.extent(file, offset, whence, callOptionsOf(request.headers)));
+    const options = { ...callOptionsOf(request.headers), ...shownOf(query) };
+    return answer(reply, file, await gateway.extent(file, offset, whence, options));
   });
 
   app.post('/v1/data/:file/copy', WRITE, async (request, reply) => {
@@ -120,7 +122,8 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   app.get('/v1/data/:file/state', READ, async (request, reply) => {
     const file = fileOf(request);
-    return answer(reply, file, await gateway.state(file, callOptionsOf(request.headers)));
+    const options = { ...callOptionsOf(request.headers), ...shownOf(request.query as Parameters) };
+    return answer(reply, file, await gateway.state(file, options));
   });
 
   app.get('/v1/data/:file/standing', READ, async (request, reply) => {
@@ -166,6 +169,9 @@ function copyOrderOf(body: unknown): CopyOrder & { readonly from: FileId } {
     fromOffset: place('fromOffset'),
     toOffset: place('toOffset'),
     length: place('length'),
+    ...(fields.snapshot !== undefined && {
+      snapshot: integerOf(JSON.stringify(fields.snapshot), 'snapshot', 1),
+    }),
   };
 }
 
@@ -178,6 +184,15 @@ function guardOf(query: Parameters): WriteGuard {
       contents: { epoch: integerOf(epoch, 'if-contents'), seq: integerOf(seq, 'if-contents') },
     }),
     ...(size !== undefined && { sizeBytes: integerOf(size, 'if-size') }),
+  };
+}
+
+/** @returns the snapshot whose contents are meant, or the version that they may have at the most */
+function shownOf({ snapshot, 'as-of': asOf }: Parameters): ShownOptions {
+  const [epoch, seq] = String(asOf).split('-');
+  return {
+    ...(snapshot !== undefined && { snapshot: integerOf(snapshot, 'snapshot', 1) }),
+    ...(asOf !== undefined && { asOf: { epoch: integerOf(epoch, 'as-of'), seq: integerOf(seq, 'as-of') } }),
   };
 }
 

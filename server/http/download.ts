@@ -54,7 +54,7 @@ export class Downloads {
    * @param attributes of a file, merged with what its primary knows
    */
   async send(request: FastifyRequest, reply: FastifyReply, attributes: Attributes): Promise<FastifyReply> {
-    const { inode } = attributes;
+    const { inode, snapshot } = attributes;
     const file = inode as FileId;
     let facts: Facts = attributes;
     let read: (FileRead & { readonly offset: number }) | null = null;
@@ -68,13 +68,13 @@ export class Downloads {
       const unchanged = isKnownToClient(conditions, ranged);
       if (unchanged || request.method === 'HEAD' || facts.sizeBytes === 0) {
         const range = unchanged || request.method === 'HEAD' ? undefined : request.headers.range;
-        await this.#locate(file);
+        if (snapshot === undefined) await this.#locate(file);
         setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
         if (rangeOf(range, conditions, ranged, Date.now()).kind === 'unsatisfiable') {
           return sendUnsatisfiable(reply, facts.sizeBytes);
         }
         if (unchanged) return reply.code(304).send();
-        await this.#tellDigest(request, reply, file, facts);
+        await this.#tellDigest(request, reply, attributes, facts);
         return setBody(reply, facts.sizeBytes).send();
       }
       const range = rangeOf(request.headers.range, conditions, ranged, Date.now());
@@ -85,7 +85,7 @@ export class Downloads {
       const { start, end } = range.kind === 'part' ? range : { start: 0, end: facts.sizeBytes };
       if (read === null || read.offset !== start || (read.bytes.length === 0 && end > start)) {
         const length = Math.min(this.#chunkBytes() - (start % this.#chunkBytes()), end - start);
-        read = { ...(await this.#gateway.read(file, start, length)), offset: start };
+        read = { ...(await this.#gateway.read(file, start, length, { snapshot })), offset: start };
         if (contentVersionCompare(read.state.contents, facts.contents) !== 0) {
           // Somebody wrote in the meantime. Conditions and range are judged anew, by what was read.
           facts = read.state;
@@ -94,7 +94,7 @@ export class Downloads {
       }
       setFileHeaders(reply, this.#gateway, file, read.state);
       setBody(reply, end - start);
-      await this.#tellDigest(request, reply, file, facts);
+      await this.#tellDigest(request, reply, attributes, facts);
       if (range.kind === 'part') {
         reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${facts.sizeBytes}`);
       }
@@ -104,25 +104,31 @@ export class Downloads {
         if (wanted !== null) reply.header('content-digest', digestOf(wanted, first));
         return reply.send(first);
       }
-      return reply.send(this.#stream(file, first, start, end, read.state));
+      return reply.send(this.#stream(attributes, first, start, end, read.state));
     }
     throw new ServiceError('busy', `Cannot read file ${file}: it is being written all the time`);
   }
 
   /** `Want-Repr-Digest`: the file is read for it before the answer begins, unless its digest is known. */
-  async #tellDigest(request: FastifyRequest, reply: FastifyReply, file: FileId, facts: Facts): Promise<void> {
+  async #tellDigest(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { inode, snapshot }: Attributes,
+    facts: Facts,
+  ): Promise<void> {
+    const file = inode as FileId;
     const wanted = wantedDigest(request.headers['want-repr-digest']);
     if (wanted === null) return;
-    const digest = await this.#digests.of(file, etagOf(file, facts.contents), facts, wanted);
+    const digest = await this.#digests.of(file, etagOf(file, facts.contents), facts, wanted, snapshot);
     if (digest !== null) reply.header('repr-digest', digest);
   }
 
-  #stream(file: FileId, first: Buffer, start: number, end: number, state: FileState): Readable {
+  #stream(shown: Attributes, first: Buffer, start: number, end: number, state: FileState): Readable {
     if (this.#active >= DOWNLOADS_MAX) {
       throw new ServiceError('busy', `Cannot send another file: ${DOWNLOADS_MAX} are being sent`);
     }
     this.#active++;
-    const stream = Readable.from(this.#chunks(file, first, start, end, state), { objectMode: false });
+    const stream = Readable.from(this.#chunks(shown, first, start, end, state), { objectMode: false });
     // Whether it ended, failed, or the client left: a stream is closed once.
     stream.once('close', () => {
       this.#active--;
@@ -136,12 +142,13 @@ export class Downloads {
    * take a mixture for a file.
    */
   async *#chunks(
-    file: FileId,
+    { inode, snapshot }: Attributes,
     first: Buffer,
     start: number,
     end: number,
     state: FileState,
   ): AsyncGenerator<Buffer> {
+    const file = inode as FileId;
     const ahead: { readonly length: number; readonly result: Promise<FileRead> }[] = [];
     let next = start + first.length;
     const fill = () => {
@@ -149,7 +156,7 @@ export class Downloads {
       while (next < end && ahead.length < count) {
         const chunkBytes = this.#chunkBytes();
         const length = Math.min(chunkBytes - (next % chunkBytes), end - next);
-        const result = this.#gateway.read(file, next, length);
+        const result = this.#gateway.read(file, next, length, { snapshot });
         // It is awaited below, unless the client leaves first: then nobody cares how it ended.
         result.catch(() => {});
         ahead.push({ length, result });

@@ -1,5 +1,4 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId } from '../../base/ids.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { Conditions } from './conditions.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
@@ -42,7 +41,7 @@ export async function copyFile(
     const source = await sourceOf();
     const file = await files.begin(to, conditions, mode === undefined ? {} : { mode });
     try {
-      const state = await files.copy(file, source.inode as FileId);
+      const state = await files.copy(file, source);
       return await files.name(to, state, conditions, key, removal);
     } catch (error) {
       const isRestless = error instanceof ServiceError && error.code === 'busy';

@@ -24,6 +24,7 @@ export class FileDigests {
 
   /**
    * @param name an algorithm, as RFC 9530 calls it
+   * @param snapshot which shows these contents; absent for those that are there now
    * @returns the value of the header; null where the contents change while they are read
    */
   async of(
@@ -31,6 +32,7 @@ export class FileDigests {
     etag: string,
     { sizeBytes, contents }: { readonly sizeBytes: number; readonly contents: ContentVersion },
     name: string,
+    snapshot?: number,
   ): Promise<string | null> {
     const key = `${name} ${etag}`;
     const known = this.#known.get(key);
@@ -40,7 +42,7 @@ export class FileDigests {
       const hash = digestHash(name);
       for (let offset = 0; offset < sizeBytes; offset += READ_BYTES) {
         const length = Math.min(READ_BYTES, sizeBytes - offset);
-        const { bytes, state } = await this.#gateway.read(file, offset, length);
+        const { bytes, state } = await this.#gateway.read(file, offset, length, { snapshot });
         if (contentVersionCompare(state.contents, contents) !== 0 || bytes.length !== length) return null;
         hash.update(bytes);
       }

@@ -18,7 +18,14 @@ import { sendListing } from './listing.ts';
 import { PAGE_ENTRIES, sendListingPage, wantsPage } from './listing-page.ts';
 import { type NamedFile, NewFiles } from './new-files.ts';
 import { PartialWrites } from './partial-write.ts';
-import { directoryUrl, displayPath, type FilePath, parseFilePath, volumePath } from './path.ts';
+import {
+  assertChangeable,
+  directoryUrl,
+  displayPath,
+  type FilePath,
+  parseFilePath,
+  volumePath,
+} from './path.ts';
 import { Relocations } from './relocation.ts';
 import { removalOf } from './removal.ts';
 import { READ, WRITE } from './roles.ts';
@@ -85,14 +92,14 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
   });
 
   app.put('/v1/files', WRITE, async (request, reply) => {
-    const path = pathOf(request);
+    const path = changedPathOf(request);
     if (path.directory) return directories.put(request, reply, path);
     if (request.headers['content-range'] !== undefined) return parts.write(request, reply, path);
     return putFile(request, reply, path);
   });
 
   app.patch('/v1/files', WRITE, async (request, reply) => {
-    const path = pathOf(request);
+    const path = changedPathOf(request);
     if (path.directory) throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     return parts.write(request, reply, path);
   });
@@ -103,6 +110,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     if (isForm(labelOf(request.raw))) return postForm(request, reply, path);
     const moveTo = path.search.get('move-to');
     const copyTo = path.search.get('copy-to');
+    if (copyTo === null) assertChangeable(path);
     if (moveTo !== null && copyTo === null) return relocations.move(request, reply, path, moveTo);
     if (copyTo !== null && moveTo === null) return relocations.copy(request, reply, path, copyTo);
     const remedy = 'with "?copy-to=PATH" or "?move-to=PATH", or it brings a form to a directory';
@@ -110,7 +118,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
   });
 
   app.delete('/v1/files', WRITE, async (request, reply) => {
-    const path = pathOf(request);
+    const path = changedPathOf(request);
     const place = { volume: path.volume, path: volumePath(path.names) };
     const removal = removalOf(request, path.search);
     if (path.directory) {
@@ -162,7 +170,7 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
       return reply.redirect(`${directoryUrl(FILES_PREFIX, path)}${search}`, 308);
     }
     const { search } = path;
-    if (search.has('watch') && request.method === 'GET')
+    if (search.has('watch') && request.method === 'GET' && attributes.snapshot === undefined)
       return watches.watch(request, reply, attributes, search.get('recursive') === 'true');
     const isPage = wantsPage(request.headers.accept);
     addVary(reply, 'accept');
@@ -188,6 +196,13 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     reply.header('etag', etag).header('last-modified', httpDate(attributes.modifiedNs));
     return reply.code(created ? 201 : 204).send();
   }
+}
+
+/** @throws ServiceError `read-only` where it is in a snapshot */
+function changedPathOf(request: FastifyRequest): FilePath {
+  const path = pathOf(request);
+  assertChangeable(path);
+  return path;
 }
 
 function pathOf(request: FastifyRequest): FilePath {

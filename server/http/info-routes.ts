@@ -34,8 +34,13 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
       follow: true,
     });
     const file = attributes.inode as FileId;
-    const primary = attributes.kind === 'file' ? await askPrimary(file) : null;
-    const merged = primary === null ? attributes : attributesWithState(attributes, primary.state);
+    // What a snapshot shows may be another file's contents: those are who is asked for.
+    const holder = (attributes.source ?? file) as FileId;
+    const primary = attributes.kind === 'file' ? await askPrimary(holder) : null;
+    const merged =
+      primary === null || attributes.snapshot !== undefined
+        ? attributes
+        : attributesWithState(attributes, primary.state);
     if (attributes.kind === 'file') setFileHeaders(reply, gateway, file, primary?.state ?? null);
     const standing = primary?.standing ?? null;
     return {
@@ -56,10 +61,10 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   /** Null where no majority of the file's servers can be reached: who asks wants to know just that. */
   async function askPrimary(
-    file: FileId,
+    holder: FileId,
   ): Promise<{ readonly standing: FileStanding; readonly state: FileState } | null> {
     try {
-      return { standing: await gateway.standing(file), state: await gateway.state(file) };
+      return { standing: await gateway.standing(holder), state: await gateway.state(holder) };
     } catch (error) {
       if (error instanceof ServiceError && error.remedy === 'retry') return null;
       throw error;

@@ -59,7 +59,8 @@ async function* textOf(
 
 async function pageOf(gateway: Gateway, directory: Attributes, after: string, left: number): Promise<Page> {
   const countMax = Math.min(PAGE_COUNT, left);
-  return gateway.query({ kind: 'list', inode: directory.inode, after, countMax });
+  const { inode, snapshot } = directory;
+  return gateway.query({ kind: 'list', inode, after, countMax, ...(snapshot !== undefined && { snapshot }) });
 }
 
 function entryOf(name: string, attributes: Attributes): Record<string, unknown> {

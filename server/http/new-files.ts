@@ -1,6 +1,5 @@
 import type { Readable } from 'node:stream';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId } from '../../base/ids.ts';
 import type { Attributes, CommandResults } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
@@ -84,7 +83,7 @@ export class NewFiles {
   }
 
   /** As `receive`, of what another file has. */
-  copy(file: Attributes, source: FileId): Promise<FileState> {
+  copy(file: Attributes, source: Attributes): Promise<FileState> {
     return this.#uploads.copy(file, source);
   }
 

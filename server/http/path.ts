@@ -3,6 +3,7 @@ import { nameCheck } from '../../catalog/names.ts';
 
 /** What a URL under `/v1/files/` or `/v1/info/` names. */
 export interface FilePath {
+  /** Or a snapshot of it, where it is only read: `volume@snapshot`. */
   readonly volume: string;
   /** Names from the volume's root on; empty for the root itself. */
   readonly names: readonly string[];
@@ -11,7 +12,7 @@ export interface FilePath {
   readonly search: URLSearchParams;
 }
 
-const VOLUME_NAME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
+const TREE_NAME = /^[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?$/;
 
 /**
  * Reads the path as the client sent it, because a router decodes on its own terms: `%2F`, `%25`, `;`
@@ -30,7 +31,7 @@ export function parseFilePath(url: string, prefix: string): FilePath {
   const directory = segments.length > 1 && segments.at(-1) === '';
   if (directory) segments.pop();
   const [volume, ...names] = segments.map(decodeSegment) as [string, ...string[]];
-  if (!VOLUME_NAME.test(volume)) {
+  if (!TREE_NAME.test(volume)) {
     throw new ServiceError('not-found', `There is no volume ${JSON.stringify(volume)}`);
   }
   for (const name of names) nameCheck(name);
@@ -44,7 +45,8 @@ export function parseFilePath(url: string, prefix: string): FilePath {
  * @throws ServiceError `bad-request` or `name-too-long`
  */
 export function parseTarget(text: string, from: FilePath, parameter: string): FilePath {
-  const [, volume = from.volume, path = ''] = /^(?:([a-z0-9][a-z0-9._-]{0,62}):)?\/(.*)$/s.exec(text) ?? [];
+  const [, volume = volumeOf(from), path = ''] =
+    /^(?:([a-z0-9][a-z0-9._-]{0,62}):)?\/(.*)$/s.exec(text) ?? [];
   const segments = path.split('/');
   const directory = segments.at(-1) === '';
   if (directory) segments.pop();
@@ -54,6 +56,17 @@ export function parseTarget(text: string, from: FilePath, parameter: string): Fi
   }
   for (const name of segments) nameCheck(name);
   return { volume, names: segments, directory, search: from.search };
+}
+
+/** @returns the name of the volume, also where a snapshot of it is meant */
+export function volumeOf({ volume }: FilePath): string {
+  return volume.replace(/@.*$/s, '');
+}
+
+/** @throws ServiceError `read-only` where the path is in a snapshot */
+export function assertChangeable(path: FilePath): void {
+  if (volumeOf(path) === path.volume) return;
+  throw new ServiceError('read-only', `Cannot change ${displayPath(path)}: a snapshot stays as it is`);
 }
 
 /** The path within the volume, as the catalog's queries take it. */

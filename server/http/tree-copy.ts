@@ -103,12 +103,14 @@ export class TreeCopier {
         inode: directory.inode,
         after: last,
         countMax: PAGE_COUNT,
+        ...shownIn(directory),
       });
       // Where nothing may be replaced, nothing behind a failure may be there when it is tried again.
       for (const group of groupsOf(entries, this.#options.overwrite ? FILES_AT_ONCE : 1)) {
         if (this.#namesLeft <= 0 || performance.now() > this.#endMs) return false;
         this.#namesLeft -= group.length;
-        for (const { attributes } of group) if (attributes.inode === this.#target) throw belowItself(from);
+        for (const { attributes } of group)
+          if (attributes.inode === this.#target && attributes.snapshot === undefined) throw belowItself(from);
         await this.#copied(group, from, to, at);
         const [first] = group;
         if (first?.attributes.kind === 'directory') {
@@ -132,7 +134,7 @@ export class TreeCopier {
     after: readonly string[],
     at: readonly string[],
   ): Promise<boolean> {
-    const query = { kind: 'lookup', parent: directory.inode, name } as const;
+    const query = { kind: 'lookup', parent: directory.inode, name, ...shownIn(directory) } as const;
     const attributes = await unlessGone(
       this.#parts.gateway.queryCatalog(query).then((found) => found.attributes),
     );
@@ -177,7 +179,9 @@ export class TreeCopier {
     }
   }
 
-  async #now({ inode }: Attributes): Promise<Attributes> {
+  async #now(source: Attributes): Promise<Attributes> {
+    const { inode, snapshot } = source;
+    if (snapshot !== undefined) return source;
     return (await this.#parts.gateway.query({ kind: 'attributes', inode })).attributes;
   }
 
@@ -264,4 +268,9 @@ async function unlessGone<Value>(work: Promise<Value>): Promise<Value | null> {
     if (error instanceof ServiceError && error.code === 'not-found') return null;
     throw error;
   }
+}
+
+/** What is below a directory of a snapshot is the snapshot's, too. */
+function shownIn({ snapshot }: Attributes): { readonly snapshot?: number } {
+  return snapshot === undefined ? {} : { snapshot };
 }

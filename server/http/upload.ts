@@ -59,7 +59,7 @@ export class Uploads {
    * @param file as for `store`
    * @throws ServiceError where the source is written meanwhile (`busy`), or a write failed
    */
-  async copy(file: Attributes, source: FileId): Promise<FileState> {
+  async copy(file: Attributes, source: Attributes): Promise<FileState> {
     return this.#during(file, () => this.#copy(file.inode as FileId, source));
   }
 
@@ -101,18 +101,21 @@ export class Uploads {
   }
 
   /** Pieces of a source that does not change: what was copied is of one version. */
-  async #copy(file: FileId, source: FileId): Promise<number> {
-    const before = await this.#gateway.state(source);
+  async #copy(file: FileId, { inode, snapshot }: Attributes): Promise<number> {
+    const source = inode as FileId;
+    const shown = snapshot === undefined ? {} : { snapshot };
+    const before = await this.#gateway.state(source, shown);
     const session = this.#gateway.drawSession();
     let offset = 0;
     for (let number = 1; offset < before.sizeBytes; number++) {
-      const order = { from: source, fromOffset: offset, toOffset: offset, length: before.sizeBytes - offset };
+      const range = { fromOffset: offset, toOffset: offset, length: before.sizeBytes - offset };
+      const order = { from: source, ...shown, ...range };
       const request = { session, number, since: 0, answered: number - 1 };
       const { offset: reached } = await this.#gateway.copy(file, request, order);
       if (reached === offset) break;
       offset = reached;
     }
-    const after = await this.#gateway.state(source);
+    const after = await this.#gateway.state(source, shown);
     if (offset === before.sizeBytes && contentVersionCompare(before.contents, after.contents) === 0)
       return offset;
     throw new ServiceError('busy', `File ${source} was written while it was being copied`);

@@ -5,7 +5,7 @@ import type { BirthAnswer } from '../../wire/births.ts';
 import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { birthsOf } from '../http/birth-routes.ts';
-import { parseFilePath, parseTarget } from '../http/path.ts';
+import { parseFilePath, parseTarget, volumeOf } from '../http/path.ts';
 import type { Capabilities } from './capabilities.ts';
 import { commandReach, commandRole, queryReach } from './catalog-rules.ts';
 import { endRefusedRequests } from './open-requests.ts';
@@ -33,6 +33,7 @@ export interface AuthorizationParts {
 const PATH_ROUTES: Readonly<Record<string, string>> = { '/v1/files': '/v1/files/', '/v1/info': '/v1/info/' };
 /** Parameters of such a URL that name another path. */
 const TARGETS = ['move-to', 'copy-to'] as const;
+const VOLUME_ROUTES = ['/v1/uploads/:volume', '/v1/trash/:volume', '/v1/snapshots/:volume'];
 const COMMANDS = '/v1/catalog/commands';
 const QUERIES = '/v1/catalog/queries';
 const SETTLE = '/v1/data/settle';
@@ -127,7 +128,7 @@ async function checkUrl(
     checkCapability(capabilities, request, grant, Number(file), mode);
     return;
   }
-  if (route.startsWith('/v1/uploads/:volume') || route.startsWith('/v1/trash/:volume')) {
+  if (VOLUME_ROUTES.some((begin) => route.startsWith(begin))) {
     scope.checkVolume(grant, String((request.params as { readonly volume?: unknown }).volume));
     return;
   }
@@ -142,7 +143,7 @@ function volumesNamed(url: string, prefix: string): string[] {
     const text = path.search.get(name);
     return text === null ? [] : [parseTarget(text, path, name).volume];
   });
-  return [path.volume, ...targets];
+  return [volumeOf(path), ...targets];
 }
 
 async function checkBody(request: FastifyRequest, grant: Grant, parts: AuthorizationParts): Promise<void> {

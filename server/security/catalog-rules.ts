@@ -36,6 +36,9 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'set-replicas': 'admin',
   'trash-restore': 'write',
   'trash-empty': 'write',
+  'snapshot-create': 'admin',
+  'snapshot-remove': 'admin',
+  sweep: 'server',
 };
 
 /** Whether a query is about one volume, about all together, or about what everybody has to know. */
@@ -46,6 +49,10 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'
   list: 'volume',
   xattr: 'volume',
   xattrs: 'volume',
+  'volume-of': 'cluster',
+  snapshots: 'volume',
+  'live-files': 'volume',
+  sweeps: 'cluster',
   volume: 'volume',
   // Answered with those that whoever asks may see.
   volumes: 'everybody',
@@ -101,7 +108,8 @@ function reachOf(request: Readonly<Record<string, unknown>>): Reach {
     volumes.push(name);
   for (const one of [request, place, from, to]) {
     const { volume, inode, parent } = (one ?? {}) as Readonly<Record<string, unknown>>;
-    if (typeof volume === 'string') volumes.push(volume);
+    // A snapshot is of its volume: `volume@snapshot`.
+    if (typeof volume === 'string') volumes.push(volume.replace(/@.*$/s, ''));
     if (typeof inode === 'number') inodes.push(inode);
     if (typeof parent === 'number') inodes.push(parent);
   }

@@ -209,14 +209,15 @@ export class Containers {
     await this.use(file, false, (container) => container.flush());
   }
 
-  /** Removes the container from the disk. Nobody uses it at the time. */
+  /** Removes the container from the disk. Nobody uses it at the time, but others may be removing it, too. */
   async unlink(file: FileId): Promise<void> {
     const entry = this.#entries.get(file);
     if (entry !== undefined) {
       const container = await entry.opening;
       if (container !== null) {
         assert(container.references === 0, 'A container in use is not removed');
-        if (entry.closing === null) {
+        // A file is closed once: its descriptor may be another's by then.
+        if (entry.closing === null && this.#entries.get(file) === entry) {
           this.#entries.delete(file);
           this.#idle.delete(file);
           await container.close();

@@ -11,6 +11,8 @@ export interface FileState {
   /** Epoch counter and sequence number of the last operation that changed the size. */
   readonly sizeEpoch: number;
   readonly sizeSeq: number;
+  /** The file whose container has the objects that this one borrows; 0 where it borrows none. */
+  readonly lender: number;
   /** Start counter of the folder when the base was installed here, `LOST_START` before there was one; see `trustOf`. */
   readonly installedStart: number;
 }
@@ -56,6 +58,33 @@ export function fileStateNew(view: View, objectBytes: number, start: number): Fi
     },
     sizeEpoch: 0,
     sizeSeq: 0,
+    lender: 0,
+    installedStart: start,
+  };
+}
+
+/**
+ * What a file's contents are as another's that preserves them: final, and at a place in its sequence that follows from their version,
+ * so that all replicas that preserve them are equal. The epoch is later than those of all objects.
+ *
+ * @returns null where the contents are others, or the members are changing: then nothing is preserved
+ */
+export function fileStatePreserved(
+  { record, attributes, sizeEpoch, sizeSeq }: FileState,
+  { contents }: Extract<FileOperation, { kind: 'preserve' }>,
+  lender: number,
+  start: number,
+): FileState | null {
+  const isMeant = attributes.versionEpoch === contents.epoch && attributes.versionSeq === contents.seq;
+  const [server] = record.view.members;
+  if (!isMeant || attributes.dead || record.view.joint !== undefined || server === undefined) return null;
+  const epoch: Epoch = { counter: contents.epoch + 1, server, incarnation: 1 as Epoch['incarnation'] };
+  return {
+    record: { view: record.view, promised: epoch, installed: epoch, seq: 1, sessions: new Uint8Array(0) },
+    attributes: { ...attributes, seal: 'final' },
+    sizeEpoch,
+    sizeSeq,
+    lender,
     installedStart: start,
   };
 }
@@ -79,7 +108,7 @@ export function fileStateApply(
     const seal: Seal = operation.final || attributes.seal === 'final' ? 'final' : 'sealed';
     return { ...state, record, attributes: { ...attributes, seal } };
   }
-  if (operation.kind === 'settling') return { ...state, record };
+  if (operation.kind === 'settling' || operation.kind === 'preserve') return { ...state, record };
   if (!operationApplies(attributes, operation)) return { ...state, record };
   const sizeBytes = sizeAfter(attributes.sizeBytes, operation);
   const versionEpoch = record.installed.counter;
@@ -98,6 +127,7 @@ export function fileStateApply(
     attributes: next,
     sizeEpoch: resized ? versionEpoch : state.sizeEpoch,
     sizeSeq: resized ? seq : state.sizeSeq,
+    lender: state.lender,
     installedStart: state.installedStart,
   };
 }
@@ -121,6 +151,7 @@ export function fileStateInstall(
     // A base does not say which operation changed the size last: no later one than the last change.
     sizeEpoch: base === null ? state.sizeEpoch : attributes.versionEpoch,
     sizeSeq: base === null ? state.sizeSeq : attributes.versionSeq,
+    lender: state.lender,
     installedStart: start,
   };
 }
@@ -146,6 +177,7 @@ export function sizeAfter(sizeBytes: number, operation: FileOperation): number {
       return 0;
     case 'seal':
     case 'settling':
+    case 'preserve':
     case 'view':
       return sizeBytes;
     default:
@@ -170,6 +202,7 @@ export function removedBy(operation: FileOperation, sizeBytes: number): Removed 
     case 'write-parts':
     case 'seal':
     case 'settling':
+    case 'preserve':
     case 'view':
       return null;
     default:

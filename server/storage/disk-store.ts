@@ -112,6 +112,8 @@ export class DiskStore implements FileStore {
       check: () => failure.check(),
       assertRoom: (bytes) => this.reserve.assertFor(bytes),
       mend: (file, row, cause) => this.#mend(file, row, cause),
+      isHere: (file) => this.#files.has(file) || index.file(file) !== null,
+      returned: (lender, borrower) => this.#returned(lender, borrower),
       idle: (file) => this.#onIdle(file),
     };
   }
@@ -136,7 +138,7 @@ export class DiskStore implements FileStore {
     mark.opened({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
     const containers = new Containers(folder.file('objects'), ops, onFailure);
     const store = new DiskStore(folder, index, containers, failure, mark);
-    const removed = index.removedFiles();
+    const removed = index.removedFiles().filter((file) => index.borrowers(file).length === 0);
     for (const file of removed) await containers.unlink(file);
     if (removed.length > 0)
       await index.commit(() => removed.forEach((file) => void index.forgetRemoved(file)));
@@ -324,8 +326,9 @@ export class DiskStore implements FileStore {
     if (row === null || row.versionEpoch !== versionEpoch || row.versionSeq !== versionSeq) return null;
     replica.pin([row]);
     try {
-      const bytes = await this.#containers.use(file, false, (container) =>
-        readSoundRow(this.#parts, container, file, row, replica.objectBytes),
+      const { home, row: there } = placeOf(replica, row);
+      const bytes = await this.#containers.use(home, false, (container) =>
+        readSoundRow(this.#parts, container, file, there, replica.objectBytes),
       );
       return bytes ?? (await this.#mend(file, row, containerMissing(file)));
     } catch (cause) {
@@ -345,8 +348,9 @@ export class DiskStore implements FileStore {
     if (replica === null || row === null || !sameObject(row, entry)) return 'gone';
     replica.pin([row]);
     try {
-      const bytes = await this.#containers.use(file, false, (container) =>
-        readObjectRow(container, file, row, replica.objectBytes),
+      const { home, row: there } = placeOf(replica, row);
+      const bytes = await this.#containers.use(home, false, (container) =>
+        readObjectRow(container, file, there, replica.objectBytes),
       );
       return bytes ?? 'damaged';
     } catch (cause) {
@@ -512,18 +516,39 @@ export class DiskStore implements FileStore {
     offset: number,
     end: number,
   ): Promise<Uint8Array> {
-    const { objectBytes, id } = replica;
+    const { objectBytes } = replica;
     const out = lentMemory(end - offset);
-    const runs: ReadRun[] = [];
-    const partial: ObjectRow[] = [];
     let filledTo = offset;
     for (const row of rows) {
       const begin = row.index * objectBytes;
-      const stop = Math.min(begin + row.length, end);
       // What no object holds reads as zeros.
       if (Math.max(begin, offset) > filledTo)
         out.fill(0, filledTo - offset, Math.max(begin, offset) - offset);
-      filledTo = Math.max(filledTo, stop);
+      filledTo = Math.max(filledTo, Math.min(begin + row.length, end));
+    }
+    if (filledTo < end) out.fill(0, filledTo - offset);
+    const places = rows.map((row) => placeOf(replica, row));
+    for (const home of new Set(places.map((place) => place.home))) {
+      const there = places.filter((place) => place.home === home).map(({ row }) => row);
+      await this.#readFrom(home, replica, there, out, offset, end);
+    }
+    return out;
+  }
+
+  /** Reads what of a file is in one container. */
+  async #readFrom(
+    home: FileId,
+    { id, objectBytes }: ReplicaFile,
+    rows: readonly ObjectRow[],
+    out: Buffer,
+    offset: number,
+    end: number,
+  ): Promise<void> {
+    const runs: ReadRun[] = [];
+    const partial: ObjectRow[] = [];
+    for (const row of rows) {
+      const begin = row.index * objectBytes;
+      const stop = Math.min(begin + row.length, end);
       if (begin < offset || begin + row.length > end) {
         if (stop > offset) partial.push(row);
         continue;
@@ -543,9 +568,7 @@ export class DiskStore implements FileStore {
         runs.push({ rows: [row], target: out, begin: begin - offset, byteCount: row.length });
       }
     }
-    if (filledTo < end) out.fill(0, filledTo - offset);
-    if (rows.length === 0) return out;
-    const done = await this.#containers.use(id, false, async (container) => {
+    const done = await this.#containers.use(home, false, async (container) => {
       await Promise.all([
         ...runs.map((run) => readRun(this.#parts, container, id, run, objectBytes)),
         ...partial.map(async (row) => {
@@ -557,7 +580,7 @@ export class DiskStore implements FileStore {
       ]);
       return true;
     });
-    if (done !== null) return out;
+    if (done !== null) return;
     for (const row of rows) {
       const bytes = await this.#mend(id, row, containerMissing(id));
       const begin = row.index * objectBytes;
@@ -565,7 +588,16 @@ export class DiskStore implements FileStore {
       const to = Math.min(begin + row.length, end);
       if (from < to) out.set(bytes.subarray(from - begin, to - begin), from - offset);
     }
-    return out;
+  }
+
+  /** What a replica borrowed is its lender's again; where that is gone, its container may be needed by nobody any more. */
+  async #returned(lender: FileId, borrower: FileId): Promise<void> {
+    const replica = this.#files.get(lender);
+    if (replica !== undefined && !replica.removed) replica.returned(borrower);
+    else if (this.#index.file(lender) === null && this.#index.borrowers(lender).length === 0) {
+      await this.#containers.unlink(lender);
+      await this.#index.commit(() => this.#index.forgetRemoved(lender));
+    }
   }
 
   async #mend(file: FileId, row: ObjectRow, cause: unknown): Promise<Uint8Array> {
@@ -579,6 +611,15 @@ export class DiskStore implements FileStore {
     });
     return bytes;
   }
+}
+
+/** @returns in which container the object is, and its row with the slot there */
+function placeOf(
+  { id, state }: ReplicaFile,
+  row: ObjectRow,
+): { readonly home: FileId; readonly row: ObjectRow } {
+  if (row.slot >= 0) return { home: id, row };
+  return { home: state.lender as FileId, row: { ...row, slot: -1 - row.slot } };
 }
 
 async function readRun(

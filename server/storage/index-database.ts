@@ -12,8 +12,8 @@ import { SharedFlush } from './shared-flush.ts';
 import type { ObjectEntry } from './store.ts';
 
 const APPLICATION_ID = 0x4c48_6f6c; // "LHol"
-/** 2: a generation has its view. 3: a file may be sealed. */
-const INDEX_FORMAT = 3;
+/** 2: a generation has its view. 3: a file may be sealed. 4: a file may borrow objects of another. */
+const INDEX_FORMAT = 4;
 
 /** The log is copied back into the database beyond this size. */
 const LOG_BYTES_MAX = 16 * 1024 * 1024;
@@ -29,7 +29,10 @@ process.once('exit', () => {
   for (const fd of copiedUnsynced) fs.fdatasyncSync(fd);
 });
 
-/** An object of the index: what the face tells of it, and the slot of the container that holds it. */
+/**
+ * An object of the index: what the face tells of it, and the slot of the container that holds it. Below zero: the slot `-1 - slot` of the container
+ * of the file that lends it.
+ */
 export interface ObjectRow extends ObjectEntry {
   readonly slot: number;
 }
@@ -56,6 +59,7 @@ interface FileRow {
   readonly sizeSeq: number;
   readonly dead: number;
   readonly seal: number;
+  readonly lender: number;
   readonly installedStart: number;
 }
 
@@ -93,8 +97,10 @@ CREATE TABLE files (
   promised TEXT NOT NULL,
   installed TEXT NOT NULL,
   installed_start INTEGER NOT NULL,
-  object_bytes INTEGER NOT NULL, ${STATE_COLUMNS}
+  object_bytes INTEGER NOT NULL, ${STATE_COLUMNS},
+  lender INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+CREATE INDEX borrowers ON files (lender) WHERE lender > 0;
 CREATE TABLE objects (file INTEGER NOT NULL, ${OBJECT_COLUMNS}, PRIMARY KEY (file, idx)) STRICT, WITHOUT ROWID;
 CREATE TABLE undo_files (
   file INTEGER NOT NULL, generation INTEGER NOT NULL, ${STATE_COLUMNS},
@@ -308,6 +314,16 @@ export class IndexDatabase {
     return this.#read(() => this.#statements.generationFiles.all() as FileId[]);
   }
 
+  /** Files that have objects in the container of the file. */
+  borrowers(lender: FileId): FileId[] {
+    return this.#read(() => this.#statements.borrowers.all(lender) as FileId[]);
+  }
+
+  /** Slots of its lender's container that a file has objects in. Reads all of them at once. */
+  borrowedSlots(file: FileId): number[] {
+    return this.#read(() => this.#statements.borrowedSlots.all(file));
+  }
+
   removedFiles(): FileId[] {
     return this.#read(() => this.#statements.removedList.all() as FileId[]);
   }
@@ -333,7 +349,14 @@ export class IndexDatabase {
       state.installedStart,
       attributes.objectBytes,
       ...stateValues(state),
+      state.lender,
     );
+  }
+
+  /** A file with the objects of its lender as they are now. */
+  putBorrower(file: FileId, state: FileState): void {
+    this.putFile(file, state);
+    this.#statements.objectsLend.run(file, state.lender);
   }
 
   deleteFile(file: FileId): void {
@@ -499,14 +522,17 @@ function prepareSchema(database: Database.Database, path: string): void {
     return;
   }
   if (application === APPLICATION_ID && format === INDEX_FORMAT) return;
-  if (application === APPLICATION_ID && (format === 1 || format === 2)) {
+  if (application === APPLICATION_ID && (format === 1 || format === 2 || format === 3)) {
     // Views did not change in format 1, so a generation has its file's.
     const views = `
       ALTER TABLE undo_files ADD COLUMN view TEXT NOT NULL DEFAULT '';
       UPDATE undo_files SET view = (SELECT view FROM files WHERE files.file = undo_files.file);`;
-    database.exec(`BEGIN IMMEDIATE; ${format === 1 ? views : ''}
+    const seals = `
       ALTER TABLE files ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
-      ALTER TABLE undo_files ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+      ALTER TABLE undo_files ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;`;
+    database.exec(`BEGIN IMMEDIATE; ${format === 1 ? views : ''} ${format === 3 ? '' : seals}
+      ALTER TABLE files ADD COLUMN lender INTEGER NOT NULL DEFAULT 0;
+      CREATE INDEX borrowers ON files (lender) WHERE lender > 0;
       PRAGMA user_version = ${INDEX_FORMAT}; COMMIT`);
     return;
   }
@@ -520,14 +546,14 @@ function prepareSchema(database: Database.Database, path: string): void {
 function prepareAll(database: Database.Database) {
   const prepare = <Parameters extends unknown[], Result = unknown>(sql: string) =>
     database.prepare<Parameters, Result>(sql);
-  type StateRow = Omit<FileRow, 'promised' | 'installed' | 'objectBytes' | 'installedStart'>;
+  type StateRow = Omit<FileRow, 'promised' | 'installed' | 'objectBytes' | 'lender' | 'installedStart'>;
   return {
     begin: prepare<[]>('BEGIN IMMEDIATE'),
     commit: prepare<[]>('COMMIT'),
     rollback: prepare<[]>('ROLLBACK'),
     fileGet: prepare<[number], FileRow>(
       `SELECT promised, installed, installed_start AS installedStart, object_bytes AS objectBytes,
-        ${STATE_SELECT} FROM files WHERE file = ?`,
+        lender, ${STATE_SELECT} FROM files WHERE file = ?`,
     ),
     fileList: prepare<[number, number], number>(
       'SELECT file FROM files WHERE file > ? ORDER BY file LIMIT ?',
@@ -535,7 +561,7 @@ function prepareAll(database: Database.Database) {
     filePut: prepare<unknown[]>(
       `INSERT OR REPLACE INTO files (file, promised, installed, installed_start, object_bytes,
         view, seq, sessions, size_bytes, modified_s, modified_ns, version_epoch, version_seq, size_epoch, size_seq, dead,
-        seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        seal, lender) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     fileDelete: prepare<[number]>('DELETE FROM files WHERE file = ?'),
     objectGet: prepare<[number, number], ObjectRow>(
@@ -559,6 +585,16 @@ function prepareAll(database: Database.Database) {
     objectPut: prepare<[number, number, number, number, number, number, number]>(
       `INSERT OR REPLACE INTO objects (file, idx, version_epoch, version_seq, length, crc32, slot)
         VALUES (?, ?, ?, ?, ?, ?, ?)`,
+    ),
+    borrowers: prepare<[number], number>(
+      'SELECT file FROM files WHERE lender = ? AND lender > 0 ORDER BY file',
+    ).pluck(),
+    borrowedSlots: prepare<[number], number>(
+      'SELECT -1 - slot FROM objects WHERE file = ? AND slot < 0',
+    ).pluck(),
+    objectsLend: prepare<[number, number]>(
+      `INSERT INTO objects (file, idx, version_epoch, version_seq, length, crc32, slot)
+        SELECT ?, idx, version_epoch, version_seq, length, crc32, -1 - slot FROM objects WHERE file = ?`,
     ),
     objectDelete: prepare<[number, number]>('DELETE FROM objects WHERE file = ? AND idx = ?'),
     objectsDelete: prepare<[number, number, number]>(
@@ -646,6 +682,7 @@ function stateOf(row: FileRow): FileState {
     },
     sizeEpoch: row.sizeEpoch,
     sizeSeq: row.sizeSeq,
+    lender: row.lender,
     installedStart: row.installedStart,
   };
 }

@@ -12,6 +12,7 @@ import {
   fileStateApply,
   fileStateInstall,
   fileStateNew,
+  fileStatePreserved,
   LOST_START,
   operationApplies,
   type Removed,
@@ -122,6 +123,7 @@ export class MemoryStore implements FileStore {
     return this.#change(file, (held) => {
       assert(epochEquals(epoch, held.state.record.installed), 'Operations belong to the installed epoch');
       const before = held.state.attributes;
+      if (operation.kind === 'preserve') this.#preserve(held, operation);
       held.state = fileStateApply(held.state, seq, operation, sessions);
       if (!operationApplies(before, operation)) return;
       for (const { offset, bytes } of partsWritten(operation)) applyWrite(held, seq, offset, bytes);
@@ -319,6 +321,22 @@ export class MemoryStore implements FileStore {
     const held = this.#find(file);
     if (held === null) throw new ServiceError('not-found', `This server has no replica of file ${file}`);
     return held;
+  }
+
+  #preserve(held: MemoryFile, operation: Extract<FileOperation, { kind: 'preserve' }>): void {
+    const state = fileStatePreserved(held.state, operation, 0, 1);
+    if (state === null || this.#files.has(operation.as)) return;
+    const digests = new ObjectDigests();
+    for (const { entry } of held.objects.values()) digests.replace(null, entry);
+    const objects = new Map(held.objects);
+    this.#files.set(operation.as, {
+      state,
+      objects,
+      ordered: null,
+      digests,
+      staged: new Map(),
+      tail: Promise.resolve(),
+    });
   }
 
   /** Effects come after the call returns, one after the other, as those of a disk do. */

@@ -12,6 +12,7 @@ import {
   type FileState,
   fileStateApply,
   fileStateInstall,
+  fileStatePreserved,
   operationApplies,
   type Removed,
   removedBy,
@@ -61,6 +62,10 @@ export interface StoreParts {
    * @param cause how the damage was met; thrown where it is none, or nobody has the bytes
    */
   mend(file: FileId, row: ObjectRow, cause: unknown): Promise<Uint8Array>;
+  /** Whether there is a replica of the file, or one that is about to go. */
+  isHere(file: FileId): boolean;
+  /** A replica is gone, for good, that borrowed objects of another. */
+  returned(lender: FileId, borrower: FileId): Promise<void>;
   /** The file has nothing under way any more. */
   idle(file: ReplicaFile): void;
 }
@@ -191,6 +196,11 @@ export class ReplicaFile {
 
   /** Null until something is written: built from the index then. */
   #slots: SlotMap | null = null;
+  /** Slots with objects of files that borrow them, by borrower, and how many have each. Known where `#slots` is. */
+  readonly #lentTo = new Map<FileId, readonly number[]>();
+  readonly #lent = new Map<number, number>();
+  /** Lent slots that nothing of the own refers to. */
+  readonly #onlyLent = new Set<number>();
   /** Slots that a read under way looks at, with the number of reads. */
   readonly #pins = new Map<number, number>();
   readonly #freeWhenUnpinned = new Set<number>();
@@ -373,12 +383,14 @@ export class ReplicaFile {
   #takeBatch(): Item[] {
     const first = this.#queue[0] as Item;
     let count = 1;
+    if (first.kind === 'apply' && isAlone(first.operation)) return this.#queue.splice(0, 1);
     if (first.kind === 'apply' && removedBy(first.operation, this.state.attributes.sizeBytes) === null) {
       let sizeBytes = sizeAfter(this.state.attributes.sizeBytes, first.operation);
       let byteCount = operationBytes(first.operation);
       for (; count < this.#queue.length && count < BATCH_COUNT_MAX; count++) {
         const item = this.#queue[count] as Item;
-        if (item.kind !== 'apply' || removedBy(item.operation, sizeBytes) !== null) break;
+        if (item.kind !== 'apply' || isAlone(item.operation)) break;
+        if (removedBy(item.operation, sizeBytes) !== null) break;
         byteCount += operationBytes(item.operation);
         if (byteCount > BATCH_BYTES_MAX) break;
         sizeBytes = sizeAfter(sizeBytes, item.operation);
@@ -410,7 +422,8 @@ export class ReplicaFile {
         break;
       case 'apply': {
         const removed = removedBy(first.operation, this.state.attributes.sizeBytes);
-        if (removed !== null) await this.#applyRemoving(first, removed);
+        if (first.operation.kind === 'preserve') await this.#applyPreserving(first, first.operation);
+        else if (removed !== null) await this.#applyRemoving(first, removed);
         else await this.#applyBatch(batch as ApplyItem[]);
         break;
       }
@@ -473,6 +486,8 @@ export class ReplicaFile {
     }
     await this.#commit(next, [], () => {
       if (stamps) this.#parts.index.dropGenerations(this.id, Number.MAX_SAFE_INTEGER);
+      // An earlier replica's container may still be there, for those who borrow of it.
+      if (this.unborn) this.#parts.index.forgetRemoved(this.id);
     });
     if (stamps) this.#beginGenerations(NO_PLAN, 0);
     // Promises wait to be synced; the next batch need not.
@@ -687,6 +702,29 @@ export class ReplicaFile {
     this.#lastPlaced = { index: -2, slot: -2 };
     // The room comes back only once the file is synced, and nobody else may ask for that.
     if (dropped.length > 0) this.submitOwn('flush');
+  }
+
+  /**
+   * The contents become those of another file, too, which borrows the objects where they are: as long as it does, their slots are not free.
+   * First the contents are synced, then the transaction: wherever the other file is found, it is whole.
+   */
+  async #applyPreserving(
+    item: ApplyItem,
+    operation: Extract<FileOperation, { kind: 'preserve' }>,
+  ): Promise<void> {
+    this.#assertInstalled(item);
+    const next = fileStateApply(this.state, item.seq, operation, item.sessions);
+    const made = fileStatePreserved(this.state, operation, this.id, this.#parts.start);
+    const { as } = operation;
+    if (made !== null && !this.#parts.isHere(as))
+      await this.#syncOrFail(this.#parts.containers.flush(this.id));
+    let isLent = false;
+    await this.#commitChange(next, [], () => {
+      if (made === null || this.#parts.isHere(as)) return;
+      this.#parts.index.putBorrower(as, made);
+      isLent = true;
+    });
+    if (isLent && this.#slots !== null) this.#lend(as);
   }
 
   /** What becomes of objects of which a part is taken away, or all that they have. */
@@ -929,8 +967,32 @@ export class ReplicaFile {
     this.unborn = false;
     // The name goes once it is certain that nothing will look for it again.
     await this.#syncOrFail(this.#parts.index.flush());
-    await this.#parts.containers.unlink(this.id);
-    await this.#parts.index.commit(() => this.#parts.index.forgetRemoved(this.id));
+    // Who borrows of it needs its container: the last of them removes it.
+    if (this.#parts.index.borrowers(this.id).length === 0) {
+      await this.#parts.containers.unlink(this.id);
+      await this.#parts.index.commit(() => this.#parts.index.forgetRemoved(this.id));
+    }
+    if (this.state.lender !== 0) await this.#parts.returned(this.state.lender as FileId, this.id);
+  }
+
+  /** What the borrower had may be used again: nobody looks for it any more. */
+  returned(borrower: FileId): void {
+    for (const slot of this.#lentTo.get(borrower) ?? []) {
+      const count = (this.#lent.get(slot) as number) - 1;
+      if (count > 0) this.#lent.set(slot, count);
+      else {
+        this.#lent.delete(slot);
+        if (this.#onlyLent.delete(slot)) this.#freeSlot(slot);
+      }
+    }
+    this.#lentTo.delete(borrower);
+    this.#trimIfWorthwhile();
+  }
+
+  #lend(borrower: FileId): void {
+    const slots = this.#parts.index.borrowedSlots(borrower);
+    this.#lentTo.set(borrower, slots);
+    for (const slot of slots) this.#lent.set(slot, (this.#lent.get(slot) ?? 0) + 1);
   }
 
   /** Gives the free end of the container back to the disk. */
@@ -1049,20 +1111,35 @@ export class ReplicaFile {
     return first;
   }
 
+  /** A borrowed slot is given back when the whole replica goes. */
   #freeSlot(slot: number): void {
+    if (slot < 0) return;
+    if (this.#lent.has(slot)) {
+      this.#onlyLent.add(slot);
+      return;
+    }
     if (this.#pins.has(slot)) this.#freeWhenUnpinned.add(slot);
     else this.#slots?.free(slot);
   }
 
   async #loadSlots(): Promise<SlotMap> {
     const slots = new SlotMap();
-    for await (const rows of this.#walk(-1)) for (const row of rows) slots.take(row.slot);
+    for await (const rows of this.#walk(-1)) for (const row of rows) if (row.slot >= 0) slots.take(row.slot);
     for (const { slot, generation } of this.#parts.index.undoSlots(this.id)) {
+      if (slot < 0) continue;
       if (slots.has(slot)) {
         this.#heldSlots.set(slot, generation);
       } else {
         slots.take(slot);
         this.#retired.push({ slot, generation });
+      }
+    }
+    for (const borrower of this.#parts.index.borrowers(this.id)) {
+      this.#lend(borrower);
+      for (const slot of this.#lentTo.get(borrower) ?? []) {
+        if (slots.has(slot)) continue;
+        slots.take(slot);
+        this.#onlyLent.add(slot);
       }
     }
     this.#slots = slots;
@@ -1084,6 +1161,11 @@ export class ReplicaFile {
 }
 
 const NO_SESSIONS = new Uint8Array(0);
+/** Whether an operation is applied by itself, in a transaction that no other shares. */
+function isAlone(operation: FileOperation): boolean {
+  return operation.kind === 'preserve';
+}
+
 const NO_PLAN: InstallPlan = { puts: [], deletes: [], dropped: [] };
 
 export function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {

@@ -3,6 +3,14 @@ import type { CatalogDatabase } from '../../catalog/schema.ts';
 /** Takes away from a database of today what came with version 4. */
 export function asVersion3(db: CatalogDatabase): void {
   db.exec(`
+    DROP TABLE snapshots; DROP TABLE sweeps; DROP TABLE past_inodes; DROP TABLE past_entries; DROP TABLE past_xattrs;
+    DROP INDEX live_files; DROP INDEX preserving;
+    ALTER TABLE volumes DROP COLUMN serial;
+    ALTER TABLE volumes DROP COLUMN kept;
+    ALTER TABLE inodes DROP COLUMN since;
+    ALTER TABLE inodes DROP COLUMN preserving;
+    ALTER TABLE entries DROP COLUMN since;
+    ALTER TABLE xattrs DROP COLUMN since;
     DROP TABLE reserved;
     DROP TABLE trash;
     ALTER TABLE volumes DROP COLUMN trash_ms;

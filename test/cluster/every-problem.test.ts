@@ -137,6 +137,7 @@ const REQUESTS: Readonly<Partial<Record<ErrorCode, () => Promise<Answer>>>> = {
   'no-attribute': async () =>
     post('/v1/catalog/queries', { query: { kind: 'xattr', inode: await inode('f'), name: 'user.none' } }),
   'too-large': () => at('PATCH', `${FILES}/f?append`, { body: Buffer.alloc(4 * 2 ** 20 + 1) }),
+  'read-only': () => at('PUT', '/v1/files/main@monday/f'),
   sealed: async () => {
     await at('PUT', '/v1/files/kept/f', { body: 'x' });
     return at('PATCH', '/v1/files/kept/f?append', { body: 'y' });

@@ -90,6 +90,7 @@ describe('problems of the catalogue', () => {
     'cross-volume': () => ask(base, 'POST', `${FILES}/f?move-to=second:/f`),
     'no-attribute': () => query({ kind: 'xattr', inode: file, name: 'user.none' }),
     'too-large': () => ask(base, 'PATCH', `${FILES}/f?append`, { body: Buffer.alloc(4 * 1024 * 1024 + 1) }),
+    'read-only': () => ask(base, 'PUT', `${FILES}@monday/f`),
     'session-expired': async () => {
       number = 200;
       await command({ kind: 'keep-orphan', inode: file });

@@ -168,6 +168,7 @@ class WorldPrimary {
       },
     };
     this.service = new LocalCatalogService({
+      settle: () => Promise.resolve(),
       self,
       clock: { nowMs: () => world.nowMs, wallNs: () => 0n } as unknown as Clock,
       operationTimeoutMs: 60_000,

@@ -125,6 +125,8 @@ export class SmallCluster {
         flush: async () => undefined,
         ...catalog,
       },
+      holds: async (server, file) =>
+        this.servers.find((one) => one.id === server)?.store.record(file) != null,
       lockLeaseMs: LOCK_LEASE_MS,
       lockBounds: LOCK_BOUNDS,
       operationTimeoutMs: 3_000,

@@ -11,6 +11,7 @@ import { PLANTED_ORDER } from './planted-replica-order.ts';
 import { PLANTED_READS } from './planted-replica-reads.ts';
 import { PLANTED_SEALED } from './planted-replica-sealed.ts';
 import { PLANTED_SERVERS } from './planted-replica-server.ts';
+import { PLANTED_SNAPSHOTS } from './planted-snapshots.ts';
 import { PLANTED_TRASH } from './planted-trash.ts';
 import { PLANTED_VERSIONS } from './planted-versions.ts';
 
@@ -25,6 +26,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_CONTENTS,
   ...PLANTED_GUARDS,
   ...PLANTED_QUOTA,
+  ...PLANTED_SNAPSHOTS,
   ...PLANTED_TRASH,
   ...PLANTED_BIRTHS,
   ...PLANTED_VERSIONS,

@@ -132,6 +132,7 @@ export function textApply(text: string, operation: FileOperation): string {
       return '';
     case 'seal':
     case 'settling':
+    case 'preserve':
     case 'view':
       return text;
   }

@@ -31,7 +31,8 @@ test('an index of before there were seals is read on, and its files are open', a
     await write(fixture.store, 2, 100);
     await fixture.close();
     const index = new Database(path.join(fixture.path, 'index.db'));
-    index.exec(`ALTER TABLE files DROP COLUMN seal; ALTER TABLE undo_files DROP COLUMN seal;
+    index.exec(`DROP INDEX borrowers; ALTER TABLE files DROP COLUMN lender;
+      ALTER TABLE files DROP COLUMN seal; ALTER TABLE undo_files DROP COLUMN seal;
       PRAGMA user_version = 2`);
     index.close();
     await fixture.open();

@@ -32,6 +32,13 @@ const DIGESTS = {
   'Content-MD5': text('MD5 of the body in base64'),
 };
 const KEY = { 'Idempotency-Key': text('Names the request: sent again, it is answered and not repeated') };
+const Snapshot = Type.Object({
+  snapshot: Type.String(),
+  volume: Type.String(),
+  name: Type.String(),
+  serial: Type.Integer(),
+  made: Type.String(),
+});
 const TRASH = { trash: flag('false: what loses its last name is not kept, also if the volume has a trash') };
 const PARENTS = { parents: flag('Directories on the way are made where they are missing') };
 const VALIDATORS = ['ETag', 'Last-Modified'];
@@ -246,6 +253,24 @@ export const FILE_OPERATIONS: Operations = {
     id: 'dropTrashedFile',
     tag: 'files',
     summary: 'Keeps one file in the trash no longer',
+    answers: { 204: done },
+  },
+  'GET /v1/snapshots/:volume': {
+    id: 'listSnapshots',
+    tag: 'files',
+    summary: 'Snapshots of a volume, the oldest first',
+    answers: { 200: told('Snapshots', Type.Object({ snapshots: Type.Array(Snapshot) })) },
+  },
+  'PUT /v1/snapshots/:volume/:name': {
+    id: 'makeSnapshot',
+    tag: 'files',
+    summary: 'Makes a snapshot of a volume, to be read as volume@name',
+    answers: { 201: told('The snapshot', Snapshot) },
+  },
+  'DELETE /v1/snapshots/:volume/:name': {
+    id: 'removeSnapshot',
+    tag: 'files',
+    summary: 'Removes a snapshot; what only it shows is removed a little later',
     answers: { 204: done },
   },
   'GET /v1/info': {

@@ -1,0 +1,394 @@
+import { assert } from '../base/assert.ts';
+import type { Statements } from './statements.ts';
+import type { InodeRow } from './tables.ts';
+
+/** A snapshot of a volume. */
+export interface SnapshotRow {
+  readonly volume: number;
+  readonly serial: number;
+  readonly name: string;
+  readonly madeNs: string;
+}
+
+/** The volume of a row, and the numbers of snapshots that matter for it. */
+interface Versions {
+  readonly since: number;
+  /** 1 where the inode has a name. */
+  readonly named: number;
+  readonly volume: number;
+  readonly serial: number;
+  readonly kept: number;
+}
+
+/** What became free where rows of the past went. */
+export interface Swept {
+  readonly rows: number;
+  /** Something is left to be swept. */
+  readonly more: boolean;
+  /** Inodes whose contents, or preserved contents, some of the rows pointed to. */
+  readonly sources: readonly number[];
+}
+
+const SNAPSHOT_COLUMNS = 'volume, serial, name, CAST(made_ns AS TEXT) AS madeNs';
+
+const PAST_INODE_COLUMNS = `id, until, since, volume, kind, mode, uid, gid, links, size, accessed_ns, modified_ns, changed_ns, target, device,
+  object_bytes, contents_epoch, contents_seq, modified_epoch, modified_seq, parent, policy, source`;
+
+/** `until` and `source` come from elsewhere than from the live row. */
+const LIVE_INODE_VALUES = PAST_INODE_COLUMNS.replace('until', '?').replace('source', '0');
+
+/** As a row of an inode; where a file's contents are, is asked of whoever has them now. */
+const PAST_ROW = `
+  p.id, p.volume, (SELECT v.name FROM volumes v WHERE v.id = p.volume) AS volumeName, p.kind, p.mode, p.uid, p.gid, p.links,
+  p.size AS sizeBytes, CAST(p.accessed_ns AS TEXT) AS accessedNs, CAST(p.modified_ns AS TEXT) AS modifiedNs,
+  CAST(p.changed_ns AS TEXT) AS changedNs, p.target, p.device, '' AS replicas, 0 AS view,
+  p.object_bytes AS objectBytes, p.contents_epoch AS contentsEpoch, p.contents_seq AS contentsSeq,
+  p.modified_epoch AS modifiedEpoch, p.modified_seq AS modifiedSeq, 0 AS live, 0 AS markEpoch, 0 AS markTurn, p.parent,
+  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, 0 AS xattrs, p.source`;
+
+/**
+ * Snapshots, and the rows that they show and that have changed since (decision 0043). A row is seen from the snapshot `since` on. Before one
+ * that the latest snapshot shows is changed, its form goes to the past, where it is seen up to the snapshot `until`; the live row is seen from
+ * the next snapshot on. So a snapshot is made without touching any row, and forms of a row follow each other without overlap.
+ */
+export class SnapshotTables {
+  readonly #statements: Statements;
+  /** There are snapshots, of whatever volume: else nothing is kept, and nothing asked. */
+  #any = false;
+
+  constructor(statements: Statements) {
+    this.#statements = statements;
+  }
+
+  /** To be called at the beginning of each command. */
+  begin(): void {
+    this.#any = this.#statements.get('SELECT 1 FROM snapshots LIMIT 1') !== undefined;
+  }
+
+  // Rows ------------------------------------------------------------------------------------------------
+
+  /** @returns the first snapshot that is going to show a row that is new in the volume */
+  nextOf(volume: number): number {
+    if (!this.#any) return 1;
+    return (
+      (this.#statements.get<{ serial: number }>('SELECT serial FROM volumes WHERE id = ?', volume)?.serial ??
+        0) + 1
+    );
+  }
+
+  /** As `nextOf`, for what belongs to an inode. */
+  nextIn(inode: number): number {
+    return this.#any ? (this.#versionsOfInode(inode)?.serial ?? 0) + 1 : 1;
+  }
+
+  /** The inode's row is about to change, or to go. What has no name is shown by no snapshot. */
+  keepInode(id: number): void {
+    if (!this.#any) return;
+    const versions = this.#versionsOfInode(id);
+    if (versions === undefined) return;
+    if (versions.since <= versions.kept && versions.named === 1) {
+      this.#statements.run(
+        `INSERT INTO past_inodes (${PAST_INODE_COLUMNS}) SELECT ${LIVE_INODE_VALUES} FROM inodes WHERE id = ?`,
+        versions.serial,
+        id,
+      );
+    }
+    this.#statements.run('UPDATE inodes SET since = ? WHERE id = ?', versions.serial + 1, id);
+  }
+
+  /** The inode is about to go, and its extended attributes with it. */
+  keepWhole(id: number): void {
+    this.keepXattrs(id);
+    this.keepInode(id);
+  }
+
+  /** What a name stands for is about to change, or the name to go. */
+  keepEntry(parent: number, name: string): void {
+    if (!this.#any) return;
+    const directory = this.#versionsOfInode(parent);
+    const since = this.#statements.get<{ since: number }>(
+      'SELECT since FROM entries WHERE parent = ? AND name = ?',
+      parent,
+      name,
+    )?.since;
+    if (directory === undefined || since === undefined) return;
+    const { volume, serial, kept } = directory;
+    if (since <= kept) {
+      this.#statements.run(
+        `INSERT INTO past_entries (parent, name, until, since, volume, inode)
+         SELECT parent, name, ?, since, ?, inode FROM entries WHERE parent = ? AND name = ?`,
+        serial,
+        volume,
+        parent,
+        name,
+      );
+    }
+    this.#statements.run(
+      'UPDATE entries SET since = ? WHERE parent = ? AND name = ?',
+      serial + 1,
+      parent,
+      name,
+    );
+  }
+
+  /** An extended attribute, or all of the inode, are about to be replaced or to go: `since` is set by whoever puts new ones. */
+  keepXattrs(inode: number, name: string | null = null): void {
+    if (!this.#any) return;
+    const versions = this.#versionsOfInode(inode);
+    if (versions === undefined || versions.kept === 0) return;
+    this.#statements.run(
+      `INSERT INTO past_xattrs (inode, name, until, since, volume, value)
+       SELECT inode, name, ?, since, ?, value FROM xattrs WHERE inode = ? AND since <= ? AND (? IS NULL OR name = ?)`,
+      versions.serial,
+      versions.volume,
+      inode,
+      versions.kept,
+      name,
+      name,
+    );
+  }
+
+  // Contents ----------------------------------------------------------------------------------------------
+
+  /** @returns whether a snapshot shows the contents that the file has now */
+  holdsContents(file: number): boolean {
+    if (!this.#any) return false;
+    if (this.#statements.get('SELECT 1 FROM past_inodes WHERE id = ? AND source = 0', file) !== undefined)
+      return true;
+    return (
+      this.#statements.get(
+        `SELECT 1 FROM inodes i WHERE i.id = ? AND i.orphaned_ns IS NULL
+           AND i.since <= (SELECT v.kept FROM volumes v WHERE v.id = i.volume)`,
+        file,
+      ) !== undefined
+    );
+  }
+
+  /**
+   * The contents of a file are about to be others than what snapshots show of it.
+   *
+   * @param source the inode that has them from now on; -1 where nobody has
+   */
+  contentsAre(file: number, source: number): void {
+    this.keepInode(file);
+    this.#statements.run('UPDATE past_inodes SET source = ? WHERE id = ? AND source = 0', source, file);
+  }
+
+  /** @returns whether a snapshot shows contents that this inode preserves */
+  needs(source: number): boolean {
+    return this.#statements.get('SELECT 1 FROM past_inodes WHERE source = ?', source) !== undefined;
+  }
+
+  // What a snapshot shows ------------------------------------------------------------------------------------
+
+  /** The form of an inode that the snapshot shows and that is not there any more. */
+  pastInode(id: number, serial: number): (InodeRow & { readonly source: number }) | undefined {
+    const row = this.#statements.get<InodeRow & { readonly source: number }>(
+      `SELECT ${PAST_ROW} FROM past_inodes p WHERE p.id = ? AND p.until >= ? ORDER BY p.until LIMIT 1`,
+      id,
+      serial,
+    );
+    return row !== undefined && row.since <= serial ? row : undefined;
+  }
+
+  /** The volume of an inode that only snapshots show. */
+  volumeOfPast(id: number): number | undefined {
+    return this.#statements.get<{ volume: number }>('SELECT volume FROM past_inodes WHERE id = ? LIMIT 1', id)
+      ?.volume;
+  }
+
+  childAt(parent: number, name: string, serial: number): number | undefined {
+    return this.#statements.get<{ inode: number }>(
+      `SELECT inode FROM entries WHERE parent = ? AND name = ? AND since <= ?
+       UNION ALL SELECT inode FROM past_entries WHERE parent = ? AND name = ? AND until >= ? AND since <= ?`,
+      parent,
+      name,
+      serial,
+      parent,
+      name,
+      serial,
+      serial,
+    )?.inode;
+  }
+
+  childrenAt(
+    parent: number,
+    after: string,
+    countMax: number,
+    serial: number,
+  ): { readonly name: string; readonly inode: number }[] {
+    return this.#statements.all(
+      `SELECT name, inode FROM entries WHERE parent = ? AND name > ? AND since <= ?
+       UNION ALL SELECT name, inode FROM past_entries WHERE parent = ? AND name > ? AND until >= ? AND since <= ?
+       ORDER BY name LIMIT ?`,
+      parent,
+      after,
+      serial,
+      parent,
+      after,
+      serial,
+      serial,
+      countMax,
+    );
+  }
+
+  xattrsAt(inode: number, serial: number): { readonly name: string; readonly value: Uint8Array }[] {
+    return this.#statements.all(
+      `SELECT name, value FROM xattrs WHERE inode = ? AND since <= ?
+       UNION ALL SELECT name, value FROM past_xattrs WHERE inode = ? AND until >= ? AND since <= ?
+       ORDER BY name`,
+      inode,
+      serial,
+      inode,
+      serial,
+      serial,
+    );
+  }
+
+  xattrCountAt(inode: number, serial: number): number {
+    const row = this.#statements.get<{ count: number }>(
+      `SELECT (SELECT COUNT(*) FROM xattrs WHERE inode = ? AND since <= ?)
+         + (SELECT COUNT(*) FROM past_xattrs WHERE inode = ? AND until >= ? AND since <= ?) AS count`,
+      inode,
+      serial,
+      inode,
+      serial,
+      serial,
+    );
+    return row?.count ?? 0;
+  }
+
+  // Snapshots -----------------------------------------------------------------------------------------------
+
+  all(volume: number): SnapshotRow[] {
+    return this.#statements.all<SnapshotRow>(
+      `SELECT ${SNAPSHOT_COLUMNS} FROM snapshots WHERE volume = ? ORDER BY serial`,
+      volume,
+    );
+  }
+
+  named(volume: number, name: string): SnapshotRow | undefined {
+    return this.#statements.get<SnapshotRow>(
+      `SELECT ${SNAPSHOT_COLUMNS} FROM snapshots WHERE volume = ? AND name = ?`,
+      volume,
+      name,
+    );
+  }
+
+  numbered(volume: number, serial: number): SnapshotRow | undefined {
+    return this.#statements.get<SnapshotRow>(
+      `SELECT ${SNAPSHOT_COLUMNS} FROM snapshots WHERE volume = ? AND serial = ?`,
+      volume,
+      serial,
+    );
+  }
+
+  make(volume: number, name: string, madeNs: string): SnapshotRow {
+    const row = this.#statements.get<{ serial: number }>(
+      'UPDATE volumes SET serial = serial + 1, kept = serial + 1 WHERE id = ? RETURNING serial',
+      volume,
+    );
+    assert(row !== undefined, 'A snapshot is of a volume that exists');
+    this.#statements.run('INSERT INTO snapshots VALUES (?, ?, ?, ?)', volume, row.serial, name, madeNs);
+    return { volume, serial: row.serial, name, madeNs };
+  }
+
+  /** What only it shows stays until it is swept. */
+  remove({ volume, serial }: SnapshotRow): void {
+    this.#statements.run('DELETE FROM snapshots WHERE volume = ? AND serial = ?', volume, serial);
+    this.#statements.run('INSERT INTO sweeps VALUES (?, ?)', volume, serial);
+    this.#statements.run(
+      'UPDATE volumes SET kept = (SELECT COALESCE(MAX(s.serial), 0) FROM snapshots s WHERE s.volume = volumes.id) WHERE id = ?',
+      volume,
+    );
+  }
+
+  hasSweeps(): boolean {
+    return this.#statements.get('SELECT 1 FROM sweeps LIMIT 1') !== undefined;
+  }
+
+  /** Rows of the past that no snapshot shows any more go, some at a time. */
+  sweep(countMax: number): Swept {
+    const next = this.#statements.get<{ volume: number; serial: number }>(
+      'SELECT volume, serial FROM sweeps ORDER BY volume, serial LIMIT 1',
+    );
+    if (next === undefined) return { rows: 0, more: false, sources: [] };
+    const { volume, serial } = next;
+    const [before, after] = this.#neighbours(volume, serial);
+    const gone = `volume = ? AND until > ? AND until < ? AND since > ? ORDER BY until, since LIMIT ?`;
+    const bounds = [volume, before, after, before] as const;
+    const inodes = this.#statements.all<{ id: number; until: number; source: number }>(
+      `SELECT id, until, source FROM past_inodes WHERE ${gone}`,
+      ...bounds,
+      countMax,
+    );
+    for (const { id, until } of inodes)
+      this.#statements.run('DELETE FROM past_inodes WHERE id = ? AND until = ?', id, until);
+    const entries = this.#statements.all<{ parent: number; name: string; until: number }>(
+      `SELECT parent, name, until FROM past_entries WHERE ${gone}`,
+      ...bounds,
+      countMax,
+    );
+    for (const { parent, name, until } of entries) {
+      this.#statements.run(
+        'DELETE FROM past_entries WHERE parent = ? AND name = ? AND until = ?',
+        parent,
+        name,
+        until,
+      );
+    }
+    const xattrs = this.#statements.all<{ inode: number; name: string; until: number }>(
+      `SELECT inode, name, until FROM past_xattrs WHERE ${gone}`,
+      ...bounds,
+      countMax,
+    );
+    for (const { inode, name, until } of xattrs) {
+      this.#statements.run(
+        'DELETE FROM past_xattrs WHERE inode = ? AND name = ? AND until = ?',
+        inode,
+        name,
+        until,
+      );
+    }
+    if (Math.max(inodes.length, entries.length, xattrs.length) < countMax) {
+      this.#statements.run('DELETE FROM sweeps WHERE volume = ? AND serial = ?', volume, serial);
+    }
+    const sources = inodes.map(({ id, source }) => (source > 0 ? source : id));
+    return {
+      rows: inodes.length + entries.length + xattrs.length,
+      more: this.hasSweeps(),
+      sources: [...new Set(sources)],
+    };
+  }
+
+  /** The volume goes, without a snapshot of it: nobody looks at its past any more. */
+  forgetVolume(volume: number): void {
+    for (const table of ['past_inodes', 'past_entries', 'past_xattrs', 'sweeps'])
+      this.#statements.run(`DELETE FROM ${table} WHERE volume = ?`, volume);
+  }
+
+  /** @returns the snapshots that are there next to one that is gone: 0 and one beyond all where there is none */
+  #neighbours(volume: number, serial: number): readonly [number, number] {
+    const before = this.#statements.get<{ serial: number | null }>(
+      'SELECT MAX(serial) AS serial FROM snapshots WHERE volume = ? AND serial < ?',
+      volume,
+      serial,
+    )?.serial;
+    const after = this.#statements.get<{ serial: number | null }>(
+      'SELECT MIN(serial) AS serial FROM snapshots WHERE volume = ? AND serial > ?',
+      volume,
+      serial,
+    )?.serial;
+    return [before ?? 0, after ?? Number.MAX_SAFE_INTEGER];
+  }
+
+  #versionsOfInode(id: number): Versions | undefined {
+    return this.#statements.get<Versions>(
+      `SELECT i.since, i.orphaned_ns IS NULL AS named, i.volume,
+         (SELECT v.serial FROM volumes v WHERE v.id = i.volume) AS serial,
+         (SELECT v.kept FROM volumes v WHERE v.id = i.volume) AS kept
+       FROM inodes i WHERE i.id = ?`,
+      id,
+    );
+  }
+}

@@ -1,0 +1,88 @@
+import { ServiceError } from '../base/errors.ts';
+import { KIND_FILE } from './schema.ts';
+import type { EntryRow, InodeRow, Tables } from './tables.ts';
+import { inodeOf, volumeOf } from './walk.ts';
+
+/** Names and attributes to look at: those that are there now, which are the tables themselves, or those of a snapshot. */
+export interface Tree {
+  /** The snapshot's number in its volume; absent for what is there now. */
+  readonly serial?: number;
+  inode(id: number): ShownRow | undefined;
+  child(parent: number, name: string): ShownRow | undefined;
+  children(parent: number, after: string, countMax: number): (EntryRow & ShownRow)[];
+  xattr(inode: number, name: string): Uint8Array | undefined;
+  xattrNames(inode: number): string[];
+}
+
+/** A row as a snapshot shows it: `source` is the file that has the contents, where that is another. */
+export interface ShownRow extends InodeRow {
+  readonly source?: number;
+}
+
+/** What a snapshot shows of its volume. */
+export class SnapshotTree implements Tree {
+  readonly serial: number;
+  readonly #tables: Tables;
+
+  constructor(tables: Tables, serial: number) {
+    this.#tables = tables;
+    this.serial = serial;
+  }
+
+  inode(id: number): ShownRow | undefined {
+    const row = this.#tables.snapshots.pastInode(id, this.serial) ?? this.#unchanged(id);
+    if (row === undefined) return undefined;
+    const xattrs = this.#tables.snapshots.xattrCountAt(id, this.serial);
+    if (row.kind !== KIND_FILE) return { ...row, xattrs };
+    const source = row.source ?? 0;
+    const { replicas = '', view = 0 } = this.#tables.inode(source > 0 ? source : id) ?? {};
+    return { ...row, live: 0, xattrs, replicas, view };
+  }
+
+  child(parent: number, name: string): ShownRow | undefined {
+    const id = this.#tables.snapshots.childAt(parent, name, this.serial);
+    return id === undefined ? undefined : this.inode(id);
+  }
+
+  children(parent: number, after: string, countMax: number): (EntryRow & ShownRow)[] {
+    const names = this.#tables.snapshots.childrenAt(parent, after, countMax, this.serial);
+    return names.map(({ name, inode }) => ({ ...inodeOf(this, inode), entryName: name }));
+  }
+
+  xattr(inode: number, name: string): Uint8Array | undefined {
+    return this.#tables.snapshots.xattrsAt(inode, this.serial).find((xattr) => xattr.name === name)?.value;
+  }
+
+  xattrNames(inode: number): string[] {
+    return this.#tables.snapshots.xattrsAt(inode, this.serial).map(({ name }) => name);
+  }
+
+  #unchanged(id: number): ShownRow | undefined {
+    const row = this.#tables.inode(id);
+    return row !== undefined && row.since <= this.serial && row.orphanedNs === null ? row : undefined;
+  }
+}
+
+/** @returns what is to be looked at by its inodes' numbers: `snapshot` is a number in the volume of `inode` */
+export function treeAt(tables: Tables, inode: number, snapshot: number | undefined): Tree {
+  if (snapshot === undefined) return tables;
+  const tree = new SnapshotTree(tables, snapshot);
+  const volume = tree.inode(inode)?.volume;
+  if (volume !== undefined && tables.snapshots.numbered(volume, snapshot) !== undefined) return tree;
+  throw new ServiceError(
+    'not-found',
+    `There is no inode ${inode} in snapshot ${snapshot}, or the snapshot was removed`,
+  );
+}
+
+/** @param name of a volume, or of a snapshot: `volume@snapshot` */
+export function treeNamed(tables: Tables, name: string): { readonly tree: Tree; readonly root: number } {
+  const [volumeName, snapshotName] = name.split('@') as [string, string?];
+  const volume = volumeOf(tables, volumeName);
+  if (snapshotName === undefined) return { tree: tables, root: volume.root };
+  const snapshot = tables.snapshots.named(volume.id, snapshotName);
+  if (snapshot === undefined) {
+    throw new ServiceError('not-found', `There is no snapshot "${snapshotName}" of volume "${volumeName}"`);
+  }
+  return { tree: new SnapshotTree(tables, snapshot.serial), root: volume.root };
+}

@@ -1,0 +1,109 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
+import { isVolumeName } from '../../wire/access.ts';
+import type { SnapshotInfo } from '../../wire/catalog-api.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { formatTable, printJson, printLine } from '../output.ts';
+import { addClusterOptions, wholeNumber, withClient } from './cluster-command.ts';
+import { volumeName } from './volume.ts';
+
+interface SnapshotName {
+  readonly volume: string;
+  readonly name: string;
+}
+
+export function addSnapshotCommands(program: Command): void {
+  const snapshot = program.command('snapshot').description('make, list and remove snapshots of volumes');
+
+  addClusterOptions(snapshot.command('create'))
+    .description('make a snapshot: all of a volume as it is at one moment, to be read as VOLUME@NAME')
+    .argument('<snapshot>', 'VOLUME@NAME; the name as that of a volume', snapshotName)
+    .option('--json', 'print the snapshot as JSON')
+    .action(async (wanted: SnapshotName, options: { readonly json?: true }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const made = await client.command({ kind: 'snapshot-create', ...wanted }, call);
+        if (options.json) printJson(made.snapshot);
+      });
+    });
+
+  addClusterOptions(snapshot.command('ls'))
+    .description('list the snapshots of a volume, the oldest first')
+    .argument('<volume>', 'name of the volume', volumeName)
+    .option('--json', 'print the snapshots as JSON')
+    .action(async (volume: string, options: { readonly json?: true }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
+        if (options.json) return printJson({ snapshots });
+        const rows = snapshots.map(({ name, madeNs }) => [`${volume}@${name}`, `${timeText(madeNs)} UTC`]);
+        for (const line of formatTable(rows)) printLine(line);
+      });
+    });
+
+  addClusterOptions(snapshot.command('rm'))
+    .description('remove a snapshot; what only it shows is removed a little later')
+    .argument('<snapshot>', 'VOLUME@NAME', snapshotName)
+    .option('-f, --force', 'it is no error if it is not there')
+    .action(async (wanted: SnapshotName, options: { readonly force?: true }, command: Command) => {
+      await withClient(command, (client, call) => remove(client, wanted, options.force === true, call));
+    });
+
+  addClusterOptions(snapshot.command('prune'))
+    .description('remove all but the latest snapshots of a volume')
+    .argument('<volume>', 'name of the volume', volumeName)
+    .requiredOption('--keep <count>', 'how many stay', wholeNumber(0, 4_096))
+    .option('--prefix <text>', 'only those whose names begin so, and of them so many stay', '')
+    .option('--json', 'print what was removed as JSON')
+    .action(
+      async (volume: string, options: { keep: number; prefix: string; json?: true }, command: Command) => {
+        await withClient(command, async (client, call) => {
+          const removed = await prune(client, volume, options, call);
+          if (options.json) printJson({ removed });
+          else for (const { name } of removed) printLine(`removed ${volume}@${name}`);
+        });
+      },
+    );
+}
+
+async function remove(
+  client: ClusterClient,
+  wanted: SnapshotName,
+  force: boolean,
+  call: CallOptions,
+): Promise<void> {
+  try {
+    await client.command({ kind: 'snapshot-remove', ...wanted }, call);
+  } catch (error) {
+    if (!force || !(error instanceof ServiceError) || error.code !== 'not-found') throw error;
+  }
+}
+
+/** The oldest first, so that whatever stops it leaves the latest. */
+async function prune(
+  client: ClusterClient,
+  volume: string,
+  { keep, prefix }: { readonly keep: number; readonly prefix: string },
+  call: CallOptions,
+): Promise<SnapshotInfo[]> {
+  const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
+  const meant = snapshots.filter(({ name }) => name.startsWith(prefix));
+  const old = meant.slice(0, Math.max(0, meant.length - keep));
+  for (const { name } of old) await remove(client, { volume, name }, true, call);
+  return old;
+}
+
+function snapshotName(text: string): SnapshotName {
+  const [volume, name, ...more] = text.split('@');
+  if (!isVolumeName(volume) || !isVolumeName(name) || more.length > 0)
+    throw new InvalidArgumentError(
+      'A snapshot is VOLUME@NAME, each 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first.',
+    );
+  return { volume, name };
+}
+
+function timeText(nanoseconds: string): string {
+  return new Date(Number(BigInt(nanoseconds) / 1_000_000n))
+    .toISOString()
+    .replace('T', ' ')
+    .replace(/\..*/, '');
+}

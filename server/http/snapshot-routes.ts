@@ -1,0 +1,42 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import { isVolumeName } from '../../wire/access.ts';
+import type { SnapshotInfo } from '../../wire/catalog-api.ts';
+import type { Gateway } from '../gateway.ts';
+import { ADMIN, READ } from './roles.ts';
+
+/** `/v1/snapshots/{volume}`: what is there to be read as `{volume}@{name}`. */
+export function snapshotRoutes(app: FastifyInstance, gateway: Gateway): void {
+  app.get('/v1/snapshots/:volume', READ, async (request) => {
+    const { volume } = partsOf(request);
+    const { snapshots } = await gateway.queryCatalog({ kind: 'snapshots', volume });
+    return { snapshots: snapshots.map(told) };
+  });
+
+  app.put('/v1/snapshots/:volume/:name', ADMIN, async (request, reply) => {
+    const { volume, name } = partsOf(request);
+    const { snapshot } = await gateway.command({ kind: 'snapshot-create', volume, name });
+    return reply.code(201).send(told(snapshot));
+  });
+
+  app.delete('/v1/snapshots/:volume/:name', ADMIN, async (request, reply) => {
+    const { volume, name } = partsOf(request);
+    await gateway.command({ kind: 'snapshot-remove', volume, name });
+    await gateway.flushCatalog();
+    return reply.code(204).send();
+  });
+}
+
+function partsOf(request: FastifyRequest): { readonly volume: string; readonly name: string } {
+  const { volume, name = 'none' } = request.params as Readonly<Record<string, string | undefined>>;
+  if (!isVolumeName(volume))
+    throw new ServiceError('not-found', `There is no volume ${JSON.stringify(volume)}`);
+  if (!isVolumeName(name))
+    throw new ServiceError('bad-request', `${JSON.stringify(name)} cannot be the name of a snapshot`);
+  return { volume, name };
+}
+
+function told({ volume, name, serial, madeNs }: SnapshotInfo): Readonly<Record<string, unknown>> {
+  const made = new Date(Number(BigInt(madeNs) / 1_000_000n)).toISOString();
+  return { snapshot: `${volume}@${name}`, volume, name, serial, made };
+}

@@ -1,0 +1,269 @@
+/**
+ * Goal: contents that a replica preserves as another file's stay as they were, whatever becomes of the file, of other preserved
+ * contents, and of the process or the machine.
+ * Method: operations, preservations and removals in a drawn order, against a model of bytes; the disk with many small objects, so that
+ * slots are used again all the time.
+ */
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import type { FileId } from '../../base/ids.ts';
+import { Prng } from '../../base/prng.ts';
+import type { Epoch } from '../../replica/actions.ts';
+import { DataFolder } from '../../server/storage/data-folder.ts';
+import { DiskStore } from '../../server/storage/disk-store.ts';
+import { MemoryStore } from '../../server/storage/memory-store.ts';
+import type { FileStore } from '../../server/storage/store.ts';
+import type { FileOperation } from '../../wire/file-operation.ts';
+import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
+import { LossyDisk } from './lossy-disk.ts';
+import { DiskFixture, FOLDER, temporaryFolder } from './stores.ts';
+
+const FILE = fileId(1);
+const OBJECT_BYTES = 16;
+const LARGEST = 12 * OBJECT_BYTES;
+
+class Model {
+  bytes = Buffer.alloc(0);
+
+  apply(operation: FileOperation): void {
+    if (operation.kind === 'write') {
+      const grown = Buffer.alloc(Math.max(this.bytes.length, operation.offset + operation.bytes.length));
+      this.bytes.copy(grown);
+      grown.set(operation.bytes, operation.offset);
+      this.bytes = grown;
+    } else if (operation.kind === 'truncate') {
+      const cut = Buffer.alloc(operation.sizeBytes);
+      this.bytes.copy(cut);
+      this.bytes = cut;
+    } else if (operation.kind === 'punch') {
+      const holed = Buffer.from(this.bytes);
+      holed.fill(0, Math.min(operation.from, holed.length), Math.min(operation.to, holed.length));
+      this.bytes = holed;
+    }
+  }
+}
+
+function drawn(random: Prng, model: Model, seq: number): FileOperation {
+  const at = random.integer(0, LARGEST - 1);
+  const bytes = pattern(1 + random.integer(0, 2 * OBJECT_BYTES - 1), seq);
+  const modifiedNs = BigInt(seq);
+  switch (random.integer(0, 5)) {
+    case 0:
+      return { kind: 'truncate', sizeBytes: at, modifiedNs };
+    case 1:
+      return {
+        kind: 'punch',
+        from: at,
+        to: at + random.integer(0, 3 * OBJECT_BYTES - 1),
+        grows: false,
+        modifiedNs,
+      };
+    case 2:
+    case 3:
+      return { kind: 'write', offset: model.bytes.length % LARGEST, bytes, modifiedNs };
+    default:
+      return { kind: 'write', offset: at, bytes, modifiedNs };
+  }
+}
+
+async function play(
+  seed: number,
+  fixture: { store: FileStore; reopen: (() => Promise<void>) | null },
+): Promise<{ preserved: number; removed: number }> {
+  const random = new Prng(seed);
+  const model = new Model();
+  const preserved = new Map<FileId, Buffer>();
+  const counts = { preserved: 0, removed: 0 };
+  await begin(fixture.store, FILE, OBJECT_BYTES);
+  let seq = 0;
+  let installed: Epoch = epoch(1);
+  const apply = (operation: FileOperation): Promise<void> =>
+    fixture.store.apply(FILE, installed, ++seq, operation, NO_SESSIONS);
+  for (let step = 0; step < 200; step++) {
+    const choice = random.integer(0, 19);
+    if (choice === 0) await fixture.store.flush(FILE);
+    else if (choice === 1) await fixture.reopen?.();
+    else if (choice === 2) {
+      installed = epoch(installed.counter + 1);
+      await fixture.store.promise(FILE, installed);
+      await fixture.store.install(FILE, installed, seq, NO_SESSIONS, null);
+    } else if (choice === 3 || choice === 4) {
+      const as = fileId(100 + step);
+      const { versionEpoch, versionSeq } = fixture.store.attributes(FILE);
+      await apply({ kind: 'preserve', as, contents: { epoch: versionEpoch, seq: versionSeq } });
+      preserved.set(as, model.bytes);
+      counts.preserved++;
+    } else if (choice === 5 && preserved.size > 2) {
+      const [as] = [...preserved.keys()].sort(() => (random.integer(0, 1) === 0 ? 1 : -1));
+      assert.ok(as !== undefined);
+      preserved.delete(as);
+      await fixture.store.remove(as);
+      counts.removed++;
+    } else {
+      const operation = drawn(random, model, seq + 1);
+      model.apply(operation);
+      await apply(operation);
+    }
+    if (step % 10 === 9)
+      await check(fixture.store, [[FILE, model.bytes], ...preserved], `SEED=${seed}, step ${step}`);
+  }
+  await fixture.store.remove(FILE);
+  await fixture.reopen?.();
+  await check(fixture.store, preserved, `SEED=${seed}, without the file`);
+  for (const as of preserved.keys()) await fixture.store.remove(as);
+  return counts;
+}
+
+async function check(store: FileStore, wanted: Iterable<[FileId, Buffer]>, where: string): Promise<void> {
+  for (const [file, bytes] of wanted) {
+    const read = Buffer.from(await store.read(file, 0, 10_000));
+    assert.ok(bytes.equals(read), `${where}: file ${file} is what it was`);
+    const half = Buffer.from(await store.read(file, 7, 40));
+    assert.ok(bytes.subarray(7, 47).equals(half), `${where}: a part of file ${file}`);
+    for (const entry of store.entries(file, 0, 100, 100)) {
+      assert.ok((await store.readObject(file, entry.index, entry.versionEpoch, entry.versionSeq)) !== null);
+    }
+  }
+}
+
+test('what is preserved stays as it was, on the disk', async () => {
+  let [preserved, removed] = [0, 0];
+  for (let seed = 1; seed <= 5; seed++) {
+    const fixture = await DiskFixture.make();
+    try {
+      const counts = await play(seed, fixture);
+      preserved += counts.preserved;
+      removed += counts.removed;
+      const left = fs
+        .readdirSync(path.join(fixture.path, 'objects'), { recursive: true })
+        .filter((name) => String(name).endsWith('.dat'));
+      assert.deepEqual(left, [], `SEED=${seed}: no container is left behind`);
+    } finally {
+      await fixture.dispose();
+    }
+  }
+  assert.ok(preserved > 20 && removed > 3);
+});
+
+test('what is preserved stays as it was, in memory', async () => {
+  for (let seed = 1; seed <= 4; seed++) await play(seed, { store: new MemoryStore(), reopen: null });
+});
+
+test('a file and those that borrow of it are removed at the same time', async () => {
+  const fixture = await DiskFixture.make();
+  try {
+    for (let round = 0; round < 20; round++) {
+      const [file, ...borrowers] = [1, 2, 3, 4].map((place) => fileId(round * 10 + place)) as [
+        FileId,
+        ...FileId[],
+      ];
+      await begin(fixture.store, file, OBJECT_BYTES);
+      const write = { kind: 'write', offset: 0, bytes: pattern(100, round), modifiedNs: 1n } as const;
+      await fixture.store.apply(file, epoch(1), 1, write, NO_SESSIONS);
+      for (const [place, as] of borrowers.entries()) {
+        const preserve = { kind: 'preserve', as, contents: { epoch: 1, seq: 1 } } as const;
+        await fixture.store.apply(file, epoch(1), 2 + place, preserve, NO_SESSIONS);
+        await fixture.store.read(as, 0, 100);
+      }
+      await Promise.all([file, ...borrowers].map((one) => fixture.store.remove(one)));
+    }
+    assert.equal(fixture.store.failure, null);
+    assert.deepEqual(fixture.store.list(fileId(0), 100), []);
+    await fixture.reopen();
+    const left = fs.readdirSync(path.join(fixture.path, 'objects'), { recursive: true });
+    assert.deepEqual(
+      left.filter((name) => String(name).endsWith('.dat')),
+      [],
+    );
+  } finally {
+    await fixture.dispose();
+  }
+});
+
+test('only the contents that are meant are preserved, and only once', async () => {
+  const fixture = await DiskFixture.make();
+  try {
+    const { store } = fixture;
+    await begin(store, FILE, OBJECT_BYTES);
+    const write = (seq: number): Promise<void> =>
+      store.apply(
+        FILE,
+        epoch(1),
+        seq,
+        { kind: 'write', offset: 0, bytes: pattern(40, seq), modifiedNs: 1n },
+        NO_SESSIONS,
+      );
+    const preserve = (seq: number, contentsSeq: number): Promise<void> =>
+      store.apply(
+        FILE,
+        epoch(1),
+        seq,
+        { kind: 'preserve', as: fileId(9), contents: { epoch: 1, seq: contentsSeq } },
+        NO_SESSIONS,
+      );
+    await write(1);
+    await preserve(2, 0);
+    assert.equal(store.record(fileId(9)), null);
+    await preserve(3, 1);
+    const { record, attributes } = store.describe(fileId(9));
+    assert.equal(attributes.seal, 'final');
+    assert.deepEqual([record.installed.counter, record.seq, record.promised.counter], [2, 1, 2]);
+    await write(4);
+    await preserve(5, 4);
+    assert.ok(Buffer.from(pattern(40, 1)).equals(await store.read(fileId(9), 0, 100)));
+    assert.ok(Buffer.from(pattern(40, 4)).equals(await store.read(FILE, 0, 100)));
+  } finally {
+    await fixture.dispose();
+  }
+});
+
+test('what is preserved is whole after a loss of power, whatever of the file is lost', async () => {
+  let [kept, rolledBack] = [0, 0];
+  for (let seed = 1; seed <= 10; seed++) {
+    const parent = temporaryFolder();
+    const disk = new LossyDisk();
+    const folder = DataFolder.open(path.join(parent, 'data'), { ...FOLDER, bootId: 'one' });
+    const store = await DiskStore.open(folder, { fileOps: disk });
+    try {
+      await begin(store, FILE, OBJECT_BYTES);
+      const write = (seq: number): Promise<void> =>
+        store.apply(
+          FILE,
+          epoch(1),
+          seq,
+          { kind: 'write', offset: 0, bytes: pattern(100, seq), modifiedNs: 1n },
+          NO_SESSIONS,
+        );
+      await write(1);
+      await store.apply(
+        FILE,
+        epoch(1),
+        2,
+        { kind: 'preserve', as: fileId(9), contents: { epoch: 1, seq: 1 } },
+        NO_SESSIONS,
+      );
+      if (seed % 2 === 0) await store.flush(FILE);
+      await write(3);
+      await write(4);
+      // Another file's promise syncs the index, but not these contents.
+      if (seed % 3 === 0) await begin(store, fileId(2), OBJECT_BYTES);
+      disk.copyAfterLoss(path.join(parent, 'data'), path.join(parent, 'copy'), new Prng(seed));
+      const after = DataFolder.open(path.join(parent, 'copy'), { ...FOLDER, bootId: 'two' });
+      const left = await DiskStore.open(after);
+      if ((left.record(FILE)?.seq ?? 0) < 4) rolledBack++;
+      if (left.record(fileId(9)) !== null) {
+        kept++;
+        assert.ok(Buffer.from(pattern(100, 1)).equals(await left.read(fileId(9), 0, 200)), `SEED=${seed}`);
+      } else assert.ok(seed % 2 !== 0, `SEED=${seed}: what was synced is there`);
+      await left.close();
+      after.close();
+    } finally {
+      await store.close();
+      folder.close();
+      fs.rmSync(parent, { recursive: true, force: true });
+    }
+  }
+  assert.ok(kept >= 5 && rolledBack > 0, `${kept} kept, ${rolledBack} rolled back`);
+});
