@@ -77,7 +77,7 @@ export class OpenFiles {
   }
 
   async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
-    const writing = (flags & (constants.O_WRONLY | constants.O_RDWR)) !== 0;
+    const writing = isForWriting(flags);
     const told = this.inodes.cache.attributes(inode);
     const attributes = this.inodes.cache.looked(inode) ?? (await this.inodes.askToOpen(inode));
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
@@ -120,7 +120,7 @@ export class OpenFiles {
 
   /** Opens what was just made by the same call of the kernel. */
   async created(attributes: Attributes, flags: number): Promise<Opened> {
-    const file = this.#opened(attributes, true);
+    const file = this.#opened(attributes, isForWriting(flags));
     file.unsettled = true;
     // Somebody may have found its name already, and read it.
     if (file.source.isGiving) await file.source.withdraw();
@@ -426,7 +426,7 @@ export class OpenFiles {
     const appending = (flags & constants.O_APPEND) !== 0;
     this.#handles.set(handle, {
       file,
-      writing: (flags & (constants.O_WRONLY | constants.O_RDWR)) !== 0,
+      writing: isForWriting(flags),
       appending,
       persisting: (flags & (constants.O_SYNC | constants.O_DSYNC)) !== 0,
       position: new ReadPosition(),
@@ -529,4 +529,9 @@ export class OpenFiles {
       await new Promise<void>((resolve) => this.#settleQueue.push(resolve));
     this.#settleCount++;
   }
+}
+
+/** @param flags of open(2) */
+function isForWriting(flags: number): boolean {
+  return (flags & (constants.O_WRONLY | constants.O_RDWR)) !== 0;
 }

@@ -54,3 +54,15 @@ test('a directory in which a name was not made, or had been taken, is asked for 
   await fileSystem.lookup(ROOT, 'd');
   assert.deepEqual(backend.lookups, ['d', 'd', 'd']);
 });
+
+test('a file that is made to be read is not written by its handle, and the catalog is told of it at the end', async (t) => {
+  const { backend, fileSystem, inode } = await started(t);
+  const flags = constants.O_RDONLY | constants.O_CREAT;
+  const { handle, attributes } = await fileSystem.create(inode, 'f', 0o644, flags, ROOT_USER);
+  assert.equal(fileSystem.isWritten(attributes.inode), false);
+  await assert.rejects(fileSystem.write(handle, 0, Buffer.from('x'), ROOT_USER), /not open for writing/);
+  assert.equal((await backend.attributes(attributes.inode)).live, true);
+  await fileSystem.release(handle);
+  await fileSystem.stop();
+  assert.equal((await backend.attributes(attributes.inode)).live, false);
+});
