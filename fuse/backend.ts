@@ -133,6 +133,8 @@ export interface Space {
   readonly totalBytes: number;
   readonly freeBytes: number;
   readonly inodes: number;
+  /** What is free is what a quota leaves, and there is more on the disks. */
+  readonly isQuota?: true;
   /** Absent where nothing bounds them. */
   readonly freeInodes?: number;
 }

@@ -126,9 +126,11 @@ export function clusterBackend(
       ]);
       const { totalBytes, freeBytes } = spaceOf(servers, heard, info.replicas);
       const { quotaBytes, quotaInodes, namedBytes, namedInodes, inodes } = info;
+      const leftBytes = quotaBytes === 0 ? Number.POSITIVE_INFINITY : Math.max(0, quotaBytes - namedBytes);
       return {
         totalBytes: quotaBytes === 0 ? totalBytes : Math.min(totalBytes, quotaBytes),
-        freeBytes: quotaBytes === 0 ? freeBytes : Math.min(freeBytes, Math.max(0, quotaBytes - namedBytes)),
+        freeBytes: Math.min(freeBytes, leftBytes),
+        ...(leftBytes < freeBytes ? { isQuota: true as const } : {}),
         inodes: quotaInodes === 0 ? inodes : namedInodes,
         ...(quotaInodes === 0 ? {} : { freeInodes: Math.max(0, quotaInodes - namedInodes) }),
       };

@@ -299,9 +299,9 @@ export class OpenFiles {
       case FALLOC_FL_KEEP_SIZE: {
         const { sizeBytes } = await file.state();
         if (end <= sizeBytes) return;
-        const { freeBytes } = await this.#backend.space();
+        const { freeBytes, isQuota } = await this.#backend.space();
         if (end - sizeBytes > freeBytes) {
-          throw new ErrnoError('ENOSPC', `There is room for ${freeBytes} more bytes`);
+          throw new ErrnoError(isQuota ? 'EDQUOT' : 'ENOSPC', `There is room for ${freeBytes} more bytes`);
         }
         if (mode === FALLOC_FL_KEEP_SIZE) return;
         await this.#clearPrivileges(file, caller);

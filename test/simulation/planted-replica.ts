@@ -5,12 +5,14 @@ import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
 import { PLANTED_CONTENTS } from './planted-contents.ts';
 import { PLANTED_GUARDS } from './planted-guards.ts';
 import { PLANTED_LOCKS } from './planted-locks.ts';
+import { PLANTED_PROGRESS } from './planted-progress.ts';
 import { PLANTED_QUOTA } from './planted-quota.ts';
 import { PLANTED_MEMBERS } from './planted-replica-members.ts';
 import { PLANTED_ORDER } from './planted-replica-order.ts';
 import { PLANTED_READS } from './planted-replica-reads.ts';
 import { PLANTED_SEALED } from './planted-replica-sealed.ts';
 import { PLANTED_SERVERS } from './planted-replica-server.ts';
+import { PLANTED_SECURITY } from './planted-security.ts';
 import { PLANTED_SNAPSHOTS } from './planted-snapshots.ts';
 import { PLANTED_TRASH } from './planted-trash.ts';
 import { PLANTED_VERSIONS } from './planted-versions.ts';
@@ -30,4 +32,6 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_TRASH,
   ...PLANTED_BIRTHS,
   ...PLANTED_VERSIONS,
+  ...PLANTED_SECURITY,
+  ...PLANTED_PROGRESS,
 ];

@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { readFile, stat, unlink } from 'node:fs/promises';
+import { after, test } from 'node:test';
+import { promisify } from 'node:util';
+import { mountObstacle } from '../../client/mount.ts';
+import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { ClusterMount, run } from './cluster-mount.ts';
+import { LAUNCHER, RealCluster } from './real-cluster.ts';
+
+/**
+ * Goal: a program on a mount hears EDQUOT where it asks: at write, at fsync or close for what was written behind, at truncate and at
+ * fallocate; what was there before stays, and room that is made can be used at once.
+ * Method: a program of system calls on a volume of one mebibyte, over each transport.
+ */
+const MIB = 1024 * 1024;
+
+const PROGRAM = `
+import errno, os, sys
+folder, MIB = sys.argv[1], 1024 * 1024
+def name_of(error): return errno.errorcode.get(error.errno, str(error.errno))
+def outcome(call):
+    try:
+        call()
+        return 'ok'
+    except OSError as error:
+        return name_of(error)
+def at(name): return os.path.join(folder, name)
+def written(name, size, end):
+    """The first failure of the writes, and then of their end."""
+    fd = os.open(at(name), os.O_CREAT | os.O_WRONLY, 0o644)
+    failure = 'ok'
+    for piece in range(size // 65536):
+        failure = outcome(lambda: os.write(fd, b'x' * 65536))
+        if failure != 'ok': break
+    ended = outcome(lambda: os.fsync(fd)) if end == 'fsync' else 'ok'
+    closed = outcome(lambda: os.close(fd))
+    return [each for each in (failure, ended, closed) if each != 'ok'][:1] or ['ok']
+print('fits', *written('small', MIB // 2, 'fsync'))
+print('fsync', *written('large', 2 * MIB, 'fsync'))
+print('close', *written('closed', 2 * MIB, 'close'))
+for name in ('large', 'closed'):
+    os.unlink(at(name))
+fd = os.open(at('small'), os.O_RDWR)
+print('fallocate', outcome(lambda: os.posix_fallocate(fd, 0, 2 * MIB)))
+print('truncate', outcome(lambda: os.ftruncate(fd, 2 * MIB)))
+print('in-place', outcome(lambda: (os.pwrite(fd, b'y' * 4096, 0), os.fsync(fd))))
+print('shrink', outcome(lambda: os.ftruncate(fd, 4096)))
+os.close(fd)
+print('again', *written('again', MIB // 2, 'fsync'))
+for count in range(9):
+    made = outcome(lambda: os.close(os.open(at('n%d' % count), os.O_CREAT | os.O_EXCL | os.O_WRONLY)))
+    if made != 'ok': break
+print('names', made, outcome(lambda: os.mkdir(at('directory'))))
+`;
+
+const TRANSPORTS = [
+  { transport: 'native', obstacle: await mountObstacle() },
+  { transport: 'kernel', obstacle: kernelObstacle() },
+] as const;
+
+const usable = TRANSPORTS.filter(({ obstacle }) => obstacle === null);
+const cluster = usable.length === 0 ? null : await RealCluster.start();
+after(() => cluster?.stop());
+
+for (const { transport, obstacle } of TRANSPORTS) {
+  const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
+  test(`programs hear that a quota is used up (${transport})`, { skip }, async (t) => {
+    assert.ok(cluster !== null);
+    const argv = ['volume', 'create', transport, '--quota', '1MiB', '--quota-files', '6'];
+    const servers = ['--servers', cluster.urls.join(',')];
+    await promisify(execFile)(process.execPath, [LAUNCHER, ...argv, ...servers]);
+    const mount = await ClusterMount.start(cluster, transport, '--transport', transport);
+    t.after(() => mount.stop());
+    const { code, text } = await run('python3', ['-c', PROGRAM, mount.directory]);
+    assert.equal(code, 0, text);
+    const told = Object.fromEntries(
+      text
+        .trim()
+        .split('\n')
+        .map((line) => [line.split(' ')[0], line.slice(line.indexOf(' ') + 1)]),
+    );
+    assert.deepEqual(told, {
+      fits: 'ok',
+      fsync: 'EDQUOT',
+      close: 'EDQUOT',
+      fallocate: 'EDQUOT',
+      truncate: 'EDQUOT',
+      'in-place': 'ok',
+      shrink: 'ok',
+      again: 'ok',
+      names: 'EDQUOT EDQUOT',
+    });
+    assert.equal((await stat(mount.path('again'))).size, MIB / 2);
+    assert.equal((await readFile(mount.path('small'), 'utf8')).slice(0, 4), 'yyyy');
+    // Room that is made is used at once.
+    await unlink(mount.path('again'));
+    const { code: copied } = await run('sh', ['-c', 'head -c 600000 /dev/zero > "$0"', mount.path('again')]);
+    assert.equal(copied, 0);
+  });
+}

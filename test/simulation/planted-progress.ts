@@ -1,0 +1,94 @@
+/** Known bugs of what goes on over several requests: uploads in pieces, watchers, the first leader of a file; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const replica = plantedIn('replica');
+
+const TUS = 'test/http/tus-progress.test.ts';
+
+export const PLANTED_PROGRESS: readonly Planted[] = [
+  replica(
+    '74a',
+    'an upload is said to be as far as the catalog knows, which hears of it later',
+    {
+      file: 'server/http/tus-uploads.ts',
+      find: 'return { file, note, offsetBytes: sizeBytes, lengthBytes: note.lengthBytes };',
+      replace: 'return { file, note, offsetBytes: file.sizeBytes, lengthBytes: note.lengthBytes };',
+    },
+    { test: { file: TUS, name: 'an upload is as far as its pieces have come, and goes on from there only' } },
+  ),
+  replica(
+    '74b',
+    'whoever guesses the number of an upload goes on with it',
+    {
+      file: 'server/http/tus-uploads.ts',
+      find: 'if (note.secret !== secret) throw missing;',
+      replace: '',
+    },
+    {
+      test: {
+        file: TUS,
+        name: 'an upload is gone on with by whoever was told its name, and not by its number',
+      },
+    },
+  ),
+  replica(
+    '74c',
+    'a watcher is not told that changes before are not known any more',
+    {
+      file: 'server/storage/catalog-changes.ts',
+      find: 'if (after < this.#from || after > this.#last) return null;',
+      replace: 'if (after > this.#last) return null;',
+    },
+    {
+      test: {
+        file: 'test/storage/catalog-changes.test.ts',
+        name: 'what came behind an operation is told, and what is not known is not guessed',
+      },
+    },
+  ),
+  replica(
+    '74d',
+    'a watcher is told nothing where another state took the place of the catalog',
+    {
+      file: 'server/storage/catalog-changes.ts',
+      find: 'this.#from = seq;\n    this.#last = seq;\n    for',
+      replace: 'this.#last = seq;\n    for',
+    },
+    {
+      test: {
+        file: 'test/storage/catalog-changes.test.ts',
+        name: 'what came behind an operation is told, and what is not known is not guessed',
+      },
+    },
+  ),
+  replica(
+    '74e',
+    'the lease of a file that was not made after all is kept',
+    {
+      file: 'server/file/file-service.ts',
+      find: 'lease.release(file);\n    lease.close(file);',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/server/made-files.test.ts',
+        name: 'the lease of a file that was not made after all is given back',
+      },
+    },
+  ),
+  replica(
+    '74f',
+    'a replica of the catalog answers for a file that was made long ago',
+    {
+      file: 'server/catalog/just-made.ts',
+      find: 'attributes.live && ageNs < JUST_NS',
+      replace: 'attributes.live',
+    },
+    {
+      test: {
+        file: 'test/server/just-made.test.ts',
+        name: 'a replica of the catalog tells of a file that was made a moment ago, and of no other',
+      },
+    },
+  ),
+];
