@@ -132,6 +132,15 @@ describe('what a server tells of itself', () => {
     assert.match(happenings.after(6)[0]?.text ?? '', /with 9994 files more/);
   });
 
+  test('a server that is drained says so once, and once when it holds nothing any more', () => {
+    const { observer, texts } = world();
+    for (const state of ['in', 'draining', 'draining', 'out', 'out'] as const) observer.membershipIs(state);
+    assert.deepEqual(texts(), [
+      's2 is being drained: each of its replicas stays until another server has it whole.',
+      's2 holds nothing any more and may be switched off: every file has its replicas elsewhere.',
+    ]);
+  });
+
   test('what is kept is bounded, and who asks for more than is kept gets what there is', () => {
     const { time, observer, happenings } = world();
     for (let round = 0; round < 1_000; round++) {
