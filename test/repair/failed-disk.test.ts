@@ -28,6 +28,15 @@ async function isThere(cluster: RealCluster, id: string, name: string, seed: num
   assert.ok(body(seed).equals(answer.bytes), `${name} through ${id}`);
 }
 
+/** A server tells of itself what happened to it. */
+async function hasTold(cluster: RealCluster, id: string, sentence: RegExp): Promise<void> {
+  await until(`${id} says ${sentence}`, async () => {
+    const { text } = await ask(cluster.url(id), 'GET', '/v1/events/self');
+    const { happenings } = JSON.parse(text) as { happenings: { text: string }[] };
+    return happenings.some((told) => sentence.test(told.text));
+  });
+}
+
 /**
  * Goal: a server whose index is lost or garbage does not start as if it were new; told to rebuild, it starts empty and
  * gets everything back from the others, which serve all the while.
@@ -105,6 +114,7 @@ for (const [what, fail] of Object.entries(FAILURES)) {
       });
       assert.equal((await ask(cluster.url('s2'), 'GET', '/readyz')).status, 500);
       assert.match(cluster.log('s2'), /the disk failed: this server lets its leases end/);
+      await hasTold(cluster, 's2', /^The disk of s2 has failed \(Cannot .+\): it lets its leases end/);
       await cluster.kill('s2');
       disk.repower();
       await cluster.restart('s2');
@@ -141,11 +151,13 @@ test('a backup whose disk is full lags, and catches up', { timeout: 240_000 }, a
     const full = await cluster.status('s1');
     assert.equal(full.verdict, 'degraded');
     assert.ok(full.reasons.some((reason) => reason.startsWith('The disk of server s2 is full')));
+    await hasTold(cluster, 's2', /^The disk of s2 is nearly full: its files are left to servers with room/);
     fs.rmSync(filler);
     for (const name of ['b', 'c', 'd']) await cluster.current(`main/${name}`, 60_000);
     await isThere(cluster, 's2', 'd', 100);
     const own = (await cluster.status('s2')).servers.find(({ id }) => id === 's2');
     assert.equal(own?.state, 'serving', 'A full disk is no failed one');
+    await hasTold(cluster, 's2', /^The disk of s2 has room again\.$/);
   } finally {
     await cluster.kill('s2');
     disk?.remove();

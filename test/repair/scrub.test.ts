@@ -136,6 +136,8 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
     for (const id of cluster.ids) await whole(id, 'read', 2);
     const after = await scrubbed();
     for (const id of cluster.ids) assert.deepEqual(told(after, id).unrepairable, [], id);
+    const { text } = await ask(cluster.url('s1'), 'GET', '/v1/events/self');
+    assert.match(text, /Object 0 of \{file\} was damaged on the disk of s1: its checksum told/);
     const clean = await scrubbed();
     for (const id of cluster.ids) assert.equal(told(clean, id).damaged, 0, id);
   });
