@@ -17,8 +17,8 @@ export interface DelegationEvents {
 }
 
 /**
- * Directories whose names nobody else changes before this client has agreed: each is delegated by the catalog's primary, in a session
- * of its own, which is there only while somebody uses it.
+ * Directories whose names nobody else changes before this client has agreed: each is delegated by the catalog's primary, to a session
+ * that is left, for another, when nobody has used it for a while: nobody has to wait for what is not used.
  */
 export class Delegations {
   readonly #client: ClusterClient;
@@ -45,11 +45,16 @@ export class Delegations {
     return this.#delegated.has(directory) && (this.#session?.leftMs ?? 0) > 0;
   }
 
-  /** Something is delegated, or soon to be: a session is begun where there is none, and goes on where there is one. */
+  /** Begins a session, so that there is one when directories are asked for. */
+  start(): void {
+    if (!this.#closed) this.#session ??= this.#begin();
+  }
+
+  /** What is delegated, or soon to be, is in use. */
   use(): void {
     if (this.#closed) return;
-    this.#session ??= this.#begin();
-    if (this.#idle === undefined) this.#idle = setTimeout(() => void this.#leave(), IDLE_MS);
+    this.start();
+    if (this.#idle === undefined) this.#idle = setTimeout(() => this.#giveBack(), IDLE_MS);
     else this.#idle.refresh();
   }
 
@@ -118,6 +123,11 @@ export class Delegations {
       if (this.#session === session) session.start();
     });
     return session;
+  }
+
+  #giveBack(): void {
+    void this.#leave();
+    this.start();
   }
 
   #leave(): Promise<void> {

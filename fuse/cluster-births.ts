@@ -23,6 +23,7 @@ export class ClusterBirths implements BirthBackend {
 
   listen(events: Events): void {
     this.#events = events;
+    this.delegations.start();
   }
 
   isDelegated(directory: number): boolean {

@@ -16,6 +16,8 @@ const UNBORN_BYTES_MAX = 16 * 1024 * 1024;
 const AGAIN_MS = 2_000;
 /** A directory that was called back is not asked for again for so long: somebody else makes names in it. */
 const RECALLED_MS = 5_000;
+/** Nor is one for so long that was asked for in vain. */
+const REFUSED_MS = 250;
 /** Names that are asked for together with a directory. */
 const NAMES_COUNT = 1_000;
 /** Directories of which it is remembered when a file was made in them, or when they were called back. */
@@ -50,10 +52,15 @@ export class NewbornFiles {
   /** When a file was made in a directory in the ordinary way. */
   readonly #madeMs = new Map<number, number>();
   readonly #recalledMs = new Map<number, number>();
+  readonly #refusedMs = new Map<number, number>();
   /** Directories that are being asked for, with the names that were changed meanwhile. */
-  readonly #asking = new Map<number, Set<string>>();
+  readonly #asking = new Map<number, { readonly changed: Set<string>; readonly over: Promise<void> }>();
   /** Names that are being changed at the cluster, and how often at a time. */
   readonly #changing = new Map<string, number>();
+  /** The same of directories: while one is changed, it is delegated to nobody. */
+  readonly #busy = new Map<number, number>();
+  /** Who waits until no name of a directory is being changed. */
+  readonly #idle = new Map<number, () => void>();
   /** Files of the volume can come with their contents; not known before the first of them was made. */
   #isPossible = false;
 
@@ -112,6 +119,8 @@ export class NewbornFiles {
     exclusive: boolean,
   ): ReturnType<FileSystemBackend['createFile']> {
     const { parent, name } = place;
+    // Whoever makes files all the time would never come to have the directory.
+    await this.#asking.get(parent)?.over;
     while (this.#isFull && this.#names.of(parent) !== undefined)
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     const unborn = this.unbornAt(place);
@@ -235,14 +244,15 @@ export class NewbornFiles {
   /** What becomes of names is not known while they are being changed, nor where that fails. */
   async changing<Result>(places: readonly Place[], change: () => Promise<Result>): Promise<Result> {
     const keys = places.map(({ parent, name }) => keyOf(parent, name));
-    for (const key of keys) this.#changing.set(key, (this.#changing.get(key) ?? 0) + 1);
+    for (const key of keys) more(this.#changing, key);
+    for (const { parent } of places) more(this.#busy, parent);
     try {
       return await change();
     } finally {
-      for (const key of keys) {
-        const count = this.#changing.get(key) ?? 0;
-        if (count <= 1) this.#changing.delete(key);
-        else this.#changing.set(key, count - 1);
+      for (const key of keys) fewer(this.#changing, key);
+      for (const { parent } of places) {
+        fewer(this.#busy, parent);
+        if (!this.#busy.has(parent)) this.#idle.get(parent)?.();
       }
       for (const place of places) this.changed(place, 'doubt');
     }
@@ -250,7 +260,7 @@ export class NewbornFiles {
 
   changed({ parent, name }: Place, state: NameState): void {
     this.#names.changed(parent, name, state);
-    this.#asking.get(parent)?.add(name);
+    this.#asking.get(parent)?.changed.add(name);
   }
 
   #stateOf({ parent, name }: Place): NameState {
@@ -332,12 +342,21 @@ export class NewbornFiles {
 
   async #ask(directory: number): Promise<void> {
     const recalledMs = this.#recalledMs.get(directory) ?? Number.NEGATIVE_INFINITY;
-    if (this.#asking.has(directory) || performance.now() - recalledMs < RECALLED_MS) return;
+    const refusedMs = this.#refusedMs.get(directory) ?? Number.NEGATIVE_INFINITY;
+    const nowMs = performance.now();
+    if (nowMs - recalledMs < RECALLED_MS || nowMs - refusedMs < REFUSED_MS || this.#asking.has(directory))
+      return;
     const changed = new Set<string>();
-    this.#asking.set(directory, changed);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#asking.set(directory, { changed, over: promise });
     try {
+      if (this.#busy.has(directory)) await new Promise<void>((idle) => this.#idle.set(directory, idle));
+      this.#idle.delete(directory);
       const page = await this.#birth.delegate(directory, NAMES_COUNT);
-      if (page === null) return;
+      if (page === null) {
+        remember(this.#refusedMs, directory);
+        return;
+      }
       // After it was delegated: nobody else changes it from then on.
       const attributes = await this.#backend.attributes(directory);
       if (!this.#birth.isDelegated(directory)) return;
@@ -350,6 +369,7 @@ export class NewbornFiles {
       this.#log('debug', 'a directory is not delegated', { directory, error: String(error) });
     } finally {
       this.#asking.delete(directory);
+      resolve();
     }
   }
 }
@@ -373,4 +393,14 @@ function remember(map: Map<number, number>, directory: number): void {
     if (map.size <= REMEMBERED_MAX) return;
     map.delete(oldest);
   }
+}
+
+function more<Key>(counts: Map<Key, number>, key: Key): void {
+  counts.set(key, (counts.get(key) ?? 0) + 1);
+}
+
+function fewer<Key>(counts: Map<Key, number>, key: Key): void {
+  const count = counts.get(key) ?? 0;
+  if (count <= 1) counts.delete(key);
+  else counts.set(key, count - 1);
 }

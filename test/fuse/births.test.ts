@@ -18,11 +18,11 @@ const USER = { uid: 7, gid: 8 };
 const FLAGS = constants.O_RDWR | constants.O_CREAT;
 
 /** A mount, and a directory in it that it has made and in which it has made a file at the cluster. */
-async function started(t: TestContext) {
+async function started(t: TestContext, flushBehind = false) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   const backend = withBirths(births.backend, births, () => undefined);
-  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, 1_000, flushBehind);
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();
@@ -244,4 +244,41 @@ test('a name that was given away, or given back, is not taken for what it was', 
     code: 'exists',
   });
   assert.deepEqual([textAt('a'), textAt('b')], ['again', 'again, too']);
+});
+
+test('a directory in which several programs make files all the time is asked for between two of them', async (t) => {
+  const { births, memory, directory, file, textAt } = await started(t);
+  births.end();
+  memory.disturb({ delayMs: 5 });
+  const programs = Array.from({ length: 4 }, async (_, program) => {
+    for (let number = 0; number < 10; number++) await file(`p${program}-${number}`, 'text');
+  });
+  await Promise.all(programs);
+  assert.deepEqual(births.asked, { count: 1, delegated: 1 });
+  assert.ok(births.requests.length > 0, 'Most of them were borne');
+  assert.equal(textAt('p3-9'), 'text');
+  assert.equal((await memory.list(directory, '', 100)).entries.length, 41);
+});
+
+test('a close that waits for nothing leaves the file to be borne, and what it says to fsync', async (t) => {
+  const { births, fileSystem, create, write, textAt } = await started(t, true);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  births.held = promise;
+  const { handle } = await create('a');
+  await write(handle, 'behind');
+  await fileSystem.flush(handle);
+  assert.equal(textAt('a'), null);
+  const again = await create('a', constants.O_RDWR);
+  await fileSystem.release(handle);
+  assert.equal(Buffer.from(await fileSystem.read(again.handle, 0, 100)).toString(), 'behind');
+  resolve();
+  await fileSystem.persist(again.handle);
+  assert.equal(textAt('a'), 'behind');
+  await fileSystem.release(again.handle);
+  births.fate = 'refused';
+  const refused = await create('b');
+  await write(refused.handle, 'text');
+  await fileSystem.flush(refused.handle);
+  await assert.rejects(fileSystem.persist(refused.handle), { code: 'quota-exceeded' });
+  await fileSystem.release(refused.handle);
 });

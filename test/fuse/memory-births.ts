@@ -13,6 +13,10 @@ export class MemoryBirths implements BirthBackend {
     recalled: async () => undefined,
     ended: () => undefined,
   };
+  /** Calls that change names, under way: while there are any, nothing is delegated. */
+  #changing = 0;
+  /** How often a directory was asked for, and delegated. */
+  readonly asked = { count: 0, delegated: 0 };
   /** Files of each request. */
   readonly requests: number[] = [];
   fate: Fate = 'born';
@@ -35,6 +39,14 @@ export class MemoryBirths implements BirthBackend {
     );
     return {
       ...(calls as unknown as FileSystemBackend),
+      createFile: async (...made) => {
+        this.#changing++;
+        try {
+          return await memory.createFile(...made);
+        } finally {
+          this.#changing--;
+        }
+      },
       makeDirectory: async (...made) => {
         const attributes = await memory.makeDirectory(...made);
         this.#delegated.add(attributes.inode);
@@ -64,6 +76,9 @@ export class MemoryBirths implements BirthBackend {
   use(): void {}
 
   async delegate(directory: number, countMax: number) {
+    this.asked.count++;
+    if (this.#changing > 0) return null;
+    this.asked.delegated++;
     this.#delegated.add(directory);
     return this.#backend.list(directory, '', countMax);
   }
