@@ -259,8 +259,8 @@ except OSError as e: print(e.errno)`,
 
 test('a directory where a mount died is used again', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
-  // Without its guard, as after a crash of both.
-  const { stdout } = await run('pgrep', ['-f', `leasehold-mount-guard .* ${mount.directory}$`]);
+  // Without its guard, as after a crash of both; the oldest, for what the guard is about to start has its name for a moment.
+  const { stdout } = await run('pgrep', ['-o', '-f', `leasehold-mount-guard .* ${mount.directory}$`]);
   process.kill(Number(stdout), 'SIGKILL');
   mount.signal('SIGKILL');
   await mount.exited();
