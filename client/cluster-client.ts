@@ -25,7 +25,7 @@ import type { LockList } from '../wire/lock-api.ts';
 import type { Access } from './access.ts';
 import { type Download, type DownloadOptions, downloadFile } from './download.ts';
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
-import { FileHandle, lostSession } from './file-handle.ts';
+import { FileHandle, type FileOptions, lostSession } from './file-handle.ts';
 import { FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
 import { encodePath, type RemotePath } from './remote-path.ts';
 import { drawSession, RequestWindow } from './request-window.ts';
@@ -267,18 +267,8 @@ export class ClusterClient {
    * Opens contents for reading and writing. Nothing is asked until the first call on the handle.
    *
    * @param file number of the file (its inode)
-   * @param options.snapshot reads what this snapshot of the file's volume shows; writes are of the file itself
-   * @param options.since number of an operation of the file that was told as committed, such as its newest contents of the
-   *   attributes; without it, the first change of a file with many writers before may take a question more
    */
-  openFile(
-    file: number,
-    options: {
-      readonly replicas?: readonly string[];
-      readonly since?: number;
-      readonly snapshot?: number;
-    } = {},
-  ): FileHandle {
+  openFile(file: number, options: FileOptions = {}): FileHandle {
     return new FileHandle(this.#exchanger, file, options);
   }
 

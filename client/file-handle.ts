@@ -28,6 +28,18 @@ interface Session {
   readonly since: number;
 }
 
+export interface FileOptions {
+  /** Ids of the servers that hold the file, if known; the first is asked first. */
+  readonly replicas?: readonly string[];
+  /**
+   * Number of an operation of the file that was told as committed, such as its newest contents of the attributes, the later the
+   * better; without it, the first change of a file with many writers before may take a question more.
+   */
+  readonly since?: number;
+  /** Reads what this snapshot of the file's volume shows; writes are of the file itself. */
+  readonly snapshot?: number;
+}
+
 /**
  * An open file: reads, and writes under a session of its own. Calls may run in parallel; those on the
  * same bytes then have no order among each other. Holds nothing that would have to be closed.
@@ -44,20 +56,7 @@ export class FileHandle {
   /** The largest number of a committed operation that is known here. */
   #knownSeq: number;
 
-  /**
-   * @param options.replicas ids of the servers that hold the file, if known; the first is asked first
-   * @param options.since number of a committed operation of the file, the later the better
-   * @param options.snapshot what is read is what this snapshot of the file's volume shows
-   */
-  constructor(
-    exchanger: Exchanger,
-    file: number,
-    options: {
-      readonly replicas?: readonly string[];
-      readonly since?: number;
-      readonly snapshot?: number;
-    } = {},
-  ) {
+  constructor(exchanger: Exchanger, file: number, options: FileOptions = {}) {
     const { replicas = [], since = 0, snapshot } = options;
     assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
     this.#exchanger = exchanger;
