@@ -38,7 +38,7 @@ try {
   for (const id of cluster.ids) await cluster.kill(id, 'SIGTERM');
   const againMs = performance.now();
   for (const id of cluster.ids) cluster.spawn(id);
-  await cluster.ready(cluster.ids, 300_000);
+  await cluster.ready(cluster.ids);
   process.stdout.write(`ready again after ${((performance.now() - againMs) / 1_000).toFixed(1)} s\n`);
   report('started again');
 } finally {

@@ -2,8 +2,11 @@ import { randomInt } from 'node:crypto';
 import { createServer } from 'node:net';
 
 const HOST = '127.0.0.1';
-/** Below the range from which Linux takes ports of outgoing connections: one of those may have it until somebody listens. */
-const PORT_FIRST = 10_000;
+/**
+ * Below the range from which Linux takes ports of outgoing connections: one of those may have it until somebody listens.
+ * Above 10,080, which `fetch` and browsers refuse (Fetch Standard, section 2.9: bad ports).
+ */
+const PORT_FIRST = 10_081;
 const PORT_END = 32_000;
 
 /** @returns ports of 127.0.0.1 that nobody uses just now */

@@ -262,7 +262,7 @@ test('a disk is replaced by an empty one: the server gets all its replicas again
   await cluster.kill('s4');
   rmSync(cluster.data('s4'), { recursive: true });
   cluster.spawn('s4');
-  await cluster.ready(['s4'], MOVE_MS_MAX);
+  await cluster.ready(['s4']);
   members.add('s4');
   await until('s4 holds again what it held', async () => (await replicasOnDisk('s4')) >= held, 60_000);
   await allAreOn(3);

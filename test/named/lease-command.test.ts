@@ -12,7 +12,8 @@ import { streamEventText } from '../../wire/sse.ts';
 import { runCli } from '../client/run-cli.ts';
 import { until } from '../cluster/real-cluster.ts';
 
-const TTL_MS = 8_000;
+/** Half of it is how long a busy machine may take to start and to end processes. */
+const TTL_MS = 16_000;
 const TOKEN = 9;
 
 /** A server that grants every lease, until a test says what else. */
@@ -89,7 +90,7 @@ describe('leasehold lease acquire', () => {
     const { code, stderr } = await running;
     assert.equal(code, EXIT_LEASE_LOST, stderr);
     assert.match(stderr, /another has it; the command is stopped/);
-    assert.ok(performance.now() - grantedMs < 0.75 * TTL_MS, 'Not only when its lease would have ended');
+    assert.ok(performance.now() - grantedMs < 0.9 * TTL_MS, 'Not only when its lease would have ended');
   });
 
   for (const [what, kind, held, token] of [
