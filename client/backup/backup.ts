@@ -1,11 +1,11 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
+import { ahead } from '../ahead.ts';
 import type { DataRange } from '../archive/archive-reader.ts';
 import { type ArchiveEntry, type ArchiveKind, BLOCK_BYTES, headersOf, paddingOf } from '../archive/pax.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
 import type { FileHandle } from '../file-handle.ts';
-import { ahead } from './ahead.ts';
 import { type Found, walk } from './walk.ts';
 
 /** One read answers so much, all of it of one state. */

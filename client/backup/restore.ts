@@ -1,12 +1,12 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
+import { ahead } from '../ahead.ts';
 import { type ArchiveMember, readArchive } from '../archive/archive-reader.ts';
 import type { ArchiveEntry } from '../archive/pax.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
 import { CommandFailure, EXIT_FAILED } from '../failure.ts';
 import { joinPath } from '../remote-path.ts';
-import { ahead } from './ahead.ts';
 
 /** Files up to this size are read from the archive before their turn, and stored beside others. */
 const SMALL_BYTES = 1024 * 1024;

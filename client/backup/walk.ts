@@ -1,6 +1,7 @@
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_FAILED } from '../failure.ts';
 
 /** Something that has a name below the directory that is walked. */
 export interface Found {
@@ -26,6 +27,11 @@ async function* below(
   call: CallOptions,
 ): AsyncGenerator<Found, void, undefined> {
   for await (const { name, attributes } of client.list(directory, call)) {
+    if (name.includes('/') || name === '.' || name === '..')
+      throw new CommandFailure(
+        EXIT_FAILED,
+        `Cannot go through "${prefix}": a server says that "${name}" is in it, which is no name`,
+      );
     const path = `${prefix}${name}`;
     yield { path, attributes };
     if (attributes.kind === 'directory') yield* below(client, attributes, `${path}/`, call);

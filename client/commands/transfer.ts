@@ -21,6 +21,7 @@ import {
 import { Progress, printJson } from '../output.ts';
 import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
 import { addClusterOptions, withClient } from './cluster-command.ts';
+import { getDirectory, putDirectory } from './transfer-tree.ts';
 
 /** A file that changes while it is read is read again this many times. */
 const GET_ATTEMPTS_MAX = 3;
@@ -30,29 +31,46 @@ interface TransferOptions {
   readonly json?: true;
   /** False with --no-replace. */
   readonly replace?: boolean;
+  readonly recursive?: true;
 }
 
 export function addTransferCommands(program: Command): void {
   addClusterOptions(program.command('put'))
-    .description('store a local file in the cluster, as a whole and durably')
+    .description('store a local file in the cluster, as a whole and durably, or a directory')
     .argument('<local>', 'file to read, or - for standard input')
     .argument('<target>', 'VOLUME:/path; with a / at the end the file keeps its name in that directory')
+    .option(
+      '-r, --recursive',
+      'a directory with all that is in it; the same command again goes on after a break',
+    )
     .option('--no-replace', 'fail if there is something at the path')
     .option('--json', 'print what was stored as JSON')
     .action(async (local: string, target: string, options: TransferOptions, command: Command) => {
-      await withClient(command, (client, call) => put(client, local, target, options, call));
+      await withClient(command, (client, call) =>
+        options.recursive
+          ? putDirectory(client, local, target, options, call)
+          : put(client, local, target, options, call),
+      );
     });
 
   addClusterOptions(program.command('get'))
-    .description('fetch a file from the cluster; the local file appears when it is whole')
+    .description('fetch a file from the cluster, or a directory; each local file appears when it is whole')
     .argument('<source>', 'VOLUME:/path')
     .argument('<local>', 'file or directory to write to, or - for standard output')
+    .option(
+      '-r, --recursive',
+      'a directory with all that is in it; the same command again goes on after a break',
+    )
     .option('--json', 'print what was fetched as JSON')
     .action(async (source: string, local: string, options: TransferOptions, command: Command) => {
       if (local === '-' && options.json) {
         throw new CommandFailure(EXIT_USAGE, 'Cannot print JSON: standard output takes the file');
       }
-      await withClient(command, (client, call) => get(client, source, local, options, call));
+      await withClient(command, (client, call) =>
+        options.recursive
+          ? getDirectory(client, source, local, options, call)
+          : get(client, source, local, options, call),
+      );
     });
 }
 
@@ -100,7 +118,7 @@ async function openSource(local: string): Promise<{ stream: Readable; stats: Sta
     throw new CommandFailure(
       EXIT_USAGE,
       `Cannot put "${local}": it is a directory, and put takes one file`,
-      'mount the volume with "leasehold mount" and copy the directory with "cp -r"',
+      'use --recursive to put it with all that is in it',
     );
   }
   return {
@@ -283,7 +301,8 @@ function shortFile(path: string, found: number, expected: number): CommandFailur
   return new CommandFailure(EXIT_FAILED, `Cannot fetch ${path}: ${found} of ${expected} bytes arrived`);
 }
 
-function refuseSwapped(first: string, second: string, usage: string, remoteFirst = false): void {
+/** @throws CommandFailure where the local path stands in the place of the remote one, and the other way round */
+export function refuseSwapped(first: string, second: string, usage: string, remoteFirst = false): void {
   const swapped = remoteFirst
     ? !looksRemote(first) && looksRemote(second)
     : looksRemote(first) && !looksRemote(second);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
+import { once } from 'node:events';
 import {
   link,
   mkdir,
@@ -19,12 +20,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { after, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { ServiceError } from '../../base/errors.ts';
 import { readArchive } from '../../client/archive/archive-reader.ts';
 import { type BackupReport, backup } from '../../client/backup/backup.ts';
 import type { PhaseResult } from '../../client/bench/phase.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import type { TreeReport } from '../../client/tree/report.ts';
 import type { Command, Query } from '../../wire/catalog-api.ts';
 import { ask, problemIn } from '../http/ask.ts';
 import {
@@ -50,6 +53,10 @@ const cluster = await RealCluster.start();
 after(() => cluster.stop());
 await cluster.createVolume('main');
 const [url = ''] = cluster.urls;
+const promtool = await run('promtool', ['--version']).then(
+  () => false,
+  () => 'promtool is not installed',
+);
 
 test('alerts and dashboard ask for what servers tell', async () => {
   await leasehold('volume', 'create', 'watched', '--quota', '1GiB', '--quota-files', '1000');
@@ -104,11 +111,6 @@ test('a rule that asks for what nobody has is found', async () => {
   assert.throws(() => assertAnswered('sum by (color) (leasehold_lag_files)', families, ''), /label color/);
   assert.throws(() => assertAnswered('rate(leasehold_lag_files', families, ''), /not understood/);
 });
-
-const promtool = await run('promtool', ['--version']).then(
-  () => false,
-  () => 'promtool is not installed',
-);
 
 test('promtool finds nothing wrong with the rules', { skip: promtool }, async () => {
   const { stdout } = await run('promtool', ['check', 'rules', RULES]);
@@ -197,6 +199,82 @@ test('a volume becomes an archive that tar reads, and the archive a volume', asy
     stderr: /not whole/,
   });
 });
+
+test('a directory goes in and comes out, and whoever breaks off goes on', async (t) => {
+  await cluster.createVolume('trees');
+  const folder = await mkdtemp(join(tmpdir(), 'leasehold-tree-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const [here, out] = [join(folder, 'here'), join(folder, 'out')];
+  await mkdir(join(here, 'deep/down'), { recursive: true });
+  await writeFile(join(here, 'deep/small'), 'small', { mode: 0o640 });
+  await writeFile(join(here, 'deep/down/empty'), '');
+  await symlink('../small', join(here, 'deep/down/link'));
+  const large = randomBytes(40 * 1024 * 1024);
+  await writeFile(join(here, 'large'), large);
+  const client = new ClusterClient({ servers: cluster.urls });
+  t.after(() => client.close());
+  /** Bytes of what is not whole yet, there and here. */
+  const partThere = async () => {
+    const { inode } = await client.resolve('trees', '/in');
+    for await (const { name, attributes } of client.list({ inode }))
+      if (name.endsWith('.part')) return attributes.sizeBytes;
+    return 0;
+  };
+  const partHere = async () => {
+    const name = (await readdir(out)).find((one) => one.startsWith('.large.') && one.endsWith('.part'));
+    return name === undefined ? 0 : (await stat(join(out, name))).size;
+  };
+  const again = async (...argv: string[]) => JSON.parse(await leasehold(...argv, '--json')) as TreeReport;
+
+  const put = ['put', '-r', here, 'trees:/in'];
+  const changed = () => utimes(join(here, 'large'), 1, Date.now() / 1000);
+  await breakOff(put, partThere, changed);
+  const stored = await again(...put);
+  assert.deepEqual([stored.continued, stored.continuedBytes % (16 * 1024 * 1024)], [1, 0]);
+  assert.ok(stored.bytes + stored.continuedBytes >= large.length);
+  const idle = await again(...put);
+  assert.deepEqual([idle.files, idle.links, idle.directories, idle.same], [0, 0, 0, 3]);
+  assert.equal(await partThere(), 0, 'What was a part has become the file');
+
+  const get = ['get', '-r', 'trees:/in', out];
+  await breakOff(get, partHere, () => rm(out, { recursive: true, force: true }));
+  const fetched = await again(...get);
+  assert.deepEqual([fetched.continued, fetched.continuedBytes % (16 * 1024 * 1024)], [1, 0]);
+  assert.ok((await readFile(join(out, 'large'))).equals(large));
+  assert.deepEqual((await again(...get)).same, 3);
+  const { stdout } = await run('diff', ['-r', '--no-dereference', here, out]);
+  assert.equal(stdout, '');
+  assert.equal((await stat(join(out, 'deep/small'))).mode & 0o777, 0o640);
+  assert.equal((await again('put', '-r', out, 'trees:/in')).same, 3, 'Times go there and back');
+
+  // What is about one file alone leaves the others to be copied.
+  await writeFile(join(here, 'deep/small'), 'not so small');
+  await rm(join(here, 'deep/down'), { recursive: true });
+  await writeFile(join(here, 'deep/down'), 'was a directory');
+  await assert.rejects(leasehold(...put), { code: 1, stderr: /"deep\/down": there is a directory/ });
+  assert.equal(await leasehold('get', 'trees:/in/deep/small', '-'), 'not so small');
+});
+
+/** Runs a copy of a tree and kills it when more than a section of the large file is there. */
+async function breakOff(
+  argv: readonly string[],
+  partBytes: () => Promise<number>,
+  begin: () => Promise<void>,
+): Promise<void> {
+  for (let turn = 1; ; turn++) {
+    await begin();
+    const child = spawn(process.execPath, [LAUNCHER, ...argv, '--servers', cluster.urls.join(',')]);
+    const end = once(child, 'exit');
+    for (let seen = 0; seen <= 16 * 1024 * 1024 && child.exitCode === null; ) {
+      seen = await partBytes().catch(() => 0);
+      await delay(5);
+    }
+    child.kill('SIGKILL');
+    const [, signal] = await end;
+    if (signal === 'SIGKILL') return;
+    assert.ok(turn < 5, 'It was quicker than whoever would kill it');
+  }
+}
 
 test('a file that changes while it is archived is archived as one version of it', async () => {
   const client = new ClusterClient({ servers: cluster.urls });

@@ -1,0 +1,111 @@
+import { stat } from 'node:fs/promises';
+import { basename, join, resolve } from 'node:path';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
+import { Progress, printable, printJson, printLine } from '../output.ts';
+import { baseName, joinPath, parseRemotePath } from '../remote-path.ts';
+import { getTree } from '../tree/get-tree.ts';
+import { putTree } from '../tree/put-tree.ts';
+import { type TreeReport, treeReport, treeSummary } from '../tree/report.ts';
+
+interface TreeOptions {
+  readonly json?: true;
+  readonly replace?: boolean;
+}
+
+/** What `leasehold put --recursive` does. */
+export async function putDirectory(
+  client: ClusterClient,
+  local: string,
+  targetText: string,
+  options: TreeOptions,
+  call: CallOptions,
+): Promise<void> {
+  if (options.replace === false)
+    throw new CommandFailure(
+      EXIT_USAGE,
+      'Cannot use --no-replace with --recursive: what differs is replaced',
+    );
+  const target = parseRemotePath(targetText);
+  const stats = await stat(local).catch((error: unknown) => {
+    if (isSystemError(error) && error.code === 'ENOENT') return null;
+    throw error;
+  });
+  if (stats === null)
+    throw new CommandFailure(EXIT_NOT_FOUND, `Cannot put "${local}": there is no such directory here`);
+  if (!stats.isDirectory())
+    throw new CommandFailure(EXIT_USAGE, `Cannot put "${local}" with --recursive: it is no directory`);
+  const keepsName = target.directory && target.path !== '/';
+  const path = keepsName ? joinPath(target.path, basename(resolve(local))) : target.path;
+  const place = { volume: target.volume, path };
+  await told(`${place.volume}:${path}`, options, (report, onBytes) =>
+    putTree(client, local, place, report, call, onBytes),
+  );
+}
+
+/** What `leasehold get --recursive` does. */
+export async function getDirectory(
+  client: ClusterClient,
+  sourceText: string,
+  localText: string,
+  options: TreeOptions,
+  call: CallOptions,
+): Promise<void> {
+  if (localText === '-')
+    throw new CommandFailure(
+      EXIT_USAGE,
+      'Cannot write a directory to standard output',
+      '"leasehold backup" writes it there as an archive',
+    );
+  const source = parseRemotePath(sourceText);
+  const top = await client.resolve(source.volume, source.path, call);
+  if (top.kind !== 'directory')
+    throw new CommandFailure(
+      EXIT_USAGE,
+      `Cannot get ${source.volume}:${source.path} with --recursive: it is a ${top.kind}`,
+    );
+  const local = localText.endsWith('/') ? join(localText, baseName(source.path)) : localText;
+  await told(local, options, (report, onBytes) => getTree(client, top, local, report, call, onBytes));
+}
+
+/** Says what became of it, also where it breaks off. */
+async function told(
+  target: string,
+  { json }: TreeOptions,
+  copy: (report: TreeReport, onBytes: () => void) => Promise<void>,
+): Promise<void> {
+  const report = treeReport();
+  const progress = new Progress(basename(target), null);
+  try {
+    await copy(report, () => progress.update(report.bytes));
+  } catch (error) {
+    progress.end();
+    process.stderr.write(
+      `leasehold: broke off: ${treeSummary(report)}; the same command again goes on from here\n`,
+    );
+    throw error;
+  } finally {
+    progress.end();
+  }
+  const { skipped, failed } = report;
+  if (json) printJson({ target, ...report });
+  else {
+    for (const path of skipped) printLine(`Not copied, for it has no contents: ${printable(path)}`);
+    printLine(`${capitalized(treeSummary(report))}, to ${printable(target)}`);
+  }
+  for (const { path, why } of failed)
+    process.stderr.write(`leasehold: Cannot copy "${printable(path)}": ${why}\n`);
+  if (failed.length > 0) {
+    const count = failed.length === 1 ? 'One thing was' : `${failed.length} things were`;
+    throw new CommandFailure(
+      EXIT_FAILED,
+      `${count} not copied, for the reasons above`,
+      'mend them, and run the same command again',
+    );
+  }
+}
+
+function capitalized(text: string): string {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,203 @@
+import type { BigIntStats } from 'node:fs';
+import {
+  type FileHandle as LocalFile,
+  lstat,
+  mkdir,
+  open,
+  readlink,
+  rename,
+  rm,
+  symlink,
+} from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { ahead } from '../ahead.ts';
+import { walk } from '../backup/walk.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_PRECONDITION, isSystemError, systemReason } from '../failure.ts';
+import type { FileHandle } from '../file-handle.ts';
+import { entityTag } from '../upload.ts';
+import type { TreeReport } from './report.ts';
+import { isSame } from './same.ts';
+import { type Piece, partName, resumeOffset, sectionsOf } from './sections.ts';
+import { UnderWay } from './under-way.ts';
+
+const FILES_AT_ONCE = 8;
+const PIECES_AT_ONCE = 4;
+/** A file that changes while it is read is read again this many times. */
+const ATTEMPTS_MAX = 3;
+
+/**
+ * Makes what is in a directory of the cluster, or a snapshot of it, be in a local directory, which is made if it is not there; otherwise as
+ * `putTree`.
+ *
+ * @param top the directory in the cluster
+ * @throws what ends the copying; what concerns one file alone is told in the report
+ */
+export async function getTree(
+  client: ClusterClient,
+  top: Attributes,
+  local: string,
+  report: TreeReport,
+  call: CallOptions,
+  onBytes: () => void = () => {},
+): Promise<void> {
+  const files = new UnderWay(FILES_AT_ONCE);
+  const get = new TreeGet(client, report, call, onBytes);
+  /** Of directories that could not be made: what is in them has no place. */
+  const missing: string[] = [];
+  try {
+    for await (const { path, attributes } of walk(client, top, call)) {
+      call.signal?.throwIfAborted();
+      if (missing.some((directory) => path.startsWith(`${directory}/`))) continue;
+      const place = join(local, path);
+      if (attributes.kind === 'directory') {
+        if (!(await get.directory(path, place, attributes))) missing.push(path);
+      } else if (attributes.kind === 'symlink') {
+        await get.link(path, place, attributes.target);
+      } else if (attributes.kind !== 'file') {
+        report.skipped.push(path);
+      } else if (isSame(await there(place), attributes)) {
+        report.same += 1;
+      } else {
+        await files.begin(() => get.file(path, place, attributes));
+      }
+    }
+  } finally {
+    await files.end();
+  }
+}
+
+class TreeGet {
+  readonly #client: ClusterClient;
+  readonly #report: TreeReport;
+  readonly #call: CallOptions;
+  readonly #onBytes: () => void;
+
+  constructor(client: ClusterClient, report: TreeReport, call: CallOptions, onBytes: () => void) {
+    this.#client = client;
+    this.#report = report;
+    this.#call = call;
+    this.#onBytes = onBytes;
+  }
+
+  /** @returns whether it is there */
+  directory(path: string, place: string, { mode }: Attributes): Promise<boolean> {
+    return this.#ofOne(path, async () => {
+      const stats = await there(place);
+      // A link to a directory is none: it would lead out of the tree.
+      if (stats !== null && !stats.isDirectory()) throw inTheWay(place);
+      if (stats !== null) return;
+      // Whoever copies has to be able to write in it.
+      await mkdir(place, { mode: (mode & 0o777) | 0o700 });
+      this.#report.directories += 1;
+    });
+  }
+
+  link(path: string, place: string, target: string): Promise<boolean> {
+    return this.#ofOne(path, async () => {
+      const stats = await there(place);
+      if (stats?.isDirectory()) throw inTheWay(place);
+      if (stats?.isSymbolicLink() && (await readlink(place)) === target) return;
+      if (stats !== null) await rm(place);
+      await symlink(target, place);
+      this.#report.links += 1;
+    });
+  }
+
+  async file(path: string, place: string, attributes: Attributes): Promise<void> {
+    await this.#ofOne(path, async () => {
+      if ((await there(place))?.isDirectory()) throw inTheWay(place);
+      for (let attempt = 1; !(await this.#fetched(place, attributes)); attempt++)
+        if (attempt === ATTEMPTS_MAX)
+          throw new CommandFailure(EXIT_PRECONDITION, 'it changes whenever it is read');
+    });
+  }
+
+  /** @returns whether it was of one state while it was read */
+  async #fetched(place: string, attributes: Attributes): Promise<boolean> {
+    const file = this.#client.openFile(attributes.inode, attributes);
+    const begun = await file.state(this.#call);
+    const tag = entityTag({ inode: attributes.inode, contents: begun.contents });
+    const part = join(dirname(place), partName(basename(place), tag));
+    const stats = await there(part);
+    const from = stats?.isFile() ? resumeOffset(Number(stats.size), begun.sizeBytes) : 0;
+    // Nobody else's until it is whole.
+    const local = await open(part, from === 0 ? 'w' : 'r+', 0o600);
+    try {
+      await local.truncate(from);
+      for (const pieces of sectionsOf(from, begun.sizeBytes)) {
+        if (!(await this.#section(file, local, pieces))) break;
+        await local.datasync();
+      }
+      const ended = await file.state(this.#call);
+      const { epoch, seq } = begun.contents;
+      if (ended.contents.epoch !== epoch || ended.contents.seq !== seq) {
+        await rm(part, { force: true });
+        return false;
+      }
+      await local.chmod(attributes.mode & 0o777);
+      await local.utimes(secondsOf(attributes.accessedNs), secondsOf(attributes.modifiedNs));
+      await local.sync();
+    } finally {
+      await local.close();
+    }
+    await rename(part, place);
+    this.#report.files += 1;
+    if (from > 0) {
+      this.#report.continued += 1;
+      this.#report.continuedBytes += from;
+    }
+    return true;
+  }
+
+  /** @returns false where the file has become shorter meanwhile */
+  async #section(file: FileHandle, local: LocalFile, pieces: readonly Piece[]): Promise<boolean> {
+    async function* all(): AsyncGenerator<Piece, void, undefined> {
+      yield* pieces;
+    }
+    const read = ahead(all(), PIECES_AT_ONCE, async ({ offset, length }) => ({
+      ...{ offset, length },
+      bytes: (await file.read(offset, length, this.#call)).bytes,
+    }));
+    for await (const { offset, length, bytes } of read) {
+      if (bytes.length !== length) return false;
+      for (let written = 0; written < length; )
+        written += (await local.write(bytes, written, length - written, offset + written)).bytesWritten;
+      this.#report.bytes += length;
+      this.#onBytes();
+    }
+    return true;
+  }
+
+  /** @returns false, and a line in the report, where `step` fails for a reason that concerns `path` alone */
+  async #ofOne(path: string, step: () => Promise<void>): Promise<boolean> {
+    try {
+      await step();
+      return true;
+    } catch (error) {
+      const isLocal = isSystemError(error) && error.path !== undefined;
+      if (!isLocal && !(error instanceof CommandFailure && error.exit === EXIT_PRECONDITION)) throw error;
+      this.#report.failed.push({ path, why: isLocal ? systemReason(error) : error.message });
+      return false;
+    }
+  }
+}
+
+async function there(place: string): Promise<BigIntStats | null> {
+  try {
+    return await lstat(place, { bigint: true });
+  } catch (error) {
+    if (isSystemError(error) && error.code === 'ENOENT') return null;
+    throw error;
+  }
+}
+
+function secondsOf(nanoseconds: string): number {
+  return Number(nanoseconds) / 1e9;
+}
+
+function inTheWay(place: string): CommandFailure {
+  return new CommandFailure(EXIT_PRECONDITION, `there is something else at "${place}"`);
+}

@@ -1,0 +1,276 @@
+import type { BigIntStats } from 'node:fs';
+import { type FileHandle as LocalFile, lstat, open, readdir, readlink } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join, resolve } from 'node:path';
+import { ServiceError } from '../../base/errors.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { ahead } from '../ahead.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { CommandFailure, EXIT_PRECONDITION, isSystemError, systemReason } from '../failure.ts';
+import type { FileHandle } from '../file-handle.ts';
+import { baseName, joinPath } from '../remote-path.ts';
+import { whoami } from '../whoami.ts';
+import type { TreeReport } from './report.ts';
+import { isSame } from './same.ts';
+import { type Piece, partName, resumeOffset, SECTION_BYTES, sectionsOf } from './sections.ts';
+import { UnderWay } from './under-way.ts';
+
+const FILES_AT_ONCE = 8;
+const PIECES_AT_ONCE = 4;
+
+interface Place {
+  readonly volume: string;
+  readonly path: string;
+}
+
+/**
+ * Makes what is in a local directory be in a directory of the cluster, which is made if it is not there. Files that are there with the same size
+ * and modification time are left alone, and a large one is gone on with where an earlier run broke off: so the same call again ends what was begun.
+ * What is there and not here stays.
+ *
+ * @param report is kept up to date
+ * @param onBytes called with the bytes that were copied in all
+ * @throws what ends the copying; what concerns one file alone is told in the report
+ */
+export async function putTree(
+  client: ClusterClient,
+  local: string,
+  target: Place,
+  report: TreeReport,
+  call: CallOptions,
+  onBytes: () => void = () => {},
+): Promise<void> {
+  const files = new UnderWay(FILES_AT_ONCE);
+  const put = new TreePut(client, local, target.volume, report, call, files, onBytes);
+  try {
+    const { mode, uid, gid } = await lstat(local, { bigint: true }).then(ownOf);
+    await put.directory('', await put.made(target, await there(client, target, call), { mode, uid, gid }));
+  } finally {
+    await files.end();
+  }
+}
+
+async function there(client: ClusterClient, place: Place, call: CallOptions): Promise<Attributes | null> {
+  try {
+    return await client.resolve(place.volume, place.path, call);
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'not-found') return null;
+    throw error;
+  }
+}
+
+/** Whose something is, and who may use it. Owners are kept by root alone, who could give them locally, too. */
+function ownOf({ mode, uid, gid }: BigIntStats): { mode: number; uid: number; gid: number } {
+  const isRoot = process.getuid?.() === 0;
+  return {
+    mode: Number(mode & 0o7777n),
+    uid: isRoot ? Number(uid) : (process.getuid?.() ?? 0),
+    gid: isRoot ? Number(gid) : (process.getgid?.() ?? 0),
+  };
+}
+
+class TreePut {
+  readonly #client: ClusterClient;
+  readonly #local: string;
+  readonly #volume: string;
+  readonly #report: TreeReport;
+  readonly #call: CallOptions;
+  readonly #files: UnderWay;
+  readonly #onBytes: () => void;
+
+  constructor(
+    client: ClusterClient,
+    local: string,
+    volume: string,
+    report: TreeReport,
+    call: CallOptions,
+    files: UnderWay,
+    onBytes: () => void,
+  ) {
+    this.#client = client;
+    this.#local = local;
+    this.#volume = volume;
+    this.#report = report;
+    this.#call = call;
+    this.#files = files;
+    this.#onBytes = onBytes;
+  }
+
+  /** @param path relative to the top, empty for that itself */
+  async directory(path: string, { path: remote, inode }: Place & { readonly inode: number }): Promise<void> {
+    const known = new Map<string, Attributes>();
+    for await (const { name, attributes } of this.#client.list({ inode }, this.#call))
+      known.set(name, attributes);
+    const names = await this.#ofOne(path, () => readdir(join(this.#local, path)));
+    for (const name of (names ?? []).sort()) {
+      this.#call.signal?.throwIfAborted();
+      const place = { volume: this.#volume, path: joinPath(remote, name) };
+      await this.#entry(join(path, name), place, known.get(name) ?? null);
+    }
+  }
+
+  /** @returns the directory at `place`, which may be there */
+  async made(
+    place: Place,
+    known: Attributes | null,
+    own: ReturnType<typeof ownOf>,
+  ): Promise<Place & { readonly inode: number }> {
+    if (known?.kind === 'directory') return { ...place, inode: known.inode };
+    if (known !== null) throw inTheWay(place, known);
+    const { attributes } = await this.#client.command({ kind: 'make-directory', place, ...own }, this.#call);
+    this.#report.directories += 1;
+    return { ...place, inode: attributes.inode };
+  }
+
+  async #entry(path: string, place: Place, known: Attributes | null): Promise<void> {
+    const local = join(this.#local, path);
+    const stats = await this.#ofOne(path, () => lstat(local, { bigint: true }));
+    if (stats === null) return;
+    if (stats.isDirectory()) {
+      const directory = await this.#ofOne(path, () => this.made(place, known, ownOf(stats)));
+      if (directory !== null) await this.directory(path, directory);
+    } else if (stats.isSymbolicLink()) {
+      await this.#ofOne(path, async () => this.#link(await readlink(local), place, known, ownOf(stats)));
+    } else if (stats.isFile()) {
+      if (isSame(stats, known)) this.#report.same += 1;
+      else
+        await this.#files.begin(async () => {
+          await this.#ofOne(path, () => this.#file(local, place, known));
+        });
+    } else {
+      this.#report.skipped.push(path);
+    }
+  }
+
+  /** @returns what `step` does; null, and a line in the report, where it fails for a reason that concerns `path` alone */
+  async #ofOne<Value>(path: string, step: () => Promise<Value>): Promise<Value | null> {
+    try {
+      return await step();
+    } catch (error) {
+      const isLocal = isSystemError(error) && error.path !== undefined;
+      if (!isLocal && !(error instanceof CommandFailure && error.exit === EXIT_PRECONDITION)) throw error;
+      this.#report.failed.push({ path, why: isLocal ? systemReason(error) : error.message });
+      return null;
+    }
+  }
+
+  async #link(
+    target: string,
+    place: Place,
+    known: Attributes | null,
+    { uid, gid }: ReturnType<typeof ownOf>,
+  ): Promise<void> {
+    if (known?.kind === 'symlink' && known.target === target) return;
+    if (known?.kind === 'directory') throw inTheWay(place, known);
+    if (known !== null) await this.#client.command({ kind: 'unlink', place, by: whoami() }, this.#call);
+    await this.#client.command({ kind: 'symlink', place, target, uid, gid }, this.#call);
+    this.#report.links += 1;
+  }
+
+  async #file(path: string, place: Place, known: Attributes | null): Promise<void> {
+    if (known?.kind === 'directory') throw inTheWay(place, known);
+    const local = await open(path, 'r');
+    try {
+      await this.#stored(path, local, place);
+    } finally {
+      await local.close();
+    }
+  }
+
+  async #stored(path: string, local: LocalFile, place: Place): Promise<void> {
+    const stats = await local.stat({ bigint: true });
+    const sizeBytes = Number(stats.size);
+    const own = ownOf(stats);
+    const isLarge = sizeBytes > SECTION_BYTES;
+    const begun = isLarge ? await this.#part(path, place, stats) : await this.#unnamed(own);
+    const { inode, policy } = begun.attributes;
+    const file = this.#client.openFile(inode, begun.attributes);
+    const from = isLarge ? resumeOffset((await file.state(this.#call)).sizeBytes, sizeBytes) : 0;
+    for (const pieces of sectionsOf(from, sizeBytes)) {
+      await this.#section(local, file, pieces);
+      if (isLarge) await file.flush(this.#call);
+    }
+    const after = await local.stat({ bigint: true });
+    if (after.size !== stats.size || after.mtimeNs !== stats.mtimeNs) {
+      if (begun.part !== null) await this.#forget(begun.part);
+      throw new CommandFailure(EXIT_PRECONDITION, 'it changed while it was read');
+    }
+    await (policy === 'read-only' ? file.seal(this.#call) : file.flush(this.#call));
+    await file.settle(this.#call);
+    await this.#client.command({ kind: 'set-attributes', inode, modifiedNs: `${stats.mtimeNs}` }, this.#call);
+    // A file without a name takes over what the one that it replaces has beside its contents.
+    if (begun.part !== null) await this.#forget(begun.part);
+    const expect = { kind: 'anything' } as const;
+    const { attributes } = await this.#client.command(
+      { kind: 'replace', place, inode, expect, by: whoami() },
+      this.#call,
+    );
+    if (attributes.mode !== own.mode || attributes.uid !== own.uid || attributes.gid !== own.gid)
+      await this.#client.command({ kind: 'set-attributes', inode, ...own }, this.#call);
+    this.#report.files += 1;
+    if (from === 0) return;
+    this.#report.continued += 1;
+    this.#report.continuedBytes += from;
+  }
+
+  /** A file that is collected unless it gets its name soon. */
+  async #unnamed(
+    own: ReturnType<typeof ownOf>,
+  ): Promise<{ readonly attributes: Attributes; readonly part: null }> {
+    const { attributes } = await this.#client.command(
+      { kind: 'create-orphan', volume: this.#volume, ...own },
+      this.#call,
+    );
+    return { attributes, part: null };
+  }
+
+  /** What an earlier run has left of this very file, or the beginning of it. */
+  async #part(
+    path: string,
+    { volume, path: whole }: Place,
+    { size, mtimeNs, ino }: BigIntStats,
+  ): Promise<{ readonly attributes: Attributes; readonly part: Place }> {
+    const of = JSON.stringify([hostname(), resolve(path), `${ino}`, `${size}`, `${mtimeNs}`]);
+    const name = baseName(whole);
+    const part = { volume, path: joinPath(whole.slice(0, -name.length - 1) || '/', partName(name, of)) };
+    const left = await there(this.#client, part, this.#call);
+    if (left !== null) return { attributes: left, part };
+    const own = { mode: 0o600, uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+    const { attributes } = await this.#client.command(
+      { kind: 'create-file', place: part, exclusive: false, ...own },
+      this.#call,
+    );
+    return { attributes, part };
+  }
+
+  async #forget(part: Place): Promise<void> {
+    await this.#client.command({ kind: 'unlink', place: part, by: whoami(), trash: false }, this.#call);
+  }
+
+  async #section(local: LocalFile, file: FileHandle, pieces: readonly Piece[]): Promise<void> {
+    const written = ahead(listed(pieces), PIECES_AT_ONCE, async ({ offset, length }) => {
+      const bytes = Buffer.allocUnsafe(length);
+      for (let got = 0; got < length; ) {
+        const { bytesRead } = await local.read(bytes, got, length - got, offset + got);
+        if (bytesRead === 0)
+          throw new CommandFailure(EXIT_PRECONDITION, 'it became shorter while it was read');
+        got += bytesRead;
+      }
+      await file.write(offset, bytes, this.#call);
+      return length;
+    });
+    for await (const length of written) {
+      this.#report.bytes += length;
+      this.#onBytes();
+    }
+  }
+}
+
+async function* listed<Value>(values: Iterable<Value>): AsyncGenerator<Value, void, undefined> {
+  yield* values;
+}
+
+function inTheWay({ volume, path }: Place, { kind }: Attributes): CommandFailure {
+  return new CommandFailure(EXIT_PRECONDITION, `there is a ${kind} at ${volume}:${path}`);
+}

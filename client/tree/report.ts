@@ -1,0 +1,41 @@
+import { formatBytes } from '../quantities.ts';
+
+/** What became of a tree that is copied to the cluster or from it. */
+export interface TreeReport {
+  /** Copied now, and how many bytes of them. */
+  files: number;
+  bytes: number;
+  links: number;
+  directories: number;
+  /** Were there before, with the same size and time. */
+  same: number;
+  /** Of `files`, those of which a part was there, and how many bytes these parts had. */
+  continued: number;
+  continuedBytes: number;
+  /** Relative paths of what has no contents: devices, pipes, sockets. */
+  readonly skipped: string[];
+  /** What could not be copied, and why; all else was. */
+  readonly failed: { readonly path: string; readonly why: string }[];
+}
+
+export function treeReport(): TreeReport {
+  return {
+    ...{ files: 0, bytes: 0, links: 0, directories: 0, same: 0, continued: 0, continuedBytes: 0 },
+    skipped: [],
+    failed: [],
+  };
+}
+
+/** @returns the report in a line */
+export function treeSummary(report: TreeReport): string {
+  const { files, bytes, links, same, continued, continuedBytes } = report;
+  const parts = [`copied ${counted(files, 'file')} (${formatBytes(bytes)})`];
+  if (links > 0) parts.push(counted(links, 'link'));
+  if (continued > 0) parts.push(`went on with ${continued} of them after ${formatBytes(continuedBytes)}`);
+  if (same > 0) parts.push(`left alone ${counted(same, 'file')} that ${same === 1 ? 'was' : 'were'} there`);
+  return parts.join(', ');
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}

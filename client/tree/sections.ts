@@ -1,0 +1,41 @@
+import { createHash } from 'node:crypto';
+
+/**
+ * A file that is larger than a section is copied section by section, each of which survives loss of power before the next one begins. What is
+ * left of it by whoever broke off is therefore good up to the last whole section, and the copy goes on from there.
+ */
+export const SECTION_BYTES = 16 * 1024 * 1024;
+/** Bytes of one transfer: large enough to hide its round trip, small enough to keep a few in memory. */
+const PIECE_BYTES = 1024 * 1024;
+/** A name may have 255 bytes. */
+const NAME_BYTES_MAX = 200;
+
+export interface Piece {
+  readonly offset: number;
+  readonly length: number;
+}
+
+/** @returns where to go on with what has `partBytes` of a file of `sizeBytes` */
+export function resumeOffset(partBytes: number, sizeBytes: number): number {
+  return Math.floor(Math.min(partBytes, sizeBytes) / SECTION_BYTES) * SECTION_BYTES;
+}
+
+/** @returns the sections of a file from `from` on, each as the pieces that it is transferred in */
+export function* sectionsOf(from: number, sizeBytes: number): Generator<Piece[], void, undefined> {
+  for (let begin = from; begin < sizeBytes; begin += SECTION_BYTES) {
+    const end = Math.min(sizeBytes, begin + SECTION_BYTES);
+    const pieces: Piece[] = [];
+    for (let offset = begin; offset < end; offset += PIECE_BYTES)
+      pieces.push({ offset, length: Math.min(PIECE_BYTES, end - offset) });
+    yield pieces;
+  }
+}
+
+/**
+ * @param name of the whole file, beside which the part is kept
+ * @param of what the part is of: other contents have another name
+ */
+export function partName(name: string, of: string): string {
+  const digest = createHash('sha256').update(of).digest('hex').slice(0, 16);
+  return Buffer.byteLength(name) > NAME_BYTES_MAX ? `.${digest}.part` : `.${name}.${digest}.part`;
+}
