@@ -93,7 +93,7 @@ describe('the command line', { concurrency: 2 }, () => {
   test('what cannot be put or got is refused with a reason and a way out', async () => {
     const directory = await run('put', folder, 'main:/x');
     assert.equal(directory.code, 2);
-    assert.match(directory.stderr, /^leasehold: Cannot put ".*": it is a directory.*\n {2}mount the volume/);
+    assert.match(directory.stderr, /^leasehold: Cannot put ".*": it is a directory.*\n {2}use --recursive/);
     assert.equal((await run('put', join(folder, 'missing'), 'main:/x')).code, 3);
     const swapped = await run('put', 'main:/x', join(folder, 'y'));
     assert.equal(swapped.code, 2);
