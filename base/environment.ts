@@ -7,6 +7,7 @@ export const CLIENT_VARIABLES = {
   ca: 'LEASEHOLD_CA',
   clientCert: 'LEASEHOLD_CLIENT_CERT',
   clientKey: 'LEASEHOLD_CLIENT_KEY',
+  revoked: 'LEASEHOLD_REVOKED',
   token: 'LEASEHOLD_TOKEN',
   tokenFile: 'LEASEHOLD_TOKEN_FILE',
 } as const;

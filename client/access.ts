@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import { CLIENT_VARIABLES } from '../base/environment.ts';
 import { ServiceError } from '../base/errors.ts';
 import { isLoopback } from './loopback.ts';
+import { RevokedServers } from './revoked-servers.ts';
 
 /** What a token looks like from outside; what it is worth, servers say. */
 const TOKEN = /^[A-Za-z0-9._-]{16,256}$/;
@@ -16,6 +18,8 @@ export interface AccessFiles {
   readonly clientCert?: string | undefined;
   readonly clientKey?: string | undefined;
   readonly tokenFile?: string | undefined;
+  /** Certificates of servers that are not believed any more. */
+  readonly revoked?: string | undefined;
   /** The token itself. Never out of a command line: everybody on the machine reads those. */
   readonly token?: string | undefined;
 }
@@ -25,6 +29,7 @@ export interface TlsOptions {
   readonly ca?: string;
   readonly cert?: string;
   readonly key?: string;
+  readonly checkServerIdentity?: RevokedServers['check'];
 }
 
 interface Read {
@@ -37,6 +42,7 @@ export class Access {
   /** Of a cluster that asks nobody who he is. */
   static readonly NONE = new Access({});
   readonly #files: AccessFiles;
+  readonly #revoked: RevokedServers | null;
   #read: Read;
   #refreshedMs = Number.NEGATIVE_INFINITY;
 
@@ -44,10 +50,17 @@ export class Access {
   constructor(files: AccessFiles) {
     this.#files = files;
     this.#read = readFiles(files);
+    this.#revoked = files.revoked === undefined ? null : new RevokedServers(files.revoked);
   }
 
   get tls(): TlsOptions {
-    return this.#read.tls;
+    const { tls } = this.#read;
+    return this.#revoked === null ? tls : { ...tls, checkServerIdentity: this.#revoked.check };
+  }
+
+  /** The connection, which was made with `tls`, ends when its server is not to be believed any more. */
+  attend(socket: Socket): void {
+    this.#revoked?.attend(socket);
   }
 
   /** Whether it says who this is: only then servers may ask for more. */
@@ -96,6 +109,7 @@ export function accessFiles(given: AccessFiles, env: NodeJS.ProcessEnv = process
     ca: of('ca'),
     clientCert: of('clientCert'),
     clientKey: of('clientKey'),
+    revoked: of('revoked'),
     tokenFile: of('tokenFile'),
     token: of('token'),
   };

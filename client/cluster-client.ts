@@ -22,6 +22,7 @@ import type {
 } from '../wire/catalog-api.ts';
 import type { ClusterStatus, FileInfo, ScrubStatuses, ServerStatus, TreeCopy } from '../wire/http-api.ts';
 import type { LockList } from '../wire/lock-api.ts';
+import type { RevokedList } from '../wire/tokens.ts';
 import type { Access } from './access.ts';
 import { type Download, type DownloadOptions, downloadFile } from './download.ts';
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
@@ -360,6 +361,11 @@ export class ClusterClient {
   /** What a server makes of the whole cluster. */
   status(options?: CallOptions): Promise<ClusterStatus> {
     return this.#get('Cannot ask for the status of the cluster', '/v1/status', options);
+  }
+
+  /** What the server that happens to answer does not believe any more. */
+  revokedCertificates(options?: CallOptions): Promise<RevokedList> {
+    return this.#get('Cannot ask for the revoked certificates', '/v1/certificates/revoked', options);
   }
 
   /** What the server that happens to answer says of itself. */

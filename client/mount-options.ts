@@ -97,6 +97,7 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
   accessFile('token_file', 'tokenFile', 'file with the token that says who mounts'),
   accessFile('client_cert', 'clientCert', 'certificate instead of a token'),
   accessFile('client_key', 'clientKey', 'its key'),
+  accessFile('revoked', 'revoked', 'certificates of servers that are not believed any more'),
   {
     name: 'op_timeout',
     value: 'DURATION',

@@ -168,6 +168,7 @@ function daemonArguments(options: MountOptions, directory: string): string[] {
     token_file: access.tokenFile,
     client_cert: access.clientCert,
     client_key: access.clientKey,
+    revoked: access.revoked,
   };
   const texts = [
     ...(options.options ?? []),

@@ -8,6 +8,7 @@ export class Traffic {
   readonly connector: buildConnector.connector;
   /** Bytes that had come in on each when last looked at. */
   readonly #bytesSeen = new Map<Socket, number>();
+  readonly #access: Access;
   #connectMs: number | null = null;
 
   /**
@@ -15,6 +16,7 @@ export class Traffic {
    * @param access is asked anew for each connection: files may have been replaced
    */
   constructor(connectTimeoutMs: number, access: Access = Access.NONE) {
+    this.#access = access;
     this.connector = (options, callback) => {
       const beganMs = performance.now();
       // Nothing is resumed: a session would outlive the certificate by which it began.
@@ -50,6 +52,7 @@ export class Traffic {
   add(socket: Socket, tookMs: number): void {
     this.#connectMs = Math.min(tookMs, this.#connectMs ?? tookMs);
     this.#bytesSeen.set(socket, socket.bytesRead);
+    this.#access.attend(socket);
     socket.once('close', () => this.#bytesSeen.delete(socket));
   }
 }

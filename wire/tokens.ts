@@ -33,6 +33,11 @@ export interface RevokedCertificate {
   readonly expiresAt: string | null;
 }
 
+/** Certificates that are not believed any more, as clients hear of them. */
+export interface RevokedList {
+  readonly revoked: readonly RevokedCertificate[];
+}
+
 export const TOKEN_SECRET_BYTES = 32;
 export const TOKEN_ID_BYTES = 6;
 export const TOKEN_KEY_BYTES = 32;
@@ -67,16 +72,8 @@ export function serialText(serial: string): string {
 
 /** @throws Error that says what is wrong with the text, and repeats nothing of it */
 export function parseTokenFile(text: string): TokenFile {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // Without the cause: it quotes what it could not read.
-    throw new Error('it is not JSON');
-  }
-  if (typeof value !== 'object' || value === null) throw new Error('it is no object');
   // Files of before have no list of certificates.
-  const { format, keys, tokens, revoked = [] } = value as Record<string, unknown>;
+  const { format, keys, tokens, revoked = [] } = objectIn(text);
   if (format !== FORMAT) throw new Error(`its format is not ${FORMAT}`);
   if (!Array.isArray(keys) || keys.length === 0 || !keys.every(is256Bits)) {
     throw new Error('"keys" is not a list of keys');
@@ -92,6 +89,30 @@ export function parseTokenFile(text: string): TokenFile {
     throw new Error('"revoked" is not a list of certificates');
   }
   return { keys: keys as string[], tokens: known, revoked };
+}
+
+/**
+ * @param text a list of its own, or a whole file of tokens
+ * @throws Error that says what is wrong with the text, and repeats nothing of it
+ */
+export function parseRevokedList(text: string): readonly RevokedCertificate[] {
+  const { revoked } = objectIn(text);
+  if (!Array.isArray(revoked) || !revoked.every(isRevokedCertificate)) {
+    throw new Error('"revoked" is not a list of certificates');
+  }
+  return revoked;
+}
+
+function objectIn(text: string): Readonly<Record<string, unknown>> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // Without the cause: it quotes what it could not read.
+    throw new Error('it is not JSON');
+  }
+  if (typeof value !== 'object' || value === null) throw new Error('it is no object');
+  return value as Readonly<Record<string, unknown>>;
 }
 
 function isKnownToken(value: unknown): value is KnownToken {

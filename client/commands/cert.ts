@@ -24,8 +24,8 @@ import {
 import type { Authority, Issued } from '../certificates/issue.ts';
 import { knownTokens, RELOAD, tokensOption, writeTokenFile } from '../certificates/token-file.ts';
 import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
-import { printLine } from '../output.ts';
-import { wholeNumber } from './cluster-command.ts';
+import { printLine, printText } from '../output.ts';
+import { addClusterOptions, wholeNumber, withClient } from './cluster-command.ts';
 
 const SERIAL = /^(?:[0-9A-Fa-f]{2}:?){8,20}$/;
 const DAYS_MAX = 36_500;
@@ -87,6 +87,7 @@ export function addCertCommands(program: Command): void {
     );
 
   addCredentialsCommand(cert);
+  addRevokedCommand(cert);
 
   tokensOption(cert.command('revoke'))
     .description(
@@ -105,6 +106,20 @@ export function addCertCommands(program: Command): void {
       await writeTokenFile(tokens, { ...known, revoked: [...others, entry] });
       const whose = entry.name === null ? '' : ` of ${entry.name}`;
       printLine(`Certificate ${entry.serial}${whose} is revoked in ${tokens}: ${RELOAD}`);
+    });
+}
+
+function addRevokedCommand(cert: Command): void {
+  addClusterOptions(cert.command('revoked'))
+    .description('show which certificates the servers do not believe any more')
+    .option('--out <file>', 'write them to a file, which clients take with --revoked')
+    .action(async ({ out }: { readonly out?: string }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const list = await client.revokedCertificates(call);
+        const text = `${JSON.stringify(list, null, 2)}\n`;
+        if (out === undefined) return printText(text);
+        await writeWhole(out, text, PUBLIC_MODE);
+      });
     });
 }
 

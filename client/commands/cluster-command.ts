@@ -25,6 +25,10 @@ export function addClusterOptions(command: Command): Command {
     )
     .option('--client-cert <file>', 'certificate instead of a token (default: LEASEHOLD_CLIENT_CERT)')
     .option('--client-key <file>', 'its key (default: LEASEHOLD_CLIENT_KEY)')
+    .option(
+      '--revoked <file>',
+      'certificates of servers that are not believed any more (default: LEASEHOLD_REVOKED); "cert revoked" writes it',
+    )
     .option('--timeout <duration>', 'how long to try one operation (default: 30s)', duration);
 }
 
@@ -52,8 +56,8 @@ export function accessOf(command: Command): Access {
 
 /** @returns what of it the options say */
 export function accessOptions(command: Command): AccessFiles {
-  const { ca, clientCert, clientKey, tokenFile } = command.optsWithGlobals<ClusterOptions>();
-  return { ca, clientCert, clientKey, tokenFile };
+  const { ca, clientCert, clientKey, tokenFile, revoked } = command.optsWithGlobals<ClusterOptions>();
+  return { ca, clientCert, clientKey, tokenFile, revoked };
 }
 
 /**

@@ -31,6 +31,7 @@ import { type MembershipView, membershipRoutes } from './membership-routes.ts';
 import { collectRoutes, openApiRoutes } from './openapi-routes.ts';
 import { guardOrigins } from './origins.ts';
 import { handleError, installProblems, refuseConnection } from './problems.ts';
+import { revocationRoutes } from './revocation-routes.ts';
 import { demandRoles } from './roles.ts';
 import { type Scrubbing, scrubRoutes } from './scrub-routes.ts';
 import { settleRoutes } from './settle-routes.ts';
@@ -118,6 +119,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   limitSlowBodies(app);
   await app.register(async (scope) => catalogRoutes(scope, gateway));
   await app.register(async (child) => capabilityRoutes(child, capabilities, scope));
+  await app.register(async (scope) => revocationRoutes(scope, tokens));
   await app.register(async (scope) => dataRoutes(scope, gateway));
   await app.register(async (scope) => settleRoutes(scope, gateway));
   if (births !== undefined) await app.register(async (scope) => birthRoutes(scope, births));

@@ -45,6 +45,7 @@ const ROUTES_OF_ALL: ReadonlySet<string> = new Set([
   '/v1/status',
   '/v1/status/self',
   '/v1/servers',
+  '/v1/certificates/revoked',
   '/v1/catalog/cache',
   '/v1/catalog/flush',
   '/v1/births/numbers',

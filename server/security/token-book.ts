@@ -1,7 +1,7 @@
 import { createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Grant } from '../../wire/access.ts';
-import { type KnownToken, parseTokenFile, tokenParts } from '../../wire/tokens.ts';
+import { type KnownToken, parseTokenFile, type RevokedCertificate, tokenParts } from '../../wire/tokens.ts';
 import { ConfigurationError } from '../configuration-error.ts';
 
 /** Compared with where no token has the id, so that the answer takes as long. */
@@ -20,7 +20,7 @@ export class TokenBook {
   readonly #file: string;
   #entries: ReadonlyMap<string, Entry> = new Map();
   #keys: readonly KeyObject[] = [];
-  #revoked: readonly string[] = [];
+  #revoked: readonly RevokedCertificate[] = [];
   readonly #listeners = new Set<() => void>();
   #nextEnd: NodeJS.Timeout | null = null;
 
@@ -37,6 +37,10 @@ export class TokenBook {
 
   /** Serial numbers of certificates that are not believed any more. */
   get revoked(): readonly string[] {
+    return this.#revoked.map(({ serial }) => serial);
+  }
+
+  get revokedCertificates(): readonly RevokedCertificate[] {
     return this.#revoked;
   }
 
@@ -47,7 +51,7 @@ export class TokenBook {
   /** @throws ConfigurationError and keeps what it has, where the file is no good */
   reload(): void {
     const { keys, tokens, revoked } = readBook(this.#file);
-    this.#revoked = revoked.map(({ serial }) => serial);
+    this.#revoked = revoked;
     this.#keys = keys.map((key) => createSecretKey(key, 'base64url'));
     this.#entries = new Map(tokens.map((token) => [token.id, entryOf(token)]));
     this.#changed();

@@ -10,11 +10,14 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { connect } from 'node:tls';
+import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
+import { Access } from '../../client/access.ts';
 import { emptyTokenFile } from '../../client/certificates/token-file.ts';
+import { ClusterClient } from '../../client/cluster-client.ts';
 import { CertificateWatch, ENDS_SOON_MS } from '../../server/security/certificate-watch.ts';
 import { TlsMaterial } from '../../server/security/tls-material.ts';
-import { formatTokenFile, parseTokenFile } from '../../wire/tokens.ts';
+import { formatTokenFile, parseRevokedList, parseTokenFile, serialText } from '../../wire/tokens.ts';
 import { runCli } from '../client/run-cli.ts';
 import type { CertificateFiles } from './authority.ts';
 import { SecureCluster } from './secure-cluster.ts';
@@ -142,6 +145,50 @@ test('a server whose certificate is revoked is none of the servers, until it has
   reload();
   await until('s3 is back', async () => (await peers()) === '1');
 });
+
+test('a client that was given the list believes no server whose certificate is on it, on no connection', async () => {
+  const list = join(cluster.folder, 'revoked.json');
+  const reader = await cluster.authority.client('reader', 'read', ['main']);
+  const { ca } = cluster.authority;
+  const shown = ['--ca', ca, '--client-cert', reader.cert, '--client-key', reader.key];
+  const s2 = new X509Certificate(readFileSync(join(cluster.authority.folder, 's2.pem')));
+  assert.equal((await put('believed')).status, 201);
+  // What the servers say, to a client with the smallest role, is what the file has to be.
+  const asked = await runCli(['cert', 'revoked', '--out', list, '--servers', cluster.url('s1'), ...shown]);
+  assert.equal(asked.code, 0, asked.stderr);
+  const known = parseRevokedList(readFileSync(list, 'utf8'));
+  assert.ok(known.length > 0 && known.every(({ name }) => name === null));
+
+  const files = { ca, clientCert: reader.cert, clientKey: reader.key, revoked: list };
+  const client = new ClusterClient({ servers: [cluster.url('s2')], access: new Access(files) });
+  try {
+    assert.equal((await client.resolve('main', '/believed')).kind, 'file');
+    const entry = { serial: serialText(s2.serialNumber), name: null, revokedAt: '', expiresAt: null };
+    writeFileSync(list, JSON.stringify({ revoked: [...known, entry] }));
+    // It looks now and then, and the connection on which it was asked is ended, too.
+    const refused = () => client.resolve('main', '/believed').then(() => false, isRevokedServer);
+    await until('the server is not believed any more', refused);
+  } finally {
+    await client.close();
+  }
+  const stat = await runCli([
+    'stat',
+    'main:/believed',
+    '--servers',
+    cluster.url('s2'),
+    '--revoked',
+    list,
+    ...shown,
+  ]);
+  assert.equal(stat.code, 6, stat.stderr);
+  assert.match(stat.stderr, new RegExp(`the certificate ${serialText(s2.serialNumber)} is revoked`));
+  assert.throws(() => new Access({ ...files, revoked: ca }), /Cannot read the revoked certificates/);
+});
+
+function isRevokedServer(error: unknown): boolean {
+  assert.ok(error instanceof ServiceError && error.code === 'unauthorized', String(error));
+  return /is revoked/.test(error.message);
+}
 
 test('a client is out when its certificate ends, and not at its next connection', async () => {
   const shown = pem(await cluster.authority.client('brief', 'read', null, 2_000));

@@ -116,6 +116,10 @@ export const OTHER_OPERATIONS: Operations = {
   'GET /v1/status': cluster('status', 'The cluster, with a verdict'),
   'GET /v1/status/self': cluster('statusOfServer', 'The server that is asked'),
   'GET /v1/servers': cluster('servers', 'What the server knows of the others'),
+  'GET /v1/certificates/revoked': cluster(
+    'revokedCertificates',
+    'Certificates that are not believed any more',
+  ),
   'GET /v1/scrub': cluster('scrubState', 'How far the servers are with reading their disks', {
     query: { server: text('Only this one') },
   }),

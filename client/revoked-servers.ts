@@ -1,0 +1,73 @@
+import type { X509Certificate } from 'node:crypto';
+import { readFileSync, type StatsListener, watchFile } from 'node:fs';
+import type { Socket } from 'node:net';
+import { checkServerIdentity, type PeerCertificate, TLSSocket } from 'node:tls';
+import { ServiceError } from '../base/errors.ts';
+import { parseRevokedList, serialText } from '../wire/tokens.ts';
+
+/** How soon a list that was replaced is heeded by a client that goes on for long, such as a mount. */
+const LOOK_MS = 5_000;
+
+/**
+ * Certificates of servers that this client does not believe before they end, as a file lists them. A list that was replaced is heeded by
+ * connections that are there, too; one that cannot be read leaves what was known.
+ */
+export class RevokedServers {
+  readonly #file: string;
+  #serials: ReadonlySet<string>;
+  readonly #sockets = new Map<TLSSocket, X509Certificate>();
+
+  /** @throws ServiceError `bad-request` where the file is no good: to believe everybody then would be a surprise */
+  constructor(file: string) {
+    this.#file = file;
+    this.#serials = readSerials(file);
+    const look: StatsListener = (now, before) => {
+      if (now.mtimeMs !== before.mtimeMs || now.ino !== before.ino) this.#reload();
+    };
+    watchFile(file, { persistent: false, interval: LOOK_MS }, look);
+  }
+
+  /** In place of Node's own check of the name, which it makes, too. */
+  readonly check = (host: string, certificate: PeerCertificate): Error | undefined => {
+    const wrong = checkServerIdentity(host, certificate);
+    if (wrong !== undefined || !this.#serials.has(serialText(certificate.serialNumber))) return wrong;
+    return Object.assign(new Error(`the certificate ${serialText(certificate.serialNumber)} is revoked`), {
+      code: 'CERT_REVOKED',
+    });
+  };
+
+  /** The connection ends when its server's certificate comes onto the list. */
+  attend(socket: Socket): void {
+    const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined;
+    if (certificate === undefined) return;
+    this.#sockets.set(socket as TLSSocket, certificate);
+    socket.once('close', () => this.#sockets.delete(socket as TLSSocket));
+  }
+
+  #reload(): void {
+    try {
+      this.#serials = readSerials(this.#file);
+    } catch (error) {
+      // In the middle of being replaced, perhaps.
+      if (!(error instanceof ServiceError)) throw error;
+      return;
+    }
+    for (const [socket, { serialNumber }] of this.#sockets)
+      if (this.#serials.has(serialText(serialNumber)))
+        socket.destroy(new Error(`the certificate of the server is revoked`));
+  }
+}
+
+function readSerials(file: string): ReadonlySet<string> {
+  try {
+    return new Set(parseRevokedList(readFileSync(file, 'utf8')).map(({ serial }) => serial));
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new ServiceError(
+      'bad-request',
+      `Cannot read the revoked certificates in "${file}": ${why}; "leasehold cert revoked --out FILE" writes such a file`,
+      {},
+      { cause },
+    );
+  }
+}
