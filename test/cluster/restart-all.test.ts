@@ -6,7 +6,7 @@ import { ask } from '../http/ask.ts';
 import { RealCluster, until } from './real-cluster.ts';
 import { RecordWriter } from './record-writer.ts';
 
-const LEASE_MS = 2_000;
+const LEASE_MS = 4_000;
 
 const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms` });
 after(() => cluster.stop());
