@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 
 /** A chunk never crosses a multiple of this, so that chunks and objects stay aligned to each other. */
-export const CHUNK_BYTES_MAX = 2 * 1024 * 1024;
+export const CHUNK_BYTES_MAX = 4 * 1024 * 1024;
 
 /** Bytes of a file that follow each other, on their way to the cluster. */
 export interface Chunk {

@@ -39,7 +39,7 @@ export interface WriteBehindOptions {
 
 /**
  * The writes of one file that are under way. A program's write is answered once its bytes are here; they are
- * put together with their neighbours to chunks of up to 2 MiB, of which several travel at a time. Small chunks travel
+ * put together with their neighbours to chunks of up to 4 MiB, of which several travel at a time. Small chunks travel
  * together, those near each other first, as their objects are then written once for all of them. Chunks that overlap
  * arrive in the order of the writes, so that the file ends up as the program wrote it.
  *

@@ -7,7 +7,7 @@ import { type FileOps, readFully, writeFully } from './file-ops.ts';
 import { SharedFlush } from './shared-flush.ts';
 
 /** Bytes in one call to the system: enough to be cheap, not so many that a thread is gone for long. */
-const RUN_BYTES_MAX = 2 * 1024 * 1024;
+const RUN_BYTES_MAX = 4 * 1024 * 1024;
 /** Buffers in one call to the system (IOV_MAX is 1024). */
 const RUN_BUFFERS_MAX = 512;
 const CONTAINERS_OPEN_MAX = 256;
