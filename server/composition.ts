@@ -150,6 +150,7 @@ export async function compose(
     commitBegins: (file) => commits.begin({ of: file === CATALOG_CELL ? 'catalog' : 'files' }),
     catchUpBytesPerSecond: config.catchUpBytesPerS,
     trustOfNew: (file) => trustOfNew(folder, file),
+    holds: (file) => folder.holds(file),
     viewChanged: (file, view) => {
       // A server that comes to hold the catalog wants it to have a holder; files are opened when they are used.
       if (file === CATALOG_CELL && viewVoters(view).includes(self)) lease.open(file, view);
@@ -480,10 +481,11 @@ function addressesOf(urls: ReadonlyMap<ServerId, string>): Map<ServerId, Address
  * @throws ServiceError `recovering` before the catalog has told what the folder can be believed
  */
 function trustOfNew(folder: DataFolder, file: FileId): NewTrust {
-  if (folder.bornAt === null) {
+  const trust = folder.trustOfNew(file);
+  if (trust === null) {
     throw new ServiceError('recovering', 'The catalog does not know this server and its disk yet', {
       retryAfterMs: NOT_REGISTERED_RETRY_MS,
     });
   }
-  return file >= folder.bornAt ? 'intact' : 'lost';
+  return trust;
 }

@@ -50,6 +50,8 @@ export interface ReplicaHostParts {
   readonly catchUpBytesPerSecond: number;
   /** How far a store that has no replica of the file can be believed never to have had one. */
   trustOfNew(file: FileId): NewTrust;
+  /** Remembers, synced, that a replica of the file may be here: `trustOfNew` is not `intact` once that is gone with the power. */
+  holds(file: FileId): void;
   /** @see ReplicaSurroundings.commitBegins; absent where nobody measures */
   commitBegins?(file: FileId): () => void;
   viewChanged(file: FileId, view: View): void;
@@ -176,7 +178,7 @@ export class ReplicaHost {
   /**
    * Makes replicas of files that nobody knows of yet, with their first operations. May be repeated.
    *
-   * @returns of each, null where it is stored here; as a promise is, unless this server is spare. Else why it is not
+   * @returns of each, null where it is stored here; unless this server is spare, a loss of power that takes it away is noticed. Else why it is not
    */
   async bear(births: readonly NewReplica[], where: BirthPlace): Promise<(Error | null)[]> {
     const { store } = this.#parts;
@@ -184,14 +186,14 @@ export class ReplicaHost {
     const underWay = births.flatMap(({ file }) => this.#bearing.get(file) ?? []);
     if (underWay.length > 0) await Promise.allSettled(underWay);
     const free = births.filter(({ file }) => this.#mayBear(file, view));
-    const storing =
-      free.length === 0 ? Promise.resolve([]) : store.bear(free, epoch, view, objectBytes, !isSpare);
+    // Nobody makes one anew then that would vote as if nothing had been here: so it need not be synced.
+    if (!isSpare) for (const { file } of births) this.#parts.holds(file);
+    const storing = free.length === 0 ? Promise.resolve([]) : store.bear(free, epoch, view, objectBytes);
     for (const { file } of free) this.#bearing.set(file, storing);
     const stored = await storing.finally(() => {
       for (const { file } of free) this.#bearing.delete(file);
     });
     const outcomes = new Map(free.map(({ file }, place) => [file, stored[place] ?? null]));
-    if (free.length < births.length && !isSpare) await store.flushIndex();
     return births.map(({ file, operations }) => {
       const outcome = outcomes.get(file);
       return outcome === undefined ? this.#borneBefore(file, epoch, operations.length) : outcome;

@@ -2,7 +2,7 @@ import { assert, unreachable } from '../../base/assert.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import { type FileOperation, partsWritten, type Seal } from '../../wire/file-operation.ts';
 import { crc32 } from './checksum.ts';
-import type { FileAttributes, FileDescription, ObjectEntry } from './store.ts';
+import type { FileAttributes, FileDescription, NewTrust, ObjectEntry } from './store.ts';
 
 /** Everything about a replica but its objects. A value: an operation makes a new one. */
 export interface FileState {
@@ -35,6 +35,13 @@ export const EPOCH_ZERO = { counter: 0, server: '', incarnation: 0 } as unknown 
 
 /** `installedStart` of a replica that may have replaced one of which nothing is left. */
 export const LOST_START = -1;
+/** The same of one that may have been there when power was lost: any start before that. */
+const MISSED_START = 0;
+
+/** @returns `installedStart` of a replica that is made in this start of the folder */
+export function startOfNew(trust: NewTrust, start: number): number {
+  return trust === 'lost' ? LOST_START : trust === 'suspect' ? MISSED_START : start;
+}
 
 /** @returns how far a replica is to be trusted whose base was installed in this start of the folder */
 export function trustOf(installedStart: number, powerLossStart: number): Trust {

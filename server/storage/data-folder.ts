@@ -8,6 +8,7 @@ import { errorCode } from './failures.ts';
 import { FolderError } from './folder-error.ts';
 import { FolderLock } from './folder-lock.ts';
 import { isAside } from './set-aside.ts';
+import type { NewTrust } from './store.ts';
 
 /** The form of the folder that this program reads and writes; see FORMAT.md. */
 export const FOLDER_FORMAT = 1;
@@ -18,6 +19,9 @@ const MEMORY = '/dev/shm';
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 /** What an interrupted first start may leave behind before there is a META file. */
 const OWN_BEFORE_META = new Set(['META.new', 'lock.db', 'lock.db-journal', 'lock.pid', 'objects']);
+
+/** Numbers of files that are written down at a time: the sync of META is one for so many of them. */
+const HELD_AHEAD = 4_096;
 
 /** How long a server of some timing is silent after a start, in milliseconds: of files' leases, and of names'. */
 export interface Silences {
@@ -53,6 +57,10 @@ interface Meta {
   readonly failed: boolean;
   /** A start after such a loss has not yet found out what is left: if it is killed, the next one has to. */
   readonly recovering: boolean;
+  /** Replicas of files below this may have been made here, unsynced. */
+  readonly heldBelow: number;
+  /** The same, as of the last loss of power: those that are not here may be gone with it. */
+  readonly missedBelow: number;
   /** What databases were made here. */
   readonly databases: Readonly<Record<string, DatabaseState>>;
 }
@@ -111,6 +119,7 @@ export class DataFolder {
         const sameBoot = known !== null && bootId !== null && known.bootId === bootId;
         const failed = known !== null && (known.failed || fs.existsSync(failureMarkOf(known.storageId)));
         const lostPower = known !== null && ((!known.clean && (!sameBoot || failed)) || known.recovering);
+        const heldBelow = known?.heldBelow ?? 0;
         const meta: Meta = {
           format: FOLDER_FORMAT,
           cluster: options.cluster,
@@ -124,6 +133,8 @@ export class DataFolder {
           bornAt: known?.bornAt ?? null,
           failed: false,
           recovering: lostPower,
+          heldBelow,
+          missedBelow: lostPower ? heldBelow : (known?.missedBelow ?? 0),
           databases: known?.databases ?? {},
         };
         if (known === null) makeObjectDirectories(folder);
@@ -154,6 +165,24 @@ export class DataFolder {
   setBornAt(file: FileId): void {
     assert(this.#meta.bornAt === null, 'A folder is born once');
     this.#meta = { ...this.#meta, bornAt: file };
+    writeMeta(this.path, this.#meta);
+  }
+
+  /** How far a replica that is made here now may be believed to be the first of its file; null before `setBornAt`. */
+  trustOfNew(file: FileId): NewTrust | null {
+    const { bornAt, missedBelow } = this.#meta;
+    if (bornAt === null) return null;
+    if (file < bornAt) return 'lost';
+    return file < missedBelow ? 'suspect' : 'intact';
+  }
+
+  /**
+   * Remembers, synced, that a replica of the file may be here: whoever then makes one without a sync is missed should it be gone with the power,
+   * and no replica that is made anew votes in its place as if there had been none.
+   */
+  holds(file: FileId): void {
+    if (file < this.#meta.heldBelow) return;
+    this.#meta = { ...this.#meta, heldBelow: file + HELD_AHEAD };
     writeMeta(this.path, this.#meta);
   }
 
@@ -319,6 +348,8 @@ function readMeta(folder: string): Meta | null {
     bornAt,
     failed,
     recovering,
+    heldBelow,
+    missedBelow,
     databases,
   } = value as Record<string, unknown>;
   if (!isCount(format) || format === 0) throw damaged('names no format');
@@ -347,6 +378,9 @@ function readMeta(folder: string): Meta | null {
     bornAt: isCount(bornAt) ? bornAt : null,
     failed: failed === true,
     recovering: recovering === true,
+    // Folders of before have synced whatever they made.
+    heldBelow: isCount(heldBelow) ? heldBelow : 0,
+    missedBelow: isCount(missedBelow) ? missedBelow : 0,
     // A folder of before remembers none, but has its index from its first start on.
     databases: readDatabases(databases) ?? (startCounter > 0 ? { 'index.db': 'closed' } : {}),
   };

@@ -8,7 +8,7 @@ import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { crc32 } from './checksum.ts';
 import { type Container, Containers } from './container.ts';
-import { bytesUnlike, fileStateNew, LOST_START, trustOf } from './contents.ts';
+import { bytesUnlike, fileStateNew, startOfNew, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
 import type { DatabaseMark } from './database-mark.ts';
 import { isDamage, storageError } from './failures.ts';
@@ -193,7 +193,7 @@ export class DiskStore implements FileStore {
     if (this.#find(file) !== null) return;
     const made = new ReplicaFile(
       file,
-      fileStateNew(view, objectBytes, trust === 'lost' ? LOST_START : this.#folder.startCounter),
+      fileStateNew(view, objectBytes, startOfNew(trust, this.#folder.startCounter)),
       this.#parts,
       true,
     );
@@ -207,12 +207,11 @@ export class DiskStore implements FileStore {
     epoch: Epoch,
     view: View,
     objectBytes: number,
-    isPromised: boolean,
   ): Promise<(Error | null)[]> {
     this.#check();
     // Contents are on their way to the disk at the same time, and what says where they are shares one transaction.
     const gate = new Gate(births.length);
-    const outcomes = await Promise.all(
+    return Promise.all(
       births.map(({ file, operations }) => {
         assert(this.#find(file) === null, 'What is borne was not here before');
         const replica = new ReplicaFile(
@@ -235,8 +234,6 @@ export class DiskStore implements FileStore {
         );
       }),
     );
-    if (isPromised && outcomes.includes(null)) await this.flushIndex();
-    return outcomes;
   }
 
   promise(file: FileId, epoch: Epoch): Promise<void> {

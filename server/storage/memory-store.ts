@@ -13,11 +13,11 @@ import {
   fileStateInstall,
   fileStateNew,
   fileStatePreserved,
-  LOST_START,
   operationApplies,
   type Removed,
   removedBy,
   removedWithin,
+  startOfNew,
   trustOf,
   writePieces,
 } from './contents.ts';
@@ -61,7 +61,7 @@ export class MemoryStore implements FileStore {
   }
 
   trust(file: FileId): Trust {
-    return trustOf(this.#need(file).state.installedStart, 0);
+    return trustOf(this.#need(file).state.installedStart, 1);
   }
 
   list(after: FileId, countMax: number): FileId[] {
@@ -80,7 +80,7 @@ export class MemoryStore implements FileStore {
   create(file: FileId, view: View, objectBytes: number, trust: NewTrust = 'intact'): void {
     if (this.#find(file) !== null) return;
     this.#files.set(file, {
-      state: fileStateNew(view, objectBytes, trust === 'lost' ? LOST_START : 1),
+      state: fileStateNew(view, objectBytes, startOfNew(trust, 1)),
       objects: new Map(),
       ordered: [],
       digests: new ObjectDigests(),

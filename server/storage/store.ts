@@ -65,7 +65,7 @@ export interface NewReplica {
 }
 
 /** What is known of a replica when it is made. */
-export type NewTrust = Exclude<Trust, 'suspect'>;
+export type NewTrust = Exclude<Trust, 'damaged'>;
 
 /**
  * Replicas of files on one server's disk. Calls for one file take effect in the order they are made;
@@ -95,7 +95,8 @@ export interface FileStore {
 
   /**
    * Makes an empty replica (epochs zero, seq 0) unless there is one. Synced by the first promise.
-   * @param trust `lost` where an earlier replica of the file may have been here, of which nothing is left
+   * @param trust `lost` where an earlier replica of the file may have been here, of which nothing is left; `suspect` where one may be
+   *   gone with the power
    */
   create(file: FileId, view: View, objectBytes: number, trust?: NewTrust): void;
 
@@ -103,7 +104,8 @@ export interface FileStore {
    * Makes replicas that stand at the end of these operations, promised := installed := epoch, all of them in one transaction. There is none of them
    * here before, and nothing is asked of them until it resolves.
    *
-   * @param isPromised synced but for their contents, as if they had been promised and written to; else applied
+   * Applied when it resolves.
+   *
    * @returns for each, null where it is there; else why it is not
    */
   bear(
@@ -111,7 +113,6 @@ export interface FileStore {
     epoch: Epoch,
     view: View,
     objectBytes: number,
-    isPromised: boolean,
   ): Promise<(Error | null)[]>;
 
   /** promised := epoch. Synced when it resolves. */

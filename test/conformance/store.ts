@@ -188,7 +188,7 @@ export function storeConformance(name: string, make: () => Promise<StoreFixture>
           { kind: 'settling' },
         ] as const,
       }));
-      assert.deepEqual(await store.bear(births, e1, VIEW, 16, true), [null, null]);
+      assert.deepEqual(await store.bear(births, e1, VIEW, 16), [null, null]);
       await reopen();
       if (fixture?.reopen == null) return;
       for (const [at, each] of [file, other].entries()) {

@@ -184,11 +184,14 @@ test('where the neighbour does not answer the spare server is asked to promise',
   assert.equal(seen.calls.filter((method) => method === BIRTH_CALL).length, 2);
 });
 
-test('what a spare server stored it promises when it is asked', async (t) => {
+test('what a spare server stored counts, and is written down, once it is asked in earnest', async (t) => {
   const { cluster, servers, epoch, bear } = await started(t);
-  const [a] = servers;
+  const [a, b] = servers;
   assert.deepEqual(await a.host.bear([BIRTH], { ...placeOf(epoch, cluster), isSpare: true }), [null]);
+  assert.deepEqual(a.held, []);
   assert.deepEqual(await bear(a), [null]);
+  assert.deepEqual(await bear(b), [null]);
+  assert.deepEqual([a.held, b.held], [[FILE], [FILE]]);
 });
 
 test('a request that another server has closed meanwhile has no effect', async (t) => {

@@ -30,6 +30,8 @@ export interface SmallServer {
   readonly files: LocalFileService;
   readonly idle: IdleFiles;
   readonly transport: MemoryTransport;
+  /** Files of which it has written down that a replica may be here. */
+  readonly held: FileId[];
 }
 
 /** Servers in one process without disk, network and HTTP: hosts, leases and the file service, as in a real one. */
@@ -69,6 +71,7 @@ export class SmallCluster {
     const wakes = new WakeQueue(clock);
     const log = pino({ level: 'silent' });
     const store = new MemoryStore();
+    const held: FileId[] = [];
     const incarnation = (this.servers.length + 1) as Incarnation;
     const fatal = (error: unknown) => void this.fatal.push(error);
     const made: { transport?: MemoryTransport } = {};
@@ -88,6 +91,7 @@ export class SmallCluster {
       departed: { view: () => null },
       catchUpBytesPerSecond: Infinity,
       trustOfNew: () => 'intact',
+      holds: (file) => void held.push(file),
       viewChanged: (file, view) => lease.follow(file, view),
       led: () => undefined,
       ledOut: (file) => lease.release(file),
@@ -170,7 +174,7 @@ export class SmallCluster {
       wakes.close();
       void transport().close();
     });
-    return { id, store, host, lease, files, idle, transport: transport() };
+    return { id, store, host, lease, files, idle, held, transport: transport() };
   }
 }
 

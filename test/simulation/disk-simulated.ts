@@ -27,9 +27,11 @@ export class SimulatedDisk {
   #base: { readonly record: ReplicaRecord; readonly contents: Contents };
   #applied: Applied[] = [];
   #syncedSeq: number;
+  /** Borne, and not synced since: all of it may go. */
+  #isUnsynced = false;
 
-  /** @param trust `lost` where this may be the place of an earlier disk */
-  constructor(view: View, contents: Contents, trust: Exclude<Trust, 'suspect'>) {
+  /** @param trust `lost` where this may be the place of an earlier disk, `suspect` where what was here is gone with the power */
+  constructor(view: View, contents: Contents, trust: Exclude<Trust, 'damaged'>) {
     const record = {
       view,
       promised: EPOCH_ZERO,
@@ -54,6 +56,7 @@ export class SimulatedDisk {
 
   /** Synced. */
   promise(promised: Epoch): void {
+    this.#isUnsynced = false;
     this.record = { ...this.record, promised };
   }
 
@@ -63,6 +66,14 @@ export class SimulatedDisk {
     this.promise(epoch);
     const { seq, view, sessions } = this.record;
     this.install({ installed: epoch, seq, view, sessions }, null);
+  }
+
+  /** A beginning and the first operations; nothing of it is synced. */
+  bear(epoch: Epoch, operations: readonly Operation[]): void {
+    this.begin(epoch);
+    for (const [place, operation] of operations.entries())
+      this.apply(epoch, place + 1, operation, new Uint8Array());
+    this.#isUnsynced = true;
   }
 
   apply(epoch: Epoch, seq: number, operation: Operation, sessions: Uint8Array): void {
@@ -81,6 +92,7 @@ export class SimulatedDisk {
 
   /** Synced. `contents` are another replica's, or null to keep the own. */
   install(change: Omit<ReplicaRecord, 'promised'>, contents: Contents | null): void {
+    this.#isUnsynced = false;
     if (contents !== null) this.contents = contents;
     this.record = { ...this.record, ...change };
     assert(this.contents.log.length === this.record.seq, 'What is installed is all there');
@@ -93,12 +105,16 @@ export class SimulatedDisk {
   /** What was applied up to `seq` survives from now on. */
   synced(epoch: Epoch, seq: number): void {
     // A flush that was ordered before another state was installed says nothing about that.
-    if (epochEqual(epoch, this.record.installed)) this.#syncedSeq = Math.max(this.#syncedSeq, seq);
+    if (!epochEqual(epoch, this.record.installed)) return;
+    this.#isUnsynced = false;
+    this.#syncedSeq = Math.max(this.#syncedSeq, seq);
   }
 
-  /** @param dice null where all that was not synced goes. @returns how many operations are gone */
-  losePower(dice: Prng | null): number {
+  /** @param dice null where all that was not synced goes. @returns how many operations are gone; `all` where the replica itself is */
+  losePower(dice: Prng | null): number | 'all' {
     const { seq, promised } = this.record;
+    if (this.#isUnsynced && (dice === null || dice.chance(0.5))) return 'all';
+    this.#isUnsynced = false;
     const keptSeq = dice === null || dice.chance(0.3) ? this.#syncedSeq : dice.integer(this.#syncedSeq, seq);
     if (this.#trust === 'intact') this.#trust = 'suspect';
     if (keptSeq === seq) return 0;

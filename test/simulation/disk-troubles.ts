@@ -5,8 +5,9 @@
  */
 import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import type { Trust, View } from '../../replica/actions.ts';
+import type { View } from '../../replica/actions.ts';
 import { viewHasMajority, viewSides, viewVoters } from '../../replica/view.ts';
+import type { NewTrust } from '../../server/storage/store.ts';
 import type { BirthCounts } from './system-birth.ts';
 import { FileContents } from './system-file.ts';
 import { type RotCounts, rotCountsNone } from './system-rot.ts';
@@ -29,9 +30,11 @@ export class DiskTroubles {
   };
   readonly rot: RotCounts = rotCountsNone();
   readonly seal: SealCounts = sealCountsNone();
-  readonly births: BirthCounts = { borne: 0, birthsRefused: 0 };
+  readonly births: BirthCounts = { borne: 0, birthsRefused: 0, birthsForgotten: 0 };
   readonly #system: SystemWorld;
   readonly #replaced = new Set<ServerId>();
+  /** Where a replica that was borne is gone with the power. */
+  readonly #missed = new Set<ServerId>();
   /** Where a replica moved away and was removed: the view by which it did. */
   readonly #departed = new Map<ServerId, View>();
   readonly #fullUntilMs = new Map<ServerId, number>();
@@ -44,8 +47,9 @@ export class DiskTroubles {
   }
 
   /** What a replica is to be thought of that is made on this server's disk. */
-  trustOfNew(server: ServerId): Exclude<Trust, 'suspect'> {
-    return this.#replaced.has(server) || this.#departed.has(server) ? 'lost' : 'intact';
+  trustOfNew(server: ServerId): NewTrust {
+    if (this.#replaced.has(server) || this.#departed.has(server)) return 'lost';
+    return this.#missed.has(server) ? 'suspect' : 'intact';
   }
 
   isFull(server: ServerId): boolean {
@@ -167,10 +171,16 @@ export class DiskTroubles {
     }
     for (const server of servers) world.crashFor(server, downMs());
     for (const server of servers) {
-      const lost = disks.get(server)?.losePower(everything ? null : prng) ?? 0;
+      const disk = disks.get(server);
+      const lost = disk?.losePower(everything ? null : prng) ?? 0;
       world.note(server, `loses power, and ${lost} operations`);
       this.counts.powerLosses++;
-      this.counts.unsyncedLost += lost;
+      if (lost === 'all') {
+        this.births.birthsForgotten++;
+        disks.delete(server);
+        this.#missed.add(server);
+      }
+      this.counts.unsyncedLost += lost === 'all' ? (disk?.record.seq ?? 0) : lost;
     }
     if (isBearable) return;
     this.counts.majorityPowerLosses++;

@@ -52,6 +52,36 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     },
   ),
   replica(
+    'birth-forgotten',
+    'a replica that was borne and is gone with the power is made anew as if there had been none',
+    {
+      file: 'server/storage/data-folder.ts',
+      find: "return file < missedBelow ? 'suspect' : 'intact';",
+      replace: "return 'intact';",
+    },
+    {
+      test: {
+        file: 'test/storage/data-folder.test.ts',
+        name: 'remembers which replicas may be gone with the power',
+      },
+    },
+  ),
+  replica(
+    'birth-unheld',
+    'a replica is borne without a sync, and nobody writes down that it may be there',
+    {
+      file: 'server/replica-host.ts',
+      find: 'if (!isSpare) for (const { file } of births) this.#parts.holds(file);',
+      replace: '',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'what a spare server stored counts, and is written down, once it is asked in earnest',
+      },
+    },
+  ),
+  replica(
     'birth-made',
     'a file of a reserved number is led first by the primary of the catalog, too',
     {

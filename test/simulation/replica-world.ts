@@ -200,6 +200,24 @@ const ORDER_CASES: Record<string, () => string | null> = {
     s.read(A);
   }),
 
+  /** c bears the file with b, which loses its power, and all of it: c alone knows that there was something. */
+  'borne, and gone with the power': directed({ isBorne: true }, (s) => {
+    s.isolated.add(A);
+    s.system.bear(X, 70_000);
+    s.run();
+    s.expect(s.system.troubles.births.borne === 1, 'two of three have it');
+    s.system.world.crash(C);
+    s.system.troubles.losePower([B], () => 0, true);
+    s.expect(!s.system.disks.has(B), 'b has nothing left');
+    s.isolated.clear();
+    for (const server of [A, B]) s.system.grant(server, LONG_MS);
+    s.run(2 * LONG_MS);
+    s.expect(s.role(A) !== 'active' && s.role(B) !== 'active', 'what b says of itself is not enough');
+    s.system.world.restart(C);
+    s.lead(A);
+    s.expect(s.shown(A) === X.value, 'what was borne is there');
+  }),
+
   /** c bears the file, and what it sends is late: a has led by then, and wrote with b. */
   'borne too late': directed({ isBorne: true }, (s) => {
     s.rule = (_from, _to, message) => (message === null ? 'hold' : null);

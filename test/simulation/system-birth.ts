@@ -15,6 +15,8 @@ export interface BirthCounts {
   borne: number;
   /** A replica refused: it had promised or installed something, or may have forgotten that. */
   birthsRefused: number;
+  /** A replica went with the power, and was made anew as one that may have forgotten something. */
+  birthsForgotten: number;
 }
 
 /** What a birth needs of the process that it is part of. */
@@ -100,9 +102,7 @@ export class BirthCourse {
       this.isStoring = false;
       if (!works) return;
       const disk: SimulatedDisk = this.#system.createDisk(id, view);
-      disk.begin(epoch);
-      for (const [place, operation] of operations.entries())
-        disk.apply(epoch, place + 1, operation, new Uint8Array());
+      disk.bear(epoch, operations);
       observers.stored(id, disk);
       stored();
     });

@@ -151,6 +151,7 @@ const DEMANDS: readonly Demand[] = [
   perRunOf('damaged objects found by a scrubber', 0.01, 'scrubbed'),
   perRunOf('files that were borne', 0.05, 'borne'),
   perRunOf('replicas that refused a birth', 0.05, 'birthsRefused'),
+  perRunOf('replicas that were borne, and gone with the power', 0.003, 'birthsForgotten'),
   perRunOf('files that were sealed', 0.05, 'seals'),
   perRunOf('finally', 0.05, 'finals'),
   perRunOf('by another primary than the one that began', 0.02, 'finalsInherited'),

@@ -66,6 +66,40 @@ describe('data folder', () => {
     again.close();
   });
 
+  test('remembers which replicas may be gone with the power', () => {
+    const open = (bootId: string) => DataFolder.open(folder, { ...FOLDER, bootId });
+    const [held, next] = [20 as FileId, (20 + 4_096) as FileId];
+    const first = open('one');
+    assert.equal(first.trustOfNew(held), null, 'Nobody has told what the folder can be believed');
+    first.setBornAt(17 as FileId);
+    first.holds(held);
+    assert.equal(first.trustOfNew(16 as FileId), 'lost');
+    assert.equal(first.trustOfNew(held), 'intact', 'It would be here');
+    first.close();
+    const killed = open('one');
+    assert.equal(killed.trustOfNew(held), 'intact', 'A process that ends takes nothing with it');
+    killed.close();
+    const dark = open('two');
+    assert.deepEqual(
+      [held, next].map((file) => dark.trustOfNew(file)),
+      ['suspect', 'intact'],
+    );
+    assert.equal(dark.trustOfNew(16 as FileId), 'lost');
+    dark.recovered();
+    dark.holds(next);
+    assert.equal(dark.trustOfNew(next), 'intact');
+    dark.close();
+    const again = open('two');
+    assert.deepEqual(
+      [held, next].map((file) => again.trustOfNew(file)),
+      ['suspect', 'intact'],
+    );
+    again.close();
+    const darkAgain = open('three');
+    assert.equal(darkAgain.trustOfNew(next), 'suspect');
+    darkAgain.close();
+  });
+
   test('notices a loss of power, once', () => {
     DataFolder.open(folder, { ...FOLDER, bootId: 'one' }).close();
     const after = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
