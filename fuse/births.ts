@@ -1,11 +1,10 @@
+import { BIRTH_LIMITS } from '../client/birth-limits.ts';
 import type { BirthBackend, BirthOutcome, InodeNumbers, NewFile } from './backend.ts';
 
-/** Limits of one request, as the cluster has them. */
-const FILES_MAX = 256;
-export const BIRTH_BYTES_MAX = 256 * 1024;
-const REQUEST_BYTES_MAX = 4 * 1024 * 1024;
-/** A request names the directories that it changes. */
-const DIRECTORIES_MAX = 16;
+/** Requests under way at a time at the most. */
+const REQUESTS_MAX = 4;
+/** Contents that do not wait until another request is answered: there is little to share beside their bytes. */
+const OWN_REQUEST_BYTES = 128 * 1024;
 const NUMBERS_AT_A_TIME = 512;
 const NUMBERS_LEFT_MIN = 128;
 /** Numbers are not used any more so shortly before they are void, in milliseconds. */
@@ -24,12 +23,14 @@ export interface InodeNumber {
   readonly bearer: string;
 }
 
-/** Brings new files to the cluster: while one request is under way the next ones gather, and travel together. */
+/** Brings new files to the cluster: while a request is under way the next ones gather, and travel together; many bytes do not wait for that. */
 export class Births {
   readonly #backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>;
   readonly #failed: (error: unknown) => void;
   #waiting: Waiting[] = [];
-  #isSending = false;
+  #waitingBytes = 0;
+  #underWay = 0;
+  #isAboutToSend = false;
   #numbers: (InodeNumbers & { readonly next: number }) | null = null;
   #isReserving = false;
 
@@ -64,17 +65,27 @@ export class Births {
   bear(file: NewFile, bearer: string): Promise<BirthOutcome> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ file, bearer, resolve, reject });
-      void this.#send();
+      this.#waitingBytes += file.contents.length;
+      // Whoever comes in the same turn travels with it.
+      if (!this.#isAboutToSend) queueMicrotask(() => this.#send());
+      this.#isAboutToSend = true;
     });
   }
 
-  async #send(): Promise<void> {
-    if (this.#isSending) return;
-    this.#isSending = true;
-    // Whoever comes in the same turn travels with it.
-    await Promise.resolve();
-    while (this.#waiting.length > 0) await this.#sendBatch(this.#takeBatch());
-    this.#isSending = false;
+  #send(): void {
+    this.#isAboutToSend = false;
+    while (this.#mayLeave) {
+      this.#underWay++;
+      void this.#sendBatch(this.#takeBatch()).finally(() => {
+        this.#underWay--;
+        this.#send();
+      });
+    }
+  }
+
+  get #mayLeave(): boolean {
+    if (this.#waiting.length === 0 || this.#underWay >= REQUESTS_MAX) return false;
+    return this.#underWay === 0 || this.#waitingBytes >= OWN_REQUEST_BYTES;
   }
 
   /** At least one, and no more than fit one request. */
@@ -86,9 +97,9 @@ export class Births {
     for (const waiting of this.#waiting) {
       const { parent, contents } = waiting.file;
       const fits =
-        batch.length < FILES_MAX &&
-        bytes + contents.length <= REQUEST_BYTES_MAX &&
-        (directories.size < DIRECTORIES_MAX || directories.has(parent)) &&
+        batch.length < BIRTH_LIMITS.files &&
+        bytes + contents.length <= BIRTH_LIMITS.bytes &&
+        (directories.size < BIRTH_LIMITS.directories || directories.has(parent)) &&
         (batch[0] === undefined || batch[0].bearer === waiting.bearer);
       if (!fits) {
         left.push(waiting);
@@ -99,6 +110,7 @@ export class Births {
       directories.add(parent);
     }
     this.#waiting = left;
+    this.#waitingBytes -= bytes;
     return batch;
   }
 

@@ -1,3 +1,4 @@
+import { BIRTH_LIMITS } from '../client/birth-limits.ts';
 import type {
   AttributeChanges,
   Attributes,
@@ -8,7 +9,6 @@ import type {
   FileState,
   NewFile,
 } from './backend.ts';
-import { BIRTH_BYTES_MAX } from './births.ts';
 import { withoutPrivileges } from './inodes.ts';
 import { nowNs } from './open-file.ts';
 
@@ -225,7 +225,7 @@ export class UnbornFile implements BackendFile {
     atCluster: (file: BackendFile) => Promise<FileState>,
     change: () => void,
   ): Promise<FileState> {
-    if (!this.isUnborn || endBytes > BIRTH_BYTES_MAX || this.#parts.isFull()) {
+    if (!this.isUnborn || endBytes > BIRTH_LIMITS.fileBytes || this.#parts.isFull()) {
       return this.#after(atCluster);
     }
     change();
@@ -255,7 +255,7 @@ export class UnbornFile implements BackendFile {
     const before = this.#bytes.length;
     if (sizeBytes <= before) return;
     const larger = Buffer.alloc(
-      before === 0 ? sizeBytes : Math.min(BIRTH_BYTES_MAX, Math.max(sizeBytes, 2 * before)),
+      before === 0 ? sizeBytes : Math.min(BIRTH_LIMITS.fileBytes, Math.max(sizeBytes, 2 * before)),
     );
     this.#bytes.copy(larger);
     this.#bytes = larger;

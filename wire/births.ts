@@ -16,7 +16,8 @@ export const BIRTHS_BODY_BYTES_MAX = BIRTHS_BYTES_MAX + 1024 * 1024;
 /** Numbers that are reserved at a time at the most. */
 export const RESERVED_NUMBERS_MAX = 4_096;
 
-const FORGETS_MAX = 16;
+/** Directories of a request that their owner is not to be told of at the most. */
+export const FORGETS_MAX = 16;
 const NANOSECONDS = /^-?[0-9]{1,20}$/;
 
 /** A file that nobody knows of yet. */

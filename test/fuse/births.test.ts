@@ -75,6 +75,21 @@ test('files that are closed while a request is under way share the next one', as
   assert.deepEqual(names.map(textAt), names);
 });
 
+test('many bytes do not wait until another request is answered', async (t) => {
+  const { births, file, textAt } = await started(t);
+  const answered = Promise.withResolvers<void>();
+  births.held = answered.promise;
+  const [small, large] = ['small', 'l'.repeat(128 * 1024)];
+  const closing = [file('a', small)];
+  while (births.requests.length === 0) await delay(1);
+  closing.push(file('b', small), file('c', large));
+  while (births.requests.length === 1) await delay(1);
+  assert.deepEqual(births.requests, [1, 2], 'They take along who waits');
+  answered.resolve();
+  await Promise.all(closing);
+  assert.deepEqual(['a', 'b', 'c'].map(textAt), [small, small, large]);
+});
+
 test('what was set before the close is part of it', async (t) => {
   const { fileSystem, births, memory, directory, create, write, close } = await started(t);
   const { handle, attributes } = await create('a');
