@@ -8,11 +8,16 @@ export const ATTRIBUTE_AGE_MAX_MS = 1000;
 const LOOKUP_AGE_MAX_MS = 50;
 const COUNT_MAX = 20_000;
 
-interface Known {
+interface Known extends Heard {
   readonly attributes: Attributes;
-  readonly heardMs: number;
   /** Heard with a listing or by our own change: the next questions about it are answered from here. */
   readonly prefetched: boolean;
+}
+
+interface Heard {
+  readonly heardMs: number;
+  /** As it was when it was asked for. */
+  readonly mark: number;
 }
 
 interface KeptName {
@@ -21,9 +26,8 @@ interface KeptName {
   readonly untilMs: number;
 }
 
-interface Entry {
+interface Entry extends Heard {
   readonly inode: number;
-  readonly heardMs: number;
   /** The kernel may keep the name. */
   readonly isKept: boolean;
 }
@@ -39,6 +43,10 @@ interface Entry {
  */
 export class AttributeCache {
   readonly #ageMaxMs: number;
+  /** @see FileSystemBackend.isHeld */
+  isHeld: (directory: number) => boolean = () => false;
+  /** By directory, the mark at which it came to be held: what was asked for from then on stays true. */
+  readonly #heldFrom = new Map<number, number>();
   readonly #entries = new Map<string, Entry>();
   readonly #known = new Map<number, Known>();
   /** Changes of ours, counted. */
@@ -48,7 +56,7 @@ export class AttributeCache {
   /** The same of single inodes, and of single names as keys of `#entries`, the latest last. */
   readonly #dropped = new Map<number | string, number>();
   /** When what they were made of was heard: attributes that were put together here. */
-  readonly #presented = new WeakMap<Attributes, number>();
+  readonly #presented = new WeakMap<Attributes, Heard>();
   /** Names by which the kernel may open an inode without a look-up, and until when; those that were told last at the end. */
   readonly #namesKept = new Map<number, KeptName>();
 
@@ -66,14 +74,20 @@ export class AttributeCache {
 
   entry(parent: number, name: string): Attributes | undefined {
     const entry = this.#entries.get(keyOf(parent, name));
-    if (entry === undefined || this.#isOld(entry.heardMs, this.#ageMaxMs)) return undefined;
+    if (entry === undefined || this.#isOld(entry, this.#ageMaxMs, parent)) return undefined;
     return this.attributes(entry.inode);
   }
 
   attributes(inode: number): Attributes | undefined {
     const known = this.#known.get(inode);
     if (known === undefined || !known.prefetched) return undefined;
-    return this.#isOld(known.heardMs, this.#ageMaxMs) ? undefined : known.attributes;
+    return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
+  }
+
+  /** As `attributes`, by whatever question they were heard. */
+  heardLast(inode: number): Attributes | undefined {
+    const known = this.#known.get(inode);
+    return known === undefined || this.#isOld(known, this.#ageMaxMs) ? undefined : known.attributes;
   }
 
   /** Whether it was heard a moment ago, by whatever question, that the inode has no extended attributes. */
@@ -90,7 +104,7 @@ export class AttributeCache {
   looked(inode: number): Attributes | undefined {
     const known = this.#known.get(inode);
     if (known === undefined || known.prefetched || this.isNameKept(inode)) return undefined;
-    return this.#isOld(known.heardMs, LOOKUP_AGE_MAX_MS) ? undefined : known.attributes;
+    return this.#isOld(known, LOOKUP_AGE_MAX_MS) ? undefined : known.attributes;
   }
 
   /**
@@ -100,8 +114,8 @@ export class AttributeCache {
    */
   leftMs(attributes: Attributes): number {
     const known = this.#known.get(attributes.inode);
-    const heardMs = known?.attributes === attributes ? known.heardMs : this.#presented.get(attributes);
-    return this.#leftMs(heardMs);
+    const heard = known?.attributes === attributes ? known : this.#presented.get(attributes);
+    return this.#leftMs(heard, attributes.inode);
   }
 
   /**
@@ -113,7 +127,7 @@ export class AttributeCache {
   entryLeftMs(parent: number, name: string, inode: number): number {
     const entry = this.#entries.get(keyOf(parent, name));
     if (entry?.inode !== inode || !entry.isKept) return 0;
-    const leftMs = this.#leftMs(entry.heardMs);
+    const leftMs = this.#leftMs(entry, parent);
     const nowMs = performance.now();
     for (const [oldest, { untilMs }] of this.#namesKept) {
       if (untilMs >= nowMs) break;
@@ -141,8 +155,7 @@ export class AttributeCache {
   /** `presented` is made of `attributes`, and no newer. */
   presented(attributes: Attributes, presented: Attributes): void {
     const known = this.#known.get(attributes.inode);
-    if (presented !== attributes && known?.attributes === attributes)
-      this.#presented.set(presented, known.heardMs);
+    if (presented !== attributes && known?.attributes === attributes) this.#presented.set(presented, known);
   }
 
   /** @param mark as it was when the question was asked */
@@ -153,7 +166,8 @@ export class AttributeCache {
       return;
     }
     const kept = this.#ageMaxMs > 0 && (prefetched || attributes.kind === 'directory');
-    bounded(this.#known).set(attributes.inode, { attributes, heardMs: performance.now(), prefetched: kept });
+    const heardMs = performance.now();
+    bounded(this.#known).set(attributes.inode, { attributes, heardMs, mark, prefetched: kept });
   }
 
   heardEntry(parent: number, name: string, attributes: Attributes, mark: number, prefetched = false): void {
@@ -162,9 +176,9 @@ export class AttributeCache {
     this.heard(attributes, mark, prefetched);
     const { inode, kind } = attributes;
     const before = this.#entries.get(key);
-    const wasHeard = before?.inode === inode && this.#leftMs(before.heardMs) > 0;
+    const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
     const isKept = prefetched || kind !== 'file' || wasHeard;
-    bounded(this.#entries).set(key, { inode, heardMs: performance.now(), isKept });
+    bounded(this.#entries).set(key, { inode, heardMs: performance.now(), mark, isKept });
   }
 
   heardPage(parent: number, { entries }: ListedPage, mark: number): void {
@@ -177,6 +191,16 @@ export class AttributeCache {
   forget(inode: number): void {
     this.#forgotten = ++this.#mark;
     this.#known.delete(inode);
+  }
+
+  /** From now on, and for as long as `isHeld` says so, nobody else changes the directory. */
+  held(directory: number): void {
+    bounded(this.#heldFrom).set(directory, ++this.#mark);
+  }
+
+  /** It is being written here, of which whoever has it open knows more: what was heard before counts beside that, what is on its way does not. */
+  written(inode: number): void {
+    this.#noteChange(inode);
   }
 
   /** For changes of contents, which are many: what is heard of other inodes meanwhile is kept. */
@@ -268,15 +292,25 @@ export class AttributeCache {
 
   #hasNoXattrs(inode: number, ageMaxMs: number): boolean {
     const known = this.#known.get(inode);
-    return known?.attributes.xattrs === 0 && !this.#isOld(known.heardMs, ageMaxMs);
+    return known?.attributes.xattrs === 0 && !this.#isOld(known, ageMaxMs);
   }
 
-  #leftMs(heardMs: number | undefined): number {
-    return heardMs === undefined ? 0 : Math.max(0, heardMs + this.#ageMaxMs - performance.now());
+  /** @param directory which it is about, or which has the name */
+  #leftMs(heard: Heard | undefined, directory?: number): number {
+    if (heard === undefined) return 0;
+    if (this.#isHeld(heard, directory)) return this.#ageMaxMs;
+    return Math.max(0, heard.heardMs + this.#ageMaxMs - performance.now());
   }
 
-  #isOld(heardMs: number, ageMaxMs: number): boolean {
-    return ageMaxMs === 0 || performance.now() - heardMs > ageMaxMs;
+  #isOld(heard: Heard, ageMaxMs: number, directory?: number): boolean {
+    if (ageMaxMs === 0) return true;
+    return performance.now() - heard.heardMs > ageMaxMs && !this.#isHeld(heard, directory);
+  }
+
+  #isHeld({ mark }: Heard, directory: number | undefined): boolean {
+    if (directory === undefined) return false;
+    const from = this.#heldFrom.get(directory);
+    return from !== undefined && mark >= from && this.isHeld(directory);
   }
 }
 

@@ -179,6 +179,9 @@ export interface FileSystemBackend {
   }>;
   /** @param named is told when a directory got the name of a file that was unborn; null where the time of that is not known */
   onNamed?(named: (directory: number, atNs: string | null) => void): void;
+  /** Whether nobody else changes the directory, its names and its own attributes, since `onHeld` told of it. */
+  isHeld?(directory: number): boolean;
+  onHeld?(held: (directory: number) => void): void;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;
   makeNode(
     parent: number,

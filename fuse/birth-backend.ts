@@ -97,6 +97,10 @@ export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log:
     onNamed: (named) => {
       files.named = named;
     },
+    isHeld: (directory) => files.isHeld(directory),
+    onHeld: (held) => {
+      files.held = held;
+    },
     openFile: (inode, replicas, contents) =>
       files.unborn(inode) ?? backend.openFile(inode, replicas, contents),
   };

@@ -66,6 +66,9 @@ export class FileSystem implements FileSystemCalls {
     this.#files = new OpenFiles(backend, limitMs, log, ageMaxMs, flushBehind);
     this.#inodes = this.#files.inodes;
     backend.onNamed?.((directory, atNs) => this.#inodes.cache.named(directory, atNs));
+    const { isHeld } = backend;
+    if (isHeld !== undefined) this.#inodes.cache.isHeld = isHeld;
+    backend.onHeld?.((directory) => this.#inodes.cache.held(directory));
     this.#names = new Names(backend, this.#inodes, ageMaxMs);
     this.#directories = new Directories(this.#names);
   }

@@ -34,7 +34,14 @@ export class Inodes {
   }
 
   async attributes(inode: number): Promise<Attributes> {
-    return this.present(this.cache.attributes(inode) ?? (await this.ask(inode)));
+    return this.present(this.cache.attributes(inode) ?? this.#ofWritten(inode) ?? (await this.ask(inode)));
+  }
+
+  /** Each write makes the kernel ask again for what is known here: what others change of the file shows within the usual time. */
+  #ofWritten(inode: number): Attributes | undefined {
+    const file = this.#openFile(inode);
+    const isWritten = file !== undefined && (file.written || file.writes.dirty);
+    return isWritten ? this.cache.heardLast(inode) : undefined;
   }
 
   /** As they are at the cluster now. */

@@ -37,6 +37,8 @@ interface Place {
 export class NewbornFiles {
   /** @see FileSystemBackend.onNamed */
   named: (directory: number, atNs: string | null) => void = () => undefined;
+  /** @see FileSystemBackend.onHeld */
+  held: (directory: number) => void = () => undefined;
   readonly #backend: FileSystemBackend;
   readonly #birth: BirthBackend;
   readonly #log: Log;
@@ -203,10 +205,18 @@ export class NewbornFiles {
     return attributes;
   }
 
+  isHeld(directory: number): boolean {
+    return this.#names.of(directory) !== undefined;
+  }
+
+  #hold(directory: DelegatedDirectory): void {
+    this.#names.begin(directory);
+    this.held(directory.attributes.inode);
+  }
+
   /** A directory that was just made here has no names. */
   madeDirectory(attributes: Attributes): void {
-    if (this.#birth.isDelegated(attributes.inode))
-      this.#names.begin(new DelegatedDirectory(attributes, [], true));
+    if (this.#birth.isDelegated(attributes.inode)) this.#hold(new DelegatedDirectory(attributes, [], true));
   }
 
   async lookup({ parent, name }: Place): Promise<Attributes> {
@@ -364,7 +374,7 @@ export class NewbornFiles {
         page.entries.map(({ name, attributes: { kind } }) => [name, stateOf(kind)]),
       );
       for (const name of changed) names.set(name, 'doubt');
-      this.#names.begin(new DelegatedDirectory(attributes, names, !page.more));
+      this.#hold(new DelegatedDirectory(attributes, names, !page.more));
     } catch (error) {
       this.#log('debug', 'a directory is not delegated', { directory, error: String(error) });
     } finally {

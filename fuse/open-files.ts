@@ -193,7 +193,7 @@ export class OpenFiles {
     this.#throwFailed(opened);
     file.locks?.assertKept(handle);
     await this.#clearPrivileges(file, caller);
-    this.inodes.cache.drop(file.inode);
+    this.inodes.cache.written(file.inode);
     if (opened.appending) await file.append(bytes);
     else await file.write(offset, bytes);
     if (opened.persisting) await this.persist(handle);

@@ -91,3 +91,28 @@ test('nothing is believed for longer because files are made', (t) => {
   nowMs = 1_100;
   assert.equal(cache.entry(1, 'd'), undefined);
 });
+
+test('a directory that nobody else changes is believed for as long as that is so, if it was asked for since', (t) => {
+  let nowMs = 0;
+  t.mock.method(performance, 'now', () => nowMs);
+  const cache = new AttributeCache(1_000);
+  const held = new Set([1, 2]);
+  cache.isHeld = (inode) => held.has(inode);
+  const { mark } = cache;
+  for (const inode of held) cache.held(inode);
+  cache.heardEntry(1, 'd', directory(2, '1000'), mark);
+  nowMs = 1_100;
+  assert.equal(cache.entry(1, 'd'), undefined, 'It was asked for before');
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
+  cache.heardEntry(1, 'f', file(3), cache.mark, true);
+  nowMs = 9_000;
+  const known = cache.entry(1, 'd');
+  assert.deepEqual(known, directory(2, '1000'));
+  assert.equal(known && cache.leftMs(known), 1_000);
+  assert.equal(cache.entryLeftMs(1, 'd', 2), 1_000);
+  assert.equal(cache.entry(1, 'f'), undefined, 'Others may write to it');
+  cache.named(2, '2000');
+  assert.deepEqual(cache.entry(1, 'd'), directory(2, '2000'));
+  held.delete(2);
+  assert.equal(cache.entry(1, 'd'), undefined);
+});
