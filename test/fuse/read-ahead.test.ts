@@ -63,6 +63,22 @@ test('readers that share little room fetch what they read, and hardly anything t
   assert.ok(fetched <= 40 + readers.length, `${fetched} blocks fetched`);
 });
 
+test('no more blocks are kept than there is room for, whoever is slow to read them', async () => {
+  const { reads, source, readAhead } = setUp(40 * BLOCK_BYTES, 2);
+  const readers = [0, 10, 20, 30].map((first) => ({ first, position: new ReadPosition() }));
+  const part = BLOCK_BYTES / 4;
+  const step = async (number: number) => {
+    for (const { first, position } of readers)
+      await readAhead.read(source, position, first * BLOCK_BYTES + number * part, part);
+  };
+  const fetched = () => reads.filter(([, length]) => length === BLOCK_BYTES).length;
+  await step(0);
+  await step(1);
+  const before = fetched();
+  await step(2);
+  assert.ok(fetched() - before >= 2, `${fetched() - before} of four readers found their block gone`);
+});
+
 test('a block that was read as a whole makes room for those ahead', async () => {
   const { reads, source, readAhead, position } = setUp(16 * BLOCK_BYTES, 3);
   for (let index = 0; index < 8; index++) {

@@ -4,20 +4,33 @@
  * Method: an application with nothing behind its routes, and capabilities by a clock of the test. The same over real servers is in `access.test.ts`.
  */
 import assert from 'node:assert/strict';
-import { createSecretKey, hash } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createSecretKey, hash, X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { connect, createServer, type TLSSocket } from 'node:tls';
 import { fastify } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import { RevokedServers } from '../../client/revoked-servers.ts';
 import { ADMIN, READ, WRITE } from '../../server/http/roles.ts';
 import { installAuthorization } from '../../server/security/authorization.ts';
-import { CAPABILITY_MS, Capabilities } from '../../server/security/capabilities.ts';
+import { CAPABILITY_MS, Capabilities, type Capability } from '../../server/security/capabilities.ts';
 import { RateLimits } from '../../server/security/rate-limits.ts';
+import { Revocations } from '../../server/security/revocations.ts';
 import { TokenBook } from '../../server/security/token-book.ts';
 import { VolumeScope } from '../../server/security/volume-scope.ts';
-import { formatTokenFile, TOKEN_ID_BYTES, TOKEN_SECRET_BYTES, tokenText } from '../../wire/tokens.ts';
+import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
+import {
+  formatTokenFile,
+  serialText,
+  TOKEN_ID_BYTES,
+  TOKEN_SECRET_BYTES,
+  tokenText,
+} from '../../wire/tokens.ts';
+import { TestAuthority } from './authority.ts';
 
 const KEY = createSecretKey(Buffer.alloc(32, 7));
 const GIVEN = { file: 17, volume: 'main', mode: 'read', to: 'anna' } as const;
@@ -51,6 +64,71 @@ test('a capability ends when its time is over, also where it was used before', (
   assert.notEqual(capabilities.verify(text), null);
   clock.nowMs += 1;
   assert.equal(capabilities.verify(text), null);
+});
+
+test('whoever is shut out by a list is let in no more, and cut off', async (t) => {
+  const authority = await TestAuthority.create();
+  t.after(() => authority.remove());
+  const { cert, key } = await authority.server('s1');
+  const anna = await authority.client('anna', 'read');
+  const pem = (path: string) => readFileSync(path, 'utf8');
+  const revocations = new Revocations();
+  const server = createServer({ cert: pem(cert), key: pem(key), ca: pem(authority.ca), requestCert: true });
+  const seen: boolean[] = [];
+  const attended: TLSSocket[] = [];
+  server.on('secureConnection', (socket) => {
+    attended.push(socket);
+    socket.on('error', () => undefined);
+    seen.push(revocations.isRevoked(socket.getPeerX509Certificate() as X509Certificate));
+    revocations.attend(socket);
+  });
+  server.listen(0, '127.0.0.1');
+  t.after(() => server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const shown = { ca: pem(authority.ca), cert: pem(anna.cert), key: pem(anna.key) };
+  const dial = () =>
+    connect({ host: '127.0.0.1', port, ...shown })
+      .on('error', () => undefined)
+      .resume();
+  const arrived = () => once(server, 'secureConnection');
+  const first = dial();
+  await arrived();
+  assert.equal(revocations.become(['AB12']), 0, 'Somebody else');
+  assert.equal(revocations.become([serialText(new X509Certificate(shown.cert).serialNumber)]), 1);
+  assert.deepEqual(
+    attended.map(({ destroyed }) => destroyed),
+    [true],
+  );
+  const again = dial();
+  await arrived();
+  assert.deepEqual(seen, [false, true]);
+  for (const socket of [first, again]) socket.destroy();
+
+  // The other way round: a client with such a list.
+  const list = join(authority.folder, 'revoked.json');
+  const entry = {
+    serial: serialText(new X509Certificate(pem(cert)).serialNumber),
+    name: null,
+    revokedAt: '',
+    expiresAt: null,
+  };
+  const check = (revoked: object[]) => {
+    writeFileSync(list, JSON.stringify({ revoked }));
+    return connect({
+      host: '127.0.0.1',
+      port,
+      ...shown,
+      checkServerIdentity: new RevokedServers(list).check,
+    });
+  };
+  const believed = check([]);
+  await once(believed, 'secureConnect');
+  believed.destroy();
+  const refused = check([entry]);
+  const [error] = await Promise.race([once(refused, 'error'), once(refused, 'secureConnect')]);
+  refused.destroy();
+  assert.equal((error as NodeJS.ErrnoException | undefined)?.code, 'CERT_REVOKED');
 });
 
 /** An application that answers `let in` to whoever is, and tokens of each kind. */
@@ -100,18 +178,38 @@ async function guarded(t: { after(work: () => unknown): void }) {
     limits: new RateLimits(Number.POSITIVE_INFINITY),
   });
   app.get('/v1/status', READ, async () => 'let in');
+  app.get('/v1/data/:file', READ, async () => 'let in');
+  app.put('/v1/data/:file', WRITE, async () => 'let in');
   app.post('/v1/catalog/commands', WRITE, async () => 'let in');
   app.delete('/v1/trash/:volume', WRITE, async () => 'let in');
   app.post('/v1/catalog/members', ADMIN, async () => 'let in');
-  return async (who: string, method: 'GET' | 'POST' | 'DELETE', url: string, command?: object) => {
-    const headers = { authorization: `Bearer ${secrets.get(who)}` };
+  const revoke = (name: string) => {
+    const left = tokens.filter((one) => one.name !== name);
+    const keys = [Buffer.alloc(32, 9).toString('base64url')];
+    writeFileSync(file, formatTokenFile({ keys, tokens: left, revoked: [] }));
+    book.reload();
+  };
+  const capability = (given: Omit<Capability, 'untilMs'>) =>
+    new Capabilities(() => book.keys, Date.now).issue(given);
+  const ask = async (
+    who: string,
+    method: 'GET' | 'POST' | 'PUT' | 'DELETE',
+    url: string,
+    command?: object,
+    shown?: string,
+  ) => {
+    const headers = {
+      authorization: `Bearer ${secrets.get(who)}`,
+      ...(shown === undefined ? {} : { [HEADER_CAPABILITY]: shown }),
+    };
     const body = command === undefined ? {} : { payload: { command } };
     return (await app.inject({ method, url, headers, ...body })).body;
   };
+  return { ask, revoke, capability };
 }
 
 test('a role lets do what it includes, and no more', async (t) => {
-  const ask = await guarded(t);
+  const { ask } = await guarded(t);
   const unlink = { kind: 'unlink', place: { volume: 'main', path: '/a' } };
   const told: Record<string, string[]> = {};
   for (const who of ['reader', 'writer', 'admin', 'ended']) {
@@ -132,8 +230,33 @@ test('a role lets do what it includes, and no more', async (t) => {
   });
 });
 
+test('a token that is gone from the file is worth nothing, once the file was read again', async (t) => {
+  const { ask, revoke } = await guarded(t);
+  assert.equal(await ask('reader', 'GET', '/v1/status'), 'let in');
+  revoke('reader');
+  assert.equal(await ask('reader', 'GET', '/v1/status'), 'unauthorized');
+  assert.equal(await ask('writer', 'GET', '/v1/status'), 'let in');
+});
+
+test('a capability is for its file, what it says may be done, its holder and its volume', async (t) => {
+  const { ask, capability } = await guarded(t);
+  const given = { file: 17, volume: 'main', mode: 'read', to: 'scoped' } as const;
+  const touch = (method: 'GET' | 'PUT', changed: Partial<Capability>, who = 'scoped') =>
+    ask(who, method, '/v1/data/17', undefined, capability({ ...given, ...changed }));
+  assert.equal(await touch('GET', {}), 'let in');
+  assert.equal(await touch('PUT', { mode: 'write' }), 'let in');
+  assert.equal(await touch('PUT', {}), 'forbidden', 'to be read');
+  assert.equal(await touch('GET', { file: 18 }), 'forbidden', 'of another file');
+  assert.equal(await touch('GET', {}, 'reader'), 'forbidden', 'somebody else');
+  assert.equal(
+    await touch('GET', { volume: 'other' }),
+    'forbidden',
+    'of a volume that is not the holder’s any more',
+  );
+});
+
 test('who is let in for a volume reaches no other, by name or by number', async (t) => {
-  const ask = await guarded(t);
+  const { ask } = await guarded(t);
   const command = (place: object) => ask('scoped', 'POST', '/v1/catalog/commands', { kind: 'unlink', place });
   assert.equal(await command({ volume: 'main', path: '/a' }), 'let in');
   assert.equal(await command({ parent: 17, name: 'a' }), 'let in');

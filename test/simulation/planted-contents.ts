@@ -116,6 +116,21 @@ export const PLANTED_CONTENTS: readonly Planted[] = [
     },
   ),
   replica(
+    '68j',
+    'blocks that are fetched for slow readers are kept, however many there are',
+    {
+      file: 'fuse/read-ahead.ts',
+      find: 'this.#blocks.delete(oldest);',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/fuse/read-ahead.test.ts',
+        name: 'no more blocks are kept than there is room for, whoever is slow to read them',
+      },
+    },
+  ),
+  replica(
     '68i',
     'a frame that begins as a large message, and goes on as none, is lost',
     {

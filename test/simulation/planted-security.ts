@@ -4,6 +4,7 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const RULES = 'test/security/rules.test.ts';
+const LIMITS = 'test/security/limits.test.ts';
 
 export const PLANTED_SECURITY: readonly Planted[] = [
   replica(
@@ -45,5 +46,156 @@ export const PLANTED_SECURITY: readonly Planted[] = [
       replace: 'if (false) {',
     },
     { test: { file: RULES, name: 'who is let in for a volume reaches no other, by name or by number' } },
+  ),
+  replica(
+    '73e',
+    'a capability is believed for every file',
+    {
+      file: 'server/security/authorization.ts',
+      find: 'capability.file === file &&',
+      replace: '',
+    },
+    {
+      test: {
+        file: RULES,
+        name: 'a capability is for its file, what it says may be done, its holder and its volume',
+      },
+    },
+  ),
+  replica(
+    '73f',
+    'whoever has the capability of somebody else uses it',
+    {
+      file: 'server/security/authorization.ts',
+      find: 'capability.to === grant.name &&',
+      replace: '',
+    },
+    {
+      test: {
+        file: RULES,
+        name: 'a capability is for its file, what it says may be done, its holder and its volume',
+      },
+    },
+  ),
+  replica(
+    '73g',
+    'what may be read may be written',
+    {
+      file: 'server/security/authorization.ts',
+      find: "(mode === 'read' || capability.mode === 'write') &&",
+      replace: '',
+    },
+    {
+      test: {
+        file: RULES,
+        name: 'a capability is for its file, what it says may be done, its holder and its volume',
+      },
+    },
+  ),
+  replica(
+    '73h',
+    'a capability of a volume is good for whoever has lost that volume',
+    {
+      file: 'server/security/authorization.ts',
+      find: '(grant.volumes === null || grant.volumes.includes(capability.volume))',
+      replace: 'true',
+    },
+    {
+      test: {
+        file: RULES,
+        name: 'a capability is for its file, what it says may be done, its holder and its volume',
+      },
+    },
+  ),
+  replica(
+    '73i',
+    'a token that was taken out of the file stays good',
+    {
+      file: 'server/security/token-book.ts',
+      find: 'this.#entries = new Map(tokens.map((token) => [token.id, entryOf(token)]));',
+      replace:
+        'this.#entries = new Map([...this.#entries, ...tokens.map((token) => [token.id, entryOf(token)] as const)]);',
+    },
+    {
+      test: {
+        file: RULES,
+        name: 'a token that is gone from the file is worth nothing, once the file was read again',
+      },
+    },
+  ),
+  replica(
+    '73j',
+    'a certificate that is revoked is believed',
+    {
+      file: 'server/security/revocations.ts',
+      find: 'return this.#serials.has(serialText(certificate.serialNumber));',
+      replace: 'return this.#serials.has(certificate.subject);',
+    },
+    { test: { file: RULES, name: 'whoever is shut out by a list is let in no more, and cut off' } },
+  ),
+  replica(
+    '73k',
+    'the connections of whoever is revoked go on',
+    {
+      file: 'server/security/revocations.ts',
+      find: 'for (const [socket] of ended) socket.destroy();',
+      replace: '',
+    },
+    { test: { file: RULES, name: 'whoever is shut out by a list is let in no more, and cut off' } },
+  ),
+  replica(
+    '73l',
+    'a client does not look at its list',
+    {
+      file: 'client/revoked-servers.ts',
+      find: 'if (wrong !== undefined || !this.#serials.has(serialText(certificate.serialNumber))) return wrong;',
+      replace: 'if (wrong !== undefined || this.#serials.size >= 0) return wrong;',
+    },
+    { test: { file: RULES, name: 'whoever is shut out by a list is let in no more, and cut off' } },
+  ),
+  replica(
+    '73m',
+    'requests of a client are not counted',
+    {
+      file: 'server/security/rate-limits.ts',
+      find: 'bucket.left -= 1;',
+      replace: '',
+    },
+    { test: { file: LIMITS, name: 'one client asks no more than it may, and the others do not feel it' } },
+  ),
+  replica(
+    '73n',
+    'all clients have one bound together',
+    {
+      file: 'server/security/rate-limits.ts',
+      find: "principal.kind === 'anyone' ? address : principalName(principal);",
+      replace: "principal.kind === 'anyone' ? address : 'all';",
+    },
+    { test: { file: LIMITS, name: 'one client asks no more than it may, and the others do not feel it' } },
+  ),
+  replica(
+    '73o',
+    'whoever guesses tokens has no bound',
+    {
+      file: 'server/security/rate-limits.ts',
+      find: 'if (principal === null) this.#takeFrom(this.#strangers, address, STRANGER_REQUESTS_PER_S);',
+      replace: 'if (principal === null) return;',
+    },
+    { test: { file: LIMITS, name: 'one client asks no more than it may, and the others do not feel it' } },
+  ),
+  replica(
+    '73p',
+    'nobody is told that his address has too many connections',
+    {
+      file: 'server/security/address-connections.ts',
+      find: 'if (count > this.countMax) this.#surplus.add(end);',
+      replace: '',
+    },
+    {
+      test: {
+        file: LIMITS,
+        name: 'one address has so many connections, is told so at the next, and not answered at all beyond twice as many',
+      },
+    },
   ),
 ];
