@@ -60,6 +60,8 @@ export interface ClusterClientOptions {
 }
 
 export interface CommandOptions extends CallOptions {
+  /** What this client remembers, or has delegated to it, of what the command changes. */
+  readonly cache?: CacheOwner;
   /** Of live files, what their primaries know counts, in the command and in the answer. @see CommandBody */
   readonly live?: boolean;
 }
@@ -109,7 +111,7 @@ export class ClusterClient {
   /** Executes a catalog command exactly once; a majority of the catalog's members has it when it resolves. */
   async command<Kind extends Command['kind']>(
     command: Extract<Command, { kind: Kind }>,
-    options: CommandOptions & { readonly cache?: CacheOwner } = {},
+    options: CommandOptions = {},
   ): Promise<CommandResults[Kind]> {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
     const live = options.live === true ? { live: true } : {};

@@ -1,12 +1,8 @@
-import { randomInt } from 'node:crypto';
 import type { CacheOwner, QueryResults } from '../wire/catalog-api.ts';
-import { CacheSession } from './cache-session.ts';
 import type { ClusterClient } from './cluster-client.ts';
 import { Delegated } from './delegated.ts';
-
-const CLIENT_NUMBER_MAX = 2 ** 47;
-/** Who has not used what is delegated to it for so long gives all of it back, in milliseconds. */
-const IDLE_MS = 5_000;
+import { type GrantedSession, IdleSession } from './idle-session.ts';
+import { RememberingClient } from './remembering-client.ts';
 
 export interface DelegationEvents {
   /** Others are about to change these directories, or to look at them: resolves when nothing of them is known here alone any more. */
@@ -17,22 +13,29 @@ export interface DelegationEvents {
 }
 
 /**
- * Directories whose names nobody else changes before this client has agreed: each is delegated by the catalog's primary, to a session
- * that is left, for another, when nobody has used it for a while: nobody has to wait for what is not used.
+ * Directories whose names nobody else changes before this client has agreed: each is delegated by the catalog's primary, to the session
+ * under which the client remembers, if it does; else to one of their own, which is left when they are not used.
  */
 export class Delegations {
   readonly #client: ClusterClient;
-  readonly #events: DelegationEvents;
-  readonly #number = 1 + randomInt(CLIENT_NUMBER_MAX);
   readonly #delegated = new Delegated();
-  #session: CacheSession | null = null;
-  #idle: NodeJS.Timeout | undefined;
-  #leaving: Promise<void> = Promise.resolve();
-  #closed = false;
+  readonly #session: GrantedSession;
 
-  constructor(client: ClusterClient, events: DelegationEvents) {
+  constructor(client: ClusterClient, { recalled, ended, failed }: DelegationEvents) {
     this.#client = client;
-    this.#events = events;
+    const events = {
+      recalled: async (inodes: readonly number[]) => {
+        for (const inode of inodes) this.#delegated.recalled(inode);
+        await recalled(inodes);
+      },
+      ended: () => {
+        this.#delegated.endAll();
+        ended();
+      },
+      failed,
+    };
+    this.#session =
+      client instanceof RememberingClient ? client.share(events) : new IdleSession(client, events);
   }
 
   /** To be compared with what is answered later. @see Delegated */
@@ -42,20 +45,17 @@ export class Delegations {
 
   /** Whether nobody else changes the directory's names, at this moment and until it is called back. */
   has(directory: number): boolean {
-    return this.#delegated.has(directory) && (this.#session?.leftMs ?? 0) > 0;
+    return this.#delegated.has(directory) && this.#session.leftMs > 0;
   }
 
   /** Begins a session, so that there is one when directories are asked for. */
   start(): void {
-    if (!this.#closed) this.#session ??= this.#begin();
+    this.#session.start();
   }
 
   /** What is delegated, or soon to be, is in use. */
   use(): void {
-    if (this.#closed) return;
-    this.start();
-    if (this.#idle === undefined) this.#idle = setTimeout(() => this.#giveBack(), IDLE_MS);
-    else this.#idle.refresh();
+    this.#session.use();
   }
 
   /**
@@ -65,7 +65,7 @@ export class Delegations {
    */
   async ask(directory: number, countMax: number): Promise<QueryResults['list'] | null> {
     this.use();
-    const session = this.#session?.session ?? null;
+    const { session } = this.#session;
     if (session === null) return null;
     const { mark } = this;
     const query = { kind: 'list', inode: directory, after: '', countMax } as const;
@@ -79,63 +79,26 @@ export class Delegations {
    * @returns whether the directory is delegated to this client now
    */
   learn(directory: number, delegated: number | undefined, mark: number): boolean {
-    if (delegated === undefined || delegated !== this.#session?.session) return false;
+    if (delegated === undefined || delegated !== this.#session.session) return false;
     return this.#delegated.learn(directory, mark);
   }
 
   /** What a command of this client says of itself, which changes names in these directories: it is not to call them back from here. */
   asOwner(directories: readonly number[]): { readonly cache?: CacheOwner } {
     const forgets = [...new Set(directories)].filter((directory) => this.#delegated.has(directory));
-    return forgets.length === 0 ? {} : { cache: { client: this.#number, forgets } };
+    return forgets.length === 0 ? {} : { cache: { client: this.#session.client, forgets } };
   }
 
   /** As `asOwner`, of a command that makes a directory in the one given, which is to be delegated as well. */
   asMaker(directory: number): { readonly cache?: CacheOwner } {
     const owner = this.asOwner([directory]);
-    const session = this.#session?.session ?? null;
+    const { client, session } = this.#session;
     if (session === null) return owner;
-    return { cache: { client: this.#number, forgets: owner.cache?.forgets ?? [], session } };
+    return { cache: { client, forgets: owner.cache?.forgets ?? [], session } };
   }
 
   /** Gives everything back. */
   async close(): Promise<void> {
-    this.#closed = true;
-    await this.#leave();
-  }
-
-  #begin(): CacheSession {
-    const session = new CacheSession({
-      client: this.#number,
-      poll: (request, options) => this.#client.renewCache(request, options),
-      recalled: async (directories) => {
-        for (const directory of directories) this.#delegated.recalled(directory);
-        await this.#events.recalled(directories);
-      },
-      ended: () => {
-        this.#delegated.endAll();
-        this.#events.ended();
-      },
-      nowMs: () => performance.now(),
-      failed: (error) => this.#events.failed(error),
-    });
-    // A session that is being left has the same client's number.
-    void this.#leaving.then(() => {
-      if (this.#session === session) session.start();
-    });
-    return session;
-  }
-
-  #giveBack(): void {
-    void this.#leave();
-    this.start();
-  }
-
-  #leave(): Promise<void> {
-    clearTimeout(this.#idle);
-    this.#idle = undefined;
-    const session = this.#session;
-    this.#session = null;
-    if (session !== null) this.#leaving = this.#leaving.then(() => session.leave());
-    return this.#leaving;
+    await this.#session.close();
   }
 }

@@ -1,9 +1,19 @@
 import { randomInt } from 'node:crypto';
 import { ServiceError } from '../base/errors.ts';
-import type { Attributes, Command, CommandResults, Place, Query, QueryResults } from '../wire/catalog-api.ts';
+import type { Birth, BirthOutcome } from '../wire/births.ts';
+import type {
+  Attributes,
+  CacheOwner,
+  Command,
+  CommandResults,
+  Place,
+  Query,
+  QueryResults,
+} from '../wire/catalog-api.ts';
 import { CacheSession } from './cache-session.ts';
 import { ClusterClient, type ClusterClientOptions, type CommandOptions } from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
+import type { GrantedSession, SessionEvents } from './idle-session.ts';
 import { Memory, type NamedPlace, type OwnChange } from './memory.ts';
 
 const CLIENT_NUMBER_MAX = 2 ** 47;
@@ -26,6 +36,8 @@ export class RememberingClient extends ClusterClient {
   readonly #memory = new Memory();
   readonly #session: CacheSession;
   readonly #forgotten: (inodes: readonly number[]) => Promise<void>;
+  /** Who else is granted something by the session. */
+  #sharer: Pick<SessionEvents, 'recalled' | 'ended'> | null = null;
 
   constructor(options: RememberingClientOptions) {
     super(options);
@@ -34,7 +46,10 @@ export class RememberingClient extends ClusterClient {
       client: 1 + randomInt(CLIENT_NUMBER_MAX),
       poll: (request, { signal, timeoutMs }) => this.renewCache(request, { signal, timeoutMs }),
       recalled: (inodes) => this.#recalled(inodes),
-      ended: () => this.#memory.forgetAll(),
+      ended: () => {
+        this.#memory.forgetAll();
+        this.#sharer?.ended();
+      },
       nowMs: () => performance.now(),
       failed: options.failed ?? (() => undefined),
     });
@@ -48,6 +63,25 @@ export class RememberingClient extends ClusterClient {
    */
   believedMs(attributes: Pick<Attributes, 'inode'>): number {
     return this.#memory.attributes(attributes.inode) === attributes ? this.#session.leftMs : 0;
+  }
+
+  /** The session under which this client remembers, for somebody to whom more is granted by it; told of all that is called back. */
+  share(events: Pick<SessionEvents, 'recalled' | 'ended'>): GrantedSession {
+    this.#sharer = events;
+    const session = this.#session;
+    return {
+      client: session.client,
+      get session() {
+        return session.session;
+      },
+      get leftMs() {
+        return session.leftMs;
+      },
+      // It is there for as long as the client is: what nobody uses is called back from a client that answers at once.
+      start: () => undefined,
+      use: () => undefined,
+      close: () => Promise.resolve(),
+    };
   }
 
   override async query<Kind extends Query['kind']>(
@@ -68,6 +102,25 @@ export class RememberingClient extends ClusterClient {
     try {
       const forgets = [...new Set([...change.inodes, ...change.names.map(({ parent }) => parent)])];
       return await super.command<Kind>(command, {
+        ...options,
+        cache: { ...options.cache, client: this.#session.client, forgets },
+      });
+    } finally {
+      this.#memory.changed(change);
+    }
+  }
+
+  override async bear(
+    bearer: string,
+    births: readonly Birth[],
+    options: CallOptions & { readonly cache?: CacheOwner } = {},
+  ): Promise<readonly BirthOutcome[]> {
+    const names = births.map(({ parent, name }) => ({ parent, name }));
+    const change = { names, inodes: births.map(({ inode }) => inode) };
+    this.#memory.changing(change);
+    try {
+      const forgets = [...new Set(names.map(({ parent }) => parent))];
+      return await super.bear(bearer, births, {
         ...options,
         cache: { client: this.#session.client, forgets },
       });
@@ -160,7 +213,7 @@ export class RememberingClient extends ClusterClient {
 
   async #recalled(inodes: readonly number[]): Promise<void> {
     for (const inode of inodes) this.#memory.forget(inode);
-    await this.#forgotten(inodes);
+    await Promise.all([this.#forgotten(inodes), this.#sharer?.recalled(inodes)]);
   }
 
   /** What a command names; whatever else it changes is called back from this client as from all others. */

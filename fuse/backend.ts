@@ -182,6 +182,8 @@ export interface FileSystemBackend {
   /** Whether nobody else changes the directory, its names and its own attributes, since `onHeld` told of it. */
   isHeld?(directory: number): boolean;
   onHeld?(held: (directory: number) => void): void;
+  /** Whether a directory has files that are unborn: its attributes are about to change. */
+  isChanging?(directory: number): boolean;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;
   makeNode(
     parent: number,

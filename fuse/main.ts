@@ -81,7 +81,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       failed,
     });
     const births =
-      settings.cache.kind === 'ttl' && !settings.readOnly ? new ClusterBirths(client, failed) : null;
+      settings.cache.kind !== 'strict' && !settings.readOnly ? new ClusterBirths(client, failed) : null;
     const plain = clusterBackend(client, volume, path, births?.delegations);
     // Facts are of what is there now.
     const whole = isSnapshot(volume)

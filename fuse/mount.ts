@@ -41,7 +41,7 @@ export async function mountVolume(
   transport: Transport,
   options: MountOptions,
 ): Promise<Mounted> {
-  const { limitMs, log, ageMaxMs = ATTRIBUTE_AGE_MAX_MS, believedMs, flushBehind } = options;
+  const { limitMs, log, ageMaxMs = ATTRIBUTE_AGE_MAX_MS, flushBehind } = options;
   const root = await withDeadline(backend.start(), limitMs, 'Reaching the cluster');
   const fileSystem = new FileSystem(backend, root, limitMs, log, ageMaxMs, flushBehind);
   const stop = async (): Promise<void> => {
@@ -54,7 +54,7 @@ export async function mountVolume(
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const mounted = await transport(directory, fileSystem, {
       ...{ source, kernelOptions, present, limitMs, xattrs, acls, log },
-      cache: kernelCache(fileSystem, ageMaxMs, believedMs),
+      cache: kernelCache(fileSystem, ageMaxMs, believing(backend, options.believedMs)),
     });
     fileSystem.mounted(mounted);
     // Should the cluster be away when df asks for the first time, there are numbers to tell.
@@ -77,6 +77,15 @@ export async function mountVolume(
     await stop();
     throw error;
   }
+}
+
+/** What this mount is about to change by itself nobody calls back from it. */
+function believing(
+  { isChanging }: Pick<FileSystemBackend, 'isChanging'>,
+  believedMs: KernelCache['believedMs'],
+): KernelCache['believedMs'] {
+  if (isChanging === undefined || believedMs === undefined) return believedMs;
+  return (attributes) => (isChanging(attributes.inode) ? 0 : believedMs(attributes));
 }
 
 /** What is remembered for a while, the kernel remembers for the rest of that while; what may be called back has no name. */

@@ -47,6 +47,8 @@ export class NewbornFiles {
   /** By inode, the oldest first. */
   readonly #unborn = new Map<number, UnbornFile>();
   readonly #byPlace = new Map<string, UnbornFile>();
+  /** How many of them a directory has. */
+  readonly #counts = new Map<number, number>();
   #keptBytes = 0;
   /** Who would make a file, and waits until there are fewer. */
   readonly #waiting: (() => void)[] = [];
@@ -90,6 +92,11 @@ export class NewbornFiles {
 
   unbornAt({ parent, name }: Place): UnbornFile | undefined {
     return this.#byPlace.get(keyOf(parent, name));
+  }
+
+  /** Whether the cluster is going to hear of new names in the directory. */
+  isChanging(directory: number): boolean {
+    return this.#counts.has(directory);
   }
 
   /** Resolves when the cluster has the file, if it is one that is new. @throws where it cannot be brought there */
@@ -200,6 +207,7 @@ export class NewbornFiles {
     });
     this.#unborn.set(file.inode, file);
     this.#byPlace.set(keyOf(parent, name), file);
+    more(this.#counts, parent);
     directory.changed(name, 'file');
     this.#timer ??= setTimeout(() => this.#age(), UNBORN_MS_MAX);
     return attributes;
@@ -336,7 +344,7 @@ export class NewbornFiles {
   }
 
   #forget(file: UnbornFile): void {
-    this.#unborn.delete(file.inode);
+    if (this.#unborn.delete(file.inode)) fewer(this.#counts, file.parent);
     this.#byPlace.delete(keyOf(file.parent, file.name));
     for (const go of this.#waiting.splice(0)) go();
   }

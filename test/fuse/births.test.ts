@@ -52,7 +52,7 @@ async function started(t: TestContext, flushBehind = false) {
     return created;
   };
   await file('first', 'at the cluster');
-  return { memory, births, fileSystem, directory, create, write, open, close, file, textAt };
+  return { memory, births, backend, fileSystem, directory, create, write, open, close, file, textAt };
 }
 
 test('a small file is one request, and whole when its close returns', async (t) => {
@@ -110,8 +110,9 @@ test('what was set before the close is part of it', async (t) => {
 });
 
 test('programs here find the file before the cluster does', async (t) => {
-  const { fileSystem, directory, create, write, close, textAt } = await started(t);
+  const { backend, fileSystem, directory, create, write, close, textAt } = await started(t);
   const { handle, attributes } = await create('b');
+  assert.ok(backend.isChanging?.(directory), 'Its times are about to be others');
   await write(handle, 'some text');
   await write(handle, 'TEXT', 5);
   await fileSystem.truncate(attributes.inode, 8, USER);
@@ -131,6 +132,7 @@ test('programs here find the file before the cluster does', async (t) => {
   await close(again.handle);
   assert.equal(textAt('b'), 'some TEX');
   await close(handle);
+  assert.equal(backend.isChanging?.(directory), false);
 });
 
 test('a file that has nothing in it yet is written in the ordinary way after its first close', async (t) => {
