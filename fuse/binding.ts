@@ -222,7 +222,7 @@ class Binding {
       write: (_path, fd, buffer, length, position, cb) => {
         const by = caller();
         const bytes = buffer.length === length ? buffer : buffer.subarray(0, length);
-        this.#answerCount(cb, () => calls.write(Number(fd), toSafe(position), bytes, by));
+        this.#answerCount(cb, async () => calls.write(Number(fd), toSafe(position), bytes, by));
       },
       // Waiting for writes under way has limits of its own, which count from the last progress.
       flush: (_path, fd, cb) => {
@@ -233,7 +233,7 @@ class Binding {
       release: (_path, fd, cb) => this.#answer(cb, () => calls.release(Number(fd)), false),
       fallocate: (_path, fd, mode, offset, length, cb) => {
         const by = caller();
-        this.#answer(cb, () => calls.allocate(Number(fd), mode, toSafe(offset), toSafe(length), by));
+        this.#answer(cb, async () => calls.allocate(Number(fd), mode, toSafe(offset), toSafe(length), by));
       },
       lseek: (_path, fd, offset, whence, cb) => {
         this.#answer(cb, async () => {

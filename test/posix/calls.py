@@ -8,6 +8,7 @@ import errno
 import json
 import mmap
 import os
+import signal
 import socket
 import stat
 import struct
@@ -16,6 +17,7 @@ import sys
 libc = ctypes.CDLL(None, use_errno=True)
 AT_FDCWD = -100
 files = {}
+running = []
 listings = {}
 libc.opendir.restype = ctypes.c_void_p
 libc.telldir.restype = ctypes.c_long
@@ -190,6 +192,41 @@ def get(path):
         return opened.readall().decode("latin1")
 
 
+def make_of(path, kind):
+    """Something of the type, whose name leads nowhere where it is a symbolic link."""
+    if kind == "file":
+        make(path)
+    elif kind == "directory":
+        os.mkdir(path)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "socket":
+        bind(path)
+    elif kind == "symlink":
+        os.symlink("nowhere", path)
+    else:
+        os.mknod(path, 0o644 | (stat.S_IFCHR if kind == "character" else stat.S_IFBLK), os.makedev(1, 3))
+
+
+def program(path):
+    """A program that runs for a minute."""
+    with open("/bin/sleep", "rb") as known:
+        code = known.read()
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o755)
+    try:
+        os.write(fd, code)
+    finally:
+        os.close(fd)
+
+
+def start(path):
+    running.append(os.posix_spawn(os.path.abspath(path), [path, "60"], {}))
+
+
+def unmount(path):
+    libc_call(libc.umount2(os.fsencode(path), 0))
+
+
 def fill(path, prefix, first, count, step=1):
     """Many empty files at once."""
     for number in range(int(first), int(first) + int(count) * int(step), int(step)):
@@ -233,15 +270,18 @@ CALLS = {
     "lseek": lambda name, offset, whence: str(os.lseek(files[name], int(offset), int(whence))),
     "lstat": lambda path, wanted: fields_of(os.lstat(path), wanted),
     "lutimens": lambda path, accessed, modified: utimens(path, accessed, modified, 0x100),
+    "make": make_of,
     "mapped-read": mapped_read,
     "mapped-write": mapped_write,
     "mkdir": lambda path, mode="0755": os.mkdir(path, int(mode, 8)),
     "mkfifo": lambda path, mode="0644": os.mkfifo(path, int(mode, 8)),
     "mknod": lambda path, kind, major, minor: os.mknod(
         path, 0o644 | (stat.S_IFCHR if kind == "character" else stat.S_IFBLK), os.makedev(int(major), int(minor))),
+    "mount-on": lambda path: libc_call(libc.mount(b"none", os.fsencode(path), b"tmpfs", 0, None)),
     "open": open_as,
     "open-directory": open_directory,
     "pread": lambda name, length, offset: os.pread(files[name], int(length), int(offset)).decode("latin1"),
+    "program": program,
     "put": put,
     "pwrite": lambda name, text, offset: str(os.pwrite(files[name], text.encode("latin1"), int(offset))),
     "read": lambda name, length: os.read(files[name], int(length)).decode("latin1"),
@@ -258,6 +298,7 @@ CALLS = {
     "setfacl": lambda path, text, which="access": os.setxattr(path, acl_attribute(which), acl_bytes(text)),
     "setxattr": lambda path, name, value, flags="0": os.setxattr(path, name, value.encode(), int(flags)),
     "setxattrs": set_xattrs,
+    "start": start,
     "stat": lambda path, wanted: fields_of(os.stat(path), wanted),
     "statvfs": lambda path, wanted: str(getattr(os.statvfs(path), "f_" + wanted)),
     "symlink": os.symlink,
@@ -265,6 +306,7 @@ CALLS = {
     "truncate": lambda path, size: os.truncate(path, int(size)),
     "umask": lambda mode: void(os.umask(int(mode, 8))),
     "unlink": os.unlink,
+    "unmount": unmount,
     "utimens": utimens,
     "write": lambda name, text: str(os.write(files[name], text.encode("latin1"))),
 }
@@ -287,6 +329,9 @@ def forget():
     """Between two rules: nothing open, no mask."""
     for name in list(files):
         close(name)
+    while running:
+        os.kill(running[-1], signal.SIGKILL)
+        os.waitpid(running.pop(), 0)
     for name in list(listings):
         libc.closedir(listings.pop(name))
     os.umask(0)

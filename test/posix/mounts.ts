@@ -1,9 +1,9 @@
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm, rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { mountObstacle } from '../../client/mount.ts';
-import { ClusterMount, run } from '../cluster/cluster-mount.ts';
+import { ClusterMount, run, runOk } from '../cluster/cluster-mount.ts';
 import { LAUNCHER, type RealCluster } from '../cluster/real-cluster.ts';
 import { noPrograms } from './program.ts';
 
@@ -49,6 +49,18 @@ export async function mountPairs(cluster: RealCluster, ...flags: readonly string
     pairs.push({ transport, mounts });
   }
   return pairs;
+}
+
+/** What is in the directory, read-only, until the end of the tests of the file. */
+export async function readOnlyView(directory: string): Promise<string> {
+  const view = await mkdtemp(join(tmpdir(), 'leasehold-view-'));
+  await runOk('mount', ['--bind', directory, view]);
+  after(async () => {
+    await runOk('umount', ['-l', view]);
+    await rmdir(view);
+  });
+  await runOk('mount', ['-o', 'remount,bind,ro', view]);
+  return view;
 }
 
 /** A directory of this machine that all users can reach. */

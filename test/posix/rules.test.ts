@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { RealCluster } from '../cluster/real-cluster.ts';
-import { localDirectory, mountPairs, noMounts } from './mounts.ts';
+import { localDirectory, mountOver, noMounts, readOnlyView, transports } from './mounts.ts';
 import { Ground, type Rule, readRules } from './rules.ts';
 
 const RULES_MIN = 200;
@@ -24,13 +24,19 @@ async function define(): Promise<void> {
   const cluster = await RealCluster.start();
   after(() => cluster.stop());
   await cluster.createVolume('main');
-  const mounted = await mountPairs(cluster);
-  play('local', local.path);
-  for (const { transport, mounts } of mounted) play(transport, mounts[0].directory);
+  // All are there before the first test is declared: where none is left to run, the runner takes the tests for over.
+  const grounds = [{ over: 'local', directories: [local.path, await readOnlyView(local.path)] as const }];
+  for (const over of await transports()) {
+    const mounts = [await mountOver(cluster, over), await mountOver(cluster, over, '-o', 'ro')] as const;
+    for (const mount of mounts) after(() => mount.stop());
+    grounds.push({ over, directories: [mounts[0].directory, mounts[1].directory] });
+  }
+  for (const { over, directories } of grounds) play(over, directories);
 }
 
-function play(over: string, directory: string): void {
-  const ground = new Ground(directory);
+/** @param directories the same twice, the second one read-only */
+function play(over: string, directories: readonly [string, string]): void {
+  const ground = new Ground(...directories);
   after(() => ground.stop());
   for (const rule of rules)
     test(`${over}: ${rule.page}: ${rule.title}`, { skip: skipOf(rule, over) }, () => ground.play(rule));

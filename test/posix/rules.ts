@@ -18,7 +18,8 @@ import { type Outcome, Program, USERS, type UserName } from './program.ts';
  * before long: it is repeated for a few seconds. `=>` is followed by paths with the
  * times that the call changes (m: modification, c: status change, -: neither); `old>new` where it moves the path.
  * Calls are Alice's, who owns the empty directory that each rule has for itself, unless they name someone else;
- * `bob@2` calls on the second mount. `x*255` is a text of that length, `deep*4095/f` a path of that length, `\xff` a byte, `_` an empty text. A rule
+ * `bob@2` calls on the second mount, which is read-only where there is one of the rules. A line with TYPE is one for each type that a name can be of, with
+ * NODIR for each that is no directory. `x*255` is a text of that length, `deep*4095/f` a path of that length, `\xff` a byte, `_` an empty text. A rule
  * with `(not over native: …)` in its title is skipped there, for the reason that is given.
  */
 export interface Rule {
@@ -27,6 +28,8 @@ export interface Rule {
   readonly notOver: readonly string[];
   readonly lines: readonly { readonly number: number; readonly text: string }[];
 }
+
+const TYPES = ['file', 'directory', 'fifo', 'socket', 'symlink', 'character', 'block'];
 
 /** The clocks of file systems on a disk stand still for up to 10 ms. */
 const CLOCK_STEP_MS = 12;
@@ -58,9 +61,17 @@ function parseRules(page: string, text: string): Rule[] {
     }
     const rule = rules.at(-1);
     if (rule === undefined) throw new Error(`${page}:${index + 1}: a call before the first rule`);
-    rule.lines.push({ number: index + 1, text: line.trim() });
+    for (const text of linesOf(line.trim())) rule.lines.push({ number: index + 1, text });
   }
   return rules;
+}
+
+function linesOf(line: string): string[] {
+  const [, word] = /\b(TYPE|NODIR)\b/.exec(line) ?? [];
+  if (word === undefined) return [line];
+  return TYPES.filter((type) => word === 'TYPE' || type !== 'directory').map((type) =>
+    line.replaceAll(word, type),
+  );
 }
 
 /** The same directory on one or two mounts, and programs of all users there. */

@@ -1,0 +1,49 @@
+import type { Rule } from './rules.ts';
+
+/** A page of POSIX.1-2024, with the calls by which its rules are played. */
+interface Page {
+  readonly page: string;
+  readonly calls: readonly string[];
+  /** What a file system has to answer by the page's ERRORS, and by those of Linux for the same call. */
+  readonly errors: readonly string[];
+}
+
+function page(name: string, calls: string, errors: string): Page {
+  return { page: name, calls: calls.split(' '), errors: errors.split(' ') };
+}
+
+const WAY = 'EACCES ELOOP ENAMETOOLONG ENOENT ENOTDIR EROFS';
+
+/** Of each call also what every path and every change may end with. */
+export const PAGES: readonly Page[] = [
+  page('open', 'open create', `${WAY} EEXIST EILSEQ EISDIR ENXIO EPERM ETXTBSY`),
+  page('rename', 'rename rename-with', `${WAY} EBUSY EEXIST EILSEQ EINVAL EISDIR ENOTEMPTY EPERM EXDEV`),
+  page('unlink', 'unlink', `${WAY} EISDIR EPERM`),
+  page('link', 'link', `${WAY} EEXIST EILSEQ EPERM EXDEV`),
+  page('chmod', 'chmod fchmod', `${WAY} EPERM`),
+  page('chown', 'chown lchown fchown', `${WAY} EPERM`),
+  page('mkdir', 'mkdir', `${WAY} EEXIST EILSEQ`),
+  page('rmdir', 'rmdir', `${WAY} EBUSY EINVAL ENOTEMPTY EPERM`),
+  page('symlink', 'symlink', `${WAY} EEXIST EILSEQ`),
+  page('truncate, ftruncate', 'truncate ftruncate', `${WAY} EFBIG EINVAL EISDIR ETXTBSY`),
+  page('utimensat', 'utimens lutimens futimens', `${WAY} EINVAL EPERM`),
+  page('mkfifo, mknod', 'mkfifo mknod', `${WAY} EEXIST EILSEQ EPERM`),
+];
+
+/** @returns how many lines of the rules ask one of the calls for the error */
+export function countOf(rules: readonly Rule[], calls: readonly string[], error: string): number {
+  const lines = rules.flatMap(({ lines: of }) => of.map(({ text }) => text));
+  return lines.filter((text) => {
+    const [, call = '', answers = ''] =
+      /^(?:(?:root|alice|bob|carol)(?:@\d)? )?(\S+) .*[-~]> (.+)$/.exec(text) ?? [];
+    return calls.includes(call) && answers.split(' | ').includes(error);
+  }).length;
+}
+
+/** The rows of the table in docs/posix.md. */
+export function errorRows(rules: readonly Rule[]): string[] {
+  return PAGES.map(({ page: name, calls, errors }) => {
+    const counts = errors.map((error) => `\`${error}\` ${countOf(rules, calls, error)}`);
+    return `| ${name.replaceAll(/(\w+)/g, '`$1`')} | ${counts.join(', ')} |`;
+  });
+}
