@@ -262,6 +262,11 @@ export class AttributeCache {
     return this.#entries.get(keyOf(parent, name))?.inode;
   }
 
+  /** @returns what was heard of the inode last, however long ago */
+  lastOf(inode: number): Attributes | undefined {
+    return this.#known.get(inode)?.attributes;
+  }
+
   /** The inode turned out to have the name no more. */
   lost({ parent, name }: NamePlace, inode: number): void {
     this.#entries.delete(keyOf(parent, name));

@@ -28,6 +28,9 @@ const SPACE_AGE_MAX_MS = 5_000;
 /** `df` waits this long for fresh numbers; then it gets the last ones. */
 const SPACE_WAIT_MS = 2_000;
 
+/** Directories without a name that are remembered. */
+const REMOVED_MAX = 1_000;
+
 const RENAME_NO_REPLACE = 1;
 const RENAME_EXCHANGE = 2;
 const XATTR_CREATE = 1;
@@ -43,6 +46,8 @@ export class FileSystem implements FileSystemCalls {
   readonly #inodes: Inodes;
   readonly #names: Names;
   readonly #directories: Directories;
+  /** Directories that were removed here, which programs may be in, the latest last. */
+  readonly #removed = new Map<number, Attributes>();
   #rootHeard: Attributes | undefined;
   #space: { readonly space: Space; readonly heardMs: number } | undefined;
 
@@ -81,7 +86,7 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async attributes(inode: number): Promise<Attributes> {
-    if (inode !== this.root) return staleIfGone(this.#inodes.attributes(inode));
+    if (inode !== this.root) return this.#removed.get(inode) ?? staleIfGone(this.#inodes.attributes(inode));
     try {
       this.#rootHeard = await this.#inodes.attributes(inode);
     } catch (error) {
@@ -155,7 +160,16 @@ export class FileSystem implements FileSystemCalls {
 
   async removeDirectory(parent: number, name: string): Promise<void> {
     checkName(name);
+    const { cache } = this.#inodes;
+    const inode = cache.inodeOf(parent, name);
+    const attributes = inode === undefined ? undefined : cache.lastOf(inode);
     await this.#changeEntry(parent, name, () => this.#backend.removeDirectory(parent, name));
+    if (inode === undefined || attributes?.kind !== 'directory') return;
+    this.#removed.set(inode, { ...attributes, links: 0 });
+    for (const oldest of this.#removed.keys()) {
+      if (this.#removed.size <= REMOVED_MAX) break;
+      this.#removed.delete(oldest);
+    }
   }
 
   async rename(from: NamePlace, to: NamePlace, flags: number): Promise<void> {
