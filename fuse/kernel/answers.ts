@@ -3,6 +3,7 @@ import { logUnforeseen } from '../log.ts';
 import { RecentTimeouts } from '../recent-timeouts.ts';
 import type { TransportOptions } from '../transport.ts';
 import { CallsUnderWay, type CallUnderWay } from './calls-under-way.ts';
+import { ROOT_NODE } from './protocol.ts';
 import type { Replier } from './replier.ts';
 import type { Request, RequestHeader } from './requests.ts';
 
@@ -17,12 +18,17 @@ const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
   'lock',
 ]);
 
+/** An answer about the root that took this part of the time limit is the one of before: the cluster gave none. */
+const SPENT = 0.8;
+
 /** Brings the outcome of each call to the kernel: once, in time, and as an error where there is no other. */
 export class Answers {
   readonly #reply: Replier;
   readonly #options: Pick<TransportOptions, 'limitMs' | 'log'>;
   readonly #underWay: CallsUnderWay;
   readonly #timedOut = new RecentTimeouts();
+  /** Callers that have waited for the root, through which their path leads, as long as one may: what they ask next is of the same call. */
+  readonly #spent = new RecentTimeouts();
 
   constructor(reply: Replier, options: Pick<TransportOptions, 'limitMs' | 'log'>) {
     this.#reply = reply;
@@ -44,13 +50,12 @@ export class Answers {
     late?: (value: Value) => Promise<unknown>,
     abort?: AbortController,
   ): void {
-    if (this.#isRepetition(header, request)) {
+    if (this.#isRepetition(header, request) || this.#isSpent(header, request)) {
       this.#reply.error(header.unique, 'ETIMEDOUT');
       return;
     }
-    const lateAtMs = UNLIMITED.has(request.kind)
-      ? Number.POSITIVE_INFINITY
-      : performance.now() + this.#options.limitMs;
+    const beganMs = performance.now();
+    const lateAtMs = UNLIMITED.has(request.kind) ? Number.POSITIVE_INFINITY : beganMs + this.#options.limitMs;
     const call: CallUnderWay = { header, request, lateAtMs, ...(abort === undefined ? {} : { abort }) };
     this.#underWay.begin(call);
     let asked: Promise<Value>;
@@ -61,6 +66,10 @@ export class Answers {
     }
     asked.then(
       (value) => {
+        const isOfRoot = request.kind === 'attributes' && header.node === ROOT_NODE;
+        // Who is of another container has no number here.
+        if (isOfRoot && header.pid !== 0 && performance.now() - beganMs > this.#options.limitMs * SPENT)
+          this.#spent.add(`${header.pid}`);
         if (this.#underWay.end(call)) this.#replied(header, () => reply(value));
         else late?.(value).catch((error: unknown) => logUnforeseen(this.#options.log, error));
       },
@@ -95,6 +104,11 @@ export class Answers {
     const question = errno === 'ETIMEDOUT' ? repeatedQuestion(call.header, call.request) : undefined;
     if (question !== undefined) this.#timedOut.add(question);
     this.#reply.error(call.header.unique, errno);
+  }
+
+  /** The size of the volume is always told, whatever it took to get there. */
+  #isSpent({ pid }: RequestHeader, { kind }: Request): boolean {
+    return kind !== 'space' && !UNLIMITED.has(kind) && !this.#spent.isEmpty && this.#spent.has(`${pid}`);
   }
 
   /** @returns whether this question took too long a moment ago */
