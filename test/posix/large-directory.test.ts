@@ -16,8 +16,8 @@ const ENTRIES = Number(process.env.ENTRIES ?? 2_000);
 const PARALLEL = 256;
 const STEP = 500;
 const OPERATION_LIMIT_MS = 20_000;
-/** A million entries took 443, half as many as much. */
-const MEMORY_MIB_MAX = 480;
+/** What is left of answers included, of which the engine collects what there is more of. */
+const MEMORY_MIB_MAX = 300;
 
 const skip = await noMounts();
 if (skip === false) await define();
