@@ -9,6 +9,7 @@ import { ErrnoError, errnoName, errnoNumber } from './errno.ts';
 import { tuneKernel } from './kernel-tuning.ts';
 import { logUnforeseen } from './log.ts';
 import { RecentTimeouts } from './recent-timeouts.ts';
+import { SpentCallers } from './spent-callers.ts';
 import { FILE_TYPES, NAME_BYTES_MAX, PREFERRED_IO_BYTES, sectorCount, spaceNumbers } from './stat.ts';
 import type {
   Caller,
@@ -122,10 +123,12 @@ class Binding {
   readonly #versions = new Map<string, string>();
 
   readonly #timedOut = new RecentTimeouts();
+  readonly #spent: SpentCallers;
 
   constructor(calls: FileSystemCalls, options: TransportOptions) {
     this.#calls = calls;
     this.#options = options;
+    this.#spent = new SpentCallers(options.limitMs);
   }
 
   operations(context: () => Fuse.RequestContext | null): Fuse.OPERATIONS {
@@ -140,12 +143,17 @@ class Binding {
       initWithConfig: ({ want, capable }, cb) =>
         cb(0, acls ? { want: (want | (capable & CAPABILITIES_FOR_ACLS)) >>> 0 } : {}),
       getattr: (path, cb) => {
+        const pid = context()?.pid ?? 0;
         this.#answer(
           cb,
-          () =>
-            this.#repeated(`getattr ${path}`, () =>
-              this.#attributes(path).then((stored) => toStats(this.#options.present(stored))),
-            ),
+          async () => {
+            if (path !== '/' && this.#spent.has(pid))
+              throw new ErrnoError('ETIMEDOUT', 'The root took as long as it may');
+            const beganMs = performance.now();
+            const stored = await this.#repeated(`getattr ${path}`, () => this.#attributes(path));
+            if (path === '/') this.#spent.rootAnswered(pid, beganMs);
+            return toStats(this.#options.present(stored));
+          },
           false,
         );
       },

@@ -1,6 +1,7 @@
 import { type ErrnoName, errnoName } from '../errno.ts';
 import { logUnforeseen } from '../log.ts';
 import { RecentTimeouts } from '../recent-timeouts.ts';
+import { SpentCallers } from '../spent-callers.ts';
 import type { TransportOptions } from '../transport.ts';
 import { CallsUnderWay, type CallUnderWay } from './calls-under-way.ts';
 import { ROOT_NODE } from './protocol.ts';
@@ -18,21 +19,18 @@ const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
   'lock',
 ]);
 
-/** An answer about the root that took this part of the time limit is the one of before: the cluster gave none. */
-const SPENT = 0.8;
-
 /** Brings the outcome of each call to the kernel: once, in time, and as an error where there is no other. */
 export class Answers {
   readonly #reply: Replier;
   readonly #options: Pick<TransportOptions, 'limitMs' | 'log'>;
   readonly #underWay: CallsUnderWay;
   readonly #timedOut = new RecentTimeouts();
-  /** Callers that have waited for the root, through which their path leads, as long as one may: what they ask next is of the same call. */
-  readonly #spent = new RecentTimeouts();
+  readonly #spent: SpentCallers;
 
   constructor(reply: Replier, options: Pick<TransportOptions, 'limitMs' | 'log'>) {
     this.#reply = reply;
     this.#options = options;
+    this.#spent = new SpentCallers(options.limitMs);
     this.#underWay = new CallsUnderWay((call, errno) => this.#failed(call, errno));
   }
 
@@ -66,10 +64,8 @@ export class Answers {
     }
     asked.then(
       (value) => {
-        const isOfRoot = request.kind === 'attributes' && header.node === ROOT_NODE;
-        // Who is of another container has no number here.
-        if (isOfRoot && header.pid !== 0 && performance.now() - beganMs > this.#options.limitMs * SPENT)
-          this.#spent.add(`${header.pid}`);
+        if (request.kind === 'attributes' && header.node === ROOT_NODE)
+          this.#spent.rootAnswered(header.pid, beganMs);
         if (this.#underWay.end(call)) this.#replied(header, () => reply(value));
         else late?.(value).catch((error: unknown) => logUnforeseen(this.#options.log, error));
       },
@@ -108,7 +104,7 @@ export class Answers {
 
   /** The size of the volume is always told, whatever it took to get there. */
   #isSpent({ pid }: RequestHeader, { kind }: Request): boolean {
-    return kind !== 'space' && !UNLIMITED.has(kind) && !this.#spent.isEmpty && this.#spent.has(`${pid}`);
+    return kind !== 'space' && !UNLIMITED.has(kind) && this.#spent.has(pid);
   }
 
   /** @returns whether this question took too long a moment ago */
