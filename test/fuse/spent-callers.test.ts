@@ -1,0 +1,16 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { SpentCallers } from '../../fuse/spent-callers.ts';
+
+test('who has waited for the root for the whole time has none left, and nobody else is meant', () => {
+  const limitMs = 60_000;
+  const callers = new SpentCallers(limitMs);
+  const longAgoMs = performance.now() - limitMs;
+  callers.rootAnswered(0, longAgoMs);
+  callers.rootAnswered(7, longAgoMs);
+  callers.rootAnswered(8, performance.now());
+  assert.deepEqual(
+    [0, 7, 8].filter((pid) => callers.has(pid)),
+    [7],
+  );
+});
