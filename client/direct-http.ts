@@ -2,6 +2,7 @@ import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { assert } from '../base/assert.ts';
 import { lentMemory } from '../base/lent-memory.ts';
+import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../wire/http-api.ts';
 import { Access, type TlsOptions } from './access.ts';
 import { ChunkedBody } from './chunked-body.ts';
 import type { Response } from './response.ts';
@@ -15,6 +16,7 @@ const BODY_BYTES_MAX = 64 * 1024 * 1024;
 /** Shorter than servers keep a connection on which nothing is said, so that it is not them who close it. */
 const IDLE_MS_MAX = 30_000;
 const HEAD_END = Buffer.from('\r\n\r\n');
+const CONSENT = /^HTTP\/1\.1 101 /;
 const NOTHING = Buffer.alloc(0);
 
 export type RequestBody = Uint8Array | string | readonly Uint8Array[];
@@ -37,6 +39,11 @@ export class UnusualAnswerError extends Error {
   override readonly name = 'UnusualAnswerError';
 }
 
+/** The server has no connections for contents, for it is of before there were any: it is asked on the others. */
+export class NoContentsError extends Error {
+  override readonly name = 'NoContentsError';
+}
+
 /**
  * Connections to one server for contents: HTTP/1.1, one exchange at a time on each connection.
  * Answers with an announced length are read by the system into the memory in which they stay. A general
@@ -51,20 +58,27 @@ export class DirectHttp {
   readonly #isSecure: boolean;
   readonly #connectTimeoutMs: number;
   readonly #connectionsMax: number;
+  readonly #writes: boolean;
   readonly #all = new Set<Connection>();
   /** The one used last is used next, so that those too many fall silent and go. */
   readonly #idle: Connection[] = [];
   readonly #waiting: (() => void)[] = [];
   #closed = false;
 
-  /** @param url with `http:` or `https:` */
+  /**
+   * @param url with `http:` or `https:`
+   * @param writes the server is asked to read from these connections without a general implementation, too, and takes nothing but writes of
+   *   contents there
+   */
   constructor(
     url: URL,
     traffic: Traffic,
     connectTimeoutMs: number,
     connectionsMax: number,
     access: Access = Access.NONE,
+    writes: boolean = false,
   ) {
+    this.#writes = writes;
     this.#isSecure = url.protocol === 'https:';
     this.#access = access;
     this.#host = url.hostname.replace(/^\[(.*)\]$/, '$1');
@@ -78,7 +92,7 @@ export class DirectHttp {
   /**
    * One exchange, whose answer is there as a whole when it resolves.
    *
-   * @throws the reason of the signal, or what the connection broke with
+   * @throws the reason of the signal, or what the connection broke with; `NoContentsError` where the server does not take writes so
    */
   async request(request: DirectRequest): Promise<Response> {
     const { signal } = request;
@@ -133,7 +147,8 @@ export class DirectHttp {
 
   async #connect(signal: AbortSignal): Promise<Connection> {
     const beganMs = performance.now();
-    const connection = new Connection(this.#host, this.#port, this.#isSecure ? this.#access.tls : null);
+    const tls = this.#isSecure ? this.#access.tls : null;
+    const connection = new Connection(this.#host, this.#port, tls, this.#writes ? this.#hostHeader : null);
     this.#all.add(connection);
     connection.socket.once('close', () => {
       this.#all.delete(connection);
@@ -192,11 +207,17 @@ class Connection {
   #hasBody = true;
   #waiter: PromiseWithResolvers<Response> | null = null;
   #isOver = false;
+  /** Waits for the server's consent to a connection for writes. */
+  #consent: PromiseWithResolvers<void> | null = null;
 
-  /** @param tls null for a connection without encryption */
-  constructor(host: string, port: number, tls: TlsOptions | null) {
+  /**
+   * @param tls null for a connection without encryption
+   * @param writesAt the server's name, where it is asked for a connection for writes; else null
+   */
+  constructor(host: string, port: number, tls: TlsOptions | null, writesAt: string | null = null) {
     const made = Promise.withResolvers<void>();
     this.connected = made.promise;
+    if (writesAt !== null) this.#consent = made;
     const options: TcpNetConnectOpts = {
       host,
       port,
@@ -213,7 +234,10 @@ class Connection {
         ? connect(options)
         : connectTls({ ...options, ...tls, ...(isIP(host) === 0 ? { servername: host } : {}) });
     this.socket.setNoDelay(true);
-    this.socket.once(tls === null ? 'connect' : 'secureConnect', () => made.resolve());
+    this.socket.once(tls === null ? 'connect' : 'secureConnect', () => {
+      if (writesAt === null) made.resolve();
+      else this.socket.write(consentAsked(writesAt), 'latin1');
+    });
     this.socket.on('error', (error) => {
       made.reject(error);
       this.#fail(error);
@@ -267,6 +291,10 @@ class Connection {
   }
 
   #received(count: number, buffer: Buffer): void {
+    if (this.#consent !== null) {
+      this.#receivedConsent(this.#consent, buffer.subarray(0, count));
+      return;
+    }
     if (this.#waiter === null) {
       this.destroy(new Error('The server spoke without being asked'));
       return;
@@ -282,6 +310,23 @@ class Connection {
     } catch (error) {
       this.destroy(error as Error);
     }
+  }
+
+  #receivedConsent(consent: PromiseWithResolvers<void>, bytes: Buffer): void {
+    this.#begun = Buffer.concat([this.#begun, bytes]);
+    const end = this.#begun.indexOf(HEAD_END);
+    if (end < 0 && this.#begun.length <= HEAD_BYTES_MAX) return;
+    const isGiven =
+      end === this.#begun.length - HEAD_END.length && CONSENT.test(this.#begun.toString('latin1'));
+    this.#begun = NOTHING;
+    this.#consent = null;
+    if (isGiven) {
+      consent.resolve();
+      return;
+    }
+    const refused = new NoContentsError('The server has no connections for writes');
+    consent.reject(refused);
+    this.destroy(refused);
   }
 
   #receivedHead(bytes: Buffer): void {
@@ -333,13 +378,21 @@ class Connection {
   }
 }
 
+function consentAsked(host: string): string {
+  return `GET ${CONTENTS_PATH} HTTP/1.1\r\nhost: ${host}\r\nconnection: upgrade\r\nupgrade: ${CONTENTS_PROTOCOL}\r\n\r\n`;
+}
+
 function headOf({ method, path, headers, body }: DirectRequest, host: string): string {
   assert(/^[!-~]+$/.test(path), 'A path is printable, and has no spaces');
   let head = `${method} ${path} HTTP/1.1\r\nhost: ${host}\r\n`;
   for (const [name, value] of Object.entries(headers ?? {})) head += `${name}: ${value}\r\n`;
-  let length = 0;
-  for (const part of partsOf(body ?? NOTHING)) length += Buffer.byteLength(part);
+  const length = bodyBytes(body ?? NOTHING);
   return length > 0 || method !== 'GET' ? `${head}content-length: ${length}\r\n\r\n` : `${head}\r\n`;
+}
+
+/** @returns how many bytes a body has */
+export function bodyBytes(body: RequestBody): number {
+  return partsOf(body).reduce((sum, part) => sum + Buffer.byteLength(part), 0);
 }
 
 function partsOf(body: RequestBody): readonly (Uint8Array | string)[] {

@@ -22,6 +22,7 @@ import { Succession } from './file/succession.ts';
 import { FullDisks } from './full-disks.ts';
 import { Gateway } from './gateway.ts';
 import { buildApp } from './http/app.ts';
+import { ContentsConnections } from './http/contents-connections.ts';
 import { drawIncarnation } from './incarnation.ts';
 import { LeaseDriver } from './lease-driver.ts';
 import { controlOf } from './live/dev-control.ts';
@@ -395,8 +396,11 @@ export async function compose(
     }),
   });
   const accept = transport;
+  const contents = new ContentsConnections(app.server);
+  // Before the server waits for the end of all connections.
+  app.addHook('preClose', async () => contents.close());
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    accept.handleUpgrade(request, socket, head);
+    if (!contents.accept(request, socket, head)) accept.handleUpgrade(request, socket, head);
   });
   registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer });
   registerStatusMetrics(metrics, {

@@ -1,6 +1,10 @@
 import type { ErrorCode, HolderDetails } from '../base/errors.ts';
 import type { Attributes, ContentVersion, ServerState } from './catalog-api.ts';
 
+/** What a client asks for, in the words of HTTP an upgrade, to have a connection for large writes (decision 0053). */
+export const CONTENTS_PATH = '/v1/contents';
+export const CONTENTS_PROTOCOL = 'leasehold-contents';
+
 /** Response headers that say who answered. */
 export const HEADER_PRIMARY = 'leasehold-primary';
 export const HEADER_EPOCH = 'leasehold-epoch';

@@ -4,6 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { giveBack, lend } from '../../base/lent-memory.ts';
 import { memoryToWrite } from '../../wire/file-operation.ts';
+import { wholeBodyReader } from './contents-connections.ts';
 
 /**
  * Reads a body to its end, into the memory in which it is stored and sent to other servers. Where its length is not announced, it is
@@ -16,6 +17,8 @@ export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Pro
   const announced = request.headers['content-length'];
   const length = announced === undefined ? null : Number(announced);
   if (length !== null && length > bytesMax) return Promise.reject(tooLarge(bytesMax));
+  const read = wholeBodyReader(payload);
+  if (read !== null && length !== null) return readWhole(read, length);
   const body = length === null ? null : memoryToWrite(length);
   const parts: Buffer[] = [];
   let at = 0;
@@ -35,9 +38,23 @@ export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Pro
     });
     finished(payload, { writable: false }, (cause) => {
       if (!cause) resolve(body ?? Buffer.concat(parts, at));
-      else reject(new ServiceError('bad-request', 'The body ended before it was complete', {}, { cause }));
+      else reject(brokenOff(cause));
     });
   });
+}
+
+async function readWhole(read: (target: Buffer) => Promise<void>, length: number): Promise<Buffer> {
+  const body = memoryToWrite(length);
+  try {
+    await read(body);
+  } catch (cause) {
+    throw brokenOff(cause);
+  }
+  return body;
+}
+
+function brokenOff(cause: unknown): ServiceError {
+  return new ServiceError('bad-request', 'The body ended before it was complete', {}, { cause });
 }
 
 function tooLarge(bytesMax: number): ServiceError {

@@ -1,0 +1,278 @@
+import { IncomingMessage, type Server, ServerResponse } from 'node:http';
+import { Socket, type SocketConstructorOpts } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { assert } from '../../base/assert.ts';
+import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../../wire/http-api.ts';
+import { LISTENER_LIMITS } from '../security/listener.ts';
+
+const SCRATCH_BYTES = 64 * 1024;
+const HEAD_END = Buffer.from('\r\n\r\n');
+const NOTHING = Buffer.alloc(0);
+const SWITCHING = `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: ${CONTENTS_PROTOCOL}\r\n\r\n`;
+const REQUEST_LINE = /^PUT (\/v1\/data\/[!-~]*) HTTP\/1\.1$/;
+const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)$/;
+/** Fields that change where a body ends, or what is said before it comes. */
+const UNUSUAL = ['transfer-encoding', 'expect', 'upgrade', '__proto__'];
+const LENGTH = /^\d{1,9}$/;
+
+/** Bodies that are still to be read, by their request. */
+const unread = new WeakMap<IncomingMessage, ContentsConnection>();
+
+/**
+ * @returns what reads the body of a request to its end, into memory of the announced length; null where it comes as a stream. It rejects where the
+ *   connection ends first
+ */
+export function wholeBodyReader(request: IncomingMessage): ((target: Buffer) => Promise<void>) | null {
+  const connection = unread.get(request);
+  return connection === undefined ? null : (target) => connection.read(target);
+}
+
+/**
+ * Connections on which clients write contents (decision 0053): HTTP/1.1 as on any other, one request at a time, each of them a `PUT` below
+ * `/v1/data/` with a length. The parser of Node would take each body in pieces of 64 KiB and copy each; here the system
+ * reads it into the memory from which it is stored and sent to other servers. The requests are the HTTP server's, as all others: who may
+ * do what is asked there.
+ */
+export class ContentsConnections {
+  readonly #server: Server;
+  readonly #all = new Set<ContentsConnection>();
+
+  /** @param server gets the requests */
+  constructor(server: Server) {
+    this.#server = server;
+  }
+
+  /**
+   * For `upgrade` events.
+   *
+   * @returns whether the connection is one for contents from now on. One with TLS is not: its bytes go through a library in any case
+   */
+  accept(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
+    const isAsked = request.url === CONTENTS_PATH && request.headers.upgrade === CONTENTS_PROTOCOL;
+    // Whoever speaks before the answer is none of the clients that know this.
+    if (!isAsked || head.length > 0 || !(socket instanceof Socket) || 'encrypted' in socket) return false;
+    const connection = new ContentsConnection(socket, this.#server);
+    if (!connection.isTaken) return false;
+    this.#all.add(connection);
+    socket.once('close', () => this.#all.delete(connection));
+    return true;
+  }
+
+  /** Ends all of them, whatever is under way. */
+  close(): void {
+    for (const connection of this.#all) connection.destroy();
+  }
+}
+
+/** The request under way: its body arrives, or is passed over, and then it is answered. */
+interface Exchange {
+  readonly message: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly bodyBytes: number;
+  /** How many of them have arrived, and those that did before somebody had memory for them. */
+  filled: number;
+  early: Buffer;
+  body: { readonly target: Buffer; readonly read: PromiseWithResolvers<void> } | null;
+  /** Answered without the body: what comes of it is for nobody. */
+  isPassedOver: boolean;
+}
+
+class ContentsConnection {
+  readonly #server: Server;
+  readonly #socket: Socket | null;
+  readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+  /** What came of a head that is not whole yet. */
+  #begun: Buffer = NOTHING;
+  #exchange: Exchange | null = null;
+
+  constructor(accepted: Socket, server: Server) {
+    this.#server = server;
+    const socket = socketReadBy(accepted, {
+      buffer: () => this.#target(),
+      callback: (count, buffer) => this.#received(count, buffer as Buffer),
+    });
+    this.#socket = socket;
+    if (socket === null) return;
+    socket.setTimeout(LISTENER_LIMITS.silentMs, () => socket.destroy());
+    // What it broke with is told by `close` as well.
+    socket.on('error', () => socket.destroy());
+    socket.once('close', () => {
+      this.#ended();
+      accepted.destroy();
+    });
+    socket.write(SWITCHING);
+  }
+
+  /** Whether it could be taken from whoever had accepted it. */
+  get isTaken(): boolean {
+    return this.#socket !== null;
+  }
+
+  destroy(): void {
+    this.#socket?.destroy();
+  }
+
+  /** Reads the body of the request under way. */
+  read(target: Buffer): Promise<void> {
+    const exchange = this.#exchange;
+    if (exchange === null || this.#socket?.destroyed !== false)
+      return Promise.reject(new Error('The connection has ended'));
+    assert(exchange.body === null && target.length === exchange.bodyBytes, 'A body is read once, and whole');
+    unread.delete(exchange.message);
+    target.set(exchange.early);
+    exchange.early = NOTHING;
+    exchange.body = { target, read: Promise.withResolvers() };
+    const { promise } = exchange.body.read;
+    this.#arrived(exchange);
+    this.#socket.resume();
+    return promise;
+  }
+
+  /** @returns where the next bytes go */
+  #target(): Uint8Array {
+    const exchange = this.#exchange;
+    const isReading = exchange !== null && exchange.body !== null && exchange.filled < exchange.bodyBytes;
+    return isReading ? (exchange.body?.target.subarray(exchange.filled) as Buffer) : this.#scratch;
+  }
+
+  /** @returns whether to go on reading: not while nobody has memory for the body */
+  #received(count: number, buffer: Buffer): boolean {
+    const exchange = this.#exchange;
+    if (exchange === null) return this.#receivedHead(buffer.subarray(0, count));
+    if (count > exchange.bodyBytes - exchange.filled) {
+      // It does not wait for the answer, as those do who know this.
+      this.destroy();
+      return false;
+    }
+    if (exchange.isPassedOver) {
+      exchange.filled += count;
+      if (exchange.filled === exchange.bodyBytes) this.#exchange = null;
+      return true;
+    }
+    if (exchange.body === null) {
+      exchange.early = Buffer.concat([exchange.early, buffer.subarray(0, count)]);
+      exchange.filled += count;
+      return false;
+    }
+    const { target } = exchange.body;
+    // The first bytes after a pause go where the last ones went.
+    if (buffer.buffer !== target.buffer) target.set(buffer.subarray(0, count), exchange.filled);
+    exchange.filled += count;
+    this.#arrived(exchange);
+    return true;
+  }
+
+  #arrived({ message, body, filled, bodyBytes }: Exchange): void {
+    if (body === null || filled < bodyBytes) return;
+    message.complete = true;
+    message.push(null);
+    message.resume();
+    body.read.resolve();
+  }
+
+  #receivedHead(bytes: Buffer): boolean {
+    this.#begun = Buffer.concat([this.#begun, bytes]);
+    const end = this.#begun.indexOf(HEAD_END);
+    if (end < 0) {
+      if (this.#begun.length > LISTENER_LIMITS.headerBytes) this.destroy();
+      return true;
+    }
+    const early = this.#begun.subarray(end + HEAD_END.length);
+    const head = parseHead(this.#begun.toString('latin1', 0, end));
+    this.#begun = NOTHING;
+    if (head === null || early.length > head.bodyBytes) {
+      this.destroy();
+      return false;
+    }
+    const exchange = this.#exchangeOf(head, early);
+    this.#exchange = exchange;
+    const { message, response } = exchange;
+    unread.set(message, this);
+    response.once('finish', () => this.#answered(exchange));
+    this.#server.emit('request', message, response);
+    return false;
+  }
+
+  #exchangeOf(head: Head, early: Buffer): Exchange {
+    const socket = this.#socket as Socket;
+    const message = new IncomingMessage(socket);
+    message.method = 'PUT';
+    message.url = head.url;
+    message.httpVersion = '1.1';
+    message.httpVersionMajor = 1;
+    message.httpVersionMinor = 1;
+    message.headers = head.headers;
+    message.rawHeaders = Object.entries(head.headers).flat();
+    const response = new ServerResponse(message);
+    response.assignSocket(socket);
+    const { bodyBytes } = head;
+    return { message, response, bodyBytes, filled: early.length, early, body: null, isPassedOver: false };
+  }
+
+  #answered(exchange: Exchange): void {
+    const { response, bodyBytes, filled, body } = exchange;
+    const socket = this.#socket as Socket;
+    unread.delete(exchange.message);
+    response.detachSocket(socket);
+    process.nextTick(() => response.emit('close'));
+    const isWhole = filled === bodyBytes;
+    if (!response.shouldKeepAlive || (body !== null && !isWhole)) {
+      socket.end();
+      return;
+    }
+    exchange.isPassedOver = true;
+    exchange.early = NOTHING;
+    if (isWhole) this.#exchange = null;
+    socket.resume();
+  }
+
+  #ended(): void {
+    const exchange = this.#exchange;
+    this.#exchange = null;
+    if (exchange === null) return;
+    exchange.body?.read.reject(new Error('The connection ended before the body did'));
+    if (!exchange.message.complete) exchange.message.destroy();
+  }
+}
+
+interface Head {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly bodyBytes: number;
+}
+
+/** @returns null where the head is anything else than those send who know this: nothing of it is left to be understood in two ways */
+function parseHead(text: string): Head | null {
+  const [first = '', ...lines] = text.split('\r\n');
+  const [, url] = REQUEST_LINE.exec(first) ?? [];
+  const headers: Record<string, string> = {};
+  for (const line of lines) {
+    const [, name = '', value = ''] = FIELD.exec(line) ?? [];
+    const key = name.toLowerCase();
+    if (key === '' || Object.hasOwn(headers, key)) return null;
+    headers[key] = value.trimEnd();
+  }
+  const length = headers['content-length'] ?? '';
+  const isPlain = !UNUSUAL.some((name) => Object.hasOwn(headers, name));
+  return url !== undefined && isPlain && LENGTH.test(length)
+    ? { url, headers, bodyBytes: Number(length) }
+    : null;
+}
+
+/**
+ * The same connection, whose bytes the system reads where `onread` says. Node offers that for connections which it makes, and not for those which
+ * it accepts, although they are of one kind: what makes the difference is taken from one socket and given to another.
+ *
+ * @param accepted is not to be used any more, but for its `close`, which is that of the connection once somebody destroys it
+ * @returns null where Node has changed and this cannot be done
+ */
+function socketReadBy(accepted: Socket, onread: SocketConstructorOpts['onread']): Socket | null {
+  const inside = accepted as unknown as { _handle: { readonly reading?: unknown } | null };
+  const handle = inside._handle;
+  if (typeof handle !== 'object' || handle === null) return null;
+  accepted.setTimeout(0);
+  accepted.removeAllListeners('error').on('error', () => undefined);
+  inside._handle = null;
+  const options = { handle, onread, noDelay: true } as unknown as SocketConstructorOpts;
+  return new Socket(options);
+}

@@ -1,0 +1,203 @@
+/**
+ * Goal: what a client writes over a connection for contents arrives as it was sent, whatever pieces it comes in, and whatever becomes of the
+ * request leaves the connection as it should be. Method: the real listener and the real client, or a socket that misbehaves.
+ */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { type TestContext, test } from 'node:test';
+import { type FastifyInstance, fastify } from 'fastify';
+import { DirectHttp, NoContentsError } from '../../client/direct-http.ts';
+import { Endpoint } from '../../client/endpoint.ts';
+import { Traffic } from '../../client/traffic.ts';
+import { ContentsConnections } from '../../server/http/contents-connections.ts';
+import { octetsOf } from '../../server/http/octets.ts';
+import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../../wire/http-api.ts';
+
+const BODY_BYTES_MAX = 4 * 1024 * 1024;
+const CONNECT_MS = 5_000;
+const UPGRADE = `GET ${CONTENTS_PATH} HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: ${CONTENTS_PROTOCOL}\r\n\r\n`;
+
+interface Served {
+  readonly url: URL;
+  readonly app: FastifyInstance;
+  /** Connections over which requests came. */
+  readonly sockets: Set<Socket>;
+  /** Why bodies could not be read. */
+  readonly failures: string[];
+}
+
+/** A server that answers with the digest of what it was sent, or refuses before it has read it. */
+async function serve(context: TestContext, isOffered = true): Promise<Served> {
+  const sockets = new Set<Socket>();
+  const failures: string[] = [];
+  const app = fastify({ forceCloseConnections: true });
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', octetsOf);
+  app.addHook('onRequest', async (request, reply) => {
+    sockets.add(request.raw.socket);
+    if (request.headers['x-refused'] !== undefined) await reply.code(403).send('refused');
+  });
+  app.setErrorHandler((error: Error, _request, reply) => {
+    failures.push(error.message);
+    return reply.code(400).send('failed');
+  });
+  app.put('/v1/data/:file', { bodyLimit: BODY_BYTES_MAX }, async (request, reply) => {
+    const closed = once(reply.raw, 'close');
+    context.after(() => closed);
+    return digestOf(request.body as Buffer);
+  });
+  const contents = new ContentsConnections(app.server);
+  app.addHook('preClose', async () => contents.close());
+  app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    if (isOffered && contents.accept(request, socket, head)) return;
+    socket.end('HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  context.after(() => app.close());
+  const { port } = app.server.address() as AddressInfo;
+  return { url: new URL(`http://127.0.0.1:${port}`), app, sockets, failures };
+}
+
+function writesTo(context: TestContext, url: URL): DirectHttp {
+  const direct = new DirectHttp(url, new Traffic(CONNECT_MS), CONNECT_MS, 2, undefined, true);
+  context.after(() => direct.close());
+  return direct;
+}
+
+function written(body: readonly Uint8Array[], headers: Readonly<Record<string, string>> = {}) {
+  const octets = { 'content-type': 'application/octet-stream', ...headers };
+  const { signal } = new AbortController();
+  return { method: 'PUT', path: '/v1/data/7?offset=0', headers: octets, body, signal } as const;
+}
+
+function bytesOf(length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(length);
+  for (let index = 0; index < length; index++) bytes[index] = (index * 31 + (index >> 8)) & 0xff;
+  return bytes;
+}
+
+function digestOf(bytes: Uint8Array): string {
+  return `${bytes.length} ${createHash('sha1').update(bytes).digest('hex')}`;
+}
+
+/** A connection for contents, of somebody who writes on it as he likes. */
+async function dial(context: TestContext, { url }: Served): Promise<{ socket: Socket; text: () => string }> {
+  const socket = connect({ host: url.hostname, port: Number(url.port), noDelay: true });
+  context.after(() => socket.destroy());
+  socket.on('error', () => undefined);
+  let text = '';
+  socket.on('data', (bytes) => {
+    text += bytes.toString('latin1');
+  });
+  socket.write(UPGRADE);
+  await once(socket, 'data');
+  assert.match(text, /^HTTP\/1\.1 101 /);
+  return { socket, text: () => text };
+}
+
+test('bodies of any size, in any pieces, over one connection', async (context) => {
+  const served = await serve(context);
+  const direct = writesTo(context, served.url);
+  for (const length of [1, 5_000, 65_536, 70_001, 1_048_576, 3, BODY_BYTES_MAX]) {
+    const whole = bytesOf(length);
+    const response = await direct.request(written([whole.subarray(0, 100), whole.subarray(100)]));
+    assert.equal(response.statusCode, 200);
+    assert.equal(await response.body.text(), digestOf(whole));
+  }
+  assert.equal(served.sockets.size, 1);
+});
+
+test('what is refused before its body was read leaves the connection as it was', async (context) => {
+  const served = await serve(context);
+  const direct = writesTo(context, served.url);
+  const whole = bytesOf(1_000_000);
+  for (let round = 0; round < 3; round++) {
+    const refused = await direct.request(written([whole], { 'x-refused': '1' }));
+    assert.equal(refused.statusCode, 403);
+    const response = await direct.request(written([whole]));
+    assert.equal(await response.body.text(), digestOf(whole));
+  }
+  assert.equal(served.sockets.size, 1);
+});
+
+test('a body that is too large is refused without memory for it', async (context) => {
+  const served = await serve(context);
+  const direct = writesTo(context, served.url);
+  const refused = await direct.request(written([Buffer.alloc(BODY_BYTES_MAX + 1)]));
+  assert.ok(refused.statusCode >= 400);
+  const response = await direct.request(written([bytesOf(9)]));
+  assert.equal(await response.body.text(), digestOf(bytesOf(9)));
+});
+
+test('head and body that come byte by byte', async (context) => {
+  const served = await serve(context);
+  const { socket, text } = await dial(context, served);
+  const request =
+    'PUT /v1/data/1?offset=0 HTTP/1.1\r\nhost: x\r\ncontent-type: a/b\r\ncontent-length: 5\r\n\r\nabcde';
+  for (const byte of request) {
+    socket.write(byte);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  while (!text().includes(digestOf(Buffer.from('abcde')))) await once(socket, 'data');
+});
+
+test('a body that breaks off is no body, and the next connection is as good as the first', async (context) => {
+  const served = await serve(context);
+  const { socket } = await dial(context, served);
+  const failed = once(served.app.server, 'request');
+  socket.write(
+    'PUT /v1/data/1?offset=0 HTTP/1.1\r\nhost: x\r\ncontent-type: a/b\r\ncontent-length: 5000\r\n\r\nabcde',
+  );
+  const [message] = (await failed) as [IncomingMessage];
+  const closed = once(message, 'close');
+  socket.destroy();
+  await closed;
+  while (served.failures.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(served.failures, ['The body ended before it was complete']);
+  const response = await writesTo(context, served.url).request(written([bytesOf(9)]));
+  assert.equal(await response.body.text(), digestOf(bytesOf(9)));
+});
+
+test('whoever does not keep to it is not served any more', async (context) => {
+  const served = await serve(context);
+  const heads = [
+    'GET /v1/data/1?offset=0&length=1 HTTP/1.1\r\nhost: x\r\n\r\n',
+    'PUT /v1/files/v/a HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n',
+    'PUT /v1/data/1?offset=0 HTTP/1.1\r\nhost: x\r\n\r\n',
+    'PUT /v1/data/1?offset=0 HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 1\r\n\r\n',
+    'PUT /v1/data/1?offset=0 HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n',
+    'PUT /v1/data/1?offset=0 HTTP/1.1\r\n content-length: 1\r\n\r\n',
+    'PUT /v1/data/1?offset=0 HTTP/1.1\r\ncontent-length: 1\r\n\r\nabc',
+    `PUT /v1/data/1?offset=0 HTTP/1.1\r\nx: ${'x'.repeat(70_000)}`,
+  ];
+  for (const head of heads) {
+    const { socket } = await dial(context, served);
+    const closed = once(socket, 'close');
+    socket.write(head);
+    await closed;
+  }
+  assert.equal(served.sockets.size, 0, 'none of it became a request');
+});
+
+test('the end of the server ends them', async (context) => {
+  const served = await serve(context);
+  const { socket } = await dial(context, served);
+  const closed = once(socket, 'close');
+  await served.app.close();
+  await closed;
+});
+
+test('a server that has none is written to in the ordinary way', async (context) => {
+  const served = await serve(context, false);
+  const whole = bytesOf(300_000);
+  await assert.rejects(writesTo(context, served.url).request(written([whole])), NoContentsError);
+  const events = { lost: () => undefined, elsewhere: () => false };
+  const endpoint = new Endpoint(served.url.origin, true, events);
+  context.after(() => endpoint.close());
+  const responses = await Promise.all(Array.from({ length: 3 }, () => endpoint.request(written([whole]))));
+  for (const response of responses) assert.equal(await response.body.text(), digestOf(whole));
+});
