@@ -5,7 +5,8 @@ import { assert } from '../../base/assert.ts';
 import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../../wire/http-api.ts';
 import { LISTENER_LIMITS } from '../security/listener.ts';
 
-const SCRATCH_BYTES = 64 * 1024;
+/** A head, and what comes in the same bytes, which is copied: so there is not much room for it. */
+const SCRATCH_BYTES = 8 * 1024;
 const HEAD_END = Buffer.from('\r\n\r\n');
 const NOTHING = Buffer.alloc(0);
 const SWITCHING = `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: ${CONTENTS_PROTOCOL}\r\n\r\n`;
