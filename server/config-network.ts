@@ -13,6 +13,9 @@ export interface NetworkGuards {
   readonly insecureNetwork: boolean;
 }
 
+/** All addresses of a machine. */
+const WILDCARDS: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
+
 /** @throws ConfigurationError unless all three files of TLS are named, or none */
 export function readTlsFiles(cert: Given, key: Given, ca: Given): TlsFiles | null {
   const files = { cert, key, ca };
@@ -47,11 +50,13 @@ export function refuseOpenNetwork(id: string, addresses: readonly Address[], gua
   if (guards.insecureNetwork || missing.length === 0) return;
   const open = addresses.find(({ host }) => !isLoopback(host));
   if (open === undefined) return;
+  // Nobody finds a machine at those.
+  const found = WILDCARDS.has(open.host) ? 'NAME-OR-ADDRESS-OF-THIS-MACHINE' : open.host;
   throw new ConfigurationError(
     `Cannot use address ${addressFormat(open)}: it leaves this machine, and without ${missing.join(' and ')} whoever ` +
       'reaches it could read and change everything. This makes what is needed:\n' +
       '  leasehold cert create-ca --dir certs\n' +
-      `  leasehold cert create-node ${id} --host ${open.host} --dir certs\n` +
+      `  leasehold cert create-node ${id} --host ${found} --dir certs\n` +
       '  leasehold token create me --role admin --tokens certs/tokens.json --out certs/me.token\n' +
       'Then add\n' +
       `  --tls-cert certs/${id}.pem --tls-key certs/${id}-key.pem --tls-ca certs/ca.pem --tokens certs/tokens.json\n` +

@@ -103,7 +103,7 @@ function printStatus(status: StatusOrDown): void {
     printLine(`Replicas behind: ${files}, by ${versions} changes; ${formatBytes(bytes)} are missing wholly`);
   }
   if (status.underReplicated.length > 0) {
-    printLine(`Files in use with too few current replicas: ${status.underReplicated.join(', ')}`);
+    printLine(`Files in use with too few current replicas, by number: ${status.underReplicated.join(', ')}`);
   }
 }
 
