@@ -47,6 +47,9 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
   'cross-volume': 'use "leasehold get" and "leasehold put" to copy between volumes',
 };
 
+/** What a server says of a command or question that it does not know. */
+const UNKNOWN_KIND = /is of the unknown kind "/;
+
 /** @returns the exit code for an error, and the lines that tell the user of it */
 export function describeFailure(error: unknown): {
   readonly exit: number;
@@ -61,7 +64,10 @@ export function describeFailure(error: unknown): {
       unreachable.every((id) => error.message.includes(id))
         ? ''
         : ` (not reachable: ${unreachable.join(', ')})`;
-    return lines(ERRORS[error.code].exit, error.message + missing, HINTS[error.code] ?? '');
+    const hint = UNKNOWN_KIND.test(error.message)
+      ? 'the server that was asked is of an earlier release: upgrade all servers'
+      : HINTS[error.code];
+    return lines(ERRORS[error.code].exit, error.message + missing, hint ?? '');
   }
   if (isSystemError(error)) {
     const path = error.path === undefined ? '' : ` "${error.path}"`;

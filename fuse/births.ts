@@ -9,6 +9,8 @@ const NUMBERS_AT_A_TIME = 512;
 const NUMBERS_LEFT_MIN = 128;
 /** Numbers are not used any more so shortly before they are void, in milliseconds. */
 const MARGIN_MS = 60_000;
+/** Where numbers cannot be had, as in a cluster with a server of an earlier release, they are not asked for with each file. */
+const REFUSED_MS = 1_000;
 
 interface Waiting {
   readonly file: NewFile;
@@ -33,6 +35,7 @@ export class Births {
   #isAboutToSend = false;
   #numbers: (InodeNumbers & { readonly next: number }) | null = null;
   #isReserving = false;
+  #refusedMs = Number.NEGATIVE_INFINITY;
 
   /** @param failed is told why numbers could not be had */
   constructor(backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>, failed: (error: unknown) => void) {
@@ -129,7 +132,7 @@ export class Births {
   }
 
   #reserve(): void {
-    if (this.#isReserving) return;
+    if (this.#isReserving || performance.now() - this.#refusedMs < REFUSED_MS) return;
     this.#isReserving = true;
     this.#backend
       .reserve(NUMBERS_AT_A_TIME)
@@ -137,7 +140,10 @@ export class Births {
         (numbers) => {
           this.#numbers = { ...numbers, next: numbers.first };
         },
-        (error: unknown) => this.#failed(error),
+        (error: unknown) => {
+          this.#refusedMs = performance.now();
+          this.#failed(error);
+        },
       )
       .finally(() => {
         this.#isReserving = false;

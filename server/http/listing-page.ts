@@ -94,7 +94,8 @@ export async function sendListingPage(
     more && last !== undefined
       ? `<p><a href="?after=${encodeURIComponent(last)}&amp;limit=${limit}" rel="next">More</a></p>`
       : '';
-  const up = path.names.length === 0 ? '' : '<tr><td><a href="../">..</a></td><td></td><td class="time"></td></tr>\n';
+  const up =
+    path.names.length === 0 ? '' : '<tr><td><a href="../">..</a></td><td></td><td class="time"></td></tr>\n';
   return reply
     .type('text/html; charset=utf-8')
     .headers({

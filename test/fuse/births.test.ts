@@ -6,8 +6,9 @@
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import { withBirths } from '../../fuse/birth-backend.ts';
+import { Births } from '../../fuse/births.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
@@ -298,4 +299,22 @@ test('a close that waits for nothing leaves the file to be borne, and what it sa
   await fileSystem.flush(refused.handle);
   await assert.rejects(fileSystem.persist(refused.handle), { code: 'quota-exceeded' });
   await fileSystem.release(refused.handle);
+});
+
+test('where numbers are refused, they are not asked for with each file', async () => {
+  let asked = 0;
+  const failures: unknown[] = [];
+  const refused = new Error('a server of an earlier release');
+  const reserve = () => {
+    asked++;
+    return Promise.reject(refused);
+  };
+  const numbers = new Births({ reserve, bearer: () => 's1', bear: () => Promise.reject(refused) }, (error) =>
+    failures.push(error),
+  );
+  assert.equal(numbers.takeNumber(), null);
+  await turn();
+  for (let file = 0; file < 100; file++) assert.equal(numbers.takeNumber(), null);
+  await turn();
+  assert.deepEqual([asked, failures], [1, [refused]]);
 });
