@@ -141,6 +141,7 @@ export class Replica {
   /** By which this process, that has made the subject, will lead it; null where it has not, or has led it. */
   #firstEpoch: Epoch | null = null;
   #isFirstLed = false;
+  #inheritedFrom: Epoch | null = null;
   /** The largest counter heard in a refusal: the next epoch is larger. */
   #refusedCounter = 0;
   #refusals = 0;
@@ -225,6 +226,14 @@ export class Replica {
   /** Whether, as far as the epoch that is led from here was told, no primary led the subject before. */
   get isFirstLed(): boolean {
     return this.#isFirstLed;
+  }
+
+  /**
+   * The epoch after whose last acknowledged operation the one that is led from here began; null where a loss of power may have taken some of
+   * them, or there was none.
+   */
+  get inheritedFrom(): Epoch | null {
+    return this.#inheritedFrom;
   }
 
   /** Whether this server is the primary now: it orders operations. */
@@ -848,6 +857,7 @@ export class Replica {
     assert(epoch !== null, 'Who begins has made the subject');
     this.#firstEpoch = null;
     this.#isFirstLed = true;
+    this.#inheritedFrom = null;
     const { heartbeatMs } = this.#config;
     // At the same moments as those of other files that are made now, so that they share frames.
     this.#heartbeatAtMs = (1 + Math.ceil(nowMs / heartbeatMs)) * heartbeatMs;
@@ -945,6 +955,7 @@ export class Replica {
     const { counter } = reset.epoch;
     // A candidate before this one may have led, if only for those whose promise it had.
     this.#isFirstLed = base.position.epoch.counter === 0 && counter === this.#config.candidatesFrom;
+    this.#inheritedFrom = reset.inheritedFrom;
     const order = this.#newOrder(base.position, reset.installed, nowMs, false);
     this.#lead(order);
     this.#beat(order, nowMs);

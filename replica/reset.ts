@@ -59,11 +59,20 @@ export function promisesSuffice(
 ): boolean {
   return viewSides(view).every((side) => {
     const needed = majority(side.length);
+    if (wholeCount(side, promises) >= needed) return true;
     const trusts = side.flatMap((server) => promises.get(server)?.trust ?? []);
     const count = (trust: Trust): number => trusts.filter((each) => each === trust).length;
-    if (count('intact') + count('damaged') >= needed || (mayLose && count('suspect') >= needed)) return true;
+    if (mayLose && count('suspect') >= needed) return true;
     return trusts.length === side.length && (mayBeginLost || count('lost') < side.length);
   });
+}
+
+/** How many of these replicas have promised and lost nothing that they ever acknowledged. */
+function wholeCount(side: readonly ServerId[], promises: ReadonlyMap<ServerId, Promised>): number {
+  return side.filter((server) => {
+    const trust = promises.get(server)?.trust;
+    return trust === 'intact' || trust === 'damaged';
+  }).length;
 }
 
 /** Replica reset as the new primary sees it: promises in, base chosen, installations in. */
@@ -101,6 +110,18 @@ export class Reset {
 
   #viewAt({ holder }: Base): View {
     return this.#promises.get(holder)?.view ?? this.#ownView;
+  }
+
+  /**
+   * In which epoch the base stood, where it has all that was acknowledged by then; null where a loss of power may have taken some of it, or
+   * nothing was chosen yet.
+   */
+  get inheritedFrom(): Epoch | null {
+    const base = this.#base;
+    if (base === null) return null;
+    const sides = [this.#ownView, this.view].flatMap((view) => [...viewSides(view)]);
+    const isWhole = sides.every((side) => wholeCount(side, this.#promises) >= majority(side.length));
+    return isWhole ? base.position.epoch : null;
   }
 
   /** All whose promises count by any view that is known of. */

@@ -34,3 +34,22 @@ export function unlessFirst<Value>(
     work.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }
+
+/** Whether so many of the answers are yes; resolves as soon as that is known. One that fails is a no. */
+export function areSo(answers: readonly Promise<boolean>[], countMin: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    let yes = 0;
+    let left = answers.length;
+    const look = (): void => {
+      if (yes >= countMin) resolve(true);
+      else if (yes + left < countMin) resolve(false);
+    };
+    const count = (answer: boolean): void => {
+      if (answer) yes++;
+      left--;
+      look();
+    };
+    for (const answer of answers) answer.then(count, () => count(false));
+    look();
+  });
+}

@@ -163,6 +163,11 @@ export class ReplicaDriver {
     return this.#core.isFirstLed;
   }
 
+  /** @see Replica.inheritedFrom */
+  get inheritedFrom(): Epoch | null {
+    return this.#core.inheritedFrom;
+  }
+
   /** The last operation that was numbered here, applied or not. */
   get orderedSeq(): number {
     return this.#core.orderedSeq;

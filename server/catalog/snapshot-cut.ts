@@ -81,6 +81,18 @@ export class SnapshotCut {
     if (live !== null && live.inodes.length > 0) throw new StillLive(live.inodes as readonly FileId[]);
   }
 
+  /** From now on files of the volume are not begun to be written, until it was lowered as often. */
+  raise(volume: string): void {
+    this.#barriers.set(volume, (this.#barriers.get(volume) ?? 0) + 1);
+  }
+
+  lower(volume: string): void {
+    const left = (this.#barriers.get(volume) ?? 1) - 1;
+    if (left === 0) this.#barriers.delete(volume);
+    else this.#barriers.set(volume, left);
+    this.#parts.released();
+  }
+
   /**
    * @param execute executes the command, once, unless files are live then
    * @throws ServiceError `precondition-failed` where a file cannot be settled in time; nothing was made then
@@ -88,7 +100,7 @@ export class SnapshotCut {
   async make<Result>(command: SnapshotCreate, execute: () => Promise<Result>): Promise<Result> {
     const { nowMs, operationTimeoutMs } = this.#parts;
     const untilMs = nowMs() + operationTimeoutMs * SETTLE_SHARE;
-    this.#barriers.set(command.volume, (this.#barriers.get(command.volume) ?? 0) + 1);
+    this.raise(command.volume);
     try {
       for (;;) {
         try {
@@ -99,10 +111,7 @@ export class SnapshotCut {
         }
       }
     } finally {
-      const left = (this.#barriers.get(command.volume) ?? 1) - 1;
-      if (left === 0) this.#barriers.delete(command.volume);
-      else this.#barriers.set(command.volume, left);
-      this.#parts.released();
+      this.lower(command.volume);
     }
   }
 

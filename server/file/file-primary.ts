@@ -10,6 +10,7 @@ import type { Clock } from '../clock.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
+import { endsInChange, inheritsMark } from './live-mark.ts';
 import { assertDoneBefore } from './sealed-file.ts';
 import { encodeWriteOutcome } from './write-outcome.ts';
 
@@ -80,7 +81,7 @@ export class FilePrimary {
     this.epoch = driver.epoch;
     const attributes = store.attributes(this.#file);
     if (catalog.isLive) this.#live = Promise.resolve();
-    else if (this.#endsInChange()) {
+    else if (inheritsMark(attributes, driver.orderedSeq, driver.inheritedFrom)) {
       this.#live = Promise.resolve();
       this.#unconfirmed = true;
     }
@@ -238,18 +239,9 @@ export class FilePrimary {
     return work;
   }
 
-  /**
-   * The last operation of the sequence is a change: then the catalog asks for the size. A change gets its place only
-   * after the mark, and who ends the mark puts `settling` behind the last change before.
-   */
-  #endsInChange(): boolean {
-    const { versionSeq, seal } = this.#store.attributes(this.#file);
-    return seal === 'open' && versionSeq === this.#driver.orderedSeq;
-  }
-
   /** Resolves when no later primary can miss that the mark may have ended. */
   async #announceSettling(): Promise<void> {
-    if (this.#endsInChange()) {
+    if (endsInChange(this.#store.attributes(this.#file), this.#driver.orderedSeq)) {
       if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
       const body = encodeFileOperation({ kind: 'settling' });
       const told = this.#driver.submit({ request: null, result: new Uint8Array(0), body });
@@ -293,7 +285,7 @@ export class FilePrimary {
     );
   }
 
-  /** The file's entry in the catalog, made before this epoch or early in it, survives power loss. */
+  /** The file's entry in the catalog, and the mark under which it is written, survive power loss. */
   nameFlushed(): Promise<void> {
     this.#nameFlushed ??= this.#catalog.flush().catch((error: unknown) => {
       this.#nameFlushed = null;
@@ -370,6 +362,8 @@ export class FilePrimary {
     this.#unconfirmed = false;
     this.#turn++;
     this.#allowedBytes = await this.#catalog.markLive({ epoch: this.epoch.counter, turn: this.#turn });
+    // Contents that survive a loss of power would be hidden by what the catalog knew before this mark.
+    this.#nameFlushed = null;
   }
 
   /** Whether the catalog has to be asked before the file is of this size. Nothing is awaited between a no and the change. */

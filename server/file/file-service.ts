@@ -13,7 +13,7 @@ import type { Attributes, Command, ContentVersion, LiveMark, Preservation } from
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
-import { unlessFirst, within } from '../bounded.ts';
+import { areSo, unlessFirst, within } from '../bounded.ts';
 import type { Traffic } from '../live/traffic.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
@@ -784,9 +784,8 @@ export class LocalFileService implements FileService {
       const { view, installed, seq } = record;
       const others = view.members.filter((member) => member !== self);
       const position = { epoch: installed, seq };
-      const answers = await Promise.allSettled(others.map((member) => holds(member, as, position)));
-      const whole = answers.filter((answer) => answer.status === 'fulfilled' && answer.value).length;
-      if (whole + 1 >= majority(view.members.length))
+      const answers = others.map((member) => holds(member, as, position));
+      if (await areSo(answers, majority(view.members.length) - 1))
         return { inode: wish.inode, view: { number: view.number, members: [...view.members] } };
     }
     return 'again';

@@ -706,7 +706,8 @@ export class ReplicaFile {
 
   /**
    * The contents become those of another file, too, which borrows the objects where they are: as long as it does, their slots are not free.
-   * First the contents are synced, then the transaction: wherever the other file is found, it is whole.
+   * First the contents are synced, then the transaction: wherever the other file is found, it is whole. And whoever says that it has the
+   * other file has it for good: whether a majority has is asked once.
    */
   async #applyPreserving(
     item: ApplyItem,
@@ -724,7 +725,9 @@ export class ReplicaFile {
       this.#parts.index.putBorrower(as, made);
       isLent = true;
     });
-    if (isLent && this.#slots !== null) this.#lend(as);
+    if (!isLent) return;
+    if (this.#slots !== null) this.#lend(as);
+    await this.#syncOrFail(this.#flushIndex());
   }
 
   /** What becomes of objects of which a part is taken away, or all that they have. */

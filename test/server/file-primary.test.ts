@@ -19,6 +19,7 @@ class Catalog {
       if (!this.isUp) await new Promise<void>((resolve) => this.#waiting.push(resolve));
       return {};
     },
+    flush: async () => void this.told.push('flush'),
   };
 
   comeUp(): void {
@@ -97,6 +98,19 @@ test('a primary that is cut off cannot tell the catalog a size that others may h
   await settling;
   assert.deepEqual(catalog.told, ['open-for-write']);
   assert.deepEqual(cluster.fatal, []);
+});
+
+test('a flush has the catalog keep the mark under which the file is written', async (t) => {
+  const catalog = new Catalog();
+  const { servers } = await started(t, catalog);
+  const [a] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  await a.files.flush(FILE);
+  await a.files.flush(FILE);
+  await a.files.settle(FILE);
+  await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2));
+  await a.files.flush(FILE);
+  assert.deepEqual(catalog.told, ['open-for-write', 'flush', 'settle', 'open-for-write', 'flush']);
 });
 
 test('a file is settled once for all changes before', async (t) => {

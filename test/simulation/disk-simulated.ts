@@ -4,11 +4,12 @@
  * of members are synced, as the order to a driver says, and so is what was flushed.
  */
 import { assert } from '../../base/assert.ts';
+import type { FileId } from '../../base/ids.ts';
 import type { Prng } from '../../base/prng.ts';
 import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import { EPOCH_ZERO, epochEqual } from '../../replica/epoch.ts';
 import type { Contents } from './system-contents.ts';
-import { FileContents } from './system-file.ts';
+import { FileContents, type Preserved } from './system-file.ts';
 
 /** An operation that was applied since the last installation. */
 interface Applied {
@@ -22,16 +23,29 @@ export class SimulatedDisk {
   /** As any process sees it. */
   record: ReplicaRecord;
   contents: Contents;
+  /** Contents of the file as other files have them for ever. */
+  preserved: Map<FileId, Preserved>;
+  /** By which operations they came to be. */
+  readonly #preservedSeqs = new Map<FileId, number>();
   #trust: Trust;
   /** As of the last installation, which was synced. */
-  #base: { readonly record: ReplicaRecord; readonly contents: Contents };
+  #base: {
+    readonly record: ReplicaRecord;
+    readonly contents: Contents;
+    readonly preserved: ReadonlyMap<FileId, Preserved>;
+  };
   #applied: Applied[] = [];
   #syncedSeq: number;
   /** Borne, and not synced since: all of it may go. */
   #isUnsynced = false;
 
   /** @param trust `lost` where this may be the place of an earlier disk, `suspect` where what was here is gone with the power */
-  constructor(view: View, contents: Contents, trust: Exclude<Trust, 'damaged'>) {
+  constructor(
+    view: View,
+    contents: Contents,
+    trust: Exclude<Trust, 'damaged'>,
+    preserved: ReadonlyMap<FileId, Preserved> = new Map(),
+  ) {
     const record = {
       view,
       promised: EPOCH_ZERO,
@@ -42,12 +56,18 @@ export class SimulatedDisk {
     this.record = record;
     this.contents = contents;
     this.#trust = trust;
-    this.#base = { record, contents: contents.copy() };
+    this.preserved = new Map(preserved);
+    this.#base = { record, contents: contents.copy(), preserved };
     this.#syncedSeq = 0;
   }
 
   get trust(): Trust {
     return this.#trust;
+  }
+
+  /** Whether no loss of power takes back what is preserved as that file. */
+  preservesForGood(as: FileId): boolean {
+    return this.#base.preserved.has(as) || (this.#preservedSeqs.get(as) ?? Infinity) <= this.#syncedSeq;
   }
 
   get position(): Position {
@@ -79,12 +99,19 @@ export class SimulatedDisk {
   apply(epoch: Epoch, seq: number, operation: Operation, sessions: Uint8Array): void {
     assert(seq === this.record.seq + 1, 'Operations are applied in order');
     this.#applied.push({ epoch, seq, operation, sessions });
+    const before = this.preserved.size;
     this.#redo({ epoch, seq, operation, sessions });
-    // A majority that came to go by an older view would not be one.
-    if (operation.view !== undefined) this.#syncedSeq = seq;
+    // A majority that came to go by an older view would not be one; nor one that is said to have what is preserved.
+    if (operation.view !== undefined || this.preserved.size > before) this.#syncedSeq = seq;
   }
 
   #redo({ epoch, seq, operation, sessions }: Applied): void {
+    const made =
+      this.contents instanceof FileContents ? this.contents.preservedBy(operation, this.record.view) : null;
+    if (made !== null && !this.preserved.has(made.as)) {
+      this.preserved.set(made.as, made);
+      this.#preservedSeqs.set(made.as, seq);
+    }
     this.contents.apply(operation, epoch, seq);
     const view = operation.view ?? this.record.view;
     this.record = { ...this.record, seq, sessions, view };
@@ -97,7 +124,11 @@ export class SimulatedDisk {
     this.record = { ...this.record, ...change };
     assert(this.contents.log.length === this.record.seq, 'What is installed is all there');
     this.#trust = 'intact';
-    this.#base = { record: this.record, contents: asWritten(this.contents) };
+    this.#base = {
+      record: this.record,
+      contents: asWritten(this.contents),
+      preserved: new Map(this.preserved),
+    };
     this.#applied = [];
     this.#syncedSeq = this.record.seq;
   }
@@ -121,6 +152,7 @@ export class SimulatedDisk {
     const before = this.contents;
     this.record = { ...this.#base.record, promised };
     this.contents = this.#base.contents.copy();
+    this.preserved = new Map(this.#base.preserved);
     this.#applied = this.#applied.filter((applied) => applied.seq <= keptSeq);
     for (const applied of this.#applied) this.#redo(applied);
     if (this.contents instanceof FileContents && before instanceof FileContents) {

@@ -186,6 +186,8 @@ export class DiskTroubles {
     this.counts.majorityPowerLosses++;
     this.#recovering = true;
     observers.majorityLostPower();
+    if (servers.length === world.ids.length) this.#system.snapshots?.losePower(everything);
+    else this.#system.snapshots?.noteLoss();
   }
 
   /** The disk is replaced by an empty one. */
@@ -217,7 +219,7 @@ export class DiskTroubles {
       world.note(server, 'removes its replica');
       this.counts.removals++;
       this.#departed.set(server, catalogView);
-      disks.delete(server);
+      this.#system.removeDisk(server);
     });
   }
 

@@ -98,8 +98,8 @@ export const PLANTED_SNAPSHOTS: readonly Planted[] = [
     'whoever acknowledges is taken for having what is preserved',
     {
       file: 'server/file/file-service.ts',
-      find: 'if (whole + 1 >= majority(view.members.length))',
-      replace: 'if (whole >= 0)',
+      find: 'if (await areSo(answers, majority(view.members.length) - 1))',
+      replace: 'if (await areSo(answers, 0))',
     },
     {
       test: {
@@ -135,6 +135,56 @@ export const PLANTED_SNAPSHOTS: readonly Planted[] = [
       test: {
         file: 'test/storage/preserve.test.ts',
         name: 'only the contents that are meant are preserved, and only once',
+      },
+    },
+  ),
+  replica(
+    '84k',
+    'who begins after a loss of power writes by a mark that may have ended',
+    {
+      file: 'replica/reset.ts',
+      find: 'return isWhole ? base.position.epoch : null;',
+      replace: 'return base.position.epoch;',
+    },
+    { directed: 'snapshot, and power of all after it', says: 'has lost what it shows' },
+  ),
+  replica(
+    '84l',
+    'so does who begins after a primary that wrote nothing',
+    {
+      file: 'server/file/live-mark.ts',
+      find: 'inheritedFrom?.counter === attributes.versionEpoch;',
+      replace: 'inheritedFrom !== null;',
+    },
+    { directed: 'snapshot, power of all, and two primaries after it', says: 'has lost what it shows' },
+  ),
+  replica(
+    '84m',
+    'the mark of what is flushed is not',
+    {
+      file: 'server/file/file-primary.ts',
+      find: 'before this mark.\n    this.#nameFlushed = null;',
+      replace: 'before this mark.',
+    },
+    {
+      test: {
+        file: 'test/server/file-primary.test.ts',
+        name: 'a flush has the catalog keep the mark under which the file is written',
+      },
+    },
+  ),
+  replica(
+    '84n',
+    'who says that it has what is preserved may lose it with its power',
+    {
+      file: 'server/storage/replica-file.ts',
+      find: 'this.#lend(as);\n    await this.#syncOrFail(this.#flushIndex());',
+      replace: 'this.#lend(as);',
+    },
+    {
+      test: {
+        file: 'test/storage/preserve.test.ts',
+        name: 'what is preserved is whole after a loss of power, whatever of the file is lost',
       },
     },
   ),

@@ -9,6 +9,7 @@ import { DISK_CASES } from './disk-cases.ts';
 import type { Campaign } from './planted.ts';
 import { ROT_CASES } from './rot-cases.ts';
 import { SEAL_CASES } from './seal-cases.ts';
+import { SNAPSHOT_CASES } from './snapshot-cases.ts';
 import { WHOLE_FILE } from './system-file.ts';
 import { READ_CASES } from './system-read-cases.ts';
 import { runSystem } from './system-run.ts';
@@ -443,7 +444,14 @@ const ORDER_CASES: Record<string, () => string | null> = {
 };
 
 export const campaign: Campaign = {
-  scenarios: { ...ORDER_CASES, ...READ_CASES, ...DISK_CASES, ...ROT_CASES, ...SEAL_CASES },
+  scenarios: {
+    ...ORDER_CASES,
+    ...READ_CASES,
+    ...DISK_CASES,
+    ...ROT_CASES,
+    ...SEAL_CASES,
+    ...SNAPSHOT_CASES,
+  },
   runSeed: (seed) => runSystem(seed).violation,
   seedsPlayed: 2000,
 };

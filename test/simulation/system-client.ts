@@ -159,7 +159,7 @@ export class Client {
   #flush(done: () => void): void {
     this.#attempt(
       () => this.#knownPrimary ?? this.#anyServer(),
-      (server, reply) => this.#system.process(server).flush(reply),
+      (server, reply) => this.#system.process(server).flushAll(reply),
       (answer) => {
         if (answer.kind !== 'flushed') return false;
         done();

@@ -5,13 +5,15 @@
  */
 import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
-import type { Epoch, Operation } from '../../replica/actions.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Epoch, Operation, View } from '../../replica/actions.ts';
 import { crc32Of } from '../../server/storage/checksum.ts';
 import {
   bytesWithout,
   type FileState,
   fileStateApply,
   fileStateNew,
+  fileStatePreserved,
   operationApplies,
   type Removed,
   removedBy,
@@ -41,6 +43,13 @@ interface StoredObject {
   /** As they lie on the disk, and as they were written. */
   readonly bytes: Uint8Array;
   readonly written: Uint8Array;
+}
+
+/** The contents of the file as another's, final. */
+export interface Preserved {
+  readonly as: FileId;
+  readonly state: FileState;
+  readonly text: string;
 }
 
 export class FileContents implements Contents {
@@ -233,6 +242,16 @@ export class FileContents implements Contents {
       digest = crc32(`${index} ${entry?.versionSeq} ${entry?.length} ${entry?.crc32}`, digest);
     }
     return digest;
+  }
+
+  /** @returns what the operation makes of the contents as they are now; null where nothing is preserved */
+  preservedBy(operation: Operation, view: View): Preserved | null {
+    if (operation.view !== undefined) return null;
+    const change = decodeFileOperation(operation.body);
+    if (change.kind !== 'preserve') return null;
+    const record = { ...this.#state.record, view };
+    const state = fileStatePreserved({ ...this.#state, record }, change, 0, 1);
+    return state === null ? null : { as: change.as, state, text: this.look(WHOLE_FILE) };
   }
 
   look(what: string): string {

@@ -81,6 +81,8 @@ export type Answer =
       readonly soon: boolean;
       readonly segment: number;
     }
+  /** The contents are of another version than the one that was asked for. */
+  | { readonly kind: 'moved-on' }
   | { readonly kind: 'flushed' }
   | { readonly kind: 'moved' }
   /** Asked to seal the file: it is, for ever. Asked to change it: it was not done, and never will be. */

@@ -88,6 +88,8 @@ export class Observers {
   };
   /** Votes are counted by this view, as far as anything committed says. */
   view: View;
+  /** Told of each change that a client was told to be done: where it stands, when it was called, and in which part of the history. */
+  onAcknowledged: ((seq: number, callMs: number, segment: number) => void) | null = null;
   readonly #nowMs: () => number;
   readonly #subject: Subject;
   /** All operations known to be committed, by position. */
@@ -116,6 +118,16 @@ export class Observers {
   /** How many operations are known to be committed. */
   get committedSeq(): number {
     return this.#committed.length;
+  }
+
+  /** The operations that are known to be committed, by position. */
+  get sequence(): readonly Logged[] {
+    return this.#committed;
+  }
+
+  /** So many operations were told to survive. */
+  get flushedSeq(): number {
+    return this.#flushedSeq;
   }
 
   /** Changes with this: what is answered now belongs to this part of the history. */
@@ -313,6 +325,7 @@ export class Observers {
       segment,
     );
     this.counts.acknowledged++;
+    this.onAcknowledged?.(seq, callMs, segment);
     if (wish.kind === 'punch') this.counts.punches++;
     const { sequence } = this.#segments[segment] as Segment;
     const stands = segment === this.segment ? this.#committed[seq - 1] : sequence[seq - 1];

@@ -17,7 +17,8 @@ import { assertReplica, assertStep } from '../../replica/invariants.ts';
 import { messageView, type ReplicaMessage } from '../../replica/messages.ts';
 import { Replica } from '../../replica/replica.ts';
 import { viewVoters } from '../../replica/view.ts';
-import { encodeFileOperation } from '../../wire/file-operation.ts';
+import type { ContentVersion } from '../../wire/catalog-api.ts';
+import { encodeFileOperation, type FileOperation } from '../../wire/file-operation.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
 import { BirthCourse } from './system-birth.ts';
 import {
@@ -29,7 +30,8 @@ import {
   sealRequest,
   type Wish,
 } from './system-contents.ts';
-import { FileContents } from './system-file.ts';
+import { FileContents, WHOLE_FILE } from './system-file.ts';
+import { MarkCourse } from './system-marks.ts';
 import { type Answer, FILE, Frame, type Reply, Snapshot, type SystemMessage } from './system-messages.ts';
 import { ObjectCare } from './system-rot.ts';
 import { doneBefore, isFinal, SealCourse, type SealedStore } from './system-seal.ts';
@@ -42,12 +44,15 @@ const FETCH_TIMEOUT_MS = 150;
 const IDLE_LEASES = 0.5;
 /** A read that may not be answered here for so long is sent elsewhere. */
 const READ_WAIT_MS = 80;
+/** Whoever waits for a commit to end a mark looks again after so long. */
+const MARK_LOOK_MS = 2;
 /** Number of the view in which a subject begins. */
 const FIRST_VIEW = 1;
 
 interface WaitingRead {
   readonly what: string;
   readonly reply: Reply;
+  readonly asOf: ContentVersion | null;
   /** It was allowed, but for an operation that is not known to be committed. */
   dirty: boolean;
   over: boolean;
@@ -75,6 +80,7 @@ export class ServerProcess implements Process<SystemMessage> {
   #reads: WaitingRead[] = [];
   /** Of the epoch that is led from here. */
   #seal: SealCourse | null = null;
+  #marks: MarkCourse | null = null;
   /** Those who wait look again at the end of the step. */
   #readsDue = false;
   #orderer: Orderer | null = null;
@@ -376,6 +382,7 @@ export class ServerProcess implements Process<SystemMessage> {
         return;
       case 'apply':
         this.#orderer?.noteOrdered(action.operation);
+        if (action.operation.request !== null) this.#marks?.ordered(action.seq);
         this.#store(
           action.kind,
           () => this.#apply(action),
@@ -456,9 +463,11 @@ export class ServerProcess implements Process<SystemMessage> {
   /** Operations are resolved against those before them in the epoch, also where they began before it was active. */
   #beginOrder(role: Role, epoch: Epoch): void {
     const orders = role === 'beginning' || role === 'active';
+    if (!orders) this.#closeMarks();
     if (!orders || (this.#orderedEpoch !== null && epochEqual(this.#orderedEpoch, epoch))) return;
     this.#orderedEpoch = epoch;
     this.#orderer = this.#system.subject.orderer(this.#contents);
+    this.#beginMarks(epoch);
   }
 
   get #orders(): boolean {
@@ -574,8 +583,12 @@ export class ServerProcess implements Process<SystemMessage> {
 
   #apply(action: Extract<ReplicaAction, { kind: 'apply' }>): void {
     const { epoch, seq, operation, sessions } = action;
-    this.#disk.apply(epoch, seq, operation, sessions);
-    this.#system.observers.stored(this.#id, this.#disk);
+    const disk = this.#disk;
+    const before = disk.preserved.size;
+    disk.apply(epoch, seq, operation, sessions);
+    this.#system.observers.stored(this.#id, disk);
+    const last = disk.preserved.size > before ? [...disk.preserved.values()].at(-1) : undefined;
+    if (last !== undefined) this.#system.snapshots?.stored(this.#id, last.as, last.text);
   }
 
   #install(action: Extract<ReplicaAction, { kind: 'install' }>): void {
@@ -630,6 +643,69 @@ export class ServerProcess implements Process<SystemMessage> {
     this.#staged = contents;
     this.#system.counts.fetches++;
     this.step({ kind: 'state-fetched', epoch, position, view, sessions });
+  }
+
+  // Marks and snapshots ----------------------------------------------------------------------------
+
+  #closeMarks(): void {
+    this.#marks?.close();
+    this.#marks = null;
+  }
+
+  #beginMarks(epoch: Epoch): void {
+    const { snapshots, world } = this.#system;
+    const contents = this.#contents;
+    this.#closeMarks();
+    if (snapshots === null || !(contents instanceof FileContents)) return;
+    const submit = (operation: FileOperation): void => {
+      const ticket = this.#ticket(() => undefined);
+      const result = resultEncode(`${operation.kind} ${ticket}`, '');
+      this.step({
+        kind: 'submit',
+        ticket,
+        operation: { request: null, result, body: encodeFileOperation(operation) },
+      });
+    };
+    const committed = (seq: number, done: (isSo: boolean) => void): void => {
+      const { replica } = this;
+      if (this.#marks !== marks || replica === null) done(false);
+      else if (replica.readGate(seq, this.#processMs) === 'serve') done(true);
+      else world.later(this.#id, MARK_LOOK_MS, () => committed(seq, done));
+    };
+    const marks = new MarkCourse({
+      self: this.#id,
+      epoch: epoch.counter,
+      inheritedFrom: this.replica?.inheritedFrom ?? null,
+      attributes: () => (this.#contents as FileContents).attributes,
+      orderedSeq: () => this.replica?.orderedSeq ?? 0,
+      isMoving: () => this.#disk.record.view.joint !== undefined,
+      submit,
+      committed,
+      flush: (done) => this.flush((answer) => done(answer.kind === 'flushed')),
+      preserved: (as) => this.#disk.preserved.get(as) ?? null,
+      holds: (member, as, done) => snapshots.holds(this.#id, member, as, done),
+      ask: (command, done) => snapshots.ask(this.#id, command, done),
+      flushCatalog: (done) => snapshots.flush(this.#id, done),
+    });
+    this.#marks = marks;
+  }
+
+  /** The catalog is told all that is known here, and asked before the next change. */
+  settle(done: (settled: boolean) => void): void {
+    this.open();
+    if (this.#marks !== null && this.#role === 'active') this.#marks.settle(done);
+  }
+
+  /** A read of the whole file as of a version. @param done given null where this server cannot answer now */
+  readAsOf(asOf: ContentVersion, done: (answer: string | 'moved-on' | null) => void): void {
+    this.read(
+      WHOLE_FILE,
+      (answer) => {
+        if (answer.kind === 'moved-on') done('moved-on');
+        else done(answer.kind === 'value' ? answer.value : null);
+      },
+      asOf,
+    );
   }
 
   // Seal -------------------------------------------------------------------------------------------
@@ -742,7 +818,7 @@ export class ServerProcess implements Process<SystemMessage> {
   #submit(request: RequestId, wish: Wish, reply: Reply): void {
     const course = this.#seal;
     if (course === null) {
-      this.#submitAdmitted(request, wish, reply);
+      this.#submitMarked(request, wish, reply);
       return;
     }
     course.admit((sealed) => {
@@ -751,7 +827,7 @@ export class ServerProcess implements Process<SystemMessage> {
         reply({ kind: 'unknown' });
       } else if (!sealed) {
         course.began();
-        this.#submitAdmitted(request, wish, (answer) => {
+        this.#submitMarked(request, wish, (answer) => {
           reply(answer);
           course.ended();
         });
@@ -764,6 +840,27 @@ export class ServerProcess implements Process<SystemMessage> {
         this.#system.troubles.seal.sealedRetries++;
         this.#submitAdmitted(request, wish, reply);
       }
+    });
+  }
+
+  /** Where the catalog has to be asked before the file changes, it is. */
+  #submitMarked(request: RequestId, wish: Wish, reply: Reply): void {
+    const marks = this.#marks;
+    if (marks === null) {
+      this.#submitAdmitted(request, wish, reply);
+      return;
+    }
+    marks.admit((admitted) => {
+      if (!admitted) {
+        reply({ kind: 'refused', hint: this.#hint() });
+        return;
+      }
+      marks.began();
+      this.#submitAdmitted(request, wish, (answer) => {
+        reply(answer);
+        // Not within the step that answered: what follows has to see what it ordered.
+        this.#system.world.later(this.#id, 0, () => marks.ended());
+      });
     });
   }
 
@@ -822,6 +919,23 @@ export class ServerProcess implements Process<SystemMessage> {
     this.step({ kind: 'flush', ticket });
   }
 
+  /** As `flush`, for a client: where the catalog marks the file, it is flushed, too. */
+  flushAll(reply: Reply): void {
+    const { snapshots, observers } = this.#system;
+    this.flush((answer) => {
+      const marks = this.#marks;
+      if (snapshots === null || answer.kind !== 'flushed') reply(answer);
+      else if (marks === null) reply({ kind: 'unknown' });
+      else {
+        const { flushedSeq } = observers;
+        marks.flushName(() => {
+          snapshots.flushed(flushedSeq);
+          reply(answer);
+        });
+      }
+    });
+  }
+
   /** The replicas are to be at these servers. */
   move(members: readonly ServerId[], reply: Reply): void {
     this.open();
@@ -832,7 +946,8 @@ export class ServerProcess implements Process<SystemMessage> {
     this.step({ kind: 'change-members', ticket: this.#ticket(reply), members });
   }
 
-  read(what: string, reply: Reply): void {
+  /** @param asOf the version that is meant; absent: whatever there is */
+  read(what: string, reply: Reply, asOf?: ContentVersion): void {
     if (this.#readFinally(what, reply)) return;
     this.open();
     const { replica } = this;
@@ -840,7 +955,7 @@ export class ServerProcess implements Process<SystemMessage> {
       reply({ kind: 'refused', hint: null });
       return;
     }
-    const read: WaitingRead = { what, reply, dirty: false, over: false };
+    const read: WaitingRead = { what, reply, asOf: asOf ?? null, dirty: false, over: false };
     if (this.#tryRead(read)) return;
     this.#system.counts.waits++;
     this.#reads.push(read);
@@ -888,6 +1003,10 @@ export class ServerProcess implements Process<SystemMessage> {
     if (gate === 'wait' && dependsOn > replica.status(nowMs).committedSeq) read.dirty = true;
     if (gate !== 'serve') return false;
     read.over = true;
+    if (read.asOf !== null && !isOf(contents, read.asOf)) {
+      read.reply({ kind: 'moved-on' });
+      return true;
+    }
     observers.mayShow(this.#id, contents);
     observers.shows(this.#id, dependsOn);
     if (!this.care.mayShow(read.what)) {
@@ -924,4 +1043,9 @@ export class ServerProcess implements Process<SystemMessage> {
   #hint(): ServerId | null {
     return this.host?.view(CELL, this.#leaseMs).holder ?? null;
   }
+}
+
+function isOf(contents: Contents, { epoch, seq }: ContentVersion): boolean {
+  const { versionEpoch, versionSeq } = (contents as FileContents).attributes;
+  return versionEpoch === epoch && versionSeq === seq;
 }

@@ -2,10 +2,12 @@
  * One random run of the system: servers and faults drawn from the seed, clients that retry, then
  * healing, then judgement.
  */
+import type { ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { CATALOG_HABITS, CATALOG_SUBJECT } from './catalog-subject.ts';
 import { Client, type Habits } from './system-client.ts';
+import type { Subject } from './system-contents.ts';
 import { WHOLE_FILE } from './system-file.ts';
 import {
   MemberMoves,
@@ -14,6 +16,7 @@ import {
   scheduleDiskTroubles,
   scheduleRot,
   scheduleSeal,
+  scheduleSnapshots,
   scheduleStops,
 } from './system-storm.ts';
 import { type FileWish, fileSubject, REGISTERS } from './system-subject.ts';
@@ -61,6 +64,8 @@ export interface Shape {
   readonly borne: boolean;
   /** Clients make holes in the file. */
   readonly punches: boolean;
+  /** The catalog makes snapshots of the file. */
+  readonly snapshots: boolean;
 }
 
 function drawShape(seed: number, prng: Prng): Shape {
@@ -82,7 +87,9 @@ function drawShape(seed: number, prng: Prng): Shape {
   const hasMaker = !drawn.catalog && dice.chance(0.5);
   const punches = !drawn.catalog && dice.chance(0.4);
   const borne = hasMaker && dice.chance(0.5);
-  return { ...drawn, rot, seals, made: hasMaker && !borne, borne, punches };
+  const maySnap = !drawn.catalog && !drawn.wipes && rot === 'never' && !seals && !borne;
+  const snapshots = maySnap && dice.chance(0.4);
+  return { ...drawn, rot, seals, made: hasMaker && !borne, borne, punches, snapshots };
 }
 
 function drawFaults(prng: Prng, leaseMs: number, clockSkewMaxMs: number): Faults {
@@ -107,6 +114,13 @@ function drawFaults(prng: Prng, leaseMs: number, clockSkewMaxMs: number): Faults
   };
 }
 
+function subjectOf({ catalog, snapshots }: Shape, prng: Prng): Subject {
+  if (catalog) return CATALOG_SUBJECT;
+  // Files are applied first wherever the catalog marks them.
+  const applied = prng.chance(0.85) || snapshots ? 'first' : 'last';
+  return fileSubject(applied);
+}
+
 function drawOptions(seed: number, shape: Shape, prng: Prng, verbose: boolean): SystemOptions {
   const leaseMs = 1_000;
   const clockSkewMaxMs = 50;
@@ -119,7 +133,8 @@ function drawOptions(seed: number, shape: Shape, prng: Prng, verbose: boolean): 
     leases: 'real',
     isMade: shape.made,
     isBorne: shape.borne,
-    subject: shape.catalog ? CATALOG_SUBJECT : fileSubject(prng.chance(0.85) ? 'first' : 'last'),
+    subject: subjectOf(shape, prng),
+    hasSnapshots: shape.snapshots,
     clocksBroken: shape.clocksBroken,
     leaseMs,
     clockSkewMaxMs,
@@ -198,6 +213,7 @@ export function runSystem(seed: number, verbose = false): RunReport {
       ...troubles.rot,
       ...troubles.seal,
       ...troubles.births,
+      ...system.snapshots?.counts,
       ...world.counts,
       clocksBroken: shape.clocksBroken ? 1 : 0,
       twoHeldRuns: counts.twoHeld > 0 ? 1 : 0,
@@ -216,6 +232,7 @@ function runAll(system: SystemWorld, shape: Shape, habits: Habits): void {
   scheduleDiskTroubles(system, shape);
   scheduleRot(system, shape);
   scheduleSeal(system, shape, habits);
+  scheduleSnapshots(system);
   if (shape.borne) scheduleBirth(system);
   if (shape.clocksBroken) scheduleClockJumps(system);
   const moves = new MemberMoves(system, habits);
@@ -274,4 +291,21 @@ function mustProgress(system: SystemWorld, habits: Habits): void {
   const { observers } = system;
   if (!world.runFor(graceMs, () => observers.seal !== 'sealed'))
     throw new Violation('The seal is never final');
+  mustShowSnapshots(system);
+}
+
+/** Every snapshot that is left is read at every server, to its end: what it shows, or that it is lost where that may be. */
+function mustShowSnapshots(system: SystemWorld): void {
+  const { world, snapshots } = system;
+  if (snapshots === null) return;
+  const left = [...snapshots.shown.keys()].flatMap((name) => world.ids.map((server) => ({ name, server })));
+  const read = ({ name, server }: { readonly name: string; readonly server: ServerId }) => {
+    snapshots.read(name, server, new Map(), (answered) => {
+      if (!answered) read({ name, server });
+      else open--;
+    });
+  };
+  let open = left.length;
+  for (const one of left) read(one);
+  if (!world.runFor(20_000, () => open === 0)) throw new Violation('A snapshot cannot be read');
 }

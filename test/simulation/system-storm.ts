@@ -101,6 +101,34 @@ export function scheduleDiskTroubles(system: SystemWorld, shape: Shape): void {
   }
 }
 
+/** Snapshots come, are read anywhere at any time, and go. */
+export function scheduleSnapshots(system: SystemWorld): void {
+  const { snapshots, world, options } = system;
+  if (snapshots === null) return;
+  const dice = new Prng(options.seed * 157 + 9);
+  const known = new Map<ServerId, Parameters<typeof snapshots.read>[2]>();
+  repeat(system, 200, 1_500, () => snapshots.create(() => undefined));
+  for (let reader = 0; reader < 3; reader++) {
+    repeat(system, 10, 100, () => {
+      if (snapshots.shown.size === 0) return;
+      const server = dice.pick(world.ids);
+      const places = known.get(server) ?? new Map();
+      known.set(server, places);
+      snapshots.read(dice.pick([...snapshots.shown.keys()]), server, places, () => undefined);
+    });
+  }
+  repeat(system, 400, 2_500, () => {
+    if (snapshots.shown.size > 3) snapshots.remove(dice.pick([...snapshots.shown.keys()]));
+  });
+  repeat(system, 100, 800, () => {
+    snapshots.sweep();
+    const server = dice.pick(world.ids);
+    if (world.isUp(server)) snapshots.collectAt(server);
+  });
+  if (dice.chance(0.5)) repeat(system, 1_000, 4_000, () => snapshots.failOver());
+  if (dice.chance(0.2)) world.at(world.nowMs + dice.next() * 8_000, () => snapshots.unlink());
+}
+
 /** Bits flip on disks; now and then somebody reads all that is on one, and puts right what can be. */
 export function scheduleRot(system: SystemWorld, shape: Shape): void {
   const { world, prng, troubles, disks } = system;

@@ -6,7 +6,7 @@
  * what all servers did after every step.
  */
 import { assert } from '../../base/assert.ts';
-import type { Incarnation, ServerId } from '../../base/ids.ts';
+import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import type { Position, ReplicaAction, View } from '../../replica/actions.ts';
 import { epochEqual } from '../../replica/epoch.ts';
@@ -17,9 +17,11 @@ import { SimulatedDisk } from './disk-simulated.ts';
 import { DiskTroubles } from './disk-troubles.ts';
 import type { BirthCourse } from './system-birth.ts';
 import { requestKey, type Subject, type Wish } from './system-contents.ts';
+import type { Preserved } from './system-file.ts';
 import type { Answer, SystemMessage } from './system-messages.ts';
 import { Observers } from './system-observers.ts';
 import { CELL, ServerProcess } from './system-process.ts';
+import { SnapshotCatalog } from './system-snapshots.ts';
 import { fileSubject } from './system-subject.ts';
 import { Violation } from './violation.ts';
 import { CALM, type Faults, type Process, START_MS, World } from './world.ts';
@@ -64,6 +66,8 @@ export interface SystemOptions {
   readonly diskFailure?: number;
   readonly verbose?: boolean;
   readonly aimAtPrimary?: boolean;
+  /** The file is one of the catalog's, which marks it and makes snapshots of it. */
+  readonly hasSnapshots?: boolean;
 }
 
 /** All servers, their disks, and what the observers know. */
@@ -74,6 +78,7 @@ export class SystemWorld {
   readonly disks = new Map<ServerId, SimulatedDisk>();
   readonly troubles: DiskTroubles;
   readonly observers: Observers;
+  readonly snapshots: SnapshotCatalog | null;
   readonly processes = new Map<ServerId, ServerProcess>();
   /** Lives of all servers, in the order in which they began. */
   readonly lives: Incarnation[] = [];
@@ -101,6 +106,7 @@ export class SystemWorld {
   calm = false;
   /** Two holders of the lease are a violation. */
   leasesExclude = true;
+  readonly #leftBehind = new Map<ServerId, Map<FileId, Preserved>>();
   readonly #processClocks: readonly ClockCourse[];
   #tickets = 0;
 
@@ -122,6 +128,7 @@ export class SystemWorld {
       diskFailure: 0,
       verbose: false,
       aimAtPrimary: false,
+      hasSnapshots: false,
       ...options,
     };
     this.subject = this.options.subject;
@@ -150,6 +157,9 @@ export class SystemWorld {
     this.catalogView = this.firstView;
     this.observers = new Observers(this.subject, this.catalogView, () => this.world.nowMs);
     this.troubles = new DiskTroubles(this);
+    this.snapshots = this.options.hasSnapshots ? new SnapshotCatalog(this) : null;
+    const { snapshots } = this;
+    if (snapshots !== null) this.observers.onAcknowledged = (...change) => snapshots.acknowledged(...change);
     this.world.start();
   }
 
@@ -201,9 +211,25 @@ export class SystemWorld {
   }
 
   createDisk(server: ServerId, view: View): SimulatedDisk {
-    const disk = new SimulatedDisk(view, this.subject.empty(), this.troubles.trustOfNew(server));
+    const trust = this.troubles.trustOfNew(server);
+    const disk = new SimulatedDisk(view, this.subject.empty(), trust, this.preservedAt(server));
     this.disks.set(server, disk);
     return disk;
+  }
+
+  /** The replica of the file goes, and nothing else that lies there. */
+  removeDisk(server: ServerId): void {
+    this.#leftBehind.set(server, this.preservedAt(server));
+    this.disks.delete(server);
+  }
+
+  /** What a server has preserved of the file, also where it has no replica of it any more. */
+  preservedAt(server: ServerId): Map<FileId, Preserved> {
+    return this.disks.get(server)?.preserved ?? this.#leftBehind.get(server) ?? new Map();
+  }
+
+  preservesForGood(server: ServerId, as: FileId): boolean {
+    return this.disks.get(server)?.preservesForGood(as) ?? this.preservedAt(server).has(as);
   }
 
   /** @returns the server that acts as primary, if one does */
@@ -335,7 +361,7 @@ export class SystemWorld {
   }
 
   flush(server: ServerId): Handle {
-    return this.#ask(server, (process, reply) => process.flush(reply));
+    return this.#ask(server, (process, reply) => process.flushAll(reply));
   }
 
   seal(server: ServerId): Handle {

@@ -220,7 +220,7 @@ test('only the contents that are meant are preserved, and only once', async () =
 });
 
 test('what is preserved is whole after a loss of power, whatever of the file is lost', async () => {
-  let [kept, rolledBack] = [0, 0];
+  let rolledBack = 0;
   for (let seed = 1; seed <= 10; seed++) {
     const parent = temporaryFolder();
     const disk = new LossyDisk();
@@ -253,10 +253,8 @@ test('what is preserved is whole after a loss of power, whatever of the file is 
       const after = DataFolder.open(path.join(parent, 'copy'), { ...FOLDER, bootId: 'two' });
       const left = await DiskStore.open(after);
       if ((left.record(FILE)?.seq ?? 0) < 4) rolledBack++;
-      if (left.record(fileId(9)) !== null) {
-        kept++;
-        assert.ok(Buffer.from(pattern(100, 1)).equals(await left.read(fileId(9), 0, 200)), `SEED=${seed}`);
-      } else assert.ok(seed % 2 !== 0, `SEED=${seed}: what was synced is there`);
+      assert.ok(left.record(fileId(9)) !== null, `SEED=${seed}: whoever said that it is there has it`);
+      assert.ok(Buffer.from(pattern(100, 1)).equals(await left.read(fileId(9), 0, 200)), `SEED=${seed}`);
       await left.close();
       after.close();
     } finally {
@@ -265,5 +263,5 @@ test('what is preserved is whole after a loss of power, whatever of the file is 
       fs.rmSync(parent, { recursive: true, force: true });
     }
   }
-  assert.ok(kept >= 5 && rolledBack > 0, `${kept} kept, ${rolledBack} rolled back`);
+  assert.ok(rolledBack > 0, 'some of the file was lost');
 });
