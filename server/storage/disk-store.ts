@@ -82,6 +82,7 @@ export class DiskStore implements FileStore {
   /** By id, in order of last use. */
   readonly #files = new Map<FileId, ReplicaFile>();
   readonly #unborn = new Set<FileId>();
+  readonly #arriving = new Set<FileId>();
   /** Room that contents do not get. */
   readonly reserve: DiskReserve;
   readonly #failure: FailureState;
@@ -113,6 +114,7 @@ export class DiskStore implements FileStore {
       assertRoom: (bytes) => this.reserve.assertFor(bytes),
       mend: (file, row, cause) => this.#mend(file, row, cause),
       isHere: (file) => this.#files.has(file) || index.file(file) !== null,
+      arriving: this.#arriving,
       returned: (lender, borrower) => this.#returned(lender, borrower),
       idle: (file) => this.#onIdle(file),
     };
@@ -138,6 +140,10 @@ export class DiskStore implements FileStore {
     mark.opened({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
     const containers = new Containers(folder.file('objects'), ops, onFailure);
     const store = new DiskStore(folder, index, containers, failure, mark);
+    // What was about to borrow, and did not come to be.
+    for (const file of index.removedFiles())
+      if (index.file(file) === null)
+        await index.commit(() => index.deleteObjects(file, 0, Number.MAX_SAFE_INTEGER));
     const removed = index.removedFiles().filter((file) => index.borrowers(file).length === 0);
     for (const file of removed) await containers.unlink(file);
     if (removed.length > 0)
@@ -191,6 +197,8 @@ export class DiskStore implements FileStore {
       throw new ServiceError('busy', `Cannot create file ${file}: an earlier replica is being removed`);
     }
     if (this.#find(file) !== null) return;
+    if (this.#arriving.has(file))
+      throw new ServiceError('busy', `Cannot create file ${file}: it is about to be here with its contents`);
     const made = new ReplicaFile(
       file,
       fileStateNew(view, objectBytes, startOfNew(trust, this.#folder.startCounter)),

@@ -353,10 +353,26 @@ export class IndexDatabase {
     );
   }
 
-  /** A file with the objects of its lender as they are now. */
+  /** A file whose objects were lent to it before. */
   putBorrower(file: FileId, state: FileState): void {
     this.putFile(file, state);
-    this.#statements.objectsLend.run(file, state.lender);
+    this.forgetRemoved(file);
+  }
+
+  /** A range of the objects of its lender as they are now. */
+  lendObjects(file: FileId, lender: FileId, first: number, last: number): void {
+    this.#statements.objectsLend.run(file, lender, first, last);
+  }
+
+  /**
+   * Objects of a file that is not there yet.
+   *
+   * @param isBegun some are about to come: the next start removes them, unless the file comes, too
+   */
+  deleteLent(file: FileId, isBegun = false): void {
+    this.deleteObjects(file, 0, Number.MAX_SAFE_INTEGER);
+    if (isBegun) this.#statements.removedPut.run(file);
+    else this.forgetRemoved(file);
   }
 
   deleteFile(file: FileId): void {
@@ -592,9 +608,10 @@ function prepareAll(database: Database.Database) {
     borrowedSlots: prepare<[number], number>(
       'SELECT -1 - slot FROM objects WHERE file = ? AND slot < 0',
     ).pluck(),
-    objectsLend: prepare<[number, number]>(
+    objectsLend: prepare<[number, number, number, number]>(
       `INSERT INTO objects (file, idx, version_epoch, version_seq, length, crc32, slot)
-        SELECT ?, idx, version_epoch, version_seq, length, crc32, -1 - slot FROM objects WHERE file = ?`,
+        SELECT ?, idx, version_epoch, version_seq, length, crc32, -1 - slot FROM objects
+        WHERE file = ? AND idx BETWEEN ? AND ?`,
     ),
     objectDelete: prepare<[number, number]>('DELETE FROM objects WHERE file = ? AND idx = ?'),
     objectsDelete: prepare<[number, number, number]>(

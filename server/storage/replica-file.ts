@@ -40,6 +40,8 @@ const ROWS_PER_TURN = 10_000;
 /** Rows whose digests are taken, or which are looked up one by one, between two turns: a millisecond or two. */
 const DIGESTS_PER_TURN = 1_000;
 const LOOKUPS_PER_TURN = 200;
+/** Objects that are lent to another file between two turns: three milliseconds or so. */
+const LENT_PER_TURN = 2_000;
 /** A change of more objects than this forgets the digests, which costs less than to follow it. */
 const DIGESTED_CHANGES_MAX = 10_000;
 /** A container is cut once this many bytes at its end are free. */
@@ -64,6 +66,8 @@ export interface StoreParts {
   mend(file: FileId, row: ObjectRow, cause: unknown): Promise<Uint8Array>;
   /** Whether there is a replica of the file, or one that is about to go. */
   isHere(file: FileId): boolean;
+  /** Files that are about to be here, with what they borrow. */
+  readonly arriving: Set<FileId>;
   /** A replica is gone, for good, that borrowed objects of another. */
   returned(lender: FileId, borrower: FileId): Promise<void>;
   /** The file has nothing under way any more. */
@@ -706,28 +710,54 @@ export class ReplicaFile {
 
   /**
    * The contents become those of another file, too, which borrows the objects where they are: as long as it does, their slots are not free.
-   * First the contents are synced, then the transaction: wherever the other file is found, it is whole. And whoever says that it has the
-   * other file has it for good: whether a majority has is asked once.
+   * First the contents are synced, then come its objects, and then itself: wherever the other file is found, it is whole. And whoever says that
+   * it has the other file has it for good: whether a majority has is asked once.
    */
   async #applyPreserving(
     item: ApplyItem,
     operation: Extract<FileOperation, { kind: 'preserve' }>,
   ): Promise<void> {
     this.#assertInstalled(item);
+    const { index, containers, start, isHere } = this.#parts;
     const next = fileStateApply(this.state, item.seq, operation, item.sessions);
-    const made = fileStatePreserved(this.state, operation, this.id, this.#parts.start);
+    const made = fileStatePreserved(this.state, operation, this.id, start);
     const { as } = operation;
-    if (made !== null && !this.#parts.isHere(as))
-      await this.#syncOrFail(this.#parts.containers.flush(this.id));
-    let isLent = false;
-    await this.#commitChange(next, [], () => {
-      if (made === null || this.#parts.isHere(as)) return;
-      this.#parts.index.putBorrower(as, made);
-      isLent = true;
-    });
-    if (!isLent) return;
-    if (this.#slots !== null) this.#lend(as);
+    if (made === null || isHere(as)) {
+      await this.#commitChange(next, [], () => undefined);
+      return;
+    }
+    this.#parts.arriving.add(as);
+    await this.#syncOrFail(containers.flush(this.id));
+    try {
+      await this.#lendAll(as);
+      await this.#commitChange(next, [], () => index.putBorrower(as, made));
+    } catch (error) {
+      // Where that fails, too, nobody makes a file of that number before the next start has removed what is left of it.
+      await index.commit(() => index.deleteLent(as));
+      this.returned(as);
+      this.#parts.arriving.delete(as);
+      throw error;
+    }
+    this.#parts.arriving.delete(as);
     await this.#syncOrFail(this.#flushIndex());
+  }
+
+  /** Some at a time: other files go on in between, and this one does not change before all are there. */
+  async #lendAll(borrower: FileId): Promise<void> {
+    const { index } = this.#parts;
+    const lent: number[] = [];
+    await index.commit(() => index.deleteLent(borrower, true));
+    for await (const rows of this.#walk(-1, Number.MAX_SAFE_INTEGER, LENT_PER_TURN)) {
+      await index.commit(() =>
+        index.lendObjects(borrower, this.id, rows[0]?.index ?? 0, rows.at(-1)?.index ?? 0),
+      );
+      if (this.#slots === null) continue;
+      for (const { slot } of rows) {
+        this.#lent.set(slot, (this.#lent.get(slot) ?? 0) + 1);
+        lent.push(slot);
+      }
+    }
+    if (this.#slots !== null) this.#lentTo.set(borrower, lent);
   }
 
   /** What becomes of objects of which a part is taken away, or all that they have. */
@@ -1151,12 +1181,16 @@ export class ReplicaFile {
   }
 
   /** The objects after `after`, up to `last`, some at a time, with a turn of the event loop in between. */
-  async *#walk(after: number, last = Number.MAX_SAFE_INTEGER): AsyncGenerator<ObjectRow[]> {
+  async *#walk(
+    after: number,
+    last = Number.MAX_SAFE_INTEGER,
+    countMax = ROWS_PER_TURN,
+  ): AsyncGenerator<ObjectRow[]> {
     let seen = after;
     for (;;) {
-      const rows = this.#parts.index.objectsUpTo(this.id, seen + 1, last, ROWS_PER_TURN);
+      const rows = this.#parts.index.objectsUpTo(this.id, seen + 1, last, countMax);
       if (rows.length > 0) yield rows;
-      if (rows.length < ROWS_PER_TURN) return;
+      if (rows.length < countMax) return;
       seen = (rows.at(-1) as ObjectRow).index;
       await new Promise((resolve) => setImmediate(resolve));
     }

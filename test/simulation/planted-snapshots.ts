@@ -188,4 +188,19 @@ export const PLANTED_SNAPSHOTS: readonly Planted[] = [
       },
     },
   ),
+  replica(
+    '84o',
+    'a start leaves what was about to be preserved',
+    {
+      file: 'server/storage/disk-store.ts',
+      find: 'await index.commit(() => index.deleteObjects(file, 0, Number.MAX_SAFE_INTEGER));',
+      replace: 'continue;',
+    },
+    {
+      test: {
+        file: 'test/storage/preserve.test.ts',
+        name: 'a start after an end in the midst of preserving many objects finds all of them, or nothing',
+      },
+    },
+  ),
 ];

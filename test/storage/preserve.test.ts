@@ -265,3 +265,42 @@ test('what is preserved is whole after a loss of power, whatever of the file is 
   }
   assert.ok(rolledBack > 0, 'some of the file was lost');
 });
+
+test('a start after an end in the midst of preserving many objects finds all of them, or nothing', async () => {
+  const COUNT = 5_000;
+  let [whole, nothing] = [0, 0];
+  for (let turns = 1; turns <= 8; turns++) {
+    const parent = temporaryFolder();
+    const disk = new LossyDisk();
+    const folder = DataFolder.open(path.join(parent, 'data'), { ...FOLDER, bootId: 'one' });
+    const store = await DiskStore.open(folder, { fileOps: disk });
+    try {
+      await begin(store, FILE, OBJECT_BYTES);
+      const bytes = pattern(COUNT * OBJECT_BYTES, 1);
+      await store.apply(FILE, epoch(1), 1, { kind: 'write', offset: 0, bytes, modifiedNs: 1n }, NO_SESSIONS);
+      const operation = { kind: 'preserve', as: fileId(9), contents: { epoch: 1, seq: 1 } } as const;
+      const applied = store.apply(FILE, epoch(1), 2, operation, NO_SESSIONS);
+      for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
+      if (turns === 8) await applied;
+      disk.copyAfterKill(path.join(parent, 'data'), path.join(parent, 'copy'));
+      await applied;
+      const after = DataFolder.open(path.join(parent, 'copy'), { ...FOLDER, bootId: 'one' });
+      const left = await DiskStore.open(after);
+      if (left.record(fileId(9)) === null) {
+        nothing++;
+        await begin(left, fileId(9), OBJECT_BYTES);
+        assert.deepEqual(left.entries(fileId(9), 0, COUNT, 1), []);
+      } else {
+        whole++;
+        assert.ok(Buffer.from(bytes).equals(await left.read(fileId(9), 0, COUNT * OBJECT_BYTES)));
+      }
+      await left.close();
+      after.close();
+    } finally {
+      await store.close();
+      folder.close();
+      fs.rmSync(parent, { recursive: true, force: true });
+    }
+  }
+  assert.ok(whole > 0 && nothing > 0, `${whole} whole, ${nothing} with nothing`);
+});
