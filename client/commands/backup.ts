@@ -5,16 +5,17 @@ import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import type { Command } from 'commander';
-import { ServiceError } from '../../base/errors.ts';
 import { type BackupReport, backup } from '../backup/backup.ts';
+import { withOwnSnapshot } from '../backup/own-snapshot.ts';
 import { type RestoreReport, restore } from '../backup/restore.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
 import { CommandFailure, EXIT_FAILED, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
+import { NamedLeaseClient } from '../lease/named-lease-client.ts';
 import { Progress, printable, printJson } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 import { parseRemotePath } from '../remote-path.ts';
-import { addClusterOptions, withClient } from './cluster-command.ts';
+import { accessOf, addClusterOptions, serversOf, withClient } from './cluster-command.ts';
 
 interface BackupOptions {
   readonly json?: true;
@@ -34,7 +35,7 @@ export function addBackupCommands(program: Command): void {
     .action(async (source: string, archive: string, options: BackupOptions, command: Command) => {
       if (archive === '-' && options.json)
         throw new CommandFailure(EXIT_USAGE, 'Cannot print JSON: standard output takes the archive');
-      await withClient(command, (client, call) => runBackup(client, source, archive, options, call));
+      await withClient(command, (client, call) => runBackup(client, source, archive, options, call, command));
     });
 
   addClusterOptions(program.command('restore'))
@@ -59,38 +60,23 @@ async function runBackup(
   archive: string,
   options: BackupOptions,
   call: CallOptions & { readonly signal: AbortSignal },
+  command: Command,
 ): Promise<void> {
-  const place = placeOf(source);
-  const name =
-    options.snapshot && !place.volume.includes('@') ? await ownSnapshot(client, place, call) : null;
-  try {
-    const volume = name === null ? place.volume : `${place.volume}@${name}`;
-    await archived(client, { volume, path: place.path }, archive, options, call);
-  } finally {
-    // Also where whoever waits has been told to stop.
-    if (name !== null) await client.command({ kind: 'snapshot-remove', volume: place.volume, name });
+  const { volume, path } = placeOf(source);
+  if (!options.snapshot || volume.includes('@')) {
+    await archived(client, { volume, path }, archive, options, call);
+    return;
   }
-}
-
-/**
- * A snapshot for the time of an archive.
- *
- * @returns its name; null for somebody who may not make any
- */
-async function ownSnapshot(
-  client: ClusterClient,
-  { volume, path }: { readonly volume: string; readonly path: string },
-  call: CallOptions,
-): Promise<string | null> {
   await client.resolve(volume, path, call);
-  const name = `backup-${randomBytes(6).toString('hex')}`;
+  const leases = new NamedLeaseClient({ servers: serversOf(command), access: accessOf(command) });
+  const tell = (text: string): void => void process.stderr.write(`leasehold: ${text}\n`);
   try {
-    await client.command({ kind: 'snapshot-create', volume, name }, call);
-    return name;
-  } catch (error) {
-    if (!(error instanceof ServiceError) || error.code !== 'forbidden') throw error;
-    process.stderr.write('leasehold: the archive is of no single moment: a snapshot takes the role admin\n');
-    return null;
+    await withOwnSnapshot({ client, leases, tell }, volume, call, async (name, signal) => {
+      const place = { volume: name === null ? volume : `${volume}@${name}`, path };
+      await archived(client, place, archive, options, { ...call, signal });
+    });
+  } finally {
+    await leases.close();
   }
 }
 

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
+export const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
 
 export interface CliResult {
   readonly code: number | null;

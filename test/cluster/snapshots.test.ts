@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { mountObstacle } from '../../client/mount.ts';
-import { runCli } from '../client/run-cli.ts';
+import { LAUNCHER, runCli } from '../client/run-cli.ts';
 import { ask } from '../http/ask.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
@@ -202,12 +204,42 @@ test('an archive is of one moment, and of a snapshot if one is named', async () 
     }
     const { snapshots } = await client.query({ kind: 'snapshots', volume: 'main' });
     assert.ok(
-      snapshots.every(({ name }) => !name.startsWith('backup-')),
+      snapshots.every(({ name }) => !name.startsWith('backup')),
       'The snapshot of an archive goes with its end',
     );
   } finally {
     await rm(folder, { recursive: true });
   }
+});
+
+test('what an archive that was killed has left behind goes with the next one', async () => {
+  await put('main/large', 'x'.repeat(1_000_000));
+  const named = async (): Promise<string[]> =>
+    (await client.query({ kind: 'snapshots', volume: 'main' })).snapshots.map(({ name }) => name);
+  await cli('snapshot', 'create', 'main@backup-mine');
+  const before = await named();
+  // Nobody reads what it writes, so it stays.
+  const killed = spawn(process.execPath, [LAUNCHER, 'backup', 'main', '-'], {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  await until('an archive is being made', async () => (await named()).length > before.length);
+  const [left] = (await named()).filter((name) => !before.includes(name));
+  const whileHeld = await runCli(['backup', 'main', join(tmpdir(), `${left}-1.tar`)], { env });
+  assert.deepEqual([whileHeld.code, whileHeld.stderr.includes('removed')], [0, false], whileHeld.stderr);
+  killed.kill('SIGKILL');
+  await once(killed, 'exit');
+  const lease = encodeURIComponent(`backup/main@${left}`);
+  await until('its lease is over', async () => {
+    const { text } = await ask(cluster.url('s1'), 'GET', `/v1/leases/${lease}`);
+    return (JSON.parse(text) as { readonly held?: boolean }).held === false;
+  });
+  const next = await runCli(['backup', 'main', join(tmpdir(), `${left}-2.tar`)], { env });
+  assert.equal(next.code, 0, next.stderr);
+  assert.match(next.stderr, new RegExp(`removed the snapshot main@${left}`));
+  assert.deepEqual(await named(), before, 'No other snapshot is touched');
+  for (const number of [1, 2]) await rm(join(tmpdir(), `${left}-${number}.tar`));
+  await cli('snapshot', 'rm', 'main@backup-mine');
 });
 
 test('a snapshot is mounted, and stays as it is while the volume changes', async (t) => {
