@@ -10,8 +10,8 @@ import type { CallOptions } from '../exchange.ts';
 import type { HeldLease } from '../lease/held-lease.ts';
 import type { NamedLeaseClient } from '../lease/named-lease-client.ts';
 
-/** Whoever makes an archive may be stopped for a little less without losing its snapshot, in milliseconds. */
-const TTL_MS = 15_000;
+/** Whoever makes an archive may be stopped for a little less without losing its snapshot, in milliseconds; as long as servers allow anyway. */
+const TTL_MS = 10_000;
 /** Snapshots of such names are bound to leases. No other is ever removed. */
 const BOUND_NAME = /^backup\.[0-9a-f]{12}$/;
 
@@ -68,7 +68,9 @@ async function heldFor(
   try {
     return await leases.acquire(leaseOf(volume, name), { ttlMs: TTL_MS, owner, wait: false, signal });
   } catch (error) {
-    if (error instanceof ServiceError && error.code === 'forbidden') return null;
+    // `bad-request`: the servers grant none that is so long.
+    if (error instanceof ServiceError && (error.code === 'forbidden' || error.code === 'bad-request'))
+      return null;
     throw error;
   }
 }

@@ -82,8 +82,8 @@ export function commandRole(body: unknown): Role | 'server' | null {
 
 /** @returns kind and names of the command in the body of a request, for the log */
 export function describeCommand(body: unknown): Readonly<Record<string, unknown>> {
-  const { kind, id, name, inode, url, state, replicas, dead } = objectIn(body, 'command') ?? {};
-  return { command: kind, id, name, inode, url, state, replicas, dead };
+  const { kind, id, volume, name, inode, url, state, replicas, dead } = objectIn(body, 'command') ?? {};
+  return { command: kind, id, volume, name, inode, url, state, replicas, dead };
 }
 
 /** @returns what the command in the body of a request touches */

@@ -255,3 +255,52 @@ test('a catalog of version 3 gets a trash, and its volumes have none', () => {
     [0, 0, 0],
   ]);
 });
+
+/** How a path of a snapshot of `main` is shown. */
+function shownAt(catalog: Catalog, snapshot: string, path: string) {
+  return catalog.query({ kind: 'resolve', volume: `main@${snapshot}`, path, follow: true }).attributes;
+}
+
+/** What its primary has to preserve before the file is written. */
+function toPreserve(catalog: Catalog, inode: number) {
+  return catalog.run({ kind: 'open-for-write', inode, preserves: true }).preserve;
+}
+
+test('what is thrown away after a snapshot is in both, and emptying the trash takes nothing from the snapshot', () => {
+  const catalog = withTrash();
+  const inode = stored(catalog, '/a');
+  catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
+  catalog.run({ kind: 'unlink', place: main('/a') });
+  const shown = shownAt(catalog, 'one', '/a');
+  assert.deepEqual([shown.inode, shown.sizeBytes, shown.contents], [inode, 100, { epoch: 1, seq: 1 }]);
+  assert.deepEqual(
+    trashOf(catalog).map((file) => file.inode),
+    [inode],
+  );
+  catalog.run({ kind: 'trash-empty', volume: 'main', countMax: 10 });
+  assert.deepEqual(collect(catalog), [], 'the snapshot shows its contents');
+  assert.deepEqual(trashOf(catalog), []);
+  assert.deepEqual(shownAt(catalog, 'one', '/a').contents, { epoch: 1, seq: 1 });
+  catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 'one' });
+  while (catalog.run({ kind: 'sweep', countMax: 10 }).more);
+  assert.deepEqual(collect(catalog), [inode], 'nobody shows it any more');
+});
+
+test('a file that comes back from the trash is written only once the contents that a snapshot shows are preserved', () => {
+  const catalog = withTrash();
+  const inode = stored(catalog, '/a');
+  catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
+  catalog.run({ kind: 'unlink', place: main('/a') });
+  catalog.run({ kind: 'trash-restore', volume: 'main', inode });
+  assert.deepEqual(toPreserve(catalog, inode)?.contents, { epoch: 1, seq: 1 });
+});
+
+test('the trash is in no snapshot, also not once a file of it has come back', () => {
+  const catalog = withTrash();
+  const inode = stored(catalog, '/a');
+  catalog.run({ kind: 'unlink', place: main('/a') });
+  catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
+  catalog.run({ kind: 'trash-restore', volume: 'main', inode });
+  assert.throws(() => shownAt(catalog, 'one', '/a'), /nothing at "main@one:\/a"/);
+  assert.equal(toPreserve(catalog, inode), undefined, 'no snapshot shows what it had');
+});

@@ -319,6 +319,8 @@ test('which volumes there are besides is not told by refusals', async () => {
       const answers = [
         await as('mallory', 'GET', `/v1/files/${volume}/secret`),
         await as('mallory', 'GET', `/v1/trash/${volume}`),
+        await as('mallory', 'GET', `/v1/snapshots/${volume}`),
+        await as('mallory', 'GET', `/v1/files/${volume}@kept/secret`),
         await as('mallory', 'POST', `/v1/files/main/secret?copy-to=${volume}:/x`),
         await as('mallory', 'POST', '/v1/catalog/queries', {
           json: { query: { kind: 'volume', name: volume } },
@@ -386,4 +388,97 @@ test('births and the trash: of another volume, of a number that is not reserved,
   const { status } = await as('mallory', 'DELETE', `/v1/trash/main/${file}`);
   assert.ok(status === 403 || status === 404, String(status));
   assert.equal((await as('root', 'GET', '/v1/files/other/secret')).text, 'of other');
+});
+
+test('snapshots: of another volume, by who may only write, by number, and under names that are none', async () => {
+  makeToken('warden', 'admin', ['main']);
+  const { file } = await strangersParts();
+  for (const volume of ['main', 'other']) {
+    assert.equal((await as('root', 'PUT', `/v1/snapshots/${volume}/kept`)).status, 201);
+    assert.equal((await as('root', 'PUT', `/v1/files/${volume}/secret`, { body: 'later' })).status, 204);
+  }
+  // What it may.
+  assert.equal((await as('mallory', 'GET', '/v1/files/main@kept/secret')).text, 'of main');
+  assert.equal((await as('warden', 'PUT', '/v1/snapshots/main/own')).status, 201);
+  assert.equal((await as('warden', 'DELETE', '/v1/snapshots/main/own')).status, 204);
+  // What neither may.
+  const refused: [string, string, string][] = [
+    ['mallory', 'PUT', '/v1/snapshots/main/evil'],
+    ['mallory', 'DELETE', '/v1/snapshots/main/kept'],
+    ['reader', 'PUT', '/v1/snapshots/main/evil'],
+    ['reader', 'DELETE', '/v1/snapshots/other/kept'],
+  ];
+  for (const name of ['mallory', 'warden']) {
+    refused.push(
+      [name, 'GET', '/v1/snapshots/other'],
+      [name, 'GET', '/v1/snapshots/%6fther'],
+      [name, 'PUT', '/v1/snapshots/other/evil'],
+      [name, 'DELETE', '/v1/snapshots/other/kept'],
+      [name, 'GET', '/v1/files/other@kept/secret'],
+      [name, 'GET', '/v1/files/other%40kept/secret'],
+      [name, 'GET', '/v1/files/other@kept/?list'],
+      [name, 'GET', '/v1/info/other@kept/secret'],
+      [name, 'POST', '/v1/files/other@kept/secret?copy-to=main:/stolen'],
+      [name, 'GET', `/v1/data/${file}`],
+    );
+  }
+  for (const [name, method, path] of refused) {
+    const { status, text } = await as(name, method, path);
+    assert.equal(status, 403, `${name}: ${method} ${path}: ${status} ${text}`);
+  }
+  const { status } = await ask(cluster, 'GET', '/v1/files/main@kept/secret');
+  assert.equal(status, 401);
+
+  // By commands and queries, with volumes that are none.
+  for (const volume of ['other', 'other@main', 'other@kept', 'main@../other']) {
+    for (const kind of ['snapshot-create', 'snapshot-remove']) {
+      const command = { kind, volume, name: 'kept' };
+      const answer = await as('warden', 'POST', '/v1/catalog/commands', {
+        json: { session: 4712, number: 1, command },
+      });
+      assert.ok(
+        [400, 403, 422].includes(answer.status),
+        `${kind} ${volume}: ${answer.status} ${answer.text}`,
+      );
+    }
+  }
+  const shown = { kind: 'attributes', inode: Number(file), snapshot: 1 };
+  assert.equal((await as('warden', 'POST', '/v1/catalog/queries', { json: { query: shown } })).status, 403);
+
+  // Names that are none.
+  for (const name of [
+    '..',
+    '%2e%2e',
+    '.hidden',
+    'a%2fb',
+    'a@b',
+    'a%0d%0aX-Evil:%201',
+    '%00',
+    'UPPER',
+    'x'.repeat(64),
+  ]) {
+    const made = await as('root', 'PUT', `/v1/snapshots/main/${name}`);
+    assert.ok(made.status >= 400 && made.status < 500, `${name}: ${made.status} ${made.text}`);
+  }
+  for (const tree of ['main@', 'main@..', 'main@kept@kept', 'main@none', 'main@kept%2f..%2f..%2fother']) {
+    const read = await as('root', 'GET', `/v1/files/${tree}/secret`);
+    assert.ok(read.status === 404 || read.status === 400, `${tree}: ${read.status} ${read.text}`);
+  }
+  for (const [method, path] of [
+    ['PUT', '/v1/files/main@kept/new'],
+    ['DELETE', '/v1/files/main@kept/secret'],
+    ['POST', '/v1/files/main/secret?copy-to=main@kept:/new'],
+    ['POST', '/v1/files/main@kept/secret?move-to=main:/new'],
+  ] as const) {
+    const answer = await as('root', method, path, method === 'PUT' ? { body: 'evil' } : {});
+    assert.ok(answer.status >= 400 && answer.status < 500, `${method} ${path}: ${answer.status}`);
+  }
+  const listed = JSON.parse((await as('reader', 'GET', '/v1/snapshots/main')).text) as {
+    readonly snapshots: readonly { readonly name: string }[];
+  };
+  assert.deepEqual(
+    listed.snapshots.map(({ name }) => name),
+    ['kept'],
+  );
+  assert.equal((await as('root', 'GET', '/v1/files/other@kept/secret')).text, 'of other');
 });
