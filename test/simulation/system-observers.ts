@@ -236,6 +236,11 @@ export class Observers {
     return !this.#mayForget && this.segment === 0;
   }
 
+  /** What was not flushed may be gone already, or when the next epoch begins. */
+  get mayForget(): boolean {
+    return this.#mayForget;
+  }
+
   /** A majority of some view loses power at once: no more is owed than what was flushed. */
   majorityLostPower(): void {
     this.#mayForget = true;

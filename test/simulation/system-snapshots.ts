@@ -348,7 +348,9 @@ export class SnapshotCatalog {
         );
     } else if (observers.neverForgot) throw new Violation(`Snapshot ${name} is of a version that nobody has`);
     const text = isThere ? textOf(observers.sequence.slice(0, seq)) : null;
-    return { ...shown, seq, text, isOwed: isThere };
+    // While nobody knows what a loss of power has left, the catalog may name what is gone.
+    const isOwed = isThere && (!observers.mayForget || seq <= observers.flushedSeq);
+    return { ...shown, seq, text, isOwed };
   }
 
   remove(name: string): void {
