@@ -196,6 +196,7 @@ class Connection {
   readonly socket: Socket;
   /** Resolves when it is made. */
   readonly connected: Promise<void>;
+  readonly #made = Promise.withResolvers<void>();
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   /** What came of a head that is not whole yet. */
   #begun: Buffer = NOTHING;
@@ -215,7 +216,7 @@ class Connection {
    * @param writesAt the server's name, where it is asked for a connection for writes; else null
    */
   constructor(host: string, port: number, tls: TlsOptions | null, writesAt: string | null = null) {
-    const made = Promise.withResolvers<void>();
+    const made = this.#made;
     this.connected = made.promise;
     if (writesAt !== null) this.#consent = made;
     const options: TcpNetConnectOpts = {
@@ -275,6 +276,7 @@ class Connection {
   destroy(reason: Error): void {
     this.#isOver = true;
     // First, so that whoever waits hears why and not that it was closed.
+    this.#made.reject(reason);
     this.#fail(reason);
     this.socket.destroy();
   }
@@ -325,7 +327,6 @@ class Connection {
       return;
     }
     const refused = new NoContentsError('The server has no connections for writes');
-    consent.reject(refused);
     this.destroy(refused);
   }
 

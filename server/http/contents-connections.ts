@@ -84,6 +84,8 @@ class ContentsConnection {
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   /** What came of a head that is not whole yet. */
   #begun: Buffer = NOTHING;
+  /** What came behind a body before its request was answered: an answer may be there before it is known here that it has left. */
+  #ahead: Buffer = NOTHING;
   #exchange: Exchange | null = null;
 
   constructor(accepted: Socket, server: Server) {
@@ -136,31 +138,36 @@ class ContentsConnection {
     return isReading ? (exchange.body?.target.subarray(exchange.filled) as Buffer) : this.#scratch;
   }
 
-  /** @returns whether to go on reading: not while nobody has memory for the body */
+  /** @returns whether to go on reading: not while nobody has memory for the body, nor while the next request waits for its turn */
   #received(count: number, buffer: Buffer): boolean {
     const exchange = this.#exchange;
     if (exchange === null) return this.#receivedHead(buffer.subarray(0, count));
-    if (count > exchange.bodyBytes - exchange.filled) {
-      // It does not wait for the answer, as those do who know this.
-      this.destroy();
-      return false;
-    }
+    const bytes = buffer.subarray(0, Math.min(count, exchange.bodyBytes - exchange.filled));
+    if (bytes.length < count)
+      this.#ahead = Buffer.concat([this.#ahead, buffer.subarray(bytes.length, count)]);
+    const { body } = exchange;
     if (exchange.isPassedOver) {
-      exchange.filled += count;
-      if (exchange.filled === exchange.bodyBytes) this.#exchange = null;
-      return true;
+      exchange.filled += bytes.length;
+      return exchange.filled < exchange.bodyBytes || this.#next();
     }
-    if (exchange.body === null) {
-      exchange.early = Buffer.concat([exchange.early, buffer.subarray(0, count)]);
-      exchange.filled += count;
+    if (body === null) {
+      exchange.early = Buffer.concat([exchange.early, bytes]);
+      exchange.filled += bytes.length;
       return false;
     }
-    const { target } = exchange.body;
     // The first bytes after a pause go where the last ones went.
-    if (buffer.buffer !== target.buffer) target.set(buffer.subarray(0, count), exchange.filled);
-    exchange.filled += count;
-    this.#arrived(exchange);
-    return true;
+    if (buffer.buffer !== body.target.buffer) body.target.set(bytes, exchange.filled);
+    exchange.filled += bytes.length;
+    if (bytes.length > 0) this.#arrived(exchange);
+    return this.#ahead.length === 0;
+  }
+
+  /** The exchange is over. @returns as `#received`, for what came of the next one */
+  #next(): boolean {
+    const ahead = this.#ahead;
+    this.#ahead = NOTHING;
+    this.#exchange = null;
+    return ahead.length === 0 || this.#receivedHead(ahead);
   }
 
   #arrived({ message, body, filled, bodyBytes }: Exchange): void {
@@ -178,14 +185,15 @@ class ContentsConnection {
       if (this.#begun.length > LISTENER_LIMITS.headerBytes) this.destroy();
       return true;
     }
-    const early = this.#begun.subarray(end + HEAD_END.length);
+    const rest = this.#begun.subarray(end + HEAD_END.length);
     const head = parseHead(this.#begun.toString('latin1', 0, end));
     this.#begun = NOTHING;
-    if (head === null || early.length > head.bodyBytes) {
+    if (head === null) {
       this.destroy();
       return false;
     }
-    const exchange = this.#exchangeOf(head, early);
+    this.#ahead = rest.subarray(head.bodyBytes);
+    const exchange = this.#exchangeOf(head, rest.subarray(0, head.bodyBytes));
     this.#exchange = exchange;
     const { message, response } = exchange;
     unread.set(message, this);
@@ -223,8 +231,7 @@ class ContentsConnection {
     }
     exchange.isPassedOver = true;
     exchange.early = NOTHING;
-    if (isWhole) this.#exchange = null;
-    socket.resume();
+    if (!isWhole || this.#next()) socket.resume();
   }
 
   #ended(): void {
