@@ -129,10 +129,7 @@ const ALLOCATION = {
   MALLOC_TRIM_THRESHOLD_: String(64 * 1024 * 1024),
 };
 
-/**
- * What the engine is told about memory: it collects what is left of answers before there is much of it. A directory of a million entries is
- * listed with half of the memory and no more time, for what is used again stays near.
- */
+/** What the engine is told about memory: to collect what is left of answers before there is much of it (decision 0060). */
 const COLLECTION = ['--max-semi-space-size=16', '--heap-growing-percent=30'];
 
 /** @param log file for what the process prints; null for this process's own standard error */

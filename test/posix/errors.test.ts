@@ -31,4 +31,7 @@ test('docs/posix.md counts the rules of each page', () => {
     Object.values(Object.groupBy(readRules(folder), ({ page }) => page)).map((of) => of?.length ?? 0);
   const order = (numbers: readonly number[]) => [...numbers].sort((a, b) => a - b);
   assert.deepEqual(order(told), order([...counts('rules'), ...counts('coherence')]));
+  const all = [...rules, ...readRules('coherence')];
+  const calls = all.reduce((sum, { lines }) => sum + lines.length, 0);
+  assert.match(text, new RegExp(`The ${all.length} rules below are ${calls.toLocaleString('en')} calls`));
 });
