@@ -5,6 +5,7 @@ const replica = plantedIn('replica');
 
 const CACHES = 'test/server/client-caches.test.ts';
 const BIRTHS = 'test/fuse/births.test.ts';
+const REMEMBERING = 'test/client/remembering-client.test.ts';
 
 export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
   replica(
@@ -111,5 +112,30 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       replace: 'this.#parts.doubted(this, error);\n      throw error;',
     },
     { test: { file: BIRTHS, name: 'made nevertheless (lost-after)' } },
+  ),
+  replica(
+    '63k',
+    'a client that bears a file still remembers that its name is free',
+    {
+      file: 'client/remembering-client.ts',
+      find: 'const change = { names, inodes: births.map(({ inode }) => inode) };',
+      replace: 'const change = { names: [], inodes: births.map(({ inode }) => inode) };',
+    },
+    { test: { file: REMEMBERING, name: 'a name that was free is no more once it was borne' } },
+  ),
+  replica(
+    '63l',
+    'what is called back from a client that remembers stays delegated to it',
+    {
+      file: 'client/remembering-client.ts',
+      find: 'await Promise.all([this.#forgotten(inodes), this.#sharer?.recalled(inodes)]);',
+      replace: 'await this.#forgotten(inodes);',
+    },
+    {
+      test: {
+        file: REMEMBERING,
+        name: 'what is called back is delegated no more, and is told to whom it was',
+      },
+    },
   ),
 ];

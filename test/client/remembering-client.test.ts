@@ -1,0 +1,89 @@
+/**
+ * Goal: what a client remembers and what is delegated to it agree, for both are good by one session.
+ * Method: a server that grants whatever is asked for, and says what it was asked.
+ */
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { Delegations } from '../../client/delegations.ts';
+import { RememberingClient } from '../../client/remembering-client.ts';
+import { decodeBirths } from '../../wire/births.ts';
+import type { CacheRequest, QueryRequest } from '../../wire/catalog-api.ts';
+import { until } from '../cluster/real-cluster.ts';
+import { FakeCluster, type Reaction, type SeenRequest } from './fake-cluster.ts';
+
+const SESSION = 11;
+const DIRECTORY = 5;
+const ATTRIBUTES = {
+  ...{ inode: 77, kind: 'file', mode: 0o644, uid: 0, gid: 0, links: 1, sizeBytes: 0, target: '', device: 0 },
+  ...{ accessedNs: '1', modifiedNs: '1', changedNs: '1', replicas: [], live: false, xattrs: 0 },
+  contents: { epoch: 0, seq: 0 },
+} as const;
+const BIRTH = {
+  ...{ parent: DIRECTORY, name: 'new', inode: 77, mode: 0o644, uid: 0, gid: 0, contents: Buffer.alloc(0) },
+  ...{ accessedNs: '1', modifiedNs: '1', changedNs: '1' },
+};
+
+/** A client of a server at which a file has been made once it was borne; and the recalls that it is told next. */
+async function started(t: TestContext) {
+  const cluster = await FakeCluster.start(1);
+  const asked: string[] = [];
+  const recalls: number[] = [];
+  const owners: unknown[] = [];
+  const acked: number[] = [];
+  let through = 0;
+  let isBorn = false;
+  const answer = (value: unknown): Reaction => ({ kind: 'answer', status: 200, text: JSON.stringify(value) });
+  const react = ({ path, body }: SeenRequest): Reaction | null => {
+    if (path === '/v1/catalog/cache') {
+      acked.push((JSON.parse(body.toString()) as CacheRequest).acked);
+      through += recalls.length;
+      return answer({ session: SESSION, validMs: 5_000, recalls: recalls.splice(0), through });
+    }
+    if (path === '/v1/births') {
+      isBorn = true;
+      owners.push(decodeBirths(body).cache);
+      return answer({ outcomes: [{ kind: 'born', attributes: ATTRIBUTES, namedNs: '2' }] });
+    }
+    if (path !== '/v1/catalog/queries') return null;
+    const { query, delegate } = JSON.parse(body.toString()) as QueryRequest & { delegate?: boolean };
+    asked.push(query.kind);
+    if (delegate === true)
+      return answer({ result: { entries: [], more: false }, granted: null, delegated: SESSION });
+    const result = isBorn ? { attributes: ATTRIBUTES } : null;
+    return answer({ result, granted: { session: SESSION, refused: [] } });
+  };
+  for (const server of cluster.servers) server.intercept = react;
+  const client = new RememberingClient({ servers: cluster.urls });
+  const told: number[][] = [];
+  const delegations = new Delegations(client, {
+    recalled: async (directories) => void told.push([...directories]),
+    ...{ ended: () => undefined, failed: (error: unknown) => assert.fail(String(error)) },
+  });
+  t.after(async () => {
+    await client.close();
+    await cluster.stop();
+  });
+  await until('it is delegated', async () => (await delegations.ask(DIRECTORY, 10)) !== null);
+  const lookup = () => client.query({ kind: 'lookup', parent: DIRECTORY, name: 'new' });
+  return { client, delegations, asked, recalls, acked, owners, told, lookup };
+}
+
+test('a name that was free is no more once it was borne', async (t) => {
+  const { client, delegations, asked, owners, lookup } = await started(t);
+  await assert.rejects(lookup(), { code: 'not-found' });
+  const before = asked.length;
+  await assert.rejects(lookup(), { code: 'not-found' });
+  assert.equal(asked.length, before, 'It was remembered that there is none');
+  await client.bear('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
+  assert.equal((await lookup()).attributes.inode, 77);
+  const { cache } = delegations.asOwner([DIRECTORY]);
+  assert.deepEqual(owners, [cache], 'It calls back nothing from who bears');
+});
+
+test('what is called back is delegated no more, and is told to whom it was', async (t) => {
+  const { delegations, recalls, acked, told } = await started(t);
+  assert.ok(delegations.has(DIRECTORY));
+  recalls.push(DIRECTORY);
+  await until('that is acknowledged', async () => acked.at(-1) === 1);
+  assert.deepEqual([told, delegations.has(DIRECTORY)], [[[DIRECTORY]], false]);
+});
