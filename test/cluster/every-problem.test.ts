@@ -5,8 +5,9 @@
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { request as httpRequest } from 'node:http';
+import { createServer, request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import Database from 'better-sqlite3';
@@ -21,8 +22,6 @@ import { flipByte } from '../storage/damage.ts';
 import type { LoopDisk } from '../storage/loop-disk.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
-/** A server that meets what nobody foresaw cannot be had on order: test/http/problems.test.ts has one that is made to. */
-const ELSEWHERE: readonly ErrorCode[] = ['internal'];
 /** Of `leasehold lease acquire` alone: test/named/lease-command.test.ts. */
 const EXITS_OF_LEASES = new Set([120, 121, 126, 127]);
 const FILES = '/v1/files/main';
@@ -363,10 +362,21 @@ test('unknown and no-majority, exit code 5', { timeout: 120_000 }, async () => {
   assert.equal(await exitOf(['ls', 'main:/', '--timeout', '3s']), 5);
 });
 
+test('internal', async (t) => {
+  // Another program has got the port of a server that is away, and says what no server says.
+  const stranger = createServer((_, response) => response.end('welcome')).listen(
+    cluster.port('s2'),
+    '127.0.0.1',
+  );
+  t.after(() => stranger.close());
+  await once(stranger, 'listening');
+  isProblem('internal', await ask(cluster.url('s1'), 'GET', '/v1/scrub?server=s2'));
+});
+
 test('what was seen is all that the documents promise', (t) => {
   if (why !== null) return t.skip(why);
   const codes = rowsOf('docs/errors.md', /^\| `([a-z-]+)` \|/gm);
-  assert.deepEqual([...seen, ...ELSEWHERE].sort(), codes.sort());
+  assert.deepEqual([...seen].sort(), codes.sort());
   const known = rowsOf('docs/cli.md', /^\| (\d+) \|/gm).map(Number);
   assert.deepEqual(
     [...exits].sort(),
