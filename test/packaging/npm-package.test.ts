@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { type TestContext, test } from 'node:test';
+import { after, type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { freePorts } from '../../client/dev/free-ports.ts';
@@ -20,21 +20,25 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** What npm says where it needs a network and has none: nothing about the package. */
 const NO_NETWORK = /ENOTCACHED|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT/;
 
+// One folder for both, so that what they need beside the package is installed once.
+const folder = await mkdtemp(join(tmpdir(), 'leasehold-package-'));
+after(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+
 test('"npm pack" makes a package that installs and runs outside of the repository', (t) =>
   packedAndRun(t, false));
 test('a package with JavaScript installs and runs outside of the repository', (t) => packedAndRun(t, true));
 
 async function packedAndRun(t: TestContext, isBuilt: boolean): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), 'leasehold-package-'));
-  t.after(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+  const packed = join(folder, isBuilt ? 'built' : 'plain');
+  await mkdir(packed);
   await rm(join(ROOT, 'dist'), { recursive: true, force: true });
   if (isBuilt) await run(process.execPath, [join(ROOT, 'packaging/build.ts')]);
-  await run('npm', ['pack', '--silent', '--pack-destination', folder], { cwd: ROOT });
-  const [tarball = ''] = (await readdir(folder)).filter((name) => name.endsWith('.tgz'));
+  await run('npm', ['pack', '--silent', '--pack-destination', packed], { cwd: ROOT });
+  const [tarball = ''] = await readdir(packed);
   await writeFile(join(folder, 'package.json'), '{"private":true}\n');
   try {
     const flags = ['--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund'];
-    await run('npm', ['install', ...flags, join(folder, tarball)], { cwd: folder, timeout: 120_000 });
+    await run('npm', ['install', ...flags, join(packed, tarball)], { cwd: folder, timeout: 120_000 });
   } catch (error) {
     if (!NO_NETWORK.test(String((error as { stderr?: string }).stderr))) throw error;
     t.skip('npm has not all packages in its cache, and no network');
