@@ -96,7 +96,16 @@ async function runOf(text: string, change: (recorder: Recorder) => void = () => 
   rmSync(folder, { recursive: true });
   const verdict = historyCheck(recorder.operations);
   const faults = new Map([['kill', 1]]);
-  return { verdict, recorder, faults, deaths: [], untold: [], catalogFailovers: 0 };
+  return {
+    verdict,
+    recorder,
+    faults,
+    deaths: [],
+    untold: [],
+    catalogFailovers: 0,
+    snapshots: null,
+    ofSnapshots: [],
+  };
 }
 
 const GOOD = '1 2 a write x\n3 4 r read -> x';

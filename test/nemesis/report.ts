@@ -4,7 +4,10 @@ import { verdictText } from '../history/report.ts';
 import { LAST } from './load.ts';
 import type { RunResult } from './run.ts';
 
-type Judged = Pick<RunResult, 'verdict' | 'recorder' | 'faults' | 'deaths' | 'untold' | 'catalogFailovers'>;
+type Judged = Pick<
+  RunResult,
+  'verdict' | 'recorder' | 'faults' | 'deaths' | 'untold' | 'catalogFailovers' | 'snapshots' | 'ofSnapshots'
+>;
 
 /**
  * So many of the reads at all servers are to be answered by backups. Names are among them, which the catalog's
@@ -14,7 +17,7 @@ const LOCAL_SHARE_MIN = 0.01;
 
 /** @returns what is missing or wrong; a run without any of it has passed */
 export function runFaults(result: Judged): readonly string[] {
-  const { verdict, recorder, faults, deaths, untold, catalogFailovers } = result;
+  const { verdict, recorder, faults, deaths, untold, catalogFailovers, snapshots, ofSnapshots } = result;
   const wrong: string[] = [];
   for (const { key } of verdict.violations) {
     const ofKey = operationsByKey(recorder.operations).get(key) ?? [];
@@ -24,6 +27,8 @@ export function runFaults(result: Judged): readonly string[] {
   for (const key of verdict.undecided) wrong.push(`${key} is undecided`);
   for (const { id, how, log } of deaths) wrong.push(`${id} ended by itself (${how}):\n${log}`);
   for (const one of untold) wrong.push(`not in time: ${one}`);
+  wrong.push(...ofSnapshots);
+  if (snapshots?.snapshots === 0) wrong.push('no snapshot was made');
   for (const code of ['internal', 'integrity', 'storage']) {
     const count = recorder.problems.get(code) ?? 0;
     // A full disk is the one reason for a disk to refuse.
@@ -55,7 +60,7 @@ export function runFaults(result: Judged): readonly string[] {
 }
 
 export function runText(result: RunResult): string {
-  const { verdict, recorder, faults, skipped, catalogFailovers, checkMs } = result;
+  const { verdict, recorder, faults, skipped, catalogFailovers, checkMs, snapshots } = result;
   const { failovers, served, counts, problems } = recorder;
   return [
     `operations   ${countsText(counts)}`,
@@ -63,6 +68,7 @@ export function runText(result: RunResult): string {
     `errors       ${countsText(problems)}`,
     `faults       ${countsText(faults)}`,
     ...skipped.map((reason) => `skipped      ${reason}`),
+    ...(snapshots === null ? [] : [`snapshots    ${snapshotsText(snapshots)}`]),
     `failovers    ${failovers} of files, ${catalogFailovers} of the catalog`,
     `checked in   ${Math.round(checkMs)} ms`,
     verdictText(verdict),
@@ -73,4 +79,8 @@ function countsText(counts: ReadonlyMap<string, number>): string {
   if (counts.size === 0) return 'none';
   const sorted = [...counts].sort(([a], [b]) => a.localeCompare(b));
   return sorted.map(([name, count]) => `${name} ${count}`).join(', ');
+}
+
+function snapshotsText(counts: NonNullable<RunResult['snapshots']>): string {
+  return `${counts.snapshots} made, ${counts.snapshotsRemoved} removed, ${counts.snapshotReads} times read`;
 }

@@ -11,6 +11,7 @@ import type { Network } from './network.ts';
 import { countUp, Recorder } from './recorder.ts';
 import { Recovery } from './recovery.ts';
 import { Requests } from './requests.ts';
+import { SnapshotWatch } from './snapshots.ts';
 
 /** A file is on so many servers. */
 const REPLICAS = 3;
@@ -32,6 +33,10 @@ export interface RunResult {
   readonly catalogFailovers: number;
   /** Keys that a server did not tell of in the end, and other things that did not happen in time. */
   readonly untold: readonly string[];
+  /** Null where none were made. */
+  readonly snapshots: SnapshotWatch['counts'] | null;
+  /** What was wrong with snapshots, in words. */
+  readonly ofSnapshots: readonly string[];
   readonly checkMs: number;
   /** Of the servers, which have ended: what they left. */
   readonly cluster: NemesisCluster;
@@ -56,8 +61,11 @@ export async function nemesisRun(options: Arguments, network: Network): Promise<
   const requests = new Requests(urls, (code) => recorder.problem(code));
   const { seed, paceMs } = options;
   const load = new Load({ requests, recorder, seed, paceMs, replicas: REPLICAS });
+  // What was never flushed a snapshot may lose with the power of all, as its file may.
+  const watch = faults.includes('power') ? null : new SnapshotWatch(requests, seed);
   try {
     await load.start();
+    await watch?.start(REPLICAS);
     say(`${options.servers} servers under load; seed ${seed}, folder ${cluster.folder}`);
     const recovery = new Recovery(cluster, requests, load);
     const storm = new Storm({ options, faults, cluster, recorder, recovery, load, clockSkewMs, say });
@@ -65,16 +73,21 @@ export async function nemesisRun(options: Arguments, network: Network): Promise<
     say('all faults are over');
     await load.end();
     const untold = [...storm.late, ...(await load.lastReads())];
+    const ofSnapshots = (await watch?.end()) ?? [];
     await cluster.stop();
     say('checking');
     const beganMs = performance.now();
     const verdict = historyCheck(recorder.operations);
     const checkMs = performance.now() - beganMs;
     const { counts, deaths, catalogFailovers } = storm;
-    return { verdict, recorder, faults: counts, skipped, deaths, catalogFailovers, untold, checkMs, cluster };
+    const snapshots = watch?.counts ?? null;
+    return {
+      ...{ verdict, recorder, faults: counts, skipped, deaths, catalogFailovers, untold, checkMs, cluster },
+      ...{ snapshots, ofSnapshots },
+    };
   } finally {
     // Where a fault could not be made, what the clients have to say comes second.
-    await Promise.allSettled([load.end()]);
+    await Promise.allSettled([load.end(), watch?.stop()]);
     await requests.close();
     await recorder.close();
     await cluster.stop();
