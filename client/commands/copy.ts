@@ -2,10 +2,10 @@ import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_PRECONDITION } from '../failure.ts';
+import { CommandFailure, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
 import { printable, printJson, printLine } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
-import { baseName, joinPath, parseRemotePath, type RemotePath } from '../remote-path.ts';
+import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
 import { addClusterOptions, withClient } from './cluster-command.ts';
 import { resolveIfThere } from './transfer.ts';
 
@@ -27,6 +27,7 @@ export function addCopyCommand(program: Command): void {
     .option('--no-replace', 'fail if there is something at the target')
     .option('--json', 'print what was copied as JSON')
     .action(async (from: string, to: string, flags: CopyFlags, command: Command) => {
+      refuseLocal(from, to);
       await withClient(command, (client, call) =>
         copy(client, parseRemotePath(from), parseRemotePath(to), flags, {
           timeoutMs: COPY_TIMEOUT_MS,
@@ -34,6 +35,18 @@ export function addCopyCommand(program: Command): void {
         }),
       );
     });
+}
+
+/** @throws CommandFailure where one of both is a file of this machine */
+function refuseLocal(from: string, to: string): void {
+  const [fromIsRemote, toIsRemote] = [looksRemote(from), looksRemote(to)];
+  if (fromIsRemote === toIsRemote) return;
+  const [local, command] = fromIsRemote ? [to, 'get'] : [from, 'put'];
+  throw new CommandFailure(
+    EXIT_USAGE,
+    `Cannot copy with "${local}": cp copies within the cluster, and that is a file of this machine`,
+    `use "leasehold ${command}", with --recursive for a directory`,
+  );
 }
 
 async function copy(

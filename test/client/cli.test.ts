@@ -94,6 +94,9 @@ describe('the command line', { concurrency: 2 }, () => {
     const directory = await run('put', folder, 'main:/x');
     assert.equal(directory.code, 2);
     assert.match(directory.stderr, /^leasehold: Cannot put ".*": it is a directory.*\n {2}use --recursive/);
+    const copied = await run('cp', '-r', folder, 'main:/x');
+    assert.equal(copied.code, 2);
+    assert.match(copied.stderr, /use "leasehold put", with --recursive/);
     assert.equal((await run('put', join(folder, 'missing'), 'main:/x')).code, 3);
     const swapped = await run('put', 'main:/x', join(folder, 'y'));
     assert.equal(swapped.code, 2);
