@@ -28,6 +28,7 @@ import { type Download, type DownloadOptions, downloadFile } from './download.ts
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
 import { FileHandle, type FileOptions, lostSession } from './file-handle.ts';
 import { FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
+import { LocalReads } from './local-reads/local-reads.ts';
 import { encodePath, type RemotePath } from './remote-path.ts';
 import { drawSession, RequestWindow } from './request-window.ts';
 import { readJson } from './response.ts';
@@ -57,6 +58,8 @@ export interface ClusterClientOptions {
   readonly access?: Access;
   /** Names that another client has made in a directory that is delegated to it are told of, though it may not have told of them yet. */
   readonly exact?: boolean;
+  /** Contents are read from the disks of servers on this machine where that can be. */
+  readonly localReads?: boolean;
 }
 
 export interface CommandOptions extends CallOptions {
@@ -84,6 +87,7 @@ export class ClusterClient {
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject = { primary: null };
   readonly #exact: boolean;
+  readonly #local: LocalReads | null;
   #commands = new RequestWindow();
   readonly #lockClient: LockClient = { id: drawSession(), stamp: 0, pending: new Map() };
   readonly #settling: SettleBatches;
@@ -95,6 +99,7 @@ export class ClusterClient {
       options.access,
     );
     this.#exact = options.exact ?? false;
+    this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;
     this.#settling = new SettleBatches(this.#exchanger);
   }
 
@@ -272,7 +277,7 @@ export class ClusterClient {
    * @param file number of the file (its inode)
    */
   openFile(file: number, options: FileOptions = {}): FileHandle {
-    return new FileHandle(this.#exchanger, file, options);
+    return new FileHandle(this.#exchanger, file, options, this.#local);
   }
 
   /**
@@ -461,6 +466,7 @@ export class ClusterClient {
 
   /** Ends all connections; calls under way fail. */
   close(): Promise<void> {
+    this.#local?.close();
     return this.#exchanger.close();
   }
 

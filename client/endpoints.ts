@@ -69,6 +69,12 @@ export class Endpoints {
     return this.#byId.get(id)?.isUsable(nowMs) ?? false;
   }
 
+  /** @returns the server of this id, if it can be asked now */
+  named(id: string, nowMs: number): Endpoint | null {
+    const endpoint = this.#byId.get(id);
+    return endpoint?.isUsable(nowMs) === true ? endpoint : null;
+  }
+
   /** It is asked first from now on. */
   prefer(endpoint: Endpoint): void {
     if (this.#all.includes(endpoint)) this.#preferred = endpoint;

@@ -137,6 +137,40 @@ export class Exchanger {
     }
   }
 
+  /**
+   * Asks one server, once, for what the caller can do without.
+   *
+   * @param options `timeoutMs` is how long it may take
+   */
+  async askOnce<Value>(
+    endpoint: Endpoint,
+    subject: Subject,
+    request: ExchangeRequest,
+    read: (response: Response) => Promise<Value>,
+    options: CallOptions & { readonly timeoutMs: number },
+  ): Promise<ExchangeOutcome<Value>> {
+    const { files = [] } = request;
+    const shown: ExchangeOutcome<ExchangeRequest> = this.#access.isNamed
+      ? await this.#capable(request, files, options)
+      : { kind: 'answered', value: request };
+    if (shown.kind === 'failed') return shown;
+    const limits = { limitMs: options.timeoutMs, patienceIntervals: 0, signal: options.signal };
+    const attempt = await this.#attempt(endpoint, subject, shown.value, read, limits);
+    switch (attempt.kind) {
+      case 'answered':
+        return attempt;
+      case 'problem':
+        // Servers may have other keys by now.
+        if (attempt.error.code === 'forbidden') this.capabilities.forget(files);
+        return { kind: 'failed', error: attempt.error, doubtful: false };
+      case 'unreached':
+        endpoint.markDead(performance.now());
+        return { kind: 'failed', error: this.#noAnswer(request, attempt.cause), doubtful: false };
+      case 'cut':
+        return { kind: 'failed', error: this.#noAnswer(request, attempt.cause), doubtful: request.mutation };
+    }
+  }
+
   /** @returns the request with what it takes to touch the contents of `files` */
   async #capable(
     request: ExchangeRequest,

@@ -7,7 +7,9 @@ import {
   type WritePart,
 } from '../wire/file-operation.ts';
 import type { CopyOrder, FileExtent, FileState, Whence, WriteResult } from '../wire/http-api.ts';
+import { HEADER_LOCAL_MISS } from '../wire/locations.ts';
 import type { CallOptions, ExchangeRequest, Exchanger, Subject } from './exchange.ts';
+import type { LocalReads, Miss } from './local-reads/local-reads.ts';
 import { RequestWindow } from './request-window.ts';
 import { readBytes, readJson } from './response.ts';
 
@@ -21,6 +23,18 @@ export interface ReadResult {
   readonly bytes: Uint8Array;
   /** Size of the file in that state. */
   readonly sizeBytes: number;
+}
+
+/** Bytes of a file that are read in pieces, and are of one state but for pieces that changed before they were read. */
+export interface FileRange {
+  /** Where they end: with what was asked for, or before it with the file. */
+  readonly end: number;
+  /** All of them were so at this moment, or later (monotonic, in milliseconds). */
+  readonly sinceMs: number;
+  /** Until when pieces of it can be read. */
+  readonly untilMs: number;
+  /** @param length at most `TRANSFER_BYTES_MAX` */
+  read(offset: number, length: number): Promise<Uint8Array>;
 }
 
 interface Session {
@@ -48,6 +62,8 @@ export class FileHandle {
   readonly file: number;
   readonly #exchanger: Exchanger;
   readonly #subject: Subject;
+  readonly #replicas: readonly string[];
+  readonly #local: LocalReads | null;
   readonly #path: string;
   /** Of a URL's query, where a snapshot is read. */
   readonly #shown: string;
@@ -56,12 +72,20 @@ export class FileHandle {
   /** The largest number of a committed operation that is known here. */
   #knownSeq: number;
 
-  constructor(exchanger: Exchanger, file: number, options: FileOptions = {}) {
+  /** @param local null where nothing is read past servers */
+  constructor(
+    exchanger: Exchanger,
+    file: number,
+    options: FileOptions = {},
+    local: LocalReads | null = null,
+  ) {
     const { replicas = [], since = 0, snapshot } = options;
     assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
     this.#exchanger = exchanger;
     this.file = file;
     this.#subject = { primary: replicas[0] ?? null };
+    this.#replicas = replicas;
+    this.#local = local;
     this.#path = `/v1/data/${file}`;
     this.#shown = snapshot === undefined ? '' : `&snapshot=${snapshot}`;
     this.#knownSeq = since;
@@ -74,11 +98,39 @@ export class FileHandle {
 
   /** @param length at most `TRANSFER_BYTES_MAX` */
   read(offset: number, length: number, options?: CallOptions): Promise<ReadResult> {
+    return this.#read(offset, length, null, options);
+  }
+
+  /**
+   * Bytes that are going to be read soon, all of one state, from the disk of a server on this machine.
+   *
+   * @returns null where none may answer for them at once: they are to be read one by one
+   */
+  async range(offset: number, length: number): Promise<FileRange | null> {
+    const { file } = this;
+    const located = { file, subject: this.#subject, replicas: this.#replicas, shown: this.#shown };
+    const range = (await this.#local?.locate(located, offset, length)) ?? null;
+    if (range === null) return null;
+    const { end, sinceMs, untilMs } = range;
+    return {
+      end,
+      sinceMs,
+      untilMs,
+      read: async (at, count) => {
+        const bytes = await range.read(at, count);
+        return typeof bytes === 'string' ? (await this.#read(at, count, bytes)).bytes : bytes;
+      },
+    };
+  }
+
+  /** @param miss why they were not read on this machine, where they were to be */
+  #read(offset: number, length: number, miss: Miss | null, options?: CallOptions): Promise<ReadResult> {
     assert(length <= TRANSFER_BYTES_MAX, 'A read is one transfer');
     const request: ExchangeRequest = {
       what: `Cannot read file ${this.file}`,
       method: 'GET',
       path: `${this.#path}?offset=${offset}&length=${length}${this.#shown}`,
+      ...(miss === null ? {} : { headers: { [HEADER_LOCAL_MISS]: miss } }),
       files: [this.file],
       mutation: false,
     };

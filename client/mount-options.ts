@@ -34,6 +34,8 @@ export interface MountSettings {
   cache: CacheMode;
   /** A close waits for nothing. */
   flushBehind: boolean;
+  /** Contents are read from the disk of a server on this machine where that can be. */
+  localReads: boolean;
   /** How the process of the mount speaks with the kernel. */
   transport: 'auto' | 'kernel' | 'native';
 }
@@ -204,6 +206,16 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     },
   },
   {
+    name: 'local_reads',
+    value: 'auto|off',
+    flag: 'local-reads',
+    effect:
+      'whether contents are read from the disk of a server on the same machine, where the mount may read its data folder, instead of being sent by it; `auto` is the default',
+    apply: (settings, value) => {
+      settings.localReads = oneOf(value, ['auto', 'off']) === 'auto';
+    },
+  },
+  {
     name: 'transport',
     value: 'auto|kernel|native',
     flag: 'transport',
@@ -295,6 +307,7 @@ export function parseMountOptions(texts: readonly string[], sloppy = false): Mou
     logLevel: 'info',
     cache: { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS },
     flushBehind: false,
+    localReads: true,
     transport: 'auto',
   };
   for (const { name, value } of texts.flatMap(splitOptions)) {

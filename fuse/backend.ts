@@ -71,12 +71,30 @@ export interface BackendLocks {
   close(): Promise<void>;
 }
 
+/** Bytes of a file as they were at one moment, or, in pieces that were changed before they were read, later. */
+export interface BackendRange {
+  /** Where they end: with what was asked for, or before it with the file. */
+  readonly end: number;
+  /** They were so at this moment, or later (monotonic, in milliseconds). */
+  readonly sinceMs: number;
+  /** Until when pieces can be read. */
+  readonly untilMs: number;
+  /** @returns the bytes there are: fewer than `length` only at the end of the file */
+  read(offset: number, length: number): Promise<Uint8Array>;
+}
+
 /**
  * The contents of one file. A file that is written is live from its first write on, without a word from
  * here (decision 0005), until it is settled. Every change is acknowledged by a majority when its promise resolves. */
 export interface BackendFile {
   /** @returns the bytes there are: fewer than `length` only at the end of the file */
   read(offset: number, length: number): Promise<Uint8Array>;
+  /**
+   * Bytes that are about to be read in pieces, where that is cheaper than to ask for each.
+   *
+   * @returns null where it is not
+   */
+  range?(offset: number, length: number): Promise<BackendRange | null>;
   /** `parts`, which follow each other, stay untouched until the promise settles, and are the caller's again afterwards. */
   write(offset: number, parts: readonly Uint8Array[]): Promise<FileState>;
   /** As `write`, at several places: whoever reads finds all of it or none, and of what overlaps the later. */

@@ -190,6 +190,7 @@ function clusterFile(
       assert(bytes.length <= length, 'No more is answered than was asked for');
       return bytes;
     },
+    range: (offset, length) => handle.range(offset, length),
     write: (offset, parts) => handle.write(offset, parts),
     writeParts: (parts) => handle.writeParts(parts),
     append: (bytes) => handle.write('append', bytes),

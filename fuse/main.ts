@@ -72,6 +72,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     let mounted: Mounted | null = null;
     const clientOptions = {
       ...{ servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) },
+      localReads: settings.localReads,
       exact: settings.cache.kind !== 'ttl' || settings.cache.ageMs < UNBORN_MS_MAX,
     };
     const failed = (error: unknown) =>

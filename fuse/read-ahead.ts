@@ -191,7 +191,8 @@ export class ReadAhead {
       this.#blocks.set(key, present);
       return present;
     }
-    const bytes = source.read(index * BLOCK_BYTES, BLOCK_BYTES);
+    const fetched = source.fetch(index * BLOCK_BYTES, BLOCK_BYTES);
+    const bytes = fetched.then((one) => one.bytes);
     const block: Block = {
       key,
       bytes,
@@ -201,9 +202,9 @@ export class ReadAhead {
       userCount: 0,
     };
     this.#blocks.set(key, block);
-    bytes.then(
-      () => {
-        block.expiresMs = performance.now() + BLOCK_AGE_MAX_MS;
+    fetched.then(
+      ({ sinceMs }) => {
+        block.expiresMs = sinceMs + BLOCK_AGE_MAX_MS;
       },
       () => {
         if (this.#blocks.get(key) === block) this.#blocks.delete(key);

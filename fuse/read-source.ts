@@ -1,3 +1,6 @@
+import type { BackendRange } from './backend.ts';
+import { type Fetched, ReadWindows } from './read-windows.ts';
+
 /**
  * Gives the kernel pages that it has not asked for.
  *
@@ -19,21 +22,38 @@ export class ReadSource {
   /** The size as last heard of; nothing is fetched ahead beyond it. */
   readonly sizeBytes: () => number;
   readonly #giver: () => GivePages | null;
+  readonly #windows: ReadWindows;
   #generation = ReadSource.#next();
   /** Pages on their way to the kernel, with the generation that they are of. */
   readonly #giving = new Map<Promise<boolean>, number>();
 
   static #last = 0;
 
-  /** @param giver null while the kernel must not be given any pages, or cannot */
+  /**
+   * @param giver null while the kernel must not be given any pages, or cannot
+   * @param range what is known more cheaply of many pieces than of each
+   */
   constructor(
     read: (offset: number, length: number) => Promise<Uint8Array>,
     sizeBytes: () => number,
     giver: () => GivePages | null = () => null,
+    range: (offset: number, length: number) => Promise<BackendRange | null> = async () => null,
   ) {
     this.read = read;
     this.sizeBytes = sizeBytes;
     this.#giver = giver;
+    const generation = (): number => this.#generation;
+    this.#windows = new ReadWindows({
+      ...{ read, sizeBytes, range },
+      get generation() {
+        return generation();
+      },
+    });
+  }
+
+  /** A piece of which others are read around it, aligned to its size. */
+  fetch(offset: number, length: number): Promise<Fetched> {
+    return this.#windows.read(offset, length);
   }
 
   get generation(): number {

@@ -5,6 +5,7 @@ import type {
   BackendFile,
   BackendLock,
   BackendLocks,
+  BackendRange,
   BirthOutcome,
   FileState,
   NewFile,
@@ -128,6 +129,10 @@ export class UnbornFile implements BackendFile {
   /** A file without contents is about to get some, most likely by another descriptor: as one that is written it is written sooner. */
   async arrive(): Promise<void> {
     if (this.#there === null) await this.come(this.#sizeBytes === 0 ? 'made' : 'born');
+  }
+
+  async range(offset: number, length: number): Promise<BackendRange | null> {
+    return (await this.#there?.range?.(offset, length)) ?? null;
   }
 
   async read(offset: number, length: number): Promise<Uint8Array> {

@@ -50,6 +50,7 @@ import type { DataFolder } from './storage/data-folder.ts';
 import { DiskStore } from './storage/disk-store.ts';
 import { diskFileOps, syncsTimed } from './storage/file-ops.ts';
 import { FolderError } from './storage/folder-error.ts';
+import { LocalProof } from './storage/local-proof.ts';
 import type { NewTrust } from './storage/store.ts';
 import { silencesOf, timingOf } from './timing.ts';
 import { PeerTransport } from './transport/peer-transport.ts';
@@ -109,6 +110,7 @@ export async function compose(
     failed: (reason) => storeFailed(reason),
     fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'files' })),
   });
+  const localProof = localProofOf(folder, log);
   let membership: Membership | null = null;
 
   let transport: PeerTransport | null = null;
@@ -370,6 +372,7 @@ export async function compose(
     live: { hub, control: control?.url ?? null },
     membership: { describe: () => known.describe() },
     births,
+    localProof,
     gateway,
     log,
     metrics,
@@ -465,6 +468,16 @@ export async function compose(
     },
     ...{ fullDisks, observer, hub, seat, membership: joined },
   };
+}
+
+/** @returns null where the disk does not take it: then nobody else reads it */
+function localProofOf(folder: DataFolder, log: Logger): LocalProof | null {
+  try {
+    return LocalProof.make(folder.path);
+  } catch (error) {
+    log.warn({ err: error }, 'mounts on this machine have all contents sent to them');
+    return null;
+  }
 }
 
 function replacedError(folder: string): FolderError {

@@ -24,7 +24,7 @@ import { withLiveStates } from './live-attributes.ts';
 import type { MetricsRegistry } from './metrics.ts';
 import { type Call, type CallOptions, Router, type Trail } from './router.ts';
 import type { PeerTls } from './security/peer-tls.ts';
-import type { CopyPiece, FileRead, FileStanding, Hole, Services } from './services.ts';
+import type { CopyPiece, FileLocated, FileRead, FileStanding, Hole, Services } from './services.ts';
 import { type Shown, ShownFiles } from './shown-files.ts';
 
 export interface GatewayOptions {
@@ -247,6 +247,22 @@ export class Gateway {
       },
       options,
     );
+  }
+
+  /** As `read`, where bytes are on this server's disk; no other server is asked. @see FileService.locate */
+  async locate(
+    file: FileId,
+    offset: number,
+    length: number,
+    options: ShownOptions = {},
+  ): Promise<FileLocated> {
+    const { snapshot, asOf, ...rest } = options;
+    if (snapshot !== undefined) {
+      return this.#shown.use(file, snapshot, rest, (shown) =>
+        this.locate(shown.source, offset, length, { ...rest, asOf: shown.asOf }),
+      );
+    }
+    return this.services.files.locate(file, offset, length, asOf);
   }
 
   async write(

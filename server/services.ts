@@ -24,6 +24,7 @@ import type {
   WriteGuard,
   WriteResult,
 } from '../wire/http-api.ts';
+import type { FileLocations } from '../wire/locations.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../wire/lock-api.ts';
 
 /** Who is to lead the files that commands make: told of each once by `making`, then by one of the others. */
@@ -100,6 +101,12 @@ export interface FileRead {
   readonly ageMs: number;
 }
 
+/** Where the bytes that a read would answer lie on this server's disk. */
+export interface FileLocated extends Pick<FileRead, 'state' | 'served'> {
+  /** Null where there is no disk. */
+  readonly locations: FileLocations | null;
+}
+
 /** Bytes `from` to before `to`, which become a hole; the file is made to reach to `to` where it `grows`. */
 export interface Hole {
   readonly from: number;
@@ -121,6 +128,11 @@ export interface FileService extends Maker {
    * @param asOf contents of another version are refused with `precondition-failed`
    */
   read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead>;
+  /**
+   * As `read`, for whoever reads this server's disk itself: where the bytes are, for `LOCATIONS_HELD_MS`. `not-primary` where this server
+   * would have to ask anybody before it may answer.
+   */
+  locate(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileLocated>;
   /** What the replica here holds, however old. `not-primary` where there is none. */
   readStale(file: FileId, offset: number, length: number): Promise<FileRead>;
   /**

@@ -12,13 +12,14 @@ import { viewHasMajority, viewVoters } from '../../replica/view.ts';
 import type { Attributes, Command, ContentVersion, LiveMark, Preservation } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
+import { LOCATIONS_HELD_MS } from '../../wire/locations.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
 import { areSo, unlessFirst, within } from '../bounded.ts';
 import type { Traffic } from '../live/traffic.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
-import type { CopyPiece, FileRead, FileService, FileStanding, Hole } from '../services.ts';
+import type { CopyPiece, FileLocated, FileRead, FileService, FileStanding, Hole } from '../services.ts';
 import { EPOCH_ZERO } from '../storage/contents.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 import { extentStep } from './extents.ts';
@@ -121,6 +122,43 @@ export class LocalFileService implements FileService {
       return this.#readFinal(file, final, offset, length);
     }
     const driver = await this.#reader(file);
+    const { taken, ...told } = await this.#take(driver, offset, length, asOf, (store) =>
+      store.read(file, offset, length),
+    );
+    return { bytes: taken, ...told, ageMs: 0 };
+  }
+
+  async locate(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileLocated> {
+    const { store } = this.#parts;
+    const final = finalAttributes(store, file);
+    if (final !== null) {
+      assertAsOf(file, final, asOf);
+      const locations = store.locate(file, offset, length, LOCATIONS_HELD_MS);
+      this.#parts.traffic?.read();
+      return { locations, state: this.#stateOfFinal(file, final), served: 'local' };
+    }
+    // An election is not waited for: whoever asks reads in the ordinary way meanwhile.
+    const driver = this.#readerNow(file);
+    if (driver === null) throw this.#mayNotAnswer(file);
+    const { taken, ...told } = await this.#take(driver, offset, length, asOf, () =>
+      store.locate(file, offset, length, LOCATIONS_HELD_MS),
+    );
+    return { locations: taken, ...told };
+  }
+
+  /**
+   * What a read at the replica here shows.
+   *
+   * @param take pins it, before it returns
+   */
+  async #take<Taken>(
+    driver: ReplicaDriver,
+    offset: number,
+    length: number,
+    asOf: ContentVersion | undefined,
+    take: (store: FileStore) => Taken | Promise<Taken>,
+  ): Promise<{ readonly taken: Taken; readonly state: FileState; readonly served: 'primary' | 'local' }> {
+    const { file } = driver;
     const { store } = this.#parts;
     const { epoch, committedSeq } = driver.status();
     const served = driver.leads ? 'primary' : 'local';
@@ -129,11 +167,11 @@ export class LocalFileService implements FileService {
     this.#assertReadable(driver, dependsOnSeq);
     const attributes = store.attributes(file);
     assertAsOf(file, attributes, asOf);
-    const reading = store.read(file, offset, length);
-    const [bytes] = await Promise.all([reading, this.#bounded(file, driver.committed(epoch, dependsOnSeq))]);
+    const taking = take(store);
+    const [taken] = await Promise.all([taking, this.#bounded(file, driver.committed(epoch, dependsOnSeq))]);
     await driver.committed(epoch, dependsOnSeq);
     this.#parts.traffic?.read();
-    return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch), served, ageMs: 0 };
+    return { taken, state: this.#stateOf(file, attributes, committedSeq, epoch), served };
   }
 
   /** What is here now, whether it is the newest or not. */
@@ -664,12 +702,15 @@ export class LocalFileService implements FileService {
 
   /** @returns the driver of a replica that may answer reads now; becomes the primary where nobody is */
   async #reader(file: FileId): Promise<ReplicaDriver> {
+    return this.#readerNow(file) ?? this.#activate(file);
+  }
+
+  /** @returns the driver of a replica that may answer reads in this turn; null where there is none, or it has to ask for the right first */
+  #readerNow(file: FileId): ReplicaDriver | null {
     const ready = this.#parts.host.loaded(file);
-    if (ready !== null && ready.readGate(0) !== 'not-primary') {
-      ready.usedAtMs = this.#parts.clock.nowMs();
-      return ready;
-    }
-    return this.#activate(file);
+    if (ready === null || ready.readGate(0) === 'not-primary') return null;
+    ready.usedAtMs = this.#parts.clock.nowMs();
+    return ready;
   }
 
   /**
@@ -678,7 +719,11 @@ export class LocalFileService implements FileService {
    */
   #assertReadable(driver: ReplicaDriver, dependsOnSeq: number): void {
     if (driver.readGate(dependsOnSeq) !== 'not-primary') return;
-    throw new ServiceError('not-primary', `This server may not answer reads of file ${driver.file} now`);
+    throw this.#mayNotAnswer(driver.file);
+  }
+
+  #mayNotAnswer(file: FileId): ServiceError {
+    return new ServiceError('not-primary', `This server may not answer reads of file ${file} now`);
   }
 
   /** @returns the driver of the replica here, whatever its role */

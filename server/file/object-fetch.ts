@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import { crc32 } from '../storage/checksum.ts';
+import { crc32 } from '../../checksum/crc32.ts';
 import type { ObjectEntry } from '../storage/store.ts';
 import { decodeObjects, encodeWanted, WANTED_MAX } from './file-transfer.ts';
 import type { TransferPace } from './transfer-pace.ts';

@@ -18,6 +18,7 @@ import { limitSlowBodies } from '../security/slow-bodies.ts';
 import type { TlsMaterial } from '../security/tls-material.ts';
 import type { TokenBook } from '../security/token-book.ts';
 import { VolumeScope } from '../security/volume-scope.ts';
+import type { LocalProof } from '../storage/local-proof.ts';
 import { birthRoutes } from './birth-routes.ts';
 import { capabilityRoutes } from './capability-routes.ts';
 import { catalogRoutes } from './catalog-routes.ts';
@@ -26,6 +27,7 @@ import { eventRoutes } from './event-routes.ts';
 import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
 import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
 import { leaseRoutes } from './lease-routes.ts';
+import { localRoutes } from './local-routes.ts';
 import { lockRoutes } from './lock-routes.ts';
 import { type MembershipView, membershipRoutes } from './membership-routes.ts';
 import { collectRoutes, openApiRoutes } from './openapi-routes.ts';
@@ -53,6 +55,8 @@ export interface AppOptions {
   readonly membership?: MembershipView;
   /** Absent where there is no disk to look at. */
   readonly scrubber?: Scrubbing;
+  /** Absent where nobody but this process reads its disk. */
+  readonly localProof?: LocalProof | null;
   /** Absent where nobody can watch the cluster. */
   readonly live?: { readonly hub: LiveHub; readonly control: string | null };
   /** Absent where everything is in the clear. */
@@ -85,7 +89,7 @@ const COMPRESSION = {
  * between servers come in on the same port: listen to `upgrade` of `app.server`.
  */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { gateway, log, metrics, named, membership, scrubber, live, births } = options;
+  const { gateway, log, metrics, named, membership, scrubber, live, births, localProof = null } = options;
   const addresses = new AddressConnections(options.addressConnections ?? Infinity);
   const app: FastifyInstance = fastify({
     loggerInstance: log,
@@ -120,7 +124,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(async (scope) => catalogRoutes(scope, gateway));
   await app.register(async (child) => capabilityRoutes(child, capabilities, scope));
   await app.register(async (scope) => revocationRoutes(scope, tokens));
-  await app.register(async (scope) => dataRoutes(scope, gateway));
+  await app.register(async (scope) => dataRoutes(scope, gateway, metrics));
+  if (localProof !== null) {
+    await app.register(async (scope) => localRoutes(scope, gateway, localProof, metrics));
+  }
   await app.register(async (scope) => settleRoutes(scope, gateway));
   if (births !== undefined) await app.register(async (scope) => birthRoutes(scope, births));
   await app.register(async (scope) => lockRoutes(scope, gateway));

@@ -12,7 +12,9 @@ import {
   type WritePart,
 } from '../../wire/file-operation.ts';
 import type { CopyOrder, FileState, WriteGuard } from '../../wire/http-api.ts';
+import { HEADER_LOCAL_MISS } from '../../wire/locations.ts';
 import type { Gateway, ShownOptions } from '../gateway.ts';
+import type { MetricsRegistry } from '../metrics.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
 import { octetsOf } from './octets.ts';
@@ -24,7 +26,12 @@ type Parameters = Readonly<Record<string, unknown>>;
 const OCTETS = 'application/octet-stream';
 
 /** Contents of files by number: `/v1/data/{file}`, for the client library, the mount and forwarding servers. */
-export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
+export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
+  const misses = metrics.counter(
+    'leasehold_local_misses_total',
+    'Reads of clients on this machine that did not find on the disk in time what they were told is there',
+    ['why'],
+  );
   // Octets are octets, whatever label they carry.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', octetsOf);
@@ -36,6 +43,8 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway): void {
     const length = integerOf(query.length, 'length', 0, WRITE_BYTES_MAX);
     const stale = query.consistency === 'stale';
     const options = { ...callOptionsOf(request.headers), ...shownOf(query), stale };
+    const missed = request.headers[HEADER_LOCAL_MISS];
+    if (missed !== undefined) misses.add(1, { why: missed === 'late' ? 'late' : 'other' });
     const read = await gateway.read(file, offset, length, options);
     const { bytes, state } = read;
     setFileHeaders(reply, gateway, state.file as FileId, state);
@@ -188,7 +197,7 @@ function guardOf(query: Parameters): WriteGuard {
 }
 
 /** @returns the snapshot whose contents are meant, or the version that they may have at the most */
-function shownOf({ snapshot, 'as-of': asOf }: Parameters): ShownOptions {
+export function shownOf({ snapshot, 'as-of': asOf }: Parameters): ShownOptions {
   const [epoch, seq] = String(asOf).split('-');
   return {
     ...(snapshot !== undefined && { snapshot: integerOf(snapshot, 'snapshot', 1) }),

@@ -42,6 +42,7 @@ const COPY = '/v1/data/:file/copy';
 const CAPABILITIES = '/v1/catalog/capabilities';
 /** Nothing in them belongs to a volume, and clients of every volume need them. */
 const ROUTES_OF_ALL: ReadonlySet<string> = new Set([
+  '/v1/local',
   '/v1/status',
   '/v1/status/self',
   '/v1/servers',

@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
+import { containerName } from '../../wire/locations.ts';
 import { errorCode } from './failures.ts';
 import { type FileOps, readFully, writeFully } from './file-ops.ts';
 import { SharedFlush } from './shared-flush.ts';
@@ -316,7 +317,7 @@ export class Containers {
   }
 
   #pathOf(file: FileId): string {
-    return path.join(this.#folder, (file % 256).toString(16).padStart(2, '0'), `${file}.dat`);
+    return path.join(this.#folder, containerName(file));
   }
 
   #directoryOf(containerPath: string): SharedFlush {

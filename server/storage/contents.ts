@@ -1,7 +1,7 @@
 import { assert, unreachable } from '../../base/assert.ts';
+import { crc32 } from '../../checksum/crc32.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import { type FileOperation, partsWritten, type Seal } from '../../wire/file-operation.ts';
-import { crc32 } from './checksum.ts';
 import type { FileAttributes, FileDescription, NewTrust, ObjectEntry } from './store.ts';
 
 /** Everything about a replica but its objects. A value: an operation makes a new one. */

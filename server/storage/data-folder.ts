@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { assert } from '../../base/assert.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import { CONTAINERS_FOLDER } from '../../wire/locations.ts';
 import { DatabaseMark, type DatabaseState } from './database-mark.ts';
 import { errorCode } from './failures.ts';
 import { FolderError } from './folder-error.ts';
@@ -430,7 +431,7 @@ function writeMeta(folder: string, meta: Meta): void {
 
 /** Containers fan out over 256 directories, all made at once, so that only files appear later. */
 function makeObjectDirectories(folder: string): void {
-  const objects = path.join(folder, 'objects');
+  const objects = path.join(folder, CONTAINERS_FOLDER);
   for (let index = 0; index < 256; index++) {
     fs.mkdirSync(path.join(objects, index.toString(16).padStart(2, '0')), { recursive: true, mode: 0o700 });
   }

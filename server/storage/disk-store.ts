@@ -4,9 +4,10 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { lentMemory } from '../../base/lent-memory.ts';
+import { crc32 } from '../../checksum/crc32.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
-import { crc32 } from './checksum.ts';
+import { CONTAINERS_FOLDER, type FileLocations, type ObjectLocation } from '../../wire/locations.ts';
 import { type Container, Containers } from './container.ts';
 import { bytesUnlike, fileStateNew, startOfNew, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
@@ -90,6 +91,8 @@ export class DiskStore implements FileStore {
   #recovery: RecoveryReport = { filesChecked: 0, rolledBack: [] };
   #mender: Mender = async () => null;
   #closed = false;
+  /** Ends what is held for those who read this disk themselves. */
+  readonly #holds = new Set<() => void>();
   #allIdle: (() => void) | null = null;
 
   private constructor(
@@ -138,7 +141,7 @@ export class DiskStore implements FileStore {
       folder.lostPower,
     );
     mark.opened({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
-    const containers = new Containers(folder.file('objects'), ops, onFailure);
+    const containers = new Containers(folder.file(CONTAINERS_FOLDER), ops, onFailure);
     const store = new DiskStore(folder, index, containers, failure, mark);
     // What was about to borrow, and did not come to be.
     for (const file of index.removedFiles())
@@ -305,6 +308,28 @@ export class DiskStore implements FileStore {
     }
   }
 
+  locate(file: FileId, offset: number, length: number, heldMs: number): FileLocations {
+    const replica = this.#need(file);
+    const { objectBytes } = replica;
+    const end = Math.max(offset, Math.min(offset + length, replica.state.attributes.sizeBytes));
+    const first = Math.floor(offset / objectBytes);
+    const last = Math.ceil(end / objectBytes) - 1;
+    const rows = last < first ? [] : this.#index.objects(file, first, last);
+    this.#hold(replica, rows, heldMs);
+    const objects = rows.map((row): ObjectLocation => {
+      const { home, row: there } = placeOf(replica, row);
+      const { index, length: bytes, slot, crc32: sum } = there;
+      return {
+        begin: index * objectBytes,
+        length: bytes,
+        container: home,
+        position: slot * objectBytes,
+        crc32: sum,
+      };
+    });
+    return { objectBytes, end, objects };
+  }
+
   describe(file: FileId): FileDescription {
     const { state } = this.#need(file);
     const objects = this.#index.objects(file, 0, Number.MAX_SAFE_INTEGER).map(entryOf);
@@ -419,6 +444,7 @@ export class DiskStore implements FileStore {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    for (const release of [...this.#holds]) release();
     await this.#whenIdle();
     if (!this.#failure.failed) await this.#makeAllDurable();
     await this.#containers.close();
@@ -429,6 +455,20 @@ export class DiskStore implements FileStore {
   }
 
   // --- inside ------------------------------------------------------------------------------------------------
+
+  /** Others read what the rows refer to, for so long. */
+  #hold(replica: ReplicaFile, rows: readonly ObjectRow[], heldMs: number): void {
+    if (rows.length === 0) return;
+    replica.pin(rows);
+    const release = (): void => {
+      clearTimeout(timer);
+      this.#holds.delete(release);
+      replica.unpin(rows);
+    };
+    const timer = setTimeout(release, heldMs);
+    timer.unref();
+    this.#holds.add(release);
+  }
 
   #check(): void {
     if (this.#closed) throw new ServiceError('storage', 'Cannot use the store: it is closed');

@@ -1,9 +1,9 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import { crc32 } from '../../checksum/crc32.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
-import { crc32 } from './checksum.ts';
 import {
   bytesUnlike,
   bytesWithout,
@@ -171,6 +171,10 @@ export class MemoryStore implements FileStore {
       if (from < to) out.set(bytes.subarray(from - begin, to - begin), from - offset);
     }
     return out;
+  }
+
+  locate(): null {
+    return null;
   }
 
   describe(file: FileId): FileDescription {

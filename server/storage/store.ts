@@ -1,6 +1,7 @@
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation, Seal } from '../../wire/file-operation.ts';
+import type { FileLocations } from '../../wire/locations.ts';
 import type { ObjectDigests } from './object-digests.ts';
 
 /** An object (fixed-size piece) of a file as a replica holds it. A hole has no entry. */
@@ -152,6 +153,15 @@ export interface FileStore {
    * Every object's checksum is verified.
    */
   read(file: FileId, offset: number, length: number): Promise<Uint8Array>;
+
+  /**
+   * Where the bytes that `read` would read lie on this disk. What is there is not looked at, so it may be damaged. Until `heldMs` have
+   * passed nothing else is written there, and the container stays.
+   *
+   * @param heldMs in milliseconds, from the call
+   * @returns null where there is no disk
+   */
+  locate(file: FileId, offset: number, length: number, heldMs: number): FileLocations | null;
 
   /** @returns record, attributes and object map at one instant */
   describe(file: FileId): FileDescription;

@@ -18,16 +18,16 @@ interface Layer {
 const LAYERS: Readonly<Record<string, Layer>> = {
   base: { folders: [], node: false, packages: [] },
   wire: { folders: ['base'], node: false, packages: ['typebox'] },
+  checksum: { folders: [], node: true, packages: ['@node-rs/crc32'] },
   lease: { folders: ['base', 'wire'], node: false, packages: [] },
   replica: { folders: ['base', 'wire'], node: false, packages: [] },
   catalog: { folders: ['base', 'wire'], node: false, packages: [], types: ['better-sqlite3'] },
   server: {
-    folders: ['base', 'wire', 'lease', 'replica', 'catalog'],
+    folders: ['base', 'wire', 'checksum', 'lease', 'replica', 'catalog'],
     node: true,
     packages: [
       '@fastify/busboy',
       '@fastify/compress',
-      '@node-rs/crc32',
       '@prometheus-io/client',
       'better-sqlite3',
       'close-with-grace',
@@ -41,7 +41,7 @@ const LAYERS: Readonly<Record<string, Layer>> = {
     ],
   },
   client: {
-    folders: ['base', 'wire'],
+    folders: ['base', 'wire', 'checksum'],
     node: true,
     packages: ['@peculiar/x509', 'commander', 'lru-cache', 'reflect-metadata', 'undici'],
   },

@@ -282,6 +282,10 @@ export class FakeCluster {
         tableOf(file).set(wish);
         return granted(epoch);
       },
+      locate: async (file) => {
+        const found = await open('locate', file);
+        return { locations: null, state: this.#state(file, found), served: 'primary' };
+      },
       renewLocks: async (file, { client, locks }) => {
         const { epoch } = await open('renew-locks', file);
         const isLost = (place: number): boolean =>

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { randomFillSync } from 'node:crypto';
 import { test } from 'node:test';
 import { crc32 as crc32OfZlib } from 'node:zlib';
-import { crc32, crc32Of, crc32Replaced, trustedCrc32 } from '../../server/storage/checksum.ts';
+import { crc32, trustedCrc32 } from '../../checksum/crc32.ts';
+import { crc32Of, crc32Replaced } from '../../server/storage/checksum.ts';
 
 /**
  * Goal: what is stored by one release, on one system, is sound for every other.

@@ -221,6 +221,18 @@ export const OTHER_OPERATIONS: Operations = {
   'GET /v1/data/:file/extents': data('extents', 'Where data, or a hole, begins', {
     query: { offset: count('Not before'), whence: text('data or hole') },
   }),
+  'GET /v1/data/:file/locations': data(
+    'locations',
+    'Where bytes lie on the disk of the server that is asked',
+    {
+      query: { offset: count('First byte'), length: count('Bytes, at most 16 MiB') },
+      headers: { 'Leasehold-Local-Proof': text('Shows that the data folder can be read') },
+      answers: { 200: { text: 'Objects and their places', media: octets } },
+    },
+  ),
+  'GET /v1/local': data('localFolder', "The server's data folder, for those on its machine", {
+    answers: { 200: told('The folder', Type.Object({ folder: Type.String() })) },
+  }),
   'POST /v1/data/:file/copy': data('copyData', 'Copies bytes of another file', {
     query: ORDER,
     body: json(),

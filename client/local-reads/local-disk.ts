@@ -1,0 +1,283 @@
+import { createHmac } from 'node:crypto';
+import { close, constants, fstatSync, open, read } from 'node:fs';
+import { open as openFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { giveBack, lentMemory } from '../../base/lent-memory.ts';
+import { crc32 } from '../../checksum/crc32.ts';
+import {
+  CONTAINERS_FOLDER,
+  containerName,
+  type FileLocations,
+  LOCAL_PROOF_FILE,
+  LOCAL_PROOF_TEXT,
+  type ObjectLocation,
+} from '../../wire/locations.ts';
+
+/** Containers that are open at a time, those in use not counted. */
+const CONTAINERS_OPEN_MAX = 32;
+/** One that nobody reads is closed after this long, so that what the server removes does not go on to take room. */
+const IDLE_MS = 1_000;
+/** Bytes in one call to the system. */
+const RUN_BYTES_MAX = 2 * 1024 * 1024;
+const SECRET_BYTES = 64;
+const SECRET = /^[0-9a-f]{64}$/;
+/** Not through a link, which could lead to what is not the server's, nor waiting for whoever else has a pipe. */
+const FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
+/** Objects that lie side by side in the file as on the disk. */
+interface Run {
+  readonly container: number;
+  readonly position: number;
+  readonly bytes: Buffer;
+  readonly objects: readonly ObjectLocation[];
+}
+
+interface OpenContainer {
+  readonly fd: number;
+  users: number;
+  usedMs: number;
+}
+
+/**
+ * The data folder of a server on this machine, for reading. Nothing in it is believed: bytes are what the server has named if they have
+ * their checksum, and else they are not there.
+ */
+export class LocalDisk {
+  /** What shows the server that its folder can be read here. */
+  readonly proof: string;
+  readonly #folder: string;
+  /** Whose the folder's files are: what belongs to somebody else is no container. */
+  readonly #uid: number;
+  /** By file, in order of last use. */
+  readonly #containers = new Map<number, OpenContainer>();
+  readonly #opening = new Map<number, Promise<OpenContainer | null>>();
+  readonly #sweep: NodeJS.Timeout;
+  #closed = false;
+
+  private constructor(folder: string, proof: string, uid: number) {
+    this.#folder = folder;
+    this.proof = proof;
+    this.#uid = uid;
+    this.#sweep = setInterval(() => this.#closeIdle(performance.now() - IDLE_MS), IDLE_MS);
+    this.#sweep.unref();
+  }
+
+  /**
+   * @param folder as the server calls it
+   * @returns null where this process cannot read it, or another folder has the name here
+   */
+  static async open(folder: string): Promise<LocalDisk | null> {
+    try {
+      const file = await openFile(join(folder, LOCAL_PROOF_FILE), FLAGS);
+      try {
+        const stat = await file.stat();
+        const secret = stat.isFile() && stat.size === SECRET_BYTES ? await file.readFile('latin1') : '';
+        // Nothing else is ever made known to a server, whatever folder it names.
+        if (!SECRET.test(secret)) return null;
+        const proof = createHmac('sha256', secret).update(LOCAL_PROOF_TEXT).digest('hex');
+        return new LocalDisk(folder, proof, stat.uid);
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      if (error instanceof Error && 'code' in error) return null;
+      throw error;
+    }
+  }
+
+  /** How many containers are open now. */
+  get openCount(): number {
+    return this.#containers.size;
+  }
+
+  /**
+   * Bytes from `offset` on, up to `end`, within what the locations are of.
+   *
+   * @returns null where something else lies there, or nothing; otherwise memory that is lent
+   */
+  async read({ objects }: FileLocations, offset: number, end: number): Promise<Buffer | null> {
+    const out = lentMemory(end - offset);
+    const wanted = objects.filter(({ begin, length }) => begin < end && begin + length > offset);
+    fillHoles(out, wanted, offset, end);
+    const isGood = await this.#readObjects(wanted, out, offset, end);
+    if (isGood) return out;
+    giveBack(out);
+    return null;
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearInterval(this.#sweep);
+    this.#closeIdle(Number.POSITIVE_INFINITY);
+  }
+
+  async #readObjects(
+    objects: readonly ObjectLocation[],
+    out: Buffer,
+    offset: number,
+    end: number,
+  ): Promise<boolean> {
+    const reads = runsOf(objects, out, offset, end).map((run) => this.#readRun(run));
+    for (const object of objects) {
+      if (object.begin < offset || object.begin + object.length > end)
+        reads.push(this.#readPart(object, out, offset, end));
+    }
+    // All have ended when it is told: the memory is nobody's from then on.
+    return (await Promise.all(reads)).every((isGood) => isGood);
+  }
+
+  async #readRun({ container, position, bytes, objects }: Run): Promise<boolean> {
+    if (!(await this.#fill(container, position, bytes))) return false;
+    let at = 0;
+    for (const { length, crc32: sum } of objects) {
+      if (crc32(bytes.subarray(at, at + length)) !== sum) return this.#mismatch(container);
+      at += length;
+    }
+    return true;
+  }
+
+  /** An object of which only a part is wanted is read as a whole, for its checksum is of all of it. */
+  async #readPart(object: ObjectLocation, out: Buffer, offset: number, end: number): Promise<boolean> {
+    const { begin, length, container, position, crc32: sum } = object;
+    const bytes = Buffer.allocUnsafeSlow(length);
+    if (!(await this.#fill(container, position, bytes))) return false;
+    if (crc32(bytes) !== sum) return this.#mismatch(container);
+    const from = Math.max(begin, offset);
+    out.set(bytes.subarray(from - begin, Math.min(begin + length, end) - begin), from - offset);
+    return true;
+  }
+
+  /** The name may be another container's by now. */
+  #mismatch(container: number): false {
+    const open = this.#containers.get(container);
+    if (open !== undefined) this.#forget(container, open);
+    return false;
+  }
+
+  /** @returns whether all of the bytes are there */
+  async #fill(container: number, position: number, bytes: Buffer): Promise<boolean> {
+    const open = await this.#use(container);
+    if (open === null) return false;
+    try {
+      for (let at = 0; at < bytes.length; ) {
+        const count = await readAt(open.fd, bytes.subarray(at), position + at);
+        if (count <= 0) return this.#mismatch(container);
+        at += count;
+      }
+      return true;
+    } finally {
+      open.users--;
+      open.usedMs = performance.now();
+      if (this.#containers.get(container) !== open) closeUnused(open);
+    }
+  }
+
+  /** @returns the container with one user more; null where there is none to be read */
+  async #use(container: number): Promise<OpenContainer | null> {
+    const known = this.#containers.get(container) ?? (await this.#open(container));
+    if (known === null) return null;
+    known.users++;
+    this.#containers.delete(container);
+    this.#containers.set(container, known);
+    for (const [oldest, open] of this.#containers) {
+      if (this.#containers.size <= CONTAINERS_OPEN_MAX) break;
+      if (open.users === 0) this.#forget(oldest, open);
+    }
+    return known;
+  }
+
+  /** Whoever wants it meanwhile waits for the same. */
+  #open(container: number): Promise<OpenContainer | null> {
+    const path = join(this.#folder, CONTAINERS_FOLDER, containerName(container));
+    const opening =
+      this.#opening.get(container) ??
+      openReading(path).then((fd) => {
+        this.#opening.delete(container);
+        if (fd === null) return null;
+        const opened: OpenContainer = { fd, users: 0, usedMs: performance.now() };
+        const stat = fstatSync(fd);
+        if (!this.#closed && stat.isFile() && stat.uid === this.#uid) {
+          this.#containers.set(container, opened);
+          return opened;
+        }
+        closeUnused(opened);
+        return null;
+      });
+    this.#opening.set(container, opening);
+    return opening;
+  }
+
+  #closeIdle(usedBeforeMs: number): void {
+    for (const [container, open] of [...this.#containers]) {
+      if (this.#closed || (open.users === 0 && open.usedMs <= usedBeforeMs)) this.#forget(container, open);
+    }
+  }
+
+  /** Whoever reads it closes it. */
+  #forget(container: number, open: OpenContainer): void {
+    this.#containers.delete(container);
+    closeUnused(open);
+  }
+}
+
+function closeUnused({ fd, users }: OpenContainer): void {
+  // What was only read cannot fail in a way that matters.
+  if (users === 0) close(fd, () => undefined);
+}
+
+/** @returns null where it is not there, or not to be read */
+function openReading(path: string): Promise<number | null> {
+  return new Promise((resolve) => open(path, FLAGS, (error, fd) => resolve(error === null ? fd : null)));
+}
+
+/** @returns how many bytes were read; −1 where the disk refuses them */
+function readAt(fd: number, bytes: Buffer, position: number): Promise<number> {
+  return new Promise((resolve) =>
+    read(fd, bytes, 0, bytes.length, position, (error, count) => resolve(error === null ? count : -1)),
+  );
+}
+
+/** What no object has reads as zeros. */
+function fillHoles(out: Buffer, objects: readonly ObjectLocation[], offset: number, end: number): void {
+  let filledTo = offset;
+  for (const { begin, length } of objects) {
+    if (begin > filledTo) out.fill(0, filledTo - offset, begin - offset);
+    filledTo = Math.max(filledTo, Math.min(begin + length, end));
+  }
+  if (filledTo < end) out.fill(0, filledTo - offset);
+}
+
+/** Whole objects, as many in one call to the system as lie side by side. */
+function runsOf(objects: readonly ObjectLocation[], out: Buffer, offset: number, end: number): Run[] {
+  const runs: Run[] = [];
+  let run: ObjectLocation[] = [];
+  let bytes = 0;
+  const finish = (): void => {
+    const [first] = run;
+    if (first === undefined) return;
+    const { container, position, begin } = first;
+    runs.push({
+      container,
+      position,
+      bytes: out.subarray(begin - offset, begin - offset + bytes),
+      objects: run,
+    });
+    run = [];
+    bytes = 0;
+  };
+  for (const object of objects) {
+    if (object.begin < offset || object.begin + object.length > end) continue;
+    const first = run[0];
+    const isNext =
+      first !== undefined &&
+      object.container === first.container &&
+      object.begin === first.begin + bytes &&
+      object.position === first.position + bytes &&
+      bytes + object.length <= RUN_BYTES_MAX;
+    if (!isNext) finish();
+    run.push(object);
+    bytes += object.length;
+  }
+  finish();
+  return runs;
+}

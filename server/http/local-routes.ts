@@ -1,0 +1,65 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import {
+  encodeLocations,
+  HEADER_LOCAL_PROOF,
+  LOCATIONS_BYTES_MAX,
+  type LocalAnswer,
+} from '../../wire/locations.ts';
+import type { Gateway } from '../gateway.ts';
+import type { MetricsRegistry } from '../metrics.ts';
+import type { LocalProof } from '../storage/local-proof.ts';
+import { bufferOf, setFileHeaders } from './answers.ts';
+import { shownOf } from './data-routes.ts';
+import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
+import { READ } from './roles.ts';
+import { headersOfState } from './state-headers.ts';
+
+/**
+ * For clients that read this server's disk themselves (decision 0051): which folder it is, and where in it bytes of a file are. The former is told
+ * to whoever may read and is on the same machine, the latter besides only to those who show that they can read the folder.
+ */
+export function localRoutes(
+  app: FastifyInstance,
+  gateway: Gateway,
+  proof: LocalProof,
+  metrics: MetricsRegistry,
+): void {
+  const located = metrics.counter(
+    'leasehold_located_bytes_total',
+    'Bytes of which a client on this machine was told where on the disk they are, instead of being sent them',
+  );
+
+  app.get('/v1/local', READ, async (request): Promise<LocalAnswer> => {
+    assertSameMachine(request);
+    return { folder: proof.folder };
+  });
+
+  app.get('/v1/data/:file/locations', READ, async (request, reply) => {
+    assertSameMachine(request);
+    if (!proof.isShown(request.headers[HEADER_LOCAL_PROOF])) {
+      throw new ServiceError(
+        'forbidden',
+        'Where bytes are is told to those who can read the data folder: ask /v1/local',
+      );
+    }
+    const query = request.query as Readonly<Record<string, unknown>>;
+    const file = fileIdOf((request.params as { readonly file?: unknown }).file);
+    const offset = integerOf(query.offset, 'offset');
+    const length = integerOf(query.length, 'length', 1, LOCATIONS_BYTES_MAX);
+    const options = { ...callOptionsOf(request.headers), ...shownOf(query) };
+    const { locations, state } = await gateway.locate(file, offset, length, options);
+    if (locations === null) throw new ServiceError('not-found', 'This server keeps contents in memory');
+    located.add(locations.end - offset);
+    setFileHeaders(reply, gateway, state.file as FileId, state);
+    reply.headers(headersOfState(state));
+    return reply.type('application/octet-stream').send(bufferOf(encodeLocations(locations)));
+  });
+}
+
+/** A connection within one machine has the same address at both of its ends. */
+function assertSameMachine({ raw: { socket } }: FastifyRequest): void {
+  if (socket.remoteAddress !== undefined && socket.remoteAddress === socket.localAddress) return;
+  throw new ServiceError('not-found', 'The disk of this server is of use on its own machine only');
+}
