@@ -27,8 +27,6 @@ export interface ReadResult {
 
 /** Bytes of a file that are read in pieces, and are of one state but for pieces that changed before they were read. */
 export interface FileRange {
-  /** Where they end: with what was asked for, or before it with the file. */
-  readonly end: number;
   /** All of them were so at this moment, or later (monotonic, in milliseconds). */
   readonly sinceMs: number;
   /** Until when pieces of it can be read. */
@@ -111,12 +109,12 @@ export class FileHandle {
     const located = { file, subject: this.#subject, replicas: this.#replicas, shown: this.#shown };
     const range = (await this.#local?.locate(located, offset, length)) ?? null;
     if (range === null) return null;
-    const { end, sinceMs, untilMs } = range;
+    const { end, sizeBytes, sinceMs, untilMs } = range;
     return {
-      end,
       sinceMs,
       untilMs,
       read: async (at, count) => {
+        if (at + count > end && end < sizeBytes) return (await this.read(at, count)).bytes;
         const bytes = await range.read(at, count);
         return typeof bytes === 'string' ? (await this.#read(at, count, bytes)).bytes : bytes;
       },

@@ -73,8 +73,6 @@ export interface BackendLocks {
 
 /** Bytes of a file as they were at one moment, or, in pieces that were changed before they were read, later. */
 export interface BackendRange {
-  /** Where they end: with what was asked for, or before it with the file. */
-  readonly end: number;
   /** They were so at this moment, or later (monotonic, in milliseconds). */
   readonly sinceMs: number;
   /** Until when pieces can be read. */

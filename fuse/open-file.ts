@@ -2,7 +2,6 @@ import {
   type Attributes,
   type BackendFile,
   type BackendLock,
-  type BackendRange,
   type ContentVersion,
   contentVersionCompare,
   type FileState,
@@ -69,7 +68,7 @@ export class OpenFile {
       (offset, length) => this.#bounded(backend.read(offset, length), 'A read'),
       () => this.#sizeBytes(),
       () => this.#giver(),
-      (offset, length) => this.#range(offset, length),
+      async (offset, length) => (await backend.range?.(offset, length)) ?? null,
     );
     this.writes = new WriteBehind({
       write: (offset, parts) => backend.write(offset, parts),
@@ -251,12 +250,6 @@ export class OpenFile {
       const whole = Math.floor(within / PAGE_BYTES) * PAGE_BYTES;
       return whole > 0 && give(this.inode, offset, bytes.subarray(0, whole), isCurrent);
     };
-  }
-
-  async #range(offset: number, length: number): Promise<BackendRange | null> {
-    const range = (await this.#backend.range?.(offset, length)) ?? null;
-    if (range === null) return null;
-    return { ...range, read: (at, count) => this.#bounded(range.read(at, count), 'A read') };
   }
 
   #sizeBytes(): number {

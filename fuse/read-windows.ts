@@ -1,7 +1,7 @@
 import type { BackendRange } from './backend.ts';
 
 /** What is asked for at a time, aligned to it: what a question costs is next to nothing beside what is then read. */
-const WINDOW_BYTES = 8 * 1024 * 1024;
+const WINDOW_BYTES = 16 * 1024 * 1024;
 /** Windows of one file that are known at a time: whoever reads in sequence needs one and the next. */
 const WINDOWS_MAX = 3;
 /** One that ends so soon is not begun with. */

@@ -23,8 +23,15 @@ export interface LocalAnswer {
   readonly folder: string;
 }
 
-/** Where the bytes of an object lie on the disk of a server: all of them, for the checksum is of all. */
-export interface ObjectLocation {
+/** Objects in one answer at the most: they are looked up in one turn of a server's event loop. */
+export const LOCATED_OBJECTS_MAX = 512;
+/** Objects side by side are one extent within each so many bytes of a file: whoever reads these has read whole extents. */
+export const EXTENT_BYTES = 1024 * 1024;
+/** An object may be larger. */
+const EXTENT_LENGTH_MAX = 4 * 1024 * 1024;
+
+/** Bytes of a file that lie side by side on the disk of a server: one object, or several. */
+export interface Extent {
   /** Where in the file it begins. */
   readonly begin: number;
   readonly length: number;
@@ -32,17 +39,18 @@ export interface ObjectLocation {
   readonly container: number;
   /** Where in the container it begins. */
   readonly position: number;
+  /** Of all of it. */
   readonly crc32: number;
 }
 
 /** Where bytes of a file lie, all of one state. */
 export interface FileLocations {
-  /** An object has no more bytes. */
-  readonly objectBytes: number;
-  /** Where the bytes that were asked for end: before what was asked, where the file ends there. */
+  /** Of the file. */
+  readonly sizeBytes: number;
+  /** Where the bytes of which it is told end: before what was asked for, where the file ends there, or there are too many objects. */
   readonly end: number;
-  /** Objects that have some of the bytes, in order. What is in none of them is zeros. */
-  readonly objects: readonly ObjectLocation[];
+  /** Those that have some of the bytes, in order. What is in none of them is zeros. */
+  readonly extents: readonly Extent[];
 }
 
 /** Folder of the containers in a data folder. */
@@ -53,42 +61,33 @@ export function containerName(file: number): string {
   return `${(file % 256).toString(16).padStart(2, '0')}/${file}.dat`;
 }
 
-/** @param locations objects begin at multiples of their size, in the file and in the container */
-export function encodeLocations({ objectBytes, end, objects }: FileLocations): Uint8Array {
-  const writer = new ByteWriter(64 + 16 * objects.length);
-  writer.varint(objectBytes).varint(end).varint(objects.length);
-  for (const { begin, length, container, position, crc32 } of objects) {
-    writer
-      .varint(begin / objectBytes)
-      .varint(length)
-      .varint(container);
-    writer.varint(position / objectBytes).uint32(crc32);
-  }
+export function encodeLocations({ sizeBytes, end, extents }: FileLocations): Uint8Array {
+  const writer = new ByteWriter(64 + 32 * extents.length);
+  writer.varint(sizeBytes).varint(end).varint(extents.length);
+  for (const { begin, length, container, position, crc32 } of extents)
+    writer.varint(begin).varint(length).varint(container).varint(position).uint32(crc32);
   return writer.finish();
 }
 
 /** @throws MalformedError where `encoded` is not what `encodeLocations` makes */
 export function decodeLocations(encoded: Uint8Array): FileLocations {
   const reader = new ByteReader(encoded);
-  const objectBytes = reader.varint();
+  const sizeBytes = reader.varint();
   const end = reader.varint();
   const count = reader.varint();
-  if (objectBytes === 0 || count > reader.remaining) throw new MalformedError('Locations that cannot be');
-  const objects: ObjectLocation[] = [];
-  let last = -1;
+  if (end > sizeBytes || count > LOCATED_OBJECTS_MAX) throw new MalformedError('Locations that cannot be');
+  const extents: Extent[] = [];
+  let from = 0;
   for (let at = 0; at < count; at++) {
-    const index = reader.varint();
-    const length = reader.varint();
-    const container = reader.varint();
-    const slot = reader.varint();
+    const [begin, length] = [reader.varint(), reader.varint()];
+    const [container, position] = [reader.varint(), reader.varint()];
     const crc32 = reader.uint32();
-    const [begin, position] = [index * objectBytes, slot * objectBytes];
-    const isPlace = Number.isSafeInteger(begin + length) && Number.isSafeInteger(position + length);
-    if (index <= last || length === 0 || length > objectBytes || container === 0 || !isPlace)
-      throw new MalformedError('An object lies where none can be');
-    objects.push({ begin, length, container, position, crc32 });
-    last = index;
+    const isPlace =
+      length > 0 && length <= EXTENT_LENGTH_MAX && begin >= from && begin < end && container > 0;
+    if (!isPlace) throw new MalformedError('Bytes lie where none can be');
+    extents.push({ begin, length, container, position, crc32 });
+    from = begin + length;
   }
   reader.end();
-  return { objectBytes, end, objects };
+  return { sizeBytes, end, extents };
 }

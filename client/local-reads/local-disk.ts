@@ -7,30 +7,20 @@ import { crc32 } from '../../checksum/crc32.ts';
 import {
   CONTAINERS_FOLDER,
   containerName,
+  type Extent,
   type FileLocations,
   LOCAL_PROOF_FILE,
   LOCAL_PROOF_TEXT,
-  type ObjectLocation,
 } from '../../wire/locations.ts';
 
 /** Containers that are open at a time, those in use not counted. */
 const CONTAINERS_OPEN_MAX = 32;
 /** One that nobody reads is closed after this long, so that what the server removes does not go on to take room. */
 const IDLE_MS = 1_000;
-/** Bytes in one call to the system. */
-const RUN_BYTES_MAX = 2 * 1024 * 1024;
 const SECRET_BYTES = 64;
 const SECRET = /^[0-9a-f]{64}$/;
 /** Not through a link, which could lead to what is not the server's, nor waiting for whoever else has a pipe. */
 const FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-
-/** Objects that lie side by side in the file as on the disk. */
-interface Run {
-  readonly container: number;
-  readonly position: number;
-  readonly bytes: Buffer;
-  readonly objects: readonly ObjectLocation[];
-}
 
 interface OpenContainer {
   readonly fd: number;
@@ -95,12 +85,13 @@ export class LocalDisk {
    *
    * @returns null where something else lies there, or nothing; otherwise memory that is lent
    */
-  async read({ objects }: FileLocations, offset: number, end: number): Promise<Buffer | null> {
+  async read({ extents }: FileLocations, offset: number, end: number): Promise<Buffer | null> {
     const out = lentMemory(end - offset);
-    const wanted = objects.filter(({ begin, length }) => begin < end && begin + length > offset);
+    const wanted = extents.filter(({ begin, length }) => begin < end && begin + length > offset);
     fillHoles(out, wanted, offset, end);
-    const isGood = await this.#readObjects(wanted, out, offset, end);
-    if (isGood) return out;
+    // All have ended when it is told: the memory is nobody's from then on.
+    const found = await Promise.all(wanted.map((extent) => this.#read(extent, out, offset, end)));
+    if (found.every((isGood) => isGood)) return out;
     giveBack(out);
     return null;
   }
@@ -111,37 +102,16 @@ export class LocalDisk {
     this.#closeIdle(Number.POSITIVE_INFINITY);
   }
 
-  async #readObjects(
-    objects: readonly ObjectLocation[],
-    out: Buffer,
-    offset: number,
-    end: number,
-  ): Promise<boolean> {
-    const reads = runsOf(objects, out, offset, end).map((run) => this.#readRun(run));
-    for (const object of objects) {
-      if (object.begin < offset || object.begin + object.length > end)
-        reads.push(this.#readPart(object, out, offset, end));
-    }
-    // All have ended when it is told: the memory is nobody's from then on.
-    return (await Promise.all(reads)).every((isGood) => isGood);
-  }
-
-  async #readRun({ container, position, bytes, objects }: Run): Promise<boolean> {
-    if (!(await this.#fill(container, position, bytes))) return false;
-    let at = 0;
-    for (const { length, crc32: sum } of objects) {
-      if (crc32(bytes.subarray(at, at + length)) !== sum) return this.#mismatch(container);
-      at += length;
-    }
-    return true;
-  }
-
-  /** An object of which only a part is wanted is read as a whole, for its checksum is of all of it. */
-  async #readPart(object: ObjectLocation, out: Buffer, offset: number, end: number): Promise<boolean> {
-    const { begin, length, container, position, crc32: sum } = object;
-    const bytes = Buffer.allocUnsafeSlow(length);
+  /** An extent of which only a part is wanted is read as a whole, for its checksum is of all of it. */
+  async #read(extent: Extent, out: Buffer, offset: number, end: number): Promise<boolean> {
+    const { begin, length, container, position, crc32: sum } = extent;
+    const isWhole = begin >= offset && begin + length <= end;
+    const bytes = isWhole
+      ? out.subarray(begin - offset, begin - offset + length)
+      : Buffer.allocUnsafeSlow(length);
     if (!(await this.#fill(container, position, bytes))) return false;
     if (crc32(bytes) !== sum) return this.#mismatch(container);
+    if (isWhole) return true;
     const from = Math.max(begin, offset);
     out.set(bytes.subarray(from - begin, Math.min(begin + length, end) - begin), from - offset);
     return true;
@@ -237,47 +207,12 @@ function readAt(fd: number, bytes: Buffer, position: number): Promise<number> {
   );
 }
 
-/** What no object has reads as zeros. */
-function fillHoles(out: Buffer, objects: readonly ObjectLocation[], offset: number, end: number): void {
+/** What no extent has reads as zeros. */
+function fillHoles(out: Buffer, extents: readonly Extent[], offset: number, end: number): void {
   let filledTo = offset;
-  for (const { begin, length } of objects) {
+  for (const { begin, length } of extents) {
     if (begin > filledTo) out.fill(0, filledTo - offset, begin - offset);
     filledTo = Math.max(filledTo, Math.min(begin + length, end));
   }
   if (filledTo < end) out.fill(0, filledTo - offset);
-}
-
-/** Whole objects, as many in one call to the system as lie side by side. */
-function runsOf(objects: readonly ObjectLocation[], out: Buffer, offset: number, end: number): Run[] {
-  const runs: Run[] = [];
-  let run: ObjectLocation[] = [];
-  let bytes = 0;
-  const finish = (): void => {
-    const [first] = run;
-    if (first === undefined) return;
-    const { container, position, begin } = first;
-    runs.push({
-      container,
-      position,
-      bytes: out.subarray(begin - offset, begin - offset + bytes),
-      objects: run,
-    });
-    run = [];
-    bytes = 0;
-  };
-  for (const object of objects) {
-    if (object.begin < offset || object.begin + object.length > end) continue;
-    const first = run[0];
-    const isNext =
-      first !== undefined &&
-      object.container === first.container &&
-      object.begin === first.begin + bytes &&
-      object.position === first.position + bytes &&
-      bytes + object.length <= RUN_BYTES_MAX;
-    if (!isNext) finish();
-    run.push(object);
-    bytes += object.length;
-  }
-  finish();
-  return runs;
 }

@@ -37,13 +37,14 @@ export type Miss = 'late' | 'other';
 
 /** Bytes of a file that are on this machine, all of one state. */
 export interface LocalRange {
-  /** Where the bytes end: with what was asked for, or before it with the file. */
+  /** @see FileLocations */
   readonly end: number;
+  readonly sizeBytes: number;
   /** They were so not before this (monotonic, in milliseconds). */
   readonly sinceMs: number;
   /** Until when they can be read here. */
   readonly untilMs: number;
-  /** @returns bytes from `offset` on, as far as there are any; or why they have to be read in the ordinary way */
+  /** @returns bytes from `offset` on, up to `end` at the most; or why they have to be read in the ordinary way */
   read(offset: number, length: number): Promise<Uint8Array | Miss>;
 }
 
@@ -150,6 +151,7 @@ export class LocalReads {
     const untilMs = sentMs + USABLE_MS;
     return {
       end: locations.end,
+      sizeBytes: locations.sizeBytes,
       sinceMs: sentMs,
       untilMs,
       read: async (offset, length) => {

@@ -51,7 +51,7 @@ export function localRoutes(
     const options = { ...callOptionsOf(request.headers), ...shownOf(query) };
     const { locations, state } = await gateway.locate(file, offset, length, options);
     if (locations === null) throw new ServiceError('not-found', 'This server keeps contents in memory');
-    located.add(locations.end - offset);
+    located.add(Math.max(0, locations.end - offset));
     setFileHeaders(reply, gateway, state.file as FileId, state);
     reply.headers(headersOfState(state));
     return reply.type('application/octet-stream').send(bufferOf(encodeLocations(locations)));

@@ -33,6 +33,15 @@ export function crc32Replaced(
   return (crc ^ followedByZeros(difference, behindBytes)) >>> 0;
 }
 
+/**
+ * Checksum of bytes that follow each other, from those of both parts.
+ *
+ * @param secondBytes how many bytes the second part has
+ */
+export function crc32Joined(first: number, second: number, secondBytes: number): number {
+  return (followedByZeros(first, secondBytes) ^ second) >>> 0;
+}
+
 /** What becomes of a difference between two checksums of equally many bytes where the same bytes follow in both. */
 function followedByZeros(difference: number, byteCount: number): number {
   let value = difference >>> 0;

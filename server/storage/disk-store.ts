@@ -7,7 +7,14 @@ import { lentMemory } from '../../base/lent-memory.ts';
 import { crc32 } from '../../checksum/crc32.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
-import { CONTAINERS_FOLDER, type FileLocations, type ObjectLocation } from '../../wire/locations.ts';
+import {
+  CONTAINERS_FOLDER,
+  EXTENT_BYTES,
+  type Extent,
+  type FileLocations,
+  LOCATED_OBJECTS_MAX,
+} from '../../wire/locations.ts';
+import { crc32Joined } from './checksum.ts';
 import { type Container, Containers } from './container.ts';
 import { bytesUnlike, fileStateNew, startOfNew, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
@@ -311,23 +318,15 @@ export class DiskStore implements FileStore {
   locate(file: FileId, offset: number, length: number, heldMs: number): FileLocations {
     const replica = this.#need(file);
     const { objectBytes } = replica;
-    const end = Math.max(offset, Math.min(offset + length, replica.state.attributes.sizeBytes));
+    const { sizeBytes } = replica.state.attributes;
     const first = Math.floor(offset / objectBytes);
-    const last = Math.ceil(end / objectBytes) - 1;
-    const rows = last < first ? [] : this.#index.objects(file, first, last);
+    const lastEnd = (first + LOCATED_OBJECTS_MAX) * objectBytes;
+    const end = Math.min(offset + length, lastEnd, sizeBytes);
+    if (end <= offset) return { sizeBytes, end: Math.min(offset, sizeBytes), extents: [] };
+    const rows = this.#index.objects(file, first, Math.ceil(end / objectBytes) - 1);
     this.#hold(replica, rows, heldMs);
-    const objects = rows.map((row): ObjectLocation => {
-      const { home, row: there } = placeOf(replica, row);
-      const { index, length: bytes, slot, crc32: sum } = there;
-      return {
-        begin: index * objectBytes,
-        length: bytes,
-        container: home,
-        position: slot * objectBytes,
-        crc32: sum,
-      };
-    });
-    return { objectBytes, end, objects };
+    const places = rows.map((row) => placeOf(replica, row));
+    return { sizeBytes, end, extents: extentsOf(places, objectBytes) };
   }
 
   describe(file: FileId): FileDescription {
@@ -658,13 +657,43 @@ export class DiskStore implements FileStore {
   }
 }
 
-/** @returns in which container the object is, and its row with the slot there */
-function placeOf(
-  { id, state }: ReplicaFile,
-  row: ObjectRow,
-): { readonly home: FileId; readonly row: ObjectRow } {
+interface Place {
+  /** The file in whose container it is. */
+  readonly home: FileId;
+  /** With the slot there. */
+  readonly row: ObjectRow;
+}
+
+/** @returns in which container the object is */
+function placeOf({ id, state }: ReplicaFile, row: ObjectRow): Place {
   if (row.slot >= 0) return { home: id, row };
   return { home: state.lender as FileId, row: { ...row, slot: -1 - row.slot } };
+}
+
+/** Objects side by side, of the same part of the file. */
+function extentsOf(places: readonly Place[], objectBytes: number): Extent[] {
+  const extents: Extent[] = [];
+  for (const { home, row } of places) {
+    const begin = row.index * objectBytes;
+    const position = row.slot * objectBytes;
+    const { length } = row;
+    const last = extents.at(-1);
+    const isNext =
+      last !== undefined &&
+      last.container === home &&
+      last.begin + last.length === begin &&
+      last.position + last.length === position &&
+      Math.floor(last.begin / EXTENT_BYTES) === Math.floor((begin + length - 1) / EXTENT_BYTES);
+    const whole = { begin, length, container: home, position, crc32: row.crc32 };
+    if (!isNext) extents.push(whole);
+    else
+      extents[extents.length - 1] = {
+        ...last,
+        length: last.length + length,
+        crc32: crc32Joined(last.crc32, row.crc32, length),
+      };
+  }
+  return extents;
 }
 
 async function readRun(
