@@ -74,7 +74,7 @@ export class ReadAhead {
       this.#fetchAround(source, first);
     }
     const blocks: Block[] = [];
-    for (let index = first; index <= last; index++) blocks.push(this.#used(source, index));
+    for (let index = first; index <= last; index++) blocks.push(this.#used(source, index, inSequence));
     if (inSequence) this.#fetchAhead(source, last + 1);
     await Promise.all(blocks.map((block) => block.bytes));
     const parts: Uint8Array[] = [];
@@ -113,8 +113,8 @@ export class ReadAhead {
   }
 
   /** A block that somebody is about to be given a part of. */
-  #used(source: ReadSource, index: number): Block {
-    const block = this.#block(source, index);
+  #used(source: ReadSource, index: number, inSequence: boolean): Block {
+    const block = this.#block(source, index, inSequence);
     block.userCount++;
     return block;
   }
@@ -129,7 +129,7 @@ export class ReadAhead {
   /** Reads what is asked for and no more. */
   async #readPast(source: ReadSource, offset: number, length: number): Promise<Uint8Array> {
     const beganMs = performance.now();
-    const bytes = await source.read(offset, length);
+    const { bytes } = await source.fetchAlone(offset, length);
     if (length < LARGE_READ_BYTES) this.#around.singleTook(performance.now() - beganMs);
     // What a block had fetched meanwhile may be older than this, which the kernel has then.
     const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
@@ -145,7 +145,7 @@ export class ReadAhead {
     const { generation } = source;
     const beganMs = performance.now();
     // The kernel is given it beside whoever reads it: its memory is left to the garbage collector.
-    const block = this.#used(source, index);
+    const block = this.#used(source, index, false);
     block.bytes
       .then(async (bytes) => {
         this.#around.blockTook(performance.now() - beganMs);
@@ -170,7 +170,7 @@ export class ReadAhead {
       // Another reader is about to want what would have to go, and would have it fetched a second time.
       if (!this.#has(source, index) && !this.#hasRoom()) return;
       // Whoever reads it hears of the failure; ahead of the reader it is nobody's.
-      this.#block(source, index).bytes.catch(() => undefined);
+      this.#block(source, index, true).bytes.catch(() => undefined);
     }
   }
 
@@ -183,7 +183,7 @@ export class ReadAhead {
     return this.#blocks.size < this.#blocksMax;
   }
 
-  #block(source: ReadSource, index: number): Block {
+  #block(source: ReadSource, index: number, inSequence: boolean): Block {
     const key = blockKey(source, index);
     const present = this.#blocks.get(key);
     this.#blocks.delete(key);
@@ -191,7 +191,9 @@ export class ReadAhead {
       this.#blocks.set(key, present);
       return present;
     }
-    const fetched = source.fetch(index * BLOCK_BYTES, BLOCK_BYTES);
+    const fetched = inSequence
+      ? source.fetch(index * BLOCK_BYTES, BLOCK_BYTES)
+      : source.fetchAlone(index * BLOCK_BYTES, BLOCK_BYTES);
     const bytes = fetched.then((one) => one.bytes);
     const block: Block = {
       key,

@@ -51,9 +51,16 @@ export class ReadSource {
     });
   }
 
-  /** A piece of which others are read around it, aligned to its size. */
+  /** One of many pieces that are read in sequence, aligned to its size. */
   fetch(offset: number, length: number): Promise<Fetched> {
     return this.#windows.read(offset, length);
+  }
+
+  /** A piece whose neighbours nobody may want. What is fetched after it is as new as this. */
+  async fetchAlone(offset: number, length: number): Promise<Fetched> {
+    const bytes = await this.read(offset, length);
+    this.#windows.overtaken();
+    return { bytes, sinceMs: performance.now() };
   }
 
   get generation(): number {

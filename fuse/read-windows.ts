@@ -28,7 +28,10 @@ interface Window {
   untilMs: number;
 }
 
-/** Reads pieces of a file out of windows, of which the backend knows more cheaply than of each piece; where it knows none, as ever. */
+/**
+ * Reads pieces of a file out of windows, of which the backend knows more cheaply than of each piece; where it knows none, as ever.
+ * What one window shows may be older than what was read otherwise meanwhile: whoever does so says it.
+ */
 export class ReadWindows {
   readonly #source: WindowSource;
   /** By number, in order of last use. */
@@ -50,6 +53,11 @@ export class ReadWindows {
     const isLate = offset + length > (number + 1 / 2) * WINDOW_BYTES;
     if (isLate && (number + 1) * WINDOW_BYTES < this.#source.sizeBytes()) this.#window(number + 1);
     return { bytes: await range.read(offset, length), sinceMs: range.sinceMs };
+  }
+
+  /** Something was read that may be newer than what is known: no piece is read of that any more. */
+  overtaken(): void {
+    this.#windows.clear();
   }
 
   #window(number: number): Window {

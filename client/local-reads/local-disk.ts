@@ -106,22 +106,21 @@ export class LocalDisk {
   async #read(extent: Extent, out: Buffer, offset: number, end: number): Promise<boolean> {
     const { begin, length, container, position, crc32: sum } = extent;
     const isWhole = begin >= offset && begin + length <= end;
-    const bytes = isWhole
-      ? out.subarray(begin - offset, begin - offset + length)
-      : Buffer.allocUnsafeSlow(length);
-    if (!(await this.#fill(container, position, bytes))) return false;
-    if (crc32(bytes) !== sum) return this.#mismatch(container);
-    if (isWhole) return true;
+    const bytes = isWhole ? out.subarray(begin - offset, begin - offset + length) : lentMemory(length);
+    const isThere = await this.#fill(container, position, bytes);
+    const isGood = isThere && crc32(bytes) === sum;
+    if (!isGood) this.#mismatch(container);
+    if (isWhole) return isGood;
     const from = Math.max(begin, offset);
     out.set(bytes.subarray(from - begin, Math.min(begin + length, end) - begin), from - offset);
-    return true;
+    giveBack(bytes);
+    return isGood;
   }
 
   /** The name may be another container's by now. */
-  #mismatch(container: number): false {
+  #mismatch(container: number): void {
     const open = this.#containers.get(container);
     if (open !== undefined) this.#forget(container, open);
-    return false;
   }
 
   /** @returns whether all of the bytes are there */
@@ -131,7 +130,7 @@ export class LocalDisk {
     try {
       for (let at = 0; at < bytes.length; ) {
         const count = await readAt(open.fd, bytes.subarray(at), position + at);
-        if (count <= 0) return this.#mismatch(container);
+        if (count <= 0) return false;
         at += count;
       }
       return true;
@@ -158,23 +157,24 @@ export class LocalDisk {
 
   /** Whoever wants it meanwhile waits for the same. */
   #open(container: number): Promise<OpenContainer | null> {
-    const path = join(this.#folder, CONTAINERS_FOLDER, containerName(container));
-    const opening =
-      this.#opening.get(container) ??
-      openReading(path).then((fd) => {
-        this.#opening.delete(container);
-        if (fd === null) return null;
-        const opened: OpenContainer = { fd, users: 0, usedMs: performance.now() };
-        const stat = fstatSync(fd);
-        if (!this.#closed && stat.isFile() && stat.uid === this.#uid) {
-          this.#containers.set(container, opened);
-          return opened;
-        }
-        closeUnused(opened);
-        return null;
-      });
-    this.#opening.set(container, opening);
+    let opening = this.#opening.get(container);
+    if (opening === undefined) {
+      opening = this.#openNew(container).finally(() => this.#opening.delete(container));
+      this.#opening.set(container, opening);
+    }
     return opening;
+  }
+
+  async #openNew(container: number): Promise<OpenContainer | null> {
+    const fd = await openReading(join(this.#folder, CONTAINERS_FOLDER, containerName(container)));
+    if (fd === null) return null;
+    const opened: OpenContainer = { fd, users: 0, usedMs: performance.now() };
+    if (!this.#closed && isFileOf(fd, this.#uid)) {
+      this.#containers.set(container, opened);
+      return opened;
+    }
+    closeUnused(opened);
+    return null;
   }
 
   #closeIdle(usedBeforeMs: number): void {
@@ -198,6 +198,16 @@ function closeUnused({ fd, users }: OpenContainer): void {
 /** @returns null where it is not there, or not to be read */
 function openReading(path: string): Promise<number | null> {
   return new Promise((resolve) => open(path, FLAGS, (error, fd) => resolve(error === null ? fd : null)));
+}
+
+function isFileOf(fd: number, uid: number): boolean {
+  try {
+    const stat = fstatSync(fd);
+    return stat.isFile() && stat.uid === uid;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error) return false;
+    throw error;
+  }
 }
 
 /** @returns how many bytes were read; −1 where the disk refuses them */

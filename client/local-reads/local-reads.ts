@@ -16,6 +16,8 @@ import { LocalDisk } from './local-disk.ts';
 const USABLE_MS = LOCATIONS_HELD_MS / 2;
 /** One that said that its disk is not to be read, or whose disk cannot be, is asked again after this long. */
 const AGAIN_MS = 10_000;
+/** One that has lost it, perhaps with its process, after this long. */
+const AGAIN_SOON_MS = 1_000;
 /** A server that may not answer at once is asked again after this long. */
 const NOT_NOW_MS = 50;
 /** Of so many reads on one disk that one more found something else than was told, it is left alone for a while: each miss counts as many good ones. */
@@ -95,7 +97,7 @@ export class LocalReads {
     const isForNow = outcome.error.code === 'not-primary' || outcome.error.code === 'precondition-failed';
     if (isForNow) this.#leaveAlone(located.file, endpoint);
     // Another process may answer there by now, with another secret.
-    else this.#lose(endpoint, performance.now() + NOT_NOW_MS);
+    else this.#lose(endpoint, performance.now() + AGAIN_SOON_MS);
     return null;
   }
 

@@ -14,9 +14,11 @@ import { ServiceError } from '../../base/errors.ts';
 import { Access } from '../../client/access.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { NamedLeaseClient } from '../../client/lease/named-lease-client.ts';
+import { LocalDisk } from '../../client/local-reads/local-disk.ts';
 import { mountObstacle } from '../../client/mount.ts';
 import { Capabilities } from '../../server/security/capabilities.ts';
 import type { Command } from '../../wire/catalog-api.ts';
+import { HEADER_LOCAL_PROOF, LOCAL_PROOF_FILE, type LocalAnswer } from '../../wire/locations.ts';
 import { parseTokenFile } from '../../wire/tokens.ts';
 import { runCli } from '../client/run-cli.ts';
 import { SecureCluster } from './secure-cluster.ts';
@@ -333,6 +335,37 @@ test('contents by number take a capability: for that file, that mode, that clien
   assert.equal((await write('reader', own)).status, 403);
   const asReader = new Capabilities(() => keys, Date.now).issue({ ...wanted, to: 'writer' });
   assert.equal((await write('writer', asReader)).status, 403, 'a capability to read does not write');
+});
+
+test('where contents lie on a disk is told to those who may have them sent, and can read the disk', async () => {
+  const root = as('root');
+  const { inode } = await root.resolve('main', '/a');
+  const { inode: hidden } = await root.resolve('other', '/a');
+  assert.equal((await ask('GET', '/v1/local')).status, 401);
+  const told = await ask('GET', '/v1/local', { token: tokens.get('reader') as string });
+  const { folder } = JSON.parse(told.text) as LocalAnswer;
+  const disk = await LocalDisk.open(folder);
+  assert.ok(disk !== null, told.text);
+  disk.close();
+  const { text } = await askJson('/v1/catalog/capabilities', 'reader', { files: [inode] });
+  const capability = JSON.parse(text).capabilities[0].capability as string;
+  const locations = (file: number, headers: Record<string, string>): Promise<Answer> =>
+    ask('GET', `/v1/data/${file}/locations?offset=0&length=7`, {
+      token: tokens.get('reader') as string,
+      headers,
+    });
+  const shown = { 'leasehold-capability': capability };
+  const proven = { [HEADER_LOCAL_PROOF]: disk.proof };
+  assert.equal(
+    (await locations(inode, proven)).status,
+    403,
+    'the disk can be read, and the file is not to be',
+  );
+  assert.equal((await locations(hidden, { ...shown, ...proven })).status, 403, 'of another file');
+  const secret = readFileSync(join(folder, LOCAL_PROOF_FILE), 'latin1');
+  for (const wrong of [{}, { [HEADER_LOCAL_PROOF]: secret }, { [HEADER_LOCAL_PROOF]: '0'.repeat(64) }])
+    assert.equal((await locations(inode, { ...shown, ...wrong })).status, 403, 'may be read, and not here');
+  assert.notEqual((await locations(inode, { ...shown, ...proven })).status, 403);
 });
 
 test('the client library gets capabilities by itself, on every server, and survives new keys', async () => {

@@ -190,6 +190,38 @@ test('what its primary did not finish sealing is sealed for the next one, too, w
   assert.deepEqual(cluster.fatal, []);
 });
 
+test('whoever may not answer a read does not tell where its bytes are', async (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c']);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  await a.files.write(FILE, requestOf(1), 0, new Uint8Array(100));
+  while (c.store.record(FILE)?.seq !== 1) await delay(10);
+  assert.equal((await a.files.locate(FILE, 0, 100)).served, 'primary');
+  // A backup asks for the right, and tells once it has it.
+  const atBackup = async (): Promise<string> => {
+    for (;;) {
+      const located = await b.files.locate(FILE, 0, 100).catch((error: ServiceError) => {
+        refused('not-primary')(error);
+        return null;
+      });
+      if (located !== null) return located.served;
+      await delay(10);
+    }
+  };
+  assert.equal(await atBackup(), 'local');
+  for (const other of [a, b]) cluster.network.cut(other.id, c.id);
+  const { contents } = await a.files.write(FILE, requestOf(2), 0, new Uint8Array(200));
+  await assert.rejects(c.files.locate(FILE, 0, 100), (error: ServiceError) => error.code === 'not-primary');
+  const { state } = await a.files.locate(FILE, 0, 200, contents);
+  assert.deepEqual(state.contents, contents);
+  await assert.rejects(
+    a.files.locate(FILE, 0, 200, { ...contents, seq: contents.seq - 1 }),
+    (error: ServiceError) => error.code === 'precondition-failed',
+  );
+  assert.deepEqual(cluster.fatal, []);
+});
+
 test('a file of another policy is not sealed', async (t) => {
   const cluster = new SmallCluster(['a']);
   t.after(() => cluster.close());

@@ -4,6 +4,7 @@ import { PLANTED_BIRTHS } from './planted-births.ts';
 import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
 import { PLANTED_CONTENTS } from './planted-contents.ts';
 import { PLANTED_GUARDS } from './planted-guards.ts';
+import { PLANTED_LOCAL_READS } from './planted-local-reads.ts';
 import { PLANTED_LOCKS } from './planted-locks.ts';
 import { PLANTED_PROGRESS } from './planted-progress.ts';
 import { PLANTED_QUOTA } from './planted-quota.ts';
@@ -34,4 +35,5 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_VERSIONS,
   ...PLANTED_SECURITY,
   ...PLANTED_PROGRESS,
+  ...PLANTED_LOCAL_READS,
 ];

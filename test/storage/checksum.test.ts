@@ -3,7 +3,7 @@ import { randomFillSync } from 'node:crypto';
 import { test } from 'node:test';
 import { crc32 as crc32OfZlib } from 'node:zlib';
 import { crc32, trustedCrc32 } from '../../checksum/crc32.ts';
-import { crc32Of, crc32Replaced } from '../../server/storage/checksum.ts';
+import { crc32Joined, crc32Of, crc32Replaced } from '../../server/storage/checksum.ts';
 
 /**
  * Goal: what is stored by one release, on one system, is sound for every other.
@@ -37,6 +37,18 @@ test('pieces have the checksum of the whole, and so have bytes of which some wer
   const before = crc32(BYTES.subarray(0, 131_072));
   const replaced = crc32Replaced(before, [BYTES.subarray(4_096, 4_608)], after, 131_072 - 4_608);
   assert.equal(replaced, crc32OfZlib(changed));
+});
+
+test('the checksum of two parts follows from those of both', () => {
+  for (const [from, at, to] of [
+    [0, 1, 2],
+    [5, 5, 70],
+    [0, 65_536, 131_072],
+    [3, 4_100, 131_072],
+  ] as const) {
+    const joined = crc32Joined(crc32(BYTES.subarray(from, at)), crc32(BYTES.subarray(at, to)), to - at);
+    assert.equal(joined, crc32OfZlib(BYTES.subarray(from, to)));
+  }
 });
 
 test('what computes another checksum is not used', () => {
