@@ -49,6 +49,8 @@ export class AttributeCache {
   readonly #heldFrom = new Map<number, number>();
   readonly #entries = new Map<string, Entry>();
   readonly #known = new Map<number, Known>();
+  /** What was heard of files before they were written here, and since then not again. */
+  readonly #beforeWrites = new Map<number, Known>();
   /** Changes of ours, counted. */
   #mark = 0;
   /** What was asked for before this one is too old. */
@@ -84,9 +86,9 @@ export class AttributeCache {
     return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
   }
 
-  /** As `attributes`, by whatever question they were heard. */
+  /** What was heard last, by whatever question, of a file that is being written here. */
   heardLast(inode: number): Attributes | undefined {
-    const known = this.#known.get(inode);
+    const known = this.#known.get(inode) ?? this.#beforeWrites.get(inode);
     return known === undefined || this.#isOld(known, this.#ageMaxMs) ? undefined : known.attributes;
   }
 
@@ -160,6 +162,7 @@ export class AttributeCache {
 
   /** @param mark as it was when the question was asked */
   heard(attributes: Attributes, mark: number, prefetched = false): void {
+    this.#beforeWrites.delete(attributes.inode);
     if (this.#isBefore(mark, attributes.inode)) {
       // Nor is what was heard before: this answer may be newer.
       this.#known.delete(attributes.inode);
@@ -191,6 +194,7 @@ export class AttributeCache {
   forget(inode: number): void {
     this.#forgotten = ++this.#mark;
     this.#known.delete(inode);
+    this.#beforeWrites.delete(inode);
   }
 
   /** From now on, and for as long as `isHeld` says so, nobody else changes the directory. */
@@ -200,12 +204,17 @@ export class AttributeCache {
 
   /** It is being written here, of which whoever has it open knows more: what was heard before counts beside that, what is on its way does not. */
   written(inode: number): void {
+    const known = this.#known.get(inode);
+    // Whoever looks its name up, or opens it once more, is told what the cluster has then.
+    if (known !== undefined) bounded(this.#beforeWrites).set(inode, known);
+    this.#known.delete(inode);
     this.#noteChange(inode);
   }
 
   /** For changes of contents, which are many: what is heard of other inodes meanwhile is kept. */
   drop(inode: number): void {
     this.#known.delete(inode);
+    this.#beforeWrites.delete(inode);
     this.#noteChange(inode);
   }
 

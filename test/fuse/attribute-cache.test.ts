@@ -116,3 +116,21 @@ test('a directory that nobody else changes is believed for as long as that is so
   held.delete(2);
   assert.equal(cache.entry(1, 'd'), undefined);
 });
+
+test('what was heard before a write is for whoever writes, and for nobody who opens', () => {
+  const cache = new AttributeCache(AGE_MAX_MS);
+  cache.heardEntry(1, 'a', file(7), cache.mark, true);
+  const { mark } = cache;
+  cache.written(7);
+  assert.deepEqual(cache.heardLast(7), file(7));
+  assert.deepEqual(
+    [cache.attributes(7), cache.looked(7), cache.entry(1, 'a')],
+    [undefined, undefined, undefined],
+  );
+  cache.heard(file(7, 5), mark);
+  assert.equal(cache.heardLast(7), undefined, 'It was asked for before the write, and may be newer');
+  cache.heard(file(7, 5), cache.mark);
+  cache.written(7);
+  cache.drop(7);
+  assert.equal(cache.heardLast(7), undefined);
+});
