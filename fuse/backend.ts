@@ -211,13 +211,21 @@ export interface FileSystemBackend {
   ): Promise<Attributes>;
   symlink(parent: number, name: string, target: string, owner: Owner): Promise<Attributes>;
   link(inode: number, parent: number, name: string): Promise<Attributes>;
-  /** @returns the inode and the names that are left of it */
-  unlink(parent: number, name: string): Promise<{ readonly inode: number; readonly links: number }>;
+  /**
+   * @param uid of the program's user, for those who look who took the name away
+   * @returns the inode and the names that are left of it
+   */
+  unlink(
+    parent: number,
+    name: string,
+    uid?: number,
+  ): Promise<{ readonly inode: number; readonly links: number }>;
   removeDirectory(parent: number, name: string): Promise<void>;
   rename(
     from: { readonly parent: number; readonly name: string },
     to: { readonly parent: number; readonly name: string },
     mode: RenameMode,
+    uid?: number,
   ): Promise<{ readonly replaced: number | null }>;
   /** A new owner takes set-user-id, and set-group-id where the group may execute, from what is no directory, unless `mode` is given. */
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;

@@ -182,11 +182,17 @@ class Binding {
           await this.#at(path, (at) => calls.link(inode, at.parent, at.name));
         });
       },
-      unlink: (path, cb) => this.#answer(cb, () => this.#unlink(path)),
+      unlink: (path, cb) => {
+        const { uid } = caller();
+        this.#answer(cb, () => this.#unlink(path, uid));
+      },
       rmdir: (path, cb) => {
         this.#answer(cb, () => this.#at(path, (at) => calls.removeDirectory(at.parent, at.name)));
       },
-      renameWithFlags: (from, to, flags, cb) => this.#answer(cb, () => this.#rename(from, to, flags)),
+      renameWithFlags: (from, to, flags, cb) => {
+        const { uid } = caller();
+        this.#answer(cb, () => this.#rename(from, to, flags, uid));
+      },
       chmodWithHandle: (path, fd, mode, cb) => {
         this.#done(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), { mode }));
       },
@@ -401,10 +407,10 @@ class Binding {
   }
 
   /** The last close of a hidden file: its name is gone already. */
-  async #unlink(path: string): Promise<void> {
+  async #unlink(path: string, uid: number): Promise<void> {
     if (this.#hidden.delete(path)) return;
     this.#versions.delete(path);
-    await this.#at(path, (at) => this.#calls.unlink(at.parent, at.name));
+    await this.#at(path, (at) => this.#calls.unlink(at.parent, at.name, uid));
   }
 
   /**
@@ -412,18 +418,18 @@ class Binding {
    * and keep the directory from being removed. The cluster can keep a file without a name, so it is simply
    * unlinked, and the name that libfuse believes in is remembered here.
    */
-  async #rename(from: string, to: string, flags: number): Promise<void> {
+  async #rename(from: string, to: string, flags: number, uid: number): Promise<void> {
     this.#versions.delete(from);
     this.#versions.delete(to);
     const source = await this.#place(from);
     const target = await this.#place(to);
     if (HIDDEN_NAME.test(target.name) && flags === 0) {
       const { inode } = await this.#calls.lookup(source.parent, source.name);
-      await this.#calls.unlink(source.parent, source.name);
+      await this.#calls.unlink(source.parent, source.name, uid);
       this.#hidden.set(to, inode);
       return;
     }
-    await this.#calls.rename(source, target, flags);
+    await this.#calls.rename(source, target, flags, uid);
   }
 
   #readDirectory(

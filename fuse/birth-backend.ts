@@ -48,10 +48,10 @@ export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log:
       files.changed(place, attributes.kind === 'file' ? 'file' : 'other');
       return attributes;
     },
-    async unlink(parent, name) {
+    async unlink(parent, name, uid) {
       const place = { parent, name };
       await files.comeAt(place);
-      const left = await files.changing([place], () => backend.unlink(parent, name));
+      const left = await files.changing([place], () => backend.unlink(parent, name, uid));
       files.changed(place, 'free');
       return left;
     },
@@ -62,12 +62,12 @@ export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log:
       await files.changing([place], () => backend.removeDirectory(parent, name));
       files.changed(place, 'free');
     },
-    async rename(from, to, mode) {
+    async rename(from, to, mode, uid) {
       const isFile = files.isFile(from);
       // A directory that is replaced has to be empty.
       if (isFile) await Promise.all([files.comeAt(from), files.comeAt(to)]);
       else await files.comeFrom();
-      const renamed = await files.changing([from, to], () => backend.rename(from, to, mode));
+      const renamed = await files.changing([from, to], () => backend.rename(from, to, mode, uid));
       // Of two names of one file none is gone.
       if (mode !== 'exchange') files.changed(to, isFile ? 'file' : 'other');
       return renamed;

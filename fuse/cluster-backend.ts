@@ -11,6 +11,7 @@ import type {
   Owner,
   Space,
 } from './backend.ts';
+import { userText } from './users.ts';
 
 /** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
 export function isSnapshot(volume: string): boolean {
@@ -30,7 +31,8 @@ export function clusterBackend(
   path = '/',
   delegations: Delegations | null = null,
 ): FileSystemBackend {
-  const by = whoami('mount');
+  const mount = whoami('mount');
+  const byUser = (uid?: number): string => (uid === undefined ? mount : `${mount}, by ${userText(uid)}`);
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   /** Which snapshot is meant, in each question; found out at the start. */
   let shown: { readonly snapshot?: number } = {};
@@ -91,12 +93,13 @@ export function clusterBackend(
       const command = { kind: 'link', inode, place: { parent, name } } as const;
       return (await client.command(command, { live: true, ...owning(parent) })).attributes;
     },
-    unlink: (parent, name) => client.command({ kind: 'unlink', place: { parent, name }, by }, owning(parent)),
+    unlink: (parent, name, uid) =>
+      client.command({ kind: 'unlink', place: { parent, name }, by: byUser(uid) }, owning(parent)),
     async removeDirectory(parent, name) {
       await client.command({ kind: 'remove-directory', place: { parent, name } }, owning(parent));
     },
-    rename: (from, to, mode) =>
-      client.command({ kind: 'rename', from, to, mode, by }, owning(from.parent, to.parent)),
+    rename: (from, to, mode, uid) =>
+      client.command({ kind: 'rename', from, to, mode, by: byUser(uid) }, owning(from.parent, to.parent)),
     async setAttributes(inode, changes: AttributeChanges) {
       const command = { kind: 'set-attributes', inode, ...changes } as const;
       return (await client.command(command, { live: true, ...owning(inode) })).attributes;

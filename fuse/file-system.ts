@@ -151,9 +151,11 @@ export class FileSystem implements FileSystemCalls {
     return this.#inodes.present(attributes);
   }
 
-  async unlink(parent: number, name: string): Promise<void> {
+  async unlink(parent: number, name: string, uid?: number): Promise<void> {
     checkName(name);
-    const { inode, links } = await this.#changeEntry(parent, name, () => this.#backend.unlink(parent, name));
+    const { inode, links } = await this.#changeEntry(parent, name, () =>
+      this.#backend.unlink(parent, name, uid),
+    );
     this.#inodes.cache.forget(inode);
     if (links === 0) this.#files.unlinked(inode);
   }
@@ -172,7 +174,7 @@ export class FileSystem implements FileSystemCalls {
     }
   }
 
-  async rename(from: NamePlace, to: NamePlace, flags: number): Promise<void> {
+  async rename(from: NamePlace, to: NamePlace, flags: number, uid?: number): Promise<void> {
     checkName(from.name);
     checkName(to.name);
     const mode = flags === 0 ? 'replace' : flags === RENAME_NO_REPLACE ? 'no-replace' : 'exchange';
@@ -182,7 +184,7 @@ export class FileSystem implements FileSystemCalls {
     const { cache } = this.#inodes;
     const moved = [from, to].map(({ parent, name: at }) => cache.inodeOf(parent, at));
     const { replaced } = await this.#changeEntry(from.parent, from.name, () =>
-      this.#changeEntry(to.parent, to.name, () => this.#backend.rename(from, to, mode)),
+      this.#changeEntry(to.parent, to.name, () => this.#backend.rename(from, to, mode, uid)),
     );
     // Of what has another name the times are others, too.
     for (const inode of moved) if (inode !== undefined) cache.forget(inode);

@@ -82,9 +82,9 @@ export interface FileSystemCalls {
   makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Attributes>;
   symlink(parent: number, name: string, target: string, caller: Caller): Promise<Attributes>;
   link(inode: number, parent: number, name: string): Promise<Attributes>;
-  unlink(parent: number, name: string): Promise<void>;
+  unlink(parent: number, name: string, uid?: number): Promise<void>;
   removeDirectory(parent: number, name: string): Promise<void>;
-  rename(from: NamePlace, to: NamePlace, flags: number): Promise<void>;
+  rename(from: NamePlace, to: NamePlace, flags: number, uid?: number): Promise<void>;
   open(inode: number, flags: number, caller: Caller): Promise<Opened>;
   create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Created>;
   /** @returns bytes that belong to the file system; they stay as they are for as long as it is not told that they were `taken` */

@@ -147,14 +147,14 @@ export class Session {
         entry(request.name, () => calls.link(this.numbers.inode(request.of), inode, request.name));
         return;
       case 'unlink':
-        done(() => calls.unlink(inode, request.name));
+        done(() => calls.unlink(inode, request.name, header.uid));
         return;
       case 'remove-directory':
         done(() => calls.removeDirectory(inode, request.name));
         return;
       case 'rename': {
         const to = { parent: this.numbers.inode(request.toParent), name: request.toName };
-        done(() => calls.rename({ parent: inode, name: request.name }, to, request.flags));
+        done(() => calls.rename({ parent: inode, name: request.name }, to, request.flags, header.uid));
         return;
       }
       case 'open': {

@@ -1,0 +1,29 @@
+import { readFileSync } from 'node:fs';
+
+/** Names are read again after so long, in milliseconds. */
+const KNOWN_MS = 60_000;
+
+let names = new Map<number, string>();
+let readMs = -Infinity;
+
+/** @returns a user as people know it: with its name, where /etc/passwd of this machine has it */
+export function userText(uid: number): string {
+  if (performance.now() - readMs > KNOWN_MS) {
+    readMs = performance.now();
+    names = passwdNames();
+  }
+  const name = names.get(uid);
+  return name === undefined ? `uid ${uid}` : `${name} (uid ${uid})`;
+}
+
+function passwdNames(): Map<number, string> {
+  let text: string;
+  try {
+    text = readFileSync('/etc/passwd', 'utf8');
+  } catch {
+    // Then users have no names here: what is told is the number.
+    return new Map();
+  }
+  const rows = text.split('\n').map((line) => line.split(':'));
+  return new Map(rows.flatMap(([name = '', , uid = '']) => (/^\d+$/.test(uid) ? [[Number(uid), name]] : [])));
+}
