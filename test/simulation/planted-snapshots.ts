@@ -178,8 +178,8 @@ export const PLANTED_SNAPSHOTS: readonly Planted[] = [
     'who says that it has what is preserved may lose it with its power',
     {
       file: 'server/storage/replica-file.ts',
-      find: 'this.#lend(as);\n    await this.#syncOrFail(this.#flushIndex());',
-      replace: 'this.#lend(as);',
+      find: 'arriving.delete(as);\n    await this.#syncOrFail(this.#flushIndex());',
+      replace: 'arriving.delete(as);',
     },
     {
       test: {

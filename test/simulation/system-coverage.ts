@@ -162,6 +162,12 @@ const DEMANDS: readonly Demand[] = [
   perRunOf('losses of power between the two seals', 0.02, 'sealPowerLosses'),
   perRunOf('of these, of all machines', 0.005, 'sealAllPowerLosses'),
   perRunOf('crashes of primaries between the two seals', 0.02, 'sealCrashes'),
+  perRunOf('snapshots that were acknowledged', 0.3, 'snapshots'),
+  perRunOf('contents that were preserved for them', 0.15, 'preserved'),
+  perRunOf('reads of what is preserved', 5, 'preservedReads'),
+  perRunOf('of these, at servers that had to fetch it', 0.5, 'preservedFetches'),
+  perRunOf('reads of snapshots under which the file moved on', 0.2, 'movedOn'),
+  perRunOf('losses of power of all machines when there were snapshots', 0.002, 'snapshotPowerLosses'),
   ...REPLICA_MARKS.filter((mark) => !NOT_HERE.includes(mark)).map((mark) =>
     perRunOf(`mark ${mark}`, RARE_MARKS[mark] ?? 0.1, mark),
   ),
