@@ -59,10 +59,9 @@ export function promisesSuffice(
 ): boolean {
   return viewSides(view).every((side) => {
     const needed = majority(side.length);
-    if (wholeCount(side, promises) >= needed) return true;
     const trusts = side.flatMap((server) => promises.get(server)?.trust ?? []);
     const count = (trust: Trust): number => trusts.filter((each) => each === trust).length;
-    if (mayLose && count('suspect') >= needed) return true;
+    if (count('intact') + count('damaged') >= needed || (mayLose && count('suspect') >= needed)) return true;
     return trusts.length === side.length && (mayBeginLost || count('lost') < side.length);
   });
 }

@@ -255,9 +255,9 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     '61b',
     'every new primary believes that the catalog asks it for the size',
     {
-      file: 'server/file/file-primary.ts',
-      find: "return seal === 'open' && versionSeq === this.#driver.orderedSeq;",
-      replace: "return seal === 'open' && versionSeq <= this.#driver.orderedSeq;",
+      file: 'server/file/live-mark.ts',
+      find: "return seal === 'open' && versionSeq === orderedSeq;",
+      replace: "return seal === 'open' && versionSeq <= orderedSeq;",
     },
     { test: { file: 'test/server/file-primary.test.ts', name: 'who follows a primary that has settled' } },
   ),
