@@ -1,5 +1,5 @@
 import type { X509Certificate } from 'node:crypto';
-import { readFileSync, type StatsListener, watchFile } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { checkServerIdentity, type PeerCertificate, TLSSocket } from 'node:tls';
 import { ServiceError } from '../base/errors.ts';
@@ -21,10 +21,7 @@ export class RevokedServers {
   constructor(file: string) {
     this.#file = file;
     this.#serials = readSerials(file);
-    const look: StatsListener = (now, before) => {
-      if (now.mtimeMs !== before.mtimeMs || now.ino !== before.ino) this.#reload();
-    };
-    watchFile(file, { persistent: false, interval: LOOK_MS }, look);
+    setInterval(() => this.#look(), LOOK_MS).unref();
   }
 
   /** In place of Node's own check of the name, which it makes, too. */
@@ -44,11 +41,11 @@ export class RevokedServers {
     socket.once('close', () => this.#sockets.delete(socket as TLSSocket));
   }
 
-  #reload(): void {
+  #look(): void {
     try {
       this.#serials = readSerials(this.#file);
     } catch (error) {
-      // In the middle of being replaced, perhaps.
+      // In the middle of being replaced, perhaps: the next look finds it whole.
       if (!(error instanceof ServiceError)) throw error;
       return;
     }
