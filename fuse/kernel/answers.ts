@@ -64,9 +64,11 @@ export class Answers {
     }
     asked.then(
       (value) => {
-        if (request.kind === 'attributes' && header.node === ROOT_NODE)
+        const isAwaited = this.#underWay.end(call);
+        // Whoever was told before that it took too long asks anew by now.
+        if (isAwaited && request.kind === 'attributes' && header.node === ROOT_NODE)
           this.#spent.rootAnswered(header.pid, beganMs);
-        if (this.#underWay.end(call)) this.#replied(header, () => reply(value));
+        if (isAwaited) this.#replied(header, () => reply(value));
         else late?.(value).catch((error: unknown) => logUnforeseen(this.#options.log, error));
       },
       (error: unknown) => {
