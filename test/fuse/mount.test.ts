@@ -391,8 +391,19 @@ overTransports('a cluster that does not answer is an error within the limit, nev
   await within('fsync', 1, file.sync(), 'ETIMEDOUT');
   await mount.disturb({ stalled: false });
   await file.close();
-  await writeFile(mount.path('g'), 'again');
-  assert.equal(await readFile(mount.path('g'), 'utf8'), 'again');
+  // What took too long a moment ago is answered the same for a moment: that is what keeps a call within one limit.
+  const again = async (): Promise<string> => {
+    await writeFile(mount.path('g'), 'again');
+    return readFile(mount.path('g'), 'utf8');
+  };
+  let read: string | null = null;
+  while (read === null) {
+    read = await again().catch((error: NodeJS.ErrnoException) => {
+      assert.equal(error.code, 'ETIMEDOUT');
+      return null;
+    });
+  }
+  assert.equal(read, 'again');
 });
 
 overTransports('a write that fails is told at fsync, at close and to the next write', async (start) => {
