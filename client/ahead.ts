@@ -1,10 +1,11 @@
 /**
  * Does `prepare` for values before their turn comes, some at a time, and yields what it gave in the order of the values.
  *
+ * @param values each is taken when there is room for it
  * @param most values that are being prepared, or wait for their turn
  */
 export async function* ahead<Value, Prepared>(
-  values: AsyncIterable<Value>,
+  values: AsyncIterable<Value> | Iterable<Value>,
   most: number,
   prepare: (value: Value) => Promise<Prepared>,
 ): AsyncGenerator<Prepared, void, undefined> {

@@ -1,5 +1,8 @@
+import { randomInt } from 'node:crypto';
 import type { CacheAnswer, CacheRequest } from '../wire/catalog-api.ts';
 
+/** Of what a number is drawn, so that no two clients have the same; a random integer has 48 bits at the most. */
+const CLIENT_NUMBERS = 2 ** 47;
 /** Between polls that brought nothing, because nobody could answer. */
 const PAUSE_MS = 100;
 /** A poll that is not answered by then is given up; a server answers sooner, or waits for an election. */
@@ -23,6 +26,11 @@ export interface CacheSessionParts {
   nowMs(): number;
   /** Called where a poll failed; polls go on. */
   failed(error: unknown): void;
+}
+
+/** @returns a number for a client, for its whole life */
+export function drawClientNumber(): number {
+  return 1 + randomInt(CLIENT_NUMBERS);
 }
 
 /**

@@ -1,8 +1,6 @@
-import { randomInt } from 'node:crypto';
-import { CacheSession } from './cache-session.ts';
+import { CacheSession, drawClientNumber } from './cache-session.ts';
 import type { ClusterClient } from './cluster-client.ts';
 
-const CLIENT_NUMBER_MAX = 2 ** 47;
 /** Who has not used what was granted to it for so long gives all of it back, in milliseconds. */
 const IDLE_MS = 5_000;
 
@@ -32,7 +30,7 @@ export interface SessionEvents {
 
 /** A session that is left, for another, when nobody has used it for a while: nobody has to wait for what is not used. */
 export class IdleSession implements GrantedSession {
-  readonly client = 1 + randomInt(CLIENT_NUMBER_MAX);
+  readonly client = drawClientNumber();
   readonly #cluster: ClusterClient;
   readonly #events: SessionEvents;
   #session: CacheSession | null = null;

@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto';
 import { ServiceError } from '../base/errors.ts';
 import type { Birth, BirthOutcome } from '../wire/births.ts';
 import type {
@@ -10,13 +9,11 @@ import type {
   Query,
   QueryResults,
 } from '../wire/catalog-api.ts';
-import { CacheSession } from './cache-session.ts';
+import { CacheSession, drawClientNumber } from './cache-session.ts';
 import { ClusterClient, type ClusterClientOptions, type CommandOptions } from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
 import type { GrantedSession, SessionEvents } from './idle-session.ts';
 import { Memory, type NamedPlace, type OwnChange } from './memory.ts';
-
-const CLIENT_NUMBER_MAX = 2 ** 47;
 
 export interface RememberingClientOptions extends ClusterClientOptions {
   /** What was made of answers about these inodes is forgotten, too, when it resolves: others change them then. */
@@ -43,7 +40,7 @@ export class RememberingClient extends ClusterClient {
     super(options);
     this.#forgotten = options.forgotten ?? (() => Promise.resolve());
     this.#session = new CacheSession({
-      client: 1 + randomInt(CLIENT_NUMBER_MAX),
+      client: drawClientNumber(),
       poll: (request, { signal, timeoutMs }) => this.renewCache(request, { signal, timeoutMs }),
       recalled: (inodes) => this.#recalled(inodes),
       ended: () => {

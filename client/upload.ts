@@ -2,6 +2,7 @@ import type { Attributes, Command } from '../wire/catalog-api.ts';
 import type { ClusterClient } from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
 import type { FileHandle } from './file-handle.ts';
+import { UnderWay } from './under-way.ts';
 import { whoami } from './whoami.ts';
 
 /** Bytes of one write: large enough to hide its round trip, small enough to keep a few in memory. */
@@ -94,38 +95,24 @@ async function writePieces(
   options: UploadOptions,
   onPiece: () => void,
 ): Promise<number> {
-  const inFlight = new Set<Promise<void>>();
-  let failure: { readonly error: unknown } | null = null;
+  const writes = new UnderWay(PIECES_IN_FLIGHT_MAX);
   let offset = 0;
   let acknowledgedBytes = 0;
   try {
     for await (const piece of inPieces(source)) {
-      const write = file.write(offset, piece, options).then(
-        () => {
-          inFlight.delete(write);
-          acknowledgedBytes += piece.length;
-          options.onProgress?.(acknowledgedBytes);
-        },
-        (error: unknown) => {
-          inFlight.delete(write);
-          failure ??= { error };
-        },
-      );
-      inFlight.add(write);
+      const at = offset;
+      await writes.begin(async () => {
+        await file.write(at, piece, options);
+        acknowledgedBytes += piece.length;
+        options.onProgress?.(acknowledgedBytes);
+      });
       offset += piece.length;
       onPiece();
-      if (inFlight.size >= PIECES_IN_FLIGHT_MAX) await Promise.race(inFlight);
-      throwIfFailed(failure);
     }
   } finally {
-    await Promise.all(inFlight);
+    await writes.end();
   }
-  throwIfFailed(failure);
   return offset;
-}
-
-function throwIfFailed(failure: { readonly error: unknown } | null): void {
-  if (failure !== null) throw failure.error;
 }
 
 /** Cuts and joins what a stream yields into pieces of `PIECE_BYTES`; only the last one is smaller. */

@@ -61,17 +61,14 @@ export function promisesSuffice(
     const needed = majority(side.length);
     const trusts = side.flatMap((server) => promises.get(server)?.trust ?? []);
     const count = (trust: Trust): number => trusts.filter((each) => each === trust).length;
-    if (count('intact') + count('damaged') >= needed || (mayLose && count('suspect') >= needed)) return true;
+    if (trusts.filter(isUnlost).length >= needed || (mayLose && count('suspect') >= needed)) return true;
     return trusts.length === side.length && (mayBeginLost || count('lost') < side.length);
   });
 }
 
-/** How many of these replicas have promised and lost nothing that they ever acknowledged. */
-function wholeCount(side: readonly ServerId[], promises: ReadonlyMap<ServerId, Promised>): number {
-  return side.filter((server) => {
-    const trust = promises.get(server)?.trust;
-    return trust === 'intact' || trust === 'damaged';
-  }).length;
+/** Whether a replica of this trust has lost nothing that it ever acknowledged. */
+function isUnlost(trust: Trust | undefined): boolean {
+  return trust === 'intact' || trust === 'damaged';
 }
 
 /** Replica reset as the new primary sees it: promises in, base chosen, installations in. */
@@ -118,8 +115,9 @@ export class Reset {
   get inheritedFrom(): Epoch | null {
     const base = this.#base;
     if (base === null) return null;
-    const sides = [this.#ownView, this.view].flatMap((view) => [...viewSides(view)]);
-    const isWhole = sides.every((side) => wholeCount(side, this.#promises) >= majority(side.length));
+    const isWhole = [this.#ownView, this.view].every((view) =>
+      viewHasMajority(view, (server) => isUnlost(this.#promises.get(server)?.trust)),
+    );
     return isWhole ? base.position.epoch : null;
   }
 

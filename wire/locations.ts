@@ -56,9 +56,17 @@ export interface FileLocations {
 /** Folder of the containers in a data folder. */
 export const CONTAINERS_FOLDER = 'objects';
 
+/** They are spread over so many directories. */
+export const CONTAINER_DIRECTORIES = 256;
+
+/** @returns the name of a directory of containers, by its index */
+export function containerDirectory(index: number): string {
+  return index.toString(16).padStart(2, '0');
+}
+
 /** @returns the path of a file's container in that folder */
 export function containerName(file: number): string {
-  return `${(file % 256).toString(16).padStart(2, '0')}/${file}.dat`;
+  return `${containerDirectory(file % CONTAINER_DIRECTORIES)}/${file}.dat`;
 }
 
 export function encodeLocations({ sizeBytes, end, extents }: FileLocations): Uint8Array {

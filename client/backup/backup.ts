@@ -160,7 +160,7 @@ async function* dataOf(
   { offset, length }: DataRange,
   call: CallOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  async function* places(): AsyncGenerator<DataRange, void, undefined> {
+  function* places(): Generator<DataRange, void, undefined> {
     for (let at = 0; at < length; at += PIECE_BYTES)
       yield { offset: offset + at, length: Math.min(PIECE_BYTES, length - at) };
   }

@@ -7,6 +7,7 @@ import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
 import { CommandFailure, EXIT_FAILED } from '../failure.ts';
 import { joinPath } from '../remote-path.ts';
+import { UnderWay } from '../under-way.ts';
 
 /** Files up to this size are read from the archive before their turn, and stored beside others. */
 const SMALL_BYTES = 1024 * 1024;
@@ -37,12 +38,7 @@ export async function restore(
 ): Promise<void> {
   const directories: { readonly inode: number; readonly entry: Times }[] = [];
   const store = new Restorer(client, target, report, call);
-  const small = new Set<Promise<void>>();
-  let failure: { readonly error: unknown } | null = null;
-  const settled = async (): Promise<void> => {
-    await Promise.all(small);
-    if (failure !== null) throw failure.error;
-  };
+  const small = new UnderWay(FILES_AT_ONCE);
   try {
     for await (const member of readArchive(source)) {
       const { entry } = member;
@@ -53,24 +49,16 @@ export async function restore(
         const pieces: Buffer[] = [];
         for await (const piece of member.data) pieces.push(piece);
         // A later member of the same name replaces it: their order counts.
-        if (store.isUnderWay(entry.path)) await settled();
-        const storing: Promise<void> = store
-          .file(entry, [{ offset: 0, length: entry.dataBytes }], piecesOf(pieces))
-          .catch((error: unknown) => {
-            failure ??= { error };
-          })
-          .finally(() => small.delete(storing));
-        small.add(storing);
-        if (small.size >= FILES_AT_ONCE) await Promise.race(small);
-        if (failure !== null) await settled();
+        if (store.isUnderWay(entry.path)) await small.end();
+        const ranges = [{ offset: 0, length: entry.dataBytes }];
+        await small.begin(() => store.file(entry, ranges, piecesOf(pieces)));
       } else {
-        await settled();
+        await small.end();
         await store.other(member);
       }
     }
-    await settled();
   } finally {
-    await Promise.allSettled(small);
+    await small.end();
   }
   // Last, and the innermost first: what is made in a directory changes its time, and inherits from it.
   for (const { inode, entry } of directories.reverse()) await store.dress(inode, entry);

@@ -7,6 +7,7 @@ import { CommandFailure, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
 import { formatTable, printable, printJson, printLine } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 import { baseName, joinPath, parseRemotePath, type RemotePath } from '../remote-path.ts';
+import { UnderWay } from '../under-way.ts';
 import { entityTag } from '../upload.ts';
 import { whoami } from '../whoami.ts';
 import { addClusterOptions, withClient } from './cluster-command.ts';
@@ -271,23 +272,20 @@ async function removeContents(
   said: ReturnType<typeof removalOf>,
   call: CallOptions,
 ): Promise<void> {
-  const inFlight = new Set<Promise<unknown>>();
-  const failures: unknown[] = [];
-  for await (const { name, attributes } of client.list({ inode: directory }, call)) {
-    const place = { parent: directory, name };
-    if (attributes.kind === 'directory') {
-      await removeContents(client, attributes.inode, said, call);
-      await client.command({ kind: 'remove-directory', place }, call);
-      continue;
+  const removals = new UnderWay(REMOVALS_IN_FLIGHT_MAX);
+  try {
+    for await (const { name, attributes } of client.list({ inode: directory }, call)) {
+      const place = { parent: directory, name };
+      if (attributes.kind === 'directory') {
+        await removeContents(client, attributes.inode, said, call);
+        await client.command({ kind: 'remove-directory', place }, call);
+      } else {
+        await removals.begin(async () => {
+          await client.command({ kind: 'unlink', place, ...said }, call);
+        });
+      }
     }
-    const removal = client
-      .command({ kind: 'unlink', place, ...said }, call)
-      .catch((error: unknown) => failures.push(error))
-      .finally(() => inFlight.delete(removal));
-    inFlight.add(removal);
-    if (inFlight.size >= REMOVALS_IN_FLIGHT_MAX) await Promise.race(inFlight);
-    if (failures.length > 0) break;
+  } finally {
+    await removals.end();
   }
-  await Promise.all(inFlight);
-  if (failures.length > 0) throw failures[0];
 }

@@ -15,16 +15,14 @@ import { ahead } from '../ahead.ts';
 import { walk } from '../backup/walk.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_PRECONDITION, isSystemError, systemReason } from '../failure.ts';
+import { CommandFailure, EXIT_PRECONDITION, isSystemError } from '../failure.ts';
 import type { FileHandle } from '../file-handle.ts';
+import { UnderWay } from '../under-way.ts';
 import { entityTag } from '../upload.ts';
-import type { TreeReport } from './report.ts';
+import { ofOne, type TreeReport } from './report.ts';
 import { isSame } from './same.ts';
-import { type Piece, partName, resumeOffset, sectionsOf } from './sections.ts';
-import { UnderWay } from './under-way.ts';
+import { FILES_AT_ONCE, PIECES_AT_ONCE, type Piece, partName, resumeOffset, sectionsOf } from './sections.ts';
 
-const FILES_AT_ONCE = 8;
-const PIECES_AT_ONCE = 4;
 /** A file that changes while it is read is read again this many times. */
 const ATTEMPTS_MAX = 3;
 
@@ -83,20 +81,22 @@ class TreeGet {
   }
 
   /** @returns whether it is there */
-  directory(path: string, place: string, { mode }: Attributes): Promise<boolean> {
-    return this.#ofOne(path, async () => {
+  async directory(path: string, place: string, { mode }: Attributes): Promise<boolean> {
+    const isThere = await ofOne(this.#report, path, async () => {
       const stats = await there(place);
       // A link to a directory is none: it would lead out of the tree.
       if (stats !== null && !stats.isDirectory()) throw inTheWay(place);
-      if (stats !== null) return;
+      if (stats !== null) return true;
       // Whoever copies has to be able to write in it.
       await mkdir(place, { mode: (mode & 0o777) | 0o700 });
       this.#report.directories += 1;
+      return true;
     });
+    return isThere ?? false;
   }
 
-  link(path: string, place: string, target: string): Promise<boolean> {
-    return this.#ofOne(path, async () => {
+  async link(path: string, place: string, target: string): Promise<void> {
+    await ofOne(this.#report, path, async () => {
       const stats = await there(place);
       if (stats?.isDirectory()) throw inTheWay(place);
       if (stats?.isSymbolicLink() && (await readlink(place)) === target) return;
@@ -107,7 +107,7 @@ class TreeGet {
   }
 
   async file(path: string, place: string, attributes: Attributes): Promise<void> {
-    await this.#ofOne(path, async () => {
+    await ofOne(this.#report, path, async () => {
       if ((await there(place))?.isDirectory()) throw inTheWay(place);
       for (let attempt = 1; !(await this.#fetched(place, attributes)); attempt++)
         if (attempt === ATTEMPTS_MAX)
@@ -154,10 +154,7 @@ class TreeGet {
 
   /** @returns false where the file has become shorter meanwhile */
   async #section(file: FileHandle, local: LocalFile, pieces: readonly Piece[]): Promise<boolean> {
-    async function* all(): AsyncGenerator<Piece, void, undefined> {
-      yield* pieces;
-    }
-    const read = ahead(all(), PIECES_AT_ONCE, async ({ offset, length }) => ({
+    const read = ahead(pieces, PIECES_AT_ONCE, async ({ offset, length }) => ({
       ...{ offset, length },
       bytes: (await file.read(offset, length, this.#call)).bytes,
     }));
@@ -169,19 +166,6 @@ class TreeGet {
       this.#onBytes();
     }
     return true;
-  }
-
-  /** @returns false, and a line in the report, where `step` fails for a reason that concerns `path` alone */
-  async #ofOne(path: string, step: () => Promise<void>): Promise<boolean> {
-    try {
-      await step();
-      return true;
-    } catch (error) {
-      const isLocal = isSystemError(error) && error.path !== undefined;
-      if (!isLocal && !(error instanceof CommandFailure && error.exit === EXIT_PRECONDITION)) throw error;
-      this.#report.failed.push({ path, why: isLocal ? systemReason(error) : error.message });
-      return false;
-    }
   }
 }
 

@@ -7,17 +7,22 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import { ahead } from '../ahead.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_PRECONDITION, isSystemError, systemReason } from '../failure.ts';
+import { CommandFailure, EXIT_PRECONDITION } from '../failure.ts';
 import type { FileHandle } from '../file-handle.ts';
 import { baseName, joinPath } from '../remote-path.ts';
+import { UnderWay } from '../under-way.ts';
 import { whoami } from '../whoami.ts';
-import type { TreeReport } from './report.ts';
+import { ofOne, type TreeReport } from './report.ts';
 import { isSame } from './same.ts';
-import { type Piece, partName, resumeOffset, SECTION_BYTES, sectionsOf } from './sections.ts';
-import { UnderWay } from './under-way.ts';
-
-const FILES_AT_ONCE = 8;
-const PIECES_AT_ONCE = 4;
+import {
+  FILES_AT_ONCE,
+  PIECES_AT_ONCE,
+  type Piece,
+  partName,
+  resumeOffset,
+  SECTION_BYTES,
+  sectionsOf,
+} from './sections.ts';
 
 interface Place {
   readonly volume: string;
@@ -102,7 +107,7 @@ class TreePut {
     const known = new Map<string, Attributes>();
     for await (const { name, attributes } of this.#client.list({ inode }, this.#call))
       known.set(name, attributes);
-    const names = await this.#ofOne(path, () => readdir(join(this.#local, path)));
+    const names = await ofOne(this.#report, path, () => readdir(join(this.#local, path)));
     for (const name of (names ?? []).sort()) {
       this.#call.signal?.throwIfAborted();
       const place = { volume: this.#volume, path: joinPath(remote, name) };
@@ -125,33 +130,23 @@ class TreePut {
 
   async #entry(path: string, place: Place, known: Attributes | null): Promise<void> {
     const local = join(this.#local, path);
-    const stats = await this.#ofOne(path, () => lstat(local, { bigint: true }));
+    const stats = await ofOne(this.#report, path, () => lstat(local, { bigint: true }));
     if (stats === null) return;
     if (stats.isDirectory()) {
-      const directory = await this.#ofOne(path, () => this.made(place, known, ownOf(stats)));
+      const directory = await ofOne(this.#report, path, () => this.made(place, known, ownOf(stats)));
       if (directory !== null) await this.directory(path, directory);
     } else if (stats.isSymbolicLink()) {
-      await this.#ofOne(path, async () => this.#link(await readlink(local), place, known, ownOf(stats)));
+      await ofOne(this.#report, path, async () =>
+        this.#link(await readlink(local), place, known, ownOf(stats)),
+      );
     } else if (stats.isFile()) {
       if (isSame(stats, known)) this.#report.same += 1;
       else
         await this.#files.begin(async () => {
-          await this.#ofOne(path, () => this.#file(local, place, known));
+          await ofOne(this.#report, path, () => this.#file(local, place, known));
         });
     } else {
       this.#report.skipped.push(path);
-    }
-  }
-
-  /** @returns what `step` does; null, and a line in the report, where it fails for a reason that concerns `path` alone */
-  async #ofOne<Value>(path: string, step: () => Promise<Value>): Promise<Value | null> {
-    try {
-      return await step();
-    } catch (error) {
-      const isLocal = isSystemError(error) && error.path !== undefined;
-      if (!isLocal && !(error instanceof CommandFailure && error.exit === EXIT_PRECONDITION)) throw error;
-      this.#report.failed.push({ path, why: isLocal ? systemReason(error) : error.message });
-      return null;
     }
   }
 
@@ -249,7 +244,7 @@ class TreePut {
   }
 
   async #section(local: LocalFile, file: FileHandle, pieces: readonly Piece[]): Promise<void> {
-    const written = ahead(listed(pieces), PIECES_AT_ONCE, async ({ offset, length }) => {
+    const written = ahead(pieces, PIECES_AT_ONCE, async ({ offset, length }) => {
       const bytes = Buffer.allocUnsafe(length);
       for (let got = 0; got < length; ) {
         const { bytesRead } = await local.read(bytes, got, length - got, offset + got);
@@ -265,10 +260,6 @@ class TreePut {
       this.#onBytes();
     }
   }
-}
-
-async function* listed<Value>(values: Iterable<Value>): AsyncGenerator<Value, void, undefined> {
-  yield* values;
 }
 
 function inTheWay({ volume, path }: Place, { kind }: Attributes): CommandFailure {

@@ -1,3 +1,4 @@
+import { CommandFailure, EXIT_PRECONDITION, isSystemError, systemReason } from '../failure.ts';
 import { formatBytes } from '../quantities.ts';
 
 /** What became of a tree that is copied to the cluster or from it. */
@@ -24,6 +25,22 @@ export function treeReport(): TreeReport {
     skipped: [],
     failed: [],
   };
+}
+
+/** @returns what `step` does; null, and a line in the report, where it fails for a reason that concerns `path` alone */
+export async function ofOne<Value>(
+  report: TreeReport,
+  path: string,
+  step: () => Promise<Value>,
+): Promise<Value | null> {
+  try {
+    return await step();
+  } catch (error) {
+    const isLocal = isSystemError(error) && error.path !== undefined;
+    if (!isLocal && !(error instanceof CommandFailure && error.exit === EXIT_PRECONDITION)) throw error;
+    report.failed.push({ path, why: isLocal ? systemReason(error) : error.message });
+    return null;
+  }
 }
 
 /** @returns the report in a line */

@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
 
+/** Files of a tree that are copied beside each other. */
+export const FILES_AT_ONCE = 8;
 /**
  * A file that is larger than a section is copied section by section, each of which survives loss of power before the next one begins. What is
  * left of it by whoever broke off is therefore good up to the last whole section, and the copy goes on from there.
@@ -7,6 +9,7 @@ import { createHash } from 'node:crypto';
 export const SECTION_BYTES = 16 * 1024 * 1024;
 /** Bytes of one transfer: large enough to hide its round trip, small enough to keep a few in memory. */
 const PIECE_BYTES = 1024 * 1024;
+export const PIECES_AT_ONCE = 4;
 /** A name may have 255 bytes. */
 const NAME_BYTES_MAX = 200;
 

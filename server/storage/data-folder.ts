@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { assert } from '../../base/assert.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { CONTAINERS_FOLDER } from '../../wire/locations.ts';
+import { CONTAINER_DIRECTORIES, CONTAINERS_FOLDER, containerDirectory } from '../../wire/locations.ts';
 import { DatabaseMark, type DatabaseState } from './database-mark.ts';
 import { errorCode } from './failures.ts';
 import { FolderError } from './folder-error.ts';
@@ -19,7 +19,7 @@ const META = 'META';
 const MEMORY = '/dev/shm';
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 /** What an interrupted first start may leave behind before there is a META file. */
-const OWN_BEFORE_META = new Set(['META.new', 'lock.db', 'lock.db-journal', 'lock.pid', 'objects']);
+const OWN_BEFORE_META = new Set(['META.new', 'lock.db', 'lock.db-journal', 'lock.pid', CONTAINERS_FOLDER]);
 
 /** Numbers of files that are written down at a time: the sync of META is one for so many of them. */
 const HELD_AHEAD = 4_096;
@@ -429,11 +429,11 @@ function writeMeta(folder: string, meta: Meta): void {
   flushDirectory(folder);
 }
 
-/** Containers fan out over 256 directories, all made at once, so that only files appear later. */
+/** All at once, so that only files appear later. */
 function makeObjectDirectories(folder: string): void {
   const objects = path.join(folder, CONTAINERS_FOLDER);
-  for (let index = 0; index < 256; index++) {
-    fs.mkdirSync(path.join(objects, index.toString(16).padStart(2, '0')), { recursive: true, mode: 0o700 });
+  for (let index = 0; index < CONTAINER_DIRECTORIES; index++) {
+    fs.mkdirSync(path.join(objects, containerDirectory(index)), { recursive: true, mode: 0o700 });
   }
   flushDirectory(objects);
   flushDirectory(folder);

@@ -5,7 +5,7 @@ const replica = plantedIn('replica');
 
 const SIDES = 'return joint === undefined ? [members] : [members, joint];';
 const BELIEVED =
-  "if (count('intact') + count('damaged') >= needed || (mayLose && count('suspect') >= needed)) return true;";
+  "if (trusts.filter(isUnlost).length >= needed || (mayLose && count('suspect') >= needed)) return true;";
 
 const KEEPS_USELESS_LEASE: Mutation = {
   file: 'replica/replica.ts',
@@ -271,7 +271,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       file: 'replica/reset.ts',
       find: BELIEVED,
       replace:
-        "if (count('intact') + count('damaged') >= needed || (mayLose && trusts.length >= needed)) return true;",
+        'if (trusts.filter(isUnlost).length >= needed || (mayLose && trusts.length >= needed)) return true;',
     },
     { conversation: 'trust.txt' },
   ),
@@ -281,7 +281,7 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     {
       file: 'replica/reset.ts',
       find: BELIEVED,
-      replace: "if (count('intact') + count('damaged') >= needed || count('suspect') >= needed) return true;",
+      replace: "if (trusts.filter(isUnlost).length >= needed || count('suspect') >= needed) return true;",
     },
     { conversation: 'trust.txt' },
   ),
