@@ -22,8 +22,8 @@ let control = null;
 let controlStream = null;
 let file = null;
 let noticeTimer = 0;
-/** Whoever has put the dialog away opens it himself. */
-let isDismissed = false;
+/** `let-in`, `refused`, or `dismissed`: whoever was refused and has put the dialog away opens it himself. */
+let standing = 'let-in';
 
 const servers = new ServersView({ run: (what, id) => guarded(() => act(what, id)) });
 const fileView = new FileView({ replica: (what, id) => guarded(() => moveReplica(what, id)) });
@@ -59,6 +59,9 @@ function onTeller(base, problem) {
   }
   const isFirst = teller.textContent === '';
   cluster.base = base;
+  // What was asked for is there, perhaps by a refusal of before that came while the dialog was being closed.
+  if (standing === 'refused') byId('token-dialog').close();
+  standing = 'let-in';
   setText(teller, `told by ${new URL(base).host}`);
   setAttribute(teller, 'data-hopped', base !== location.origin);
   if (isFirst || byId('listing').childElementCount === 0) void files.start();
@@ -72,7 +75,9 @@ function refused(problem) {
   setText(byId('teller'), '');
   setText(byId('viewer'), '');
   document.body.dataset.role = 'none';
-  if (!isDismissed) openTokens(whyRefused(problem));
+  if (standing === 'dismissed') return;
+  standing = 'refused';
+  openTokens(whyRefused(problem));
 }
 
 function whyRefused({ status, message }) {
@@ -214,9 +219,13 @@ byId('token-dialog').addEventListener('close', () => {
   if (dialog.returnValue === 'use') cluster.token = input.value.trim();
   if (dialog.returnValue === 'forget') cluster.token = '';
   input.value = '';
-  isDismissed = dialog.returnValue === 'cancel' || dialog.returnValue === '';
+  const isCancelled = dialog.returnValue === 'cancel' || dialog.returnValue === '';
   dialog.returnValue = '';
-  if (isDismissed) return;
+  if (isCancelled) {
+    if (standing === 'refused') standing = 'dismissed';
+    return;
+  }
+  if (standing === 'dismissed') standing = 'refused';
   stream.restart();
   void files.start();
 });

@@ -69,17 +69,23 @@ export function listen({ bases, path, headers, onEvent, onTeller }) {
     abort = new AbortController();
     const late = setTimeout(() => abort.abort(), ANSWER_MS);
     const more = lastId === '' ? {} : { 'last-event-id': lastId };
-    const response = await fetch(`${base}${path(base)}`, {
-      headers: { ...headers(), ...more },
-      signal: abort.signal,
-      cache: 'no-store',
-    }).finally(() => clearTimeout(late));
-    if (!response.ok) throw await problemOf(response);
+    const response = await answerOf(base, more).finally(() => clearTimeout(late));
     onTeller(base, null);
     for await (const event of eventsOf(response, abort)) {
       if (event.id !== undefined) lastId = event.id;
       onEvent(event, base);
     }
+  }
+
+  /** @throws {import('./cluster.js').ProblemError} what the server says is wrong: all of it, so that one that breaks off is another's affair */
+  async function answerOf(base, more) {
+    const response = await fetch(`${base}${path(base)}`, {
+      headers: { ...headers(), ...more },
+      signal: abort.signal,
+      cache: 'no-store',
+    });
+    if (!response.ok) throw await problemOf(response);
+    return response;
   }
 
   async function run() {

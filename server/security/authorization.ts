@@ -62,7 +62,7 @@ export function installAuthorization(app: FastifyInstance, parts: AuthorizationP
   const { tokens, limits } = parts;
   app.decorateRequest('principal', null);
   app.addHook('onRequest', async (request) => {
-    const principal = principalOf(request, tokens);
+    const principal = principalOf(request, tokens, Date.now());
     request.principal = principal;
     const role = request.routeOptions.config.role ?? 'read';
     // Probes come without a name, and whoever they do not answer counts as dead.

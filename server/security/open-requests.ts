@@ -13,10 +13,10 @@ export function endRefusedRequests(app: FastifyInstance, tokens: TokenBook): voi
     open.add(request);
     reply.raw.once('close', () => open.delete(request));
   });
-  tokens.onChange(() => {
+  tokens.onChange((nowMs) => {
     for (const request of open) {
       const before = request.principal;
-      const now = principalOf(request, tokens);
+      const now = principalOf(request, tokens, nowMs);
       const isSame =
         before?.kind === 'client' &&
         now?.kind === 'client' &&

@@ -16,9 +16,14 @@ const BEARER = /^Bearer +([^\s]+) *$/i;
 
 /**
  * @param tokens null where nobody is asked
+ * @param nowMs since the epoch, by which tokens have ended
  * @returns null for one who is asked, and does not say who he is, or says it wrongly
  */
-export function principalOf(request: FastifyRequest, tokens: TokenBook | null): Principal | null {
+export function principalOf(
+  request: FastifyRequest,
+  tokens: TokenBook | null,
+  nowMs: number,
+): Principal | null {
   const identity = certifiedBy(request.raw.socket)?.identity;
   if (identity?.kind === 'server') return { kind: 'server', id: identity.id };
   if (tokens === null) return { kind: 'anyone' };
@@ -26,7 +31,7 @@ export function principalOf(request: FastifyRequest, tokens: TokenBook | null): 
   // Whoever shows a token means it, also where he has a certificate.
   if (authorization !== undefined) {
     const token = BEARER.exec(authorization)?.[1];
-    const grant = token === undefined ? null : tokens.grantOf(token, Date.now());
+    const grant = token === undefined ? null : tokens.grantOf(token, nowMs);
     return grant === null ? null : { kind: 'client', grant };
   }
   if (identity?.kind !== 'client') return null;

@@ -21,7 +21,7 @@ export class TokenBook {
   #entries: ReadonlyMap<string, Entry> = new Map();
   #keys: readonly KeyObject[] = [];
   #revoked: readonly RevokedCertificate[] = [];
-  readonly #listeners = new Set<() => void>();
+  readonly #listeners = new Set<(nowMs: number) => void>();
   #nextEnd: NodeJS.Timeout | null = null;
 
   /** @throws ConfigurationError where the file is no good */
@@ -57,15 +57,21 @@ export class TokenBook {
     this.#changed();
   }
 
-  /** Calls back when a token may have become worthless: the file was read again, or one has ended. */
-  onChange(listener: () => void): void {
+  /**
+   * Calls back when a token may have become worthless: the file was read again, or one has ended.
+   *
+   * @param listener is given the time by which to judge: whoever read the clock himself would take what ends meanwhile for over before
+   *   anybody was told of it, or not at all
+   */
+  onChange(listener: (nowMs: number) => void): void {
     this.#listeners.add(listener);
   }
 
   #changed(): void {
-    for (const listener of this.#listeners) listener();
-    if (this.#nextEnd !== null) clearTimeout(this.#nextEnd);
+    // What ends while listeners are told has not ended for them: that is still to be told.
     const nowMs = Date.now();
+    for (const listener of this.#listeners) listener(nowMs);
+    if (this.#nextEnd !== null) clearTimeout(this.#nextEnd);
     const ends = [...this.#entries.values()].map(({ expiresAtMs }) => expiresAtMs).filter((ms) => ms > nowMs);
     const nextMs = Math.min(...ends) - nowMs;
     if (nextMs === Number.POSITIVE_INFINITY) return;

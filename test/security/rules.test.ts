@@ -14,6 +14,7 @@ import { test } from 'node:test';
 import { connect, createServer, type TLSSocket } from 'node:tls';
 import { fastify } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import { drawToken } from '../../client/certificates/token-file.ts';
 import { RevokedServers } from '../../client/revoked-servers.ts';
 import { ADMIN, READ, WRITE } from '../../server/http/roles.ts';
 import { installAuthorization } from '../../server/security/authorization.ts';
@@ -236,6 +237,29 @@ test('a token that is gone from the file is worth nothing, once the file was rea
   revoke('reader');
   assert.equal(await ask('reader', 'GET', '/v1/status'), 'unauthorized');
   assert.equal(await ask('writer', 'GET', '/v1/status'), 'let in');
+});
+
+test('the end of a token is told also where it comes while another change is being told', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-rules-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const { text, known } = drawToken({ name: 'visitor', role: 'read', volumes: null }, 60);
+  const endsMs = Date.parse(known.expiresAt ?? '');
+  const file = join(folder, 'tokens.json');
+  const keys = [Buffer.alloc(32, 9).toString('base64url')];
+  writeFileSync(file, formatTokenFile({ keys, tokens: [known], revoked: [] }), { mode: 0o600 });
+  const book = new TokenBook(file);
+  const told = Promise.withResolvers<void>();
+  book.onChange((nowMs) => {
+    if (book.grantOf(text, nowMs) === null) told.resolve();
+  });
+  // One with much to do, or on a machine with much to do.
+  book.onChange(() => {
+    while (Date.now() < endsMs);
+  });
+  book.reload();
+  // By itself the book keeps no process alive.
+  const late = setTimeout(() => told.reject(new Error('Nobody is told that the token has ended')), 10_000);
+  await told.promise.finally(() => clearTimeout(late));
 });
 
 test('a capability is for its file, what it says may be done, its holder and its volume', async (t) => {

@@ -198,4 +198,19 @@ export const PLANTED_SECURITY: readonly Planted[] = [
       },
     },
   ),
+  replica(
+    '73q',
+    'a token that ends while a change is being told is not told of',
+    {
+      file: 'server/security/token-book.ts',
+      find: '.filter((ms) => ms > nowMs)',
+      replace: '.filter((ms) => ms > Date.now())',
+    },
+    {
+      test: {
+        file: RULES,
+        name: 'the end of a token is told also where it comes while another change is being told',
+      },
+    },
+  ),
 ];
