@@ -43,6 +43,9 @@ export interface FileInCatalog {
  */
 export class FilePrimary {
   readonly epoch: Epoch;
+  /** The version of the contents with which the epoch began, and the operation with which it did. */
+  readonly #inherited: ContentVersion;
+  readonly #inheritedSeq: number;
   readonly #file: FileId;
   readonly #driver: ReplicaDriver;
   readonly #store: FileStore;
@@ -89,7 +92,20 @@ export class FilePrimary {
     this.#sizeBytes = attributes.sizeBytes;
     this.#modifiedNs = attributes.modifiedNs;
     this.#contents = { epoch: attributes.versionEpoch, seq: attributes.versionSeq };
+    this.#inherited = this.#contents;
+    this.#inheritedSeq = driver.orderedSeq;
     if (attributes.seal !== 'open') this.#sealing = Promise.resolve();
+  }
+
+  /**
+   * The version of the contents after a change that is answered, perhaps once more. Of what is from an earlier epoch it is not known from which, but for
+   * the last change; the others are not from a later one. Whoever takes the largest version for the newest would otherwise believe what they tell of the
+   * size over what came after them.
+   *
+   * @param seq of a change that is committed
+   */
+  versionOf(seq: number): ContentVersion {
+    return { epoch: seq > this.#inheritedSeq ? this.epoch.counter : this.#inherited.epoch, seq };
   }
 
   /**

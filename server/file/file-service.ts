@@ -520,13 +520,15 @@ export class LocalFileService implements FileService {
    */
   #answeredFinally(file: FileId, request: RequestId): WriteResult | null {
     const { store, self } = this.#parts;
-    if (finalAttributes(store, file) === null) return null;
+    const final = finalAttributes(store, file);
+    if (final === null) return null;
     const answer = assertDoneBefore(store, file, request);
     if (answer.kind === 'expired') {
       throw new ServiceError('session-expired', `Whether file ${file} was changed so is not known any more`);
     }
     const epoch = store.record(file)?.installed.counter ?? 0;
-    return resultOf(file, answer, store.attributes(file), epoch, self);
+    const version = { epoch: final.versionEpoch, seq: answer.seq };
+    return resultOf(file, answer, version, epoch, self);
   }
 
   async #stateAt(file: FileId, driver: ReplicaDriver): Promise<FileState> {
@@ -838,8 +840,13 @@ export class LocalFileService implements FileService {
 
   #changed(file: FileId, primary: FilePrimary, committed: Committed): WriteResult {
     this.#parts.traffic?.wrote();
-    const { store, self } = this.#parts;
-    return resultOf(file, committed, store.attributes(file), primary.epoch.counter, self);
+    return resultOf(
+      file,
+      committed,
+      primary.versionOf(committed.seq),
+      primary.epoch.counter,
+      this.#parts.self,
+    );
   }
 
   /** @param seq a committed operation: a number that is not may be given out again after a reset */
@@ -891,14 +898,11 @@ function viewOf({ view, replicas, policy }: Attributes): View {
   };
 }
 
-/**
- * @param attributes of the file now: a change that was made in an earlier epoch, and is the last one, has the version of that
- *   epoch, whoever is asked for its result again
- */
+/** @param contents their version after the change */
 function resultOf(
   file: FileId,
   done: Committed,
-  { versionEpoch, versionSeq }: FileAttributes,
+  contents: ContentVersion,
   epoch: number,
   primary: ServerId,
 ): WriteResult {
@@ -907,7 +911,7 @@ function resultOf(
     file,
     sizeBytes,
     modifiedNs: modifiedNs.toString(),
-    contents: { epoch: versionSeq === done.seq ? versionEpoch : epoch, seq: done.seq },
+    contents,
     seq: done.seq,
     primary,
     epoch,

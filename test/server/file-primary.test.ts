@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { CatalogAccess } from '../../server/file/file-service.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
+import type { WriteResult } from '../../wire/http-api.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 /** A catalog that notes what it is told, and answers only while it is up. */
@@ -242,13 +243,22 @@ test('a write that was done is answered again, although its condition holds no m
   assert.equal((await a.files.state(FILE)).sizeBytes, 2);
 });
 
-test('a write that is asked for again after a fail-over has the version that it had', async (t) => {
+test('writes that are asked for again after a fail-over have the versions that they had', async (t) => {
   const { cluster, servers } = await started(t, new Catalog());
   const [a, b, c] = servers;
-  const { contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const write = ({ files }: SmallServer, number: number) =>
+    files.write(FILE, requestOf(number), 'append', Uint8Array.of(number));
+  const before = [await write(a, 1), await write(a, 2)];
   for (const other of [b, c]) cluster.network.cut(a.id, other.id);
-  const again = await atNext(() => b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1)));
-  assert.deepEqual(again.contents, contents);
-  assert.ok(again.epoch > contents.epoch, 'By another primary');
-  assert.deepEqual((await b.files.state(FILE)).contents, contents);
+  const again = [await atNext(() => write(b, 1)), await write(b, 2)];
+  const told = ({ contents, sizeBytes }: WriteResult) => ({ contents, sizeBytes });
+  assert.deepEqual(again.map(told), before.map(told));
+  const [first, second] = again as [WriteResult, WriteResult];
+  assert.ok(first.epoch > first.contents.epoch, 'By another primary');
+  assert.deepEqual((await b.files.state(FILE)).contents, second.contents);
+  const third = await write(b, 3);
+  assert.equal(third.contents.epoch, third.epoch);
+  // Now neither of them is the newest, and both are older than what is.
+  const once = [await write(b, 1), await write(b, 2), await write(b, 3)];
+  assert.deepEqual(once.map(told), [...before, third].map(told));
 });

@@ -242,6 +242,22 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     { test: { file: 'test/storage/faults.test.ts', name: 'a slow read sees what it pinned' } },
   ),
   replica(
+    '60c',
+    'a write that is asked for again, and was overtaken before its primary died, is told with the epoch of the next one',
+    {
+      file: 'server/file/file-primary.ts',
+      find: 'return { epoch: seq > this.#inheritedSeq ? this.epoch.counter : this.#inherited.epoch, seq };',
+      replace:
+        'return { epoch: seq === this.#inherited.seq ? this.#inherited.epoch : this.epoch.counter, seq };',
+    },
+    {
+      test: {
+        file: 'test/server/file-primary.test.ts',
+        name: 'writes that are asked for again after a fail-over have the versions that they had',
+      },
+    },
+  ),
+  replica(
     '61a',
     'a size is told to the catalog without a word to the next primary that it may be asked no more',
     {
