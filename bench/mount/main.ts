@@ -8,9 +8,10 @@ import { reportText } from '../lease/report.ts';
 import { machineHere, machineText } from '../machine.ts';
 import { documentWith } from '../replication/document.ts';
 import { argumentsOf, USAGE, type Wanted } from './arguments.ts';
-import type { SubjectName } from './names.ts';
+import { Gluster } from './gluster.ts';
+import { CLOSE_ROWS, type SubjectName } from './names.ts';
 import { ownSubject } from './own.ts';
-import { bindfsSubject, diskSubject, glusterSubject } from './peers.ts';
+import { bindfsSubject, diskSubject } from './peers.ts';
 import { type Measured, reportOf } from './report.ts';
 import { AMOUNTS, AMOUNTS_QUICK, ROWS } from './rows.ts';
 import { Missing, type Subject } from './subject.ts';
@@ -18,13 +19,18 @@ import { Missing, type Subject } from './subject.ts';
 const DOCUMENT = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
 const TITLE = 'Mounts, and what others would use';
 
+const gluster = new Gluster();
 const STARTS: Readonly<Record<SubjectName, () => Promise<Subject>>> = {
   native: () => ownSubject('native'),
   kernel: () => ownSubject('kernel'),
   'flush-behind': () => ownSubject('flush-behind'),
   disk: diskSubject,
   bindfs: bindfsSubject,
-  gluster: glusterSubject,
+  gluster: () => gluster.subject('gluster'),
+  'gluster-waits': async () => {
+    const subject = await gluster.subject('gluster-waits', [['performance.flush-behind', 'off']]);
+    return { ...subject, rows: CLOSE_ROWS };
+  },
 };
 
 async function measureAll(wanted: Wanted, machine: string): Promise<void> {

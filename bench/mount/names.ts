@@ -1,12 +1,23 @@
 /** What a volume can be mounted by, and what stands beside it. */
-export const SUBJECT_NAMES = ['native', 'kernel', 'flush-behind', 'disk', 'bindfs', 'gluster'] as const;
+export const SUBJECT_NAMES = [
+  'native',
+  'kernel',
+  'flush-behind',
+  'disk',
+  'bindfs',
+  'gluster',
+  'gluster-waits',
+] as const;
 export type SubjectName = (typeof SUBJECT_NAMES)[number];
 
 /** Subjects that are this project, by the transport of their mount. */
 export const OWN_NAMES = ['native', 'kernel'] as const satisfies readonly SubjectName[];
 
-/** Rows for `flush-behind`, which is `kernel` with a close that waits for nothing, as GlusterFS has it by default. */
-export const FLUSH_BEHIND_ROWS: readonly RowName[] = ['create', 'create-8', 'untar', 'git-clone'];
+/**
+ * Rows for those whose `close` is not as they have it by default: `flush-behind`, which is `kernel` with a close that waits for nothing, as
+ * GlusterFS has it; and `gluster-waits`, whose close waits until its bricks have what was written, as here.
+ */
+export const CLOSE_ROWS: readonly RowName[] = ['create', 'create-8', 'untar', 'git-clone', 'dbench'];
 
 /** What is measured, in the order in which it is. */
 export const ROW_NAMES = [

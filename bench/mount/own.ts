@@ -1,6 +1,6 @@
 import { ClusterMount } from '../../test/cluster/cluster-mount.ts';
 import { LAUNCHER, RealCluster } from '../../test/cluster/real-cluster.ts';
-import { FLUSH_BEHIND_ROWS, type SubjectName } from './names.ts';
+import { CLOSE_ROWS, type SubjectName } from './names.ts';
 import { run } from './programs.ts';
 import { descendants, Missing, type Subject } from './subject.ts';
 
@@ -20,7 +20,7 @@ export async function ownSubject(name: SubjectName): Promise<Subject> {
     return {
       name,
       directory: mount.directory,
-      ...(name === 'flush-behind' ? { rows: FLUSH_BEHIND_ROWS } : {}),
+      ...(name === 'flush-behind' ? { rows: CLOSE_ROWS } : {}),
       pids: () => {
         const servers = cluster.ids.map((id) => cluster.pid(id));
         return [mount.pid, ...[...servers, mount.pid].flatMap((pid) => [pid, ...descendants(pid)])];

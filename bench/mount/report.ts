@@ -1,6 +1,6 @@
 import type { Goal, Report } from '../lease/report.ts';
 import { numberText, summarize } from '../lease/statistics.ts';
-import { OWN_NAMES, type RowName, type SubjectName } from './names.ts';
+import { CLOSE_ROWS, OWN_NAMES, type RowName, type SubjectName } from './names.ts';
 import { ROWS, type Row } from './rows.ts';
 
 const GB = 1e9;
@@ -36,6 +36,7 @@ export function reportOf(
     notes: [
       'In parentheses: so many times as good as the local disk in the same row.',
       'flush-behind is kernel with --flush-behind: a close waits for nothing, as with GlusterFS, whose close does not wait by default either.',
+      'gluster-waits is GlusterFS with performance.flush-behind off: a close waits until the bricks have what was written, as it does here by default.',
       'CPU is that of all processes of the subject and of the load together.',
       'The three servers, or bricks, of a subject share this machine and its one disk: every byte is written three times.',
       ...missing,
@@ -99,6 +100,10 @@ function goalsOf(measured: readonly Measured[]): Goal[] {
         goal(each, own, 'bindfs', READ_SHARE);
       if (each.name === 'read-1m-cached') goal(each, own, 'disk', CACHED_SHARE);
     }
+    // The same promise on both sides.
+    if (!CLOSE_ROWS.includes(each.name)) continue;
+    goal(each, 'kernel', 'gluster-waits', METADATA_TIMES);
+    goal(each, 'flush-behind', 'gluster', METADATA_TIMES);
   }
   return goals;
 }
