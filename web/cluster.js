@@ -6,10 +6,11 @@
 const TOKEN_KEY = 'leasehold-token';
 
 export class ProblemError extends Error {
-  /** @param {number} status @param {string} detail */
-  constructor(status, detail) {
+  /** @param {number} status @param {string} detail @param {string} code as docs/errors.md has them; empty where none was told */
+  constructor(status, detail, code) {
     super(detail);
     this.status = status;
+    this.code = code;
   }
 
   /** Whether it is about who asks, and not about what. */
@@ -77,9 +78,10 @@ export class Cluster {
 export async function problemOf(response) {
   const text = await response.text();
   try {
-    return new ProblemError(response.status, JSON.parse(text).detail ?? text);
+    const { detail = text, code = '' } = JSON.parse(text);
+    return new ProblemError(response.status, detail, code);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    return new ProblemError(response.status, text || response.statusText);
+    return new ProblemError(response.status, text || response.statusText, '');
   }
 }

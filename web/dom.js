@@ -48,6 +48,19 @@ export function button(text, name, onClick, attributes = {}) {
   return element;
 }
 
+/** A moment as the reader's clock has it. @param {string} moment as ISO 8601 has it */
+export function timeOf(moment) {
+  const text = new Date(moment).toLocaleString('en-GB', { dateStyle: 'short', timeStyle: 'short' });
+  return h('time', { datetime: moment }, text);
+}
+
+/** Where what had the focus is gone, the first thing in the section's list gets it, or in its form. */
+export function focusAgain(section) {
+  if (document.activeElement !== document.body) return;
+  const items = [...section.querySelectorAll('li button'), ...section.querySelectorAll('form input')];
+  items.find((item) => item.checkVisibility())?.focus();
+}
+
 /** Keeps one child for each key, in order; makes those that are new and removes those that are gone. */
 export class KeyedList {
   #parent;

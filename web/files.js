@@ -1,6 +1,6 @@
 /** Volumes, folders and files: look, upload, download, watch. */
 
-import { button, byId, h, setText } from './dom.js';
+import { button, byId, h, setText, timeOf } from './dom.js';
 import { formatBytes } from './format.js';
 
 const PAGE = 200;
@@ -8,13 +8,23 @@ const PAGE = 200;
 export class FilesView {
   #cluster;
   #onWatch;
+  #onVolume;
   #onProblem;
   #place = null;
+  /** The volume of which others were told. */
+  #told = null;
 
-  /** @param {{ cluster: import('./cluster.js').Cluster, onWatch: (path: string) => void, onProblem: (error: Error) => void }} parts */
-  constructor({ cluster, onWatch, onProblem }) {
+  /**
+   * @param {object} parts
+   * @param {import('./cluster.js').Cluster} parts.cluster
+   * @param {(path: string) => void} parts.onWatch
+   * @param {(volume: string) => void} parts.onVolume whose files are shown now, or those of a snapshot of it
+   * @param {(error: Error) => void} parts.onProblem
+   */
+  constructor({ cluster, onWatch, onVolume, onProblem }) {
     this.#cluster = cluster;
     this.#onWatch = onWatch;
+    this.#onVolume = onVolume;
     this.#onProblem = onProblem;
     const form = byId('upload-form');
     const input = byId('upload-input');
@@ -38,6 +48,7 @@ export class FilesView {
 
   /** Shows the first volume, or what was shown before. */
   async start() {
+    this.#told = null;
     await this.#guarded(async () => {
       if (this.#place === null) {
         const { volumes } = await this.#cluster.query({ kind: 'volumes' });
@@ -52,6 +63,21 @@ export class FilesView {
     });
   }
 
+  /** Shows what is in the same folder now. */
+  async again() {
+    if (this.#place !== null) await this.#guarded(() => this.#show());
+  }
+
+  /** @param {string} name of a volume, or `VOLUME@NAME` of a snapshot */
+  async browse(name) {
+    await this.#open({ volume: name, names: [] });
+  }
+
+  /** Whoever looks at this snapshot, which is gone, looks at the volume. */
+  async leave(snapshot) {
+    if (this.#place?.volume === snapshot) await this.browse(volumeOf(snapshot));
+  }
+
   async #open(place) {
     this.#place = place;
     await this.#guarded(() => this.#show());
@@ -62,8 +88,15 @@ export class FilesView {
     const path = `${this.#cluster.filesPath(this.#place, true)}?limit=${PAGE}`;
     const { entries, more } = await this.#cluster.json(path, { headers: { accept: 'application/json' } });
     this.#crumbs(await this.#volumes(), volume, names);
+    const isSnapshot = volume !== volumeOf(volume);
+    byId('upload-form').hidden = isSnapshot;
+    if (volumeOf(volume) !== this.#told) {
+      this.#told = volumeOf(volume);
+      this.#onVolume(this.#told);
+    }
     const rows = entries.map((entry) => this.#row(entry));
     byId('listing').replaceChildren(
+      ...(isSnapshot ? [this.#past(volume)] : []),
       rows.length === 0
         ? h('p', { class: 'quiet' }, 'This folder is empty.')
         : h(
@@ -85,6 +118,12 @@ export class FilesView {
     );
   }
 
+  #past(snapshot) {
+    const volume = volumeOf(snapshot);
+    const back = button('Back to now', `Back to ${volume} as it is now`, () => this.browse(volume));
+    return h('p', { class: 'past' }, `${snapshot}: as all was when the snapshot was made. `, back);
+  }
+
   async #volumes() {
     const { volumes } = await this.#cluster.query({ kind: 'volumes' });
     return volumes.map(({ name }) => name);
@@ -94,9 +133,11 @@ export class FilesView {
     const select = h(
       'select',
       { 'aria-label': 'Volume' },
-      ...volumes.map((name) => h('option', { value: name, selected: name === volume }, name)),
+      ...[...new Set([...volumes, volume])].map((name) =>
+        h('option', { value: name, selected: name === volume }, name),
+      ),
     );
-    select.addEventListener('change', () => this.#open({ volume: select.value, names: [] }));
+    select.addEventListener('change', () => this.browse(select.value));
     const steps = ['/', ...names].map((name, depth) => {
       const isLast = depth === names.length;
       const step = button(name, depth === 0 ? `Top folder of ${volume}` : `Folder ${name}`, () =>
@@ -115,10 +156,11 @@ export class FilesView {
     const title = isFolder
       ? button(`${name}/`, `Open folder ${name}`, () => this.#open(place), { class: 'link' })
       : name;
+    const isPast = place.volume !== volumeOf(place.volume);
     const acts =
       kind === 'file'
         ? [
-            button('Watch', `Watch ${name}`, () => this.#onWatch(shown)),
+            ...(isPast ? [] : [button('Watch', `Watch ${name}`, () => this.#onWatch(shown))]),
             button('Download', `Download ${name}`, () => this.#guarded(() => this.#download(place, name))),
           ]
         : [];
@@ -127,15 +169,7 @@ export class FilesView {
       {},
       h('th', { scope: 'row' }, title),
       h('td', { class: 'number' }, kind === 'file' ? formatBytes(size) : kind),
-      h(
-        'td',
-        {},
-        h(
-          'time',
-          { datetime: modified },
-          new Date(modified).toLocaleString('en-GB', { dateStyle: 'short', timeStyle: 'short' }),
-        ),
-      ),
+      h('td', {}, timeOf(modified)),
       h('td', { class: 'acts' }, ...acts),
     );
   }
@@ -184,4 +218,9 @@ export class FilesView {
       return false;
     }
   }
+}
+
+/** @returns the volume of `VOLUME` or `VOLUME@NAME` */
+function volumeOf(name) {
+  return name.replace(/@.*/, '');
 }

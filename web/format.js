@@ -26,6 +26,17 @@ export function formatUptime(ms) {
   return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
 }
 
+/** `30 days`, as somebody would have written it. */
+export function formatDuration(ms) {
+  const [unitMs, unit] = [
+    [86_400_000, 'days'],
+    [3_600_000, 'hours'],
+    [60_000, 'minutes'],
+    [1_000, 'seconds'],
+  ].find(([one]) => ms % one === 0 && ms >= 2 * one) ?? [1, 'ms'];
+  return `${ms / unitMs} ${unit}`;
+}
+
 export function formatRate(perS) {
   return perS >= 100 ? `${Math.round(perS)}` : perS.toFixed(perS === 0 || perS >= 10 ? 0 : 1);
 }

@@ -7,8 +7,10 @@ import { FileView } from './file.js';
 import { FilesView } from './files.js';
 import { HappeningsView } from './happenings.js';
 import { ServersView } from './servers.js';
+import { SnapshotsView } from './snapshots.js';
 import { StoryView } from './story.js';
 import { listen } from './stream.js';
+import { TrashView } from './trash.js';
 
 const BASES_KEY = 'leasehold-servers';
 const NOTICE_MS = 8_000;
@@ -27,7 +29,10 @@ let standing = 'let-in';
 
 const servers = new ServersView({ run: (what, id) => guarded(() => act(what, id)) });
 const fileView = new FileView({ replica: (what, id) => guarded(() => moveReplica(what, id)) });
-const files = new FilesView({ cluster, onWatch: watch, onProblem: complain });
+const parts = { cluster, say, onProblem: complain };
+const trash = new TrashView({ ...parts, onRestored: () => files.again() });
+const snapshots = new SnapshotsView({ ...parts, onBrowse: browse, onRemoved: (name) => files.leave(name) });
+const files = new FilesView({ ...parts, onWatch: watch, onVolume: openKept });
 const story = new StoryView(() => guarded(() => order('/next')));
 
 const stream = listen({
@@ -135,6 +140,17 @@ function watch(path) {
   history.replaceState(null, '', watched === '' ? '#' : `#${encodeURIComponent(watched)}`);
   byId('watch-path').value = watched;
   stream.restart();
+}
+
+/** What is kept of a volume besides its files. */
+function openKept(volume) {
+  void trash.open(volume);
+  void snapshots.open(volume);
+}
+
+function browse(snapshot) {
+  byId('files').scrollIntoView();
+  void files.browse(snapshot);
 }
 
 /** What is done to a server: by itself and the others, or by the process that started it. */

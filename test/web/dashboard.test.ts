@@ -55,7 +55,16 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
 
   test('every element is found by its role and name', async () => {
     await page.getByRole('status').getByText('All 3 servers serve.').waitFor(WAIT);
-    for (const name of ['Servers', 'A file, now', 'Traffic', 'What happened, and why it is safe', 'Files']) {
+    const regions = [
+      'Servers',
+      'A file, now',
+      'Traffic',
+      'What happened, and why it is safe',
+      'Files',
+      'Trash',
+      'Snapshots',
+    ];
+    for (const name of regions) {
       await page.getByRole('region', { name, exact: true }).waitFor(WAIT);
     }
     for (const id of ['s1', 's2', 's3']) {
@@ -167,6 +176,8 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
         '.replica .what',
         '.when',
         '[data-act=kill]',
+        '#trash-about',
+        '#snapshots-none',
       ]) {
         const ratio = (await phone.page.evaluate(`(${CONTRAST})(${JSON.stringify(selector)})`)) as number;
         assert.ok(ratio >= 4.5, `${selector} in ${colorScheme} has a contrast of ${ratio.toFixed(2)}`);

@@ -1,13 +1,16 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { runDemo } from '../../client/demo/demo.ts';
+import { DevCluster } from '../../client/dev/dev-cluster.ts';
+import { freePorts } from '../../client/dev/free-ports.ts';
 import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
 
 /**
- * Plays the demo and takes the pictures of docs/demo.md while it goes on: `npm run figures`. What is to be seen in them
- * happened.
+ * Plays the demo and takes the pictures of docs/demo.md while it goes on, and those of docs/dashboard.md of a cluster with a trash:
+ * `npm run figures`, or `npm run figures kept` for the latter alone. What is to be seen in them happened.
  */
 const FOLDER = join(import.meta.dirname, '../../docs/figures');
 const DESK = { width: 1180, height: 860 };
@@ -18,35 +21,79 @@ async function main(): Promise<void> {
   if (NO_BROWSER !== false) throw new Error(NO_BROWSER);
   await mkdir(FOLDER, { recursive: true });
   const browser = await startBrowser();
+  try {
+    await drawKept(browser);
+    if (process.argv[2] !== 'kept') await drawDemo(browser);
+  } finally {
+    await browser.close();
+  }
+}
+
+/** A volume of which things were removed, and that has snapshots. */
+async function drawKept(browser: Browser): Promise<void> {
+  const cluster = await DevCluster.start({
+    ports: await freePorts(3),
+    data: null,
+    leaseMs: 3_000,
+    clockSkewMs: 100,
+    onUnexpectedEnd: ({ plan }, how) => process.stderr.write(`${plan.id} ${how}\n`),
+  });
+  try {
+    const { client } = cluster;
+    const volume = DevCluster.VOLUME;
+    const options = { mode: 0o755, uid: 0, gid: 0 };
+    await client.command({ kind: 'volume-set', name: volume, trashMs: 30 * 86_400_000 });
+    for (const path of ['/letters', '/accounts'])
+      await client.command({ kind: 'make-directory', place: { volume, path }, ...options });
+    for (const [path, bytes] of [
+      ['/letters/to-anna.txt', 5_210],
+      ['/accounts/2025.csv', 812_400],
+      ['/accounts/2026.csv', 240_113],
+      ['/journal.md', 33_870],
+    ] as const)
+      await client.upload(volume, path, Readable.from([Buffer.alloc(bytes, path)]));
+    await client.command({ kind: 'snapshot-create', volume, name: 'before-spring' });
+    for (const path of ['/letters/to-anna.txt', '/accounts/2025.csv', '/journal.md'])
+      await client.command({ kind: 'unlink', place: { volume, path } });
+    await client.command({ kind: 'snapshot-create', volume, name: 'monday' });
+    const { page } = await openPage(browser, { viewport: DESK, colorScheme: 'light' });
+    await page.goto(cluster.urls[0] as string);
+    await page.getByText('All 3 servers serve.').waitFor(WAIT);
+    await page.getByRole('img', { name: /Local reads a second \d/ }).waitFor(WAIT);
+    await page.getByRole('button', { name: 'Browse main@monday' }).waitFor(WAIT);
+    await page.getByRole('button', { name: 'Restore /journal.md' }).waitFor(WAIT);
+    await shot(page, 'dashboard-kept', '#trash', '#snapshots');
+  } finally {
+    await cluster.stop();
+  }
+}
+
+async function drawDemo(browser: Browser): Promise<void> {
   const pictures: Promise<unknown>[] = [];
   /** Acts that begin when the pictures of those before are taken. */
   const gates = new Map(
     ['No majority', 'A primary that slept', 'Verdict'].map((act) => [act, Promise.withResolvers<void>()]),
   );
-  try {
-    const result = await runDemo({
-      kills: 1,
-      // Longer than usual, so that there is time to take a picture of it.
-      leaseMs: 3_000,
-      clockSkewMs: 100,
-      directory: null,
-      say: (text) => process.stderr.write(`${text}\n`),
-      opened: (stage) => {
-        // Where they fail, the demo need not be played to its end.
-        const taken = takePictures(stage.cluster.urls[0] as string).finally(() => {
-          for (const gate of gates.values()) gate.resolve();
-        });
-        taken.catch(() => undefined);
-        pictures.push(taken);
-      },
-      beforeAct: (title) => before(title),
-      signal: new AbortController().signal,
-    });
-    await Promise.all(pictures);
-    if (!result.ok) throw new Error('The demo failed: its pictures prove nothing');
-  } finally {
-    await browser.close();
-  }
+  const result = await runDemo({
+    kills: 1,
+    // Longer than usual, so that there is time to take a picture of it.
+    leaseMs: 3_000,
+    clockSkewMs: 100,
+    directory: null,
+    say: (text) => process.stderr.write(`${text}\n`),
+    opened: (stage) => {
+      // Where they fail, the demo need not be played to its end.
+      const taken = takePictures(stage.cluster.urls[0] as string).finally(() => {
+        for (const gate of gates.values()) gate.resolve();
+      });
+      taken.catch(() => undefined);
+      pictures.push(taken);
+    },
+    beforeAct: (title) => before(title),
+    signal: new AbortController().signal,
+  });
+  await Promise.all(pictures);
+  if (!result.ok) throw new Error('The demo failed: its pictures prove nothing');
 
   /** Loads are to be seen for a while before a primary dies, and the end of an act before the next. */
   async function before(title: string): Promise<void> {

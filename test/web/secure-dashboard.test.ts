@@ -21,7 +21,7 @@ const DESK = { width: 1280, height: 900 };
 const WAIT = { timeout: 20_000 };
 const SERVERS = ['s1', 's2', 's3', 's4'];
 /** What a browser itself says of an answer that refuses: the page shows why. */
-const REFUSAL = /Failed to load resource: the server responded with a status of 40[13]/;
+const REFUSAL = /Failed to load resource: the server responded with a status of 40[139]/;
 /** Of a server that was killed, paused or cut off. */
 const SILENCE = /net::ERR_(?:CONNECTION_|INCOMPLETE_|EMPTY_|SOCKET_|FAILED)/;
 
@@ -42,7 +42,8 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       }),
       startBrowser(),
     ]);
-    await cluster.client.upload(DevCluster.VOLUME, '/letter', Readable.from([Buffer.from('dear all\n')]));
+    await cluster.client.command({ kind: 'volume-set', name: DevCluster.VOLUME, trashMs: 30 * 86_400_000 });
+    await store('/letter', 'dear all\n');
     await cluster.client.command({
       kind: 'make-directory',
       place: { volume: DevCluster.VOLUME, path: '/folder' },
@@ -95,6 +96,22 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     return page;
   }
 
+  async function store(path: string, text: string): Promise<void> {
+    await cluster.client.upload(DevCluster.VOLUME, path, Readable.from([Buffer.from(text)]));
+  }
+
+  async function textOf(path: string): Promise<string> {
+    const { chunks } = await cluster.client.download(DevCluster.VOLUME, path);
+    const parts: Uint8Array[] = [];
+    for await (const chunk of chunks) parts.push(chunk);
+    return Buffer.concat(parts).toString();
+  }
+
+  async function remove(...paths: string[]): Promise<void> {
+    for (const path of paths)
+      await cluster.client.command({ kind: 'unlink', place: { volume: DevCluster.VOLUME, path } });
+  }
+
   async function shot(page: Page, name: string): Promise<void> {
     const { SHOTS } = process.env;
     if (SHOTS !== undefined) await page.screenshot({ path: join(SHOTS, `${name}.png`), fullPage: true });
@@ -132,7 +149,15 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     const page = await as('reader');
     await page.getByText('as reader, who may look').waitFor(WAIT);
     await shot(page, 'reader');
-    for (const name of [/^Drain/, /^Scrub/, /^Remove the replica/, 'Add replica'])
+    await page.getByText('Nothing in the trash was in main.').waitFor(WAIT);
+    for (const name of [
+      /^Drain/,
+      /^Scrub/,
+      /^Remove the replica/,
+      'Add replica',
+      'Empty the trash',
+      'Make a snapshot',
+    ])
       assert.equal(await page.getByRole('button', { name }).count(), 0, String(name));
     assert.equal(await page.getByLabel('Upload files here').count(), 1);
     assert.equal(await page.getByLabel('Upload files here').isVisible(), false);
@@ -141,6 +166,109 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     const chunks: Buffer[] = [];
     for await (const chunk of await (await downloading).createReadStream()) chunks.push(chunk as Buffer);
     assert.equal(Buffer.concat(chunks).toString(), 'dear all\n');
+    await page.context().close();
+  });
+
+  test('what was removed is found in the trash, given back under its name or another, and thrown away', async () => {
+    for (const text of ['first', 'second']) {
+      await store('/plan.txt', text);
+      await remove('/plan.txt');
+    }
+    for (let place = 10; place < 40; place++) await store(`/folder/${place}`, `${place}`);
+    await remove(...Array.from({ length: 30 }, (_, place) => `/folder/${place + 10}`));
+    const page = await as('writer');
+    const trash = page.getByRole('region', { name: 'Trash' });
+    const items = trash.getByRole('list', { name: 'Trash' }).getByRole('listitem');
+    await trash
+      .getByText('main keeps what is removed for 30 days. There are 32 files with 71 bytes.')
+      .waitFor(WAIT);
+    assert.equal(await items.count(), 25, 'a page');
+    await trash.getByRole('button', { name: 'Next page' }).click();
+    await trash.getByText('Page 2').waitFor(WAIT);
+    await items.nth(6).waitFor(WAIT);
+    assert.equal(await items.count(), 7);
+    const plan = items.filter({ hasText: 'plan.txt' });
+    assert.match(
+      (await plan.first().textContent()) ?? '',
+      /plan\.txt from main:\/5 bytes, removed .* by admin, gone for good /,
+    );
+    await shot(page, 'trash');
+    // By keyboard alone; what has the focus goes, and something near it gets it.
+    await plan.filter({ hasText: '6 bytes' }).getByRole('button', { name: 'Restore /plan.txt' }).focus();
+    await page.keyboard.press('Enter');
+    await notice(page, 'main:/plan.txt is back.');
+    await page.getByRole('button', { name: 'Watch plan.txt' }).waitFor(WAIT);
+    assert.equal(await textOf('/plan.txt'), 'second');
+    assert.notEqual(await page.evaluate('document.activeElement.tagName'), 'BODY');
+    // The name is taken now: another one is asked for, with a proposal.
+    const dialog = page.getByRole('dialog', { name: 'Restore /plan.txt under another name' });
+    await items.getByRole('button', { name: 'Restore /plan.txt' }).click();
+    await dialog.getByText(/Under which name is it to come back\?/).waitFor(WAIT);
+    assert.equal(await dialog.getByLabel('Path in main').inputValue(), '/plan (restored).txt');
+    await shot(page, 'trash-taken');
+    await page.keyboard.press('Escape');
+    await items.getByRole('button', { name: 'Restore under another name /plan.txt' }).click();
+    await dialog.getByLabel('Path in main').fill('/new/plan of old.txt');
+    await page.keyboard.press('Enter');
+    await notice(page, 'main:/new/plan of old.txt is back.');
+    assert.equal(await textOf('/new/plan of old.txt'), 'first');
+    await trash.getByLabel('What was at or below').fill('folder/39/');
+    await trash.getByRole('button', { name: 'Show the trash' }).click();
+    await items.nth(1).waitFor({ ...WAIT, state: 'detached' });
+    await items.getByRole('button', { name: 'Remove for good /folder/39' }).click();
+    const asked = page.getByRole('dialog', { name: 'Remove /folder/39 for good?' });
+    assert.equal(
+      await page.evaluate('document.activeElement.textContent'),
+      'Cancel',
+      'nothing is lost by Enter',
+    );
+    await asked.getByRole('button', { name: 'Remove it for good' }).click();
+    await notice(page, '/folder/39 is gone for good.');
+    await trash.getByText('Nothing in the trash was main:/folder/39 or below it.').waitFor(WAIT);
+    await trash.getByLabel('What was at or below').fill('/');
+    await page.keyboard.press('Enter');
+    await items.nth(24).waitFor(WAIT);
+    await trash.getByRole('button', { name: 'Empty the trash' }).click();
+    await page
+      .getByRole('dialog', { name: 'Empty the trash?' })
+      .getByRole('button', { name: 'Empty it' })
+      .click();
+    await trash.getByText('Nothing in the trash was in main.').waitFor(WAIT);
+    await page.context().close();
+  });
+
+  test('a snapshot is made, looked at while files change, and removed', async () => {
+    const page = await as('admin');
+    const snapshots = page.getByRole('region', { name: 'Snapshots' });
+    const files = page.getByRole('region', { name: 'Files' });
+    await snapshots.getByText('There is no snapshot of main.').waitFor(WAIT);
+    await snapshots.getByLabel('Name of a new one').fill('monday');
+    await page.keyboard.press('Enter');
+    await notice(page, 'main@monday is made, of all that was acknowledged before.');
+    await store('/letter', 'dear some\n');
+    await snapshots.getByRole('button', { name: 'Browse main@monday' }).click();
+    await page.getByRole('table', { name: 'Files in main@monday:/' }).waitFor(WAIT);
+    await files.getByText('main@monday: as all was when the snapshot was made.').waitFor(WAIT);
+    await shot(page, 'snapshot');
+    assert.equal(await files.getByRole('button', { name: 'Watch letter' }).count(), 0);
+    assert.equal(await files.getByLabel('Upload files here').isVisible(), false);
+    const downloading = page.waitForEvent('download', WAIT);
+    await files.getByRole('button', { name: 'Download letter' }).click();
+    const chunks: Buffer[] = [];
+    for await (const chunk of await (await downloading).createReadStream()) chunks.push(chunk as Buffer);
+    assert.equal(Buffer.concat(chunks).toString(), 'dear all\n');
+    await snapshots.getByLabel('Name of a new one').fill('monday');
+    await page.keyboard.press('Enter');
+    await notice(page, /monday/);
+    await snapshots.getByRole('button', { name: 'Remove main@monday' }).click();
+    await page
+      .getByRole('dialog', { name: 'Remove main@monday?' })
+      .getByRole('button', { name: 'Remove it for good' })
+      .click();
+    await notice(page, 'main@monday is removed.');
+    // Whoever looked at it sees the volume.
+    await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
+    await snapshots.getByText('There is no snapshot of main.').waitFor(WAIT);
     await page.context().close();
   });
 
@@ -244,12 +372,18 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
 
   test('it goes on with another server over TLS, through kill, pause and a pulled cable', async () => {
     const page = await as('admin');
+    await store('/hopped', 'on');
+    await remove('/hopped');
+    await page.getByRole('button', { name: 'Show the trash' }).click();
+    await page.getByRole('button', { name: 'Restore /hopped' }).waitFor(WAIT);
     await page.getByRole('button', { name: 'Kill s1' }).click();
     await page.getByText('3 of 4 servers serve, which is a majority; s1 does not.').waitFor(WAIT);
     await page
       .locator('.server:has(.told:not([hidden]))')
       .getByText(/^s[234]$/)
       .waitFor(WAIT);
+    await page.getByRole('button', { name: 'Restore /hopped' }).click();
+    await notice(page, 'main:/hopped is back.');
     await page.getByRole('button', { name: 'Restart s1' }).click();
     await page.getByText('All 4 servers serve.').waitFor(WAIT);
     for (const [act, undo] of [
@@ -266,6 +400,9 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
   });
 
   test('by keyboard alone a token is given, and it all fits a telephone', async () => {
+    const long = `/a-name-that-${'is-long-'.repeat(20)}`;
+    await store(long, 'long');
+    await remove(long);
     const page = await open(PHONE);
     const dialog = page.getByRole('dialog', { name: 'Token' });
     await dialog.waitFor(WAIT);
@@ -275,6 +412,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.keyboard.press('Enter');
     await page.getByText('All 4 servers serve.').waitFor(WAIT);
     await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
+    await page.getByRole('button', { name: 'Restore /a-name-that' }).waitFor(WAIT);
     await shot(page, 'phone');
     assert.ok(((await page.evaluate('document.documentElement.scrollWidth')) as number) <= PHONE.width);
     await page.getByRole('button', { name: 'Token' }).focus();

@@ -1,0 +1,102 @@
+/** Snapshots of a volume: all of it as it was at one moment, to be looked at. */
+
+import { ask } from './ask.js';
+import { button, byId, focusAgain, h, setText, timeOf } from './dom.js';
+
+export class SnapshotsView {
+  #cluster;
+  #say;
+  #onProblem;
+  #onBrowse;
+  #onRemoved;
+  #volume = null;
+
+  /**
+   * @param {object} parts
+   * @param {import('./cluster.js').Cluster} parts.cluster
+   * @param {(text: string) => void} parts.say
+   * @param {(error: Error) => void} parts.onProblem
+   * @param {(snapshot: string) => void} parts.onBrowse `VOLUME@NAME` is to be shown
+   * @param {(snapshot: string) => void} parts.onRemoved `VOLUME@NAME` is there no more
+   */
+  constructor({ cluster, say, onProblem, onBrowse, onRemoved }) {
+    this.#cluster = cluster;
+    this.#say = say;
+    this.#onProblem = onProblem;
+    this.#onBrowse = onBrowse;
+    this.#onRemoved = onRemoved;
+    byId('snapshot-form').addEventListener('submit', (event) => {
+      event.preventDefault();
+      void this.#guarded(() => this.#make());
+    });
+  }
+
+  /** @param {string} volume */
+  async open(volume) {
+    this.#volume = volume;
+    await this.#guarded(() => this.#show());
+  }
+
+  async #show() {
+    const volume = this.#volume;
+    const { snapshots } = await this.#cluster.json(this.#url());
+    if (volume !== this.#volume) return;
+    setText(byId('snapshots-none'), snapshots.length > 0 ? '' : `There is no snapshot of ${volume}.`);
+    byId('snapshot-list').replaceChildren(...snapshots.toReversed().map((one) => this.#item(one)));
+  }
+
+  #item({ snapshot, name, made }) {
+    const remove = () => this.#guarded(() => this.#remove(snapshot, name));
+    return h(
+      'li',
+      {},
+      h(
+        'div',
+        {},
+        h('p', { class: 'title' }, h('b', {}, name)),
+        h('p', { class: 'quiet' }, 'as of ', timeOf(made)),
+      ),
+      h(
+        'div',
+        { class: 'acts' },
+        button('Browse', `Browse ${snapshot}`, () => this.#onBrowse(snapshot)),
+        button('Remove', `Remove ${snapshot}`, remove, { 'data-needs': 'admin' }),
+      ),
+    );
+  }
+
+  async #make() {
+    const input = byId('snapshot-name');
+    const name = input.value.trim();
+    await this.#cluster.request(this.#url(name), { method: 'PUT' });
+    input.value = '';
+    this.#say(`${this.#volume}@${name} is made, of all that was acknowledged before.`);
+    await this.#show();
+  }
+
+  async #remove(snapshot, name) {
+    const answer = await ask({
+      title: `Remove ${snapshot}?`,
+      text: 'What only this snapshot shows is gone for good then.',
+      act: 'Remove it for good',
+    });
+    if (answer === null) return;
+    await this.#cluster.request(this.#url(name), { method: 'DELETE' });
+    this.#say(`${snapshot} is removed.`);
+    this.#onRemoved(snapshot);
+    await this.#show();
+    focusAgain(byId('snapshots'));
+  }
+
+  #url(name = null) {
+    return `/v1/snapshots/${encodeURIComponent(this.#volume)}${name === null ? '' : `/${encodeURIComponent(name)}`}`;
+  }
+
+  async #guarded(work) {
+    try {
+      await work();
+    } catch (error) {
+      this.#onProblem(error);
+    }
+  }
+}

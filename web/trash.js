@@ -1,0 +1,218 @@
+/** The trash of a volume: what lost its last name and is kept for a while, to be given back or thrown away. */
+
+import { ask } from './ask.js';
+import { ProblemError } from './cluster.js';
+import { button, byId, focusAgain, h, setText, timeOf } from './dom.js';
+import { formatBytes, formatDuration } from './format.js';
+
+const PAGE = 25;
+
+export class TrashView {
+  #cluster;
+  #say;
+  #onProblem;
+  #onRestored;
+  #volume = null;
+  #path = '/';
+  /** Where this page begins, and behind it those that were turned before. */
+  #starts = [null];
+
+  /**
+   * @param {object} parts
+   * @param {import('./cluster.js').Cluster} parts.cluster
+   * @param {(text: string) => void} parts.say
+   * @param {(error: Error) => void} parts.onProblem
+   * @param {() => void} parts.onRestored a file has a name again
+   */
+  constructor({ cluster, say, onProblem, onRestored }) {
+    this.#cluster = cluster;
+    this.#say = say;
+    this.#onProblem = onProblem;
+    this.#onRestored = onRestored;
+    byId('trash-form').addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.#path = pathOf(byId('trash-path').value);
+      byId('trash-path').value = this.#path;
+      this.#starts = [null];
+      void this.#guarded(() => this.#show());
+    });
+    byId('trash-empty').addEventListener('click', () => this.#guarded(() => this.#empty()));
+  }
+
+  /** @param {string} volume */
+  async open(volume) {
+    if (this.#volume !== volume) {
+      this.#path = '/';
+      byId('trash-path').value = '/';
+    }
+    this.#volume = volume;
+    this.#starts = [null];
+    await this.#guarded(() => this.#show());
+  }
+
+  async #show() {
+    const volume = this.#volume;
+    const [after] = this.#starts;
+    const search = new URLSearchParams({ path: this.#path, limit: `${PAGE}`, ...(after && { after }) });
+    const [{ files, more, next }, { volumes }] = await Promise.all([
+      this.#cluster.json(`${this.#url()}?${search}`),
+      this.#cluster.query({ kind: 'volumes' }),
+    ]);
+    if (volume !== this.#volume) return;
+    // A page of which everything was taken: the one before has something.
+    if (files.length === 0 && this.#starts.length > 1) {
+      this.#starts.shift();
+      return this.#show();
+    }
+    const about = volumes.find(({ name }) => name === volume);
+    setText(byId('trash-about'), about === undefined ? '' : sentenceOf(about));
+    byId('trash-list').replaceChildren(...files.map((file) => this.#item(file)));
+    setText(
+      byId('trash-none'),
+      files.length > 0 ? '' : `Nothing in the trash was ${placeText(volume, this.#path)}.`,
+    );
+    byId('trash-empty').disabled = files.length === 0;
+    this.#pages(more ? next : null);
+  }
+
+  #pages(next) {
+    const turn = (starts) => {
+      this.#starts = starts;
+      return this.#guarded(() => this.#show()).then(() => focusAgain(byId('trash')));
+    };
+    const [, ...before] = this.#starts;
+    const number = before.length + 1;
+    const isOne = next === null && before.length === 0;
+    const back = button('Back', 'Page before', () => turn(before), { disabled: before.length === 0 });
+    const on = button('Next', 'Next page', () => turn([next, ...this.#starts]), { disabled: next === null });
+    byId('trash-pages').replaceChildren(...(isOne ? [] : [back, h('span', {}, `Page ${number}`), on]));
+  }
+
+  #item(file) {
+    const { path, size, removed, removedBy, keptUntil } = file;
+    const [name, where] = [path.slice(path.lastIndexOf('/') + 1), path.slice(0, path.lastIndexOf('/') + 1)];
+    const facts = `trashed-${file.file}`;
+    const act = (text, what, work) =>
+      button(text, `${what} ${path}`, () => this.#guarded(work), { 'aria-describedby': facts });
+    return h(
+      'li',
+      {},
+      h(
+        'div',
+        {},
+        h('p', { class: 'title' }, h('b', {}, name), ' ', h('span', {}, `from ${this.#volume}:${where}`)),
+        h(
+          'p',
+          { id: facts, class: 'quiet' },
+          `${formatBytes(size)}, removed `,
+          timeOf(removed),
+          `${removedBy === undefined ? '' : ` by ${removedBy}`}, gone for good `,
+          timeOf(keptUntil),
+        ),
+      ),
+      h(
+        'div',
+        { class: 'acts', 'data-needs': 'write' },
+        act('Restore', 'Restore', () => this.#restore(file)),
+        act('Restore as …', 'Restore under another name', () => this.#restoreAs(file)),
+        act('Remove', 'Remove for good', () => this.#remove(file)),
+      ),
+    );
+  }
+
+  async #restore(file, to = null) {
+    try {
+      const search = to === null ? '' : `?${new URLSearchParams({ to })}`;
+      const { path } = await this.#cluster.json(`${this.#url(file)}/restore${search}`, { method: 'POST' });
+      this.#say(`${this.#volume}:${path} is back.`);
+    } catch (error) {
+      if (!(error instanceof ProblemError) || error.code !== 'exists') throw error;
+      return this.#restoreAs(file, `${error.message}. Under which name is it to come back?`, to ?? file.path);
+    }
+    this.#onRestored();
+    await this.#again();
+  }
+
+  async #restoreAs(file, text = 'Directories on the way are made where they are missing.', taken = null) {
+    const to = await ask({
+      ...{ title: `Restore ${file.path} under another name`, text, act: 'Restore' },
+      ...{ label: `Path in ${this.#volume}`, value: taken === null ? file.path : besides(taken) },
+    });
+    if (to !== null) await this.#restore(file, pathOf(to));
+  }
+
+  async #remove(file) {
+    const answer = await ask({
+      title: `Remove ${file.path} for good?`,
+      text: `${formatBytes(file.size)} that nobody can bring back then.`,
+      act: 'Remove it for good',
+    });
+    if (answer === null) return;
+    await this.#cluster.request(this.#url(file), { method: 'DELETE' });
+    this.#say(`${file.path} is gone for good.`);
+    await this.#again();
+  }
+
+  async #empty() {
+    const place = `${this.#volume}:${this.#path}`;
+    const answer = await ask({
+      title: 'Empty the trash?',
+      text: `Everything in the trash that was ${placeText(this.#volume, this.#path)} is gone for good then, also what other pages show.`,
+      act: 'Empty it',
+    });
+    if (answer === null) return;
+    const search = new URLSearchParams({ path: this.#path });
+    // What is much takes several requests.
+    let status = 202;
+    while (status === 202)
+      ({ status } = await this.#cluster.request(`${this.#url()}?${search}`, { method: 'DELETE' }));
+    this.#say(`The trash of ${place} is empty.`);
+    await this.#again();
+  }
+
+  /** Shows the same page; what had the focus may be gone. */
+  async #again() {
+    await this.#show();
+    focusAgain(byId('trash'));
+  }
+
+  #url(file = null) {
+    return `/v1/trash/${encodeURIComponent(this.#volume)}${file === null ? '' : `/${file.file}`}`;
+  }
+
+  async #guarded(work) {
+    try {
+      await work();
+    } catch (error) {
+      this.#onProblem(error);
+    }
+  }
+}
+
+function sentenceOf({ name, trashMs, trashedInodes, trashedBytes }) {
+  const rule =
+    trashMs === 0
+      ? `${name} does not keep what is removed: leasehold volume set ${name} --trash 30d changes that.`
+      : `${name} keeps what is removed for ${formatDuration(trashMs)}.`;
+  const count = `${trashedInodes} ${trashedInodes === 1 ? 'file' : 'files'}`;
+  return trashedInodes === 0 ? rule : `${rule} There are ${count} with ${formatBytes(trashedBytes)}.`;
+}
+
+function placeText(volume, path) {
+  return path === '/' ? `in ${volume}` : `${volume}:${path} or below it`;
+}
+
+/** @returns the path from the volume's root, however it was written */
+function pathOf(text) {
+  return `/${text
+    .trim()
+    .split('/')
+    .filter((name) => name !== '')
+    .join('/')}`;
+}
+
+/** @returns a name beside one that is taken: `/docs/a (restored).txt` for `/docs/a.txt` */
+function besides(path) {
+  const [, stem, ending] = /^(.*\/.[^/]*?)(\.[^./]+)?$/s.exec(path);
+  return `${stem} (restored)${ending ?? ''}`;
+}
