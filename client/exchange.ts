@@ -217,6 +217,7 @@ export class Exchanger {
     let last: Endpoint | null = null;
     let lastProblem: ServiceError | null = null;
     let lastCause: Error | null = null;
+    const distrustedOnes = new Set<Endpoint>();
     let doubtful = false;
     let passedOn = false;
     // Moves to another server without a pause in between; bounded, so that a loop of hints ends.
@@ -270,8 +271,10 @@ export class Exchanger {
         case 'unreached':
           endpoint.markDead(performance.now());
           lastCause = attempt.cause;
+          if (isTrustFailure(attempt.cause)) distrustedOnes.add(endpoint);
           if (++hops < this.endpoints.all.length) continue;
-          if (isTrustFailure(attempt.cause)) {
+          // Where there are others they are waited for: one by itself may have been revoked.
+          if (isTrustFailure(attempt.cause) && this.endpoints.all.every((one) => distrustedOnes.has(one))) {
             return { kind: 'failed', error: distrusted(request, endpoint, attempt.cause), doubtful };
           }
           if (options.failFast && this.endpoints.allDead()) {
