@@ -266,6 +266,28 @@ export class AttributeCache {
     }
   }
 
+  /** A name of a file is about to go: what is heard of it meanwhile, and of its directory, may be older than that. */
+  removing(parent: number, name: string): void {
+    const key = keyOf(parent, name);
+    this.#entries.delete(key);
+    this.#noteChange(key);
+    this.#noteChange(parent);
+  }
+
+  /**
+   * What was begun with `removing` has happened: of the directory it has changed the times and nothing else, as with `made`.
+   *
+   * @param inode that had the name
+   * @param atNs the directory's times since; null where they are not known
+   */
+  removed(parent: number, name: string, inode: number, atNs: string | null): void {
+    this.#entries.delete(keyOf(parent, name));
+    this.#noteChange(keyOf(parent, name));
+    this.drop(inode);
+    this.#beforeWrites.delete(inode);
+    this.named(parent, atNs);
+  }
+
   /** @returns the inode that had the name when it was heard of last */
   inodeOf(parent: number, name: string): number | undefined {
     return this.#entries.get(keyOf(parent, name))?.inode;

@@ -213,13 +213,13 @@ export interface FileSystemBackend {
   link(inode: number, parent: number, name: string): Promise<Attributes>;
   /**
    * @param uid of the program's user, for those who look who took the name away
-   * @returns the inode and the names that are left of it
+   * @returns the inode and the names that are left of it; `atNs`: the directory's times since, where they are known
    */
   unlink(
     parent: number,
     name: string,
     uid?: number,
-  ): Promise<{ readonly inode: number; readonly links: number }>;
+  ): Promise<{ readonly inode: number; readonly links: number; readonly atNs?: string }>;
   removeDirectory(parent: number, name: string): Promise<void>;
   rename(
     from: { readonly parent: number; readonly name: string },

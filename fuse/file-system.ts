@@ -153,11 +153,16 @@ export class FileSystem implements FileSystemCalls {
 
   async unlink(parent: number, name: string, uid?: number): Promise<void> {
     checkName(name);
-    const { inode, links } = await this.#changeEntry(parent, name, () =>
-      this.#backend.unlink(parent, name, uid),
-    );
-    this.#inodes.cache.forget(inode);
-    if (links === 0) this.#files.unlinked(inode);
+    const { cache } = this.#inodes;
+    cache.removing(parent, name);
+    try {
+      const { inode, links, atNs = null } = await this.#backend.unlink(parent, name, uid);
+      cache.removed(parent, name, inode, atNs);
+      if (links === 0) this.#files.unlinked(inode);
+    } catch (error) {
+      cache.forgetEntry(parent, name);
+      throw error;
+    }
   }
 
   async removeDirectory(parent: number, name: string): Promise<void> {

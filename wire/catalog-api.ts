@@ -616,7 +616,8 @@ export interface CommandResults {
   readonly 'make-directory': { readonly attributes: Attributes; readonly delegated?: number };
   readonly 'make-node': { readonly attributes: Attributes };
   readonly 'remove-directory': Record<string, never>;
-  readonly unlink: { readonly inode: number; readonly links: number };
+  /** `atNs`: the times of the directory since; absent in the answer to a retry, and from servers of before. */
+  readonly unlink: { readonly inode: number; readonly links: number; readonly atNs?: string };
   /** `replaced`: the inode that lost the target name, if any. */
   readonly rename: { readonly replaced: number | null };
   readonly symlink: { readonly attributes: Attributes };

@@ -270,6 +270,7 @@ export class LocalCatalogService implements CatalogService {
 
   async #executeBatch(batch: readonly Waiting[]): Promise<void> {
     const { subject, driver } = this.#parts;
+    const nowNs = this.#parts.clock.wallNs();
     let execution: Execution;
     try {
       const [first] = batch;
@@ -278,7 +279,7 @@ export class LocalCatalogService implements CatalogService {
       execution = subject.execute(
         batch.map((waiting) => waiting.request),
         {
-          nowNs: this.#parts.clock.wallNs(),
+          nowNs,
           placement: (replicas, servers) => this.#parts.placement(replicas, servers),
           capacity: (servers) => this.#parts.capacity?.(servers) ?? Number.POSITIVE_INFINITY,
         },
@@ -315,20 +316,26 @@ export class LocalCatalogService implements CatalogService {
       const outcome = execution.outcomes[place];
       assert(outcome !== undefined, 'Every request has an outcome');
       for (const file of making[place] ?? []) waiting.maker.made(file);
-      if (outcome.kind === 'done') waiting.resolve(this.#delegating(waiting, changes[place], outcome.result));
+      if (outcome.kind === 'done')
+        waiting.resolve(this.#told(waiting, changes[place], outcome.result, nowNs));
       else waiting.reject(new ServiceError(outcome.code, outcome.message));
     }
   }
 
-  /** A directory that was made this very moment, of which nobody has heard, is delegated to its maker, if that is wanted. */
-  #delegating(
+  /**
+   * What is told beside what a retry is told. A directory that was made this very moment, of which nobody has heard, is delegated to
+   * its maker, if that is wanted.
+   */
+  #told(
     { request: { command, cache } }: Waiting,
     change: BlockedChange | undefined,
     result: CommandResult,
+    nowNs: bigint,
   ): CommandResult {
     // A retry is answered with what was made before, and touches nothing.
-    if (command.kind !== 'make-directory' || cache?.session === undefined || change?.inodes.length === 0)
-      return result;
+    if (change?.inodes.length === 0) return result;
+    if (command.kind === 'unlink') return { ...(result as CommandResults['unlink']), atNs: String(nowNs) };
+    if (command.kind !== 'make-directory' || cache?.session === undefined) return result;
     const { attributes } = result as CommandResults['make-directory'];
     return { attributes, ...this.#parts.recaller.delegate(cache.session, attributes.inode) };
   }

@@ -80,6 +80,33 @@ test('what was asked for before a file was made is not kept of its name and its 
   );
 });
 
+test('a directory stays known while files are removed from it, with the times that this gives it', () => {
+  const cache = new AttributeCache(AGE_MAX_MS);
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
+  for (const name of ['a', 'b']) cache.heardEntry(2, name, file(3), cache.mark, true);
+  const { mark } = cache;
+  cache.removing(2, 'a');
+  assert.equal(cache.entry(2, 'a'), undefined);
+  cache.heardEntry(2, 'a', file(3), mark, true);
+  assert.equal(cache.entry(2, 'a'), undefined, 'It was asked for before');
+  cache.heardEntry(2, 'a', file(3), cache.mark, true);
+  cache.removed(2, 'a', 3, '3000');
+  assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
+  // It has a name less than was heard by its other one.
+  assert.deepEqual([cache.entry(2, 'a'), cache.entry(2, 'b')], [undefined, undefined]);
+  cache.heardEntry(2, 'b', file(3), mark, true);
+  cache.heardEntry(1, 'd', directory(2, '1000'), mark);
+  assert.deepEqual([cache.entry(2, 'b'), cache.entry(1, 'd')], [undefined, undefined]);
+});
+
+test('a directory is asked for again where it is not known when a file was removed from it', () => {
+  const cache = new AttributeCache(AGE_MAX_MS);
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
+  cache.removing(2, 'a');
+  cache.removed(2, 'a', 3, null);
+  assert.equal(cache.entry(1, 'd'), undefined);
+});
+
 test('nothing is believed for longer because files are made', (t) => {
   let nowMs = 0;
   t.mock.method(performance, 'now', () => nowMs);

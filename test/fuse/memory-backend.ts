@@ -174,8 +174,9 @@ export class MemoryBackend implements FileSystemBackend {
     if (inode.kind === 'directory') throw new ServiceError('is-directory', `"${name}" is a directory`);
     this.#directory(parent).children.delete(name);
     inode.links--;
-    inode.changedNs = this.#touch(this.#get(parent));
-    return { inode: inode.inode, links: inode.links };
+    const atNs = this.#touch(this.#get(parent));
+    inode.changedNs = atNs;
+    return { inode: inode.inode, links: inode.links, atNs: String(atNs) };
   }
 
   async removeDirectory(parent: number, name: string): Promise<void> {

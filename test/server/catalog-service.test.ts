@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
+import type { CommandContext } from '../../catalog/command.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
 import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
 import { Clock } from '../../server/clock.ts';
@@ -14,7 +15,7 @@ type Executed = ReturnType<CatalogServiceParts['subject']['execute']>;
 
 /** A service of a primary that commits whatever is executed. */
 function serviceOf(
-  execute: (requests: readonly CommandRequest[]) => Executed,
+  execute: (requests: readonly CommandRequest[], context: Pick<CommandContext, 'nowNs'>) => Executed,
   batches: Uint8Array[] = [],
   replicated: () => Promise<void> = nextTurn,
   others: ReadonlyMap<string, number | null> = new Map(),
@@ -98,6 +99,18 @@ test('nobody leads first what is made by a reserved number, for it may have been
   const request = { session: 1, number: 1, command: { kind: 'create-file', reserved } as unknown as Command };
   await service.execute(request, makerOf(told, 'it'));
   assert.deepEqual(told, []);
+});
+
+test('who removes a name hears which times its directory has since, and a retry does not', async () => {
+  const times: string[] = [];
+  const service = serviceOf((_requests, { nowNs }) => {
+    times.push(String(nowNs));
+    const outcome = { kind: 'done', result: { inode: 7, links: 0 } } as unknown as Outcome;
+    return { body: Buffer.from('x'), outcomes: [outcome], touched: [times.length === 1 ? [1, 7] : []] };
+  });
+  const request = { session: 1, number: 1, command: { kind: 'unlink' } as unknown as Command };
+  assert.deepEqual(await service.execute(request), { inode: 7, links: 0, atNs: times[0] });
+  assert.deepEqual(await service.execute(request), { inode: 7, links: 0 });
 });
 
 test('a command is given only if all members that are there know what it means', async () => {
