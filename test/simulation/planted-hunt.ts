@@ -1,5 +1,7 @@
 /** Plants a bug and looks who notices; what the test of the planted bugs and their table share. */
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { plant, plantedEnv } from './plant.ts';
 import {
@@ -12,6 +14,9 @@ import {
 } from './planted.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+/** A test that takes longer hangs: the longest takes a tenth of it on a machine with nothing else to do. */
+const TEST_MS_MAX = 180_000;
+const HANGS = 'It hangs';
 
 /** Who noticed a bug; null where somebody should have and did not. */
 export interface Catch {
@@ -39,10 +44,15 @@ async function campaignPlant(bug: Planted): Promise<Campaign> {
   return campaign;
 }
 
-/** Plants a bug and plays what is to catch it. */
-export async function plantedHunt(bug: Planted): Promise<Catch> {
+/**
+ * Plants a bug and plays what is to catch it.
+ *
+ * @param testMsMax how long a test may take before it is ended with all that it has started
+ * @throws Error where there is no such test, or where it hangs and nothing says that it may
+ */
+export async function plantedHunt(bug: Planted, testMsMax: number = TEST_MS_MAX): Promise<Catch> {
   const { directed, conversation, seeds, says, test } = bug.caughtBy;
-  if (test !== undefined) return { said: testRun(bug, test) };
+  if (test !== undefined) return { said: await testRun(bug, test, testMsMax) };
   const campaign = await campaignPlant(bug);
   const said = directed === undefined ? undefined : scenarioPlay(campaign, directed);
   const isRight = said === undefined || says === undefined || (said?.includes(says) ?? false);
@@ -73,17 +83,38 @@ export async function pairHunt(bug: Planted): Promise<readonly (string | null)[]
 /**
  * Runs tests of the code with a bug, in a process of their own.
  * @returns what the first that fails says, or null where all pass
- * @throws Error where there is no such test
+ * @throws Error where there is no such test, or where it hangs and nothing says that it may
  */
-function testRun(bug: Planted, { file, name }: NonNullable<CaughtBy['test']>): string | null {
+async function testRun(
+  bug: Planted,
+  { file, name, hangs }: NonNullable<CaughtBy['test']>,
+  msMax: number,
+): Promise<string | null> {
   const pattern = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
   // A test that fails leaves timers behind, some of a minute.
   const flags = ['--test-reporter=tap', '--test-force-exit', `--test-name-pattern=${pattern}`, file];
-  const { status, stdout } = spawnSync(process.execPath, flags, {
+  // A group of its own: servers and programs that the test has started end with it.
+  const child = spawn(process.execPath, flags, {
     cwd: ROOT,
     env: plantedEnv(bug),
-    encoding: 'utf8',
+    detached: true,
+    stdio: ['ignore', 'pipe', 'ignore'],
   });
+  let isLate = false;
+  const limit = setTimeout(() => {
+    isLate = true;
+    process.kill(-(child.pid as number), 'SIGKILL');
+  }, msMax);
+  const [stdout, [status]] = await Promise.all([
+    text(child.stdout),
+    once(child, 'exit').finally(() => clearTimeout(limit)) as Promise<[number | null]>,
+  ]);
+  if (isLate) {
+    if (hangs === true) return HANGS;
+    throw new Error(
+      `"${name}" has not ended after ${msMax} ms: where that is how ${bug.row} shows, say "hangs"`,
+    );
+  }
   if (Number(/^# tests (\d+)/m.exec(stdout)?.[1] ?? 0) === 0) throw new Error(`No test "${name}" in ${file}`);
   if (status === 0) return null;
   return /^ *error: (?:\|-\n *)?(.*)$/m.exec(stdout)?.[1]?.replace(/^['"]|['"]$/g, '') ?? 'It fails';

@@ -1,7 +1,11 @@
 /** The lists of planted bugs, and the documents that tell of them, say the same. */
 import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { PLANTED } from './planted-all.ts';
+import { plantedHunt } from './planted-hunt.ts';
 import { PAGES, pageRead, rowText } from './planted-table.ts';
 
 test('no two bugs of a layer have one name', () => {
@@ -22,3 +26,23 @@ for (const page of PAGES) {
     );
   });
 }
+
+test('a test that hangs is ended with all that it has started, and notices a bug only where that is said of it', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-hunt-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const [bug] = PLANTED;
+  assert.ok(bug !== undefined);
+  const file = 'test/simulation/hanging.ts';
+  const hunt = (hangs: { readonly hangs?: true }) =>
+    plantedHunt({ ...bug, caughtBy: { test: { file, name: 'it hangs', ...hangs } } }, 2_000);
+  process.env.HANGING_PID = join(folder, 'pid');
+  await assert.rejects(hunt({}), /"it hangs" has not ended after 2000 ms/);
+  // On a machine with much to do it was ended before it had started anything.
+  if (existsSync(process.env.HANGING_PID)) {
+    const pid = readFileSync(process.env.HANGING_PID, 'utf8');
+    const isRunning =
+      existsSync(`/proc/${pid}/stat`) && !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+    assert.equal(isRunning, false);
+  }
+  assert.deepEqual(await hunt({ hangs: true }), { said: 'It hangs' });
+});

@@ -23,8 +23,11 @@ export interface CaughtBy {
   readonly conversation?: string;
   /** What the scenario must say, where something else would notice first and prove nothing. */
   readonly says?: string;
-  /** A test of the servers' code must fail: its file, and its name or the beginning of it. */
-  readonly test?: { readonly file: string; readonly name: string };
+  /**
+   * A test of the servers' code must fail: its file, and its name or the beginning of it. With `hangs` it may also not end, which else is
+   * no way to notice a bug: it would say nothing of which rule was broken.
+   */
+  readonly test?: { readonly file: string; readonly name: string; readonly hangs?: true };
 }
 
 /** One bug. */
