@@ -90,6 +90,19 @@ async function isMade(
   }
 }
 
+/** @returns those of the snapshots that archives which were broken off have left behind: nobody holds their leases any more */
+export async function leftBehind(
+  leases: NamedLeaseClient,
+  volume: string,
+  names: readonly string[],
+  call: CallOptions,
+): Promise<string[]> {
+  const left: string[] = [];
+  for (const name of names)
+    if (BOUND_NAME.test(name) && !(await leases.look(leaseOf(volume, name), call)).held) left.push(name);
+  return left;
+}
+
 /** What cannot be found out, or removed, is left to the next archive. */
 async function removeLeftBehind(
   { client, leases, tell }: OwnSnapshotParts,
@@ -99,10 +112,8 @@ async function removeLeftBehind(
 ): Promise<void> {
   try {
     const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
-    for (const { name } of snapshots) {
-      if (name === own || !BOUND_NAME.test(name)) continue;
-      const { held } = await leases.look(leaseOf(volume, name), call);
-      if (held) continue;
+    const others = snapshots.map(({ name }) => name).filter((name) => name !== own);
+    for (const name of await leftBehind(leases, volume, others, call)) {
       await client.command({ kind: 'snapshot-remove', volume, name }, call);
       tell(`removed the snapshot ${volume}@${name}, which an archive that was broken off has left behind`);
     }

@@ -6,6 +6,7 @@ import { examineCluster, examinePorts } from '../doctor/cluster.ts';
 import { examineDataFolder } from '../doctor/data-folder.ts';
 import type { Finding } from '../doctor/finding.ts';
 import { examineMachine } from '../doctor/machine.ts';
+import { examineSnapshots } from '../doctor/snapshots.ts';
 import { CommandFailure, EXIT_DEGRADED, EXIT_FAILED } from '../failure.ts';
 import { printJson, printLine } from '../output.ts';
 import { accessOf, addClusterOptions, serversOf } from './cluster-command.ts';
@@ -47,6 +48,7 @@ export function addDoctorCommand(program: Command): void {
         ...(data === undefined || data === '' ? [] : await examineDataFolder(data)),
         ...(await examineCertificates(servers, access)),
         ...(await examineCluster(servers, programVersion(), access)),
+        ...(await examineSnapshots(servers, access)),
       ];
       if (options.bundle !== undefined) {
         const { bundle, config: configs = [], log: logs = [] } = options;

@@ -2,10 +2,12 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
+import { leftBehind } from '../backup/own-snapshot.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
+import { NamedLeaseClient } from '../lease/named-lease-client.ts';
 import { formatTable, printJson, printLine } from '../output.ts';
-import { addClusterOptions, wholeNumber, withClient } from './cluster-command.ts';
+import { accessOf, addClusterOptions, serversOf, wholeNumber, withClient } from './cluster-command.ts';
 import { volumeName } from './volume.ts';
 
 interface SnapshotName {
@@ -34,8 +36,19 @@ export function addSnapshotCommands(program: Command): void {
     .action(async (volume: string, options: { readonly json?: true }, command: Command) => {
       await withClient(command, async (client, call) => {
         const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
-        if (options.json) return printJson({ snapshots });
-        const rows = snapshots.map(({ name, madeNs }) => [`${volume}@${name}`, `${timeText(madeNs)} UTC`]);
+        const names = snapshots.map(({ name }) => name);
+        const left = await leftBehindOf(volume, names, call, command);
+        if (options.json) {
+          const marked = snapshots.map((one) =>
+            left.includes(one.name) ? { ...one, leftBehind: true } : one,
+          );
+          return printJson({ snapshots: marked });
+        }
+        const rows = snapshots.map(({ name, madeNs }) => [
+          `${volume}@${name}`,
+          `${timeText(madeNs)} UTC`,
+          left.includes(name) ? 'left behind by a backup that was broken off; the next one removes it' : '',
+        ]);
         for (const line of formatTable(rows)) printLine(line);
       });
     });
@@ -63,6 +76,24 @@ export function addSnapshotCommands(program: Command): void {
         });
       },
     );
+}
+
+/** @returns none where that cannot be found out: the snapshots are listed all the same */
+async function leftBehindOf(
+  volume: string,
+  names: readonly string[],
+  call: CallOptions,
+  command: Command,
+): Promise<string[]> {
+  const leases = new NamedLeaseClient({ servers: serversOf(command), access: accessOf(command) });
+  try {
+    return await leftBehind(leases, volume, names, call);
+  } catch (error) {
+    if (error instanceof ServiceError) return [];
+    throw error;
+  } finally {
+    await leases.close();
+  }
 }
 
 async function remove(

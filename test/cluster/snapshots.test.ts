@@ -225,6 +225,7 @@ test('what an archive that was killed has left behind goes with the next one', a
   });
   await until('an archive is being made', async () => (await named()).length > before.length);
   const [left] = (await named()).filter((name) => !before.includes(name));
+  assert.ok(!(await cli('snapshot', 'ls', 'main')).includes('left behind'));
   const whileHeld = await runCli(['backup', 'main', join(tmpdir(), `${left}-1.tar`)], { env });
   assert.deepEqual([whileHeld.code, whileHeld.stderr.includes('removed')], [0, false], whileHeld.stderr);
   killed.kill('SIGKILL');
@@ -234,6 +235,19 @@ test('what an archive that was killed has left behind goes with the next one', a
     const { text } = await ask(cluster.url('s1'), 'GET', `/v1/leases/${lease}`);
     return (JSON.parse(text) as { readonly held?: boolean }).held === false;
   });
+  assert.match(
+    await cli('snapshot', 'ls', 'main'),
+    new RegExp(`^main@${left} .*left behind by a backup`, 'm'),
+  );
+  // Of the machine that runs the tests it may find whatever there is.
+  const { stdout } = await runCli(['doctor', '--json'], { env });
+  const { findings } = JSON.parse(stdout) as {
+    readonly findings: readonly { name: string; state: string }[];
+  };
+  assert.deepEqual(
+    findings.filter(({ name }) => name.startsWith('snapshot ')).map(({ name, state }) => `${state} ${name}`),
+    [`warning snapshot main@${left}`],
+  );
   const next = await runCli(['backup', 'main', join(tmpdir(), `${left}-2.tar`)], { env });
   assert.equal(next.code, 0, next.stderr);
   assert.match(next.stderr, new RegExp(`removed the snapshot main@${left}`));

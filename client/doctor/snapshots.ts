@@ -1,0 +1,38 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { Access } from '../access.ts';
+import { leftBehind } from '../backup/own-snapshot.ts';
+import { ClusterClient } from '../cluster-client.ts';
+import { NamedLeaseClient } from '../lease/named-lease-client.ts';
+import { type Finding, warning } from './finding.ts';
+
+/**
+ * Snapshots that take room and that nobody needs: backups that were killed left them behind.
+ *
+ * @returns nothing where there are none, or where that cannot be found out: why not, other findings say
+ */
+export async function examineSnapshots(servers: readonly string[], access: Access): Promise<Finding[]> {
+  const client = new ClusterClient({ servers, access });
+  const leases = new NamedLeaseClient({ servers, access });
+  const call = { failFast: true } as const;
+  const findings: Finding[] = [];
+  try {
+    const { volumes } = await client.query({ kind: 'volumes' }, call);
+    for (const { name: volume } of volumes) {
+      const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
+      const names = snapshots.map(({ name }) => name);
+      for (const name of await leftBehind(leases, volume, names, call))
+        findings.push(
+          warning(
+            `snapshot ${volume}@${name}`,
+            'a backup that was broken off has left it behind',
+            `the next "leasehold backup ${volume} …" removes it, or "leasehold snapshot rm ${volume}@${name}"`,
+          ),
+        );
+    }
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+  } finally {
+    await Promise.all([client.close(), leases.close()]);
+  }
+  return findings;
+}
