@@ -2,6 +2,7 @@ import { until } from '../cluster/real-cluster.ts';
 import type { NemesisCluster } from './cluster.ts';
 import type { Load } from './load.ts';
 import type { Answer, Requests } from './requests.ts';
+import type { SnapshotWatch } from './snapshots.ts';
 
 /** How long a cluster without faults may take to be whole again. */
 const WHOLE_MS = 120_000;
@@ -12,11 +13,13 @@ export class Recovery {
   readonly #cluster: NemesisCluster;
   readonly #requests: Requests;
   readonly #load: Load;
+  readonly #watch: SnapshotWatch;
 
-  constructor(cluster: NemesisCluster, requests: Requests, load: Load) {
+  constructor(cluster: NemesisCluster, requests: Requests, load: Load, watch: SnapshotWatch) {
     this.#cluster = cluster;
     this.#requests = requests;
     this.#load = load;
+    this.#watch = watch;
   }
 
   /** Every server runs, hears all others, has room, and serves. */
@@ -69,11 +72,12 @@ export class Recovery {
 
   /** Does something while no client does anything. */
   async quiet(work: () => Promise<void>): Promise<void> {
-    await this.#load.pause();
+    await Promise.all([this.#load.pause(), this.#watch.pause()]);
     try {
       await work();
     } finally {
       this.#load.resume();
+      this.#watch.resume();
     }
   }
 
@@ -84,7 +88,7 @@ export class Recovery {
   }
 
   async #each(work: (file: number) => Promise<void>): Promise<void> {
-    const files = this.#load.keys.files().values();
+    const files = [...this.#load.keys.files(), ...this.#watch.files].values();
     const workers = Array.from({ length: ASKED_AT_ONCE }, async () => {
       for (const file of files) await work(file);
     });

@@ -28,7 +28,7 @@ export function runFaults(result: Judged): readonly string[] {
   for (const { id, how, log } of deaths) wrong.push(`${id} ended by itself (${how}):\n${log}`);
   for (const one of untold) wrong.push(`not in time: ${one}`);
   wrong.push(...ofSnapshots);
-  if (snapshots?.snapshots === 0) wrong.push('no snapshot was made');
+  if (snapshots.snapshots === 0) wrong.push('no snapshot was made');
   for (const code of ['internal', 'integrity', 'storage']) {
     const count = recorder.problems.get(code) ?? 0;
     // A full disk is the one reason for a disk to refuse.
@@ -68,7 +68,7 @@ export function runText(result: RunResult): string {
     `errors       ${countsText(problems)}`,
     `faults       ${countsText(faults)}`,
     ...skipped.map((reason) => `skipped      ${reason}`),
-    ...(snapshots === null ? [] : [`snapshots    ${snapshotsText(snapshots)}`]),
+    `snapshots    ${snapshotsText(snapshots)}`,
     `failovers    ${failovers} of files, ${catalogFailovers} of the catalog`,
     `checked in   ${Math.round(checkMs)} ms`,
     verdictText(verdict),
@@ -81,6 +81,6 @@ function countsText(counts: ReadonlyMap<string, number>): string {
   return sorted.map(([name, count]) => `${name} ${count}`).join(', ');
 }
 
-function snapshotsText(counts: NonNullable<RunResult['snapshots']>): string {
+function snapshotsText(counts: RunResult['snapshots']): string {
   return `${counts.snapshots} made, ${counts.snapshotsRemoved} removed, ${counts.snapshotReads} times read`;
 }

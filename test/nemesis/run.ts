@@ -33,8 +33,7 @@ export interface RunResult {
   readonly catalogFailovers: number;
   /** Keys that a server did not tell of in the end, and other things that did not happen in time. */
   readonly untold: readonly string[];
-  /** Null where none were made. */
-  readonly snapshots: SnapshotWatch['counts'] | null;
+  readonly snapshots: SnapshotWatch['counts'];
   /** What was wrong with snapshots, in words. */
   readonly ofSnapshots: readonly string[];
   readonly checkMs: number;
@@ -61,33 +60,32 @@ export async function nemesisRun(options: Arguments, network: Network): Promise<
   const requests = new Requests(urls, (code) => recorder.problem(code));
   const { seed, paceMs } = options;
   const load = new Load({ requests, recorder, seed, paceMs, replicas: REPLICAS });
-  // What was never flushed a snapshot may lose with the power of all, as its file may.
-  const watch = faults.includes('power') ? null : new SnapshotWatch(requests, seed);
+  const watch = new SnapshotWatch(requests, seed);
   try {
     await load.start();
-    await watch?.start(REPLICAS);
+    await watch.start(REPLICAS);
     say(`${options.servers} servers under load; seed ${seed}, folder ${cluster.folder}`);
-    const recovery = new Recovery(cluster, requests, load);
+    const recovery = new Recovery(cluster, requests, load, watch);
     const storm = new Storm({ options, faults, cluster, recorder, recovery, load, clockSkewMs, say });
     await storm.run();
     say('all faults are over');
     await load.end();
     const untold = [...storm.late, ...(await load.lastReads())];
-    const ofSnapshots = (await watch?.end()) ?? [];
+    const ofSnapshots = await watch.end();
     await cluster.stop();
     say('checking');
     const beganMs = performance.now();
     const verdict = historyCheck(recorder.operations);
     const checkMs = performance.now() - beganMs;
     const { counts, deaths, catalogFailovers } = storm;
-    const snapshots = watch?.counts ?? null;
+    const snapshots = watch.counts;
     return {
       ...{ verdict, recorder, faults: counts, skipped, deaths, catalogFailovers, untold, checkMs, cluster },
       ...{ snapshots, ofSnapshots },
     };
   } finally {
     // Where a fault could not be made, what the clients have to say comes second.
-    await Promise.allSettled([load.end(), watch?.stop()]);
+    await Promise.allSettled([load.end(), watch.stop()]);
     await requests.close();
     await recorder.close();
     await cluster.stop();

@@ -36,6 +36,10 @@ export class SnapshotWatch {
   readonly #wrong: string[] = [];
   #file = 0;
   #running: Promise<void>[] = [];
+  /** What is under way now. */
+  readonly #turns = new Set<Promise<void>>();
+  /** Closed while nobody is to do anything. */
+  #gate: PromiseWithResolvers<void> | null = null;
   #ended = false;
 
   constructor(requests: Requests, seed: number) {
@@ -55,15 +59,35 @@ export class SnapshotWatch {
     const loops = [() => this.#append(), () => this.#snapshot(), () => this.#look(), () => this.#look()];
     this.#running = loops.map(async (turn) => {
       while (!this.#ended) {
-        await turn();
+        await this.#gate?.promise;
+        const work = turn();
+        this.#turns.add(work);
+        await work.finally(() => this.#turns.delete(work));
         await delay(this.#prng.integer(1, 2 * PACE_MS));
       }
     });
     for (const one of this.#running) one.catch(() => undefined);
   }
 
+  /** Files to be flushed, and to be whole, like all others. */
+  get files(): readonly number[] {
+    return this.#file === 0 ? [] : [this.#file];
+  }
+
+  /** Resolves when nothing is under way any more. */
+  async pause(): Promise<void> {
+    this.#gate = Promise.withResolvers<void>();
+    await Promise.allSettled(this.#turns);
+  }
+
+  resume(): void {
+    this.#gate?.resolve();
+    this.#gate = null;
+  }
+
   async stop(): Promise<void> {
     this.#ended = true;
+    this.resume();
     await Promise.all(this.#running);
   }
 

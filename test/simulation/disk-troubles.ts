@@ -9,7 +9,7 @@ import type { View } from '../../replica/actions.ts';
 import { viewHasMajority, viewSides, viewVoters } from '../../replica/view.ts';
 import type { NewTrust } from '../../server/storage/store.ts';
 import type { BirthCounts } from './system-birth.ts';
-import { FileContents } from './system-file.ts';
+import { FileContents, type Preserved } from './system-file.ts';
 import { type RotCounts, rotCountsNone } from './system-rot.ts';
 import { type SealCounts, sealCountsNone } from './system-seal.ts';
 import type { SystemWorld } from './system-world.ts';
@@ -85,6 +85,13 @@ export class DiskTroubles {
     this.rot.rotted++;
   }
 
+  /** A bit flips in an object of what a server has preserved for snapshots. */
+  flipPreserved(server: ServerId, { as, contents }: Preserved, index: number): void {
+    this.#system.world.note(server, `has object ${index} of file ${as} damaged`);
+    contents.rot(index);
+    this.rot.rottedPreserved++;
+  }
+
   /** The object rots on all disks, but for one, if one is spared. */
   flipAll(index: number, spared: ServerId | null): void {
     for (const server of this.#system.disks.keys()) if (server !== spared) this.flip(server, index);
@@ -123,8 +130,10 @@ export class DiskTroubles {
   }
 
   #hasRot(server: ServerId): boolean {
-    const contents = this.#system.disks.get(server)?.contents;
-    return contents instanceof FileContents && contents.indices.some((index) => contents.isDamaged(index));
+    const { contents } = this.#system.disks.get(server) ?? {};
+    const preserved = [...this.#system.preservedAt(server).values()].map((one) => one.contents);
+    const files = contents instanceof FileContents ? [contents, ...preserved] : preserved;
+    return files.some((file) => file.indices.some((index) => file.isDamaged(index)));
   }
 
   /** From now on disks are as they should be. */
@@ -154,7 +163,10 @@ export class DiskTroubles {
   #views(): View[] {
     const { disks, observers } = this.#system;
     const known = [...disks.values()].map(({ record }) => record.view);
-    return [observers.view, ...known.filter(({ number }) => number > observers.view.number)];
+    const preserving = this.#system.world.ids.flatMap((server) =>
+      [...this.#system.preservedAt(server).values()].map(({ state }) => state.record.view),
+    );
+    return [observers.view, ...known.filter(({ number }) => number > observers.view.number), ...preserving];
   }
 
   /**

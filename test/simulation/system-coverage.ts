@@ -149,6 +149,8 @@ const DEMANDS: readonly Demand[] = [
   perRunOf('fetches that failed because nobody in reach had an object', 0.003, 'integrityFetches'),
   perRunOf('objects that nobody had, taken over as lost', 0.002, 'lostTakenOver'),
   perRunOf('damaged objects found by a scrubber', 0.01, 'scrubbed'),
+  perRunOf('objects of what snapshots show that rotted', 0.05, 'rottedPreserved'),
+  perRunOf('of these, mended by another server', 0.02, 'mendedPreserved'),
   perRunOf('files that were borne', 0.05, 'borne'),
   perRunOf('replicas that refused a birth', 0.05, 'birthsRefused'),
   perRunOf('replicas that were borne, and gone with the power', 0.003, 'birthsForgotten'),

@@ -49,7 +49,10 @@ interface StoredObject {
 export interface Preserved {
   readonly as: FileId;
   readonly state: FileState;
+  /** What it is to show. */
   readonly text: string;
+  /** What it shows, of objects that may rot. */
+  readonly contents: FileContents;
 }
 
 export class FileContents implements Contents {
@@ -251,7 +254,8 @@ export class FileContents implements Contents {
     if (change.kind !== 'preserve') return null;
     const record = { ...this.#state.record, view };
     const state = fileStatePreserved({ ...this.#state, record }, change, 0, 1);
-    return state === null ? null : { as: change.as, state, text: this.look(WHOLE_FILE) };
+    if (state === null) return null;
+    return { as: change.as, state, text: this.asWritten().look(WHOLE_FILE), contents: this.copy() };
   }
 
   look(what: string): string {

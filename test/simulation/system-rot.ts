@@ -39,6 +39,9 @@ export interface RotCounts {
   /** Objects of another state that nobody had whole, taken over without their bytes. */
   lostTakenOver: number;
   scrubbed: number;
+  /** Objects of what is preserved for snapshots, and those of them whose bytes came from another server. */
+  rottedPreserved: number;
+  mendedPreserved: number;
 }
 
 export function rotCountsNone(): RotCounts {
@@ -59,6 +62,8 @@ export function rotCountsNone(): RotCounts {
     integrityFetches: 0,
     lostTakenOver: 0,
     scrubbed: 0,
+    rottedPreserved: 0,
+    mendedPreserved: 0,
   };
 }
 

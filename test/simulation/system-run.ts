@@ -87,7 +87,7 @@ function drawShape(seed: number, prng: Prng): Shape {
   const hasMaker = !drawn.catalog && dice.chance(0.5);
   const punches = !drawn.catalog && dice.chance(0.4);
   const borne = hasMaker && dice.chance(0.5);
-  const maySnap = !drawn.catalog && !drawn.wipes && rot === 'never' && !seals && !borne;
+  const maySnap = !drawn.catalog && !drawn.wipes && rot !== 'everywhere' && !seals && !borne;
   const snapshots = maySnap && dice.chance(0.4);
   return { ...drawn, rot, seals, made: hasMaker && !borne, borne, punches, snapshots };
 }

@@ -15,6 +15,7 @@ import { outcomeResult } from '../../catalog/sessions.ts';
 import { SnapshotCut, StillLive } from '../../server/catalog/snapshot-cut.ts';
 import type { Command, CommandResults, ContentVersion, Query } from '../../wire/catalog-api.ts';
 import { decodeFileOperation } from '../../wire/file-operation.ts';
+import { type Preserved, WHOLE_FILE } from './system-file.ts';
 import { FILE } from './system-messages.ts';
 import { textApply } from './system-subject.ts';
 import type { SystemWorld } from './system-world.ts';
@@ -520,7 +521,7 @@ export class SnapshotCatalog {
     const here = this.#system.preservedAt(server).get(source);
     if (here !== undefined) {
       const { versionEpoch, versionSeq } = here.state.attributes;
-      done(versionEpoch === asOf.epoch && versionSeq === asOf.seq ? here.text : 'moved-on');
+      done(versionEpoch === asOf.epoch && versionSeq === asOf.seq ? this.#shownBy(server, here) : 'moved-on');
       return;
     }
     // As a replica that begins empty: it finds the contents at any majority.
@@ -542,7 +543,29 @@ export class SnapshotCatalog {
       return;
     }
     this.counts.preservedFetches++;
-    done(this.#system.preservedAt(from).get(source)?.text ?? null);
+    const there = this.#system.preservedAt(from).get(source);
+    done(there === undefined ? null : this.#shownBy(from, there));
+  }
+
+  /**
+   * As the servers' stores do it: bytes that do not match their checksum are shown to nobody; others in reach are asked for them.
+   *
+   * @returns null where one of them is whole nowhere in reach
+   */
+  #shownBy(server: ServerId, { as, contents }: Preserved): string | null {
+    const { world, troubles } = this.#system;
+    for (const index of contents.indices) {
+      const entry = contents.entry(index);
+      if (entry === null || !contents.isDamaged(index)) continue;
+      const bytes = world.ids
+        .filter((other) => other !== server && world.isUp(other) && this.#hears(server, other))
+        .map((other) => this.#system.preservedAt(other).get(as)?.contents.soundBytes(entry) ?? null)
+        .find((found) => found !== null);
+      if (bytes === undefined) return null;
+      contents.repair(entry, bytes);
+      troubles.rot.mendedPreserved++;
+    }
+    return contents.look(WHOLE_FILE);
   }
 
   #hears(a: ServerId, b: ServerId): boolean {

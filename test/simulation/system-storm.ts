@@ -141,6 +141,17 @@ export function scheduleRot(system: SystemWorld, shape: Shape): void {
     const index = prng.chance(0.5) ? Math.max(...contents.indices) : prng.pick(contents.indices);
     if (troubles.mayDoubt([server])) troubles.flip(server, index);
   });
+  if (system.snapshots !== null) {
+    const dice = new Prng(system.options.seed * 163 + 13);
+    repeat(system, 100, 1_000, () => {
+      const server = dice.pick(world.ids);
+      const preserved = [...system.preservedAt(server).values()];
+      if (preserved.length === 0 || !troubles.mayDoubt([server])) return;
+      const one = dice.pick(preserved);
+      if (one.contents.indices.length > 0)
+        troubles.flipPreserved(server, one, dice.pick(one.contents.indices));
+    });
+  }
   repeat(system, 500, 4_000, () => {
     const server = prng.pick(world.ids);
     if (world.isUp(server)) world.call(server, () => system.process(server).care.scrub());
