@@ -274,11 +274,11 @@ export function readEpoch(reader: ByteReader): Epoch {
   return { counter, server, incarnation };
 }
 
-function writePosition(writer: ByteWriter, position: Position): ByteWriter {
+export function writePosition(writer: ByteWriter, position: Position): ByteWriter {
   return writeEpoch(writer, position.epoch).uint53(position.seq);
 }
 
-function readPosition(reader: ByteReader): Position {
+export function readPosition(reader: ByteReader): Position {
   return { epoch: readEpoch(reader), seq: reader.uint53() };
 }
 

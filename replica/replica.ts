@@ -291,6 +291,15 @@ export class Replica {
     return Math.max(this.#guard.heldUntilMs, this.#grants.lastEndMs());
   }
 
+  /**
+   * Whether this replica would promise anything to anybody: it leads nothing, and neither has it answered a heartbeat, nor allowed a read, that
+   * still counts. As long as a majority would, nobody answers reads by an epoch that has passed.
+   */
+  isFree(nowMs: number): boolean {
+    if (this.#state.kind !== 'backup') return false;
+    return nowMs >= Math.max(this.boundUntilMs, this.#config.startGuardUntilMs);
+  }
+
   /** The last operation that was given to the storage here. */
   get issuedSeq(): number {
     return this.#standing.issuedSeq;

@@ -13,6 +13,7 @@ import { CatalogSeat } from './catalog/catalog-seat.ts';
 import { justMade } from './catalog/just-made.ts';
 import { Clock } from './clock.ts';
 import { paramsHash } from './config.ts';
+import { AgreedReads } from './file/agreed-reads.ts';
 import { Births } from './file/births.ts';
 import { DepartedFiles } from './file/departed-files.ts';
 import { LocalFileService } from './file/file-service.ts';
@@ -290,7 +291,12 @@ export async function compose(
       return new Map(paths.map(({ inode, volume, path }) => [inode as FileId, `${volume}:${path}`]));
     },
   });
+  const agreed = new AgreedReads({
+    ...{ self, clock, log, store, host, isConnected },
+    call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
+  });
   const files = new LocalFileService({
+    agreed,
     self,
     isServer: (server) => known.urls.has(server),
     clock,
@@ -394,7 +400,7 @@ export async function compose(
     log,
     ...(security.peers === null ? {} : { tls: security.peers }),
     handlers: peerHandlers({
-      ...{ lease, named, host, births, gateway, succession, repairer, scrubber, fullDisks, observer },
+      ...{ lease, named, host, births, agreed, gateway, succession, repairer, scrubber, fullDisks, observer },
       membership: () => membership,
     }),
   });

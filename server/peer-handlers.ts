@@ -1,3 +1,4 @@
+import { AGREE_CALL, type AgreedReads } from './file/agreed-reads.ts';
 import { BIRTH_CALL, SPARE_CALL } from './file/birth-call.ts';
 import type { Births } from './file/births.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from './file/succession.ts';
@@ -19,6 +20,7 @@ export interface PeerHandlersParts {
   readonly named: NamedLeases;
   readonly host: ReplicaHost;
   readonly births: Births;
+  readonly agreed: AgreedReads;
   readonly gateway: Gateway;
   readonly succession: Succession;
   readonly repairer: Repairer;
@@ -31,7 +33,8 @@ export interface PeerHandlersParts {
 
 /** Who on this server gets what comes from other servers. */
 export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
-  const { lease, named, host, births, gateway, succession, repairer, scrubber, fullDisks, observer } = parts;
+  const { lease, named, host, births, agreed, gateway } = parts;
+  const { succession, repairer, scrubber, fullDisks, observer } = parts;
   return {
     message: (from, channel, payload, tail) => {
       if (channel === CHANNEL_LEASE) lease.receive(from, payload);
@@ -60,6 +63,8 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
         case BIRTH_CALL:
         case SPARE_CALL:
           return births.serve(from, method, payload);
+        case AGREE_CALL:
+          return agreed.serve(payload);
         case DISK_CALL:
           return fullDisks.serve(from, payload);
         case PREPARE_CALL:

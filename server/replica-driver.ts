@@ -148,6 +148,11 @@ export class ReplicaDriver {
     return Math.max(this.#boundBeforeMs, this.#core.boundUntilMs);
   }
 
+  /** @see Replica.isFree */
+  get isFree(): boolean {
+    return !this.#closed && this.#core.isFree(this.#around.clock.nowMs());
+  }
+
   /** Whether this server is the primary at this very moment. */
   get leads(): boolean {
     return !this.#closed && this.#around.isClockSound() && this.#core.leads(this.#around.clock.nowMs());

@@ -253,6 +253,13 @@ export class ReplicaHost {
     if (driver.boundUntilMs > nowMs) this.#boundUntilMs.set(driver.file, driver.boundUntilMs);
   }
 
+  /** Whether the replica would promise anything to anybody. @see Replica.isFree */
+  isFree(file: FileId): boolean {
+    const driver = this.#drivers.get(file);
+    if (driver !== undefined) return driver.isFree;
+    return !this.#isBarred(file) && this.#parts.clock.nowMs() >= this.#around.startGuardUntilMs(file);
+  }
+
   /** Removes a replica and its contents for good. */
   async remove(file: FileId): Promise<void> {
     this.#leaving.add(file);

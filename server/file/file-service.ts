@@ -22,6 +22,7 @@ import type { ReplicaHost } from '../replica-host.ts';
 import type { CopyPiece, FileLocated, FileRead, FileService, FileStanding, Hole } from '../services.ts';
 import { EPOCH_ZERO } from '../storage/contents.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
+import type { AgreedReads } from './agreed-reads.ts';
 import { extentStep } from './extents.ts';
 import { FileLocks } from './file-locks.ts';
 import { FilePrimary } from './file-primary.ts';
@@ -60,6 +61,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
   /** Whether another server has said of late that it has no room. */
   isDiskFull?(server: ServerId): boolean;
+  /** Reads without a primary; absent where each read has one. */
+  readonly agreed?: Pick<AgreedReads, 'isNewest'>;
   /** Counts what is done for clients; absent where nobody wants to know. */
   readonly traffic?: Traffic;
   /** Whether the cluster has a server of this name. */
@@ -121,6 +124,7 @@ export class LocalFileService implements FileService {
       assertAsOf(file, final, asOf);
       return this.#readFinal(file, final, offset, length);
     }
+    if (await this.#isAgreed(file)) return this.#readAgreed(file, offset, length, asOf);
     const driver = await this.#reader(file);
     const { taken, ...told } = await this.#take(driver, offset, length, asOf, (store) =>
       store.read(file, offset, length),
@@ -172,6 +176,25 @@ export class LocalFileService implements FileService {
     await driver.committed(epoch, dependsOnSeq);
     this.#parts.traffic?.read();
     return { taken, state: this.#stateOf(file, attributes, committedSeq, epoch), served };
+  }
+
+  /** Nobody leads the file, as far as is known here, and what is here is the newest at this moment. */
+  async #isAgreed(file: FileId): Promise<boolean> {
+    const { agreed, host, lease } = this.#parts;
+    const { own, holder } = lease.view(file);
+    const mayServe = host.loaded(file)?.readGate(0) === 'serve';
+    return agreed !== undefined && !mayServe && !own && holder === null && (await agreed.isNewest(file));
+  }
+
+  /** To be called in the turn in which it is known that the contents are the newest. */
+  async #readAgreed(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead> {
+    const { store, traffic } = this.#parts;
+    const attributes = store.attributes(file);
+    assertAsOf(file, attributes, asOf);
+    const state = this.#stateOfFinal(file, attributes);
+    const bytes = await store.read(file, offset, length);
+    traffic?.read();
+    return { bytes, state, served: 'local', ageMs: 0 };
   }
 
   /** What is here now, whether it is the newest or not. */

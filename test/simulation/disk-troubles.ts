@@ -27,6 +27,8 @@ export class DiskTroubles {
     fullDisks: 0,
     slowDisks: 0,
     removals: 0,
+    /** Reads that a majority made good by standing at one place. */
+    agreedReads: 0,
   };
   readonly rot: RotCounts = rotCountsNone();
   readonly seal: SealCounts = sealCountsNone();

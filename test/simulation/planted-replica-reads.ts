@@ -16,6 +16,36 @@ const DROPPED_AT_PROMISE_OFF: Mutation = {
 
 export const PLANTED_READS: readonly Planted[] = [
   replica(
+    'agreed-alone',
+    'whoever reads without a primary asks nobody',
+    {
+      file: 'replica/agreement.ts',
+      find: 'return view.joint === undefined && viewHasMajority(view, (server) => agreeing.has(server));',
+      replace: 'return view.joint === undefined && agreeing.size > 0;',
+    },
+    { directed: 'agreed reader', seeds: 100 },
+  ),
+  replica(
+    'agreed-forgotten',
+    'a replica agrees that may have forgotten what it acknowledged',
+    {
+      file: 'replica/agreement.ts',
+      find: "return trust === 'intact' && installed.counter > 0 ? { epoch: installed, seq } : null;",
+      replace: 'return installed.counter > 0 ? { epoch: installed, seq } : null;',
+    },
+    { directed: 'agreed and forgotten' },
+  ),
+  replica(
+    'agreed-bound',
+    'a replica agrees while another may still answer reads without what it has',
+    {
+      file: 'replica/replica.ts',
+      find: 'return nowMs >= Math.max(this.boundUntilMs, this.#config.startGuardUntilMs);',
+      replace: 'return nowMs >= this.#config.startGuardUntilMs;',
+    },
+    { directed: 'agreed with the guard' },
+  ),
+  replica(
     '49',
     'a write does not wait for those who may answer reads',
     {

@@ -6,6 +6,7 @@ import { encodeReplicaMessage } from '../../replica/codec.ts';
 import { epochFormat, positionFormat } from '../../replica/epoch.ts';
 import type { ReplicaMessage } from '../../replica/messages.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
+import type { AgreementMessage } from './system-agreement.ts';
 import type { BirthMessage } from './system-birth.ts';
 import type { Contents } from './system-contents.ts';
 
@@ -16,6 +17,7 @@ export type SystemMessage =
   | { readonly kind: 'replica'; readonly frame: Frame }
   | { readonly kind: 'fetch'; readonly id: number; readonly epoch: Epoch }
   | { readonly kind: 'state'; readonly id: number; readonly snapshot: Snapshot }
+  | AgreementMessage
   | BirthMessage;
 
 /** A replica's message as bytes, as it crosses the network; printed as what it says. */
@@ -67,8 +69,8 @@ export class Snapshot {
   }
 }
 
-/** By what right a server answers a read: its lease, a read lease, or because nothing changes any more. */
-export type ReaderRole = 'primary' | 'backup' | 'final';
+/** By what right a server answers a read: its lease, a read lease, or because nothing changes any more, or a majority stands where it stands. */
+export type ReaderRole = 'primary' | 'backup' | 'final' | 'agreed';
 
 export type Answer =
   /** `segment`: of the history, as it was when the server answered. */

@@ -20,6 +20,7 @@ import { viewVoters } from '../../replica/view.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, type FileOperation } from '../../wire/file-operation.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
+import { AgreementCourse } from './system-agreement.ts';
 import { BirthCourse } from './system-birth.ts';
 import {
   type Contents,
@@ -43,7 +44,7 @@ const FETCH_TIMEOUT_MS = 150;
 /** A replica that nobody used for so many leases is forgotten until it is used again. */
 const IDLE_LEASES = 0.5;
 /** A read that may not be answered here for so long is sent elsewhere. */
-const READ_WAIT_MS = 80;
+export const READ_WAIT_MS = 80;
 /** Whoever waits for a commit to end a mark looks again after so long. */
 const MARK_LOOK_MS = 2;
 /** Number of the view in which a subject begins. */
@@ -65,6 +66,7 @@ export class ServerProcess implements Process<SystemMessage> {
   readonly #startedMs: number;
   readonly care: ObjectCare;
   readonly births: BirthCourse;
+  readonly agreement: AgreementCourse;
   host: LeaseHost | null;
   replica: Replica | null = null;
   /** As the actions tell it: a step may commit and step down. */
@@ -116,6 +118,12 @@ export class ServerProcess implements Process<SystemMessage> {
       incarnation,
       send: (to, message) => system.world.send(id, to, message),
       store: (done) => this.#storeBirth(done),
+    });
+    this.agreement = new AgreementCourse(system, {
+      id,
+      incarnation,
+      send: (to, message) => system.world.send(id, to, message),
+      isFree: () => this.#isFree,
     });
     this.#startedMs = this.#processMs;
     this.#config = {
@@ -185,6 +193,10 @@ export class ServerProcess implements Process<SystemMessage> {
         if (!this.#isOver(from, incarnation)) this.births.take(from, message);
         return;
       }
+      case 'agree':
+      case 'agreed':
+        this.agreement.take(from, message);
+        return;
       case 'fetch':
         this.#serveState(from, message.id, message.epoch);
         return;
@@ -946,9 +958,53 @@ export class ServerProcess implements Process<SystemMessage> {
     this.step({ kind: 'change-members', ticket: this.#ticket(reply), members });
   }
 
+  get #isFree(): boolean {
+    const { replica } = this;
+    const nowMs = this.#processMs;
+    if (replica !== null) return replica.isFree(nowMs);
+    return !this.births.isStoring && nowMs >= Math.max(this.#config.startGuardUntilMs, this.#boundUntilMs);
+  }
+
   /** @param asOf the version that is meant; absent: whatever there is */
   read(what: string, reply: Reply, asOf?: ContentVersion): void {
     if (this.#readFinally(what, reply)) return;
+    if (this.#system.options.agrees && !this.mayServe())
+      this.readAgreed(what, reply, () => this.#readLed(what, reply, asOf), asOf);
+    else this.#readLed(what, reply, asOf);
+  }
+
+  /** Where nobody leads: a majority that stands at one place is asked whether it does. @param otherwise it does not, or not in time */
+  readAgreed(what: string, reply: Reply, otherwise: () => void, asOf?: ContentVersion): void {
+    const { observers, troubles, world, disks } = this.#system;
+    let isOver = false;
+    const giveUp = this.agreement.read(() => {
+      isOver = true;
+      const { contents, record } = disks.get(this.#id) as SimulatedDisk;
+      observers.committed(this.#id, record.seq, contents);
+      if (asOf !== undefined && !isOf(contents, asOf)) {
+        reply({ kind: 'moved-on' });
+        return;
+      }
+      if (!this.care.mayShow(what)) {
+        reply({ kind: 'integrity' });
+        return;
+      }
+      troubles.counts.agreedReads++;
+      const { isSoon: soon, segment } = observers;
+      reply({ kind: 'value', value: contents.look(what), role: 'agreed', dirty: false, soon, segment });
+    });
+    if (giveUp === null) {
+      otherwise();
+      return;
+    }
+    world.later(this.#id, READ_WAIT_MS, () => {
+      if (isOver) return;
+      giveUp();
+      otherwise();
+    });
+  }
+
+  #readLed(what: string, reply: Reply, asOf?: ContentVersion): void {
     this.open();
     const { replica } = this;
     if (replica === null || !viewVoters(this.#disk.record.view).includes(this.#id)) {

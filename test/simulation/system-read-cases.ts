@@ -1,5 +1,6 @@
 /** Directed runs: who may show clients what is committed, and for how long. */
 import type { Campaign } from './planted.ts';
+import { READ_WAIT_MS } from './system-process.ts';
 import { A, B, C, D, directed, E, HEARTBEATS_MS, LONG_MS, X, Y } from './system-script.ts';
 
 /** Reads in all of these find the object as it was, or as it is now, or nothing: never what is over. */
@@ -45,6 +46,50 @@ export const READ_CASES: Campaign['scenarios'] = {
     s.run(HEARTBEATS_MS);
     s.read(B);
     s.expect(s.shown(B) === 'xxxxxxxx', 'b answers reads when it has what it missed');
+  }),
+
+  /** Nobody leads, and nobody is needed to: two of three stand where they stand. */
+  'agreed reader': directed({ agrees: true }, (s) => {
+    s.lead(A);
+    s.expect(s.write(A, X).answer?.kind === 'done', 'it commits');
+    s.system.revoke(A);
+    s.run(LONG_MS);
+    const { counts } = s.system.troubles;
+    s.expect(s.shown(B) === X.value && counts.agreedReads === 1, 'b asks one more');
+    s.isolated.add(C);
+    s.isolated.add(A);
+    s.expect(s.shown(B) === null, 'b alone knows nothing');
+  }),
+
+  /** b, c and e have an operation that is not committed, for d may still answer reads without it. */
+  'agreed with the guard': directed({ agrees: true, servers: 5 }, (s) => {
+    s.lead(A);
+    s.rule = (from, to, message) => {
+      if (from === D && message === null) return 'drop';
+      return to === D && message?.kind === 'write' ? 'drop' : null;
+    };
+    s.read(D);
+    s.run(READ_WAIT_MS);
+    s.expect(s.system.process(D).mayServe(), 'd may answer reads');
+    s.system.change(A, 91, X);
+    s.run(20);
+    const seen = s.shown(B);
+    s.expect(s.shown(D) === null || seen !== X.value, 'd shows nothing that b has outdated');
+  }),
+
+  /** b acknowledged, and lost power with it: it stands where c stands, which never had it. */
+  'agreed and forgotten': directed({ agrees: true }, (s) => {
+    s.lead(A);
+    s.isolated.add(C);
+    s.expect(s.write(A, X).answer?.kind === 'done', 'two of three commit');
+    s.system.world.crash(A);
+    s.system.troubles.losePower([B], () => 0, true);
+    s.isolated.clear();
+    s.run(2 * LONG_MS);
+    s.expect(s.shown(B) === null && s.shown(C) === null, 'what b says of itself is not enough');
+    s.system.world.restart(A);
+    s.lead(A);
+    s.expect(s.shown(A) === X.value, 'what was committed is there');
   }),
 
   /** The grant comes when the primary counts on its being over. */

@@ -46,6 +46,8 @@ export interface SystemOptions {
   readonly isMade?: boolean;
   /** The last of its first servers bears the subject, when it is told. */
   readonly isBorne?: boolean;
+  /** Reads are tried without a primary first. */
+  readonly agrees?: boolean;
   /** Absent: a file. */
   readonly subject?: Subject;
   /**
@@ -117,6 +119,7 @@ export class SystemWorld {
       subject: fileSubject('first'),
       isMade: false,
       isBorne: false,
+      agrees: false,
       clocksBroken: false,
       leaseMs,
       clockSkewMaxMs: 50,

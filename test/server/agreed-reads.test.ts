@@ -1,0 +1,78 @@
+/** Reads of files that nobody leads, as the parts of a server see them. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import { firstEpoch } from '../../replica/birth.ts';
+import { AGREE_CALL, AgreedReads } from '../../server/file/agreed-reads.ts';
+import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+
+const BYTES = Buffer.from('the whole of it');
+
+async function started(t: { after(work: () => void): void }) {
+  const cluster = new SmallCluster(['a', 'b', 'c'], {}, 60_000, 2_000);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  const asked: ServerId[] = [];
+  let nowMs = 0;
+  const clock = { nowMs: () => nowMs } as never;
+  const reads = new Map<ServerId, AgreedReads>();
+  for (const { id, store, host } of cluster.servers) {
+    const call = async (to: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> => {
+      assert.equal(method, AGREE_CALL);
+      asked.push(to);
+      return reads.get(to)?.serve(payload) ?? assert.fail('There is such a server');
+    };
+    const log = pino({ level: 'silent' });
+    reads.set(id, new AgreedReads({ self: id, clock, log, store, host, call, isConnected: () => true }));
+  }
+  const epoch = firstEpoch(a.id, 1 as Incarnation);
+  const operations = [
+    { kind: 'write', offset: 0, bytes: BYTES, modifiedNs: 5n },
+    { kind: 'settling' },
+  ] as const;
+  const where = { epoch, view: cluster.view, objectBytes: OBJECT_BYTES, isSpare: false };
+  const bear = (server: SmallServer) => server.host.bear([{ file: FILE, operations }], where);
+  const later = (ms: number): void => {
+    nowMs += ms;
+  };
+  const isNewest = (server: SmallServer) => reads.get(server.id)?.isNewest(FILE);
+  return { servers: [a, b, c] as const, asked, bear, isNewest, later };
+}
+
+test('where two of three stand at one place, one is asked, and nobody leads', async (t) => {
+  const { servers, asked, bear, isNewest } = await started(t);
+  const [a, b, c] = servers;
+  await bear(a);
+  assert.equal(await isNewest(a), false, 'a alone has it');
+  await bear(b);
+  assert.equal(await isNewest(a), true);
+  assert.deepEqual(asked, ['b', 'b']);
+  assert.equal(await isNewest(c), false, 'c has nothing');
+  for (const { host } of servers) assert.equal(host.loaded(FILE), null);
+});
+
+test('a file that is led is read at its primary', async (t) => {
+  const { servers, asked, bear, isNewest } = await started(t);
+  const [a, b] = servers;
+  await bear(a);
+  await bear(b);
+  await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const before = asked.length;
+  assert.equal(await isNewest(b), false);
+  assert.equal(asked.length, before, 'It knows so by itself');
+  assert.equal(await isNewest(a), false);
+});
+
+test('whoever reads on and on gets a primary', async (t) => {
+  const { servers, bear, isNewest, later } = await started(t);
+  const [a, b] = servers;
+  await bear(a);
+  await bear(b);
+  const answers: unknown[] = [];
+  for (let reads = 0; reads < 5; reads++) answers.push(await isNewest(a));
+  assert.deepEqual(answers, [true, true, true, true, false]);
+  later(1_000);
+  assert.equal(await isNewest(a), true);
+});
