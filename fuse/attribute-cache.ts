@@ -57,6 +57,8 @@ export class AttributeCache {
   #forgotten = 0;
   /** The same of single inodes, and of single names as keys of `#entries`, the latest last. */
   readonly #dropped = new Map<number | string, number>();
+  /** Changes up to this one are in `#dropped` no more. */
+  #droppedBefore = 0;
   /** When what they were made of was heard: attributes that were put together here. */
   readonly #presented = new WeakMap<Attributes, Heard>();
   /** Names by which the kernel may open an inode without a look-up, and until when; those that were told last at the end. */
@@ -248,6 +250,15 @@ export class AttributeCache {
     const key = keyOf(parent, name);
     this.#entries.delete(key);
     this.#noteChange(key);
+    this.#noteChange(parent);
+  }
+
+  /** Whether the directory has the same names as when they were asked for: nobody changed any since, here or elsewhere. */
+  hasSameNames(directory: number, mark: number): boolean {
+    return (
+      mark >= Math.max(this.#droppedBefore, this.#dropped.get(directory) ?? 0) &&
+      this.#isSince(mark, directory)
+    );
   }
 
   /**
@@ -306,6 +317,7 @@ export class AttributeCache {
 
   /** The name, and with it its directory, changed. */
   forgetEntry(parent: number, name: string): void {
+    this.#noteChange(parent);
     this.#forgotten = ++this.#mark;
     this.#entries.delete(keyOf(parent, name));
     this.#known.delete(parent);
@@ -318,6 +330,7 @@ export class AttributeCache {
     for (const [oldest, mark] of this.#dropped) {
       if (this.#dropped.size <= COUNT_MAX) break;
       this.#dropped.delete(oldest);
+      this.#droppedBefore = mark;
       this.#forgotten = Math.max(this.#forgotten, mark);
     }
   }
@@ -344,7 +357,11 @@ export class AttributeCache {
   }
 
   #isHeld({ mark }: Heard, directory: number | undefined): boolean {
-    if (directory === undefined) return false;
+    return directory !== undefined && this.#isSince(mark, directory);
+  }
+
+  /** Whether it is held here, and was when that was asked for. */
+  #isSince(mark: number, directory: number): boolean {
     const from = this.#heldFrom.get(directory);
     return from !== undefined && mark >= from && this.isHeld(directory);
   }

@@ -194,6 +194,7 @@ export class NewbornFiles {
       },
       lost: () => {
         this.#forget(file);
+        this.named(parent, null);
         this.changed(file, 'doubt');
       },
       doubted: ({ inode }, error) => {

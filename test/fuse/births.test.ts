@@ -318,3 +318,28 @@ test('where numbers are refused, they are not asked for with each file', async (
   await turn();
   assert.deepEqual([asked, failures], [1, [refused]]);
 });
+
+test('a directory that nobody else changes is listed again from memory, until a name in it changes', async (t) => {
+  const { fileSystem, births, memory, directory, file } = await started(t);
+  const names = async (): Promise<string[]> => {
+    const handle = await fileSystem.openDirectory(directory);
+    const { entries } = await fileSystem.readDirectory(handle, 2, 100);
+    await fileSystem.releaseDirectory(handle);
+    return entries.map(({ name }) => name);
+  };
+  await file('a', 'text');
+  assert.deepEqual(await names(), ['a', 'first']);
+  const listed = memory.calls.list ?? 0;
+  assert.deepEqual(await names(), ['a', 'first']);
+  assert.equal(memory.calls.list, listed);
+  await file('b', 'text');
+  assert.deepEqual(await names(), ['a', 'b', 'first']);
+  await fileSystem.unlink(directory, 'a');
+  assert.deepEqual(await names(), ['b', 'first']);
+  await fileSystem.rename({ parent: directory, name: 'b' }, { parent: directory, name: 'c' }, 0);
+  assert.deepEqual(await names(), ['c', 'first']);
+  assert.deepEqual(memory.calls.list, listed + 3);
+  await births.recall(directory);
+  await memory.unlink(directory, 'c');
+  assert.deepEqual(await names(), ['first'], 'Others may change it now');
+});
