@@ -117,7 +117,7 @@ const DEMANDS: readonly Demand[] = [
     leastOf: 'localReads',
     least: 0.01,
   },
-  perRunOf('reads where a majority agreed, and nobody led', 0.5, 'agreedReads'),
+  perRunOf('reads where a majority agreed, and nobody led', 0.2, 'agreedReads'),
   perRunOf('flushes', 1, 'flushes'),
   perRunOf('outcomes that were unknown, and asked again', 0.2, 'unknownRetried'),
   perRunOf('failovers', 2, 'epochs'),
