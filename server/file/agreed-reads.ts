@@ -46,15 +46,18 @@ export class AgreedReads {
   }
 
   /**
-   * @returns whether the state here was the newest at a moment after the call; it is, as long as nothing is awaited after it resolves
+   * Reads what is here, if it is the newest.
+   *
+   * @param read called in the turn in which it is known to be, and to pin the contents in it
+   * @returns null where that is not known
    */
-  async isNewest(file: FileId): Promise<boolean> {
+  async read<Value>(file: FileId, read: () => Promise<Value>): Promise<Value | null> {
     const { self, store, host, isConnected } = this.#parts;
     const record = store.record(file);
     const place = record === null ? null : standpointOf(record, store.trust(file));
-    if (record === null || place === null || !host.isFree(file) || !this.#isSeldom(file)) return false;
+    if (record === null || place === null || !host.isFree(file) || !this.#isSeldom(file)) return null;
     const { view } = record;
-    if (!view.members.includes(self)) return false;
+    if (!view.members.includes(self)) return null;
     const others = inTurn(view.members, self)
       .filter(isConnected)
       .slice(0, majority(view.members.length) - 1);
@@ -66,7 +69,7 @@ export class AgreedReads {
       }),
     );
     // Here, too, it has to be so after the call: in this turn.
-    return isAgreed(view, agreeing) && this.#agrees(file, place, view.number);
+    return isAgreed(view, agreeing) && this.#agrees(file, place, view.number) ? read() : null;
   }
 
   /** Answers the call of a server that wants to read. */

@@ -62,7 +62,7 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   /** Whether another server has said of late that it has no room. */
   isDiskFull?(server: ServerId): boolean;
   /** Reads without a primary; absent where each read has one. */
-  readonly agreed?: Pick<AgreedReads, 'isNewest'>;
+  readonly agreed?: Pick<AgreedReads, 'read'>;
   /** Counts what is done for clients; absent where nobody wants to know. */
   readonly traffic?: Traffic;
   /** Whether the cluster has a server of this name. */
@@ -124,7 +124,8 @@ export class LocalFileService implements FileService {
       assertAsOf(file, final, asOf);
       return this.#readFinal(file, final, offset, length);
     }
-    if (await this.#isAgreed(file)) return this.#readAgreed(file, offset, length, asOf);
+    const agreed = await this.#readAgreed(file, offset, length, asOf);
+    if (agreed !== null) return agreed;
     const driver = await this.#reader(file);
     const { taken, ...told } = await this.#take(driver, offset, length, asOf, (store) =>
       store.read(file, offset, length),
@@ -178,23 +179,25 @@ export class LocalFileService implements FileService {
     return { taken, state: this.#stateOf(file, attributes, committedSeq, epoch), served };
   }
 
-  /** Nobody leads the file, as far as is known here, and what is here is the newest at this moment. */
-  async #isAgreed(file: FileId): Promise<boolean> {
-    const { agreed, host, lease } = this.#parts;
+  /** @returns null where somebody leads the file, as far as is known here, or no majority agrees about it */
+  async #readAgreed(
+    file: FileId,
+    offset: number,
+    length: number,
+    asOf?: ContentVersion,
+  ): Promise<FileRead | null> {
+    const { agreed, host, lease, store, traffic } = this.#parts;
     const { own, holder } = lease.view(file);
     const mayServe = host.loaded(file)?.readGate(0) === 'serve';
-    return agreed !== undefined && !mayServe && !own && holder === null && (await agreed.isNewest(file));
-  }
-
-  /** To be called in the turn in which it is known that the contents are the newest. */
-  async #readAgreed(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead> {
-    const { store, traffic } = this.#parts;
-    const attributes = store.attributes(file);
-    assertAsOf(file, attributes, asOf);
-    const state = this.#stateOfFinal(file, attributes);
-    const bytes = await store.read(file, offset, length);
-    traffic?.read();
-    return { bytes, state, served: 'local', ageMs: 0 };
+    if (agreed === undefined || mayServe || own || holder !== null) return null;
+    return agreed.read(file, async () => {
+      const attributes = store.attributes(file);
+      assertAsOf(file, attributes, asOf);
+      const state = this.#stateOfFinal(file, attributes);
+      const bytes = await store.read(file, offset, length);
+      traffic?.read();
+      return { bytes, state, served: 'local', ageMs: 0 };
+    });
   }
 
   /** What is here now, whether it is the newest or not. */

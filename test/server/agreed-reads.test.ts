@@ -37,42 +37,42 @@ async function started(t: { after(work: () => void): void }) {
   const later = (ms: number): void => {
     nowMs += ms;
   };
-  const isNewest = (server: SmallServer) => reads.get(server.id)?.isNewest(FILE);
-  return { servers: [a, b, c] as const, asked, bear, isNewest, later };
+  const readAt = (server: SmallServer) => reads.get(server.id)?.read(FILE, async () => true);
+  return { servers: [a, b, c] as const, asked, bear, readAt, later };
 }
 
 test('where two of three stand at one place, one is asked, and nobody leads', async (t) => {
-  const { servers, asked, bear, isNewest } = await started(t);
+  const { servers, asked, bear, readAt } = await started(t);
   const [a, b, c] = servers;
   await bear(a);
-  assert.equal(await isNewest(a), false, 'a alone has it');
+  assert.equal(await readAt(a), null, 'a alone has it');
   await bear(b);
-  assert.equal(await isNewest(a), true);
+  assert.equal(await readAt(a), true);
   assert.deepEqual(asked, ['b', 'b']);
-  assert.equal(await isNewest(c), false, 'c has nothing');
+  assert.equal(await readAt(c), null, 'c has nothing');
   for (const { host } of servers) assert.equal(host.loaded(FILE), null);
 });
 
 test('a file that is led is read at its primary', async (t) => {
-  const { servers, asked, bear, isNewest } = await started(t);
+  const { servers, asked, bear, readAt } = await started(t);
   const [a, b] = servers;
   await bear(a);
   await bear(b);
   await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const before = asked.length;
-  assert.equal(await isNewest(b), false);
+  assert.equal(await readAt(b), null);
   assert.equal(asked.length, before, 'It knows so by itself');
-  assert.equal(await isNewest(a), false);
+  assert.equal(await readAt(a), null);
 });
 
 test('whoever reads on and on gets a primary', async (t) => {
-  const { servers, bear, isNewest, later } = await started(t);
+  const { servers, bear, readAt, later } = await started(t);
   const [a, b] = servers;
   await bear(a);
   await bear(b);
   const answers: unknown[] = [];
-  for (let reads = 0; reads < 5; reads++) answers.push(await isNewest(a));
-  assert.deepEqual(answers, [true, true, true, true, false]);
+  for (let reads = 0; reads < 5; reads++) answers.push(await readAt(a));
+  assert.deepEqual(answers, [true, true, true, true, null]);
   later(1_000);
-  assert.equal(await isNewest(a), true);
+  assert.equal(await readAt(a), true);
 });
