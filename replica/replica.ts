@@ -209,6 +209,8 @@ export class Replica {
     if (!this.leads(nowMs) || state.kind !== 'active') return 'not-primary';
     // A guard that lapsed for want of heartbeats is asked for anew; see `read-wanted`.
     if (nowMs >= state.order.guardEndMs()) return 'wait';
+    // While nobody kept it, a majority may have answered without this server, by what it has ordered.
+    if (!state.order.hasWhatWasShown) return 'wait';
     // Never what is not committed: it may vanish. And never the version before: it may be outdated.
     return dependsOnSeq <= state.order.committedSeq ? 'serve' : 'wait';
   }

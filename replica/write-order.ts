@@ -160,6 +160,10 @@ export class WriteOrder {
   #bytesEnd = 0;
   #bytesDropped = 0;
   #flushes: PendingFlush[] = [];
+  /** What was numbered before the guard began that others keep now: a majority that was bound by nobody may have shown it. */
+  #shownSeq: number;
+  /** Some of that was not here when the guard began. */
+  #isBehindShown = false;
 
   /**
    * @param base what a majority has installed: all of it is committed
@@ -196,6 +200,7 @@ export class WriteOrder {
     this.#lastSeq = base.seq;
     this.#committedSeq = base.seq;
     this.#answeredSeq = base.seq;
+    this.#shownSeq = base.seq;
     this.#sessions = standing.sessions;
     for (const server of viewVoters(view)) {
       if (server === config.self) continue;
@@ -511,6 +516,7 @@ export class WriteOrder {
 
   /** Does what has become possible: own applies, commits, flushes, changes of members. */
   advance(nowMs: number): void {
+    this.#noteOwn();
     for (;;) {
       this.#applyOwn(nowMs);
       const before = this.#committedSeq;
@@ -521,6 +527,13 @@ export class WriteOrder {
       if (!this.#advanceChange(nowMs) && this.#committedSeq === before) break;
     }
     this.#finishFlushes();
+  }
+
+  /** Reads that waited for the own copy go on. */
+  #noteOwn(): void {
+    if (!this.#isBehindShown || !this.hasWhatWasShown) return;
+    this.#isBehindShown = false;
+    this.#out.push({ kind: 'advanced', committedSeq: this.#committedSeq });
   }
 
   /** Repeats what may be lost, and lets the others know that a primary is here. */
@@ -710,6 +723,8 @@ export class WriteOrder {
     const view = this.#view;
     this.#change = null;
     this.#countedView = view;
+    // Others may keep the guard by it than by the one before.
+    this.#shownSeq = this.#lastSeq;
     this.#out.trace('members-changed', `${view.number}: ${view.members.join()}`);
     for (const ticket of tickets) this.#out.push({ kind: 'members-changed', ticket, view });
     for (const server of [...this.#peers.keys()]) {
@@ -732,6 +747,11 @@ export class WriteOrder {
     const guardUntilMs = (server: ServerId): number =>
       server === this.#config.self ? Infinity : (this.#peers.get(server)?.guardUntilMs ?? -Infinity);
     return viewReached(this.#countedView, guardUntilMs);
+  }
+
+  /** Whether nobody can have been shown, by a majority that nobody led, what is not here yet (decision 0055). */
+  get hasWhatWasShown(): boolean {
+    return this.#standing.seq >= this.#shownSeq;
   }
 
   /** How long ago replicas were last asked to keep the guard, in milliseconds. */
@@ -759,6 +779,8 @@ export class WriteOrder {
     peer.answeredBeat = Math.max(peer.answeredBeat, number);
     peer.guardUntilMs = Math.max(peer.guardUntilMs, beat.sentMs + beat.guardMs * (1 - DRIFT_MAX));
     if (beforeMs <= nowMs && nowMs < this.guardEndMs()) {
+      this.#shownSeq = this.#lastSeq;
+      this.#isBehindShown = !this.hasWhatWasShown;
       this.#out.push({ kind: 'advanced', committedSeq: this.#committedSeq });
     }
   }

@@ -48,10 +48,10 @@ export class AgreedReads {
   /**
    * Reads what is here, if it is the newest.
    *
-   * @param read called in the turn in which it is known to be, and to pin the contents in it
+   * @param read called in the turn in which it is known to be, and to pin the contents in it; with the position that they are of
    * @returns null where that is not known
    */
-  async read<Value>(file: FileId, read: () => Promise<Value>): Promise<Value | null> {
+  async read<Value>(file: FileId, read: (place: Position) => Promise<Value | null>): Promise<Value | null> {
     const { self, store, host, isConnected } = this.#parts;
     const record = store.record(file);
     const place = record === null ? null : standpointOf(record, store.trust(file));
@@ -69,7 +69,7 @@ export class AgreedReads {
       }),
     );
     // Here, too, it has to be so after the call: in this turn.
-    return isAgreed(view, agreeing) && this.#agrees(file, place, view.number) ? read() : null;
+    return isAgreed(view, agreeing) && this.#agrees(file, place, view.number) ? read(place) : null;
   }
 
   /** Answers the call of a server that wants to read. */

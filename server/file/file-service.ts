@@ -145,6 +145,7 @@ export class LocalFileService implements FileService {
     // An election is not waited for: whoever asks reads in the ordinary way meanwhile.
     const driver = this.#readerNow(file);
     if (driver === null) throw this.#mayNotAnswer(file);
+    await this.#answers(driver);
     const { taken, ...told } = await this.#take(driver, offset, length, asOf, () =>
       store.locate(file, offset, length, LOCATIONS_HELD_MS),
     );
@@ -190,7 +191,9 @@ export class LocalFileService implements FileService {
     const { own, holder } = lease.view(file);
     const mayServe = host.loaded(file)?.readGate(0) === 'serve';
     if (agreed === undefined || mayServe || own || holder !== null) return null;
-    return agreed.read(file, async () => {
+    return agreed.read(file, async ({ seq }) => {
+      // What is being stored this very moment is not what they agree about.
+      if (store.readDependsOn(file, offset, length) > seq) return null;
       const attributes = store.attributes(file);
       assertAsOf(file, attributes, asOf);
       const state = this.#stateOfFinal(file, attributes);
@@ -730,7 +733,18 @@ export class LocalFileService implements FileService {
 
   /** @returns the driver of a replica that may answer reads now; becomes the primary where nobody is */
   async #reader(file: FileId): Promise<ReplicaDriver> {
-    return this.#readerNow(file) ?? this.#activate(file);
+    const driver = this.#readerNow(file) ?? (await this.#activate(file));
+    await this.#answers(driver);
+    return driver;
+  }
+
+  /**
+   * Resolves once the replica may answer reads, or could since the call. What is pinned from then on shows what others may have shown before,
+   * while this server led but nobody kept its guard.
+   */
+  async #answers(driver: ReplicaDriver): Promise<void> {
+    if (driver.readGate(0) === 'serve') return;
+    await this.#bounded(driver.file, driver.committed(driver.status().epoch, 0));
   }
 
   /** @returns the driver of a replica that may answer reads in this turn; null where there is none, or it has to ask for the right first */

@@ -46,6 +46,16 @@ export const PLANTED_READS: readonly Planted[] = [
     { directed: 'agreed with the guard' },
   ),
   replica(
+    'agreed-behind',
+    'a primary whose guard had lapsed answers without what it has ordered, and others may have shown meanwhile',
+    {
+      file: 'replica/replica.ts',
+      find: "if (!state.order.hasWhatWasShown) return 'wait';",
+      replace: '',
+    },
+    { directed: 'agreed before its primary', says: 'a may answer reads with 0 of 1 operations' },
+  ),
+  replica(
     '49',
     'a write does not wait for those who may answer reads',
     {

@@ -1,7 +1,7 @@
 /** Directed runs: who may show clients what is committed, and for how long. */
 import type { Campaign } from './planted.ts';
 import { READ_WAIT_MS } from './system-process.ts';
-import { A, B, C, D, directed, E, HEARTBEATS_MS, LONG_MS, X, Y } from './system-script.ts';
+import { A, B, C, D, directed, E, HEARTBEATS_MS, LONG_MS, SHORT_MS, X, Y } from './system-script.ts';
 
 /** Reads in all of these find the object as it was, or as it is now, or nothing: never what is over. */
 export const READ_CASES: Campaign['scenarios'] = {
@@ -90,6 +90,25 @@ export const READ_CASES: Campaign['scenarios'] = {
     s.system.world.restart(A);
     s.lead(A);
     s.expect(s.shown(A) === X.value, 'what was committed is there');
+  }),
+
+  /** b and c have an operation that a, which ordered it and is slow to store it, has not, and nobody keeps the guard: then a asks for it again. */
+  'agreed before its primary': directed({ agrees: true }, (s) => {
+    s.lead(A, SHORT_MS);
+    s.rule = (from, _to, message) => (from === A && message?.kind === 'heartbeat' ? 'drop' : null);
+    s.system.grant(A, LONG_MS);
+    s.run(2 * SHORT_MS);
+    s.expect(!s.system.process(A).mayServe(), 'nobody keeps the guard');
+    s.system.diskDelayMs = (server) => (server === A ? 200 : 0.2);
+    s.system.change(A, 91, X);
+    s.run(10);
+    s.expect(s.shown(B) === X.value, 'b and c agree');
+    s.rule = () => null;
+    s.read(A);
+    const seen = s.shown(A);
+    s.expect(seen === null || seen === X.value, 'a shows nothing that b has outdated');
+    s.run(200);
+    s.expect(s.shown(A) === X.value, 'a shows it once it has it');
   }),
 
   /** The grant comes when the primary counts on its being over. */
