@@ -2,13 +2,16 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { after, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket, WebSocketServer } from 'ws';
 import type { ServerId } from '../../base/ids.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { mountObstacle } from '../../client/mount.ts';
 import { paramsHash } from '../../server/config.ts';
 import { FOLDER_FORMAT } from '../../server/storage/data-folder.ts';
 import { WIRE_OLDEST, WIRE_VERSION } from '../../server/transport/frame.ts';
@@ -18,22 +21,31 @@ import {
   PEER_PATH,
   wireInCommon,
 } from '../../server/transport/handshake.ts';
+import { ClusterMount } from './cluster-mount.ts';
+import { earlierRelease } from './earlier-release.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 /**
  * Goal: an upgrade, one server after the other, costs whoever uses the cluster a pause and no error; a release that does not fit is
  * refused with a word, and does no harm.
- * Method: each server is restarted in order while clients write, read and upload; then servers are met that claim other versions.
+ * Method: servers that know what the release before knew are replaced one after the other, one of them by a kill, while clients of this
+ * release write, read and upload, and a mount makes files; then servers are met that claim other versions.
  */
-const cluster = await RealCluster.start();
+const earlier = new Set(['s1', 's2', 's3']);
+const cluster = await RealCluster.start({
+  environment: (place) => (earlier.has(`s${place + 1}`) ? earlierRelease() : {}),
+});
 after(() => cluster.stop());
 await cluster.createVolume('main');
 
-test('each server is restarted under load, and nobody sees an error', { timeout: 120_000 }, async () => {
+const obstacle = await mountObstacle();
+
+test('each server is upgraded under load, the primary of the catalog after a kill, and nobody sees an error', async () => {
   const client = new ClusterClient({ servers: cluster.urls });
+  const mount = obstacle === null ? await ClusterMount.start(cluster, 'main') : null;
   const over = new AbortController();
   const failures: unknown[] = [];
-  const done = { written: 0, read: 0, uploaded: 0, listed: 0 };
+  const done = { written: 0, read: 0, uploaded: 0, listed: 0, made: 0 };
   const loop = async (what: keyof typeof done, step: (turn: number) => Promise<void>): Promise<void> => {
     for (let turn = 0; !over.signal.aborted; turn++) {
       try {
@@ -69,6 +81,10 @@ test('each server is restarted under load, and nobody sees an error', { timeout:
         for await (const chunk of chunks) pieces.push(chunk);
         assert.ok(Buffer.concat(pieces).equals(bytes));
       }),
+      loop('made', async (turn) => {
+        if (mount === null) await delay(10);
+        else await writeFile(mount.path(`made-${turn}`), `made ${turn}`);
+      }),
       loop('listed', async () => {
         const response = await fetch(`${cluster.url('s1')}/livez`).catch(() => null);
         // A server that is just being restarted answers nothing; the library asks another one.
@@ -76,22 +92,67 @@ test('each server is restarted under load, and nobody sees an error', { timeout:
         await client.resolve('main', '/journal');
       }),
     ];
-    for (const id of cluster.ids) {
-      const before = { ...done };
-      await cluster.kill(id, 'SIGTERM');
+    // One of before leads one of now, and then the other way round.
+    const primary = (await cluster.status('s1')).catalog.primary ?? '';
+    const [first = '', last = ''] = cluster.ids.filter((id) => id !== primary);
+    for (const id of [first, primary, last]) {
+      const unknown = client.command({ kind: 'volume-set', name: 'main', trashMs: 60_000 });
+      await assert.rejects(unknown, /does not know this|There is no such command/);
+      await cluster.kill(id, id === primary ? 'SIGKILL' : 'SIGTERM');
+      earlier.delete(id);
       await cluster.restart(id);
-      for (const what of ['written', 'read', 'uploaded'] as const)
-        assert.ok(done[what] > before[what], `${what} while ${id} was restarted`);
+      const before = { ...done };
+      await until(`all goes on with ${id}`, async () => {
+        assert.deepEqual(failures, []);
+        return (['written', 'read', 'uploaded', 'made'] as const).every((what) => done[what] > before[what]);
+      });
     }
     over.abort();
     await Promise.all(loads);
     assert.deepEqual(failures, []);
+    await mount?.unmount();
+    for (let turn = 0; mount !== null && turn < done.made; turn++) {
+      const response = await fetch(`${cluster.url(`s${1 + (turn % 3)}`)}/v1/files/main/made-${turn}`);
+      assert.equal(await response.text(), `made ${turn}`);
+    }
     const { chunks } = await client.download('main', '/journal');
     const pieces: Uint8Array[] = [];
     for await (const chunk of chunks) pieces.push(chunk);
     assert.equal(Buffer.concat(pieces).toString(), acknowledged, 'Each record once, in order');
   } finally {
     over.abort();
+    await client.close();
+    await mount?.stop();
+  }
+});
+
+test('one that comes back with the release before follows nothing that it does not know, until it is upgraded', async () => {
+  const client = new ClusterClient({ servers: cluster.urls });
+  const behind = async (): Promise<readonly string[]> => {
+    const all = await Promise.all(['s1', 's2'].map((id) => cluster.status(id)));
+    return all.flatMap(({ servers }) => servers.flatMap(({ catalogBehind }) => catalogBehind ?? []));
+  };
+  try {
+    await cluster.kill('s3');
+    const kept = { kind: 'volume-create', name: 'kept', replicas: 3, objectBytes: 131_072 } as const;
+    await client.command({ ...kept, trashMs: 60_000 });
+    await client.upload('kept', '/thrown', Readable.from([Buffer.from('away')]));
+    await client.command({ kind: 'unlink', place: { volume: 'kept', path: '/thrown' } });
+    earlier.add('s3');
+    cluster.spawn('s3');
+    await until('the others say that it does not follow', async () => (await behind()).includes('s3'));
+    await client.upload('main', '/meanwhile-served', Readable.from([Buffer.from('served')]));
+    await cluster.kill('s3');
+    earlier.delete('s3');
+    await cluster.restart('s3');
+    await until('it follows', async () => (await behind()).length === 0);
+    const trash = await fetch(`${cluster.url('s3')}/v1/trash/kept`);
+    const { files } = (await trash.json()) as { readonly files: readonly { readonly path: string }[] };
+    assert.deepEqual(
+      files.map(({ path }) => path),
+      ['/thrown'],
+    );
+  } finally {
     await client.close();
   }
 });
