@@ -110,7 +110,21 @@ export async function compose(
   const store = await DiskStore.open(folder, {
     failed: (reason) => storeFailed(reason),
     fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'files' })),
+    directWrites: {
+      mode: config.directWrites,
+      refused: (reason) =>
+        log.info(
+          { reason },
+          'large files are written through the page cache: the file system refuses to be written past it',
+        ),
+    },
   });
+  metrics.observe(
+    'counter',
+    'leasehold_direct_bytes_total',
+    'Bytes of contents that were written past the page cache',
+    () => store.directBytes,
+  );
   const localProof = localProofOf(folder, log);
   let membership: Membership | null = null;
 

@@ -141,6 +141,13 @@ export const OPTIONS = [
     help: 'How fast replicas here fetch what they lack from others at the most, all together; a new primary is never slowed down',
   },
   {
+    name: 'direct-writes',
+    value: 'WHEN',
+    example: 'auto',
+    fallback: 'auto',
+    help: 'auto or off: whether large files are written past the page cache, where the file system and the disk are made for it',
+  },
+  {
     name: 'rebuild',
     value: null,
     example: 'true',

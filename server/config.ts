@@ -15,6 +15,7 @@ import {
 } from './config-network.ts';
 import { OPTIONS, type OptionName, type OptionSource, optionEnv, suggestion } from './config-options.ts';
 import { ConfigurationError } from './configuration-error.ts';
+import { DIRECT_WRITES_MODES, type DirectWritesMode } from './storage/direct-writes.ts';
 
 /** Catalogs of more servers than this agree more slowly and are hardly safer. */
 const CATALOG_MEMBERS_MAX = 5;
@@ -70,6 +71,8 @@ export interface ServerConfig extends NetworkGuards {
   readonly scrubBytesPerS: number;
   /** `Infinity` for no bound. */
   readonly catchUpBytesPerS: number;
+  /** Whether large contents are written past the page cache. */
+  readonly directWrites: DirectWritesMode;
   /** A damaged data folder is put aside and filled anew. */
   readonly rebuild: boolean;
   /** A server that is out of reach for so long is replaced. */
@@ -352,6 +355,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     scrubEveryMs: duration('scrub-every', SCRUB_EVERY_MS_DEFAULT),
     scrubBytesPerS: readRate(text('scrub-rate'), SCRUB_BYTES_PER_S_DEFAULT),
     catchUpBytesPerS: readRate(text('catch-up-rate'), Infinity),
+    directWrites: readDirectWrites(text('direct-writes')),
     rebuild: readBoolean(text('rebuild')),
     replaceAfterMs: duration('replace-after', 3_600_000),
     compareEveryMs: duration('compare-every', 600_000),
@@ -403,6 +407,17 @@ function readLeaseAlgorithm(given: Given): LeaseAlgorithm {
     );
   }
   return algorithm;
+}
+
+function readDirectWrites(given: Given): DirectWritesMode {
+  const value = given?.value ?? 'auto';
+  const mode = DIRECT_WRITES_MODES.find((candidate) => candidate === value);
+  if (mode === undefined) {
+    throw new ConfigurationError(
+      `Cannot use ${given?.label} "${value}": write ${DIRECT_WRITES_MODES.join(' or ')}`,
+    );
+  }
+  return mode;
 }
 
 function readRate(given: Given, fallback: number): number {

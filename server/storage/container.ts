@@ -2,7 +2,10 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
+import { givePagesBack, pageMemory } from '../../base/page-memory.ts';
 import { containerName } from '../../wire/locations.ts';
+import { rangeOf } from './buffers.ts';
+import type { DirectWrites } from './direct-writes.ts';
 import { errorCode } from './failures.ts';
 import { type FileOps, readFully, writeFully } from './file-ops.ts';
 import { SharedFlush } from './shared-flush.ts';
@@ -26,6 +29,9 @@ export class Container {
   readonly #path: string;
   readonly #ops: FileOps;
   readonly #fd: number;
+  readonly #direct: DirectWrites;
+  /** Of the same file, for direct writes; null until the first of them. */
+  #directFd: Promise<number> | null = null;
   readonly #directory: SharedFlush;
   readonly #flush: SharedFlush;
   /** Users of the descriptor right now; it is closed only at 0. */
@@ -42,6 +48,7 @@ export class Container {
     ops: FileOps,
     fd: number,
     sizeBytes: number,
+    direct: DirectWrites,
     directory: SharedFlush,
   ) {
     this.file = file;
@@ -49,6 +56,7 @@ export class Container {
     this.#ops = ops;
     this.#fd = fd;
     this.#sizeBytes = sizeBytes;
+    this.#direct = direct;
     this.#directory = directory;
     this.#flush = new SharedFlush(() => this.#datasync());
   }
@@ -72,7 +80,42 @@ export class Container {
     for (const run of runs) {
       this.#sizeBytes = Math.max(this.#sizeBytes, run.position + run.byteCount);
     }
-    await allSettled(runs.map((run) => writeFully(this.#ops, this.#fd, run.buffers, run.position)));
+    await allSettled(runs.map((run) => this.#writeRun(run)));
+  }
+
+  /** The pages that are whole may go past the page cache, which has no older ones of them afterwards; what is left at both ends goes through it. */
+  #writeRun({ position, buffers, byteCount }: Chunk): Promise<void> {
+    const part = this.#direct.partOf(position, byteCount);
+    if (part === null) return writeFully(this.#ops, this.#fd, buffers, position);
+    const { from, to } = part;
+    return allSettled([
+      writeFully(this.#ops, this.#fd, rangeOf(buffers, 0, from), position),
+      this.#writeDirect(rangeOf(buffers, from, to), to - from, position + from),
+      writeFully(this.#ops, this.#fd, rangeOf(buffers, to, byteCount), position + to),
+    ]);
+  }
+
+  async #writeDirect(buffers: readonly Uint8Array[], byteCount: number, position: number): Promise<void> {
+    const pages = pageMemory(byteCount);
+    try {
+      let at = 0;
+      for (const buffer of buffers) {
+        pages.set(buffer, at);
+        at += buffer.length;
+      }
+      const count = await this.#direct.tried(async () =>
+        this.#ops.write(await this.#openDirect(), [pages], position),
+      );
+      // A disk that stops short, or a file system that does not do it.
+      await writeFully(this.#ops, this.#fd, rangeOf(buffers, count, byteCount), position + count);
+    } finally {
+      givePagesBack(pages);
+    }
+  }
+
+  #openDirect(): Promise<number> {
+    this.#directFd ??= this.#ops.open(this.#path, fs.constants.O_WRONLY | fs.constants.O_DIRECT);
+    return this.#directFd;
   }
 
   /** @returns the number of bytes read into `buffer`; fewer than it holds only at the end of the container */
@@ -91,8 +134,9 @@ export class Container {
     this.#sizeBytes = sizeBytes;
   }
 
-  close(): Promise<void> {
-    return this.#ops.close(this.#fd);
+  async close(): Promise<void> {
+    const direct = await this.#directFd?.catch(() => null);
+    await allSettled([this.#ops.close(this.#fd), ...(direct == null ? [] : [this.#ops.close(direct)])]);
   }
 
   async #datasync(): Promise<void> {
@@ -151,6 +195,7 @@ interface OpenEntry extends Entry {
 export class Containers {
   readonly #folder: string;
   readonly #ops: FileOps;
+  readonly #direct: DirectWrites;
   readonly #entries = new Map<FileId, Entry>();
   /** Those that nobody uses and that are not being closed, the least recently used first: thousands may be in use or closing. */
   readonly #idle = new Map<FileId, Entry>();
@@ -162,9 +207,10 @@ export class Containers {
    * @param folder the directory with the fan-out directories in it
    * @param onFailure told when the sync before closing a container failed
    */
-  constructor(folder: string, ops: FileOps, onFailure: (error: unknown) => void) {
+  constructor(folder: string, ops: FileOps, direct: DirectWrites, onFailure: (error: unknown) => void) {
     this.#folder = folder;
     this.#ops = ops;
+    this.#direct = direct;
     this.#onFailure = onFailure;
   }
 
@@ -281,7 +327,8 @@ export class Containers {
       throw error;
     }
     const sizeBytes = fs.fstatSync(fd).size;
-    return new Container(file, containerPath, this.#ops, fd, sizeBytes, this.#directoryOf(containerPath));
+    const directory = this.#directoryOf(containerPath);
+    return new Container(file, containerPath, this.#ops, fd, sizeBytes, this.#direct, directory);
   }
 
   #evict(): void {

@@ -19,6 +19,7 @@ import { type Container, Containers } from './container.ts';
 import { bytesUnlike, fileStateNew, startOfNew, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
 import type { DatabaseMark } from './database-mark.ts';
+import { DirectWrites, type DirectWritesOptions } from './direct-writes.ts';
 import { isDamage, storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
 import { IndexDatabase, type ObjectRow } from './index-database.ts';
@@ -60,6 +61,7 @@ export interface DiskStoreOptions {
   readonly fileOps?: FileOps;
   /** Told once, where the store is over until a restart. */
   readonly failed?: (reason: string) => void;
+  readonly directWrites?: DirectWritesOptions;
 }
 
 /**
@@ -86,6 +88,7 @@ export class DiskStore implements FileStore {
   readonly #folder: DataFolder;
   readonly #index: IndexDatabase;
   readonly #containers: Containers;
+  readonly #direct: DirectWrites;
   readonly #parts: StoreParts;
   /** By id, in order of last use. */
   readonly #files = new Map<FileId, ReplicaFile>();
@@ -106,6 +109,7 @@ export class DiskStore implements FileStore {
     folder: DataFolder,
     index: IndexDatabase,
     containers: Containers,
+    direct: DirectWrites,
     failure: FailureState,
     mark: DatabaseMark,
   ) {
@@ -113,6 +117,7 @@ export class DiskStore implements FileStore {
     this.reserve = new DiskReserve(() => spaceOf(fs.statfsSync(folder.path)));
     this.#index = index;
     this.#containers = containers;
+    this.#direct = direct;
     this.#failure = failure;
     this.#mark = mark;
     this.#parts = {
@@ -148,8 +153,9 @@ export class DiskStore implements FileStore {
       folder.lostPower,
     );
     mark.opened({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
-    const containers = new Containers(folder.file(CONTAINERS_FOLDER), ops, onFailure);
-    const store = new DiskStore(folder, index, containers, failure, mark);
+    const direct = new DirectWrites(options.directWrites);
+    const containers = new Containers(folder.file(CONTAINERS_FOLDER), ops, direct, onFailure);
+    const store = new DiskStore(folder, index, containers, direct, failure, mark);
     // What was about to borrow, and did not come to be.
     for (const file of index.removedFiles())
       if (index.file(file) === null)
@@ -171,6 +177,11 @@ export class DiskStore implements FileStore {
   /** Why the store is over until a restart; null while it works. */
   get failure(): string | null {
     return this.#failure.reason;
+  }
+
+  /** Bytes of contents that were written past the page cache. */
+  get directBytes(): number {
+    return this.#direct.bytes;
   }
 
   /** What this start found out about the last loss of power. */

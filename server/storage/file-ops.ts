@@ -1,5 +1,6 @@
 import fs from 'node:fs';
 import fsPromises from 'node:fs/promises';
+import { rangeOf } from './buffers.ts';
 
 /**
  * What the store asks of the operating system, all of it done in the thread pool. It is an interface
@@ -97,7 +98,7 @@ export async function writeFully(
     const count = await ops.write(fd, rest, at);
     if (count === 0) throw Object.assign(new Error('The disk took no bytes'), { code: 'EIO' });
     at += count;
-    rest = buffersAfter(rest, count);
+    rest = rangeOf(rest, count, Infinity);
   }
 }
 
@@ -115,15 +116,4 @@ export async function readFully(
     count += more;
   }
   return count;
-}
-
-function buffersAfter(buffers: readonly Uint8Array[], count: number): readonly Uint8Array[] {
-  let skipped = 0;
-  for (const [index, buffer] of buffers.entries()) {
-    if (skipped + buffer.length > count) {
-      return [buffer.subarray(count - skipped), ...buffers.slice(index + 1)];
-    }
-    skipped += buffer.length;
-  }
-  return [];
 }

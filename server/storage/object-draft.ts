@@ -1,4 +1,5 @@
 import { assert } from '../../base/assert.ts';
+import { rangeOf } from './buffers.ts';
 import { crc32Of, crc32Replaced } from './checksum.ts';
 import type { ObjectRow } from './index-database.ts';
 
@@ -110,17 +111,4 @@ export class ObjectDraft {
     }
     return crc;
   }
-}
-
-/** @returns bytes `from` to before `to` of buffers that follow each other, where they are */
-function rangeOf(buffers: readonly Uint8Array[], from: number, to: number): Uint8Array[] {
-  const parts: Uint8Array[] = [];
-  let at = 0;
-  for (const buffer of buffers) {
-    const begin = Math.max(from - at, 0);
-    const end = Math.min(to - at, buffer.length);
-    if (begin < end) parts.push(buffer.subarray(begin, end));
-    at += buffer.length;
-  }
-  return parts;
 }

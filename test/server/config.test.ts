@@ -66,6 +66,7 @@ test('the least that is needed; everything else has a default', () => {
     scrubEveryMs: 604_800_000,
     scrubBytesPerS: 20_971_520,
     catchUpBytesPerS: Infinity,
+    directWrites: 'auto',
     rebuild: false,
     replaceAfterMs: 3_600_000,
     compareEveryMs: 600_000,

@@ -3,6 +3,7 @@ import type { Planted } from './planted.ts';
 import { PLANTED_BIRTHS } from './planted-births.ts';
 import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
 import { PLANTED_CONTENTS } from './planted-contents.ts';
+import { PLANTED_DIRECT_WRITES } from './planted-direct-writes.ts';
 import { PLANTED_GUARDS } from './planted-guards.ts';
 import { PLANTED_LOCAL_READS } from './planted-local-reads.ts';
 import { PLANTED_LOCKS } from './planted-locks.ts';
@@ -36,4 +37,5 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_SECURITY,
   ...PLANTED_PROGRESS,
   ...PLANTED_LOCAL_READS,
+  ...PLANTED_DIRECT_WRITES,
 ];

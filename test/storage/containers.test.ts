@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { FileId } from '../../base/ids.ts';
 import { Containers } from '../../server/storage/container.ts';
+import { DirectWrites } from '../../server/storage/direct-writes.ts';
 import { diskFileOps } from '../../server/storage/file-ops.ts';
 import { temporaryFolder } from './stores.ts';
 
@@ -27,7 +28,7 @@ test('a container that is being closed is waited for by itself', async () => {
       await diskFileOps.datasync(fd);
     },
   };
-  const containers = new Containers(folder, ops, (error) => assert.fail(String(error)));
+  const containers = new Containers(folder, ops, new DirectWrites(), (error) => assert.fail(String(error)));
   const write = (file: number): Promise<unknown> =>
     containers.use(file as FileId, true, (container) =>
       container.write([{ position: 0, buffers: [Buffer.from('contents')], byteCount: 8 }]),

@@ -8,9 +8,11 @@ import { DiskStore } from '../../server/storage/disk-store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { begin, epoch, fileId, pattern, VIEW } from '../conformance/store.ts';
 import { LossyDisk } from './lossy-disk.ts';
-import { FOLDER, temporaryFolder } from './stores.ts';
+import { ALL_DIRECT, FOLDER, knowsDirectWrites, temporaryFolder } from './stores.ts';
 
 const OBJECT_BYTES = 64;
+/** Of every other seed all sizes are so many times as large, and whole pages are written past the page cache. */
+const DIRECT_TIMES = 128;
 const FILES = [fileId(1), fileId(2)];
 const given = process.env.SEED;
 const seeds = given === undefined ? Array.from({ length: 10 }, (_, at) => at + 1) : [Number(given)];
@@ -35,6 +37,7 @@ describe('loss of power', () => {
   for (const seed of seeds) {
     test(`leaves a state that was (SEED=${seed})`, async () => {
       const prng = new Prng(seed);
+      const times = seed % 2 === 0 ? DIRECT_TIMES : 1;
       const parent = temporaryFolder();
       const models: Model[] = FILES.map(() => ({
         states: [Buffer.alloc(0)],
@@ -48,13 +51,14 @@ describe('loss of power', () => {
         let disk = new LossyDisk();
         for (let life = 1; life <= 3; life++) {
           const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: `boot ${boot}` });
-          const store = await DiskStore.open(folder, { fileOps: disk });
+          const directWrites = times === 1 ? { mode: 'off' as const } : ALL_DIRECT;
+          const store = await DiskStore.open(folder, { fileOps: disk, directWrites });
           for (const [at, file] of FILES.entries()) {
-            if (store.record(file) === null) await begin(store, file, OBJECT_BYTES);
+            if (store.record(file) === null) await begin(store, file, OBJECT_BYTES * times);
             else if (prng.chance(0.5)) await rejoin(store, file, models[at] as Model);
           }
           for (let round = 0; round < 3; round++) {
-            await work(store, models, prng);
+            await work(store, models, prng, times);
             const copy = path.join(parent, `copy-${life}-${round}`);
             disk.copyAfterLoss(folderPath, copy, prng);
             await check(copy, 'another boot', models);
@@ -68,6 +72,7 @@ describe('loss of power', () => {
             reached.add('killed');
             disk = disk.copyAfterKill(folderPath, next);
           }
+          if (store.directBytes > 0) reached.add('direct');
           await store.close();
           folder.close();
           folderPath = next;
@@ -267,7 +272,8 @@ describe('loss of power', () => {
   });
 
   test('the seeds went where it hurts', { skip: given !== undefined }, () => {
-    for (const mark of ['rolled-back', 'tail-kept', 'checked', 'killed']) assert.ok(reached.has(mark), mark);
+    const marks = ['rolled-back', 'tail-kept', 'checked', 'killed'];
+    for (const mark of knowsDirectWrites() ? [...marks, 'direct'] : marks) assert.ok(reached.has(mark), mark);
   });
 });
 
@@ -283,7 +289,7 @@ async function rejoin(store: DiskStore, file: ReturnType<typeof fileId>, model: 
 }
 
 /** A burst of operations, some flushed, some not waited for until its end. */
-async function work(store: DiskStore, models: readonly Model[], prng: Prng): Promise<void> {
+async function work(store: DiskStore, models: readonly Model[], prng: Prng, times: number): Promise<void> {
   const works: Promise<void>[] = [];
   for (let turn = prng.integer(1, 25); turn > 0; turn--) {
     const at = prng.integer(0, 1);
@@ -309,8 +315,8 @@ async function work(store: DiskStore, models: readonly Model[], prng: Prng): Pro
     ) {
       case 'write':
       case 'append': {
-        const offset = prng.chance(0.5) ? before.length : prng.integer(0, 600);
-        const bytes = pattern(prng.integer(1, 200), seq * 7 + at);
+        const offset = prng.chance(0.5) ? before.length : prng.integer(0, 600) * times;
+        const bytes = pattern(prng.integer(1, 200) * times, seq * 7 + at);
         const after = Buffer.alloc(Math.max(before.length, offset + bytes.length));
         before.copy(after);
         after.set(bytes, offset);
@@ -327,7 +333,7 @@ async function work(store: DiskStore, models: readonly Model[], prng: Prng): Pro
         break;
       }
       case 'truncate': {
-        const after = Buffer.alloc(prng.integer(0, 700));
+        const after = Buffer.alloc(prng.integer(0, 700) * times);
         before.copy(after);
         model.states.push(after);
         works.push(
@@ -342,8 +348,8 @@ async function work(store: DiskStore, models: readonly Model[], prng: Prng): Pro
         break;
       }
       case 'punch': {
-        const from = prng.integer(0, 600);
-        const to = from + prng.integer(1, 300);
+        const from = prng.integer(0, 600) * times;
+        const to = from + prng.integer(1, 300) * times;
         const after = Buffer.from(before);
         after.fill(0, Math.min(from, after.length), Math.min(to, after.length));
         model.states.push(after);

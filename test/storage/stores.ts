@@ -2,14 +2,37 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
+import { PAGE_BYTES, pageMemory } from '../../base/page-memory.ts';
 import { DataFolder, type FolderOptions } from '../../server/storage/data-folder.ts';
+import type { DirectWritesOptions } from '../../server/storage/direct-writes.ts';
 import { DiskStore, type DiskStoreOptions } from '../../server/storage/disk-store.ts';
+import { errorCode } from '../../server/storage/failures.ts';
 import type { StoreFixture } from '../conformance/store.ts';
 
 export const FOLDER: FolderOptions = { cluster: 'test', server: 'a' as ServerId };
 
 export function temporaryFolder(): string {
   return fs.mkdtempSync(path.join(os.tmpdir(), 'leasehold-store-'));
+}
+
+/** All that has a whole page in it is written past the page cache. */
+export const ALL_DIRECT = { cachedBytes: 0, bytesMin: 1 } as const satisfies DirectWritesOptions;
+
+/** Whether the file system of temporary folders can be written past the page cache: those in memory, for example, cannot. */
+export function knowsDirectWrites(): boolean {
+  const folder = temporaryFolder();
+  try {
+    const flags = fs.constants.O_CREAT | fs.constants.O_WRONLY | fs.constants.O_DIRECT;
+    const fd = fs.openSync(path.join(folder, 'direct'), flags);
+    fs.writeSync(fd, pageMemory(PAGE_BYTES));
+    fs.closeSync(fd);
+    return true;
+  } catch (error) {
+    if (errorCode(error) === 'EINVAL') return false;
+    throw error;
+  } finally {
+    fs.rmSync(folder, { recursive: true });
+  }
 }
 
 /** A disk store in a folder of its own, with what a test needs to close it, look at it and open it again. */
