@@ -432,16 +432,18 @@ export class ClusterClient {
 
   /**
    * Copies a directory with all that is in it. Each answer tells how far it has come; the work is done when the last one is there.
+   *
+   * @param options with `resume` files keep their times, and those that are there with size and time of their sources are left alone
    * @throws ServiceError that says where to go on, where something cannot be copied
    */
   async *copyTree(
     from: RemotePlace,
     to: RemotePlace,
-    { overwrite, ...options }: CopyOptions,
+    { overwrite, resume, ...options }: CopyOptions & { readonly resume: boolean },
   ): AsyncGenerator<TreeCopy, void, undefined> {
     for (let after: string | undefined = ''; after !== undefined; ) {
       const request: ExchangeRequest = copyRequest(from, to, '/', {
-        overwrite,
+        ...{ overwrite, resume },
         ...(after === '' ? {} : { after }),
       });
       const copied: TreeCopy = await this.#exchanger.perform({ primary: null }, request, readJson<TreeCopy>, {

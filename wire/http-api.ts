@@ -262,6 +262,8 @@ export interface TreeCopy {
   readonly directories: number;
   readonly links: number;
   readonly bytes: number;
+  /** Files that were there with the size and time of their sources; absent from servers of before. */
+  readonly same?: number;
   /** Paths of devices, pipes and sockets, which have no contents. */
   readonly skipped: readonly string[];
   /** There is more: the same request with `after` of `next` goes on. */

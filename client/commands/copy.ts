@@ -14,6 +14,7 @@ const COPY_TIMEOUT_MS = 30 * 60_000;
 
 interface CopyFlags {
   readonly recursive?: true;
+  readonly resume?: true;
   readonly replace: boolean;
   readonly json?: true;
 }
@@ -24,6 +25,7 @@ export function addCopyCommand(program: Command): void {
     .argument('<from>', 'VOLUME:/path')
     .argument('<to>', 'VOLUME:/path; a directory that is there takes it in')
     .option('-r, --recursive', 'copy a directory with all that is in it')
+    .option('--resume', 'go on with a recursive copy that broke off: <to> is the directory that it made')
     .option('--no-replace', 'fail if there is something at the target')
     .option('--json', 'print what was copied as JSON')
     .action(async (from: string, to: string, flags: CopyFlags, command: Command) => {
@@ -53,11 +55,14 @@ async function copy(
   client: ClusterClient,
   from: RemotePath,
   to: RemotePath,
-  { recursive, replace: overwrite, json }: CopyFlags,
+  { recursive, resume, replace: overwrite, json }: CopyFlags,
   call: CallOptions,
 ): Promise<void> {
+  if (resume && !(recursive && overwrite))
+    throw new CommandFailure(EXIT_USAGE, 'Cannot go on: --resume is for --recursive, without --no-replace');
   const source = await client.resolve(from.volume, from.path, call);
-  const target = { volume: to.volume, path: await targetPath(client, from, to, call) };
+  const path = resume ? to.path : await targetPath(client, from, to, call);
+  const target = { volume: to.volume, path };
   const told = { from: `${from.volume}:${from.path}`, to: `${target.volume}:${target.path}` };
   if (source.kind !== 'directory') {
     await client.copyFile(from, target, { overwrite, ...call });
@@ -71,18 +76,27 @@ async function copy(
       'use --recursive to copy it with all that is in it',
     );
   }
-  const sum = { files: 0, directories: 0, links: 0, bytes: 0 };
+  const sum = { files: 0, directories: 0, links: 0, bytes: 0, same: 0 };
   const skipped: string[] = [];
-  for await (const part of client.copyTree(from, target, { overwrite, ...call })) {
-    sum.files += part.files;
-    sum.directories += part.directories;
-    sum.links += part.links;
-    sum.bytes += part.bytes;
-    skipped.push(...part.skipped);
+  try {
+    // Where nothing is replaced a copy cannot be gone on with, and so need not be known again.
+    for await (const part of client.copyTree(from, target, { overwrite, resume: overwrite, ...call })) {
+      sum.files += part.files;
+      sum.directories += part.directories;
+      sum.links += part.links;
+      sum.bytes += part.bytes;
+      sum.same += part.same ?? 0;
+      skipped.push(...part.skipped);
+    }
+  } catch (error) {
+    const again = `leasehold cp -r --resume ${told.from} ${told.to}`;
+    if (overwrite) process.stderr.write(`leasehold: broken off; "${printable(again)}" goes on\n`);
+    throw error;
   }
   if (json) return printJson({ ...told, ...sum, skipped });
   for (const path of skipped) printLine(`Not copied, for it has no contents: ${printable(path)}`);
-  printLine(`Copied ${sum.files} files, ${formatBytes(sum.bytes)}, to ${printable(told.to)}`);
+  const there = sum.same === 0 ? '' : `; ${sum.same} were there`;
+  printLine(`Copied ${sum.files} files, ${formatBytes(sum.bytes)}, to ${printable(told.to)}${there}`);
 }
 
 async function targetPath(

@@ -22,6 +22,8 @@ export interface FileCopyOptions {
   readonly removal: Removal;
   /** Of a file under a new name. */
   readonly mode?: number;
+  /** It gets the modification time of its source. */
+  readonly keepsTime?: boolean;
   /** @see NewFiles.name */
   readonly key?: number | null;
 }
@@ -35,13 +37,13 @@ export async function copyFile(
   files: NewFiles,
   sourceOf: () => Promise<Attributes>,
   to: FilePath,
-  { conditions, removal, mode, key = null }: FileCopyOptions,
+  { conditions, removal, mode, keepsTime = false, key = null }: FileCopyOptions,
 ): Promise<NamedFile> {
   for (let attempt = 1; ; attempt++) {
     const source = await sourceOf();
     const file = await files.begin(to, conditions, mode === undefined ? {} : { mode });
     try {
-      const state = await files.copy(file, source);
+      const state = await files.copy(file, source, keepsTime);
       return await files.name(to, state, conditions, key, removal);
     } catch (error) {
       const isRestless = error instanceof ServiceError && error.code === 'busy';

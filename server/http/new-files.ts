@@ -82,9 +82,13 @@ export class NewFiles {
     return this.#uploads.finish(file, sizeBytes);
   }
 
-  /** As `receive`, of what another file has. */
-  copy(file: Attributes, source: Attributes): Promise<FileState> {
-    return this.#uploads.copy(file, source);
+  /** As `receive`, of what another file has. @param keepsTime it gets the modification time of the other one, too */
+  async copy(file: Attributes, source: Attributes, keepsTime: boolean): Promise<FileState> {
+    const state = await this.#uploads.copy(file, source);
+    const { modifiedNs } = source;
+    // Before it has its name: whoever finds the time finds the contents.
+    if (keepsTime) await this.#gateway.command({ kind: 'set-attributes', inode: file.inode, modifiedNs });
+    return state;
   }
 
   /**

@@ -98,10 +98,8 @@ export class Relocations {
     for (const name of after) nameCheck(name);
     const parts = { gateway: this.#gateway, files: this.#files, directories: this.#directories };
     const removal = removalOf(request, from.search);
-    const copied = await new TreeCopier(parts, { overwrite: overwrites(from), after, removal }).copy(
-      from,
-      to,
-    );
+    const how = { overwrite: overwrites(from), resume: flagOf(from, 'resume', false), after, removal };
+    const copied = await new TreeCopier(parts, how).copy(from, to);
     return reply
       .code(copied.more ? 202 : 200)
       .header('location', directoryUrl(FILES, to))
@@ -139,9 +137,13 @@ function placeOf(path: FilePath): { readonly volume: string; readonly path: stri
   return { volume: path.volume, path: volumePath(path.names) };
 }
 
-/** @throws ServiceError `bad-request` */
 function overwrites(path: FilePath): boolean {
-  const text = path.search.get('overwrite') ?? 'true';
+  return flagOf(path, 'overwrite', true);
+}
+
+/** @throws ServiceError `bad-request` */
+function flagOf(path: FilePath, name: string, otherwise: boolean): boolean {
+  const text = path.search.get(name) ?? String(otherwise);
   if (text === 'true' || text === 'false') return text === 'true';
-  throw new ServiceError('bad-request', '"overwrite" is true or false');
+  throw new ServiceError('bad-request', `"${name}" is true or false`);
 }

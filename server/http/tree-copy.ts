@@ -24,6 +24,8 @@ const SKIPPED_TOLD_MAX = 100;
 
 export interface TreeCopyOptions {
   readonly overwrite: boolean;
+  /** Files get the times of their sources, and one that is there with the size and time of its source is left alone (decision 0057). */
+  readonly resume: boolean;
   /** Names below the source that are done, as the answer before said; none at first. */
   readonly after: readonly string[];
   readonly removal: Removal;
@@ -47,7 +49,7 @@ export class TreeCopier {
   readonly #conditions: Conditions;
   readonly #endMs = performance.now() + COPY_MS_MAX;
   #namesLeft = NAMES_MAX;
-  readonly #told = { files: 0, directories: 0, links: 0, bytes: 0 };
+  readonly #told = { files: 0, directories: 0, links: 0, bytes: 0, same: 0 };
   readonly #skipped: string[] = [];
   /** The directory that all goes to; a link may have led to it from the source. */
   #target = 0;
@@ -163,7 +165,12 @@ export class TreeCopier {
         await this.#directory(source, to, true);
         return;
       case 'file': {
-        const how = { conditions: this.#conditions, removal: this.#options.removal, mode: source.mode };
+        const { removal, resume } = this.#options;
+        if (resume && (await this.#isThere(source, to))) {
+          this.#told.same++;
+          return;
+        }
+        const how = { conditions: this.#conditions, removal, mode: source.mode, keepsTime: resume };
         const file = await unlessGone(copyFile(this.#parts.files, async () => this.#now(source), to, how));
         if (file === null) return;
         this.#told.files++;
@@ -177,6 +184,13 @@ export class TreeCopier {
       default:
         this.#skipped.push(`/${at.join('/')}`);
     }
+  }
+
+  async #isThere(source: Attributes, to: FilePath): Promise<boolean> {
+    const there = await currentOf(this.#parts.gateway, to, { follow: false, live: true });
+    if (there?.kind !== 'file') return false;
+    const now = await unlessGone(this.#now(source));
+    return now?.sizeBytes === there.sizeBytes && now.modifiedNs === there.modifiedNs;
   }
 
   async #now(source: Attributes): Promise<Attributes> {

@@ -500,8 +500,13 @@ test('files and directories are copied within the cluster', async () => {
   await assert.rejects(leasehold('cp', 'origin:/tree/large', 'copies:/one', '--no-replace'), { code: 4 });
   await assert.rejects(leasehold('cp', 'origin:/tree', 'copies:/'), { code: 4, stderr: /--recursive/ });
   const told = JSON.parse(await leasehold('cp', '-r', 'origin:/tree', 'copies:/', '--json'));
-  const sum = { files: 2, directories: 3, links: 0, bytes: 2 * sizeBytes, skipped: [] };
+  const sum = { files: 2, directories: 3, links: 0, bytes: 2 * sizeBytes, same: 0, skipped: [] };
   assert.deepEqual(told, { from: 'origin:/tree', to: 'copies:/tree', ...sum });
+  assert.deepEqual((await ask(url, 'GET', '/v1/files/copies/tree/deep/down/large')).bytes, bytes);
+  // As after a break.
+  await leasehold('rm', 'copies:/tree/deep/down/large');
+  const rest = await leasehold('cp', '-r', '--resume', 'origin:/tree', 'copies:/tree');
+  assert.match(rest, /^Copied 1 files, 3\.0 MiB, to copies:\/tree; 1 were there$/m);
   assert.deepEqual((await ask(url, 'GET', '/v1/files/copies/tree/deep/down/large')).bytes, bytes);
 });
 

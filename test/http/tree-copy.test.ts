@@ -46,6 +46,7 @@ test('a tree is copied with modes and links, and what has no contents is told', 
     directories: 2,
     links: 1,
     bytes: 12,
+    same: 0,
     skipped: ['/c/pipe'],
     more: false,
   });
@@ -71,6 +72,33 @@ test('a tree that is too large for one request is copied by the next, from where
   const rest = JSON.parse(second.text) as TreeCopy;
   assert.equal(report.links + rest.links, 2_700);
   for (const directory of ['m', 'n', 'o']) assert.equal((await names(`target/${directory}`)).length, 900);
+});
+
+test('a copy that is gone on with leaves alone what is there by size and time, and copies what has changed', async (t) => {
+  const { run, url, put, copy } = await start(t);
+  for (const name of ['a', 'b', 'in/c']) await put(`source/${name}`, `first ${name}`);
+  const counts = async (): Promise<number[]> => {
+    const answer = await copy('&resume=true');
+    assert.equal(answer.status, 200, answer.text);
+    const { files, same } = JSON.parse(answer.text) as TreeCopy;
+    return [files, same ?? -1];
+  };
+  assert.deepEqual(await counts(), [3, 0]);
+  // Broken off: one is missing. Changed since, one here and one there.
+  await ask(url, 'DELETE', '/v1/files/main/target/in/c');
+  await put('source/a', 'other a');
+  await put('target/b', 'second b');
+  assert.deepEqual(await counts(), [3, 0]);
+  assert.deepEqual(await counts(), [0, 3]);
+  for (const [name, text] of [
+    ['a', 'other a'],
+    ['b', 'first b'],
+    ['in/c', 'first in/c'],
+  ])
+    assert.equal((await ask(url, 'GET', `/v1/files/main/target/${name}`)).text, text);
+  // Without, everything is copied as ever.
+  run({ kind: 'unlink', place: at('/target/a') });
+  assert.equal((JSON.parse((await copy('')).text) as TreeCopy).files, 3);
 });
 
 for (const overwrite of ['', '&overwrite=false']) {

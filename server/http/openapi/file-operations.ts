@@ -65,6 +65,7 @@ const TreeCopy = Type.Object({
   directories: Type.Integer(),
   links: Type.Integer(),
   bytes: Type.Integer(),
+  same: Type.Integer(),
   skipped: Type.Array(Type.String()),
   more: Type.Boolean(),
   next: Type.Optional(Type.String()),
@@ -145,6 +146,9 @@ export const FILE_OPERATIONS: Operations = {
       'copy-to': text('/path or volume:/path'),
       'move-to': text('/path'),
       overwrite: flag('false: refused where the target is there'),
+      resume: flag(
+        'true: of the copy of a directory, files keep their times, and those that are there by size and time stay',
+      ),
       after: text('Of the copy of a directory: what "next" of the answer before said'),
       ...PARENTS,
     },
