@@ -1,5 +1,6 @@
 import type { Attributes, ContentVersion } from '../backend.ts';
 import { contentsName, type KernelCache, type NamePlace } from '../transport.ts';
+import type { AbsentLists } from './absent-lists.ts';
 import type { Validity } from './replies.ts';
 import { UPTAKE_SLACK_MS, Uptake } from './uptake.ts';
 
@@ -14,15 +15,20 @@ export class KernelBelief {
   readonly uptake = new Uptake();
   readonly #cache: KernelCache;
   readonly #drop: (inode: number) => Promise<void>;
+  readonly #absent: AbsentLists | null;
   /** Of which contents its attributes of a file are, by inode; what was told last at the end. */
   readonly #told = new Map<number, Told>();
   /** Version of the contents at the last open of each inode that the kernel knows: its pages may be of that. */
   readonly #opened = new Map<number, string>();
 
-  /** @param drop takes attributes back */
-  constructor(cache: KernelCache, drop: (inode: number) => Promise<void>) {
+  /**
+   * @param drop takes attributes back
+   * @param absent notes of which inodes the kernel may believe that they have no access control lists; null where nobody asks it
+   */
+  constructor(cache: KernelCache, drop: (inode: number) => Promise<void>, absent: AbsentLists | null = null) {
     this.#cache = cache;
     this.#drop = drop;
+    this.#absent = absent;
   }
 
   /**
@@ -36,6 +42,7 @@ export class KernelBelief {
     const beganMs = performance.now();
     const validity = this.#validity(stored, place);
     this.#note(stored, beganMs + validity.attributesMs);
+    this.#noteAbsent(stored, validity);
     if (place !== undefined && validity.attributesMs > 0) this.uptake.told(stored.inode);
     say(validity);
     const isLate = performance.now() - beganMs > UPTAKE_SLACK_MS;
@@ -46,6 +53,7 @@ export class KernelBelief {
   listed(stored: Attributes, place: NamePlace): Validity {
     const validity = this.#validity(stored, place);
     this.#note(stored, performance.now() + validity.attributesMs);
+    this.#noteAbsent(stored, validity);
     return validity;
   }
 
@@ -87,6 +95,11 @@ export class KernelBelief {
     const nameMs =
       place === undefined ? 0 : kept(nameBelievedMs?.(place.parent, place.name, stored.inode) ?? 0);
     return { nameMs, attributesMs: believedMs === undefined ? attributesMs : kept(believedMs(stored)) };
+  }
+
+  /** Who has no extended attributes has no access control lists. */
+  #noteAbsent({ inode, xattrs }: Attributes, { attributesMs }: Validity): void {
+    if (xattrs === 0 && attributesMs > 0) this.#absent?.told(inode, attributesMs);
   }
 
   #note({ inode, kind, contents }: Attributes, untilMs: number): void {

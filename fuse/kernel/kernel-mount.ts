@@ -6,6 +6,7 @@ import { canonical } from '../../client/mount-table.ts';
 import { withDeadline } from '../deadline.ts';
 import { BACKGROUND_MAX, mountedAt, tuneKernel } from '../kernel-tuning.ts';
 import type { FileSystemCalls, Log, MountedTransport, TransportOptions } from '../transport.ts';
+import { AbsentLists } from './absent-lists.ts';
 import { abortConnection, guardMount, mountDevice, unmountDirectory } from './mount-programs.ts';
 import { Notifier } from './notifier.ts';
 import { readRequests } from './reader.ts';
@@ -75,7 +76,10 @@ export async function mountWithKernel(
     if (isOpen) writev(fd, pieces, (error) => done(error));
     else done(null);
   });
+  const lists = options.acls ? AbsentLists.memory() : null;
+  const absentLists = lists === null ? null : new AbsentLists(lists);
   const invalidateInode = async (inode: number, pages = true): Promise<void> => {
+    absentLists?.forgetAll();
     const node = session.numbers.node(inode);
     // An answer that its caller has not taken up yet would be believed afterwards.
     while (!(await notifier.invalidateInode(node, pages)) && session.uptake.isUnderWay(inode)) {
@@ -94,8 +98,9 @@ export async function mountWithKernel(
     invalidateInode(inode, false).catch((error: unknown) => {
       log('error', 'the kernel keeps what it is to drop', { inode, error: String(error) });
     });
-  const session = new Session(calls, { ...options, backgroundMax: BACKGROUND_MAX, drop }, sender(fd, log));
-  const gone = readRequests(fd, REQUEST_BYTES_MAX, (request) => session.receive(request));
+  const how = { ...options, backgroundMax: BACKGROUND_MAX, drop, absentLists };
+  const session = new Session(calls, how, sender(fd, log));
+  const gone = readRequests(fd, REQUEST_BYTES_MAX, lists, (request) => session.receive(request));
   const ended = gone
     .catch((error: unknown) => log('error', 'cannot read from the kernel', { error: String(error) }))
     .then(() => {

@@ -1,20 +1,24 @@
-import { readSync } from 'node:fs';
+import { readSync, writeSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
+import { AbsentLists } from './absent-lists.ts';
+import { promptAnswer } from './prompt-answers.ts';
 import { IN_HEADER_BYTES } from './protocol.ts';
 import { type ReaderData, SMALL_BYTES_MAX } from './reader.ts';
 import { RequestRing } from './request-ring.ts';
 
 /**
- * The thread that waits for the kernel. It does nothing else: a read of the device blocks until there is a
- * request. What is small goes through the ring; a large write is given away together with its memory.
+ * The thread that waits for the kernel. It does hardly anything else: a read of the device blocks until there is a
+ * request. What is asked for most, and needs no more than a look, it answers itself. What is small goes through the ring; a large write is given away together with its memory.
  */
 
-const { fd, memory, requestBytesMax } = workerData as ReaderData;
+const { fd, memory, absent, requestBytesMax } = workerData as ReaderData;
+const absentLists = absent === null ? null : new AbsentLists(absent);
 const ring = new RequestRing(memory);
 let buffer = room();
 
 for (let length = next(); length !== null; length = next()) {
   if (length < IN_HEADER_BYTES) continue;
+  if (isAnswered(length)) continue;
   if (length <= SMALL_BYTES_MAX) {
     ring.put(buffer.subarray(0, length));
   } else if (length * 2 > requestBytesMax) {
@@ -27,8 +31,21 @@ for (let length = next(); length !== null; length = next()) {
   }
 }
 
+/** @returns whether the kernel has the answer to the request in the buffer */
+function isAnswered(length: number): boolean {
+  const reply = absentLists === null ? null : promptAnswer(buffer.subarray(0, length), absentLists);
+  if (reply === null) return false;
+  try {
+    writeSync(fd, reply);
+    return true;
+  } catch {
+    // Whoever answers all else finds out what is wrong with it.
+    return false;
+  }
+}
+
 /** Not cleared, which would take as long as to fill it. */
-function room(): Uint8Array<ArrayBuffer> {
+function room(): Buffer<ArrayBuffer> {
   return Buffer.allocUnsafeSlow(requestBytesMax);
 }
 

@@ -7,6 +7,8 @@ import { RequestRing } from './request-ring.ts';
 export interface ReaderData {
   readonly fd: number;
   readonly memory: SharedArrayBuffer;
+  /** Of `AbsentLists`; null where all is answered by the other thread. */
+  readonly absent: SharedArrayBuffer | null;
   readonly requestBytesMax: number;
 }
 
@@ -20,16 +22,18 @@ const TURN_COUNT = 64;
  * Brings the requests of a mount from the thread that waits for them, each whole and in memory of its own.
  *
  * @param fd /dev/fuse, of a mount
+ * @param absent memory of `AbsentLists`, by which the thread answers what is asked for most; null where it answers nothing
  * @returns resolves when the mount is gone; rejects when it cannot be read any more
  */
 export function readRequests(
   fd: number,
   requestBytesMax: number,
+  absent: SharedArrayBuffer | null,
   received: (request: Buffer) => void,
 ): Promise<void> {
   const memory = RequestRing.memory(RING_BYTES);
   const ring = new RequestRing(memory);
-  const workerData: ReaderData = { fd, memory, requestBytesMax };
+  const workerData: ReaderData = { fd, memory, absent, requestBytesMax };
   // TypeScript as this file is, or JavaScript.
   const source = new URL(`reader-thread${extname(import.meta.url)}`, import.meta.url);
   // With an environment of its own, a thread heeds NODE_OPTIONS, by which an installed package loads TypeScript.

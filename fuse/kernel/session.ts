@@ -5,6 +5,7 @@ import { errnoName } from '../errno.ts';
 import { logUnforeseen } from '../log.ts';
 import type { Caller, Created, FileSystemCalls, NamePlace, Opened, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
+import type { AbsentLists } from './absent-lists.ts';
 import { Answers } from './answers.ts';
 import { KernelBelief } from './kernel-belief.ts';
 import { MAJOR, MINOR_MIN, OPENED_FLAG } from './protocol.ts';
@@ -38,6 +39,8 @@ export interface SessionOptions extends TransportOptions {
   readonly backgroundMax: number;
   /** Takes back what the kernel was told of the inode's attributes; reports a failure itself. */
   drop(inode: number): Promise<void>;
+  /** Of which inodes the lists are not asked for here; null where all are. */
+  readonly absentLists: AbsentLists | null;
 }
 
 /** One connection with the kernel, from INIT to its end: every request gets exactly one reply, or none where it wants none. */
@@ -61,7 +64,7 @@ export class Session {
     this.numbers = new NodeNumbers(calls.root);
     this.started = this.#start.promise;
     this.#answers = new Answers(this.#reply, options);
-    this.#belief = new KernelBelief(options.cache, (inode) => options.drop(inode));
+    this.#belief = new KernelBelief(options.cache, (inode) => options.drop(inode), options.absentLists);
   }
 
   /** Entries that the kernel may be about to take up. */
@@ -394,7 +397,11 @@ export class Session {
         this.#answers.answer(
           header,
           request,
-          () => calls.setXattr(inode, request.name, request.value, request.flags, request.clearsSetgid),
+          () =>
+            calls
+              .setXattr(inode, request.name, request.value, request.flags, request.clearsSetgid)
+              // Before it is answered, and also where nobody knows what became of it.
+              .finally(() => this.#options.absentLists?.forgetAll()),
           () => this.#reply.done(unique),
         );
         return;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { Attributes } from '../../../fuse/backend.ts';
+import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
 import { Notifier } from '../../../fuse/kernel/notifier.ts';
 import { IN_HEADER_BYTES, INIT_FLAG, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { Session } from '../../../fuse/kernel/session.ts';
@@ -41,6 +42,7 @@ interface Answer {
 class Exchange {
   readonly answers: Answer[] = [];
   readonly dropped: number[] = [];
+  readonly absentLists = new AbsentLists(AbsentLists.memory());
   readonly session: Session;
   #unique = 0;
 
@@ -49,6 +51,7 @@ class Exchange {
       ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
       ...{ xattrs: true, acls: true, log: () => undefined, backgroundMax: 64, cache },
       drop: async (inode: number) => void this.dropped.push(inode),
+      absentLists: this.absentLists,
     };
     this.session = new Session({ root: ROOT, ...calls } as FileSystemCalls, options, (pieces) => {
       const reply = Buffer.concat(pieces);
@@ -326,6 +329,36 @@ test('a page of a directory has what a look-up of each name would tell, where th
   ]);
   const nameless = new Exchange({ listed: () => undefined }, { attributesMs: 0, believedMs: () => 5000 });
   assert.equal(nameless.init(45).readUInt32LE(12) & plus, 0, 'Attributes alone would be asked for again');
+});
+
+test('of what the kernel may believe it is noted that there are no lists, until one is set', async () => {
+  const set = Promise.withResolvers<void>();
+  const exchange = new Exchange(
+    {
+      lookup: async (_parent, name) => ({ ...FILE, xattrs: name === 'f' ? 0 : 1 }),
+      setXattr: () => set.promise,
+    },
+    STRICT,
+  );
+  exchange.ask(OPCODE.lookup, 1, Buffer.from('g\0'));
+  await settled();
+  assert.equal(exchange.absentLists.has(7), false);
+  const lookUp = async (): Promise<void> => {
+    exchange.ask(OPCODE.lookup, 1, Buffer.from('f\0'));
+    await settled();
+    assert.equal(exchange.absentLists.has(7), true);
+  };
+  await lookUp();
+  const body = Buffer.alloc(16 + 24 + 1);
+  body.writeUInt32LE(1, 0);
+  body.write('system.posix_acl_access', 16);
+  const unique = exchange.ask(OPCODE.setxattr, 7, body);
+  // Also what is heard while it is under way.
+  await lookUp();
+  set.resolve();
+  await settled();
+  assert.deepEqual([exchange.last().unique, exchange.last().error], [unique, 0]);
+  assert.equal(exchange.absentLists.has(7), false);
 });
 
 test('what is opened with other contents than the kernel was told is taken back first', async () => {

@@ -1,0 +1,75 @@
+/** Words of 32 bits: one that counts how often all was forgotten, then slots. */
+const GENERATION = 0;
+const SLOTS_AT = 8;
+const SLOT_WORDS = 8;
+const SLOTS = 16_384;
+/** Words of a slot. The first is odd while the others are being written. */
+const SEQUENCE = 0;
+const INODE = 1;
+const UNTIL = 3;
+const OF_GENERATION = 5;
+const LOW = 2 ** 32;
+
+/**
+ * Inodes of which the kernel was told a moment ago, and which have no access control lists, in memory that both threads see: whoever
+ * lists files asks for the lists of each, and the thread that waits for the kernel knows the answer. The thread that answers all else
+ * writes; a newer inode takes the place of an older one.
+ */
+export class AbsentLists {
+  readonly #words: Int32Array;
+
+  /** @param memory as `AbsentLists.memory` made it */
+  constructor(memory: SharedArrayBuffer) {
+    this.#words = new Int32Array(memory);
+  }
+
+  static memory(): SharedArrayBuffer {
+    return new SharedArrayBuffer(4 * (SLOTS_AT + SLOTS * SLOT_WORDS));
+  }
+
+  /** @param forMs for so long what was told may be believed */
+  told(inode: number, forMs: number): void {
+    const at = slotOf(inode);
+    const words = this.#words;
+    Atomics.add(words, at + SEQUENCE, 1);
+    this.#put(at + INODE, inode);
+    this.#put(at + UNTIL, nowMs() + forMs);
+    Atomics.store(words, at + OF_GENERATION, Atomics.load(words, GENERATION));
+    Atomics.add(words, at + SEQUENCE, 1);
+  }
+
+  /** A list was set, or others may set one: nothing that was told before counts. */
+  forgetAll(): void {
+    Atomics.add(this.#words, GENERATION, 1);
+  }
+
+  has(inode: number): boolean {
+    const at = slotOf(inode);
+    const words = this.#words;
+    const sequence = Atomics.load(words, at + SEQUENCE);
+    const isKnown =
+      this.#get(at + INODE) === inode &&
+      this.#get(at + UNTIL) > nowMs() &&
+      Atomics.load(words, at + OF_GENERATION) === Atomics.load(words, GENERATION);
+    return isKnown && sequence % 2 === 0 && Atomics.load(words, at + SEQUENCE) === sequence;
+  }
+
+  #put(at: number, value: number): void {
+    Atomics.store(this.#words, at, value | 0);
+    Atomics.store(this.#words, at + 1, Math.floor(value / LOW));
+  }
+
+  #get(at: number): number {
+    return Atomics.load(this.#words, at + 1) * LOW + (Atomics.load(this.#words, at) >>> 0);
+  }
+}
+
+function slotOf(inode: number): number {
+  return SLOTS_AT + (inode % SLOTS) * SLOT_WORDS;
+}
+
+/** Of the clock that all threads of a process share, which starts long before them. */
+function nowMs(): number {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1000 + Math.floor(nanoseconds / 1e6);
+}

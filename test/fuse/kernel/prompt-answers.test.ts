@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Worker } from 'node:worker_threads';
+import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
+import { promptAnswer } from '../../../fuse/kernel/prompt-answers.ts';
+import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
+
+const ENODATA = -61;
+const EOPNOTSUPP = -95;
+const LONG_MS = 60_000;
+/** As numbers of a later epoch of the catalog are. */
+const LARGE = 7 * 2 ** 32 + 5;
+
+function requestFor(name: string, node: number, opcode: number = OPCODE.getxattr): Buffer {
+  const request = Buffer.alloc(IN_HEADER_BYTES + 8 + name.length + 1);
+  request.writeUInt32LE(request.length, 0);
+  request.writeUInt32LE(opcode, 4);
+  request.writeBigUInt64LE(42n, 8);
+  request.writeBigUInt64LE(BigInt(node), 16);
+  request.write(name, IN_HEADER_BYTES + 8, 'latin1');
+  return request;
+}
+
+function errorOf(absent: AbsentLists, name: string, node: number): number | null {
+  const reply = promptAnswer(requestFor(name, node), absent);
+  if (reply === null) return null;
+  assert.deepEqual([reply.length, reply.readUInt32LE(0)], [OUT_HEADER_BYTES, OUT_HEADER_BYTES]);
+  assert.equal(reply.readBigUInt64LE(8), 42n);
+  return reply.readInt32LE(4);
+}
+
+test('what is asked of a file without lists is answered on the spot, until that is old or forgotten', () => {
+  const absent = new AbsentLists(AbsentLists.memory());
+  const list = 'system.posix_acl_access';
+  assert.equal(errorOf(absent, list, LARGE), null);
+  absent.told(LARGE, LONG_MS);
+  assert.equal(errorOf(absent, list, LARGE), ENODATA);
+  assert.equal(errorOf(absent, 'system.posix_acl_default', LARGE), ENODATA);
+  // Of others nothing is known, also where they differ in the upper half of their numbers alone.
+  for (const other of [LARGE + 1, 5, LARGE + 2 ** 32]) assert.equal(errorOf(absent, list, other), null);
+  absent.told(9, -1);
+  assert.equal(errorOf(absent, list, 9), null);
+  absent.forgetAll();
+  assert.equal(errorOf(absent, list, LARGE), null);
+  absent.told(LARGE, LONG_MS);
+  assert.equal(errorOf(absent, list, LARGE), ENODATA);
+});
+
+test('attributes that no file has are refused; those that one may have, and all other calls, are not for this', () => {
+  const absent = new AbsentLists(AbsentLists.memory());
+  absent.told(7, LONG_MS);
+  assert.equal(errorOf(absent, 'security.capability', 7), EOPNOTSUPP);
+  assert.equal(errorOf(absent, 'user.color', 7), null);
+  assert.equal(errorOf(absent, 'leasehold.replicas', 7), null);
+  assert.equal(promptAnswer(requestFor('security.capability', 7, OPCODE.setxattr), absent), null);
+  assert.equal(promptAnswer(Buffer.alloc(IN_HEADER_BYTES), absent), null);
+});
+
+test('a thread that looks while another writes never takes one inode for another', async () => {
+  const memory = AbsentLists.memory();
+  const absent = new AbsentLists(memory);
+  // All have the same place; the last one is made of the halves of the others.
+  const [here, other, never] = [5 + 2 ** 32, 5 + 2 ** 14 + 2 * 2 ** 32, 5 + 2 * 2 ** 32];
+  const program = `
+    const { parentPort, workerData } = require('node:worker_threads');
+    import(workerData.source).then(({ AbsentLists }) => {
+      const absent = new AbsentLists(workerData.memory);
+      const counts = { here: 0, never: 0 };
+      while (counts.here < 1000) {
+        if (absent.has(workerData.here)) counts.here++;
+        if (absent.has(workerData.never)) counts.never++;
+      }
+      parentPort.postMessage(counts);
+    });`;
+  const source = new URL('../../../fuse/kernel/absent-lists.ts', import.meta.url).href;
+  const thread = new Worker(program, { eval: true, workerData: { memory, source, here, never } });
+  let counts: unknown = null;
+  thread.once('message', (told) => {
+    counts = told;
+  });
+  while (counts === null) {
+    for (let round = 0; round < 1000; round++) {
+      absent.told(here, LONG_MS);
+      absent.told(other, LONG_MS);
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  assert.deepEqual(counts, { here: 1000, never: 0 });
+  await thread.terminate();
+});
