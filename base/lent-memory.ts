@@ -1,3 +1,6 @@
+import { assert } from './assert.ts';
+import { givePagesBack, isPageMemory, PAGE_BYTES, pageMemory } from './page-memory.ts';
+
 /**
  * Memory for contents that pass through, which its last user gives back at once instead of leaving it to the garbage collector: that
  * looks through all of the heap to find it, and until then the contents that follow go to memory that the processor has not in
@@ -16,6 +19,20 @@ export function lentMemory(sizeBytes: number): Buffer<ArrayBuffer> {
   return bytes;
 }
 
+/**
+ * For what is written to the disk past the page cache (decision 0061).
+ *
+ * @param sizeBytes at most `PAGE_MEMORY_BYTES_MAX`, less what there is of a page before `pageAt`
+ * @param pageAt which byte of it a page begins with
+ * @returns memory that was not cleared, and may be given back
+ */
+export function lentPages(sizeBytes: number, pageAt: number): Buffer<ArrayBuffer> {
+  assert(pageAt < PAGE_BYTES, 'What is before the first page begins in the one before it');
+  const whole = pageMemory(PAGE_BYTES - pageAt + sizeBytes);
+  lent.add(whole.buffer);
+  return whole.subarray(PAGE_BYTES - pageAt);
+}
+
 /** Whoever gets these bytes may give back the memory in which they are. It has nothing else in it that anybody needs. */
 export function lend(bytes: Uint8Array): void {
   lent.add(bytes.buffer);
@@ -31,5 +48,6 @@ export function giveBack(bytes: Uint8Array): void {
   const { buffer } = bytes;
   if (!lent.delete(buffer) || !(buffer instanceof ArrayBuffer)) return;
   // What is moved elsewhere has nothing left here: the memory is free when this returns.
-  buffer.transfer(0);
+  if (isPageMemory(buffer)) givePagesBack(bytes);
+  else buffer.transfer(0);
 }

@@ -3,8 +3,8 @@ import { assert } from './assert.ts';
 /** Memory, positions and lengths of what passes by the page cache are multiples of this: no file system that we know asks for more. */
 export const PAGE_BYTES = 4096;
 
-/** The largest write, and a page before it. */
-const SLOT_BYTES = 4 * 1024 * 1024 + PAGE_BYTES;
+/** The largest write, and a page before it for what else is said of it. */
+export const PAGE_MEMORY_BYTES_MAX = 4 * 1024 * 1024 + PAGE_BYTES;
 /** Kept for whoever needs memory next; what is more goes back to the system. */
 const IDLE_SLOTS_MAX = 8;
 
@@ -17,14 +17,22 @@ const lent = new WeakSet<ArrayBufferLike>();
  *
  * It is used again once it was given back, but never through an old view: whoever still has one finds no bytes.
  *
- * @param sizeBytes at most 4 MiB and a page
+ * @param sizeBytes at most `PAGE_MEMORY_BYTES_MAX`
  * @returns memory that has in it whatever was there before; whoever does not give it back leaves it to the garbage collector
  */
 export function pageMemory(sizeBytes: number): Buffer<ArrayBuffer> {
-  assert(sizeBytes > 0 && sizeBytes <= SLOT_BYTES, 'Memory of whole pages is for one write at the most');
-  const slot = idle.pop() ?? new ArrayBuffer(SLOT_BYTES, { maxByteLength: SLOT_BYTES });
+  assert(
+    sizeBytes > 0 && sizeBytes <= PAGE_MEMORY_BYTES_MAX,
+    'Memory of whole pages is for one write at the most',
+  );
+  const slot = idle.pop() ?? new ArrayBuffer(PAGE_MEMORY_BYTES_MAX, { maxByteLength: PAGE_MEMORY_BYTES_MAX });
   lent.add(slot);
   return Buffer.from(slot, 0, sizeBytes);
+}
+
+/** Whether `pageMemory` made it, and it was not given back. */
+export function isPageMemory(buffer: ArrayBufferLike): boolean {
+  return lent.has(buffer);
 }
 
 /** Whether a direct write can take the bytes from where they are. */

@@ -93,7 +93,7 @@ const TAG_WRITE_PARTS = 8;
 const TAG_PRESERVE = 9;
 
 /** What a write says before its bytes: its tag, their offset, the time, their length. */
-const WRITE_HEAD_BYTES = 1 + 8 + 12 + 4;
+export const WRITE_HEAD_BYTES = 1 + 8 + 12 + 4;
 /** Memory whose room for such a head has not been taken. */
 const withRoom = new WeakSet<ArrayBufferLike>();
 

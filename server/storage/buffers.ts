@@ -10,3 +10,15 @@ export function rangeOf(buffers: readonly Uint8Array[], from: number, to: number
   }
   return parts;
 }
+
+/** @returns the bytes of buffers that follow each other, where they lie side by side in one memory; else null */
+export function joinedInPlace(buffers: readonly Uint8Array[]): Uint8Array | null {
+  const [first] = buffers;
+  if (first === undefined) return null;
+  let end = first.byteOffset;
+  for (const { buffer, byteOffset, length } of buffers) {
+    if (buffer !== first.buffer || byteOffset !== end) return null;
+    end += length;
+  }
+  return new Uint8Array(first.buffer, first.byteOffset, end - first.byteOffset);
+}

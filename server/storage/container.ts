@@ -2,9 +2,9 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
-import { givePagesBack, pageMemory } from '../../base/page-memory.ts';
+import { givePagesBack, isPageAligned, pageMemory } from '../../base/page-memory.ts';
 import { containerName } from '../../wire/locations.ts';
-import { rangeOf } from './buffers.ts';
+import { joinedInPlace, rangeOf } from './buffers.ts';
 import type { DirectWrites } from './direct-writes.ts';
 import { errorCode } from './failures.ts';
 import { type FileOps, readFully, writeFully } from './file-ops.ts';
@@ -96,20 +96,17 @@ export class Container {
   }
 
   async #writeDirect(buffers: readonly Uint8Array[], byteCount: number, position: number): Promise<void> {
-    const pages = pageMemory(byteCount);
+    const there = joinedInPlace(buffers);
+    const isThere = there !== null && isPageAligned(there);
+    const pages = isThere ? there : copiedToPages(buffers, byteCount);
     try {
-      let at = 0;
-      for (const buffer of buffers) {
-        pages.set(buffer, at);
-        at += buffer.length;
-      }
       const count = await this.#direct.tried(async () =>
         this.#ops.write(await this.#openDirect(), [pages], position),
       );
       // A disk that stops short, or a file system that does not do it.
       await writeFully(this.#ops, this.#fd, rangeOf(buffers, count, byteCount), position + count);
     } finally {
-      givePagesBack(pages);
+      if (!isThere) givePagesBack(pages);
     }
   }
 
@@ -158,6 +155,16 @@ export async function allSettled(works: readonly Promise<unknown>[]): Promise<vo
   for (const outcome of await Promise.allSettled(works)) {
     if (outcome.status === 'rejected') throw outcome.reason;
   }
+}
+
+function copiedToPages(buffers: readonly Uint8Array[], byteCount: number): Uint8Array {
+  const pages = pageMemory(byteCount);
+  let at = 0;
+  for (const buffer of buffers) {
+    pages.set(buffer, at);
+    at += buffer.length;
+  }
+  return pages;
 }
 
 function adjacentRuns(chunks: readonly Chunk[]): Chunk[] {

@@ -1,7 +1,9 @@
 import type { ClientRequestArgs } from 'node:http';
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
-import { lentMemory } from '../../base/lent-memory.ts';
+import { lentMemory, lentPages } from '../../base/lent-memory.ts';
+import { PAGE_BYTES, PAGE_MEMORY_BYTES_MAX } from '../../base/page-memory.ts';
+import { WRITE_HEAD_BYTES } from '../../wire/file-operation.ts';
 import { FRAME_BYTES_MAX, PAYLOAD_LARGE_BYTES } from './frame.ts';
 
 const SCRATCH_BYTES = 64 * 1024;
@@ -12,6 +14,8 @@ const NOTHING = Buffer.alloc(0);
 
 /** The first frame of a large message has its head in it, and is no larger than this. */
 const HELD_BYTES_MAX = 4 * 1024;
+/** Messages as large as this are read into memory of whole pages, which is that of the largest ones. */
+const PAGES_BYTES_MIN = 2 * 1024 * 1024;
 
 /** [RFC 6455] 5.2 */
 const FIN = 0x80;
@@ -180,7 +184,7 @@ export class FrameIntake {
       };
       this.#gathering = { target: bytes, filled: headBytes, over };
     } else {
-      const target = lentMemory(length);
+      const target = memoryOfLarge(length);
       const over = (): void => {
         this.#held = null;
         this.deliver?.([held.bytes.subarray(held.payloadAt), target]);
@@ -200,6 +204,13 @@ export class FrameIntake {
   #pass(bytes: Buffer): void {
     if (bytes.length > 0) this.#socket?.emit('data', Buffer.from(bytes));
   }
+}
+
+/** What is as large mostly is a write, and goes to the disk past the page cache: a page begins where its bytes do (decision 0061). */
+function memoryOfLarge(length: number): Buffer<ArrayBuffer> {
+  const isPages =
+    length >= PAGES_BYTES_MIN && length <= PAGE_MEMORY_BYTES_MAX - PAGE_BYTES + WRITE_HEAD_BYTES;
+  return isPages ? lentPages(length, WRITE_HEAD_BYTES) : lentMemory(length);
 }
 
 interface FrameHead {

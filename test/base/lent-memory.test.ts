@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { giveBack, keepMemory, lend, lentMemory } from '../../base/lent-memory.ts';
+import { giveBack, keepMemory, lend, lentMemory, lentPages } from '../../base/lent-memory.ts';
+import { isPageAligned, PAGE_BYTES } from '../../base/page-memory.ts';
 
 /** Goal: memory ends where it was lent and is given back, and nowhere else: nobody reads in it what is another's. */
 const SIZE_BYTES = 64 * 1024;
@@ -30,4 +31,18 @@ test('memory that came from elsewhere can be lent', () => {
   lend(bytes);
   giveBack(bytes.subarray(1));
   assert.equal(bytes.length, 0);
+});
+
+test('pages that were lent end when they are given back, and are lent again', () => {
+  const bytes = lentPages(2 * PAGE_BYTES, 25).fill(7);
+  const page = bytes.subarray(25);
+  assert.deepEqual([isPageAligned(page), isPageAligned(bytes), bytes.length], [true, false, 2 * PAGE_BYTES]);
+  giveBack(page);
+  assert.deepEqual([bytes.length, page.length], [0, 0]);
+  assert.doesNotThrow(() => giveBack(bytes));
+  const next = lentPages(2 * PAGE_BYTES, 25);
+  assert.equal(next[0], 7, 'the same memory');
+  keepMemory(next);
+  giveBack(next);
+  assert.equal(next[0], 7);
 });

@@ -4,6 +4,7 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const STORE = 'test/storage/direct-writes.test.ts';
+const IN_PLACE = 'writes from where the bytes are, if they begin at a page and lie side by side';
 const MEMORY = 'test/base/page-memory.test.ts';
 
 export const PLANTED_DIRECT_WRITES: readonly Planted[] = [
@@ -66,5 +67,25 @@ export const PLANTED_DIRECT_WRITES: readonly Planted[] = [
       replace: 'if (!(buffer instanceof ArrayBuffer)) return;',
     },
     { test: { file: MEMORY, name: 'memory is given back once, and by who has it' } },
+  ),
+  replica(
+    '94g',
+    'bytes that do not lie side by side are written as if they did',
+    {
+      file: 'server/storage/buffers.ts',
+      find: 'if (buffer !== first.buffer || byteOffset !== end) return null;',
+      replace: '',
+    },
+    { test: { file: STORE, name: IN_PLACE } },
+  ),
+  replica(
+    '94h',
+    'a direct write gives back memory that was lent to others',
+    {
+      file: 'server/storage/container.ts',
+      find: 'if (!isThere) givePagesBack(pages);',
+      replace: 'givePagesBack(pages);',
+    },
+    { test: { file: STORE, name: IN_PLACE } },
   ),
 ];

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import { isPageAligned, PAGE_BYTES, pageMemory } from '../../base/page-memory.ts';
+import { givePagesBack, isPageAligned, PAGE_BYTES, pageMemory } from '../../base/page-memory.ts';
 import { Prng } from '../../base/prng.ts';
 import { type Container, Containers } from '../../server/storage/container.ts';
 import { DirectWrites, type DirectWritesOptions } from '../../server/storage/direct-writes.ts';
@@ -25,6 +25,8 @@ class AlignedDisk implements FileOps {
   readonly #direct = new Set<number>();
   /** Direct writes, by position and length, and descriptors for them. */
   readonly writes: (readonly [position: number, length: number])[] = [];
+  /** In which memory the bytes of the last one were. */
+  memory: ArrayBufferLike | null = null;
   opened = 0;
   /** What a direct write does before the disk has it: throws, or says how many bytes it takes. */
   meets: () => Promise<number> = async () => Infinity;
@@ -48,6 +50,7 @@ class AlignedDisk implements FileOps {
     const [bytes, ...others] = buffers;
     assert.ok(bytes !== undefined && others.length === 0);
     this.writes.push([position, bytes.length]);
+    this.memory = bytes.buffer;
     const isAligned = position % PAGE_BYTES === 0 && bytes.length % PAGE_BYTES === 0 && isPageAligned(bytes);
     if (!isAligned) throw coded('EINVAL');
     const count = await this.meets();
@@ -123,6 +126,35 @@ describe('a container whose large contents go past the page cache', () => {
     assert.deepEqual(disk.writes, [], 'no page of it is whole');
     assert.equal(disk.opened, 1);
     assert.equal(direct.bytes, 7 * PAGE_BYTES);
+  });
+
+  test('writes from where the bytes are, if they begin at a page and lie side by side', async () => {
+    const [containers] = containersOf(ALL_DIRECT);
+    const bytes = pageMemory(3 * PAGE_BYTES);
+    bytes.set(pattern(bytes.length, 5));
+    const expected = Buffer.from(bytes);
+    const [first, second, third] = [0, 1, 2].map((at) =>
+      bytes.subarray(at * PAGE_BYTES, (at + 1) * PAGE_BYTES),
+    );
+    assert.ok(first !== undefined && second !== undefined && third !== undefined);
+    await writing(containers, 0, [first, second, third]);
+    assert.equal(disk.memory, bytes.buffer);
+    await writing(containers, PAGE_BYTES, [second, third]);
+    assert.equal(disk.memory, bytes.buffer);
+    assert.ok(there(0, bytes.length).equals(expected));
+    for (const pieces of [
+      [second, first, third],
+      [first, third],
+      [bytes.subarray(1, PAGE_BYTES + 1)],
+      [first, Buffer.from(second)],
+    ]) {
+      await writing(containers, 0, pieces);
+      assert.notEqual(disk.memory, bytes.buffer, 'a copy');
+      const whole = Buffer.concat(pieces);
+      assert.ok(there(0, whole.length).equals(whole));
+    }
+    assert.ok(bytes.equals(expected), 'it is not the container that gives them back');
+    givePagesBack(bytes);
   });
 
   test('keeps small files and small writes in it, and all if it is told to', async () => {

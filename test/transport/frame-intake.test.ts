@@ -3,9 +3,11 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { isPageAligned } from '../../base/page-memory.ts';
 import { Prng } from '../../base/prng.ts';
 import { PAYLOAD_LARGE_BYTES } from '../../server/transport/frame.ts';
 import { FrameIntake } from '../../server/transport/frame-intake.ts';
+import { decodeFileOperation, encodeFileOperation } from '../../wire/file-operation.ts';
 
 /**
  * Goal: large messages are taken out of a connection whole, in their place among the others, and all else passes untouched.
@@ -135,6 +137,16 @@ test('frames come one byte at a time', async () => {
     out.map((one) => one.length),
     [HANDSHAKE.length + 2 * pong.length, 2, pong.length],
   );
+});
+
+test('the bytes of a large write begin at a page', async () => {
+  const bytes = Buffer.alloc(2 * 1024 * 1024, 7);
+  const operation = encodeFileOperation({ kind: 'write', offset: 3, bytes, modifiedNs: 1n });
+  const sent = Buffer.concat([HANDSHAKE, frame(0x02, Buffer.from('head')), frame(0x80, operation)]);
+  const [, delivered] = await received(sent, () => 2 ** 30);
+  assert.ok(Array.isArray(delivered));
+  const arrived = decodeFileOperation(delivered[1]);
+  assert.ok(arrived.kind === 'write' && isPageAligned(arrived.bytes) && bytes.equals(arrived.bytes));
 });
 
 test('a handshake that is refused passes as a whole, whatever follows', async () => {
