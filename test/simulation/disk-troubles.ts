@@ -114,7 +114,11 @@ export class DiskTroubles {
 
   /** Somebody brings one copy of each object back that is whole nowhere, from wherever it was kept. */
   restoreLost(): void {
-    const files = this.#files();
+    for (const files of [this.#files(), ...this.#preserved()]) this.#restoreLostOf(files);
+  }
+
+  /** @param files copies of the same contents */
+  #restoreLostOf(files: readonly FileContents[]): void {
     for (const file of files) {
       for (const index of file.indices) {
         const entry = file.entry(index);
@@ -128,6 +132,15 @@ export class DiskTroubles {
   #files(): FileContents[] {
     return [...this.#system.disks.values()].flatMap(({ contents }) =>
       contents instanceof FileContents ? [contents] : [],
+    );
+  }
+
+  /** What servers have preserved for snapshots: the copies of each, which members may leave to one that has rotted. */
+  #preserved(): FileContents[][] {
+    const { world } = this.#system;
+    const all = world.ids.flatMap((server) => [...this.#system.preservedAt(server).values()]);
+    return [...Map.groupBy(all, ({ as }) => as).values()].map((copies) =>
+      copies.map(({ contents }) => contents),
     );
   }
 
