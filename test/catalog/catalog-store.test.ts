@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -19,6 +19,7 @@ import {
   LOG_BATCHES_MAX,
   type StagedCatalog,
 } from '../../server/storage/catalog-store.ts';
+import { hasLogReached } from '../../server/storage/database-log.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { SERVERS } from './fixture.ts';
 
@@ -195,6 +196,33 @@ test('the log on the disk is copied back when it has grown, while batches wait a
   assert.equal(again.record().seq, 501);
   assert.equal(again.query({ kind: 'xattrs', inode }).names.length, 50);
   await again.close();
+});
+
+test('a log that was copied back begins anew in its file, and is copied back again when it is as long', async () => {
+  const folder = newFolder();
+  const logFileBytesMax = 256 * 1024;
+  const store = await CatalogStore.open({ folder, view: VIEW, logFileBytesMax });
+  await enter(store, epoch(1));
+  await replicate([store], epoch(1), VOLUME);
+  const log = fs.openSync(path.join(folder, 'catalog.db-wal'), 'r');
+  const reached: boolean[] = [];
+  for (let turn = 0; turn < 600; turn++) {
+    await replicate([store], epoch(1), directory(`d${turn}`));
+    const isLong = hasLogReached(log, logFileBytesMax);
+    if (isLong !== reached.at(-1)) reached.push(isLong);
+    // As another process finds it that comes after this one was killed.
+    if (turn % 50 !== 0) continue;
+    const copy = newFolder();
+    execFileSync('cp', ['-r', `${folder}/.`, copy]);
+    const next = await open(copy);
+    assert.deepEqual(dump(next), dump(store));
+    await next.close();
+  }
+  assert.ok(reached.length > 6, `Long or not: ${reached}`);
+  const { size } = fs.fstatSync(log);
+  assert.ok(size > logFileBytesMax && size < 32 * logFileBytesMax, `a log of ${size} bytes`);
+  await store.close();
+  fs.closeSync(log);
 });
 
 test('mistakes of ours end in assertions', async () => {

@@ -101,6 +101,9 @@ export function writeUntilKilled(folder: string, lineCount: number): Promise<Sai
   return writeUntil(folder, lineCount, (child) => child.kill('SIGKILL'));
 }
 
+/** So that it begins anew many times before the power is cut. */
+const LOG_FILE_BYTES_MAX = 256 * 1024;
+
 /** Opens the catalog of a folder whose data folder is open. */
 export function openCatalog(folder: DataFolder): Promise<CatalogStore> {
   const { path, startCounter, powerLossStart } = folder;
@@ -110,6 +113,7 @@ export function openCatalog(folder: DataFolder): Promise<CatalogStore> {
     startCounter,
     powerLossStart,
     mark: folder.mark('catalog.db'),
+    logFileBytesMax: LOG_FILE_BYTES_MAX,
   });
 }
 
