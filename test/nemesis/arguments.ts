@@ -18,7 +18,7 @@ export const HELP = `Runs real servers under load, breaks them, and checks what 
   --loopback         no network namespaces even where there could be some
   --keep             leave the servers' disks and logs where they are, as after a failure
 
-Snapshots of a file that is appended to are made, read everywhere and removed meanwhile.
+Snapshots of a file that is appended to, and of others that are borne, are made, read everywhere and removed meanwhile.
 As root on Linux each server gets a network namespace and a disk of its own. Faults that need what is not there
 are skipped, and named. The exit code is 0 if the history is linearizable and the faults did hit, 1 if not, 2 if the
 command line is mistaken.`;

@@ -103,7 +103,7 @@ async function runOf(text: string, change: (recorder: Recorder) => void = () => 
     deaths: [],
     untold: [],
     catalogFailovers: 0,
-    snapshots: { snapshots: 1, snapshotReads: 1, snapshotsRemoved: 0 },
+    snapshots: { snapshots: 1, snapshotReads: 1, snapshotsRemoved: 0, filesBorne: 1 },
     ofSnapshots: [],
   };
 }

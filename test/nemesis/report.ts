@@ -82,5 +82,5 @@ function countsText(counts: ReadonlyMap<string, number>): string {
 }
 
 function snapshotsText(counts: RunResult['snapshots']): string {
-  return `${counts.snapshots} made, ${counts.snapshotsRemoved} removed, ${counts.snapshotReads} times read`;
+  return `${counts.snapshots} made, ${counts.snapshotsRemoved} removed, ${counts.snapshotReads} times read, ${counts.filesBorne} files borne meanwhile`;
 }

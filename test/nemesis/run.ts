@@ -60,7 +60,7 @@ export async function nemesisRun(options: Arguments, network: Network): Promise<
   const requests = new Requests(urls, (code) => recorder.problem(code));
   const { seed, paceMs } = options;
   const load = new Load({ requests, recorder, seed, paceMs, replicas: REPLICAS });
-  const watch = new SnapshotWatch(requests, seed);
+  const watch = new SnapshotWatch(requests, [...urls.values()], seed);
   try {
     await load.start();
     await watch.start(REPLICAS);

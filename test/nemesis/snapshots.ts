@@ -1,17 +1,21 @@
 /**
- * Snapshots while servers are broken: one file is appended to, snapshots of its volume are made, read at any server and removed. Each has
- * every record that was acknowledged before it was asked for, none that was begun after it was acknowledged, and shows the same for ever.
+ * Snapshots while servers are broken: one file is appended to, others are borne, snapshots of their volume are made, read at any server and removed.
+ * Each has every record and every file that was acknowledged before it was asked for, none that was begun after it was acknowledged, and shows the
+ * same for ever.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Prng } from '../../base/prng.ts';
 import type { Command, CommandResults } from '../../wire/catalog-api.ts';
 import { type Outcome, type Requests, Session } from './requests.ts';
+import { SnapshotBirths } from './snapshot-births.ts';
 
 const VOLUME = 'snapped';
 const RECORD_BYTES = 16;
 /** So many stay; older ones are removed. */
 const KEPT_MAX = 8;
 const PACE_MS = 30;
+/** Files are opened one by one before a server loses its power: there are not to be too many. */
+const BIRTH_PACE_MS = 1_000;
 const READ_MS = 1_000;
 const LAST_READS_MS = 60_000;
 
@@ -19,13 +23,16 @@ interface Made {
   readonly name: string;
   /** Records that were acknowledged before it was asked for. */
   readonly owed: readonly string[];
+  /** Files that were there by then. */
+  readonly owedFiles: readonly string[];
   readonly ackedMs: number;
-  /** As it was read first. */
+  /** As they were read first: the file that is appended to, and the names and sizes of all others. */
   contents: string | null;
+  listing: string | null;
 }
 
 export class SnapshotWatch {
-  readonly counts = { snapshots: 0, snapshotReads: 0, snapshotsRemoved: 0 };
+  readonly counts = { snapshots: 0, snapshotReads: 0, snapshotsRemoved: 0, filesBorne: 0 };
   readonly #requests: Requests;
   readonly #prng: Prng;
   readonly #commands = new Session();
@@ -34,7 +41,9 @@ export class SnapshotWatch {
   readonly #acked: string[] = [];
   readonly #made: Made[] = [];
   readonly #wrong: string[] = [];
+  readonly #urls: readonly string[];
   #file = 0;
+  #births: SnapshotBirths | null = null;
   #running: Promise<void>[] = [];
   /** What is under way now. */
   readonly #turns = new Set<Promise<void>>();
@@ -42,13 +51,17 @@ export class SnapshotWatch {
   #gate: PromiseWithResolvers<void> | null = null;
   #ended = false;
 
-  constructor(requests: Requests, seed: number) {
+  constructor(requests: Requests, urls: readonly string[], seed: number) {
     this.#requests = requests;
+    this.#urls = urls;
     this.#prng = new Prng(seed * 31 + 1);
   }
 
   async start(replicas: number): Promise<void> {
-    await this.#command({ kind: 'volume-create', name: VOLUME, replicas, objectBytes: 4096 });
+    const created = await this.#command({ kind: 'volume-create', name: VOLUME, replicas, objectBytes: 4096 });
+    if (created.answer === null) throw new Error('Cannot make the volume of the snapshots');
+    const { volume } = JSON.parse(created.answer.bytes.toString('utf8')) as CommandResults['volume-create'];
+    this.#births = new SnapshotBirths(this.#urls, volume.root);
     const place = { volume: VOLUME, path: '/log' };
     const made = await this.#command({
       ...{ kind: 'create-file', place, mode: 0o644, uid: 0, gid: 0, exclusive: true },
@@ -56,14 +69,20 @@ export class SnapshotWatch {
     if (made.answer === null) throw new Error('Cannot make the file of the snapshots');
     const { attributes } = JSON.parse(made.answer.bytes.toString('utf8')) as CommandResults['create-file'];
     this.#file = attributes.inode;
-    const loops = [() => this.#append(), () => this.#snapshot(), () => this.#look(), () => this.#look()];
-    this.#running = loops.map(async (turn) => {
+    const loops = [
+      { turn: () => this.#append(), paceMs: PACE_MS },
+      { turn: () => this.#snapshot(), paceMs: PACE_MS },
+      { turn: () => this.#look(), paceMs: PACE_MS },
+      { turn: () => this.#look(), paceMs: PACE_MS },
+      { turn: async () => this.#births?.bear(), paceMs: BIRTH_PACE_MS },
+    ];
+    this.#running = loops.map(async ({ turn, paceMs }) => {
       while (!this.#ended) {
         await this.#gate?.promise;
         const work = turn();
         this.#turns.add(work);
         await work.finally(() => this.#turns.delete(work));
-        await delay(this.#prng.integer(1, 2 * PACE_MS));
+        await delay(this.#prng.integer(1, 2 * paceMs));
       }
     });
     for (const one of this.#running) one.catch(() => undefined);
@@ -71,7 +90,7 @@ export class SnapshotWatch {
 
   /** Files to be flushed, and to be whole, like all others. */
   get files(): readonly number[] {
-    return this.#file === 0 ? [] : [this.#file];
+    return this.#file === 0 ? [] : [this.#file, ...(this.#births?.inodes ?? [])];
   }
 
   /** Resolves when nothing is under way any more. */
@@ -89,6 +108,7 @@ export class SnapshotWatch {
     this.#ended = true;
     this.resume();
     await Promise.all(this.#running);
+    await this.#births?.close();
   }
 
   /** Reads each at every server once more. @returns what was wrong, in words */
@@ -104,6 +124,8 @@ export class SnapshotWatch {
         }
       }
     }
+    this.counts.filesBorne = this.#births?.born.length ?? 0;
+    if (this.counts.filesBorne === 0) return [...this.#wrong, 'no file was borne for snapshots'];
     if (this.#acked.length === 0) return [...this.#wrong, 'no record was appended for snapshots'];
     return this.#wrong;
   }
@@ -128,10 +150,11 @@ export class SnapshotWatch {
   async #snapshot(): Promise<void> {
     const name = `s${this.counts.snapshots}-${this.#begunMs.size}`;
     const owed = [...this.#acked];
+    const owedFiles = this.#births?.born ?? [];
     const { status } = await this.#command({ kind: 'snapshot-create', volume: VOLUME, name });
     if (status !== 'ok') return;
     this.counts.snapshots++;
-    this.#made.push({ name, owed, ackedMs: performance.now(), contents: null });
+    this.#made.push({ name, owed, owedFiles, ackedMs: performance.now(), contents: null, listing: null });
     if (this.#made.length <= KEPT_MAX) return;
     const [old] = this.#made.splice(this.#prng.integer(0, KEPT_MAX - 1), 1);
     if (old === undefined) return;
@@ -146,14 +169,41 @@ export class SnapshotWatch {
 
   /** @returns whether the server told what the snapshot shows */
   async #read(made: Made, server: string): Promise<boolean> {
-    const path = `/v1/files/${VOLUME}@${made.name}/log`;
-    const answer = await this.#requests.ask(server, { method: 'GET', path }, READ_MS);
-    if (answer.kind !== 'answer' || answer.code !== null) return false;
+    const text = await this.#textOf(made, server, 'log');
+    if (text === null) return false;
     this.counts.snapshotReads++;
-    const text = answer.bytes.toString('latin1');
     made.contents ??= this.#judged(made, text);
     if (made.contents !== text) this.#wrong.push(`snapshot ${made.name} has changed, at ${server}`);
-    return true;
+    return this.#readFiles(made, server);
+  }
+
+  async #readFiles(made: Made, server: string): Promise<boolean> {
+    const text = await this.#textOf(made, server, '');
+    if (text === null) return false;
+    const { entries } = JSON.parse(text) as { entries: readonly { name: string; size: number }[] };
+    const others = entries.filter(({ name }) => name !== 'log');
+    const listing = others.map(({ name, size }) => `${name} ${size}`).join();
+    if (made.listing === null) {
+      made.listing = listing;
+      const names = new Set(others.map(({ name }) => name));
+      for (const fault of this.#births?.faults(names, made.owedFiles, made.ackedMs) ?? [])
+        this.#wrong.push(`snapshot ${made.name} ${fault}`);
+    }
+    if (made.listing !== listing)
+      this.#wrong.push(`snapshot ${made.name} has other files by now, at ${server}`);
+    if (others.length === 0) return true;
+    const { name } = this.#prng.pick(others);
+    const contents = await this.#textOf(made, server, name);
+    if (contents !== null && contents !== SnapshotBirths.contentsOf(name))
+      this.#wrong.push(`snapshot ${made.name} has something else in ${name}, at ${server}`);
+    return contents !== null;
+  }
+
+  /** @returns null where the server does not tell now */
+  async #textOf({ name: snapshot }: Made, server: string, name: string): Promise<string | null> {
+    const path = `/v1/files/${VOLUME}@${snapshot}/${name}`;
+    const answer = await this.#requests.ask(server, { method: 'GET', path }, READ_MS);
+    return answer.kind === 'answer' && answer.code === null ? answer.bytes.toString('latin1') : null;
   }
 
   #judged({ name, owed, ackedMs }: Made, text: string): string {
