@@ -299,8 +299,8 @@ export interface BirthBackend {
   bearer(): string | null;
   /** @returns what became of each, in their order; throws where that is not known */
   bear(bearer: string, files: readonly NewFile[]): Promise<readonly BirthOutcome[]>;
-  /** Makes the file without its contents, or finds that it was made or borne before; live. */
-  make(file: NewFile): Promise<Attributes>;
+  /** Makes the file without its contents, or finds that it was made or borne before; live. `namedNs`: its directory's times since, if they are known. */
+  make(file: NewFile): Promise<{ readonly attributes: Attributes; readonly namedNs: string | null }>;
   stop(): Promise<void>;
 }
 

@@ -1,7 +1,7 @@
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import { Delegations } from '../client/delegations.ts';
-import type { Attributes, BirthBackend, BirthOutcome, InodeNumbers, ListedPage, NewFile } from './backend.ts';
+import type { BirthBackend, BirthOutcome, InodeNumbers, ListedPage, NewFile } from './backend.ts';
 
 type Events = Parameters<BirthBackend['listen']>[0];
 
@@ -55,13 +55,17 @@ export class ClusterBirths implements BirthBackend {
     });
   }
 
-  async make(file: NewFile): Promise<Attributes> {
+  async make(file: NewFile): ReturnType<BirthBackend['make']> {
     const { parent, name, inode, mode, uid, gid, accessedNs, modifiedNs, changedNs } = file;
     const reserved = { inode, owner: this.#client.inodeOwner };
     const times = { accessedNs, modifiedNs, changedNs };
     const node = { place: { parent, name }, mode, uid, gid, exclusive: true } as const;
     const command = { kind: 'create-file', ...node, reserved, times } as const;
-    return (await this.#client.command(command, this.delegations.asOwner([parent]))).attributes;
+    const { attributes, atNs = null } = await this.#client.command(
+      command,
+      this.delegations.asOwner([parent]),
+    );
+    return { attributes, namedNs: atNs };
   }
 
   stop(): Promise<void> {

@@ -6,6 +6,7 @@ import type {
   BackendLock,
   BackendLocks,
   BackendRange,
+  BirthBackend,
   BirthOutcome,
   FileState,
   NewFile,
@@ -18,7 +19,7 @@ export type Way = 'born' | 'made' | 'changed';
 
 export interface UnbornFileParts {
   readonly bear: (file: NewFile) => Promise<BirthOutcome>;
-  readonly make: (file: NewFile) => Promise<Attributes>;
+  readonly make: BirthBackend['make'];
   readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
   /** The file as the cluster has it. */
   readonly open: (attributes: Attributes) => BackendFile;
@@ -285,10 +286,13 @@ export class UnbornFile implements BackendFile {
       ...{ accessedNs, modifiedNs, changedNs, contents: this.#bytes.subarray(0, this.#sizeBytes) },
     };
     const born = way === 'born' ? await this.#bear(file) : null;
-    const there = born === null ? await this.#make(file, way) : this.#parts.open(born.attributes);
+    const { there, namedNs } =
+      born === null
+        ? await this.#make(file, way)
+        : { there: this.#parts.open(born.attributes), namedNs: born.namedNs };
     this.#isSettled = born !== null;
     this.#there = there;
-    this.#parts.there(this, born?.namedNs ?? null);
+    this.#parts.there(this, namedNs);
     this.#bytes = Buffer.alloc(0);
     this.#release();
     return there;
@@ -308,15 +312,19 @@ export class UnbornFile implements BackendFile {
     return outcome.kind === 'born' ? outcome : null;
   }
 
-  async #make(file: NewFile, way: Way): Promise<BackendFile> {
+  async #make(
+    file: NewFile,
+    way: Way,
+  ): Promise<{ readonly there: BackendFile; readonly namedNs: string | null }> {
     this.#isDoubtful = true;
-    const there = this.#parts.open(await this.#parts.make(file));
+    const { attributes, namedNs } = await this.#parts.make(file);
+    const there = this.#parts.open(attributes);
     const { inode, contents, accessedNs, modifiedNs } = file;
     if (contents.length > 0) await there.write(0, [contents]);
     // Programs here have seen these times.
     if (this.#isTimed || (contents.length > 0 && way !== 'changed'))
       await this.#parts.setAttributes(inode, { accessedNs, modifiedNs });
-    return there;
+    return { there, namedNs };
   }
 }
 

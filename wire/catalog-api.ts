@@ -605,7 +605,12 @@ export interface CommandResults {
   readonly 'volume-create': { readonly volume: VolumeInfo };
   readonly 'volume-set': { readonly volume: VolumeInfo };
   readonly 'volume-remove': Record<string, never>;
-  readonly 'create-file': { readonly attributes: Attributes; readonly created: boolean };
+  /** `atNs`: as of `unlink`; of a file that is made by a reserved number, whose own times may be others. */
+  readonly 'create-file': {
+    readonly attributes: Attributes;
+    readonly created: boolean;
+    readonly atNs?: string;
+  };
   readonly 'reserve-inodes': { readonly first: number };
   readonly bear: BearResult;
   readonly forgo: Record<string, never>;

@@ -335,6 +335,8 @@ export class LocalCatalogService implements CatalogService {
     // A retry is answered with what was made before, and touches nothing.
     if (change?.inodes.length === 0) return result;
     if (command.kind === 'unlink') return { ...(result as CommandResults['unlink']), atNs: String(nowNs) };
+    if (command.kind === 'create-file' && command.reserved !== undefined)
+      return { ...(result as CommandResults['create-file']), atNs: String(nowNs) };
     if (command.kind !== 'make-directory' || cache?.session === undefined) return result;
     const { attributes } = result as CommandResults['make-directory'];
     return { attributes, ...this.#parts.recaller.delegate(cache.session, attributes.inode) };

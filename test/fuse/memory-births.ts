@@ -114,8 +114,10 @@ export class MemoryBirths implements BirthBackend {
     return outcomes;
   }
 
-  make(file: NewFile) {
-    return this.#backend.makeNumbered(file, false);
+  async make(file: NewFile) {
+    const attributes = await this.#backend.makeNumbered(file, false);
+    const { changedNs: namedNs } = await this.#backend.attributes(file.parent);
+    return { attributes, namedNs };
   }
 
   async stop(): Promise<void> {}

@@ -101,16 +101,20 @@ test('nobody leads first what is made by a reserved number, for it may have been
   assert.deepEqual(told, []);
 });
 
-test('who removes a name hears which times its directory has since, and a retry does not', async () => {
+test('who removes a name, or makes a file by a number of his, hears which times its directory has since, and a retry does not', async () => {
   const times: string[] = [];
   const service = serviceOf((_requests, { nowNs }) => {
     times.push(String(nowNs));
     const outcome = { kind: 'done', result: { inode: 7, links: 0 } } as unknown as Outcome;
     return { body: Buffer.from('x'), outcomes: [outcome], touched: [times.length === 1 ? [1, 7] : []] };
   });
-  const request = { session: 1, number: 1, command: { kind: 'unlink' } as unknown as Command };
-  assert.deepEqual(await service.execute(request), { inode: 7, links: 0, atNs: times[0] });
-  assert.deepEqual(await service.execute(request), { inode: 7, links: 0 });
+  const reserved = { kind: 'create-file', reserved: { inode: 7, owner: 1 } };
+  for (const command of [{ kind: 'unlink' }, reserved] as unknown as Command[]) {
+    times.length = 0;
+    const request = { session: 1, number: 1, command };
+    assert.deepEqual(await service.execute(request), { inode: 7, links: 0, atNs: times[0] });
+    assert.deepEqual(await service.execute(request), { inode: 7, links: 0 });
+  }
 });
 
 test('a command is given only if all members that are there know what it means', async () => {
