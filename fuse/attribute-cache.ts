@@ -12,6 +12,8 @@ interface Known extends Heard {
   readonly attributes: Attributes;
   /** Heard with a listing or by our own change: the next questions about it are answered from here. */
   readonly prefetched: boolean;
+  /** In a listing, of a live file: what its primary has not told in time is as the catalog knows it. */
+  readonly isDoubtful: boolean;
 }
 
 interface Heard {
@@ -88,10 +90,11 @@ export class AttributeCache {
     return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
   }
 
-  /** What was heard last, by whatever question, of a file that is being written here. */
+  /** What was heard last, by whatever question; of a file that is being written here, to be put together with what is known of that. */
   heardLast(inode: number): Attributes | undefined {
     const known = this.#known.get(inode) ?? this.#beforeWrites.get(inode);
-    return known === undefined || this.#isOld(known, this.#ageMaxMs) ? undefined : known.attributes;
+    if (known === undefined || known.isDoubtful) return undefined;
+    return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
   }
 
   /** Whether it was heard a moment ago, by whatever question, that the inode has no extended attributes. */
@@ -163,7 +166,7 @@ export class AttributeCache {
   }
 
   /** @param mark as it was when the question was asked */
-  heard(attributes: Attributes, mark: number, prefetched = false): void {
+  heard(attributes: Attributes, mark: number, prefetched = false, isDoubtful = false): void {
     this.#beforeWrites.delete(attributes.inode);
     if (this.#isBefore(mark, attributes.inode)) {
       // Nor is what was heard before: this answer may be newer.
@@ -172,13 +175,20 @@ export class AttributeCache {
     }
     const kept = this.#ageMaxMs > 0 && (prefetched || attributes.kind === 'directory');
     const heardMs = performance.now();
-    bounded(this.#known).set(attributes.inode, { attributes, heardMs, mark, prefetched: kept });
+    bounded(this.#known).set(attributes.inode, { attributes, heardMs, mark, prefetched: kept, isDoubtful });
   }
 
-  heardEntry(parent: number, name: string, attributes: Attributes, mark: number, prefetched = false): void {
+  heardEntry(
+    parent: number,
+    name: string,
+    attributes: Attributes,
+    mark: number,
+    prefetched = false,
+    isDoubtful = false,
+  ): void {
     const key = keyOf(parent, name);
     if (this.#isBefore(mark, key)) return;
-    this.heard(attributes, mark, prefetched);
+    this.heard(attributes, mark, prefetched, isDoubtful);
     const { inode, kind } = attributes;
     const before = this.#entries.get(key);
     const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
@@ -189,7 +199,7 @@ export class AttributeCache {
   heardPage(parent: number, { entries }: ListedPage, mark: number): void {
     for (const { name, attributes } of entries) {
       // Where a live file's primary has not answered in time, a listing has what the catalog knows.
-      this.heardEntry(parent, name, attributes, mark, !attributes.live);
+      this.heardEntry(parent, name, attributes, mark, !attributes.live, attributes.live);
     }
   }
 

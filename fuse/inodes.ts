@@ -34,14 +34,8 @@ export class Inodes {
   }
 
   async attributes(inode: number): Promise<Attributes> {
-    return this.present(this.cache.attributes(inode) ?? this.#ofWritten(inode) ?? (await this.ask(inode)));
-  }
-
-  /** Each write makes the kernel ask again for what is known here: what others change of the file shows within the usual time. */
-  #ofWritten(inode: number): Attributes | undefined {
-    const file = this.#openFile(inode);
-    const isWritten = file !== undefined && (file.written || file.writes.dirty);
-    return isWritten ? this.cache.heardLast(inode) : undefined;
+    // The kernel asks again after each read and write of its own: what others change of the file shows within the usual time all the same.
+    return this.present(this.cache.heardLast(inode) ?? (await this.ask(inode)));
   }
 
   /** As they are at the cluster now. */

@@ -64,10 +64,10 @@ class GatedBackend extends MemoryBackend {
 }
 
 /** A mount of one file of `blocks` blocks that is open for reading, and a kernel that takes pages when it is let. */
-async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES) {
+async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES, ageMaxMs?: number) {
   const backend = new GatedBackend();
   await backend.start();
-  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined);
+  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined, ageMaxMs);
   t.after(() => fileSystem.stop());
   const given: { offset: number; bytes: Buffer }[] = [];
   const kernel = new Gate();
@@ -220,7 +220,8 @@ test('a recall during a fetch has nothing given, and one during a gift waits for
 });
 
 test('the kernel hears of a change elsewhere after what was fetched before it', async (t) => {
-  const { backend, kernel, given, readAround, fileSystem, inode } = await setUp(t);
+  // Nothing is believed that was heard before.
+  const { backend, kernel, given, readAround, fileSystem, inode } = await setUp(t, undefined, 0);
   kernel.close();
   await readAround(() => kernel.waiting > 0);
   backend.writeFromElsewhere('f', 'new');

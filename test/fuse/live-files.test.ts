@@ -85,7 +85,7 @@ test('a file is sealed when it is closed, also where a time was set on it before
 
 test('a listing whose primaries did not answer is not believed of live files', async (t) => {
   const backend = new MemoryBackend();
-  const { fileSystem } = await liveFile(t, backend);
+  const { fileSystem, inode } = await liveFile(t, backend);
   const list = backend.list.bind(backend);
   backend.list = async (...argv) => {
     const { entries, more } = await list(...argv);
@@ -98,7 +98,28 @@ test('a listing whose primaries did not answer is not believed of live files', a
   };
   const directory = await fileSystem.openDirectory(ROOT);
   await fileSystem.readDirectory(directory, 0, 100);
+  assert.equal((await fileSystem.attributes(inode)).sizeBytes, TEXT.length);
+  await fileSystem.readDirectory(directory, 0, 100);
   assert.equal((await fileSystem.lookup(ROOT, 'f')).sizeBytes, TEXT.length);
+});
+
+test('what the kernel asks for again within its time is told from memory, until it changes here', async (t) => {
+  const { backend, fileSystem, inode } = await liveFile(t);
+  const { handle } = await fileSystem.open(inode, constants.O_RDWR, ROOT_USER);
+  const asked = backend.calls.attributes ?? 0;
+  // Every read makes it ask, for the time of the access.
+  await fileSystem.read(handle, 0, 1);
+  assert.equal((await fileSystem.attributes(inode)).sizeBytes, TEXT.length);
+  assert.equal(backend.calls.attributes, asked);
+  await fileSystem.setAttributes(inode, { mode: 0o600 });
+  assert.equal((await fileSystem.attributes(inode)).mode & 0o777, 0o600);
+  await fileSystem.write(handle, TEXT.length, Buffer.from('!'), ROOT_USER);
+  assert.equal((await fileSystem.attributes(inode)).sizeBytes, TEXT.length + 1);
+  await fileSystem.release(handle);
+  backend.writeFromElsewhere('f', '');
+  const again = await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);
+  assert.equal((await fileSystem.attributes(inode)).sizeBytes, 0, 'Whoever opens it asks');
+  await fileSystem.release(again.handle);
 });
 
 test('an answer that was overtaken by a newer one does not bring old contents back', async (t) => {

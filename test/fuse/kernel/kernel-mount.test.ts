@@ -176,17 +176,18 @@ os._exit(0)`;
 
 test('callers of a daemon that is killed fail, and none of them stays', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
-  await writeFile(mount.path('f'), 'x');
+  for (const name of ['f', 'g']) await writeFile(mount.path(name), 'x');
   const held = await open(mount.path('f'), 'r+');
   await mount.disturb({ stalled: true });
   // None of which waits in the kernel for another one of them.
-  const callers = ['os.stat(p + "/f")', 'os.mkdir(p + "/d")', 'os.truncate(p + "/f", 1)'].map((call) =>
-    program(
-      mount,
-      `import os; p = os.environ["MOUNT"]
+  const callers = ['os.chmod(p + "/g", 0o600)', 'os.mkdir(p + "/d")', 'os.truncate(p + "/f", 1)'].map(
+    (call) =>
+      program(
+        mount,
+        `import os; p = os.environ["MOUNT"]
 try: ${call}
 except OSError as e: print(e.errno)`,
-    ),
+      ),
   );
   for (const { child } of callers) await waitsInMount(child.pid as number);
   mount.signal('SIGKILL');
