@@ -102,6 +102,11 @@ export class SessionTable {
     return new SessionTable(sessions, forgottenSeqMax);
   }
 
+  /** No request was ever carried out. */
+  get isEmpty(): boolean {
+    return this.#sessions.size === 0 && this.#forgottenSeqMax === 0;
+  }
+
   encode(): Uint8Array {
     if (this.#encoded === null) {
       let sizeBytes = 16;

@@ -31,7 +31,7 @@ const CHANGE_MS_MAX = 10 * 60_000;
  * behind that.
  */
 const CATALOG_CANDIDATES_FROM = 1;
-const FILE_CANDIDATES_FROM = 2;
+export const FILE_CANDIDATES_FROM = 2;
 
 /** The part of a state that any replica may answer for. */
 const OBJECTS = 'objects';

@@ -26,7 +26,6 @@ import type {
   ServerInfo,
   VolumeInfo,
 } from '../../wire/catalog-api.ts';
-import type { FileOperation } from '../../wire/file-operation.ts';
 import { bounded } from '../bounded.ts';
 import type { Clock } from '../clock.ts';
 import type { RequestName } from '../http/request-names.ts';
@@ -44,6 +43,7 @@ import {
   encodeBirthCall,
   SPARE_CALL,
 } from './birth-call.ts';
+import { birthOperations } from './borne-file.ts';
 
 /** Numbers are good for births for so long, in milliseconds; the catalog keeps them for longer. */
 const NUMBERS_MS = 10 * 60_000;
@@ -269,9 +269,7 @@ export class Births {
     const replicas = births
       .filter(({ contents }) => contents.length > 0)
       .map(({ inode, contents }): NewReplica => {
-        const write: FileOperation = { kind: 'write', offset: 0, bytes: contents, modifiedNs };
-        // Whoever leads the file next knows by it that no mark of the catalog stands.
-        return { file: inode as FileId, operations: [write, { kind: 'settling' }] };
+        return { file: inode as FileId, operations: birthOperations(contents, modifiedNs) };
       });
     return { epoch: this.#epoch, view, objectBytes: volume.objectBytes, births: replicas };
   }

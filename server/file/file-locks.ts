@@ -19,6 +19,8 @@ import {
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
+import type { FileStore } from '../storage/store.ts';
+import { wasBorneOnly } from './borne-file.ts';
 import { type LockBounds, LockShares } from './lock-shares.ts';
 import { LockTable, type LockWaiter } from './lock-table.ts';
 
@@ -33,6 +35,7 @@ const WAITS_PER_LEASE = 6;
 
 export interface FileLocksParts {
   readonly self: ServerId;
+  readonly store: Pick<FileStore, 'attributes'>;
   readonly clock: Clock;
   readonly lease: LeaseDriver;
   /** How long locks outlive the last renewal of their client, in milliseconds. */
@@ -375,7 +378,7 @@ export class FileLocks {
     this.#former.delete(file);
     // No two epochs that were led have one counter, so nobody else led in between.
     const isNext = former !== undefined && former.counter + 1 === epoch.counter;
-    const needsNoGrace = driver.isFirstLed || isNext;
+    const needsNoGrace = driver.isFirstLed || isNext || wasBorneOnly(driver, this.#parts.store);
     const stopListening = driver.onRole(() => {
       if (!this.#isPresent(driver, book)) this.#end(driver, book);
     });

@@ -2,11 +2,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
+import type { Incarnation } from '../../base/ids.ts';
+import { firstEpoch } from '../../replica/birth.ts';
+import { birthOperations } from '../../server/file/borne-file.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
 import { LOCK_END, type LockBody, type LockHeld, type LockWish } from '../../wire/lock-api.ts';
 import {
   FILE,
   LOCK_BOUNDS,
   LOCK_LEASE_MS,
+  OBJECT_BYTES,
   requestOf,
   SmallCluster,
   type SmallServer,
@@ -211,6 +216,39 @@ test('a new primary gives nothing away before the time to claim is over', async 
   assert.deepEqual((await holder.renew(b)).lost, [], 'The holder comes late, and in time');
   await assert.rejects(waiting, refused('locked'));
   assert.equal(granted, false);
+});
+
+test('a file that was borne, and led by nobody since, has no locks that could be claimed', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  const where = { epoch: firstEpoch(c.id, 3 as Incarnation), view: cluster.view, objectBytes: OBJECT_BYTES };
+  const operations = birthOperations(Uint8Array.of(1), 1n);
+  for (const { host } of servers) await host.bear([{ file: FILE, operations }], { ...where, isSpare: false });
+  const [holder, other] = [new Client(1), new Client(2)];
+  await atPrimary(() => a.files.lead(FILE));
+  await holder.lock(a);
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(2));
+  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  await atPrimary(() => b.files.lead(FILE));
+  await assert.rejects(other.lock(b, {}, 10), refused('locked'), 'From then on there may be');
+  assert.deepEqual((await holder.renew(b)).lost, []);
+});
+
+test('a file that was made has locks that can be claimed, also where nothing was done that a birth would not do', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  const made = { inode: FILE, kind: 'file', live: true, view: 1, replicas: cluster.view.members };
+  a.files.made({ ...made, objectBytes: OBJECT_BYTES } as unknown as Attributes);
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  await a.files.settle(FILE);
+  const { installed, seq } = a.store.record(FILE) ?? assert.fail('It is there');
+  assert.deepEqual([installed.counter, seq], [1, 2]);
+  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  await atPrimary(() => b.files.lead(FILE));
+  await assert.rejects(other.lock(b, {}, 10), refused('locked'));
+  assert.deepEqual((await holder.renew(b)).lost, []);
 });
 
 test('who comes after the time to claim has lost its locks', async (t) => {

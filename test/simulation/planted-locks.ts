@@ -19,6 +19,16 @@ export const PLANTED_LOCKS: readonly Planted[] = [
     { test: { file: PRIMARY, name: 'a new primary gives nothing away before the time to claim is over' } },
   ),
   replica(
+    'lock-newborn',
+    'a file that was made, and led by whoever made it, is taken for one that was borne',
+    {
+      file: 'server/file/borne-file.ts',
+      find: 'return seq === BIRTH_LENGTH && isWritten && SessionTable.decode(sessions).isEmpty;',
+      replace: 'return seq === BIRTH_LENGTH && isWritten;',
+    },
+    { test: { file: PRIMARY, name: 'a file that was made has locks that can be claimed' } },
+  ),
+  replica(
     '62b',
     'locks outlive the lease of their client',
     { file: 'server/file/file-locks.ts', find: 'book.table.remove(client);', replace: '' },
