@@ -100,9 +100,9 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     'birth-unmarked',
     'a file that is borne does not say that the catalog has settled it',
     {
-      file: 'server/file/births.ts',
-      find: "operations: [write, { kind: 'settling' }] };",
-      replace: 'operations: [write] };',
+      file: 'server/file/borne-file.ts',
+      find: "return [{ kind: 'write', offset: 0, bytes: contents, modifiedNs }, { kind: 'settling' }];",
+      replace: "return [{ kind: 'write', offset: 0, bytes: contents, modifiedNs }];",
     },
     { test: { file: BIRTHS, name: 'many files are one call to each server and one command' } },
   ),
