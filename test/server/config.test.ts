@@ -93,6 +93,7 @@ test('a server that joins a cluster names only itself', () => {
   assert.match(refusal([...join, '--listen', '0.0.0.0:7404']), /nobody can be found there; add --peer s4=/);
   assert.match(refusal(['--id', 's4', '--data', '/d', '--join', 'ftp://x']), /base URLs of servers/);
   assert.match(refusal([...GOOD, '--zone', 'a b']), /a zone has 1 to 63/);
+  assert.match(refusal([...GOOD, '--direct-writes', 'never']), /--direct-writes "never": write auto or off/);
 });
 
 test('a flag wins over the environment, that over the file, that over the default', () => {
