@@ -128,7 +128,7 @@ export const NAMES: Group = {
       path: 'n/tree/?copy-to=/n/forest',
       status: 200,
       has: { location: '/v1/files/main/n/forest/' },
-      text: '{"files":2,"directories":3,"links":0,"bytes":5,"skipped":[],"more":false}',
+      text: '{"files":2,"directories":3,"links":0,"bytes":5,"same":0,"skipped":[],"more":false}',
     },
     { method: 'GET', path: 'n/forest/in/deep', status: 200, text: 'below' },
     { method: 'GET', path: 'n/forest/hollow/', status: 200, text: /"entries":\[\]/ },
