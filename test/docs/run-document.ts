@@ -8,6 +8,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { volumeMounts } from '../../client/mount-table.ts';
 import { type Block, blocksOf, notPrinted } from './blocks.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -22,6 +23,7 @@ interface Running {
 
 const [path] = process.argv.slice(2);
 if (path === undefined) throw new Error('Which document?');
+await leaveMounts();
 const folder = prepare();
 try {
   await runDocument(readFileSync(join(ROOT, path), 'utf8'), folder);
@@ -30,6 +32,11 @@ try {
 }
 // Servers that a document leaves in the background end with this namespace.
 process.exit(0);
+
+/** A namespace begins with a copy of every mount, and a mount that is removed elsewhere lives on, with its process, while there is a copy. */
+async function leaveMounts(): Promise<void> {
+  for (const { directory } of await volumeMounts()) execFileSync('umount', ['-i', '-c', '-l', directory]);
+}
 
 /** @returns a folder that looks like a clone; what a document makes beside the project's files stays in it */
 function prepare(): string {
