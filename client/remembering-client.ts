@@ -18,6 +18,11 @@ import { Memory, type NamedPlace, type OwnChange } from './memory.ts';
 export interface RememberingClientOptions extends ClusterClientOptions {
   /** What was made of answers about these inodes is forgotten, too, when it resolves: others change them then. */
   readonly forgotten?: (inodes: readonly number[]) => Promise<void>;
+  /**
+   * Nobody who asks here is told any more by what was made of answers about these inodes, when it resolves: this client changes
+   * them then, and is not called back for that.
+   */
+  readonly changing?: (inodes: readonly number[]) => Promise<void>;
   /** A poll failed; what is remembered is believed until its time is over. */
   readonly failed?: (error: unknown) => void;
 }
@@ -33,12 +38,14 @@ export class RememberingClient extends ClusterClient {
   readonly #memory = new Memory();
   readonly #session: CacheSession;
   readonly #forgotten: (inodes: readonly number[]) => Promise<void>;
+  readonly #changing: (inodes: readonly number[]) => Promise<void>;
   /** Who else is granted something by the session. */
   #sharer: Pick<SessionEvents, 'recalled' | 'ended'> | null = null;
 
   constructor(options: RememberingClientOptions) {
     super(options);
     this.#forgotten = options.forgotten ?? (() => Promise.resolve());
+    this.#changing = options.changing ?? (() => Promise.resolve());
     this.#session = new CacheSession({
       client: drawClientNumber(),
       poll: (request, { signal, timeoutMs }) => this.renewCache(request, { signal, timeoutMs }),
@@ -98,6 +105,7 @@ export class RememberingClient extends ClusterClient {
     this.#memory.changing(change);
     try {
       const forgets = [...new Set([...change.inodes, ...change.names.map(({ parent }) => parent)])];
+      await this.#changing(forgets);
       return await super.command<Kind>(command, {
         ...options,
         cache: { ...options.cache, client: this.#session.client, forgets },
@@ -117,6 +125,7 @@ export class RememberingClient extends ClusterClient {
     this.#memory.changing(change);
     try {
       const forgets = [...new Set(names.map(({ parent }) => parent))];
+      await this.#changing(forgets);
       return await super.bear(bearer, births, {
         ...options,
         cache: { client: this.#session.client, forgets },

@@ -12,7 +12,7 @@ import {
   parseMountOptions,
   parseMountSource,
 } from '../client/mount-options.ts';
-import { RememberingClient } from '../client/remembering-client.ts';
+import { RememberingClient, type RememberingClientOptions } from '../client/remembering-client.ts';
 import { withBirths } from './birth-backend.ts';
 import { clusterBackend, isSnapshot } from './cluster-backend.ts';
 import { ClusterBirths } from './cluster-births.ts';
@@ -79,6 +79,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       log('debug', 'nothing is remembered for now', { error: messageOf(error) });
     const { client, believedMs } = clientOf(settings, clientOptions, {
       forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
+      changing: (inodes) => mounted?.changing(inodes) ?? Promise.resolve(),
       failed,
     });
     const births =
@@ -117,7 +118,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
 function clientOf(
   { cache }: MountSettings,
   options: ClusterClientOptions,
-  events: { forgotten(inodes: readonly number[]): Promise<void>; failed(error: unknown): void },
+  events: Required<Pick<RememberingClientOptions, 'forgotten' | 'changing' | 'failed'>>,
 ): { readonly client: ClusterClient; readonly believedMs?: KernelCache['believedMs'] } {
   if (cache.kind !== 'leases') return { client: new ClusterClient(options) };
   const client = new RememberingClient({ ...options, ...events });

@@ -28,6 +28,8 @@ export interface Mounted {
   unmount(): Promise<void>;
   /** Resolves when the kernel keeps nothing any more of these inodes, which others are about to change. */
   forgotten(inodes: readonly number[]): Promise<void>;
+  /** Resolves when the kernel believes nothing any more of the attributes of these inodes, which this mount is about to change. */
+  changing(inodes: readonly number[]): Promise<void>;
 }
 
 /**
@@ -71,6 +73,9 @@ export async function mountVolume(
         await Promise.all(
           inodes.map((inode) => mounted.invalidateInode(inode, !fileSystem.isWritten(inode))),
         );
+      },
+      changing: async (inodes) => {
+        await Promise.all(inodes.map((inode) => mounted.dropAttributes(inode)));
       },
     };
   } catch (error) {

@@ -179,6 +179,8 @@ export interface MountedTransport {
    * @param pages false: attributes only, which waits for nobody who reads or writes
    */
   invalidateInode(inode: number, pages?: boolean): Promise<void>;
+  /** Resolves when the kernel believes nothing of an inode's attributes by `KernelCache.believedMs`; at once where it does not. */
+  dropAttributes(inode: number): Promise<void>;
   /**
    * Puts bytes among the pages that the kernel keeps of a file, over whatever is there. Waits for pages that are being read.
    * Not there where the kernel cannot be given any.

@@ -16,7 +16,7 @@ export class KernelBelief {
   readonly #cache: KernelCache;
   readonly #drop: (inode: number) => Promise<void>;
   readonly #absent: AbsentLists | null;
-  /** Of which contents its attributes of a file are, by inode; what was told last at the end. */
+  /** Until when it may believe its attributes, and of which contents they are, by inode; what was told last at the end. */
   readonly #told = new Map<number, Told>();
   /** Version of the contents at the last open of each inode that the kernel knows: its pages may be of that. */
   readonly #opened = new Map<number, string>();
@@ -70,10 +70,16 @@ export class KernelBelief {
    */
   async opening(inode: number, version: string): Promise<void> {
     const told = this.#told.get(inode);
+    if (told !== undefined && contentsName(inode, told.contents) !== version) await this.drop(inode);
+  }
+
+  /** Resolves when the kernel believes nothing any more of what it was told of the inode's attributes. */
+  async drop(inode: number): Promise<void> {
+    const told = this.#told.get(inode);
     if (told === undefined || told.untilMs < performance.now()) return;
-    if (contentsName(inode, told.contents) === version) return;
-    this.#told.delete(inode);
     await this.#drop(inode);
+    // Whoever comes meanwhile waits for the same.
+    if (this.#told.get(inode) === told) this.#told.delete(inode);
   }
 
   /** @returns whether the kernel's pages are of these contents, if it has any */
@@ -102,14 +108,14 @@ export class KernelBelief {
     if (xattrs === 0 && attributesMs > 0) this.#absent?.told(inode, attributesMs);
   }
 
-  #note({ inode, kind, contents }: Attributes, untilMs: number): void {
+  #note({ inode, contents }: Attributes, untilMs: number): void {
     const nowMs = performance.now();
     for (const [oldest, told] of this.#told) {
       if (told.untilMs >= nowMs) break;
       this.#told.delete(oldest);
     }
     this.#told.delete(inode);
-    if (kind === 'file' && untilMs > nowMs) this.#told.set(inode, { contents, untilMs });
+    if (untilMs > nowMs) this.#told.set(inode, { contents, untilMs });
   }
 }
 

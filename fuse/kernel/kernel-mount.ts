@@ -124,7 +124,8 @@ export async function mountWithKernel(
     await tuneKernel(mountpoint).catch((error: unknown) => {
       log('info', 'the kernel keeps its default read-ahead', { error: String(error) });
     });
-    return { ended, unmount, invalidateInode, givePages };
+    const dropAttributes = (inode: number): Promise<void> => session.dropAttributes(inode);
+    return { ended, unmount, invalidateInode, dropAttributes, givePages };
   } catch (error) {
     await unmount();
     throw error;

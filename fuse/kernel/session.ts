@@ -72,6 +72,11 @@ export class Session {
     return this.#belief.uptake;
   }
 
+  /** @see MountedTransport.dropAttributes */
+  dropAttributes(inode: number): Promise<void> {
+    return this.#belief.drop(inode);
+  }
+
   /** @param bytes one request, in memory of its own */
   receive(bytes: Buffer): void {
     const header = decodeHeader(bytes);

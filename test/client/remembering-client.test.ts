@@ -7,7 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { Delegations } from '../../client/delegations.ts';
 import { RememberingClient } from '../../client/remembering-client.ts';
 import { decodeBirths } from '../../wire/births.ts';
-import type { CacheRequest, QueryRequest } from '../../wire/catalog-api.ts';
+import type { CacheRequest, CommandRequest, QueryRequest } from '../../wire/catalog-api.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { FakeCluster, type Reaction, type SeenRequest } from './fake-cluster.ts';
 
@@ -41,8 +41,13 @@ async function started(t: TestContext) {
     }
     if (path === '/v1/births') {
       isBorn = true;
+      changes.push('births');
       owners.push(decodeBirths(body).cache);
       return answer({ outcomes: [{ kind: 'born', attributes: ATTRIBUTES, namedNs: '2' }] });
+    }
+    if (path === '/v1/catalog/commands') {
+      changes.push((JSON.parse(body.toString()) as CommandRequest).command.kind);
+      return answer({ result: { attributes: ATTRIBUTES } });
     }
     if (path !== '/v1/catalog/queries') return null;
     const { query, delegate } = JSON.parse(body.toString()) as QueryRequest & { delegate?: boolean };
@@ -53,7 +58,16 @@ async function started(t: TestContext) {
     return answer({ result, granted: { session: SESSION, refused: [] } });
   };
   for (const server of cluster.servers) server.intercept = react;
-  const client = new RememberingClient({ servers: cluster.urls });
+  /** What is about to change, and then the requests by which it does. */
+  const changes: string[] = [];
+  const client = new RememberingClient({
+    servers: cluster.urls,
+    changing: async (inodes) => {
+      // As a kernel does, which is told in another thread.
+      await new Promise(setImmediate);
+      changes.push(`of ${inodes.join(', ')} nothing is believed`);
+    },
+  });
   const told: number[][] = [];
   const delegations = new Delegations(client, {
     recalled: async (directories) => void told.push([...directories]),
@@ -65,7 +79,7 @@ async function started(t: TestContext) {
   });
   await until('it is delegated', async () => (await delegations.ask(DIRECTORY, 10)) !== null);
   const lookup = () => client.query({ kind: 'lookup', parent: DIRECTORY, name: 'new' });
-  return { client, delegations, asked, recalls, acked, owners, told, lookup };
+  return { client, delegations, asked, changes, recalls, acked, owners, told, lookup };
 }
 
 test('a name that was free is no more once it was borne', async (t) => {
@@ -86,4 +100,14 @@ test('what is called back is delegated no more, and is told to whom it was', asy
   recalls.push(DIRECTORY);
   await until('that is acknowledged', async () => acked.at(-1) === 1);
   assert.deepEqual([told, delegations.has(DIRECTORY)], [[[DIRECTORY]], false]);
+});
+
+test('nobody here believes any more what this client asks to be changed', async (t) => {
+  const { client, delegations, changes } = await started(t);
+  await client.command({ kind: 'set-attributes', inode: 77, mode: 0o600 });
+  await client.bear('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
+  assert.deepEqual(changes, [
+    ...['of 77 nothing is believed', 'set-attributes'],
+    ...[`of ${DIRECTORY} nothing is believed`, 'births'],
+  ]);
 });

@@ -5,7 +5,7 @@
  * that is stopped while the other one changes what its kernel knows. `npm run coherence` does it for long, and under faults.
  */
 import assert from 'node:assert/strict';
-import { chmod, mkdir, open, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, open, stat, writeFile } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import type { ClusterMount } from '../cluster/cluster-mount.ts';
 import { RealCluster } from '../cluster/real-cluster.ts';
@@ -15,6 +15,10 @@ import { Register } from './register.ts';
 
 const ROUNDS = Number(process.env.ROUNDS ?? 400);
 const SEED = Number(process.env.SEED ?? 1);
+/** How often a mount is to be stopped at the right moment, and how often that is tried at the most. */
+const STOPS = 5;
+const STOPS_TRIED_MAX = 200;
+const LOOKS_MAX = 6;
 
 test('a look is judged by what was made and seen before it', () => {
   const register = new Register();
@@ -58,6 +62,8 @@ async function define(): Promise<void> {
     test(`over ${transport}: a handle shows what another mount does to a file that is being written`, () =>
       written(mounts));
     test(`over ${transport}: what a kernel believes ends while its mount is stopped`, () => stopped(mounts));
+    test(`over ${transport}: a kernel does not believe what its own mount changes`, () =>
+      changedHere(mounts));
   }
 }
 
@@ -111,4 +117,36 @@ async function stopped([one, two]: readonly [ClusterMount, ClusterMount]): Promi
     await directory.close();
     await file.close();
   }
+}
+
+/** The mount that changes is stopped between its request and the answer: the other one shows the change by then. */
+async function changedHere([one, two]: readonly [ClusterMount, ClusterMount]): Promise<void> {
+  await mkdir(one.path('changed-here'), { recursive: true });
+  const directory = await open(one.path('changed-here'), 'r');
+  const modeOf = ({ mode }: { readonly mode: number }): number => mode & 0o777;
+  let met = 0;
+  try {
+    for (let attempt = 0; met < STOPS && attempt < STOPS_TRIED_MAX; attempt++) {
+      const mode = 0o700 + (attempt % 0o77);
+      await directory.stat();
+      const change = chmod(one.path('changed-here'), mode);
+      // A request and its answer take about so long: some attempts come too soon, and some too late.
+      for (let looks = attempt % LOOKS_MAX; looks > 0; looks--) await stat(two.path('changed-here'));
+      process.kill(one.pid, 'SIGSTOP');
+      try {
+        if (modeOf(await stat(two.path('changed-here'))) !== mode) continue;
+        met++;
+        const look = directory.stat();
+        await stat(two.path('changed-here'));
+        process.kill(one.pid, 'SIGCONT');
+        assert.equal(modeOf(await look), mode, `attempt ${attempt}`);
+      } finally {
+        process.kill(one.pid, 'SIGCONT');
+        await change;
+      }
+    }
+  } finally {
+    await directory.close();
+  }
+  assert.ok(met > 0, 'The mount was stopped between its request and the answer');
 }
