@@ -5,6 +5,8 @@ import { basename, dirname, join, resolve } from 'node:path';
 
 export interface MountEntry {
   readonly directory: string;
+  /** The kernel's number of the file system, `0:51`: the same wherever else it is mounted, too. */
+  readonly device: string;
   /** Type of the file system: `fuse`, `fuse.leasehold`, `ext4` … */
   readonly type: string;
   readonly source: string;
@@ -25,9 +27,9 @@ function parseMounts(table: string): MountEntry[] {
     // See proc(5): the fields before " - " vary in number, those after it do not.
     const [before, after] = line.split(' - ');
     if (before === undefined || after === undefined) return [];
-    const directory = unescapeOctal(before.split(' ')[4] ?? '');
+    const [, , device = '', , directory = ''] = before.split(' ');
     const [type = '', source = ''] = after.split(' ');
-    return [{ directory, type, source: unescapeOctal(source) }];
+    return [{ directory: unescapeOctal(directory), device, type, source: unescapeOctal(source) }];
   });
 }
 
@@ -116,9 +118,50 @@ export async function volumeMounts(): Promise<MountEntry[]> {
   );
 }
 
-/** Processes end while they are looked at, and those of other users cannot be looked at. */
+/** A namespace of mounts in which a file system is mounted. */
+export interface MountHolder {
+  /** Where it is mounted there, as the processes of the namespace see it. */
+  readonly directory: string;
+  /** The namespace is this process's own. */
+  readonly isHere: boolean;
+  /** Those of the namespace that can be seen, at least one. */
+  readonly processes: readonly ProcessEntry[];
+}
+
+/** @returns where the file system of the number `device` is mounted, in all namespaces that can be looked into */
+export async function holdersOf(device: string): Promise<MountHolder[]> {
+  const own = await readlink('/proc/self/ns/mnt');
+  const members = new Map<string, ProcessEntry[]>();
+  for (const entry of await processes()) {
+    const namespace = await readlink(`/proc/${entry.pid}/ns/mnt`).catch(gone);
+    if (namespace === null) continue;
+    const known = members.get(namespace);
+    if (known === undefined) members.set(namespace, [entry]);
+    else known.push(entry);
+  }
+  const holders: MountHolder[] = [];
+  for (const [namespace, entries] of members) {
+    const mounts = await mountsOf(entries);
+    const mount = mounts.find((found) => found.device === device);
+    if (mount === undefined) continue;
+    holders.push({ directory: mount.directory, isHere: namespace === own, processes: entries });
+  }
+  return holders;
+}
+
+/** @returns the mounts that processes of one namespace see */
+async function mountsOf(entries: readonly ProcessEntry[]): Promise<MountEntry[]> {
+  for (const { pid } of entries) {
+    const table = await readFile(`/proc/${pid}/mountinfo`, 'utf8').catch(gone);
+    if (table !== null) return parseMounts(table);
+  }
+  return [];
+}
+
+/** Processes end while they are looked at (EINVAL: they have ended, but for their parent), and those of other users cannot be looked at. */
 function gone(error: unknown): null {
   const code = error instanceof Error && 'code' in error ? error.code : null;
-  if (code === 'ENOENT' || code === 'ESRCH' || code === 'EACCES' || code === 'EPERM') return null;
+  if (code === 'ENOENT' || code === 'ESRCH' || code === 'EACCES' || code === 'EPERM' || code === 'EINVAL')
+    return null;
   throw error;
 }

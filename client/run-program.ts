@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { formatDuration } from './quantities.ts';
 
 export type RunResult =
   | { readonly kind: 'done'; readonly output: string }
@@ -21,7 +22,14 @@ export function run(
     execFile(program, [...argv], { timeout: timeoutMs, killSignal: 'SIGKILL' }, (error, stdout, stderr) => {
       if (error === null) resolve({ kind: 'done', output: `${stderr}${stdout}`.trim() });
       else if (error.code === 'ENOENT') resolve({ kind: 'missing' });
-      else resolve({ kind: 'failed', output: (stderr || stdout || error.message).trim() });
+      else {
+        const said = stderr || stdout || (error.killed === true ? tookLonger(timeoutMs) : error.message);
+        resolve({ kind: 'failed', output: said.trim() });
+      }
     });
   });
+}
+
+function tookLonger(limitMs: number): string {
+  return `it took longer than ${formatDuration(limitMs)}`;
 }

@@ -9,7 +9,16 @@ import {
   isSystemError,
   systemReason,
 } from './failure.ts';
-import { canonical, mountAt, mountsBelow, processes, usersOf } from './mount-table.ts';
+import {
+  canonical,
+  holdersOf,
+  type MountHolder,
+  type MountUser,
+  mountAt,
+  mountsBelow,
+  type ProcessEntry,
+  usersOf,
+} from './mount-table.ts';
 import { formatDuration } from './quantities.ts';
 import { run } from './run-program.ts';
 
@@ -24,8 +33,17 @@ export interface UnmountOptions {
   readonly timeoutMs?: number;
 }
 
-/** Removes a mount, and waits until its process has stored what was written and has ended. */
-export async function unmountDirectory(directoryText: string, options: UnmountOptions = {}): Promise<void> {
+/**
+ * Removes a mount, and waits until its process has ended, or has stored what was written and goes on for those who have the same file
+ * system mounted elsewhere: in a container, in a service with mounts of its own.
+ *
+ * @returns for people, who they are; null where the process has ended
+ * @throws CommandFailure with exit code 5 where it is not known that everything is stored
+ */
+export async function unmountDirectory(
+  directoryText: string,
+  options: UnmountOptions = {},
+): Promise<string | null> {
   const directory = await canonicalOrFail(directoryText);
   const mounted = await mountAt(directory);
   if (mounted === null) {
@@ -37,34 +55,88 @@ export async function unmountDirectory(directoryText: string, options: UnmountOp
       `Cannot unmount "${directory}": a file system of type ${mounted.type} is mounted there, not a volume`,
     );
   }
-  const daemons = await daemonsOf(directory);
+  const daemons = await daemonsOf(directory, mounted.device);
+  const users = options.lazy === true ? await usersOf(directory) : [];
   await detach(directory, options.lazy === true);
-  await endOf(directory, daemons, options.timeoutMs ?? END_TIMEOUT_MS);
-}
-
-async function daemonsOf(directory: string): Promise<number[]> {
-  const all = await processes();
-  return all
-    .filter(({ argv }) => argv.includes('mount-daemon') && argv.at(-1) === directory)
-    .map(({ pid }) => pid);
-}
-
-async function endOf(directory: string, pids: readonly number[], timeoutMs: number): Promise<void> {
+  const { timeoutMs = END_TIMEOUT_MS } = options;
   const deadlineMs = performance.now() + timeoutMs;
-  let left = pids;
-  while (left.length > 0) {
-    left = left.filter(isAlive);
-    if (left.length === 0) return;
-    if (performance.now() > deadlineMs) {
-      throw new CommandFailure(
-        EXIT_TEMPORARY,
-        `Unmounted "${directory}", but process ${left.join(', ')} has not stored everything after ${formatDuration(timeoutMs)}`,
-        'leave it running until the cluster has a majority again; what it holds is lost if it is killed',
-      );
-    }
-    // The process is not a child of this one, so there is no event for its end.
-    await delay(POLL_MS);
+  const holders = daemons.length === 0 ? [] : await holdersOf(mounted.device);
+  if (holders.length > 0) {
+    const who = holders.map(describeHolder).join('\n  ');
+    const goesOn = `process ${daemons.join(', ')} goes on, because it is mounted elsewhere:\n  ${who}`;
+    await store(directory, holders, timeoutMs, goesOn);
+    return `Unmounted "${directory}" here, and all that was written is stored; ${goesOn}`;
   }
+  // Neither a child of this process nor kept by another namespace: there is no event for its end.
+  let left = daemons.filter(isAlive);
+  while (left.length > 0) {
+    if (performance.now() > deadlineMs) throw notEnded(directory, left, users, timeoutMs);
+    await delay(POLL_MS);
+    left = left.filter(isAlive);
+  }
+  return null;
+}
+
+/** Those of another container may serve a directory of the same name. */
+async function daemonsOf(directory: string, device: string): Promise<number[]> {
+  const pids: number[] = [];
+  for (const { processes: entries } of await holdersOf(device)) {
+    for (const { pid, argv } of entries) {
+      if (argv.includes('mount-daemon') && argv.at(-1) === directory) pids.push(pid);
+    }
+  }
+  return pids;
+}
+
+/** Has the mount's process store all that was written: it does so when the root of the mount is synced, which is elsewhere by now. */
+async function store(
+  directory: string,
+  holders: readonly MountHolder[],
+  timeoutMs: number,
+  goesOn: string,
+): Promise<void> {
+  let why = 'nobody can ask for it';
+  for (const holder of holders) {
+    const [{ pid } = { pid: 'self' }] = holder.processes;
+    // By a process of its own, which can be killed where the mount does not answer.
+    const synced = await run('sync', [`/proc/${pid}/root${holder.directory}`], timeoutMs);
+    if (synced.kind === 'done') return;
+    why = synced.kind === 'missing' ? 'the program sync is not installed' : synced.output;
+  }
+  throw new CommandFailure(
+    EXIT_TEMPORARY,
+    `Unmounted "${directory}" here, but it is not known that all that was written is stored: ${why}\n  ${goesOn}`,
+    'its log, and "leasehold status", say what is wrong',
+  );
+}
+
+function describeHolder({ directory, isHere, processes: entries }: MountHolder): string {
+  if (isHere) return `here, too, on ${directory}`;
+  const [first, ...others] = entries;
+  const more = others.length === 0 ? '' : ` and ${others.length} more`;
+  return `process ${first === undefined ? '' : describeProcess(first)}${more}: on ${directory} in another namespace of mounts`;
+}
+
+function notEnded(
+  directory: string,
+  pids: readonly number[],
+  users: readonly MountUser[],
+  timeoutMs: number,
+): CommandFailure {
+  const using = users.filter(({ pid }) => isAlive(pid));
+  const still = `Unmounted "${directory}", but process ${pids.join(', ')} goes on after ${formatDuration(timeoutMs)}`;
+  if (using.length > 0) {
+    return new CommandFailure(
+      EXIT_TEMPORARY,
+      `${still}: it was in use\n  ${using.map(describeUser).join('\n  ')}`,
+      'it ends when all that they have written is stored, and they are through',
+    );
+  }
+  return new CommandFailure(
+    EXIT_TEMPORARY,
+    `${still}, and has not stored everything`,
+    'leave it running until the cluster has a majority again; what it holds is lost if it is killed',
+  );
 }
 
 /** A process that has ended stays in the table until its parent asks for it, which the first process of a container may never do. */
@@ -79,13 +151,19 @@ function isAlive(pid: number): boolean {
   }
 }
 
+function describeProcess({ pid, argv }: ProcessEntry): string {
+  return `${pid} (${argv.join(' ').slice(0, COMMAND_CHARS_MAX)})`;
+}
+
+function describeUser(user: MountUser): string {
+  return `process ${describeProcess(user)}: ${user.use}`;
+}
+
 async function inUse(directory: string): Promise<CommandFailure> {
   const users = await usersOf(directory);
   const below = await mountsBelow(directory);
   const who = [
-    ...users.map(
-      ({ pid, argv, use }) => `process ${pid} (${argv.join(' ').slice(0, COMMAND_CHARS_MAX)}): ${use}`,
-    ),
+    ...users.map(describeUser),
     ...below.map(({ directory: inside, type }) => `a file system of type ${type} is mounted on ${inside}`),
   ];
   if (who.length === 0) {

@@ -198,6 +198,8 @@ export interface FileSystemBackend {
   /** Whether nobody else changes the directory, its names and its own attributes, since `onHeld` told of it. */
   isHeld?(directory: number): boolean;
   onHeld?(held: (directory: number) => void): void;
+  /** Resolves when the cluster has all files that are unborn, or those in a directory. @throws why one of them is not there */
+  comeFrom?(directory?: number): Promise<void>;
   /** Whether a directory has files that are unborn: its attributes are about to change. */
   isChanging?(directory: number): boolean;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;

@@ -94,6 +94,7 @@ export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log:
       await files.come(inode);
       await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
     },
+    comeFrom: (directory) => files.persist(directory),
     isChanging: (inode) => files.isChanging(inode),
     onNamed: (named) => {
       files.named = named;

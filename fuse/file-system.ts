@@ -263,6 +263,11 @@ export class FileSystem implements FileSystemCalls {
     return this.#files.persist(handle);
   }
 
+  async persistDirectory(inode: number): Promise<void> {
+    if (inode === this.root) await this.#files.persistAll();
+    await this.#backend.comeFrom?.(inode === this.root ? undefined : inode);
+  }
+
   release(handle: number): Promise<void> {
     return this.#files.release(handle);
   }

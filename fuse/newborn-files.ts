@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import { allDone } from './all-done.ts';
 import type { Attributes, BirthBackend, FileSystemBackend, ListedPage, NodeKind, Owner } from './backend.ts';
 import { Births } from './births.ts';
 import { DelegatedDirectory, DelegatedNames, type NameState } from './delegated-names.ts';
@@ -113,6 +114,12 @@ export class NewbornFiles {
     await this.#comeAll(
       directory === undefined ? this.#unborn.values() : this.#unbornIn(new Set([directory])),
     );
+  }
+
+  /** As `comeFrom`, for whoever has to know. @throws why one of them is not at the cluster */
+  async persist(directory?: number): Promise<void> {
+    const files = directory === undefined ? [...this.#unborn.values()] : this.#unbornIn(new Set([directory]));
+    await allDone(files.map((file) => file.come('born')));
   }
 
   /** @returns whether a name, or none, is known to be a file */

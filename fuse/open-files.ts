@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
+import { allDone } from './all-done.ts';
 import type { Attributes, FileSystemBackend } from './backend.ts';
 import { contentVersionCompare } from './backend.ts';
 import { DirtyBudget } from './dirty-budget.ts';
@@ -390,6 +391,17 @@ export class OpenFiles {
     await Promise.all([...this.#open.values()].map((file) => file.writes.drain()));
     // What fails is told to those who have it open.
     await Promise.allSettled([...this.#open.values()].map((file) => file.arrive()));
+  }
+
+  /** Everything written so far arrives. @throws why some of it did not; whoever wrote it is told, too */
+  async persistAll(): Promise<void> {
+    const asked = [...this.#open.values()].map(async (file) => {
+      const { errorCount } = file.writes;
+      await file.arrive();
+      const error = file.writes.errorSince(errorCount);
+      if (error !== undefined) throw error;
+    });
+    await allDone(asked);
   }
 
   /** When the mount is gone: everything written arrives, and the catalog hears of it. */

@@ -97,6 +97,12 @@ export interface FileSystemCalls {
   flush(handle: number, owner?: bigint): Promise<void>;
   /** What was written survives a loss of power. */
   persist(handle: number): Promise<void>;
+  /**
+   * What was made in the directory has its name at the cluster; of the root, all that was written here has arrived.
+   *
+   * @throws what kept some of it from arriving
+   */
+  persistDirectory(inode: number): Promise<void>;
   release(handle: number, owner?: bigint): Promise<void>;
   /** @param mode bits of FALLOC_FL_* */
   allocate(handle: number, mode: number, offset: number, length: number, caller: Caller): Promise<void>;

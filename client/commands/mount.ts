@@ -86,10 +86,11 @@ export function addMountCommands(program: Command): void {
     .action(async (directory: string, options: { lazy?: true; force?: true; wait?: number }) => {
       if (process.platform !== 'linux')
         throw new CommandFailure(EXIT_FAILED, 'Cannot unmount: this works on Linux only');
-      await unmountDirectory(directory, {
+      const left = await unmountDirectory(directory, {
         lazy: options.lazy === true || options.force === true,
         ...(options.wait === undefined ? {} : { timeoutMs: options.wait }),
       });
+      if (left !== null) process.stderr.write(`leasehold: ${left}\n`);
     });
 }
 

@@ -13,6 +13,7 @@ const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
   'write',
   'flush',
   'persist',
+  'persist-directory',
   'release',
   'allocate',
   'copy-range',

@@ -17,6 +17,7 @@ const REPEATABLE: ReadonlySet<Request['kind']> = new Set([
   'open',
   'read',
   'persist',
+  'persist-directory',
   'open-directory',
   'read-directory',
   'space',

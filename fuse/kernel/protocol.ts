@@ -40,6 +40,7 @@ export const OPCODE = {
   opendir: 27,
   readdir: 28,
   releasedir: 29,
+  fsyncdir: 30,
   getlk: 31,
   setlk: 32,
   setlkw: 33,

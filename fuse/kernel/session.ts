@@ -218,6 +218,9 @@ export class Session {
       case 'persist':
         done(() => calls.persist(request.handle));
         return;
+      case 'persist-directory':
+        done(() => calls.persistDirectory(inode));
+        return;
       case 'release':
         done(() =>
           request.flockOwner === undefined

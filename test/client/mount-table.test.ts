@@ -14,6 +14,7 @@ const TABLE = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
 test('a mount is found by its directory, with blanks in it and under another one', () => {
   assert.deepEqual(findMount(TABLE, '/mnt/a b'), {
     directory: '/mnt/a b',
+    device: '0:51',
     type: 'fuse',
     source: 'leasehold:main',
   });

@@ -48,6 +48,17 @@ async function sleeperIn(t: TestContext, directory: string): Promise<ChildProces
   return child;
 }
 
+/** A process in a namespace of its own, which has a copy of every mount that is there now. */
+async function namespaceCopy(t: TestContext): Promise<ChildProcess> {
+  const child = spawn('unshare', ['-m', 'sh', '-c', 'echo there; exec sleep 300'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  assert.ok(child.stdout !== null);
+  await once(child.stdout, 'data');
+  return child;
+}
+
 async function define(): Promise<void> {
   const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms` });
   after(() => cluster.stop());
@@ -169,6 +180,40 @@ async function define(): Promise<void> {
     reader.kill();
     assert.equal((await lazy).code, 0);
     await gone(other.pid);
+  });
+
+  test('umount has everything stored also where another namespace keeps the mount, and says who does', {
+    skip: !isRoot && 'not root',
+  }, async (t) => {
+    const other = await ClusterMount.start(cluster, 'main', '-o', 'flush_behind');
+    t.after(() => other.stop());
+    const copy = await namespaceCopy(t);
+    await runOk('sh', ['-c', 'echo kept > "$0"', other.path('behind')]);
+    const { code, text } = await leasehold('umount', other.directory);
+    assert.equal(code, 0, text);
+    assert.match(
+      text,
+      /^leasehold: Unmounted ".*" here, and all that was written is stored; process \d+ goes on/,
+    );
+    assert.match(
+      text,
+      new RegExp(`process ${copy.pid} \\(s[^)]*\\): on ${other.directory} in another namespace`),
+    );
+    assert.equal((await runOk('cat', [mount.path('behind')])).text, 'kept\n');
+    const silent = await ClusterMount.start(cluster, 'main');
+    t.after(() => silent.stop());
+    const second = await namespaceCopy(t);
+    process.kill(silent.pid, 'SIGSTOP');
+    const unknown = await leasehold('umount', '--wait', '500ms', silent.directory);
+    process.kill(silent.pid, 'SIGCONT');
+    assert.equal(unknown.code, 5, unknown.text);
+    assert.match(
+      unknown.text,
+      /it is not known that all that was written is stored: it took longer than 500 ms/,
+    );
+    assert.match(unknown.text, new RegExp(`process ${second.pid} `));
+    for (const child of [copy, second]) child.kill('SIGKILL');
+    await Promise.all([gone(other.pid), gone(silent.pid)]);
   });
 
   test('SIGTERM stores and unmounts, also a mount in use', async (t) => {

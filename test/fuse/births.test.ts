@@ -249,6 +249,25 @@ test('fsync, and whatever needs the file at the cluster, brings it there', async
   for (const { handle } of [synced, linked, moved, removed, marked, within]) await close(handle);
 });
 
+test('fsync of a directory brings what was made in it, that of the root all; it tells what failed', async (t) => {
+  const { births, fileSystem, directory, open, write, close, textAt } = await started(t, true);
+  const named = await open('named');
+  await fileSystem.persistDirectory(directory);
+  assert.equal(textAt('named'), 'named');
+  await write(named.handle, 'further');
+  const closed = await open('closed');
+  await close(closed.handle);
+  await fileSystem.persistDirectory(ROOT);
+  assert.equal(textAt('named'), 'further');
+  assert.equal(textAt('closed'), 'closed');
+  births.fate = 'refused';
+  const refused = await open('refused');
+  await assert.rejects(fileSystem.persistDirectory(ROOT), { code: 'quota-exceeded' });
+  await close(refused.handle);
+  births.fate = 'born';
+  await close(named.handle);
+});
+
 test('a name that was given away, or given back, is not taken for what it was', async (t) => {
   const { fileSystem, directory, file, textAt } = await started(t);
   const at = (name: string) => ({ parent: directory, name });
