@@ -217,6 +217,19 @@ export function removedBy(operation: FileOperation, sizeBytes: number): Removed 
   }
 }
 
+/** @returns the objects that go whole, and those beside them of which bytes may stay */
+export function objectsRemoved(
+  { from, to }: Removed,
+  objectBytes: number,
+): { readonly first: number; readonly last: number; readonly edges: readonly number[] } {
+  const first = Math.ceil(from / objectBytes);
+  const last = to === Infinity ? Number.MAX_SAFE_INTEGER : Math.floor(to / objectBytes) - 1;
+  const edges = new Set<number>();
+  if (from % objectBytes !== 0) edges.add(first - 1);
+  if (to !== Infinity && to % objectBytes !== 0) edges.add(last + 1);
+  return { first, last, edges: [...edges] };
+}
+
 /** @returns the part of an object's bytes that is taken away, as places within it; `from` is not below `to` where none is */
 export function removedWithin(
   { from, to }: Removed,
@@ -253,6 +266,16 @@ export function* writePieces(offset: number, bytes: Uint8Array, objectBytes: num
     index++;
     at = 0;
   }
+}
+
+/** @returns whether both are the same version with the same bytes; where it is may differ */
+export function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
+  return (
+    a.versionEpoch === b.versionEpoch &&
+    a.versionSeq === b.versionSeq &&
+    a.length === b.length &&
+    a.crc32 === b.crc32
+  );
 }
 
 /** @returns bytes of the entry's length that do not have its checksum */

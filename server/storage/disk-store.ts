@@ -16,24 +16,19 @@ import {
 } from '../../wire/locations.ts';
 import { crc32Joined } from './checksum.ts';
 import { type Container, Containers } from './container.ts';
-import { bytesUnlike, fileStateNew, startOfNew, trustOf } from './contents.ts';
+import { bytesUnlike, fileStateNew, sameObject, startOfNew, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
 import type { DatabaseMark } from './database-mark.ts';
 import { DirectWrites, type DirectWritesOptions } from './direct-writes.ts';
 import { isDamage, storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
+import { Gate } from './gate.ts';
 import { IndexDatabase, type ObjectRow } from './index-database.ts';
 import type { ObjectDigests } from './object-digests.ts';
+import { entryOf, type Mend, readObjectRow, readSoundRow } from './object-rows.ts';
 import { type RecoveryReport, recoverFromPowerLoss } from './power-loss.ts';
-import {
-  Gate,
-  type ItemRequest,
-  ReplicaFile,
-  readObjectRow,
-  readSoundRow,
-  type StoreParts,
-  sameObject,
-} from './replica-file.ts';
+import { ReplicaFile, type StoreParts } from './replica-file.ts';
+import type { ItemRequest } from './replica-queue.ts';
 import { DiskReserve } from './reserve.ts';
 import type {
   FetchedObject,
@@ -228,7 +223,7 @@ export class DiskStore implements FileStore {
     );
     this.#unborn.add(file);
     this.#keep(made);
-    made.submitOwn('create');
+    made.submitOwn({ kind: 'create' });
   }
 
   async bear(
@@ -368,7 +363,7 @@ export class DiskStore implements FileStore {
     try {
       const { home, row: there } = placeOf(replica, row);
       const bytes = await this.#containers.use(home, false, (container) =>
-        readSoundRow(this.#parts, container, file, there, replica.objectBytes),
+        readSoundRow(this.#parts.mend, container, file, there, replica.objectBytes),
       );
       return bytes ?? (await this.#mend(file, row, containerMissing(file)));
     } catch (cause) {
@@ -420,7 +415,7 @@ export class DiskStore implements FileStore {
   }
 
   unstage(file: FileId, keeps: (entry: ObjectEntry) => boolean = () => false): void {
-    this.#need(file).unstage(keeps);
+    this.#need(file).submitOwn({ kind: 'unstage', keeps });
   }
 
   install(
@@ -625,9 +620,9 @@ export class DiskStore implements FileStore {
     }
     const done = await this.#containers.use(home, false, async (container) => {
       await Promise.all([
-        ...runs.map((run) => readRun(this.#parts, container, id, run, objectBytes)),
+        ...runs.map((run) => readRun(this.#parts.mend, container, id, run, objectBytes)),
         ...partial.map(async (row) => {
-          const bytes = await readSoundRow(this.#parts, container, id, row, objectBytes);
+          const bytes = await readSoundRow(this.#parts.mend, container, id, row, objectBytes);
           const begin = row.index * objectBytes;
           const from = Math.max(begin, offset);
           out.set(bytes.subarray(from - begin, Math.min(begin + row.length, end) - begin), from - offset);
@@ -708,7 +703,7 @@ function extentsOf(places: readonly Place[], objectBytes: number): Extent[] {
 }
 
 async function readRun(
-  parts: StoreParts,
+  mend: Mend,
   container: Container,
   file: FileId,
   run: ReadRun,
@@ -727,18 +722,13 @@ async function readRun(
     const own = bytes.subarray(at, at + row.length);
     const ownCount = Math.max(0, Math.min(row.length, count - at));
     if (ownCount < row.length || crc32(own) !== row.crc32)
-      own.set(await readSoundRow(parts, container, file, row, objectBytes));
+      own.set(await readSoundRow(mend, container, file, row, objectBytes));
     at += row.length;
   }
 }
 
 function containerMissing(file: FileId): ServiceError {
   return new ServiceError('integrity', `Cannot read file ${file}: its container is missing`);
-}
-
-function entryOf(row: ObjectRow): ObjectEntry {
-  const { index, versionEpoch, versionSeq, length, crc32 } = row;
-  return { index, versionEpoch, versionSeq, length, crc32 };
 }
 
 /** Set once and for good: after a failed sync nobody knows what is on the disk. */

@@ -17,6 +17,7 @@ import {
   type Removed,
   removedBy,
   removedWithin,
+  sameObject,
   startOfNew,
   trustOf,
   writePieces,
@@ -413,15 +414,6 @@ function stagedObjectOf(held: MemoryFile, entry: ObjectEntry): MemoryObject {
     `Object ${entry.index} of the difference is staged`,
   );
   return staged;
-}
-
-function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
-  return (
-    a.versionEpoch === b.versionEpoch &&
-    a.versionSeq === b.versionSeq &&
-    a.length === b.length &&
-    a.crc32 === b.crc32
-  );
 }
 
 function objectOf(held: MemoryFile, entry: ObjectEntry): MemoryObject {

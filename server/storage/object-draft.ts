@@ -1,6 +1,8 @@
 import { assert } from '../../base/assert.ts';
+import type { WritePart } from '../../wire/file-operation.ts';
 import { rangeOf } from './buffers.ts';
 import { crc32Of, crc32Replaced } from './checksum.ts';
+import { writePieces } from './contents.ts';
 import type { ObjectRow } from './index-database.ts';
 
 interface DraftPiece {
@@ -110,5 +112,40 @@ export class ObjectDraft {
       else crc = crc32Replaced(crc, step.before, step.bytes, step.behindBytes);
     }
     return crc;
+  }
+}
+
+/** The next versions of all objects that a batch of operations writes. */
+export class ObjectDrafts {
+  readonly #objectBytes: number;
+  readonly #baseOf: (index: number) => ObjectRow | null;
+  readonly #drafts = new Map<number, ObjectDraft>();
+  /** Bytes that were written so far. */
+  byteCount = 0;
+
+  /** @param baseOf the object as it is before the batch; null where there is none */
+  constructor(objectBytes: number, baseOf: (index: number) => ObjectRow | null) {
+    this.#objectBytes = objectBytes;
+    this.#baseOf = baseOf;
+  }
+
+  /** What operation `seq` writes, in its order: of what is written twice the later counts. */
+  add(written: readonly WritePart[], seq: number): void {
+    for (const { offset, bytes } of written) {
+      this.byteCount += bytes.length;
+      for (const piece of writePieces(offset, bytes, this.#objectBytes)) {
+        let draft = this.#drafts.get(piece.index);
+        if (draft === undefined) {
+          draft = new ObjectDraft(piece.index, this.#baseOf(piece.index));
+          this.#drafts.set(piece.index, draft);
+        }
+        draft.add(piece.at, piece.bytes, seq);
+      }
+    }
+  }
+
+  /** @returns the drafts in the order of their objects */
+  ordered(): ObjectDraft[] {
+    return [...this.#drafts.values()].sort((a, b) => a.index - b.index);
   }
 }

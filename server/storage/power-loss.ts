@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Containers } from './container.ts';
 import type { IndexDatabase, ObjectRow } from './index-database.ts';
-import { readObjectRow } from './replica-file.ts';
+import { readObjectRow } from './object-rows.ts';
 
 /** Objects read at a time. */
 const READS_MAX = 16;

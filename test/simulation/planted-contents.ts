@@ -59,7 +59,7 @@ export const PLANTED_CONTENTS: readonly Planted[] = [
     '68e',
     'what a write has at several places is applied the other way round',
     {
-      file: 'server/storage/replica-file.ts',
+      file: 'server/storage/object-draft.ts',
       find: 'for (const { offset, bytes } of written) {',
       replace: 'for (const { offset, bytes } of written.toReversed()) {',
     },

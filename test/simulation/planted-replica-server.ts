@@ -32,7 +32,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     'the state of another replica counts before its contents are on the disk',
     {
       file: 'server/storage/replica-file.ts',
-      find: 'if (!isNew) await this.#syncOrFail(this.#parts.containers.flush(this.id));',
+      find: 'if (!isNew) await this.#syncOrFail(containers.flush(this.id));',
       replace: '',
     },
     { test: INSTALL },
@@ -42,7 +42,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     'a state is told to be installed before the disk has it',
     {
       file: 'server/storage/replica-file.ts',
-      find: 'if (!isNew) await this.#syncOrFail(this.#parts.index.flush());',
+      find: 'if (!isNew) await this.#syncOrFail(index.flush());',
       replace: '',
     },
     { test: INSTALL },
@@ -155,8 +155,8 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     '47b',
     'a truncate leaves the old bytes behind the new end',
     {
-      file: 'server/storage/replica-file.ts',
-      find: 'else changes.push([row, await this.#copyWithout(row, part, seq)]);',
+      file: 'server/storage/object-writer.ts',
+      find: 'else changes.push([row, await this.#copyWithout(row, part, epoch, seq)]);',
       replace: '',
     },
     {
@@ -216,7 +216,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     'a punch that was not synced cannot be undone after a loss of power',
     {
       file: 'server/storage/replica-file.ts',
-      find: 'index.putUndoRange(this.id, this.#generation, first, last, counter, this.#baseSeq);',
+      find: 'this.#generations.keepObjects(first, last, epoch);',
       replace: '',
     },
     { test: { file: POWER_LOSS.file, name: 'what a punch took away is there again' } },
@@ -235,7 +235,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     '54c',
     'a read that was allowed reads later, from contents that were overwritten meanwhile',
     {
-      file: 'server/storage/replica-file.ts',
+      file: 'server/storage/replica-slots.ts',
       find: 'if (this.#pins.has(slot)) this.#freeWhenUnpinned.add(slot);',
       replace: 'if (this.#pins.size < 0) this.#freeWhenUnpinned.add(slot);',
     },
@@ -346,7 +346,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     'what waits in the queue of a replica is written though no room is left',
     {
       file: 'server/storage/replica-file.ts',
-      find: 'if (byteCount > 0) this.#parts.assertRoom(byteCount);',
+      find: 'if (drafts.byteCount > 0) this.#parts.assertRoom(drafts.byteCount);',
       replace: '',
     },
     {

@@ -112,7 +112,7 @@ export const PLANTED_SNAPSHOTS: readonly Planted[] = [
     '84h',
     'a slot that is lent is used again',
     {
-      file: 'server/storage/replica-file.ts',
+      file: 'server/storage/replica-slots.ts',
       find: 'if (this.#lent.has(slot)) {',
       replace: 'if (slot < 0) {',
     },
@@ -178,7 +178,7 @@ export const PLANTED_SNAPSHOTS: readonly Planted[] = [
     'who says that it has what is preserved may lose it with its power',
     {
       file: 'server/storage/replica-file.ts',
-      find: 'arriving.delete(as);\n    await this.#syncOrFail(this.#flushIndex());',
+      find: 'arriving.delete(as);\n    await this.#syncOrFail(index.flush());',
       replace: 'arriving.delete(as);',
     },
     {

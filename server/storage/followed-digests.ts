@@ -1,0 +1,82 @@
+import type { FileId } from '../../base/ids.ts';
+import type { IndexDatabase } from './index-database.ts';
+import { ObjectDigests } from './object-digests.ts';
+import type { RowChange } from './object-rows.ts';
+
+/** Rows whose digests are taken between two turns of the event loop: a millisecond or two. */
+const DIGESTS_PER_TURN = 1_000;
+/** A change of more objects than this forgets the digests, which costs less than to follow it. */
+const CHANGES_MAX = 10_000;
+
+interface FollowedDigestsOptions {
+  readonly file: FileId;
+  readonly index: Pick<IndexDatabase, 'objectsAfter'>;
+  /** @throws ServiceError where the replica is gone, or its store */
+  check(): void;
+  /** The rows are not read any more. */
+  idle(): void;
+}
+
+/** Digests of one replica's objects, taken when somebody asks, and followed from then on. */
+export class FollowedDigests {
+  readonly #options: FollowedDigestsOptions;
+  /** Of the objects up to an index; null until somebody asks. */
+  #digests: { readonly tree: ObjectDigests; upTo: number } | null = null;
+  #reading: Promise<void> | null = null;
+
+  constructor(options: FollowedDigestsOptions) {
+    this.#options = options;
+  }
+
+  /** Whether the rows are being read. */
+  get reading(): boolean {
+    return this.#reading !== null;
+  }
+
+  /** Digests of all objects, as of the last commit in the turn in which the promise is fulfilled. */
+  async all(): Promise<ObjectDigests> {
+    while (this.#digests?.upTo !== Infinity) {
+      this.#reading ??= this.#read().finally(() => {
+        this.#reading = null;
+        this.#options.idle();
+      });
+      await this.#reading;
+    }
+    return this.#digests.tree;
+  }
+
+  /** Objects have changed. */
+  follow(changes: readonly RowChange[]): void {
+    const digests = this.#digests;
+    if (digests === null) return;
+    if (changes.length > CHANGES_MAX) {
+      this.#digests = null;
+      return;
+    }
+    for (const [before, after] of changes) {
+      const index = after?.index ?? before?.index ?? Infinity;
+      if (index <= digests.upTo) digests.tree.replace(before, after);
+    }
+  }
+
+  /** Goes on beside changes: what is committed meanwhile is followed as far as the rows were read. */
+  async #read(): Promise<void> {
+    const { file, index, check } = this.#options;
+    const digests = { tree: new ObjectDigests(), upTo: -1 };
+    this.#digests = digests;
+    for (;;) {
+      await new Promise((resolve) => setImmediate(resolve));
+      check();
+      // Forgotten meanwhile: whoever waits begins anew.
+      if (this.#digests !== digests) return;
+      const rows = index.objectsAfter(file, digests.upTo, DIGESTS_PER_TURN);
+      for (const row of rows) digests.tree.replace(null, row);
+      const last = rows.at(-1);
+      if (last === undefined || rows.length < DIGESTS_PER_TURN) {
+        digests.upTo = Infinity;
+        return;
+      }
+      digests.upTo = last.index;
+    }
+  }
+}

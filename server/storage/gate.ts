@@ -1,0 +1,20 @@
+/** Where those wait for each other that are to share a transaction. */
+export class Gate {
+  readonly #opened = Promise.withResolvers<void>();
+  #missing: number;
+
+  constructor(count: number) {
+    this.#missing = count;
+  }
+
+  /** Resolves when all have arrived, or left. */
+  async arrive(): Promise<void> {
+    this.leave();
+    await this.#opened.promise;
+  }
+
+  /** One that is not to be waited for any more. */
+  leave(): void {
+    if (--this.#missing <= 0) this.#opened.resolve();
+  }
+}

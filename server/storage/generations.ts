@@ -1,0 +1,109 @@
+import type { FileId } from '../../base/ids.ts';
+import type { FileState } from './contents.ts';
+import type { IndexDatabase, ObjectRow } from './index-database.ts';
+
+type GenerationIndex = Pick<
+  IndexDatabase,
+  'newestGeneration' | 'putGeneration' | 'dropGenerations' | 'putUndo' | 'putUndoRange'
+>;
+
+/**
+ * The states of one replica to which a loss of power may throw it back: one is kept from before the first change that is
+ * not synced; see FORMAT.md, "Loss of power".
+ */
+export class Generations {
+  readonly #file: FileId;
+  readonly #index: GenerationIndex;
+  /** The generation that changes are recorded against. Its state is the one after `#baseSeq`. */
+  #current: number;
+  #baseSeq: number;
+  /** The index has the generation's state: something was applied since it began. */
+  #saved = false;
+  /** The newest generation whose state is known to be synced; −1 for none since the file was loaded. */
+  #durable: number;
+  /** The index may have generations older than the durable one. */
+  #olderKept: boolean;
+
+  /**
+   * @param seq number of the last operation that was applied
+   * @param isNew the index knows nothing of the replica yet
+   */
+  constructor(file: FileId, index: GenerationIndex, seq: number, isNew: boolean) {
+    this.#file = file;
+    this.#index = index;
+    const newest = isNew ? null : index.newestGeneration(file);
+    this.#current = newest === null ? 0 : newest + 1;
+    this.#durable = newest === null ? 0 : -1;
+    this.#olderKept = newest !== null;
+    this.#baseSeq = seq;
+  }
+
+  /** @returns the present generation where its state has this version of the object, else null */
+  having(row: ObjectRow, installedCounter: number): number | null {
+    const isSince = row.versionEpoch === installedCounter && row.versionSeq > this.#baseSeq;
+    return isSince ? null : this.#current;
+  }
+
+  /**
+   * Commits a change whose contents are not synced: the state before stays known until they are.
+   * @param before the state that is committed now
+   * @param commit commits in one transaction what it calls `keep` in, before all else
+   */
+  async keeping(before: FileState, commit: (keep: () => void) => Promise<void>): Promise<void> {
+    const saves = !this.#saved;
+    const forgets = saves && this.#olderKept && this.#durable >= 0;
+    await commit(() => {
+      if (forgets) this.#index.dropGenerations(this.#file, this.#durable);
+      if (saves) this.#index.putGeneration(this.#file, this.#current, before);
+    });
+    this.#saved = true;
+    if (forgets) this.#olderKept = false;
+  }
+
+  /** In the transaction that replaces the object: keeps it where the present generation's state has it. */
+  keepObject(row: ObjectRow, installedCounter: number): void {
+    const generation = this.having(row, installedCounter);
+    if (generation !== null) this.#index.putUndo(this.#file, generation, row);
+  }
+
+  /** As `keepObject`, of objects `first` to `last`. */
+  keepObjects(first: number, last: number, installedCounter: number): void {
+    this.#index.putUndoRange(this.#file, this.#current, first, last, installedCounter, this.#baseSeq);
+  }
+
+  /** In the transaction of a state that is synced before it counts: none is thrown back behind it. */
+  forgetAll(): void {
+    this.#index.dropGenerations(this.#file, Number.MAX_SAFE_INTEGER);
+  }
+
+  /**
+   * What is applied from now on is recorded against the state that is committed now.
+   * @param seq its number
+   * @returns the generation of that state, where it is not known to be synced; else null
+   */
+  advance(seq: number): number | null {
+    if (this.#saved) this.#next(seq);
+    return this.#current > this.#durable ? this.#current : null;
+  }
+
+  /** @returns whether it was not known yet that this generation's state is synced */
+  synced(generation: number): boolean {
+    if (generation <= this.#durable) return false;
+    this.#durable = generation;
+    this.#olderKept = true;
+    return true;
+  }
+
+  /** A state is installed, and all is forgotten that was before it. */
+  installed(seq: number): void {
+    this.#next(seq);
+    this.#durable = this.#current;
+    this.#olderKept = false;
+  }
+
+  #next(seq: number): void {
+    this.#current++;
+    this.#baseSeq = seq;
+    this.#saved = false;
+  }
+}

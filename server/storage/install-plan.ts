@@ -1,0 +1,93 @@
+import { assert } from '../../base/assert.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { Position } from '../../replica/actions.ts';
+import { epochEquals, sameObject } from './contents.ts';
+import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import { rowsOf } from './object-rows.ts';
+import type { FileDescription, FileDifference, ObjectEntry } from './store.ts';
+
+/** Rows that are looked up one by one between two turns of the event loop: a millisecond or two. */
+const LOOKUPS_PER_TURN = 200;
+
+/** How the rows of the index become a base's. */
+export interface InstallPlan {
+  readonly puts: readonly ObjectRow[];
+  readonly deletes: readonly ObjectRow[];
+  /** Rows that are here now and not in the base. */
+  readonly dropped: readonly ObjectRow[];
+}
+
+/** Of a base whose objects are those that are here. */
+export const NO_PLAN: InstallPlan = { puts: [], deletes: [], dropped: [] };
+
+/** A replica as it is before it becomes another's. */
+export interface InstallSource {
+  readonly file: FileId;
+  readonly index: Pick<IndexDatabase, 'object' | 'objectsUpTo'>;
+  /** Of the committed state. */
+  readonly position: Position;
+  /** Objects that lie ready for the base, by index. */
+  readonly staged: ReadonlyMap<number, ObjectRow>;
+}
+
+/** @returns what is to change in the index; every object of the base is staged, or here already */
+export function planInstall(
+  source: InstallSource,
+  base: FileDescription | FileDifference,
+): Promise<InstallPlan> {
+  return 'changes' in base ? planDifference(source, base) : planWhole(source, base.objects);
+}
+
+async function planDifference(
+  { file, index: rows, position, staged }: InstallSource,
+  { from, changes }: FileDifference,
+): Promise<InstallPlan> {
+  assert(
+    epochEquals(from.epoch, position.epoch) && from.seq === position.seq,
+    'A difference is to the state that is here',
+  );
+  const puts: ObjectRow[] = [];
+  const deletes: ObjectRow[] = [];
+  const dropped: ObjectRow[] = [];
+  let lookups = 0;
+  for (const [index, entry] of changes) {
+    if (++lookups % LOOKUPS_PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
+    const mine = rows.object(file, index);
+    if (mine !== null) dropped.push(mine);
+    if (entry === null) {
+      if (mine !== null) deletes.push(mine);
+      continue;
+    }
+    const ready = staged.get(index);
+    assert(ready !== undefined && sameObject(ready, entry), `Object ${index} of the difference is staged`);
+    puts.push(ready);
+  }
+  return { puts, deletes, dropped };
+}
+
+async function planWhole(
+  { file, index: rows, staged }: InstallSource,
+  objects: readonly ObjectEntry[],
+): Promise<InstallPlan> {
+  const own = new Map<number, ObjectRow>();
+  for await (const some of rowsOf(rows, file)) for (const row of some) own.set(row.index, row);
+  const puts: ObjectRow[] = [];
+  const dropped: ObjectRow[] = [];
+  for (const entry of objects) {
+    const mine = own.get(entry.index);
+    const ready = staged.get(entry.index);
+    own.delete(entry.index);
+    if (ready !== undefined && sameObject(ready, entry)) {
+      puts.push(ready);
+      if (mine !== undefined) dropped.push(mine);
+    } else {
+      assert(
+        mine !== undefined && sameObject(mine, entry),
+        `Object ${entry.index} of the base is staged, or here already`,
+      );
+    }
+  }
+  const deletes = [...own.values()];
+  dropped.push(...deletes);
+  return { puts, deletes, dropped };
+}

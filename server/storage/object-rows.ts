@@ -1,0 +1,96 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import { crc32Of } from './checksum.ts';
+import type { Container } from './container.ts';
+import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import type { FetchedObject, ObjectEntry } from './store.ts';
+
+/** Rows of the index between two turns of the event loop. */
+const ROWS_PER_TURN = 10_000;
+
+/** An object before and after a change: null where there is none. */
+export type RowChange = readonly [ObjectRow | null, ObjectRow | null];
+
+/**
+ * Finds a damaged object's bytes.
+ * @param cause how the damage was met; thrown where it is none, or nobody has the bytes
+ */
+export type Mend = (file: FileId, row: ObjectRow, cause: unknown) => Promise<Uint8Array>;
+
+/** @returns what others are told of the object: not where it is */
+export function entryOf({ index, versionEpoch, versionSeq, length, crc32 }: ObjectEntry): ObjectEntry {
+  return { index, versionEpoch, versionSeq, length, crc32 };
+}
+
+/** The file's objects after `after`, up to `last`, some at a time, with a turn of the event loop in between. */
+export async function* rowsOf(
+  index: Pick<IndexDatabase, 'objectsUpTo'>,
+  file: FileId,
+  after = -1,
+  last = Number.MAX_SAFE_INTEGER,
+  countMax = ROWS_PER_TURN,
+): AsyncGenerator<ObjectRow[]> {
+  let seen = after;
+  for (;;) {
+    const rows = index.objectsUpTo(file, seen + 1, last, countMax);
+    if (rows.length > 0) yield rows;
+    if (rows.length < countMax) return;
+    seen = (rows.at(-1) as ObjectRow).index;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+/** Reads an object whole, and checks it. */
+export async function readObjectRow(
+  container: Container,
+  file: FileId,
+  row: ObjectRow,
+  objectBytes: number,
+): Promise<Uint8Array> {
+  const bytes = Buffer.allocUnsafeSlow(row.length);
+  const count = await container.read(bytes, row.slot * objectBytes);
+  if (count < row.length) {
+    throw new ServiceError(
+      'integrity',
+      `Cannot read object ${row.index} of file ${file}: ${count} of its ${row.length} bytes are on the disk`,
+    );
+  }
+  if (crc32Of([bytes]) !== row.crc32) {
+    throw new ServiceError(
+      'integrity',
+      `Cannot read object ${row.index} of file ${file}: its bytes do not match their checksum`,
+    );
+  }
+  return bytes;
+}
+
+/** As `readObjectRow`, and where the object is damaged, the bytes of another replica. */
+export async function readSoundRow(
+  mend: Mend,
+  container: Container,
+  file: FileId,
+  row: ObjectRow,
+  objectBytes: number,
+): Promise<Uint8Array> {
+  try {
+    return await readObjectRow(container, file, row, objectBytes);
+  } catch (cause) {
+    return mend(file, row, cause);
+  }
+}
+
+/**
+ * @param isLost the bytes stand for ones that nobody has: they are not to match
+ * @returns why an object that another replica sent is not taken; null where its bytes are those that its entry tells
+ */
+export function fetchedUnlike(
+  file: FileId,
+  { entry, bytes }: FetchedObject,
+  objectBytes: number,
+  isLost = false,
+): ServiceError | null {
+  const fits = entry.length === bytes.length && bytes.length <= objectBytes;
+  if (fits && (isLost || crc32Of([bytes]) === entry.crc32)) return null;
+  const what = `Object ${entry.index} of file ${file}, fetched from another replica,`;
+  return new ServiceError('integrity', `${what} does not match its checksum`);
+}

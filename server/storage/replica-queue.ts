@@ -1,0 +1,177 @@
+import type { FileId } from '../../base/ids.ts';
+import type { Epoch } from '../../replica/actions.ts';
+import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
+import { removedBy, sizeAfter } from './contents.ts';
+import { storageError } from './failures.ts';
+import type { Gate } from './gate.ts';
+import type { FetchedObject, FileDescription, FileDifference, ObjectEntry } from './store.ts';
+
+/** Operations and bytes that go to the disk together. */
+const BATCH_COUNT_MAX = 256;
+const BATCH_BYTES_MAX = 8 * 1024 * 1024;
+
+/** Whoever asked for something hears of its end. */
+export interface Waiter {
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export interface ApplyItem extends Waiter {
+  readonly kind: 'apply';
+  readonly epoch: Epoch;
+  readonly seq: number;
+  readonly operation: FileOperation;
+  readonly sessions: Uint8Array;
+}
+
+export interface StageItem extends Waiter {
+  readonly kind: 'stage';
+  readonly object: FetchedObject;
+  /** The bytes stand for ones that nobody has: they are not to match. */
+  readonly isLost?: true;
+}
+
+export interface InstallItem extends Waiter {
+  readonly kind: 'install';
+  readonly epoch: Epoch;
+  readonly seq: number;
+  readonly sessions: Uint8Array;
+  readonly base: FileDescription | FileDifference | null;
+}
+
+export interface BearItem extends Waiter {
+  readonly kind: 'bear';
+  readonly epoch: Epoch;
+  readonly operations: readonly FileOperation[];
+  readonly gate: Gate;
+}
+
+/** One thing that is asked of a replica. */
+export type Item =
+  | ApplyItem
+  | BearItem
+  | StageItem
+  | InstallItem
+  | (Waiter & { readonly kind: 'repair'; readonly object: FetchedObject })
+  | (Waiter & { readonly kind: 'unstage'; readonly keeps: (entry: ObjectEntry) => boolean })
+  | (Waiter & { readonly kind: 'promise'; readonly epoch: Epoch })
+  | (Waiter & { readonly kind: 'create' | 'flush' | 'trim' | 'remove' });
+
+export type ItemRequest = Item extends infer Kind
+  ? Kind extends Item
+    ? Omit<Kind, keyof Waiter>
+    : never
+  : never;
+
+const ACTIONS = {
+  apply: 'apply an operation to',
+  bear: 'bear',
+  stage: 'stage objects of',
+  repair: 'repair an object of',
+  install: 'install a state of',
+  promise: 'store a promise for',
+  create: 'create',
+  flush: 'sync',
+  unstage: 'forget staged objects of',
+  trim: 'trim',
+  remove: 'remove',
+} as const satisfies Record<Item['kind'], string>;
+
+interface ReplicaQueueOptions {
+  readonly file: FileId;
+  /** @returns the file's size as of the last commit */
+  sizeBytes(): number;
+  /** Does what is asked, and tells it to the waiters; where it throws, it has told none of them. */
+  perform(batch: readonly Item[]): Promise<void>;
+  /** Nothing is left to be done. */
+  idle(): void;
+}
+
+/** What is asked of one replica, done one batch after the other, so that there is a single order. */
+export class ReplicaQueue {
+  readonly #options: ReplicaQueueOptions;
+  #items: Item[] = [];
+  #running = false;
+
+  constructor(options: ReplicaQueueOptions) {
+    this.#options = options;
+  }
+
+  get idle(): boolean {
+    return !this.#running && this.#items.length === 0;
+  }
+
+  submit(request: ItemRequest): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#items.push({ ...request, resolve, reject } as Item);
+      if (!this.#running) {
+        this.#running = true;
+        void this.#run();
+      }
+    });
+  }
+
+  async #run(): Promise<void> {
+    // What is asked for in the same step may share a transaction.
+    await Promise.resolve();
+    while (this.#items.length > 0) {
+      const batch = this.#items.splice(0, batchLength(this.#items, this.#options.sizeBytes()));
+      try {
+        await this.#options.perform(batch);
+      } catch (cause) {
+        const first = batch[0] as Item;
+        const error = storageError(`Cannot ${ACTIONS[first.kind]} file ${this.#options.file}`, cause);
+        // What was to follow an operation that did not happen must not happen either.
+        const isBeside = first.kind === 'stage' || first.kind === 'repair' || first.kind === 'trim';
+        const rest = isBeside ? [] : this.#items.splice(0);
+        for (const item of [...batch, ...rest]) item.reject(error);
+      }
+    }
+    this.#running = false;
+    this.#options.idle();
+  }
+}
+
+/**
+ * @param sizeBytes of the file before the first item
+ * @returns how many of the items, from the first on, share a transaction
+ */
+function batchLength(items: readonly Item[], sizeBytes: number): number {
+  const first = items[0] as Item;
+  if (first.kind === 'apply') return applyLength(items, sizeBytes);
+  let count = 1;
+  if (first.kind === 'stage') {
+    let byteCount = first.object.bytes.length;
+    for (; count < items.length && count < BATCH_COUNT_MAX; count++) {
+      const item = items[count] as Item;
+      if (item.kind !== 'stage') break;
+      byteCount += item.object.bytes.length;
+      if (byteCount > BATCH_BYTES_MAX) break;
+    }
+  } else if (first.kind === 'create' || first.kind === 'promise') {
+    while (count < BATCH_COUNT_MAX && isOfBeginning(items[count])) count++;
+  }
+  return count;
+}
+
+/** An operation that takes bytes away is applied by itself, and so is one that lends the contents. */
+function applyLength(items: readonly Item[], sizeBytes: number): number {
+  let size = sizeBytes;
+  let byteCount = 0;
+  let count = 0;
+  for (; count < items.length && count < BATCH_COUNT_MAX; count++) {
+    const item = items[count] as Item;
+    if (item.kind !== 'apply' || item.operation.kind === 'preserve') break;
+    if (removedBy(item.operation, size) !== null) break;
+    byteCount += partsWritten(item.operation).reduce((sum, { bytes }) => sum + bytes.length, 0);
+    if (count > 0 && byteCount > BATCH_BYTES_MAX) break;
+    size = sizeAfter(size, item.operation);
+  }
+  return Math.max(1, count);
+}
+
+/** Whether the item may share the transaction that makes a replica, or stores its promise: nothing is replaced by it. */
+function isOfBeginning(item: Item | undefined): boolean {
+  if (item?.kind === 'install') return item.base === null && item.seq === 0;
+  return item?.kind === 'promise';
+}

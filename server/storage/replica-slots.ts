@@ -1,0 +1,244 @@
+import { assert } from '../../base/assert.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import { rowsOf } from './object-rows.ts';
+import { SlotMap } from './slot-map.ts';
+
+/** A container is cut once this many bytes at its end are free. */
+const TRIM_BYTES_MIN = 16 * 1024 * 1024;
+
+const NOWHERE = { index: -2, slot: -2 };
+
+/** What the index tells of slots. */
+type SlotIndex = Pick<IndexDatabase, 'objectsUpTo' | 'undoSlots' | 'borrowers' | 'borrowedSlots'>;
+
+/**
+ * Where the objects of one replica are in its container, and go next. A slot is used again once nobody needs it: not the
+ * committed state, no older one to which a loss of power may throw the file back, no file that borrows the object, no read
+ * under way.
+ */
+export class ReplicaSlots {
+  readonly #file: FileId;
+  readonly #index: SlotIndex;
+  /** Null until something is written: built from the index then. */
+  #map: SlotMap | null = null;
+  /** Where the last new object went: the next one goes behind it. */
+  #lastPlaced = NOWHERE;
+  /** End of the slots that were in use since the container was last cut. */
+  #placedEnd = 0;
+
+  /** Slots that only older states refer to, with the newest generation that does. */
+  #retired: { readonly slot: number; readonly generation: number }[] = [];
+  /** Slots in use to which a generation also refers with a smaller length. */
+  readonly #held = new Map<number, number>();
+
+  /** Slots with objects of files that borrow them, by borrower, and how many have each. Known where `#map` is. */
+  readonly #lentTo = new Map<FileId, number[]>();
+  readonly #lent = new Map<number, number>();
+  /** Lent slots that nothing of the own refers to. */
+  readonly #onlyLent = new Set<number>();
+
+  /** Slots that a read under way looks at, with the number of reads. */
+  readonly #pins = new Map<number, number>();
+  readonly #freeWhenUnpinned = new Set<number>();
+  #unpinned: (() => void) | null = null;
+
+  constructor(file: FileId, index: SlotIndex) {
+    this.#file = file;
+    this.#index = index;
+  }
+
+  // --- which are in use ----------------------------------------------------------------------------------------
+
+  /** A new replica's: none of them is in use. */
+  begin(): void {
+    this.#map = new SlotMap();
+  }
+
+  /** Learns from the index which are in use, unless that is known. */
+  async load(): Promise<void> {
+    if (this.#map !== null) return;
+    const map = new SlotMap();
+    for await (const rows of rowsOf(this.#index, this.#file)) {
+      for (const { slot } of rows) if (slot >= 0) map.take(slot);
+    }
+    for (const { slot, generation } of this.#index.undoSlots(this.#file)) {
+      if (slot < 0) continue;
+      if (map.has(slot)) {
+        this.#held.set(slot, generation);
+      } else {
+        map.take(slot);
+        this.#retired.push({ slot, generation });
+      }
+    }
+    for (const borrower of this.#index.borrowers(this.#file)) {
+      const slots = this.#index.borrowedSlots(borrower);
+      this.#lend(borrower, slots);
+      for (const slot of slots) {
+        if (map.has(slot)) continue;
+        map.take(slot);
+        this.#onlyLent.add(slot);
+      }
+    }
+    this.#map = map;
+    this.#placedEnd = map.end;
+  }
+
+  /** The number of slots that the container must have room for. */
+  get end(): number {
+    assert(this.#map !== null, 'A container is cut once the slots in use are known');
+    return this.#map.end;
+  }
+
+  // --- new objects ---------------------------------------------------------------------------------------------
+
+  /** @returns a free slot, wherever it is; the caller frees it, or commits a state that refers to it */
+  takeAny(): number {
+    return this.#take(1, -1);
+  }
+
+  /**
+   * Takes adjacent slots for `count` objects from `index` on, behind the one that came before.
+   * @param before the object in front of them, where it may be that no new one was placed there last
+   * @returns the first of them
+   */
+  takeRun(index: number, count: number, before: () => ObjectRow | null = () => null): number {
+    const last = this.#lastPlaced;
+    const near = last.index === index - 1 ? last.slot : (before()?.slot ?? -2);
+    const first = this.#take(count, near + 1);
+    this.#lastPlaced = { index: index + count - 1, slot: first + count - 1 };
+    return first;
+  }
+
+  /** The next object need not be near the last. */
+  forgetPlace(): void {
+    this.#lastPlaced = NOWHERE;
+  }
+
+  #take(count: number, near: number): number {
+    assert(this.#map !== null, 'The slots in use are known before another is taken');
+    const first = this.#map.takeRun(count, near);
+    this.#placedEnd = Math.max(this.#placedEnd, this.#map.end);
+    return first;
+  }
+
+  /** No state of the own refers to the slot. A borrowed one is given back when the whole replica goes. */
+  free(slot: number): void {
+    if (slot < 0) return;
+    if (this.#lent.has(slot)) {
+      this.#onlyLent.add(slot);
+      return;
+    }
+    if (this.#pins.has(slot)) this.#freeWhenUnpinned.add(slot);
+    else this.#map?.free(slot);
+  }
+
+  /** @returns whether enough at the container's end is free since the last time to cut it */
+  takeTrim(objectBytes: number): boolean {
+    const end = this.#map?.end ?? this.#placedEnd;
+    if (end >= this.#placedEnd) return false;
+    if (end > 0 && (this.#placedEnd - end) * objectBytes < TRIM_BYTES_MIN) return false;
+    this.#placedEnd = end;
+    return true;
+  }
+
+  // --- older states --------------------------------------------------------------------------------------------
+
+  /** The state of this generation has the slot's object, too, with a smaller length. */
+  hold(slot: number, generation: number): void {
+    this.#held.set(slot, generation);
+  }
+
+  /**
+   * The committed state no longer refers to the slot; an older one may.
+   * @param generation whose state has what the slot holds; null where that is none, unless it was held
+   */
+  drop(slot: number, generation: number | null): void {
+    const needed = generation ?? this.#held.get(slot);
+    this.#held.delete(slot);
+    if (needed === undefined) this.free(slot);
+    else this.#retired.push({ slot, generation: needed });
+  }
+
+  /** Nothing is thrown back before this generation any more. */
+  freeOlder(generation: number): void {
+    const stillNeeded = [];
+    for (const retired of this.#retired) {
+      if (retired.generation < generation) this.free(retired.slot);
+      else stillNeeded.push(retired);
+    }
+    this.#retired = stillNeeded;
+    for (const [slot, held] of this.#held) if (held < generation) this.#held.delete(slot);
+  }
+
+  /** No older state is known any more. */
+  freeAllOlder(): void {
+    for (const { slot } of this.#retired) this.free(slot);
+    this.#retired = [];
+    this.#held.clear();
+  }
+
+  // --- borrowers -----------------------------------------------------------------------------------------------
+
+  /** The borrower has these, too. Where the slots are not known yet, the index tells it when they are. */
+  lend(borrower: FileId, slots: readonly number[]): void {
+    if (this.#map !== null) this.#lend(borrower, slots);
+  }
+
+  /** What the borrower had may be used again: nobody looks for it any more. */
+  returned(borrower: FileId): void {
+    for (const slot of this.#lentTo.get(borrower) ?? []) {
+      const count = (this.#lent.get(slot) as number) - 1;
+      if (count > 0) this.#lent.set(slot, count);
+      else {
+        this.#lent.delete(slot);
+        if (this.#onlyLent.delete(slot)) this.free(slot);
+      }
+    }
+    this.#lentTo.delete(borrower);
+  }
+
+  #lend(borrower: FileId, slots: readonly number[]): void {
+    const lentTo = this.#lentTo.get(borrower) ?? [];
+    this.#lentTo.set(borrower, lentTo);
+    for (const slot of slots) {
+      lentTo.push(slot);
+      this.#lent.set(slot, (this.#lent.get(slot) ?? 0) + 1);
+    }
+  }
+
+  // --- reads ---------------------------------------------------------------------------------------------------
+
+  get pinned(): boolean {
+    return this.#pins.size > 0;
+  }
+
+  /** Keeps the slots of the rows from being used again until `unpin`. */
+  pin(rows: readonly ObjectRow[]): void {
+    for (const { slot } of rows) this.#pins.set(slot, (this.#pins.get(slot) ?? 0) + 1);
+  }
+
+  unpin(rows: readonly ObjectRow[]): void {
+    for (const { slot } of rows) {
+      const count = this.#pins.get(slot);
+      assert(count !== undefined, 'What is unpinned was pinned');
+      if (count > 1) {
+        this.#pins.set(slot, count - 1);
+        continue;
+      }
+      this.#pins.delete(slot);
+      if (this.#freeWhenUnpinned.delete(slot)) this.#map?.free(slot);
+    }
+    if (this.#pins.size > 0) return;
+    this.#unpinned?.();
+    this.#unpinned = null;
+  }
+
+  /** Resolves when no read is under way. */
+  async whenUnpinned(): Promise<void> {
+    if (this.#pins.size === 0) return;
+    await new Promise<void>((resolve) => {
+      this.#unpinned = resolve;
+    });
+  }
+}
