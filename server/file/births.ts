@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
@@ -300,8 +301,13 @@ export class Births {
       void this.#noted(this.#parts.call(server, SPARE_CALL, payload, BEAR_MS_MAX, true));
     const asked = others.filter((server) => !spare.has(server)).map((server) => this.#noted(ask(server)));
     if (view.members.includes(self)) {
-      const own = host.bear(births, { epoch, view, objectBytes, isSpare: false });
-      asked.push(this.#noted(own.then((outcomes) => heard(self, outcomes.map(codeOf)))));
+      const store = async (): Promise<void> => {
+        // In the next turn: what others wait for leaves at the end of this one.
+        await nextTurn();
+        const outcomes = await host.bear(births, { epoch, view, objectBytes, isSpare: false });
+        heard(self, outcomes.map(codeOf));
+      };
+      asked.push(this.#noted(store()));
     }
     await firstOf(borne, asked, spare.size > 0 ? SPARED_MS : BEAR_MS_MAX);
     if (!birth.areAllBorne && spare.size > 0) {

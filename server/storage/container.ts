@@ -8,6 +8,7 @@ import { joinedInPlace, rangeOf } from './buffers.ts';
 import type { DirectWrites } from './direct-writes.ts';
 import { errorCode } from './failures.ts';
 import { type FileOps, readFully, writeFully } from './file-ops.ts';
+import { PromptWrites } from './prompt-writes.ts';
 import { SharedFlush } from './shared-flush.ts';
 
 /** Bytes in one call to the system: enough to be cheap, not so many that a thread is gone for long. */
@@ -203,6 +204,7 @@ export class Containers {
   readonly #folder: string;
   readonly #ops: FileOps;
   readonly #direct: DirectWrites;
+  readonly #prompt: PromptWrites;
   readonly #entries = new Map<FileId, Entry>();
   /** Those that nobody uses and that are not being closed, the least recently used first: thousands may be in use or closing. */
   readonly #idle = new Map<FileId, Entry>();
@@ -218,6 +220,7 @@ export class Containers {
     this.#folder = folder;
     this.#ops = ops;
     this.#direct = direct;
+    this.#prompt = new PromptWrites(ops);
     this.#onFailure = onFailure;
   }
 
@@ -243,16 +246,17 @@ export class Containers {
   }
 
   /**
-   * Lends a new container to `work` and closes it, unsynced: small files that are made by the thousand would have every other container closed,
+   * Writes a new container and closes it, unsynced: small files that are made by the thousand would have every other container closed,
    * and cost a sync of file and directory each. The index knows that the contents were never synced, so a start after a loss of power looks at
    * them; what the disk fails to write later is told to whoever syncs the file, and else is damage as any other, which checksums find and other
    * replicas mend.
    */
-  async useOnce<Result>(file: FileId, work: (container: Container) => Promise<Result>): Promise<Result> {
+  async writeOnce(file: FileId, chunks: readonly Chunk[]): Promise<void> {
+    if (this.#prompt.tried(this.#pathOf(file), adjacentRuns(chunks))) return;
     const container = await this.#open(file, true);
     assert(container !== null, 'The container was made');
     try {
-      return await work(container);
+      await container.write(chunks);
     } finally {
       await container.close();
     }

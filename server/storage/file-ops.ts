@@ -3,8 +3,8 @@ import fsPromises from 'node:fs/promises';
 import { rangeOf } from './buffers.ts';
 
 /**
- * What the store asks of the operating system, all of it done in the thread pool. It is an interface
- * so that a test can hand in a disk that fails. Rejections carry the usual `code` (ENOSPC, EIO, …).
+ * What the store asks of the operating system, all of it but `writeNow` done in the thread pool. It is an interface
+ * so that a test can hand in a disk that fails. Failures carry the usual `code` (ENOSPC, EIO, …).
  */
 export interface FileOps {
   /** @returns a file descriptor */
@@ -12,6 +12,8 @@ export interface FileOps {
   close(fd: number): Promise<void>;
   /** @returns the number of bytes written, which may be less than there are: the caller goes on */
   write(fd: number, buffers: readonly Uint8Array[], position: number): Promise<number>;
+  /** Writes all of it to a file, which is made where there is none, and closes it, before it returns: the event loop waits. */
+  writeNow(path: string, buffers: readonly Uint8Array[], position: number): void;
   /** @returns the number of bytes read, 0 at the end of the file */
   read(fd: number, buffer: Uint8Array, position: number): Promise<number>;
   /** What was written to the file so far, through any descriptor, survives loss of power. */
@@ -42,6 +44,21 @@ export const diskFileOps: FileOps = {
       if (only === undefined) fs.writev(fd, buffers as Uint8Array[], position, done);
       else fs.write(fd, only, 0, only.length, position, done);
     });
+  },
+  writeNow(path, buffers, position) {
+    const fd = fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
+    try {
+      let rest = buffers;
+      let at = position;
+      while (rest.length > 0) {
+        const count = fs.writevSync(fd, rest as Uint8Array[], at);
+        if (count === 0) throw tookNothing();
+        at += count;
+        rest = rangeOf(rest, count, Infinity);
+      }
+    } finally {
+      fs.closeSync(fd);
+    }
   },
   read(fd, buffer, position) {
     return new Promise((resolve, reject) => {
@@ -96,10 +113,14 @@ export async function writeFully(
   let at = position;
   while (rest.length > 0) {
     const count = await ops.write(fd, rest, at);
-    if (count === 0) throw Object.assign(new Error('The disk took no bytes'), { code: 'EIO' });
+    if (count === 0) throw tookNothing();
     at += count;
     rest = rangeOf(rest, count, Infinity);
   }
+}
+
+function tookNothing(): Error {
+  return Object.assign(new Error('The disk took no bytes'), { code: 'EIO' });
 }
 
 /** @returns the number of bytes read into `buffer`, less than its length only at the end of the file */

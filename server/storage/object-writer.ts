@@ -44,7 +44,7 @@ export class ObjectWriter {
   async writeFirst(drafts: readonly ObjectDraft[], epoch: number): Promise<ObjectRow[]> {
     const { containers, file, slots } = this.#options;
     slots.begin();
-    return containers.useOnce(file, (container) => this.#writeTo(container, drafts, epoch));
+    return this.#writeOver([], drafts, epoch, (chunks) => containers.writeOnce(file, chunks));
   }
 
   /**
@@ -131,16 +131,30 @@ export class ObjectWriter {
   }
 
   async #writeTo(container: Container, drafts: readonly ObjectDraft[], epoch: number): Promise<ObjectRow[]> {
-    const { file, objectBytes, slots, mend } = this.#options;
+    const { file, objectBytes, mend } = this.#options;
     const bases = await Promise.all(
       drafts.map((draft) =>
         draft.needsBase ? readSoundRow(mend, container, file, draft.base as ObjectRow, objectBytes) : null,
       ),
     );
+    return this.#writeOver(bases, drafts, epoch, (chunks) => container.write(chunks));
+  }
+
+  /**
+   * @param bases bytes of the objects that drafts go over, in their order; null or nothing where they need none
+   * @param write brings chunks to the container
+   */
+  async #writeOver(
+    bases: readonly (Uint8Array | null)[],
+    drafts: readonly ObjectDraft[],
+    epoch: number,
+    write: (chunks: readonly Chunk[]) => Promise<void>,
+  ): Promise<ObjectRow[]> {
+    const { objectBytes, slots } = this.#options;
     const outcomes = drafts.map((draft, at) => draft.finish(bases[at] ?? null));
     const placed = this.#place(drafts, outcomes);
     try {
-      const writing = container.write(
+      const writing = write(
         outcomes.map((outcome, at) => {
           const begin = outcome.kind === 'append' ? (drafts[at]?.base?.length ?? 0) : 0;
           return {

@@ -162,6 +162,27 @@ test('many files are one call to each server and one command', async (t) => {
   );
 });
 
+test('others have been asked, and what they are asked has left, before this server stores its own replica', async (t) => {
+  const { cluster, servers } = await started(t);
+  const order: string[] = [];
+  const { births } = bearerOf(cluster, async () => {
+    order.push('asked');
+    // As the transport does, which sends at the end of a turn what the turn has brought.
+    setImmediate(() => order.push('left'));
+    return STORED();
+  });
+  const { store } = servers[0];
+  const real = store.bear.bind(store);
+  store.bear = (...given) => {
+    order.push('stores');
+    return real(...given);
+  };
+  await births.reserve({ owner: 3, count: 10 });
+  const [outcome] = await births.bear(requestFor(1, 100), {});
+  assert.equal(outcome?.kind, 'born');
+  assert.deepEqual(order, ['asked', 'asked', 'left', 'left', 'stores']);
+});
+
 test('a file that no majority has gets no name', async (t) => {
   const { cluster } = await started(t);
   const away = new ServiceError('unknown', 'no answer');

@@ -57,6 +57,7 @@ class AlignedDisk implements FileOps {
     return diskFileOps.write(fd, [bytes.subarray(0, Math.min(count, bytes.length))], position);
   }
 
+  writeNow = diskFileOps.writeNow;
   read = diskFileOps.read;
   datasync = diskFileOps.datasync;
   truncate = diskFileOps.truncate;

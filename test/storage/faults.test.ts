@@ -4,7 +4,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import { diskFileOps, type FileOps } from '../../server/storage/file-ops.ts';
-import { begin, epoch, fileId, NO_SESSIONS, pattern, storeConformance } from '../conformance/store.ts';
+import { begin, epoch, fileId, NO_SESSIONS, pattern, storeConformance, VIEW } from '../conformance/store.ts';
 import { flipByte } from './damage.ts';
 import { mounted } from './mounts.ts';
 import { DiskFixture, temporaryFolder } from './stores.ts';
@@ -44,6 +44,11 @@ class FaultyDisk implements FileOps {
     const first = buffers[0] as Uint8Array;
     if (first.length <= this.shortBytes) return diskFileOps.write(fd, buffers, position);
     return diskFileOps.write(fd, [first.subarray(0, this.shortBytes)], position);
+  }
+
+  writeNow(path: string, buffers: readonly Uint8Array[], position: number): void {
+    this.#strike('writeNow', path);
+    diskFileOps.writeNow(path, buffers, position);
   }
 
   async read(fd: number, buffer: Uint8Array, position: number): Promise<number> {
@@ -110,6 +115,21 @@ describe('disk store with a failing disk', () => {
   const write = (seq: number, offset: number, bytes: Uint8Array) =>
     fixture.store.apply(file, epoch(1), seq, { kind: 'write', offset, bytes, modifiedNs: 1n }, NO_SESSIONS);
   const container = () => path.join(fixture.path, 'objects', '01', '1.dat');
+
+  test('a file of which the disk does not take the contents is not borne, nothing of it is left, and it can be borne later', async () => {
+    const other = fileId(2);
+    const operations = [
+      { kind: 'write', offset: 0, bytes: pattern(40, 1), modifiedNs: 1n },
+      { kind: 'settling' },
+    ] as const;
+    const bear = () => fixture.store.bear([{ file: other, operations }], epoch(1), VIEW, OBJECT_BYTES);
+    disk.fault = { call: 'writeNow', suffix: '.dat', code: 'ENOSPC' };
+    const [refused] = await bear();
+    assert.ok(refused instanceof ServiceError && refused.code === 'no-space', String(refused));
+    assert.equal(fixture.store.record(other), null);
+    assert.deepEqual(await bear(), [null]);
+    assert.deepEqual(Buffer.from(await fixture.store.read(other, 0, 99)), Buffer.from(pattern(40, 1)));
+  });
 
   test('a full disk refuses the write and what follows it, and nothing torn is seen', async () => {
     await write(1, 0, pattern(1000, 1));

@@ -15,6 +15,7 @@ class CountingDisk implements FileOps {
   readonly #paths = new Map<number, string>();
   readonly close = diskFileOps.close;
   readonly write = diskFileOps.write;
+  readonly writeNow = diskFileOps.writeNow;
   readonly read = diskFileOps.read;
   readonly truncate = diskFileOps.truncate;
   readonly unlink = diskFileOps.unlink;

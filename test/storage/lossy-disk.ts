@@ -44,6 +44,13 @@ export class LossyDisk implements FileOps {
     return diskFileOps.write(fd, buffers, position);
   }
 
+  writeNow(file: string, buffers: readonly Uint8Array[], position: number): void {
+    const contents = this.#files.get(file) ?? { synced: Buffer.alloc(0), changes: [] };
+    this.#files.set(file, contents);
+    contents.changes.push({ position, bytes: Buffer.concat(buffers) });
+    diskFileOps.writeNow(file, buffers, position);
+  }
+
   read(fd: number, buffer: Uint8Array, position: number): Promise<number> {
     return diskFileOps.read(fd, buffer, position);
   }
