@@ -8,12 +8,13 @@ import type {
   TrashedFile,
   VolumeInfo,
 } from '../wire/catalog-api.ts';
+import type { InodeRow } from './inode-rows.ts';
 import { KIND_FILE, POLICIES } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
 import type { SnapshotRow } from './snapshot-tables.ts';
-import type { InodeRow, VolumeRow } from './tables.ts';
 import type { TrashRow } from './trash-tables.ts';
 import type { ShownRow, Tree } from './tree.ts';
+import type { VolumeRow } from './volume-tables.ts';
 
 /** Kinds of inodes by the number that the tables have for them. */
 const KINDS = [null, 'file', 'directory', 'symlink', 'fifo', 'socket', 'character', 'block'] as const;

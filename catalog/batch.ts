@@ -100,7 +100,7 @@ const EPOCHS_APART_MAX = 2 ** 21;
  * @param epoch counter of the epoch, from 1
  */
 export function inodesBegin(db: CatalogDatabase, epoch: number): void {
-  if (epoch <= EPOCHS_APART_MAX) Tables.of(db).inodesFrom((epoch - 1) * INODES_PER_EPOCH);
+  if (epoch <= EPOCHS_APART_MAX) Tables.of(db).numbers.startFrom((epoch - 1) * INODES_PER_EPOCH);
 }
 
 /**

@@ -1,9 +1,10 @@
 import { ServiceError } from '../base/errors.ts';
 import type { TreeChange } from '../wire/catalog-api.ts';
 import { kindName } from './attributes.ts';
+import type { NameChange } from './change-record.ts';
 import type { CatalogDatabase } from './schema.ts';
-import { type NameChange, Tables } from './tables.ts';
-import { directoryOf } from './walk.ts';
+import { Tables } from './tables.ts';
+import { directoryOf } from './tree.ts';
 
 /** Directories in each other; a tree is not deeper. */
 const DEPTH_MAX = 4_096;
@@ -25,7 +26,7 @@ export function changesBelow(
   return changes.flatMap((change): TreeChange[] => {
     const path =
       change.kind === 'modified'
-        ? tables.nameIn(directory, change.inode)
+        ? tables.entries.nameIn(directory, change.inode)
         : pathBelow(tables, directory, recursive, change.parent, change.name);
     if (path === undefined) return [];
     const inode = tables.inode(change.inode);
@@ -48,7 +49,7 @@ function pathBelow(
   for (let depth = 0; here !== undefined && here.id !== directory; depth++) {
     if (depth > DEPTH_MAX) throw new ServiceError('integrity', 'A directory lies in itself');
     // The root of a volume is its own parent.
-    const above = here.parent === here.id ? undefined : tables.nameIn(here.parent, here.id);
+    const above = here.parent === here.id ? undefined : tables.entries.nameIn(here.parent, here.id);
     if (above === undefined) return undefined;
     names.unshift(above);
     here = tables.inode(here.parent);

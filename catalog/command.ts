@@ -29,7 +29,8 @@ import { trashEmpty, trashRestore } from './commands/trash.ts';
 import { volumeCreate, volumeRemove, volumeSet } from './commands/volumes.ts';
 import type { CatalogDatabase } from './schema.ts';
 import { Tables } from './tables.ts';
-import { placeVolume, volumeOf } from './walk.ts';
+import { volumeOf } from './tree.ts';
+import { placeVolume } from './walk.ts';
 
 export type CommandOf<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
 export type CommandResult = CommandResults[Command['kind']];

@@ -4,13 +4,14 @@ import type { PlacedFile, Query, QueryResults } from '../wire/catalog-api.ts';
 import { placedFileOf, shownOf, snapshotInfoOf, trashedFileOf, volumeInfoOf } from './attributes.ts';
 import { noAttribute } from './commands/attributes.ts';
 import { pathCheck } from './commands/trash.ts';
+import type { NameRow } from './entry-tables.ts';
 import { nameCheck } from './names.ts';
 import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
 import { sessionLast } from './sessions.ts';
-import { type NameRow, Tables } from './tables.ts';
-import { treeAt, treeNamed } from './tree.ts';
-import { directoryOf, inodeOf, pathInode, pathTo, volumeOf } from './walk.ts';
+import { Tables } from './tables.ts';
+import { directoryOf, inodeOf, treeAt, treeNamed, volumeOf } from './tree.ts';
+import { pathInode, pathTo } from './walk.ts';
 
 type FoundPath = QueryResults['paths']['paths'][number];
 
@@ -66,26 +67,26 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     case 'volume-of': {
       const volume = tables.inode(query.inode)?.volume ?? tables.snapshots.volumeOfPast(query.inode);
       if (volume === undefined) throw new ServiceError('not-found', `There is no inode ${query.inode}`);
-      return { volume: tables.volume(volume).name };
+      return { volume: tables.volumes.row(volume).name };
     }
     case 'snapshots': {
       const volume = volumeOf(tables, query.volume);
       return { snapshots: tables.snapshots.all(volume.id).map((row) => snapshotInfoOf(volume, row)) };
     }
     case 'sweeps':
-      return { pending: tables.snapshots.hasSweeps() || tables.filesPreserving().length > 0 };
+      return { pending: tables.snapshots.hasSweeps() || tables.inodes.preserving().length > 0 };
     case 'live-files':
-      return { inodes: tables.liveFiles(volumeOf(tables, query.volume).id, query.countMax) };
+      return { inodes: tables.inodes.live(volumeOf(tables, query.volume).id, query.countMax) };
     case 'volume':
       return { volume: volumeInfoOf(volumeOf(tables, query.name)) };
     case 'volumes':
-      return { volumes: tables.volumes().map(volumeInfoOf) };
+      return { volumes: tables.volumes.all().map(volumeInfoOf) };
     case 'outcome':
       return sessionLast(tables, query.session);
     case 'existing':
-      return { inodes: query.inodes.filter((inode) => tables.inodeExists(inode)) };
+      return { inodes: query.inodes.filter((inode) => tables.inodes.exists(inode)) };
     case 'paths':
-      return { paths: tables.firstNames(query.inodes).flatMap((name) => pathOf(tables, name) ?? []) };
+      return { paths: tables.entries.firstNames(query.inodes).flatMap((name) => pathOf(tables, name) ?? []) };
     case 'servers': {
       const servers = tables.servers.all();
       if (!query.counts) return { servers };
@@ -112,7 +113,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const placed = new Set(rows.map(({ id }) => id));
       return {
         files: placedFiles(tables, rows),
-        reserved: query.inodes.filter((inode) => !placed.has(inode) && tables.isReserved(inode)),
+        reserved: query.inodes.filter((inode) => !placed.has(inode) && tables.numbers.isReserved(inode)),
       };
     }
     case 'trash': {
@@ -120,7 +121,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const rows = tables.trash.below(volume.id, pathCheck(query.path), query.after, query.countMax + 1);
       const files = rows
         .slice(0, query.countMax)
-        .map((row) => trashedFileOf(tables.inodeKnown(row.inode), row));
+        .map((row) => trashedFileOf(tables.inodes.known(row.inode), row));
       return { files, more: rows.length > query.countMax };
     }
     default:
@@ -134,7 +135,7 @@ function resolved(tables: Tables, { volume, path, follow }: QueryOf<'resolve'>):
 
 /** @returns where a name is in its volume; null for one in a directory that is itself unlinked */
 function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | null {
-  const directory = tables.inodeKnown(parent);
+  const directory = tables.inodes.known(parent);
   const path = pathTo(tables, directory, name);
   return path === null ? null : { inode, volume: directory.volumeName, path };
 }
@@ -145,7 +146,7 @@ function placedFiles(tables: Tables, rows: readonly PlacedRow[]): PlacedFile[] {
   return rows.map((row) => {
     let wanted = replicas.get(row.volume);
     if (wanted === undefined) {
-      wanted = tables.volume(row.volume).replicas;
+      wanted = tables.volumes.row(row.volume).replicas;
       replicas.set(row.volume, wanted);
     }
     return placedFileOf(row, wanted);

@@ -1,6 +1,8 @@
 import { ServiceError } from '../base/errors.ts';
-import { KIND_FILE } from './schema.ts';
-import type { InodeRow, Tables, VolumeRow } from './tables.ts';
+import { charge, chargeOf, isCounted } from './charges.ts';
+import type { InodeRow } from './inode-rows.ts';
+import type { Tables } from './tables.ts';
+import type { VolumeRow } from './volume-tables.ts';
 
 /**
  * What a volume may hold: bytes of its files, by their sizes, and inodes, of those that have a name or are in the trash. What lost its last
@@ -14,25 +16,6 @@ import type { InodeRow, Tables, VolumeRow } from './tables.ts';
 /** A file that grows is allowed this much more than it asked for, and no more than a part of what is left. */
 const AHEAD_BYTES = 1024 * 1024;
 const AHEAD_SHARE = 16;
-
-type Charged = Pick<InodeRow, 'kind' | 'sizeBytes' | 'allowed'>;
-
-/** @returns the bytes that count for an inode with a name */
-export function chargeOf({ kind, sizeBytes, allowed }: Charged): number {
-  return kind === KIND_FILE ? Math.max(sizeBytes, allowed ?? 0) : 0;
-}
-
-/** Whether an inode counts: it has a name, or was thrown away and can have it again. */
-export function isCounted({ orphanedNs, trashed }: Pick<InodeRow, 'orphanedNs' | 'trashed'>): boolean {
-  return orphanedNs === null || trashed === 1;
-}
-
-/** What changes of an inode changes what counts, if the inode does. */
-export function charge(tables: Tables, inode: InodeRow, inodes: number, bytes: number): void {
-  if (!isCounted(inode)) return;
-  tables.volumeCharge(inode.volume, inodes, bytes);
-  if (inode.trashed) tables.volumeChargeTrash(inode.volume, inodes, bytes);
-}
 
 /** An inode is about to get a name that none had before. @throws ServiceError `quota-exceeded` */
 export function assertInodeAllowed(volume: VolumeRow): void {
@@ -63,7 +46,7 @@ export function assertBytesAllowed(volume: VolumeRow, bytes: number, replacedByt
  * @throws ServiceError `quota-exceeded`
  */
 export function allowGrowth(tables: Tables, inode: InodeRow, growTo: number | null): number | null {
-  const volume = tables.volume(inode.volume);
+  const volume = tables.volumes.row(inode.volume);
   if (volume.quotaBytes === 0) {
     if (inode.allowed !== null) setAllowed(tables, inode, null);
     return null;
@@ -84,8 +67,8 @@ export function allowedOfNew(volume: VolumeRow): number | null {
 }
 
 function setAllowed(tables: Tables, inode: InodeRow, allowed: number | null): void {
-  tables.inodeSetAllowed(inode.id, allowed);
-  charge(tables, inode, 0, chargeOf({ ...inode, allowed }) - chargeOf(inode));
+  tables.inodes.setAllowed(inode.id, allowed);
+  charge(tables.volumes, inode, 0, chargeOf({ ...inode, allowed }) - chargeOf(inode));
 }
 
 function exceeded(volume: VolumeRow, bytes: number): ServiceError {

@@ -37,17 +37,17 @@ export function outcomeResult(outcome: Outcome): CommandResult {
  * not been executed and may be.
  */
 export function sessionRecall(tables: Tables, id: CommandId): Outcome | null {
-  const session = tables.session(id.session);
+  const session = tables.sessions.row(id.session);
   if (session === undefined) {
     if (id.since !== null) {
-      const forgottenSeq = tables.sessionsForgottenSeq();
+      const forgottenSeq = tables.sessions.forgottenSeq();
       if (forgottenSeq > 0 && id.since <= forgottenSeq) return expired(id);
     }
     // A session begins with its first numbers, a few of them in any order. This one has been forgotten.
     return id.number > SESSION_WINDOW ? expired(id) : null;
   }
   if (id.number <= session.highest - SESSION_WINDOW) return expired(id);
-  const outcome = tables.request(id.session, id.number);
+  const outcome = tables.sessions.request(id.session, id.number);
   return outcome === undefined ? null : parseOutcome(outcome);
 }
 
@@ -56,24 +56,24 @@ export function sessionLast(
   tables: Tables,
   session: number,
 ): { result: CommandResult | null; number: number } {
-  const number = tables.session(session)?.highest ?? 0;
-  const outcome = number === 0 ? undefined : tables.request(session, number);
+  const number = tables.sessions.row(session)?.highest ?? 0;
+  const outcome = number === 0 ? undefined : tables.sessions.request(session, number);
   const parsed = outcome === undefined ? null : parseOutcome(outcome);
   return { result: parsed?.kind === 'done' ? parsed.result : null, number };
 }
 
 /** Keeps the outcome for retries, and forgets what falls out of the window. */
 export function sessionRecord(tables: Tables, id: CommandId, seq: number, outcome: Outcome): void {
-  const session = tables.session(id.session);
+  const session = tables.sessions.row(id.session);
   if (session === undefined) {
-    const count = tables.sessionInsert(id.session, seq, id.number);
-    if (count > SESSIONS_MAX) tables.sessionsForget(SESSIONS_FORGOTTEN, id.session);
+    const count = tables.sessions.insert(id.session, seq, id.number);
+    if (count > SESSIONS_MAX) tables.sessions.forget(SESSIONS_FORGOTTEN, id.session);
   } else {
     const highest = Math.max(session.highest, id.number);
-    if (session.usedSeq !== seq || session.highest !== highest) tables.sessionUse(id.session, seq, highest);
-    if (highest > session.highest) tables.requestsForget(id.session, highest - SESSION_WINDOW);
+    if (session.usedSeq !== seq || session.highest !== highest) tables.sessions.use(id.session, seq, highest);
+    if (highest > session.highest) tables.sessions.forgetRequests(id.session, highest - SESSION_WINDOW);
   }
-  tables.requestInsert(id.session, id.number, formatOutcome(outcome));
+  tables.sessions.putRequest(id.session, id.number, formatOutcome(outcome));
 }
 
 function expired(id: CommandId): Outcome {

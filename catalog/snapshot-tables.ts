@@ -1,6 +1,6 @@
 import { assert } from '../base/assert.ts';
+import type { InodeRow } from './inode-rows.ts';
 import type { Statements } from './statements.ts';
-import type { InodeRow } from './tables.ts';
 
 /** A snapshot of a volume. */
 export interface SnapshotRow {

@@ -1,4 +1,5 @@
 import type Database from 'better-sqlite3';
+import { assert } from '../base/assert.ts';
 import type { CatalogDatabase } from './schema.ts';
 
 /** Statements of one handle, each prepared at its first use. */
@@ -21,6 +22,15 @@ export class Statements {
 
   all<Row>(sql: string, ...values: readonly unknown[]): Row[] {
     return this.#statement(sql).all(...values) as Row[];
+  }
+
+  /** @returns the one value of the one row that there is */
+  counter(sql: string, ...values: number[]): number {
+    const row = this.get<Record<string, number>>(sql, ...values);
+    assert(row !== undefined, 'The row of counters exists');
+    const [value] = Object.values(row);
+    assert(value !== undefined, 'A counter has a value');
+    return value;
   }
 
   #statement(sql: string): Database.Statement {

@@ -1,7 +1,8 @@
 import { ServiceError } from '../base/errors.ts';
-import { KIND_FILE } from './schema.ts';
-import type { EntryRow, InodeRow, Tables } from './tables.ts';
-import { inodeOf, volumeOf } from './walk.ts';
+import type { EntryRow, InodeRow } from './inode-rows.ts';
+import { KIND_DIRECTORY, KIND_FILE } from './schema.ts';
+import type { Tables } from './tables.ts';
+import type { VolumeRow } from './volume-tables.ts';
 
 /** Names and attributes to look at: those that are there now, which are the tables themselves, or those of a snapshot. */
 export interface Tree {
@@ -85,4 +86,27 @@ export function treeNamed(tables: Tables, name: string): { readonly tree: Tree; 
     throw new ServiceError('not-found', `There is no snapshot "${snapshotName}" of volume "${volumeName}"`);
   }
   return { tree: new SnapshotTree(tables, snapshot.serial), root: volume.root };
+}
+
+/** @throws ServiceError `not-found` */
+export function volumeOf(tables: Tables, name: string): VolumeRow {
+  const volume = tables.volumes.named(name);
+  if (volume === undefined) throw new ServiceError('not-found', `There is no volume "${name}"`);
+  return volume;
+}
+
+/** @throws ServiceError `not-found` */
+export function inodeOf(tree: Tables, id: number): InodeRow;
+export function inodeOf(tree: Tree, id: number): ShownRow;
+export function inodeOf(tree: Tree, id: number): ShownRow {
+  const inode = tree.inode(id);
+  if (inode === undefined) throw new ServiceError('not-found', `There is no inode ${id}`);
+  return inode;
+}
+
+/** @throws ServiceError `not-found`, `not-directory` */
+export function directoryOf(tree: Tree, id: number): InodeRow {
+  const inode = inodeOf(tree, id);
+  if (inode.kind !== KIND_DIRECTORY) throw new ServiceError('not-directory', `Inode ${id} is no directory`);
+  return inode;
 }

@@ -1,10 +1,12 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { Place } from '../wire/catalog-api.ts';
+import type { InodeRow } from './inode-rows.ts';
 import { nameCheck, pathNames, SYMLINKS_MAX, targetNames } from './names.ts';
 import { KIND_DIRECTORY, KIND_SYMLINK } from './schema.ts';
-import type { InodeRow, Tables, VolumeRow } from './tables.ts';
-import { type ShownRow, type Tree, treeNamed } from './tree.ts';
+import type { Tables } from './tables.ts';
+import { directoryOf, inodeOf, type ShownRow, treeNamed, volumeOf } from './tree.ts';
+import type { VolumeRow } from './volume-tables.ts';
 
 /** A name in a directory, and what it stands for now. */
 export interface Spot {
@@ -15,26 +17,6 @@ export interface Spot {
 
 /** Where a path ends: at a name, or at a directory that was reached without one (the root, or by `..`). */
 type End = Spot | { readonly directory: null; readonly inode: ShownRow };
-
-export function volumeOf(tables: Tables, name: string): VolumeRow {
-  const volume = tables.volumeNamed(name);
-  if (volume === undefined) throw new ServiceError('not-found', `There is no volume "${name}"`);
-  return volume;
-}
-
-export function inodeOf(tables: Tables, id: number): InodeRow;
-export function inodeOf(tables: Tree, id: number): ShownRow;
-export function inodeOf(tables: Tree, id: number): ShownRow {
-  const inode = tables.inode(id);
-  if (inode === undefined) throw new ServiceError('not-found', `There is no inode ${id}`);
-  return inode;
-}
-
-export function directoryOf(tables: Tree, id: number): InodeRow {
-  const inode = inodeOf(tables, id);
-  if (inode.kind !== KIND_DIRECTORY) throw new ServiceError('not-directory', `Inode ${id} is no directory`);
-  return inode;
-}
 
 /**
  * Walks a path from the root of a volume, or of a snapshot. Symbolic links on the way are followed within the volume: an
@@ -106,7 +88,7 @@ export function spotAt(tables: Tables, place: Place, follow: boolean): Spot | nu
 /** The volume that a place is on, found without walking. */
 export function placeVolume(tables: Tables, place: Place): VolumeRow {
   if ('volume' in place) return volumeOf(tables, place.volume);
-  return tables.volume(directoryOf(tables, place.parent).volume);
+  return tables.volumes.row(directoryOf(tables, place.parent).volume);
 }
 
 /**
@@ -119,10 +101,10 @@ export function pathTo(tables: Tables, directory: InodeRow, name: string): strin
   let here = directory;
   // The root of a volume is its own parent.
   while (here.parent !== here.id) {
-    const above = tables.nameIn(here.parent, here.id);
+    const above = tables.entries.nameIn(here.parent, here.id);
     if (above === undefined) return null;
     names.unshift(above);
-    here = tables.inodeKnown(here.parent);
+    here = tables.inodes.known(here.parent);
   }
   return `/${names.join('/')}`;
 }
@@ -132,7 +114,7 @@ export function isBelow(tables: Tables, directory: InodeRow, ancestor: InodeRow)
   let here = directory;
   while (here.id !== ancestor.id) {
     if (here.parent === here.id) return false;
-    here = tables.inodeKnown(here.parent);
+    here = tables.inodes.known(here.parent);
     assert(here.kind === KIND_DIRECTORY, 'The parent of a directory is a directory');
   }
   return true;

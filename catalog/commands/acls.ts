@@ -10,8 +10,9 @@ import {
   isMinimal,
   modeWithAcl,
 } from '../acl.ts';
+import type { InodeRow } from '../inode-rows.ts';
 import { KIND_DIRECTORY, KIND_SYMLINK } from '../schema.ts';
-import type { InodeRow, Tables } from '../tables.ts';
+import type { Tables } from '../tables.ts';
 
 const MODE_SETGID = 0o2000;
 
@@ -30,25 +31,25 @@ export function setAcl(
     if (inode.kind !== KIND_DIRECTORY) {
       throw new ServiceError('not-directory', 'Only a directory has a default access control list');
     }
-    tables.xattrPut(inode.id, DEFAULT_ACL, encodeAcl(acl));
-    tables.inodeSetChanged(inode.id, atNs);
+    tables.xattrs.put(inode.id, DEFAULT_ACL, encodeAcl(acl));
+    tables.inodes.setChanged(inode.id, atNs);
     return;
   }
   keepAccess(tables, inode.id, acl);
   const mode = modeWithAcl(inode.mode, acl) & (list.clearsSetgid ? ~MODE_SETGID : ~0);
-  tables.inodeSetAttributes(inode.id, mode, inode.uid, inode.gid, atNs);
+  tables.inodes.setAttributes(inode.id, mode, inode.uid, inode.gid, atNs);
 }
 
 function keepAccess(tables: Tables, id: number, acl: Acl): void {
-  if (isMinimal(acl)) tables.xattrDelete(id, ACCESS_ACL);
-  else tables.xattrPut(id, ACCESS_ACL, encodeAcl(acl));
+  if (isMinimal(acl)) tables.xattrs.delete(id, ACCESS_ACL);
+  else tables.xattrs.put(id, ACCESS_ACL, encodeAcl(acl));
 }
 
 /** The mode was set: the list follows, in the same step. */
 export function aclFollow(tables: Tables, inode: InodeRow, mode: number): void {
   const value = inode.xattrs === 0 ? undefined : tables.xattr(inode.id, ACCESS_ACL);
   if (value !== undefined) {
-    tables.xattrPut(inode.id, ACCESS_ACL, encodeAcl(aclWithMode(decodeAcl(value), mode)));
+    tables.xattrs.put(inode.id, ACCESS_ACL, encodeAcl(aclWithMode(decodeAcl(value), mode)));
   }
 }
 
@@ -71,7 +72,7 @@ export function inherit(
     mode,
     keep: (id) => {
       keepAccess(tables, id, acl);
-      if (made.kind === KIND_DIRECTORY) tables.xattrPut(id, DEFAULT_ACL, defaults);
+      if (made.kind === KIND_DIRECTORY) tables.xattrs.put(id, DEFAULT_ACL, defaults);
     },
   };
 }

@@ -3,10 +3,11 @@ import { type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { isAclName } from '../acl.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
+import type { InodeRow } from '../inode-rows.ts';
 import { timeCheck } from '../names.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
-import type { InodeRow, Tables } from '../tables.ts';
-import { inodeOf } from '../walk.ts';
+import type { Tables } from '../tables.ts';
+import { inodeOf } from '../tree.ts';
 import { aclFollow, setAcl } from './acls.ts';
 
 /** Bytes in the value of an extended attribute, as in Linux. */
@@ -32,11 +33,11 @@ export function setAttributes(
   // A program must not run with the rights of an owner who did not ask for it.
   const kept = newOwner && inode.kind !== KIND_DIRECTORY ? withoutPrivileges(inode.mode) : inode.mode;
   const mode = command.mode ?? kept;
-  tables.inodeSetAttributes(inode.id, mode, command.uid ?? inode.uid, command.gid ?? inode.gid, atNs);
+  tables.inodes.setAttributes(inode.id, mode, command.uid ?? inode.uid, command.gid ?? inode.gid, atNs);
   if (command.mode !== undefined) aclFollow(tables, inode, mode);
-  if (accessedNs !== undefined) tables.inodeSetAccessed(inode.id, timeCheck(accessedNs));
+  if (accessedNs !== undefined) tables.inodes.setAccessed(inode.id, timeCheck(accessedNs));
   if (modifiedNs !== undefined) setModified(tables, inode, timeCheck(modifiedNs), command.contents);
-  return { attributes: attributesOf(tables.inodeKnown(inode.id)) };
+  return { attributes: attributesOf(tables.inodes.known(inode.id)) };
 }
 
 /** As Linux has it: without execution by the group, its bit does not mean the group's rights. */
@@ -59,7 +60,7 @@ function setModified(
   if (contents !== undefined && contentsCompare(contents.epoch, contents.seq, epoch, seq) > 0) {
     [epoch, seq] = [contents.epoch, contents.seq];
   }
-  tables.inodeSetModified(inode.id, modifiedNs, epoch, seq);
+  tables.inodes.setModified(inode.id, modifiedNs, epoch, seq);
 }
 
 export function setXattr(
@@ -82,11 +83,11 @@ export function setXattr(
     throw new ServiceError('exists', `Inode ${inode.id} has an attribute "${command.name}" already`);
   }
   if (!there && command.mode === 'replace') throw noAttribute(inode.id, command.name);
-  if (!there && tables.xattrCount(inode.id) >= XATTRS_MAX) {
+  if (!there && tables.xattrs.count(inode.id) >= XATTRS_MAX) {
     throw new ServiceError('too-large', `An inode has at most ${XATTRS_MAX} extended attributes`);
   }
-  tables.xattrPut(inode.id, command.name, value);
-  tables.inodeSetChanged(inode.id, atNs);
+  tables.xattrs.put(inode.id, command.name, value);
+  tables.inodes.setChanged(inode.id, atNs);
   return {};
 }
 
@@ -101,8 +102,8 @@ export function removeXattr(
     if (isAclName(command.name)) return {};
     throw noAttribute(inode.id, command.name);
   }
-  tables.xattrDelete(inode.id, command.name);
-  tables.inodeSetChanged(inode.id, atNs);
+  tables.xattrs.delete(inode.id, command.name);
+  tables.inodes.setChanged(inode.id, atNs);
   return {};
 }
 

@@ -1,11 +1,13 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { BornFile, CommandResults } from '../../wire/catalog-api.ts';
 import type { CommandOf } from '../command.ts';
+import type { InodeRow } from '../inode-rows.ts';
 import { nameCheck, timeCheck } from '../names.ts';
 import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
 import { KIND_FILE, POLICIES } from '../schema.ts';
-import type { InodeRow, Tables, VolumeRow } from '../tables.ts';
-import { directoryOf } from '../walk.ts';
+import type { Tables } from '../tables.ts';
+import { directoryOf } from '../tree.ts';
+import type { VolumeRow } from '../volume-tables.ts';
 import { inherit } from './acls.ts';
 import { MODE_SETGID } from './entries.ts';
 
@@ -25,14 +27,14 @@ export function reserveInodes(
   { owner, count }: CommandOf<'reserve-inodes'>,
   atNs: string,
 ): CommandResults['reserve-inodes'] {
-  const first = tables.inodesTake(count);
-  tables.reservedInsert(first, first + count - 1, owner, atNs);
+  const first = tables.numbers.take(count);
+  tables.numbers.reserve(first, first + count - 1, owner, atNs);
   return { first };
 }
 
 /** From now on nothing can come of what was reserved too long before. */
 export function forgetReservations(tables: Tables, atNs: string): void {
-  tables.reservedForget((BigInt(atNs) - RESERVED_NS).toString());
+  tables.numbers.forgetReserved((BigInt(atNs) - RESERVED_NS).toString());
 }
 
 export function notReserved(inode: number): ServiceError {
@@ -89,18 +91,18 @@ class Nursery {
     nameCheck(name);
     const directory = this.#directory(file.parent);
     const volume = this.#volumeOf(directory);
-    if (this.#tables.hasChild(directory.id, name))
+    if (this.#tables.entries.has(directory.id, name))
       throw new ServiceError('exists', `There is a "${name}" already`);
     const accessedNs = timeCheck(file.accessedNs ?? this.#atNs);
     const modifiedNs = timeCheck(file.modifiedNs ?? this.#atNs);
     const changedNs = timeCheck(file.changedNs ?? this.#atNs);
     assertInodeAllowed(volume);
     assertBytesAllowed(volume, sizeBytes, 0);
-    if (!this.#tables.reservedTake(this.#command.owner, id)) throw notReserved(id);
+    if (!this.#tables.numbers.takeReserved(this.#command.owner, id)) throw notReserved(id);
 
     const { mode, keep } = inherit(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
-    this.#tables.inodeBear({
+    this.#tables.inodes.bear({
       ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs },
       replicas: this.#replicas,
       objectBytes: volume.objectBytes,
@@ -110,20 +112,20 @@ class Nursery {
       allowed: this.limited ? sizeBytes : null,
     });
     keep(id);
-    this.#tables.entryInsert(directory.id, name, id);
+    this.#tables.entries.insert(directory.id, name, id);
     this.#grown.add(directory.id);
     this.#inodes++;
     this.#bytes += sizeBytes;
-    const xattrs = directory.xattrs === 0 ? 0 : this.#tables.xattrCount(id);
+    const xattrs = directory.xattrs === 0 ? 0 : this.#tables.xattrs.count(id);
     return mode === file.mode && gid === file.gid && xattrs === 0 ? null : { mode, gid, xattrs };
   }
 
   /** Told of all files together, at the end. */
   count(): void {
     if (this.#volume === null || this.#inodes === 0) return;
-    this.#tables.volumeCount(this.#volume.id, this.#inodes, this.#bytes);
-    this.#tables.volumeCharge(this.#volume.id, this.#inodes, this.#bytes);
-    for (const id of this.#grown) this.#tables.directoryTouch(id, 0, this.#atNs);
+    this.#tables.volumes.count(this.#volume.id, this.#inodes, this.#bytes);
+    this.#tables.volumes.charge(this.#volume.id, this.#inodes, this.#bytes);
+    for (const id of this.#grown) this.#tables.inodes.touchDirectory(id, 0, this.#atNs);
   }
 
   #directory(id: number): InodeRow {
@@ -136,7 +138,7 @@ class Nursery {
 
   /** @returns the volume with what was made in it so far */
   #volumeOf(directory: InodeRow): VolumeRow {
-    this.#volume ??= this.#tables.volume(directory.volume);
+    this.#volume ??= this.#tables.volumes.row(directory.volume);
     const { id, name, objectBytes, policy, namedBytes, namedInodes } = this.#volume;
     if (directory.volume !== id)
       throw new ServiceError('cross-volume', `Directory ${directory.id} is not of volume "${name}"`);

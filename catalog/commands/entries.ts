@@ -2,12 +2,15 @@ import { assert } from '../../base/assert.ts';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { CommandResults, NodeKind, Place } from '../../wire/catalog-api.ts';
 import { attributesOf, kindNumber } from '../attributes.ts';
+import { charge, chargeOf } from '../charges.ts';
 import type { CommandOf } from '../command.ts';
+import type { InodeRow } from '../inode-rows.ts';
 import { targetCheck } from '../names.ts';
-import { allowedOfNew, assertInodeAllowed, charge, chargeOf } from '../quota.ts';
+import { allowedOfNew, assertInodeAllowed } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
-import type { InodeRow, Tables } from '../tables.ts';
-import { inodeOf, type Spot, spotAt } from '../walk.ts';
+import type { Tables } from '../tables.ts';
+import { inodeOf } from '../tree.ts';
+import { type Spot, spotAt } from '../walk.ts';
 import { inherit } from './acls.ts';
 import { assertExpected } from './expectation.ts';
 import { type Removal, throwAway } from './removal.ts';
@@ -64,9 +67,9 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
   const target = node.target ?? '';
   const kind = kindNumber(node.kind);
   const { mode, keep } = inherit(tables, directory, { mode: node.mode, umask: node.umask, kind });
-  const volume = tables.volume(directory.volume);
+  const volume = tables.volumes.row(directory.volume);
   assertInodeAllowed(volume);
-  const id = tables.inodeInsert({
+  const id = tables.inodes.insert({
     volume: directory.volume,
     kind,
     mode: inherits && isDirectory ? mode | MODE_SETGID : mode,
@@ -88,9 +91,9 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
     ...(node.id === undefined ? {} : { id: node.id }),
   });
   keep(id);
-  tables.entryInsert(directory.id, spot.name, id);
-  tables.directoryTouch(directory.id, isDirectory ? 1 : 0, atNs);
-  return tables.inodeKnown(id);
+  tables.entries.insert(directory.id, spot.name, id);
+  tables.inodes.touchDirectory(directory.id, isDirectory ? 1 : 0, atNs);
+  return tables.inodes.known(id);
 }
 
 /**
@@ -109,16 +112,16 @@ export function nameLost(
   atNs: string,
 ): number {
   if (inode.kind === KIND_DIRECTORY) {
-    tables.inodeDelete(inode);
+    tables.inodes.delete(inode);
     return 0;
   }
   const links = inode.links - 1;
   assert(links >= 0, 'An inode with a name counts a link');
-  if (links === 0 && inode.kind !== KIND_FILE) tables.inodeDelete(inode);
-  else if (links > 0) tables.inodeSetLinks(inode.id, links, null, atNs);
+  if (links === 0 && inode.kind !== KIND_FILE) tables.inodes.delete(inode);
+  else if (links > 0) tables.inodes.setLinks(inode.id, links, null, atNs);
   else if (!throwAway(tables, inode, name, removal, atNs)) {
-    charge(tables, inode, -1, -chargeOf(inode));
-    tables.inodeSetLinks(inode.id, 0, atNs, atNs);
+    charge(tables.volumes, inode, -1, -chargeOf(inode));
+    tables.inodes.setLinks(inode.id, 0, atNs, atNs);
   }
   return links;
 }
@@ -173,10 +176,10 @@ export function link(tables: Tables, command: CommandOf<'link'>, atNs: string): 
   if (inode.links >= LINKS_MAX) {
     throw new ServiceError('too-many-links', `Inode ${inode.id} has ${LINKS_MAX} names already`);
   }
-  tables.entryInsert(spot.directory.id, spot.name, inode.id);
-  tables.directoryTouch(spot.directory.id, 0, atNs);
-  tables.inodeSetLinks(inode.id, inode.links + 1, null, atNs);
-  return { attributes: attributesOf(tables.inodeKnown(inode.id)) };
+  tables.entries.insert(spot.directory.id, spot.name, inode.id);
+  tables.inodes.touchDirectory(spot.directory.id, 0, atNs);
+  tables.inodes.setLinks(inode.id, inode.links + 1, null, atNs);
+  return { attributes: attributesOf(tables.inodes.known(inode.id)) };
 }
 
 export function removeDirectory(
@@ -186,9 +189,10 @@ export function removeDirectory(
 ): CommandResults['remove-directory'] {
   const { directory, name, inode } = takenSpotOf(tables, command.place, 'bad-request');
   if (inode.kind !== KIND_DIRECTORY) throw new ServiceError('not-directory', `"${name}" is no directory`);
-  if (tables.hasChildren(inode.id)) throw new ServiceError('not-empty', `Directory "${name}" is not empty`);
-  tables.entryDelete(directory.id, name, inode.id);
-  tables.directoryTouch(directory.id, -1, atNs);
+  if (tables.entries.hasChildren(inode.id))
+    throw new ServiceError('not-empty', `Directory "${name}" is not empty`);
+  tables.entries.delete(directory.id, name, inode.id);
+  tables.inodes.touchDirectory(directory.id, -1, atNs);
   nameLost(tables, inode, { directory, name }, {}, atNs);
   return {};
 }
@@ -197,7 +201,7 @@ export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: strin
   const { directory, name, inode } = takenSpotOf(tables, command.place, 'is-directory');
   if (inode.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   if (command.expect !== undefined) assertExpected(command.expect, name, inode);
-  tables.entryDelete(directory.id, name, inode.id);
-  tables.directoryTouch(directory.id, 0, atNs);
+  tables.entries.delete(directory.id, name, inode.id);
+  tables.inodes.touchDirectory(directory.id, 0, atNs);
   return { inode: inode.id, links: nameLost(tables, inode, { directory, name }, command, atNs) };
 }

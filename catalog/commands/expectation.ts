@@ -2,7 +2,7 @@ import { unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { ContentVersion, Expectation } from '../../wire/catalog-api.ts';
 import { attributesOf } from '../attributes.ts';
-import type { InodeRow } from '../tables.ts';
+import type { InodeRow } from '../inode-rows.ts';
 
 /**
  * Holds what a command expects against what has the name. It is decided here, in the order of commands, so

@@ -1,19 +1,13 @@
 import { ServiceError } from '../../base/errors.ts';
 import { type CommandResults, type LiveMark, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
+import { charge, chargeOf } from '../charges.ts';
 import type { CommandOf } from '../command.ts';
 import { timeCheck } from '../names.ts';
-import {
-  allowedOfNew,
-  allowGrowth,
-  assertBytesAllowed,
-  assertInodeAllowed,
-  charge,
-  chargeOf,
-} from '../quota.ts';
+import { allowedOfNew, allowGrowth, assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
-import { inodeOf, volumeOf } from '../walk.ts';
+import { inodeOf, volumeOf } from '../tree.ts';
 import { inherit } from './acls.ts';
 import { forgetReservations, notReserved } from './births.ts';
 import { MODE_SETGID, nameLost, nodeCreate, spotOf } from './entries.ts';
@@ -39,16 +33,16 @@ export function createFile(
     }
     return { attributes: attributesOf(spot.inode), created: false };
   }
-  if (reserved !== undefined && !tables.reservedTake(reserved.owner, reserved.inode))
+  if (reserved !== undefined && !tables.numbers.takeReserved(reserved.owner, reserved.inode))
     throw notReserved(reserved.inode);
   const number = reserved === undefined ? {} : { id: reserved.inode };
   const node = { kind: 'file', mode, uid, gid, umask, replicas, ...number } as const;
   const inode = nodeCreate(tables, spot, node, atNs);
   if (times === undefined) return { attributes: attributesOf(inode), created: true };
-  tables.inodeSetAccessed(inode.id, timeCheck(times.accessedNs));
-  tables.inodeSetModified(inode.id, timeCheck(times.modifiedNs), 0, 0);
-  tables.inodeSetChanged(inode.id, timeCheck(times.changedNs));
-  return { attributes: attributesOf(tables.inodeKnown(inode.id)), created: true };
+  tables.inodes.setAccessed(inode.id, timeCheck(times.accessedNs));
+  tables.inodes.setModified(inode.id, timeCheck(times.modifiedNs), 0, 0);
+  tables.inodes.setChanged(inode.id, timeCheck(times.changedNs));
+  return { attributes: attributesOf(tables.inodes.known(inode.id)), created: true };
 }
 
 export function createOrphan(
@@ -58,7 +52,7 @@ export function createOrphan(
   replicas: readonly string[],
 ): CommandResults['create-orphan'] {
   const volume = volumeOf(tables, command.volume);
-  const id = tables.inodeInsert({
+  const id = tables.inodes.insert({
     volume: volume.id,
     kind: KIND_FILE,
     mode: command.mode,
@@ -78,8 +72,8 @@ export function createOrphan(
     policy: volume.policy,
     allowed: allowedOfNew(volume),
   });
-  if (command.note !== undefined) tables.xattrPut(id, UPLOAD_NOTE, Buffer.from(command.note, 'base64'));
-  return { attributes: attributesOf(tables.inodeKnown(id)) };
+  if (command.note !== undefined) tables.xattrs.put(id, UPLOAD_NOTE, Buffer.from(command.note, 'base64'));
+  return { attributes: attributesOf(tables.inodes.known(id)) };
 }
 
 /** Also for files that lost their last name while somebody has them open. */
@@ -93,7 +87,7 @@ export function keepOrphan(
   if (inode.orphanedNs === null) return {};
   const untilNs = command.untilNs === undefined ? atNs : timeCheck(command.untilNs);
   if (inode.trashed === 1 && BigInt(untilNs) <= BigInt(inode.orphanedNs)) return {};
-  tables.inodeSetOrphaned(inode.id, untilNs);
+  tables.inodes.setOrphaned(inode.id, untilNs);
   return {};
 }
 
@@ -113,32 +107,32 @@ export function replace(
   if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   assertExpected(command.expect, name, old);
 
-  const volume = tables.volume(orphan.volume);
+  const volume = tables.volumes.row(orphan.volume);
   if (old === undefined || isKept(volume, old, command)) assertInodeAllowed(volume);
   const isFreed = old?.links === 1 && !isKept(volume, old, command);
   assertBytesAllowed(volume, chargeOf(orphan), isFreed ? chargeOf(old) : 0);
 
   // What it had to know while it was uploaded is not the file's.
-  tables.xattrDelete(orphan.id, UPLOAD_NOTE);
+  tables.xattrs.delete(orphan.id, UPLOAD_NOTE);
   if (old?.kind === KIND_FILE) {
-    tables.xattrsCopy(old.id, orphan.id);
-    tables.inodeSetAttributes(orphan.id, old.mode, old.uid, old.gid, atNs);
+    tables.xattrs.copy(old.id, orphan.id);
+    tables.inodes.setAttributes(orphan.id, old.mode, old.uid, old.gid, atNs);
   } else {
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : orphan.gid;
     const { mode, keep } = inherit(tables, directory, { mode: orphan.mode, kind: KIND_FILE });
-    tables.inodeSetAttributes(orphan.id, mode, orphan.uid, gid, atNs);
+    tables.inodes.setAttributes(orphan.id, mode, orphan.uid, gid, atNs);
     keep(orphan.id);
   }
-  tables.inodeSetLinks(orphan.id, 1, null, atNs);
-  tables.volumeCharge(orphan.volume, 1, chargeOf(orphan));
+  tables.inodes.setLinks(orphan.id, 1, null, atNs);
+  tables.volumes.charge(orphan.volume, 1, chargeOf(orphan));
   if (old === undefined) {
-    tables.entryInsert(directory.id, name, orphan.id);
+    tables.entries.insert(directory.id, name, orphan.id);
   } else {
-    tables.entrySetInode(directory.id, name, orphan.id);
+    tables.entries.setInode(directory.id, name, orphan.id);
     nameLost(tables, old, { directory, name }, command, atNs);
   }
-  tables.directoryTouch(directory.id, 0, atNs);
-  return { attributes: attributesOf(tables.inodeKnown(orphan.id)), replaced: old?.id ?? null };
+  tables.inodes.touchDirectory(directory.id, 0, atNs);
+  return { attributes: attributesOf(tables.inodes.known(orphan.id)), replaced: old?.id ?? null };
 }
 
 export function openForWrite(
@@ -158,7 +152,7 @@ export function openForWrite(
   const next = markCompare(mark, standing) >= 0 ? mark : standing;
   // First: where the file may not grow, it is not marked either.
   const allowed = allowGrowth(tables, inode, command.growTo ?? null);
-  tables.inodeMarkLive(inode.id, next.epoch, next.turn);
+  tables.inodes.markLive(inode.id, next.epoch, next.turn);
   return { attributes: attributesOf({ ...inode, live: 1, allowed }) };
 }
 
@@ -189,7 +183,7 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
     const changedNs = changes && BigInt(modifiedNs) > BigInt(inode.changedNs) ? modifiedNs : inode.changedNs;
     // What a file may grow to ends with the mark: its primary asks again with the next one.
     const allowed = live === 1 || inode.allowed === null ? inode.allowed : file.sizeBytes;
-    tables.inodeSettle(
+    tables.inodes.settle(
       inode.id,
       file.sizeBytes,
       takesTime ? modifiedNs : inode.modifiedNs,
@@ -199,10 +193,15 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
       live,
       allowed,
     );
-    if (changes && inode.orphanedNs === null) tables.inodeModified(inode.id);
-    charge(tables, inode, 0, chargeOf({ ...inode, sizeBytes: file.sizeBytes, allowed }) - chargeOf(inode));
+    if (changes && inode.orphanedNs === null) tables.inodes.modified(inode.id);
+    charge(
+      tables.volumes,
+      inode,
+      0,
+      chargeOf({ ...inode, sizeBytes: file.sizeBytes, allowed }) - chargeOf(inode),
+    );
     if (file.sizeBytes !== inode.sizeBytes) {
-      tables.volumeCount(inode.volume, 0, file.sizeBytes - inode.sizeBytes);
+      tables.volumes.count(inode.volume, 0, file.sizeBytes - inode.sizeBytes);
     }
     settled += 1;
   }
@@ -215,7 +214,7 @@ export function collect(
   atNs: string,
 ): CommandResults['collect'] {
   forgetReservations(tables, atNs);
-  const orphans = tables.orphansBefore(timeCheck(command.beforeNs), command.countMax);
+  const orphans = tables.inodes.orphansBefore(timeCheck(command.beforeNs), command.countMax);
   const inodes = orphans.filter((orphan) => isCollected(tables, orphan));
   return { inodes: inodes.map((orphan) => orphan.id) };
 }

@@ -1,6 +1,8 @@
-import { chargeOf } from '../quota.ts';
+import { chargeOf } from '../charges.ts';
+import type { InodeRow } from '../inode-rows.ts';
 import { KIND_FILE } from '../schema.ts';
-import type { InodeRow, Tables, VolumeRow } from '../tables.ts';
+import type { Tables } from '../tables.ts';
+import type { VolumeRow } from '../volume-tables.ts';
 import { pathTo, type Spot } from '../walk.ts';
 
 /**
@@ -36,13 +38,13 @@ export function throwAway(
   removal: Removal,
   atNs: string,
 ): boolean {
-  const volume = tables.volume(inode.volume);
+  const volume = tables.volumes.row(inode.volume);
   if (!isKept(volume, inode, removal)) return false;
   const path = pathTo(tables, directory, name);
   if (path === null) return false;
-  tables.inodeSetLinks(inode.id, 0, (BigInt(atNs) + BigInt(volume.trashMs) * NS_PER_MS).toString(), atNs);
+  tables.inodes.setLinks(inode.id, 0, (BigInt(atNs) + BigInt(volume.trashMs) * NS_PER_MS).toString(), atNs);
   tables.trash.put(volume.id, { inode: inode.id, path, removedNs: atNs, removedBy: removal.by ?? '' });
   // What counts stays as it is.
-  tables.volumeChargeTrash(volume.id, 1, chargeOf(inode));
+  tables.volumes.chargeTrash(volume.id, 1, chargeOf(inode));
   return true;
 }

@@ -1,8 +1,9 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { CommandResults } from '../../wire/catalog-api.ts';
 import type { CommandOf } from '../command.ts';
+import type { InodeRow } from '../inode-rows.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
-import type { InodeRow, Tables } from '../tables.ts';
+import type { Tables } from '../tables.ts';
 import { isBelow, type Spot } from '../walk.ts';
 import { nameLost, spotOf, takenSpotOf } from './entries.ts';
 import { assertExpected } from './expectation.ts';
@@ -47,24 +48,24 @@ function move(
     if (!isDirectory && replacesDirectory) {
       throw new ServiceError('is-directory', `Cannot rename a file over "${to.name}", which is a directory`);
     }
-    if (replacesDirectory && tables.hasChildren(replaced.id)) {
+    if (replacesDirectory && tables.entries.hasChildren(replaced.id)) {
       throw new ServiceError('not-empty', `Directory "${to.name}" is not empty`);
     }
   }
 
-  tables.entryDelete(from.directory.id, from.name, from.inode.id);
-  tables.directoryTouch(from.directory.id, isDirectory ? -1 : 0, atNs);
+  tables.entries.delete(from.directory.id, from.name, from.inode.id);
+  tables.inodes.touchDirectory(from.directory.id, isDirectory ? -1 : 0, atNs);
   if (replaced === undefined) {
-    tables.entryInsert(to.directory.id, to.name, moved.id);
-    tables.directoryTouch(to.directory.id, isDirectory ? 1 : 0, atNs);
+    tables.entries.insert(to.directory.id, to.name, moved.id);
+    tables.inodes.touchDirectory(to.directory.id, isDirectory ? 1 : 0, atNs);
   } else {
     // A directory that replaces a directory leaves the count of subdirectories as it was.
-    tables.entrySetInode(to.directory.id, to.name, moved.id);
-    tables.directoryTouch(to.directory.id, 0, atNs);
+    tables.entries.setInode(to.directory.id, to.name, moved.id);
+    tables.inodes.touchDirectory(to.directory.id, 0, atNs);
     nameLost(tables, replaced, to, removal, atNs);
   }
-  tables.inodeSetChanged(moved.id, atNs);
-  if (isDirectory) tables.directorySetParent(moved.id, to.directory.id);
+  tables.inodes.setChanged(moved.id, atNs);
+  if (isDirectory) tables.inodes.setParent(moved.id, to.directory.id);
   return { replaced: replaced?.id ?? null };
 }
 
@@ -79,15 +80,15 @@ function exchange(
   const [aIsDirectory, bIsDirectory] = [a.kind === KIND_DIRECTORY, b.kind === KIND_DIRECTORY];
   if (aIsDirectory) assertOutside(tables, to.directory, a);
   if (bIsDirectory) assertOutside(tables, from.directory, b);
-  tables.entrySetInode(from.directory.id, from.name, b.id);
-  tables.entrySetInode(to.directory.id, to.name, a.id);
+  tables.entries.setInode(from.directory.id, from.name, b.id);
+  tables.entries.setInode(to.directory.id, to.name, a.id);
   const gained = Number(bIsDirectory) - Number(aIsDirectory);
-  tables.directoryTouch(from.directory.id, gained, atNs);
-  tables.directoryTouch(to.directory.id, -gained, atNs);
-  tables.inodeSetChanged(a.id, atNs);
-  tables.inodeSetChanged(b.id, atNs);
-  if (aIsDirectory) tables.directorySetParent(a.id, to.directory.id);
-  if (bIsDirectory) tables.directorySetParent(b.id, from.directory.id);
+  tables.inodes.touchDirectory(from.directory.id, gained, atNs);
+  tables.inodes.touchDirectory(to.directory.id, -gained, atNs);
+  tables.inodes.setChanged(a.id, atNs);
+  tables.inodes.setChanged(b.id, atNs);
+  if (aIsDirectory) tables.inodes.setParent(a.id, to.directory.id);
+  if (bIsDirectory) tables.inodes.setParent(b.id, from.directory.id);
   return { replaced: null };
 }
 

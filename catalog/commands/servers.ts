@@ -3,7 +3,7 @@ import type { CommandResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { CommandOf } from '../command.ts';
 import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
-import { inodeOf } from '../walk.ts';
+import { inodeOf } from '../tree.ts';
 
 const FIRST_INODE = 1;
 
@@ -43,7 +43,7 @@ export function serverRegister(
 /** The first store of a server replaces none; one that it has kept is as old as it was. */
 function bornAt(tables: Tables, before: ServerInfo | undefined, storageId: string): number {
   if (before === undefined || before.storageId === '') return FIRST_INODE;
-  return before.storageId === storageId ? before.bornAt : tables.nextInode();
+  return before.storageId === storageId ? before.bornAt : tables.numbers.next();
 }
 
 export function serverAdd(
@@ -118,7 +118,7 @@ export function followView(tables: Tables, command: CommandOf<'follow-view'>): C
   }
   const inode = tables.inode(command.inode);
   if (inode === undefined || inode.kind !== KIND_FILE || number <= inode.view) return { followed: false };
-  tables.inodeSetView(inode, number, members.join(','));
+  tables.inodes.setView(inode, number, members.join(','));
   return { followed: true };
 }
 
@@ -128,7 +128,7 @@ export function setReplicas(
 ): CommandResults['set-replicas'] {
   const inode = inodeOf(tables, command.inode);
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${inode.id} is no file`);
-  tables.inodeSetWanted(inode.id, command.count ?? 0);
+  tables.inodes.setWanted(inode.id, command.count ?? 0);
   return {};
 }
 

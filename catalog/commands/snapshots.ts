@@ -1,11 +1,12 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { CommandResults, Preservation } from '../../wire/catalog-api.ts';
 import { snapshotInfoOf } from '../attributes.ts';
+import { charge, chargeOf } from '../charges.ts';
 import type { CommandOf } from '../command.ts';
-import { charge, chargeOf } from '../quota.ts';
+import type { InodeRow } from '../inode-rows.ts';
 import { KIND_FILE } from '../schema.ts';
-import type { InodeRow, Tables } from '../tables.ts';
-import { volumeOf } from '../walk.ts';
+import type { Tables } from '../tables.ts';
+import { volumeOf } from '../tree.ts';
 
 /** Since when a file has no name that stays because of snapshots: never long enough ago to be collected. */
 const HELD_NS = (2n ** 63n - 1n).toString();
@@ -32,7 +33,7 @@ export function snapshotCreate(
     throw new ServiceError('too-large', `A volume has at most ${SNAPSHOTS_MAX} snapshots: remove some`);
   }
   // Of a live file the catalog knows neither size nor contents.
-  const [live] = tables.liveFiles(volume.id, 1);
+  const [live] = tables.inodes.live(volume.id, 1);
   if (live !== undefined) {
     throw new ServiceError(
       'busy',
@@ -61,10 +62,10 @@ export function sweep(tables: Tables, command: CommandOf<'sweep'>): CommandResul
   const { rows, more, sources } = tables.snapshots.sweep(command.countMax);
   for (const id of sources) {
     const inode = tables.inode(id);
-    if (inode?.orphanedNs === HELD_NS && !isShown(tables, inode)) tables.inodeSetOrphaned(id, RELEASED_NS);
+    if (inode?.orphanedNs === HELD_NS && !isShown(tables, inode)) tables.inodes.setOrphaned(id, RELEASED_NS);
   }
   // What was begun for snapshots that are gone, and broke off.
-  for (const file of tables.filesPreserving()) if (!isShown(tables, file)) release(tables, file);
+  for (const file of tables.inodes.preserving()) if (!isShown(tables, file)) release(tables, file);
   return { rows, more };
 }
 
@@ -72,13 +73,13 @@ export function sweep(tables: Tables, command: CommandOf<'sweep'>): CommandResul
 export function isCollected(tables: Tables, orphan: InodeRow): boolean {
   if (isShown(tables, orphan)) {
     // Whoever wants it back finds it in the snapshot, and not in the trash any more.
-    charge(tables, orphan, -1, -chargeOf(orphan));
+    charge(tables.volumes, orphan, -1, -chargeOf(orphan));
     if (orphan.trashed) tables.trash.delete(orphan.id);
-    tables.inodeSetOrphaned(orphan.id, HELD_NS);
+    tables.inodes.setOrphaned(orphan.id, HELD_NS);
     return false;
   }
   release(tables, orphan);
-  tables.inodeDelete(orphan);
+  tables.inodes.delete(orphan);
   return true;
 }
 
@@ -106,9 +107,9 @@ export function preserveFirst(
     return null;
   }
   if (preserved !== undefined && preserved !== 'again' && preserved.inode === inode.preserving) {
-    tables.inodePreserved(preserved.inode, inode, preserved.view.number, preserved.view.members.join(','));
+    tables.inodes.preserved(preserved.inode, inode, preserved.view.number, preserved.view.members.join(','));
     contentsAre(tables, inode, preserved.inode, atNs);
-    tables.inodeSetPreserving(inode.id, 0);
+    tables.inodes.setPreserving(inode.id, 0);
     return null;
   }
   if (preserves !== true) {
@@ -120,7 +121,7 @@ export function preserveFirst(
   const contents = { epoch: inode.contentsEpoch, seq: inode.contentsSeq };
   if (preserved === 'again') release(tables, inode);
   else if (inode.preserving !== 0) return { inode: inode.preserving, contents };
-  const id = tables.inodeInsert({
+  const id = tables.inodes.insert({
     volume: inode.volume,
     kind: KIND_FILE,
     mode: 0,
@@ -140,14 +141,14 @@ export function preserveFirst(
     policy: inode.policy,
     allowed: null,
   });
-  tables.inodeSetPreserving(inode.id, id);
+  tables.inodes.setPreserving(inode.id, id);
   return { inode: id, contents };
 }
 
 function contentsAre(tables: Tables, inode: InodeRow, source: number, atNs: string): void {
   tables.snapshots.contentsAre(inode.id, source);
   // It stayed for its contents alone; now it is written by whoever has it open.
-  if (inode.orphanedNs === HELD_NS) tables.inodeSetOrphaned(inode.id, atNs);
+  if (inode.orphanedNs === HELD_NS) tables.inodes.setOrphaned(inode.id, atNs);
 }
 
 function isShown({ snapshots }: Tables, { id }: InodeRow): boolean {
@@ -157,6 +158,6 @@ function isShown({ snapshots }: Tables, { id }: InodeRow): boolean {
 /** The inode that was to preserve a file's contents is not needed any more. */
 function release(tables: Tables, { id, preserving }: InodeRow): void {
   if (preserving === 0) return;
-  tables.inodeSetPreserving(id, 0);
-  tables.inodeSetOrphaned(preserving, RELEASED_NS);
+  tables.inodes.setPreserving(id, 0);
+  tables.inodes.setOrphaned(preserving, RELEASED_NS);
 }

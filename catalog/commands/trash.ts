@@ -1,12 +1,13 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { CommandResults } from '../../wire/catalog-api.ts';
 import { attributesOf } from '../attributes.ts';
+import { charge, chargeOf } from '../charges.ts';
 import type { CommandOf } from '../command.ts';
+import type { InodeRow } from '../inode-rows.ts';
 import { pathNames } from '../names.ts';
-import { charge, chargeOf } from '../quota.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
-import type { InodeRow, Tables } from '../tables.ts';
-import { volumeOf } from '../walk.ts';
+import type { Tables } from '../tables.ts';
+import { volumeOf } from '../tree.ts';
 import { nodeCreate } from './entries.ts';
 
 /** Mode of directories that are made again. */
@@ -22,7 +23,7 @@ export function trashRestore(
   const names = pathNames(command.to ?? tables.trash.row(inode.id)?.path ?? '');
   const name = names.pop();
   if (name === undefined) throw new ServiceError('exists', 'A volume has its root already');
-  const directory = directoriesMade(tables, tables.volume(inode.volume).root, names, atNs);
+  const directory = directoriesMade(tables, tables.volumes.row(inode.volume).root, names, atNs);
   const path = `/${[...names, name].join('/')}`;
   if (tables.child(directory.id, name) !== undefined) {
     throw new ServiceError(
@@ -31,16 +32,16 @@ export function trashRestore(
     );
   }
   tables.trash.delete(inode.id);
-  tables.volumeChargeTrash(inode.volume, -1, -chargeOf(inode));
-  tables.inodeSetLinks(inode.id, 1, null, atNs);
-  tables.entryInsert(directory.id, name, inode.id);
-  tables.directoryTouch(directory.id, 0, atNs);
-  return { attributes: attributesOf(tables.inodeKnown(inode.id)), path };
+  tables.volumes.chargeTrash(inode.volume, -1, -chargeOf(inode));
+  tables.inodes.setLinks(inode.id, 1, null, atNs);
+  tables.entries.insert(directory.id, name, inode.id);
+  tables.inodes.touchDirectory(directory.id, 0, atNs);
+  return { attributes: attributesOf(tables.inodes.known(inode.id)), path };
 }
 
 /** Symbolic links are not followed: a path in the trash is that of directories. */
 function directoriesMade(tables: Tables, root: number, names: readonly string[], atNs: string): InodeRow {
-  let directory = tables.inodeKnown(root);
+  let directory = tables.inodes.known(root);
   for (const name of names) {
     let inode = tables.child(directory.id, name);
     if (inode === undefined) {
@@ -69,9 +70,9 @@ export function trashEmpty(
       ? tables.trash.below(volume.id, pathCheck(path ?? '/'), null, countMax).map((row) => row.inode)
       : [thrownAway(tables, name, inode).id];
   for (const id of inodes) {
-    charge(tables, tables.inodeKnown(id), -1, -chargeOf(tables.inodeKnown(id)));
+    charge(tables.volumes, tables.inodes.known(id), -1, -chargeOf(tables.inodes.known(id)));
     tables.trash.delete(id);
-    tables.inodeSetOrphaned(id, atNs);
+    tables.inodes.setOrphaned(id, atNs);
   }
   return { removed: inodes.length };
 }

@@ -4,19 +4,19 @@ import { volumeInfoOf } from '../attributes.ts';
 import type { CommandOf } from '../command.ts';
 import { KIND_DIRECTORY, POLICIES } from '../schema.ts';
 import type { Tables } from '../tables.ts';
-import { volumeOf } from '../walk.ts';
+import { volumeOf } from '../tree.ts';
 
 export function volumeCreate(
   tables: Tables,
   command: CommandOf<'volume-create'>,
   atNs: string,
 ): CommandResults['volume-create'] {
-  if (tables.volumeNamed(command.name) !== undefined) {
+  if (tables.volumes.named(command.name) !== undefined) {
     throw new ServiceError('exists', `There is a volume "${command.name}" already`);
   }
   const policy = POLICIES.indexOf(command.policy ?? 'quorum');
-  const id = tables.volumeInsert(command.name, 0, command.replicas, command.objectBytes, policy);
-  const root = tables.inodeInsert({
+  const id = tables.volumes.insert(command.name, 0, command.replicas, command.objectBytes, policy);
+  const root = tables.inodes.insert({
     volume: id,
     kind: KIND_DIRECTORY,
     mode: command.mode ?? 0o755,
@@ -36,26 +36,26 @@ export function volumeCreate(
     policy: 0,
     allowed: null,
   });
-  tables.volumeSetRoot(id, root);
+  tables.volumes.setRoot(id, root);
   const { quotaBytes = 0, quotaInodes = 0, replicas } = command;
   const trashMs = command.trashMs ?? 0;
   if (quotaBytes > 0 || quotaInodes > 0 || trashMs > 0)
-    tables.volumeSet(id, { replicas, policy, quotaBytes, quotaInodes, trashMs });
-  return { volume: volumeInfoOf(tables.volume(id)) };
+    tables.volumes.set(id, { replicas, policy, quotaBytes, quotaInodes, trashMs });
+  return { volume: volumeInfoOf(tables.volumes.row(id)) };
 }
 
 /** The servers of files that are there are moved by whoever looks after them, one file after the other. */
 export function volumeSet(tables: Tables, command: CommandOf<'volume-set'>): CommandResults['volume-set'] {
   const volume = volumeOf(tables, command.name);
   const policy = command.policy === undefined ? volume.policy : POLICIES.indexOf(command.policy);
-  tables.volumeSet(volume.id, {
+  tables.volumes.set(volume.id, {
     replicas: command.replicas ?? volume.replicas,
     policy,
     quotaBytes: command.quotaBytes ?? volume.quotaBytes,
     quotaInodes: command.quotaInodes ?? volume.quotaInodes,
     trashMs: command.trashMs ?? volume.trashMs,
   });
-  return { volume: volumeInfoOf(tables.volume(volume.id)) };
+  return { volume: volumeInfoOf(tables.volumes.row(volume.id)) };
 }
 
 /**
@@ -67,7 +67,7 @@ export function volumeRemove(
   command: CommandOf<'volume-remove'>,
 ): CommandResults['volume-remove'] {
   const volume = volumeOf(tables, command.name);
-  if (tables.hasChildren(volume.root)) {
+  if (tables.entries.hasChildren(volume.root)) {
     throw new ServiceError('not-empty', `Volume "${command.name}" is not empty`);
   }
   if (volume.trashedInodes > 0) {
@@ -83,8 +83,8 @@ export function volumeRemove(
     );
   }
   tables.snapshots.forgetVolume(volume.id);
-  for (const orphan of tables.orphansOfVolume(volume.id)) tables.inodeDelete(orphan);
-  tables.inodeDelete(tables.inodeKnown(volume.root));
-  tables.volumeDelete(volume.id);
+  for (const orphan of tables.inodes.orphansOfVolume(volume.id)) tables.inodes.delete(orphan);
+  tables.inodes.delete(tables.inodes.known(volume.root));
+  tables.volumes.delete(volume.id);
   return {};
 }

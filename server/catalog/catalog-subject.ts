@@ -1,8 +1,8 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
+import type { NameChange } from '../../catalog/change-record.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
-import type { NameChange } from '../../catalog/tables.ts';
 import type { Epoch, Operation, ReplicaRecord, Trust } from '../../replica/actions.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults, TreeChange } from '../../wire/catalog-api.ts';

@@ -1,4 +1,4 @@
-import type { NameChange } from '../../catalog/tables.ts';
+import type { NameChange } from '../../catalog/change-record.ts';
 
 /** Changes that are kept; who was away for longer has to look anew. */
 const CHANGES_MAX = 20_000;

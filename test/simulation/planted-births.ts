@@ -22,8 +22,8 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     'a number is used after its contents may be collected',
     {
       file: 'catalog/commands/births.ts',
-      find: 'if (!this.#tables.reservedTake(this.#command.owner, id)) throw notReserved(id);',
-      replace: 'this.#tables.reservedTake(this.#command.owner, id);',
+      find: 'if (!this.#tables.numbers.takeReserved(this.#command.owner, id)) throw notReserved(id);',
+      replace: 'this.#tables.numbers.takeReserved(this.#command.owner, id);',
     },
     {
       test: {

@@ -42,9 +42,9 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     '63d',
     'the file that loses its name by a rename is called back from nobody',
     {
-      file: 'catalog/tables.ts',
-      find: "this.#touched.add(id);\n    this.#run(\n      'UPDATE inodes SET links = ?, orphaned_ns",
-      replace: "this.#run(\n      'UPDATE inodes SET links = ?, orphaned_ns",
+      file: 'catalog/inode-tables.ts',
+      find: "this.#changes.touch(id);\n    this.#statements.run(\n      'UPDATE inodes SET links = ?, orphaned_ns",
+      replace: "this.#statements.run(\n      'UPDATE inodes SET links = ?, orphaned_ns",
     },
     {
       test: {

@@ -31,7 +31,7 @@ export const PLANTED_TRASH: readonly Planted[] = [
     'what is restored counts as thrown away',
     {
       file: 'catalog/commands/trash.ts',
-      find: 'tables.volumeChargeTrash(inode.volume, -1, -chargeOf(inode));',
+      find: 'tables.volumes.chargeTrash(inode.volume, -1, -chargeOf(inode));',
       replace: '',
     },
     {

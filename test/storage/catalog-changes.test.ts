@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { NameChange } from '../../catalog/tables.ts';
+import type { NameChange } from '../../catalog/change-record.ts';
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
 
 const change = (name: string): NameChange => ({ kind: 'created', parent: 1, name, inode: 2 });

@@ -1,0 +1,107 @@
+import type { ChangeRecord } from './change-record.ts';
+import { type EntryRow, INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
+import type { SnapshotTables } from './snapshot-tables.ts';
+import type { Statements } from './statements.ts';
+
+/** A name of an inode in a directory. */
+export interface NameRow {
+  readonly inode: number;
+  readonly parent: number;
+  readonly name: string;
+}
+
+/** What changes along. */
+interface Others {
+  readonly snapshots: SnapshotTables;
+  readonly changes: ChangeRecord;
+}
+
+/** Which inode each name in a directory stands for. Straight access, no rules. */
+export class EntryTables {
+  readonly #statements: Statements;
+  readonly #snapshots: SnapshotTables;
+  readonly #changes: ChangeRecord;
+
+  constructor(statements: Statements, { snapshots, changes }: Others) {
+    this.#statements = statements;
+    this.#snapshots = snapshots;
+    this.#changes = changes;
+  }
+
+  /** The inode that `name` stands for in a directory. */
+  child(parent: number, name: string): InodeRow | undefined {
+    return this.#statements.get<InodeRow>(
+      `SELECT ${INODE_COLUMNS} FROM inodes i
+       WHERE i.id = (SELECT e.inode FROM entries e WHERE e.parent = ? AND e.name = ?)`,
+      parent,
+      name,
+    );
+  }
+
+  has(parent: number, name: string): boolean {
+    return (
+      this.#statements.get('SELECT 1 FROM entries WHERE parent = ? AND name = ?', parent, name) !== undefined
+    );
+  }
+
+  children(parent: number, after: string, countMax: number): EntryRow[] {
+    return this.#statements.all<EntryRow>(
+      `SELECT e.name AS entryName, ${INODE_COLUMNS}
+       FROM entries e JOIN inodes i ON i.id = e.inode
+       WHERE e.parent = ? AND e.name > ? ORDER BY e.name LIMIT ?`,
+      parent,
+      after,
+      countMax,
+    );
+  }
+
+  /** One name of each of the inodes that has any. Reads all names, once. */
+  firstNames(inodes: readonly number[]): NameRow[] {
+    return this.#statements.all<NameRow>(
+      `SELECT inode, parent, min(name) AS name FROM entries
+       WHERE inode IN (SELECT value FROM json_each(?)) GROUP BY inode ORDER BY inode`,
+      JSON.stringify(inodes),
+    );
+  }
+
+  /** The name of an inode in a directory. */
+  nameIn(parent: number, inode: number): string | undefined {
+    const row = this.#statements.get<{ name: string }>(
+      'SELECT name FROM entries WHERE parent = ? AND inode = ?',
+      parent,
+      inode,
+    );
+    return row?.name;
+  }
+
+  hasChildren(parent: number): boolean {
+    return this.#statements.get('SELECT 1 FROM entries WHERE parent = ? LIMIT 1', parent) !== undefined;
+  }
+
+  insert(parent: number, name: string, inode: number): void {
+    this.#changes.touch(parent);
+    this.#changes.add({ kind: 'created', parent, name, inode });
+    const since = this.#snapshots.nextIn(parent);
+    this.#statements.run(
+      'INSERT INTO entries (parent, name, inode, since) VALUES (?, ?, ?, ?)',
+      parent,
+      name,
+      inode,
+      since,
+    );
+  }
+
+  setInode(parent: number, name: string, inode: number): void {
+    this.#changes.touch(parent);
+    this.#changes.add({ kind: 'replaced', parent, name, inode });
+    this.#snapshots.keepEntry(parent, name);
+    this.#statements.run('UPDATE entries SET inode = ? WHERE parent = ? AND name = ?', inode, parent, name);
+  }
+
+  delete(parent: number, name: string, inode: number): void {
+    this.#changes.touch(parent);
+    this.#changes.add({ kind: 'removed', parent, name, inode });
+    this.#snapshots.keepEntry(parent, name);
+    this.#statements.run('DELETE FROM entries WHERE parent = ? AND name = ?', parent, name);
+  }
+}

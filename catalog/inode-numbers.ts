@@ -1,0 +1,78 @@
+import { ServiceError } from '../base/errors.ts';
+import type { Statements } from './statements.ts';
+
+/** Numbers `first` to `last`, for who has `owner`. */
+interface ReservedRow {
+  readonly first: number;
+  readonly last: number;
+  readonly owner: number;
+  readonly atNs: string;
+}
+
+/** Which numbers inodes get: each once, for good, also where it was reserved and nothing came of it. Straight access, no rules. */
+export class InodeNumbers {
+  readonly #statements: Statements;
+
+  constructor(statements: Statements) {
+    this.#statements = statements;
+  }
+
+  /** Inodes are not numbered below `id` from now on. */
+  startFrom(id: number): void {
+    this.#statements.run('UPDATE counters SET next_inode = ? WHERE next_inode < ?', id, id);
+  }
+
+  /** The number that the next inode is going to have. */
+  next(): number {
+    return this.#statements.counter('SELECT next_inode FROM counters');
+  }
+
+  /** @returns the first of so many numbers that were never used, nor will be by anybody else */
+  take(count: number): number {
+    const next = this.#statements.counter(
+      'UPDATE counters SET next_inode = next_inode + ? RETURNING next_inode',
+      count,
+    );
+    if (!Number.isSafeInteger(next)) throw new ServiceError('no-space', 'Cannot number another inode');
+    return next - count;
+  }
+
+  reserve(first: number, last: number, owner: number, atNs: string): void {
+    this.#statements.run(
+      'INSERT INTO reserved (first, last, owner, at_ns) VALUES (?, ?, ?, ?)',
+      first,
+      last,
+      owner,
+      atNs,
+    );
+  }
+
+  isReserved(inode: number): boolean {
+    return this.#reservedAround(inode) !== undefined;
+  }
+
+  /** Uses a number up. @returns whether it was reserved by that owner, and not used before */
+  takeReserved(owner: number, inode: number): boolean {
+    const range = this.#reservedAround(inode);
+    if (range === undefined || range.owner !== owner) return false;
+    const { first, last, atNs } = range;
+    this.#statements.run('DELETE FROM reserved WHERE first = ?', first);
+    if (first < inode) this.reserve(first, inode - 1, owner, atNs);
+    if (inode < last) this.reserve(inode + 1, last, owner, atNs);
+    return true;
+  }
+
+  /** Forgets what was reserved before; nothing will have those numbers. */
+  forgetReserved(beforeNs: string): void {
+    this.#statements.run('DELETE FROM reserved WHERE at_ns < CAST(? AS INTEGER)', beforeNs);
+  }
+
+  #reservedAround(inode: number): ReservedRow | undefined {
+    const row = this.#statements.get<ReservedRow>(
+      `SELECT first, last, owner, CAST(at_ns AS TEXT) AS atNs FROM reserved
+       WHERE first <= ? ORDER BY first DESC LIMIT 1`,
+      inode,
+    );
+    return row !== undefined && inode <= row.last ? row : undefined;
+  }
+}

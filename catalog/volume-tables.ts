@@ -1,0 +1,126 @@
+import { assert } from '../base/assert.ts';
+import type { Statements } from './statements.ts';
+
+export interface VolumeRow {
+  readonly id: number;
+  readonly name: string;
+  readonly root: number;
+  readonly replicas: number;
+  readonly objectBytes: number;
+  readonly inodes: number;
+  readonly usedBytes: number;
+  readonly policy: number;
+  /** 0 for none. */
+  readonly quotaBytes: number;
+  readonly quotaInodes: number;
+  /** Of inodes with a name or in the trash; with what files that are written may grow to. */
+  readonly namedInodes: number;
+  readonly namedBytes: number;
+  /** How long files are kept that lost their last name, in milliseconds; 0: they are not. */
+  readonly trashMs: number;
+  /** What of the above is in the trash. */
+  readonly trashedInodes: number;
+  readonly trashedBytes: number;
+  /** Of the latest snapshot that was ever made, and of the latest that is there; 0 for none. */
+  readonly serial: number;
+  readonly kept: number;
+}
+
+const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy,
+  quota_bytes AS quotaBytes, quota_inodes AS quotaInodes, named_inodes AS namedInodes, named_bytes AS namedBytes,
+  trash_ms AS trashMs, trashed_inodes AS trashedInodes, trashed_bytes AS trashedBytes,
+  serial, kept`;
+
+/** The volumes, with what is counted of each. Straight access, no rules. */
+export class VolumeTables {
+  readonly #statements: Statements;
+
+  constructor(statements: Statements) {
+    this.#statements = statements;
+  }
+
+  row(id: number): VolumeRow {
+    const row = this.#statements.get<VolumeRow>(`SELECT ${VOLUME_COLUMNS} FROM volumes WHERE id = ?`, id);
+    assert(row !== undefined, 'An inode belongs to a volume that exists');
+    return row;
+  }
+
+  named(name: string): VolumeRow | undefined {
+    return this.#statements.get<VolumeRow>(`SELECT ${VOLUME_COLUMNS} FROM volumes WHERE name = ?`, name);
+  }
+
+  all(): VolumeRow[] {
+    return this.#statements.all<VolumeRow>(`SELECT ${VOLUME_COLUMNS} FROM volumes ORDER BY name`);
+  }
+
+  insert(name: string, root: number, replicas: number, objectBytes: number, policy: number): number {
+    const id = this.#statements.counter(
+      'UPDATE counters SET next_volume = next_volume + 1 RETURNING next_volume - 1',
+    );
+    this.#statements.run(
+      `INSERT INTO volumes (id, name, root, replicas, object_bytes, inodes, used_bytes, policy)
+       VALUES (?, ?, ?, ?, ?, 0, 0, ?)`,
+      id,
+      name,
+      root,
+      replicas,
+      objectBytes,
+      policy,
+    );
+    return id;
+  }
+
+  setRoot(id: number, root: number): void {
+    this.#statements.run('UPDATE volumes SET root = ? WHERE id = ?', root, id);
+  }
+
+  set(
+    id: number,
+    values: Pick<VolumeRow, 'replicas' | 'policy' | 'quotaBytes' | 'quotaInodes' | 'trashMs'>,
+  ): void {
+    this.#statements.run(
+      'UPDATE volumes SET replicas = ?, policy = ?, quota_bytes = ?, quota_inodes = ?, trash_ms = ? WHERE id = ?',
+      values.replicas,
+      values.policy,
+      values.quotaBytes,
+      values.quotaInodes,
+      values.trashMs,
+      id,
+    );
+  }
+
+  delete(id: number): void {
+    this.#statements.run('DELETE FROM volumes WHERE id = ?', id);
+  }
+
+  /** The counters that `df` shows are kept up to date with every change, never counted. */
+  count(id: number, inodes: number, usedBytes: number): void {
+    this.#statements.run(
+      'UPDATE volumes SET inodes = inodes + ?, used_bytes = used_bytes + ? WHERE id = ?',
+      inodes,
+      usedBytes,
+      id,
+    );
+  }
+
+  /** What quotas go by, kept up to date in the same way. */
+  charge(id: number, inodes: number, bytes: number): void {
+    if (inodes === 0 && bytes === 0) return;
+    this.#statements.run(
+      'UPDATE volumes SET named_inodes = named_inodes + ?, named_bytes = named_bytes + ? WHERE id = ?',
+      inodes,
+      bytes,
+      id,
+    );
+  }
+
+  /** What of it is in the trash. */
+  chargeTrash(id: number, inodes: number, bytes: number): void {
+    this.#statements.run(
+      'UPDATE volumes SET trashed_inodes = trashed_inodes + ?, trashed_bytes = trashed_bytes + ? WHERE id = ?',
+      inodes,
+      bytes,
+      id,
+    );
+  }
+}
