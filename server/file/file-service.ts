@@ -3,30 +3,29 @@ import type { Logger } from 'pino';
 import { unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { majority } from '../../base/quorum.ts';
-import type { Epoch, Position, RequestId, View } from '../../replica/actions.ts';
+import type { Position, RequestId, View } from '../../replica/actions.ts';
 import { MEMBERS_MAX } from '../../replica/codec.ts';
 import { epochCompare } from '../../replica/epoch.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 import { viewHasMajority, viewVoters } from '../../replica/view.ts';
-import type { Attributes, Command, ContentVersion, LiveMark, Preservation } from '../../wire/catalog-api.ts';
+import type { Attributes, Command, ContentVersion } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
-import { LOCATIONS_HELD_MS } from '../../wire/locations.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
-import { areSo, unlessFirst, within } from '../bounded.ts';
+import { unlessFirst, within } from '../bounded.ts';
 import type { Traffic } from '../live/traffic.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { CopyPiece, FileLocated, FileRead, FileService, FileStanding, Hole } from '../services.ts';
-import { EPOCH_ZERO } from '../storage/contents.ts';
-import type { FileAttributes, FileStore } from '../storage/store.ts';
+import type { FileStore } from '../storage/store.ts';
 import type { AgreedReads } from './agreed-reads.ts';
-import { extentStep } from './extents.ts';
 import { FileLocks } from './file-locks.ts';
 import { FilePrimary } from './file-primary.ts';
+import { FileReads } from './file-reads.ts';
+import { LiveMarks } from './live-marks.ts';
 import type { LockBounds } from './lock-shares.ts';
+import { MemberNews } from './member-news.ts';
 import { Room } from './room.ts';
 import { assertDoneBefore, finalAttributes } from './sealed-file.ts';
 import { Settler } from './settler.ts';
@@ -69,11 +68,6 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   isServer(server: ServerId): boolean;
 }
 
-/** How often contents are preserved under one number before another is asked for. */
-const PRESERVE_ATTEMPTS_MAX = 3;
-
-type Preserved = NonNullable<Extract<Command, { kind: 'open-for-write' }>['preserved']>;
-
 const ALL_RETRY_MS = 1_000;
 /** What is under way when a primary gives a file up has this long to end. */
 const STOP_MS_MAX = 2_000;
@@ -81,8 +75,6 @@ const STOP_MS_MAX = 2_000;
 const GIVEN_AWAY_MS = 1_000;
 /** Who waits for a primary for this long asks the catalog whether the file has moved, in milliseconds. */
 const OUTDATED_AFTER_MS = 500;
-/** The catalog that could not be told of new members is told again, in milliseconds. */
-const TELL_AGAIN_MS = 5_000;
 
 /** A seal waits for slow replicas for so long at the most, looking so often: they tell their primary, and nobody else. */
 const EVERYWHERE_MS_MAX = 5_000;
@@ -100,12 +92,13 @@ export class LocalFileService implements FileService {
   readonly #settledAtMs = new WeakMap<FilePrimary, number>();
   /** Replicas that were new here when the catalog called their file live, and what it may then grow to. */
   readonly #seenLive = new WeakMap<ReplicaDriver, number>();
-  /** Numbers of views that the catalog was told of. */
-  readonly #toldViews = new WeakMap<ReplicaDriver, number>();
   /** Replicas that are about to let go of their leases. */
   readonly #leaving = new Map<ReplicaDriver, Promise<void>>();
   /** Files that were left to others, and until when they are not taken back. */
   readonly #givenAway = new WeakMap<ReplicaDriver, { readonly untilMs: number; readonly error: unknown }>();
+  readonly #reads: FileReads;
+  readonly #liveMarks: LiveMarks;
+  readonly #memberNews: MemberNews;
   readonly #settler: Settler;
   readonly #room: Room;
   readonly #locks: FileLocks;
@@ -113,108 +106,37 @@ export class LocalFileService implements FileService {
   constructor(parts: FileServiceParts) {
     this.#parts = parts;
     this.#waiter = new PrimaryWaiter(parts);
+    this.#reads = new FileReads({
+      ...parts,
+      activate: (file) => this.#activate(file),
+      member: (file) => this.#member(file),
+      bounded: (file, work) => this.#bounded(file, work),
+    });
+    this.#liveMarks = new LiveMarks(parts);
+    this.#memberNews = new MemberNews(parts);
     this.#locks = new FileLocks(parts);
     this.#room = new Room(parts.store, () => parts.clock.nowMs());
     this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
   }
 
-  async read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead> {
-    const final = finalAttributes(this.#parts.store, file);
-    if (final !== null) {
-      assertAsOf(file, final, asOf);
-      return this.#readFinal(file, final, offset, length);
-    }
-    const agreed = await this.#readAgreed(file, offset, length, asOf);
-    if (agreed !== null) return agreed;
-    const driver = await this.#reader(file);
-    const { taken, ...told } = await this.#take(driver, offset, length, asOf, (store) =>
-      store.read(file, offset, length),
-    );
-    return { bytes: taken, ...told, ageMs: 0 };
+  read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead> {
+    return this.#reads.read(file, offset, length, asOf);
   }
 
-  async locate(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileLocated> {
-    const { store } = this.#parts;
-    const final = finalAttributes(store, file);
-    if (final !== null) {
-      assertAsOf(file, final, asOf);
-      const locations = store.locate(file, offset, length, LOCATIONS_HELD_MS);
-      this.#parts.traffic?.read();
-      return { locations, state: this.#stateOfFinal(file, final), served: 'local' };
-    }
-    // An election is not waited for: whoever asks reads in the ordinary way meanwhile.
-    const driver = this.#readerNow(file);
-    if (driver === null) throw this.#mayNotAnswer(file);
-    await this.#answers(driver);
-    const { taken, ...told } = await this.#take(driver, offset, length, asOf, () =>
-      store.locate(file, offset, length, LOCATIONS_HELD_MS),
-    );
-    return { locations: taken, ...told };
+  locate(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileLocated> {
+    return this.#reads.locate(file, offset, length, asOf);
   }
 
-  /**
-   * What a read at the replica here shows.
-   *
-   * @param take pins it, before it returns
-   */
-  async #take<Taken>(
-    driver: ReplicaDriver,
-    offset: number,
-    length: number,
-    asOf: ContentVersion | undefined,
-    take: (store: FileStore) => Taken | Promise<Taken>,
-  ): Promise<{ readonly taken: Taken; readonly state: FileState; readonly served: 'primary' | 'local' }> {
-    const { file } = driver;
-    const { store } = this.#parts;
-    const { epoch, committedSeq } = driver.status();
-    const served = driver.leads ? 'primary' : 'local';
-    // One uninterrupted step decides what is read; it may be answered once all of it is committed.
-    const dependsOnSeq = store.readDependsOn(file, offset, length);
-    this.#assertReadable(driver, dependsOnSeq);
-    const attributes = store.attributes(file);
-    assertAsOf(file, attributes, asOf);
-    const taking = take(store);
-    const [taken] = await Promise.all([taking, this.#bounded(file, driver.committed(epoch, dependsOnSeq))]);
-    await driver.committed(epoch, dependsOnSeq);
-    this.#parts.traffic?.read();
-    return { taken, state: this.#stateOf(file, attributes, committedSeq, epoch), served };
+  readStale(file: FileId, offset: number, length: number): Promise<FileRead> {
+    return this.#reads.readStale(file, offset, length);
   }
 
-  /** @returns null where somebody leads the file, as far as is known here, or no majority agrees about it */
-  async #readAgreed(
-    file: FileId,
-    offset: number,
-    length: number,
-    asOf?: ContentVersion,
-  ): Promise<FileRead | null> {
-    const { agreed, host, lease, store, traffic } = this.#parts;
-    const { own, holder } = lease.view(file);
-    const mayServe = host.loaded(file)?.readGate(0) === 'serve';
-    if (agreed === undefined || mayServe || own || holder !== null) return null;
-    return agreed.read(file, async ({ seq }) => {
-      // What is being stored this very moment is not what they agree about.
-      if (store.readDependsOn(file, offset, length) > seq) return null;
-      const attributes = store.attributes(file);
-      assertAsOf(file, attributes, asOf);
-      const state = this.#stateOfFinal(file, attributes);
-      const bytes = await store.read(file, offset, length);
-      traffic?.read();
-      return { bytes, state, served: 'local', ageMs: 0 };
-    });
+  extent(file: FileId, offset: number, whence: Whence, asOf?: ContentVersion): Promise<FileExtent> {
+    return this.#reads.extent(file, offset, whence, asOf);
   }
 
-  /** What is here now, whether it is the newest or not. */
-  async readStale(file: FileId, offset: number, length: number): Promise<FileRead> {
-    const final = finalAttributes(this.#parts.store, file);
-    if (final !== null) return this.#readFinal(file, final, offset, length);
-    const driver = await this.#member(file);
-    const { epoch, committedSeq, currentAtMs } = driver.status();
-    const { store, clock } = this.#parts;
-    const attributes = store.attributes(file);
-    const bytes = await store.read(file, offset, length);
-    this.#parts.traffic?.read();
-    const ageMs = currentAtMs === -Infinity ? Infinity : Math.max(0, clock.nowMs() - currentAtMs);
-    return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch), served: 'local', ageMs };
+  state(file: FileId): Promise<FileState> {
+    return this.#reads.state(file);
   }
 
   async write(
@@ -318,41 +240,6 @@ export class LocalFileService implements FileService {
     }
   }
 
-  /** What is looked through in more than one turn may change meanwhile: each part of it was so within the call. */
-  async extent(file: FileId, offset: number, whence: Whence, asOf?: ContentVersion): Promise<FileExtent> {
-    const { store } = this.#parts;
-    const final = finalAttributes(store, file);
-    const driver = final === null ? await this.#reader(file) : null;
-    for (let from = offset; ; ) {
-      const attributes = store.attributes(file);
-      assertAsOf(file, attributes, asOf);
-      const step = extentStep(store, file, from, whence);
-      const state =
-        driver === null
-          ? this.#stateOfFinal(file, attributes)
-          : await this.#lookedAt(driver, from, step.kind === 'on' ? step.next : step.at);
-      if (step.kind === 'found') return { ...state, found: step.at };
-      from = step.next;
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-  }
-
-  /** To be called in the turn in which the objects up to `to` were looked at. @returns once what was seen is committed */
-  async #lookedAt(driver: ReplicaDriver, from: number, to: number | null): Promise<FileState> {
-    const { store } = this.#parts;
-    const { file } = driver;
-    const { epoch, committedSeq } = driver.status();
-    const attributes = store.attributes(file);
-    const dependsOnSeq = store.readDependsOn(
-      file,
-      from,
-      Math.max(1, (to ?? attributes.sizeBytes) + 1 - from),
-    );
-    this.#assertReadable(driver, dependsOnSeq);
-    await this.#bounded(file, driver.committed(epoch, dependsOnSeq));
-    return this.#stateOf(file, attributes, committedSeq, epoch);
-  }
-
   /**
    * A primary without room leaves the file to others, who may have some: a majority of them can take every write. What
    * was done before needs none.
@@ -439,12 +326,12 @@ export class LocalFileService implements FileService {
     const primary = this.#primaryOf(driver);
     // Contents without a name would be lost all the same: the first time, the catalog is flushed too.
     await this.#bounded(file, Promise.all([driver.flush(), primary.nameFlushed()]));
-    return this.#stateAt(file, driver);
+    return this.#reads.stateAt(file, driver);
   }
 
   async seal(file: FileId): Promise<FileState> {
     const final = finalAttributes(this.#parts.store, file);
-    if (final !== null) return this.#stateOfFinal(file, final);
+    if (final !== null) return this.#reads.stateOfFinal(file, final);
     const driver = await this.#activate(file);
     const { policy = 'quorum' } = driver.view;
     if (policy !== 'read-only') {
@@ -472,12 +359,6 @@ export class LocalFileService implements FileService {
         .peers(isConnected)
         .some((peer) => peer.role !== 'learner' && peer.state !== 'unreachable' && peer.seq < seq);
     while (driver.leads && isMissing() && clock.nowMs() < untilMs) await delay(EVERYWHERE_LOOK_MS);
-  }
-
-  async state(file: FileId): Promise<FileState> {
-    const final = finalAttributes(this.#parts.store, file);
-    if (final !== null) return this.#stateOfFinal(file, final);
-    return this.#stateAt(file, await this.#reader(file));
   }
 
   /** The lease grants nothing without an epoch: it may be gained before it is known that the file is there. */
@@ -521,24 +402,7 @@ export class LocalFileService implements FileService {
   }
 
   async lead(file: FileId): Promise<FileState> {
-    return this.#stateAt(file, await this.#activate(file));
-  }
-
-  async #readFinal(
-    file: FileId,
-    attributes: FileAttributes,
-    offset: number,
-    length: number,
-  ): Promise<FileRead> {
-    const state = this.#stateOfFinal(file, attributes);
-    const bytes = await this.#parts.store.read(file, offset, length);
-    this.#parts.traffic?.read();
-    return { bytes, state, served: 'local', ageMs: 0 };
-  }
-
-  #stateOfFinal(file: FileId, attributes: FileAttributes): FileState {
-    const { seq, installed } = this.#parts.store.record(file) ?? { seq: 0, installed: EPOCH_ZERO };
-    return this.#stateOf(file, attributes, seq, installed);
+    return this.#reads.stateAt(file, await this.#activate(file));
   }
 
   /**
@@ -560,17 +424,6 @@ export class LocalFileService implements FileService {
     return resultOf(file, answer, version, epoch, self);
   }
 
-  async #stateAt(file: FileId, driver: ReplicaDriver): Promise<FileState> {
-    const { epoch, committedSeq } = driver.status();
-    const attributes = this.#parts.store.attributes(file);
-    const changedSeq = attributes.versionEpoch === epoch.counter ? attributes.versionSeq : 0;
-    // A seal may vanish like a change while it is not committed. It has a place up to the last operation here.
-    const dependsOnSeq = attributes.seal === 'open' ? changedSeq : driver.subject.record().seq;
-    this.#assertReadable(driver, dependsOnSeq);
-    await this.#bounded(file, driver.committed(epoch, dependsOnSeq));
-    return this.#stateOf(file, attributes, committedSeq, epoch);
-  }
-
   async settle(file: FileId): Promise<FileState> {
     const driver = await this.#activate(file);
     const primary = this.#primaryOf(driver);
@@ -578,7 +431,7 @@ export class LocalFileService implements FileService {
     await this.#bounded(
       file,
       primary.settle(async (mark) => {
-        state = await this.#stateAt(file, driver);
+        state = await this.#reads.stateAt(file, driver);
         // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
         if (state.epoch !== primary.epoch.counter) {
           throw new ServiceError('not-primary', `The primary of file ${file} changed meanwhile`);
@@ -606,7 +459,7 @@ export class LocalFileService implements FileService {
     const driver = await this.#activate(file);
     const view = await driver.changeMembers(members);
     // Not by whoever leads from now on alone: that may be nobody for a while.
-    await this.#follow(file, view);
+    await this.#memberNews.follow(file, view);
     return view;
   }
 
@@ -731,43 +584,6 @@ export class LocalFileService implements FileService {
     );
   }
 
-  /** @returns the driver of a replica that may answer reads now; becomes the primary where nobody is */
-  async #reader(file: FileId): Promise<ReplicaDriver> {
-    const driver = this.#readerNow(file) ?? (await this.#activate(file));
-    await this.#answers(driver);
-    return driver;
-  }
-
-  /**
-   * Resolves once the replica may answer reads, or could since the call. What is pinned from then on shows what others may have shown before,
-   * while this server led but nobody kept its guard.
-   */
-  async #answers(driver: ReplicaDriver): Promise<void> {
-    if (driver.readGate(0) === 'serve') return;
-    await this.#bounded(driver.file, driver.committed(driver.status().epoch, 0));
-  }
-
-  /** @returns the driver of a replica that may answer reads in this turn; null where there is none, or it has to ask for the right first */
-  #readerNow(file: FileId): ReplicaDriver | null {
-    const ready = this.#parts.host.loaded(file);
-    if (ready === null || ready.readGate(0) === 'not-primary') return null;
-    ready.usedAtMs = this.#parts.clock.nowMs();
-    return ready;
-  }
-
-  /**
-   * To be called in the turn in which contents are pinned: a backup whose right to answer had ended then, and
-   * comes again later, would show what was outdated in between.
-   */
-  #assertReadable(driver: ReplicaDriver, dependsOnSeq: number): void {
-    if (driver.readGate(dependsOnSeq) !== 'not-primary') return;
-    throw this.#mayNotAnswer(driver.file);
-  }
-
-  #mayNotAnswer(file: FileId): ServiceError {
-    return new ServiceError('not-primary', `This server may not answer reads of file ${file} now`);
-  }
-
   /** @returns the driver of the replica here, whatever its role */
   async #member(file: FileId): Promise<ReplicaDriver> {
     const driver = this.#parts.host.loaded(file) ?? (await this.#open(file));
@@ -783,34 +599,11 @@ export class LocalFileService implements FileService {
     const driver = this.#parts.host.loaded(file);
     if (driver === null) return;
     this.#locks.led(driver);
-    this.#tellNewMembers(driver);
+    this.#memberNews.tell(driver);
     if (!driver.leads || this.#parts.store.attributes(file).seal !== 'sealed') return;
     this.seal(file).catch((error: unknown) => {
       this.#parts.log.info({ file, err: error }, 'a file is sealed, but not finally yet');
     });
-  }
-
-  /** The catalog follows what the file's own sequence says. A primary tells it whenever it may not know. */
-  #tellNewMembers(driver: ReplicaDriver): void {
-    const { view, epoch } = driver.status();
-    if (!driver.leads || view.number === 1 || view.joint !== undefined) return;
-    if (this.#toldViews.get(driver) === view.number) return;
-    this.#toldViews.set(driver, view.number);
-    // A view that is not committed is not told: by then it is, or this server leads no more.
-    const told = driver.committed(epoch, driver.orderedSeq).then(() => this.#follow(driver.file, view));
-    told.catch((error: unknown) => {
-      this.#toldViews.delete(driver);
-      this.#parts.log.info(
-        { file: driver.file, err: error },
-        'the catalog does not know the new members of a file yet',
-      );
-      setTimeout(() => this.#tellNewMembers(driver), TELL_AGAIN_MS).unref();
-    });
-  }
-
-  async #follow(file: FileId, { number, members }: View): Promise<void> {
-    const view = { number, members: [...members] };
-    await this.#parts.catalog.command({ kind: 'follow-view', inode: file, view });
   }
 
   async #open(file: FileId): Promise<ReplicaDriver> {
@@ -831,7 +624,7 @@ export class LocalFileService implements FileService {
     const known = this.#primaries.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
     const primary = new FilePrimary(driver, this.#parts.store, this.#parts.clock, {
-      markLive: (mark, growTo) => this.#markLive(primary, driver.file, mark, growTo),
+      markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),
       allowedBytes: this.#seenLive.get(driver) ?? Infinity,
       flush: () => this.#parts.catalog.flush(),
       // Only a primary ends the mark, and it orders something first.
@@ -839,43 +632,6 @@ export class LocalFileService implements FileService {
     });
     this.#primaries.set(driver, primary);
     return primary;
-  }
-
-  /** Before the first change after a snapshot, what the snapshot shows is preserved. */
-  async #markLive(primary: FilePrimary, file: FileId, mark: LiveMark, growTo?: number): Promise<number> {
-    const { catalog } = this.#parts;
-    const growth = growTo === undefined ? {} : { growTo };
-    const command = { kind: 'open-for-write', inode: file, mark, ...growth, preserves: true } as const;
-    let answer = await catalog.command(command);
-    for (let wish = preserveIn(answer); wish !== null; wish = preserveIn(answer)) {
-      const preserved = await this.#preserve(primary, wish);
-      answer = await catalog.command({ ...command, preserved });
-      // A catalog that forgot where the contents are would have them collected.
-      if (preserveIn(answer) === null) await catalog.flush();
-    }
-    return allowedIn(answer);
-  }
-
-  /**
-   * A replica that was brought up meanwhile acknowledges the operation without having applied it: so a majority is asked whether it has what
-   * is preserved, and whoever has not applies the next one.
-   */
-  async #preserve(primary: FilePrimary, wish: Preservation): Promise<Preserved> {
-    const { store, self, holds } = this.#parts;
-    const as = wish.inode as FileId;
-    for (let attempt = 1; attempt <= PRESERVE_ATTEMPTS_MAX; attempt++) {
-      const outcome = await primary.preserve(wish);
-      if (outcome !== 'preserved') return outcome;
-      const record = store.record(as);
-      if (record === null) break;
-      const { view, installed, seq } = record;
-      const others = view.members.filter((member) => member !== self);
-      const position = { epoch: installed, seq };
-      const answers = others.map((member) => holds(member, as, position));
-      if (await areSo(answers, majority(view.members.length) - 1))
-        return { inode: wish.inode, view: { number: view.number, members: [...view.members] } };
-    }
-    return 'again';
   }
 
   #changed(file: FileId, primary: FilePrimary, committed: Committed): WriteResult {
@@ -889,45 +645,10 @@ export class LocalFileService implements FileService {
     );
   }
 
-  /** @param seq a committed operation: a number that is not may be given out again after a reset */
-  #stateOf(file: FileId, attributes: FileAttributes, seq: number, epoch: Epoch): FileState {
-    return {
-      file,
-      sizeBytes: attributes.sizeBytes,
-      modifiedNs: attributes.modifiedNs.toString(),
-      contents: { epoch: attributes.versionEpoch, seq: attributes.versionSeq },
-      seq,
-      primary: epoch.counter === 0 ? this.#parts.self : epoch.server,
-      epoch: epoch.counter,
-      ...(attributes.seal === 'open' ? {} : { sealed: true }),
-    };
-  }
-
   #bounded<Value>(file: FileId, work: Promise<Value>): Promise<Value> {
     const view = this.#parts.store.record(file)?.view ?? { number: 0, members: [] };
     return this.#waiter.bounded(work, view, `file ${file}`);
   }
-}
-
-/** To be called in the turn in which contents are pinned. @throws ServiceError `precondition-failed` where they are of another version */
-function assertAsOf(file: FileId, attributes: FileAttributes, asOf: ContentVersion | undefined): void {
-  if (asOf === undefined) return;
-  if (attributes.versionEpoch === asOf.epoch && attributes.versionSeq === asOf.seq) return;
-  throw new ServiceError(
-    'precondition-failed',
-    `The contents of file ${file} are not of version ${asOf.epoch}.${asOf.seq}`,
-  );
-}
-
-/** @returns what the answer to `open-for-write` lets the file grow to; in a volume without a quota it names nothing */
-function allowedIn(result: unknown): number {
-  const { attributes } = (result ?? {}) as { readonly attributes?: { readonly allowedBytes?: unknown } };
-  return typeof attributes?.allowedBytes === 'number' ? attributes.allowedBytes : Infinity;
-}
-
-/** @returns what `open-for-write` wants to be preserved before the file may be written; null where it may be */
-function preserveIn(result: unknown): Preservation | null {
-  return ((result ?? {}) as { readonly preserve?: Preservation }).preserve ?? null;
 }
 
 function viewOf({ view, replicas, policy }: Attributes): View {

@@ -41,10 +41,10 @@ export const PLANTED_LOCAL_READS: readonly Planted[] = [
     '91c',
     'where bytes are is told by a replica that may not answer reads any more',
     {
-      file: 'server/file/file-service.ts',
+      file: 'server/file/file-reads.ts',
       find: 'if (driver === null) throw this.#mayNotAnswer(file);',
       replace:
-        "if (driver === null) return { locations: null, state: this.#stateOfFinal(file, store.attributes(file)), served: 'local' };",
+        "if (driver === null) return { locations: null, state: this.stateOfFinal(file, store.attributes(file)), served: 'local' };",
     },
     { test: SERVICE },
   ),

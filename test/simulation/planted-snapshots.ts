@@ -72,7 +72,7 @@ export const PLANTED_SNAPSHOTS: readonly Planted[] = [
     '84f',
     'the first change does not wait until contents are preserved',
     {
-      file: 'server/file/file-service.ts',
+      file: 'server/file/live-marks.ts',
       find: 'for (let wish = preserveIn(answer); wish !== null; wish = preserveIn(answer)) {',
       replace: 'for (let wish = preserveIn(answer); wish === undefined; wish = preserveIn(answer)) {',
     },
@@ -82,7 +82,7 @@ export const PLANTED_SNAPSHOTS: readonly Planted[] = [
     '84g',
     'a reader is given contents that are newer than the snapshot',
     {
-      file: 'server/file/file-service.ts',
+      file: 'server/file/file-reads.ts',
       find: '  if (asOf === undefined) return;',
       replace: '  if (asOf !== null) return;',
     },
@@ -97,7 +97,7 @@ export const PLANTED_SNAPSHOTS: readonly Planted[] = [
     '84j',
     'whoever acknowledges is taken for having what is preserved',
     {
-      file: 'server/file/file-service.ts',
+      file: 'server/file/live-marks.ts',
       find: 'if (await areSo(answers, majority(view.members.length) - 1))',
       replace: 'if (await areSo(answers, 0))',
     },

@@ -1,0 +1,80 @@
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
+import type { Position } from '../../replica/actions.ts';
+import type { Command, LiveMark, Preservation } from '../../wire/catalog-api.ts';
+import { areSo } from '../bounded.ts';
+import type { FileStore } from '../storage/store.ts';
+import type { FilePrimary } from './file-primary.ts';
+
+/** How often contents are preserved under one number before another is asked for. */
+const PRESERVE_ATTEMPTS_MAX = 3;
+
+type Preserved = NonNullable<Extract<Command, { kind: 'open-for-write' }>['preserved']>;
+
+interface LiveMarksParts {
+  readonly self: ServerId;
+  readonly store: FileStore;
+  readonly catalog: { command(command: Command): Promise<unknown>; flush(): Promise<void> };
+  /** Whether another server's replica of a file stands at a position, or further. */
+  holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
+}
+
+/** Tells the catalog that a file is about to be written, and first preserves what its snapshots show. */
+export class LiveMarks {
+  readonly #parts: LiveMarksParts;
+
+  constructor(parts: LiveMarksParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Before the first change after a snapshot, what the snapshot shows is preserved.
+   * @returns what the file may grow to, in bytes
+   */
+  async set(primary: FilePrimary, file: FileId, mark: LiveMark, growTo?: number): Promise<number> {
+    const { catalog } = this.#parts;
+    const growth = growTo === undefined ? {} : { growTo };
+    const command = { kind: 'open-for-write', inode: file, mark, ...growth, preserves: true } as const;
+    let answer = await catalog.command(command);
+    for (let wish = preserveIn(answer); wish !== null; wish = preserveIn(answer)) {
+      const preserved = await this.#preserve(primary, wish);
+      answer = await catalog.command({ ...command, preserved });
+      // A catalog that forgot where the contents are would have them collected.
+      if (preserveIn(answer) === null) await catalog.flush();
+    }
+    return allowedIn(answer);
+  }
+
+  /**
+   * A replica that was brought up meanwhile acknowledges the operation without having applied it: so a majority is asked whether it has what
+   * is preserved, and whoever has not applies the next one.
+   */
+  async #preserve(primary: FilePrimary, wish: Preservation): Promise<Preserved> {
+    const { store, self, holds } = this.#parts;
+    const as = wish.inode as FileId;
+    for (let attempt = 1; attempt <= PRESERVE_ATTEMPTS_MAX; attempt++) {
+      const outcome = await primary.preserve(wish);
+      if (outcome !== 'preserved') return outcome;
+      const record = store.record(as);
+      if (record === null) break;
+      const { view, installed, seq } = record;
+      const others = view.members.filter((member) => member !== self);
+      const position = { epoch: installed, seq };
+      const answers = others.map((member) => holds(member, as, position));
+      if (await areSo(answers, majority(view.members.length) - 1))
+        return { inode: wish.inode, view: { number: view.number, members: [...view.members] } };
+    }
+    return 'again';
+  }
+}
+
+/** @returns what the answer to `open-for-write` lets the file grow to; in a volume without a quota it names nothing */
+function allowedIn(result: unknown): number {
+  const { attributes } = (result ?? {}) as { readonly attributes?: { readonly allowedBytes?: unknown } };
+  return typeof attributes?.allowedBytes === 'number' ? attributes.allowedBytes : Infinity;
+}
+
+/** @returns what `open-for-write` wants to be preserved before the file may be written; null where it may be */
+function preserveIn(result: unknown): Preservation | null {
+  return ((result ?? {}) as { readonly preserve?: Preservation }).preserve ?? null;
+}
