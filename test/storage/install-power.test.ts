@@ -5,15 +5,11 @@
  * the installation is under way and once when it has been told, and the copies are opened.
  */
 import assert from 'node:assert/strict';
-import fs from 'node:fs';
-import path from 'node:path';
 import { test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
-import { DataFolder } from '../../server/storage/data-folder.ts';
-import { DiskStore } from '../../server/storage/disk-store.ts';
+import type { DiskStore } from '../../server/storage/disk-store.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
-import { LossyDisk } from './lossy-disk.ts';
-import { FOLDER, temporaryFolder } from './stores.ts';
+import { lookInto, withLossyStore } from './lossy-store.ts';
 
 const OBJECT_BYTES = 64;
 const FILE = fileId(1);
@@ -24,13 +20,8 @@ const SEEDS = 4;
 
 test('another state is installed as a whole or not at all, wherever power is lost', async () => {
   for (let seed = 1; seed <= SEEDS; seed++) {
-    const parent = temporaryFolder();
-    const folderPath = path.join(parent, 'data');
-    const disk = new LossyDisk();
-    const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
-    const store = await DiskStore.open(folder, { fileOps: disk });
     const prng = new Prng(seed);
-    try {
+    await withLossyStore(async ({ store, copyAfterLoss }) => {
       await write(store, FILE, 1, 3, OLD);
       await store.flush(FILE);
       await write(store, OTHER, 2, 1, NEW);
@@ -44,19 +35,13 @@ test('another state is installed as a whole or not at all, wherever power is los
       const installing = store.install(FILE, epoch(3), 1, NO_SESSIONS, base);
       // Somewhere in between: after as many turns of the event loop as the seed says.
       for (let turn = 0; turn < seed; turn++) await new Promise((resolve) => setImmediate(resolve));
-      disk.copyAfterLoss(folderPath, path.join(parent, 'during'), prng);
-      await check(path.join(parent, 'during'), `SEED=${seed}, during`, [
+      await check(copyAfterLoss(prng), `SEED=${seed}, during`, [
         { counter: 1, seq: 3, contents: OLD },
         { counter: 3, seq: 1, contents: NEW },
       ]);
       await installing;
-      disk.copyAfterLoss(folderPath, path.join(parent, 'after'), prng);
-      await check(path.join(parent, 'after'), `SEED=${seed}, after`, [{ counter: 3, seq: 1, contents: NEW }]);
-    } finally {
-      await store.close();
-      folder.close();
-      fs.rmSync(parent, { recursive: true, force: true });
-    }
+      await check(copyAfterLoss(prng), `SEED=${seed}, after`, [{ counter: 3, seq: 1, contents: NEW }]);
+    });
   }
 });
 
@@ -83,9 +68,7 @@ interface Whole {
 
 /** What is found is one of these states, as a whole. */
 async function check(folderPath: string, when: string, states: readonly Whole[]): Promise<void> {
-  const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'two' });
-  const store = await DiskStore.open(folder);
-  try {
+  await lookInto(folderPath, 'two', async (store) => {
     const record = store.record(FILE);
     assert.ok(record);
     const found = states.find(({ counter, seq }) => {
@@ -94,8 +77,5 @@ async function check(folderPath: string, when: string, states: readonly Whole[])
     assert.ok(found !== undefined, `${when}: ${record.installed.counter}/${record.seq} is found`);
     const contents = Buffer.from(await store.read(FILE, 0, 1_000));
     assert.deepEqual(contents, found.contents, when);
-  } finally {
-    await store.close();
-    folder.close();
-  }
+  });
 }

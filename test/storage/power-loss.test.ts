@@ -8,6 +8,7 @@ import { DiskStore } from '../../server/storage/disk-store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { begin, epoch, fileId, pattern, VIEW } from '../conformance/store.ts';
 import { LossyDisk } from './lossy-disk.ts';
+import { lookInto, withLossyStore } from './lossy-store.ts';
 import { ALL_DIRECT, FOLDER, knowsDirectWrites, temporaryFolder } from './stores.ts';
 
 const OBJECT_BYTES = 64;
@@ -87,15 +88,10 @@ describe('loss of power', () => {
     const file = fileId(1);
     const e1 = epoch(1);
     for (let seed = 1; seed <= 4; seed++) {
-      const parent = temporaryFolder();
-      const disk = new LossyDisk();
-      const folderPath = path.join(parent, 'data');
-      const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
-      const store = await DiskStore.open(folder, { fileOps: disk });
-      let seq = 0;
-      const write = (offset: number, bytes: Uint8Array) =>
-        store.apply(file, e1, ++seq, { kind: 'write', offset, bytes, modifiedNs: 1n }, new Uint8Array(0));
-      try {
+      await withLossyStore(async ({ store, copyAfterLoss }) => {
+        let seq = 0;
+        const write = (offset: number, bytes: Uint8Array) =>
+          store.apply(file, e1, ++seq, { kind: 'write', offset, bytes, modifiedNs: 1n }, new Uint8Array(0));
         await begin(store, file, OBJECT_BYTES);
         await write(0, pattern(10, 1));
         await store.flush(file);
@@ -103,29 +99,21 @@ describe('loss of power', () => {
         for (let turn = 3; turn < 6; turn++) await write(0, pattern(OBJECT_BYTES, turn));
         // Another file's promise syncs the index, but not these contents.
         await begin(store, fileId(2), OBJECT_BYTES);
-        const copy = path.join(parent, 'copy');
-        disk.copyAfterLoss(folderPath, copy, new Prng(seed));
-        const after = DataFolder.open(copy, { ...FOLDER, bootId: 'two' });
-        const left = await DiskStore.open(after);
-        const at = left.record(file)?.seq;
-        const wanted = at === 1 ? pattern(10, 1) : pattern(OBJECT_BYTES, 5);
-        assert.deepEqual(
-          Buffer.from(await left.read(file, 0, 100)),
-          Buffer.from(wanted),
-          `SEED=${seed}, at ${at}`,
-        );
-        assert.equal(left.trust(file), 'suspect');
-        await left.promise(file, epoch(2));
-        assert.equal(left.trust(file), 'suspect', 'a promise does not make it whole');
-        await left.install(file, epoch(2), at ?? 0, new Uint8Array(0), null);
-        assert.equal(left.trust(file), 'intact');
-        await left.close();
-        after.close();
-      } finally {
-        await store.close();
-        folder.close();
-        fs.rmSync(parent, { recursive: true, force: true });
-      }
+        await lookInto(copyAfterLoss(new Prng(seed)), 'two', async (left) => {
+          const at = left.record(file)?.seq;
+          const wanted = at === 1 ? pattern(10, 1) : pattern(OBJECT_BYTES, 5);
+          assert.deepEqual(
+            Buffer.from(await left.read(file, 0, 100)),
+            Buffer.from(wanted),
+            `SEED=${seed}, at ${at}`,
+          );
+          assert.equal(left.trust(file), 'suspect');
+          await left.promise(file, epoch(2));
+          assert.equal(left.trust(file), 'suspect', 'a promise does not make it whole');
+          await left.install(file, epoch(2), at ?? 0, new Uint8Array(0), null);
+          assert.equal(left.trust(file), 'intact');
+        });
+      });
     }
   });
 
@@ -133,12 +121,7 @@ describe('loss of power', () => {
     const whole = Buffer.from(pattern(3 * OBJECT_BYTES, 1));
     const seen = new Set<number | 'missed'>();
     for (let seed = 1; seed <= 12; seed++) {
-      const parent = temporaryFolder();
-      const disk = new LossyDisk();
-      const folderPath = path.join(parent, 'data');
-      const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
-      const store = await DiskStore.open(folder, { fileOps: disk });
-      try {
+      await withLossyStore(async ({ store, folder, copyAfterLoss }) => {
         const operations = [
           { kind: 'write', offset: 0, bytes: whole, modifiedNs: 1n },
           { kind: 'settling' },
@@ -148,80 +131,62 @@ describe('loss of power', () => {
         const births = FILES.map((file) => ({ file, operations }));
         assert.deepEqual(await store.bear(births, epoch(1), VIEW, OBJECT_BYTES), [null, null]);
         if (seed % 3 !== 0) await store.flushIndex();
-        const copy = path.join(parent, 'copy');
-        disk.copyAfterLoss(folderPath, copy, new Prng(seed));
-        const after = DataFolder.open(copy, { ...FOLDER, bootId: 'two' });
-        const left = await DiskStore.open(after);
-        for (const file of FILES) {
-          const record = left.record(file);
-          if (record === null) {
-            assert.equal(after.trustOfNew(file), 'suspect', `SEED=${seed}`);
-            left.create(file, VIEW, OBJECT_BYTES, 'suspect');
+        await lookInto(copyAfterLoss(new Prng(seed)), 'two', async (left, after) => {
+          for (const file of FILES) {
+            const record = left.record(file);
+            if (record === null) {
+              assert.equal(after.trustOfNew(file), 'suspect', `SEED=${seed}`);
+              left.create(file, VIEW, OBJECT_BYTES, 'suspect');
+              assert.equal(left.trust(file), 'suspect');
+              seen.add('missed');
+              continue;
+            }
+            const { promised, installed, seq } = record;
+            assert.deepEqual([promised, installed], [epoch(1), epoch(1)]);
             assert.equal(left.trust(file), 'suspect');
-            seen.add('missed');
-            continue;
+            const bytes = Buffer.from(await left.read(file, 0, 999));
+            assert.deepEqual(bytes, seq === 0 ? Buffer.alloc(0) : whole, `SEED=${seed}, at ${seq}`);
+            seen.add(seq);
           }
-          const { promised, installed, seq } = record;
-          assert.deepEqual([promised, installed], [epoch(1), epoch(1)]);
-          assert.equal(left.trust(file), 'suspect');
-          const bytes = Buffer.from(await left.read(file, 0, 999));
-          assert.deepEqual(bytes, seq === 0 ? Buffer.alloc(0) : whole, `SEED=${seed}, at ${seq}`);
-          seen.add(seq);
-        }
-        await left.close();
-        after.close();
-      } finally {
-        await store.close();
-        folder.close();
-        fs.rmSync(parent, { recursive: true, force: true });
-      }
+        });
+      });
     }
     assert.deepEqual([...seen].sort(), [0, 2, 'missed']);
   });
 
   test('what a punch took away is there again where the state before it is', async () => {
     const file = fileId(1);
-    const parent = temporaryFolder();
-    const disk = new LossyDisk();
-    const folderPath = path.join(parent, 'data');
-    const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
-    const store = await DiskStore.open(folder, { fileOps: disk });
     const { promise: held, resolve: release } = Promise.withResolvers<void>();
-    const apply = (seq: number, operation: FileOperation) =>
-      store.apply(file, epoch(1), seq, operation, new Uint8Array(0));
     const before = pattern(3 * OBJECT_BYTES, 1);
     const after = Buffer.from(before).fill(0, OBJECT_BYTES, 2 * OBJECT_BYTES + 10);
     after.set(pattern(OBJECT_BYTES, 2));
-    try {
-      await begin(store, file, OBJECT_BYTES);
-      await apply(1, { kind: 'write', offset: 0, bytes: before, modifiedNs: 1n });
-      await store.flush(file);
-      disk.contentsHeld = held;
-      await apply(2, { kind: 'write', offset: 0, bytes: pattern(OBJECT_BYTES, 2), modifiedNs: 2n });
-      const [from, to] = [OBJECT_BYTES, 2 * OBJECT_BYTES + 10];
-      await apply(3, { kind: 'punch', from, to, grows: false, modifiedNs: 3n });
-      // Another file's promise syncs the index, but not these contents.
-      await begin(store, fileId(2), OBJECT_BYTES);
-      const positions = new Set<number>();
-      for (let seed = 1; seed <= 8; seed++) {
-        const copy = path.join(parent, `copy-${seed}`);
-        disk.copyAfterLoss(folderPath, copy, new Prng(seed));
-        const lost = DataFolder.open(copy, { ...FOLDER, bootId: 'two' });
-        const left = await DiskStore.open(lost);
-        const at = left.record(file)?.seq ?? 0;
-        positions.add(at);
-        const contents = Buffer.from(await left.read(file, 0, 1000));
-        assert.deepEqual(contents, Buffer.from(at === 1 ? before : after), `SEED=${seed}, at ${at}`);
-        await left.close();
-        lost.close();
+    await withLossyStore(async ({ store, disk, copyAfterLoss }) => {
+      const apply = (seq: number, operation: FileOperation) =>
+        store.apply(file, epoch(1), seq, operation, new Uint8Array(0));
+      try {
+        await begin(store, file, OBJECT_BYTES);
+        await apply(1, { kind: 'write', offset: 0, bytes: before, modifiedNs: 1n });
+        await store.flush(file);
+        disk.contentsHeld = held;
+        await apply(2, { kind: 'write', offset: 0, bytes: pattern(OBJECT_BYTES, 2), modifiedNs: 2n });
+        const [from, to] = [OBJECT_BYTES, 2 * OBJECT_BYTES + 10];
+        await apply(3, { kind: 'punch', from, to, grows: false, modifiedNs: 3n });
+        // Another file's promise syncs the index, but not these contents.
+        await begin(store, fileId(2), OBJECT_BYTES);
+        const positions = new Set<number>();
+        for (let seed = 1; seed <= 8; seed++) {
+          await lookInto(copyAfterLoss(new Prng(seed)), 'two', async (left) => {
+            const at = left.record(file)?.seq ?? 0;
+            positions.add(at);
+            const contents = Buffer.from(await left.read(file, 0, 1000));
+            assert.deepEqual(contents, Buffer.from(at === 1 ? before : after), `SEED=${seed}, at ${at}`);
+          });
+        }
+        assert.ok(positions.has(1), 'The state before came back');
+      } finally {
+        release();
       }
-      assert.ok(positions.has(1), 'The state before came back');
-    } finally {
-      release();
-      await store.close();
-      folder.close();
-      fs.rmSync(parent, { recursive: true, force: true });
-    }
+    });
   });
 
   test('a process after kill -9 spares what the one before it had synced', async () => {
@@ -256,13 +221,11 @@ describe('loss of power', () => {
       for (let seed = 1; seed <= 5; seed++) {
         const copy = path.join(parent, `copy-${seed}`);
         nextDisk.copyAfterLoss(second, copy, new Prng(seed));
-        const after = DataFolder.open(copy, { ...FOLDER, bootId: 'two' });
-        const left = await DiskStore.open(after);
-        const at = left.record(file)?.seq ?? 0;
-        const contents = Buffer.from(await left.read(file, 0, 100));
-        assert.deepEqual(contents, Buffer.from(pattern(OBJECT_BYTES, at)), `SEED=${seed}, at ${at}`);
-        await left.close();
-        after.close();
+        await lookInto(copy, 'two', async (left) => {
+          const at = left.record(file)?.seq ?? 0;
+          const contents = Buffer.from(await left.read(file, 0, 100));
+          assert.deepEqual(contents, Buffer.from(pattern(OBJECT_BYTES, at)), `SEED=${seed}, at ${at}`);
+        });
       }
       await next.close();
       nextFolder.close();

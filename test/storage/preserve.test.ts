@@ -11,14 +11,12 @@ import { test } from 'node:test';
 import type { FileId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import type { Epoch } from '../../replica/actions.ts';
-import { DataFolder } from '../../server/storage/data-folder.ts';
-import { DiskStore } from '../../server/storage/disk-store.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { FileStore } from '../../server/storage/store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
-import { LossyDisk } from './lossy-disk.ts';
-import { DiskFixture, FOLDER, temporaryFolder } from './stores.ts';
+import { lookInto, withLossyStore } from './lossy-store.ts';
+import { DiskFixture } from './stores.ts';
 
 const FILE = fileId(1);
 const OBJECT_BYTES = 16;
@@ -222,11 +220,7 @@ test('only the contents that are meant are preserved, and only once', async () =
 test('what is preserved is whole after a loss of power, whatever of the file is lost', async () => {
   let rolledBack = 0;
   for (let seed = 1; seed <= 10; seed++) {
-    const parent = temporaryFolder();
-    const disk = new LossyDisk();
-    const folder = DataFolder.open(path.join(parent, 'data'), { ...FOLDER, bootId: 'one' });
-    const store = await DiskStore.open(folder, { fileOps: disk });
-    try {
+    await withLossyStore(async ({ store, copyAfterLoss }) => {
       await begin(store, FILE, OBJECT_BYTES);
       const write = (seq: number): Promise<void> =>
         store.apply(
@@ -249,31 +243,20 @@ test('what is preserved is whole after a loss of power, whatever of the file is 
       await write(4);
       // Another file's promise syncs the index, but not these contents.
       if (seed % 3 === 0) await begin(store, fileId(2), OBJECT_BYTES);
-      disk.copyAfterLoss(path.join(parent, 'data'), path.join(parent, 'copy'), new Prng(seed));
-      const after = DataFolder.open(path.join(parent, 'copy'), { ...FOLDER, bootId: 'two' });
-      const left = await DiskStore.open(after);
-      if ((left.record(FILE)?.seq ?? 0) < 4) rolledBack++;
-      assert.ok(left.record(fileId(9)) !== null, `SEED=${seed}: whoever said that it is there has it`);
-      assert.ok(Buffer.from(pattern(100, 1)).equals(await left.read(fileId(9), 0, 200)), `SEED=${seed}`);
-      await left.close();
-      after.close();
-    } finally {
-      await store.close();
-      folder.close();
-      fs.rmSync(parent, { recursive: true, force: true });
-    }
+      await lookInto(copyAfterLoss(new Prng(seed)), 'two', async (left) => {
+        if ((left.record(FILE)?.seq ?? 0) < 4) rolledBack++;
+        assert.ok(left.record(fileId(9)) !== null, `SEED=${seed}: whoever said that it is there has it`);
+        assert.ok(Buffer.from(pattern(100, 1)).equals(await left.read(fileId(9), 0, 200)), `SEED=${seed}`);
+      });
+    });
   }
   assert.ok(rolledBack > 0, 'some of the file was lost');
 });
 
 test('a start after an end in the midst of preserving many objects finds all of them, or nothing', async () => {
   const COUNT = 5_000;
-  const parent = temporaryFolder();
-  const disk = new LossyDisk();
-  const folder = DataFolder.open(path.join(parent, 'data'), { ...FOLDER, bootId: 'one' });
-  const store = await DiskStore.open(folder, { fileOps: disk });
   const found = { whole: 0, nothing: 0 };
-  try {
+  await withLossyStore(async ({ store, copyAfterKill }) => {
     await begin(store, FILE, OBJECT_BYTES);
     const bytes = pattern(COUNT * OBJECT_BYTES, 1);
     await store.apply(FILE, epoch(1), 1, { kind: 'write', offset: 0, bytes, modifiedNs: 1n }, NO_SESSIONS);
@@ -285,30 +268,22 @@ test('a start after an end in the midst of preserving many objects finds all of 
     const copies: string[] = [];
     for (let last = false; !last; ) {
       last = isOver;
-      const copy = path.join(parent, `copy-${copies.length}`);
-      disk.copyAfterKill(path.join(parent, 'data'), copy);
-      copies.push(copy);
+      copies.push(copyAfterKill());
       await new Promise((resolve) => setImmediate(resolve));
     }
     await applied;
     for (const copy of copies) {
-      const after = DataFolder.open(copy, { ...FOLDER, bootId: 'one' });
-      const left = await DiskStore.open(after);
-      if (left.record(fileId(9)) === null) {
-        found.nothing++;
-        await begin(left, fileId(9), OBJECT_BYTES);
-        assert.deepEqual(left.entries(fileId(9), 0, COUNT, 1), []);
-      } else {
-        found.whole++;
-        assert.ok(Buffer.from(bytes).equals(await left.read(fileId(9), 0, COUNT * OBJECT_BYTES)));
-      }
-      await left.close();
-      after.close();
+      await lookInto(copy, 'one', async (left) => {
+        if (left.record(fileId(9)) === null) {
+          found.nothing++;
+          await begin(left, fileId(9), OBJECT_BYTES);
+          assert.deepEqual(left.entries(fileId(9), 0, COUNT, 1), []);
+        } else {
+          found.whole++;
+          assert.ok(Buffer.from(bytes).equals(await left.read(fileId(9), 0, COUNT * OBJECT_BYTES)));
+        }
+      });
     }
-  } finally {
-    await store.close();
-    folder.close();
-    fs.rmSync(parent, { recursive: true, force: true });
-  }
+  });
   assert.ok(found.whole > 0 && found.nothing > 1, JSON.stringify(found));
 });

@@ -4,13 +4,11 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { Prng } from '../../base/prng.ts';
-import { DataFolder } from '../../server/storage/data-folder.ts';
-import { DiskStore } from '../../server/storage/disk-store.ts';
 import type { ObjectEntry } from '../../server/storage/store.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { flipByte } from './damage.ts';
-import { LossyDisk } from './lossy-disk.ts';
-import { DiskFixture, FOLDER, temporaryFolder } from './stores.ts';
+import { lookInto, withLossyStore } from './lossy-store.ts';
+import { DiskFixture } from './stores.ts';
 
 const OBJECT_BYTES = 256;
 const file = fileId(1);
@@ -128,12 +126,7 @@ describe('a damaged object', () => {
 test('a repair survives loss of power', async () => {
   for (let seed = 1; seed <= 12; seed++) {
     const prng = new Prng(seed);
-    const parent = temporaryFolder();
-    const folderPath = path.join(parent, 'data');
-    const disk = new LossyDisk();
-    const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
-    const store = await DiskStore.open(folder, { fileOps: disk });
-    try {
+    await withLossyStore(async ({ store, copyAfterLoss }) => {
       await begin(store, file, OBJECT_BYTES);
       const states = [Buffer.alloc(0), Buffer.from(whole.subarray(0, 700))];
       await store.apply(file, e1, 1, operation(0, whole.subarray(0, 700)), NO_SESSIONS);
@@ -150,20 +143,12 @@ test('a repair survives loss of power', async () => {
         await store.apply(file, e1, seq, operation(0, pattern(1000, 9)), NO_SESSIONS);
         states.push(Buffer.from(pattern(1000, 9)));
       }
-      const copy = path.join(parent, 'copy');
-      disk.copyAfterLoss(folderPath, copy, prng);
-      const after = DataFolder.open(copy, { ...FOLDER, bootId: 'two' });
-      const left = await DiskStore.open(after);
-      const at = left.record(file)?.seq ?? 0;
-      assert.ok(at >= 1, `SEED=${seed}, at ${at}`);
-      const contents = Buffer.from(await left.read(file, 0, 2000));
-      assert.deepEqual(contents, states[at], `SEED=${seed}, at ${at}`);
-      await left.close();
-      after.close();
-    } finally {
-      await store.close();
-      folder.close();
-      fs.rmSync(parent, { recursive: true, force: true });
-    }
+      await lookInto(copyAfterLoss(prng), 'two', async (left) => {
+        const at = left.record(file)?.seq ?? 0;
+        assert.ok(at >= 1, `SEED=${seed}, at ${at}`);
+        const contents = Buffer.from(await left.read(file, 0, 2000));
+        assert.deepEqual(contents, states[at], `SEED=${seed}, at ${at}`);
+      });
+    });
   }
 });

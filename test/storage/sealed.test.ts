@@ -1,14 +1,12 @@
 import assert from 'node:assert/strict';
-import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import Database from 'better-sqlite3';
 import { Prng } from '../../base/prng.ts';
-import { DataFolder } from '../../server/storage/data-folder.ts';
-import { DiskStore } from '../../server/storage/disk-store.ts';
+import type { DiskStore } from '../../server/storage/disk-store.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
-import { LossyDisk } from './lossy-disk.ts';
-import { DiskFixture, FOLDER, temporaryFolder } from './stores.ts';
+import { lookInto, withLossyStore } from './lossy-store.ts';
+import { DiskFixture } from './stores.ts';
 
 const file = fileId(1);
 const e1 = epoch(1);
@@ -50,11 +48,7 @@ test('a loss of power takes a seal back where it takes contents of before it, an
   const seen = new Set<string>();
   for (let seed = 1; seed <= 6; seed++) {
     const isSynced = seed % 3 === 0;
-    const parent = temporaryFolder();
-    const disk = new LossyDisk();
-    const folder = DataFolder.open(path.join(parent, 'data'), { ...FOLDER, bootId: 'one' });
-    const store = await DiskStore.open(folder, { fileOps: disk });
-    try {
+    await withLossyStore(async ({ store, copyAfterLoss }) => {
       await begin(store, file, OBJECT_BYTES);
       await write(store, 1, 2 * OBJECT_BYTES);
       await store.flush(file);
@@ -63,23 +57,19 @@ test('a loss of power takes a seal back where it takes contents of before it, an
       if (isSynced) await store.flush(file);
       // Another file's promise syncs the index, but not these contents.
       await begin(store, fileId(2), OBJECT_BYTES);
-      disk.copyAfterLoss(path.join(parent, 'data'), path.join(parent, 'copy'), new Prng(seed));
-      const after = DataFolder.open(path.join(parent, 'copy'), { ...FOLDER, bootId: 'two' });
-      const left = await DiskStore.open(after);
-      const { seq } = left.record(file) ?? { seq: 0 };
-      const { seal } = left.attributes(file);
-      seen.add(`${seq} ${seal}`);
-      assert.ok(seq === 1 ? seal === 'open' : seq === 3 && seal === 'sealed', `SEED=${seed}: ${seq} ${seal}`);
-      if (isSynced) assert.equal(seal, 'sealed', `SEED=${seed}`);
-      const wanted = pattern(2 * OBJECT_BYTES, seq === 1 ? 1 : 2);
-      assert.ok(Buffer.from(wanted).equals(await left.read(file, 0, 200)), `SEED=${seed}`);
-      await left.close();
-      after.close();
-    } finally {
-      await store.close();
-      folder.close();
-      fs.rmSync(parent, { recursive: true, force: true });
-    }
+      await lookInto(copyAfterLoss(new Prng(seed)), 'two', async (left) => {
+        const { seq } = left.record(file) ?? { seq: 0 };
+        const { seal } = left.attributes(file);
+        seen.add(`${seq} ${seal}`);
+        assert.ok(
+          seq === 1 ? seal === 'open' : seq === 3 && seal === 'sealed',
+          `SEED=${seed}: ${seq} ${seal}`,
+        );
+        if (isSynced) assert.equal(seal, 'sealed', `SEED=${seed}`);
+        const wanted = pattern(2 * OBJECT_BYTES, seq === 1 ? 1 : 2);
+        assert.ok(Buffer.from(wanted).equals(await left.read(file, 0, 200)), `SEED=${seed}`);
+      });
+    });
   }
   assert.deepEqual([...seen].sort(), ['1 open', '3 sealed'], 'Both happened');
 });

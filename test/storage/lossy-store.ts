@@ -1,0 +1,67 @@
+import fs from 'node:fs';
+import path from 'node:path';
+import type { Prng } from '../../base/prng.ts';
+import { DataFolder } from '../../server/storage/data-folder.ts';
+import { DiskStore } from '../../server/storage/disk-store.ts';
+import { LossyDisk } from './lossy-disk.ts';
+import { FOLDER, temporaryFolder } from './stores.ts';
+
+/** A disk store on a disk that knows what was synced. Copies of its folder are made while it goes on. */
+export interface LossyStore {
+  readonly disk: LossyDisk;
+  readonly folder: DataFolder;
+  readonly store: DiskStore;
+  /** @returns the path of a copy as a loss of power at this moment may leave it */
+  copyAfterLoss(prng: Prng): string;
+  /** @returns the path of a copy as a process leaves it that is killed at this moment */
+  copyAfterKill(): string;
+}
+
+/** Lends such a store, in a folder of its own, to `work`. */
+export async function withLossyStore(work: (lossy: LossyStore) => Promise<void>): Promise<void> {
+  const parent = temporaryFolder();
+  const folderPath = path.join(parent, 'data');
+  const disk = new LossyDisk();
+  const folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
+  const store = await DiskStore.open(folder, { fileOps: disk });
+  let copies = 0;
+  const newCopy = (): string => path.join(parent, `copy-${++copies}`);
+  try {
+    await work({
+      ...{ disk, folder, store },
+      copyAfterLoss(prng) {
+        const copy = newCopy();
+        disk.copyAfterLoss(folderPath, copy, prng);
+        return copy;
+      },
+      copyAfterKill() {
+        const copy = newCopy();
+        disk.copyAfterKill(folderPath, copy);
+        return copy;
+      },
+    });
+  } finally {
+    await store.close();
+    folder.close();
+    fs.rmSync(parent, { recursive: true, force: true });
+  }
+}
+
+/**
+ * Opens the store of a folder, and closes it again.
+ * @param bootId `two` where the machine has lost its power since the first
+ */
+export async function lookInto(
+  folderPath: string,
+  bootId: 'one' | 'two',
+  look: (left: DiskStore, folder: DataFolder) => Promise<void>,
+): Promise<void> {
+  const folder = DataFolder.open(folderPath, { ...FOLDER, bootId });
+  const left = await DiskStore.open(folder);
+  try {
+    await look(left, folder);
+  } finally {
+    await left.close();
+    folder.close();
+  }
+}
