@@ -3,19 +3,11 @@ import fsPromises from 'node:fs/promises';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import { lentMemory } from '../../base/lent-memory.ts';
 import { crc32 } from '../../checksum/crc32.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
-import {
-  CONTAINERS_FOLDER,
-  EXTENT_BYTES,
-  type Extent,
-  type FileLocations,
-  LOCATED_OBJECTS_MAX,
-} from '../../wire/locations.ts';
-import { crc32Joined } from './checksum.ts';
-import { type Container, Containers } from './container.ts';
+import { CONTAINERS_FOLDER, type FileLocations, LOCATED_OBJECTS_MAX } from '../../wire/locations.ts';
+import { Containers } from './container.ts';
 import { bytesUnlike, fileStateNew, sameObject, startOfNew, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
 import type { DatabaseMark } from './database-mark.ts';
@@ -25,7 +17,8 @@ import { diskFileOps, type FileOps } from './file-ops.ts';
 import { Gate } from './gate.ts';
 import { IndexDatabase, type ObjectRow } from './index-database.ts';
 import type { ObjectDigests } from './object-digests.ts';
-import { entryOf, type Mend, readObjectRow, readSoundRow } from './object-rows.ts';
+import { extentsOf, ObjectReader } from './object-reader.ts';
+import { entryOf } from './object-rows.ts';
 import { type RecoveryReport, recoverFromPowerLoss } from './power-loss.ts';
 import { ReplicaFile, type StoreParts } from './replica-file.ts';
 import type { ItemRequest } from './replica-queue.ts';
@@ -46,8 +39,6 @@ import type {
 const FILES_LOADED_MAX = 4096;
 /** Idle replicas are looked for among this many of the least recently used. */
 const EVICTION_LOOKS_MAX = 16;
-/** Bytes read in one call to the system. */
-const READ_BYTES_MAX = 4 * 1024 * 1024;
 /** Files synced at a time while the store is closed. */
 const CLOSING_FLUSHES_MAX = 32;
 
@@ -65,15 +56,6 @@ export interface DiskStoreOptions {
  */
 export type Mender = (file: FileId, entry: ObjectEntry) => Promise<Uint8Array | null>;
 
-/** Whole objects that lie side by side both on the disk and in the answer. */
-interface ReadRun {
-  readonly rows: ObjectRow[];
-  readonly target: Uint8Array;
-  /** Where in `target` the run begins. */
-  readonly begin: number;
-  byteCount: number;
-}
-
 /**
  * Replicas in a data folder: an index in SQLite, and one container file per replica in which an object
  * is overwritten by writing it to a free slot (decision 0001). FORMAT.md describes the bytes and why
@@ -85,6 +67,7 @@ export class DiskStore implements FileStore {
   readonly #containers: Containers;
   readonly #direct: DirectWrites;
   readonly #parts: StoreParts;
+  readonly #reader: ObjectReader;
   /** By id, in order of last use. */
   readonly #files = new Map<FileId, ReplicaFile>();
   readonly #unborn = new Set<FileId>();
@@ -128,6 +111,7 @@ export class DiskStore implements FileStore {
       returned: (lender, borrower) => this.#returned(lender, borrower),
       idle: (file) => this.#onIdle(file),
     };
+    this.#reader = new ObjectReader(containers, this.#parts.mend);
   }
 
   /** Opens the store of a folder, and after a loss of power first finds out what is left. */
@@ -313,7 +297,7 @@ export class DiskStore implements FileStore {
     const rows = this.#index.objects(file, first, last);
     replica.pin(rows);
     try {
-      return await this.#readRows(replica, rows, offset, end);
+      return await this.#reader.range(replica, rows, offset, end);
     } catch (cause) {
       throw storageError(`Cannot read file ${file}`, cause);
     } finally {
@@ -331,8 +315,7 @@ export class DiskStore implements FileStore {
     if (end <= offset) return { sizeBytes, end: Math.min(offset, sizeBytes), extents: [] };
     const rows = this.#index.objects(file, first, Math.ceil(end / objectBytes) - 1);
     this.#hold(replica, rows, heldMs);
-    const places = rows.map((row) => placeOf(replica, row));
-    return { sizeBytes, end, extents: extentsOf(places, objectBytes) };
+    return { sizeBytes, end, extents: extentsOf(replica, rows) };
   }
 
   describe(file: FileId): FileDescription {
@@ -361,11 +344,7 @@ export class DiskStore implements FileStore {
     if (row === null || row.versionEpoch !== versionEpoch || row.versionSeq !== versionSeq) return null;
     replica.pin([row]);
     try {
-      const { home, row: there } = placeOf(replica, row);
-      const bytes = await this.#containers.use(home, false, (container) =>
-        readSoundRow(this.#parts.mend, container, file, there, replica.objectBytes),
-      );
-      return bytes ?? (await this.#mend(file, row, containerMissing(file)));
+      return await this.#reader.object(replica, row);
     } catch (cause) {
       throw storageError(`Cannot read object ${index} of file ${file}`, cause);
     } finally {
@@ -383,11 +362,7 @@ export class DiskStore implements FileStore {
     if (replica === null || row === null || !sameObject(row, entry)) return 'gone';
     replica.pin([row]);
     try {
-      const { home, row: there } = placeOf(replica, row);
-      const bytes = await this.#containers.use(home, false, (container) =>
-        readObjectRow(container, file, there, replica.objectBytes),
-      );
-      return bytes ?? 'damaged';
+      return (await this.#reader.objectHere(replica, row)) ?? 'damaged';
     } catch (cause) {
       if (isDamage(cause)) return 'damaged';
       throw storageError(`Cannot read object ${entry.index} of file ${file}`, cause);
@@ -560,86 +535,6 @@ export class DiskStore implements FileStore {
     }
   }
 
-  async #readRows(
-    replica: ReplicaFile,
-    rows: readonly ObjectRow[],
-    offset: number,
-    end: number,
-  ): Promise<Uint8Array> {
-    const { objectBytes } = replica;
-    const out = lentMemory(end - offset);
-    let filledTo = offset;
-    for (const row of rows) {
-      const begin = row.index * objectBytes;
-      // What no object holds reads as zeros.
-      if (Math.max(begin, offset) > filledTo)
-        out.fill(0, filledTo - offset, Math.max(begin, offset) - offset);
-      filledTo = Math.max(filledTo, Math.min(begin + row.length, end));
-    }
-    if (filledTo < end) out.fill(0, filledTo - offset);
-    const places = rows.map((row) => placeOf(replica, row));
-    for (const home of new Set(places.map((place) => place.home))) {
-      const there = places.filter((place) => place.home === home).map(({ row }) => row);
-      await this.#readFrom(home, replica, there, out, offset, end);
-    }
-    return out;
-  }
-
-  /** Reads what of a file is in one container. */
-  async #readFrom(
-    home: FileId,
-    { id, objectBytes }: ReplicaFile,
-    rows: readonly ObjectRow[],
-    out: Buffer,
-    offset: number,
-    end: number,
-  ): Promise<void> {
-    const runs: ReadRun[] = [];
-    const partial: ObjectRow[] = [];
-    for (const row of rows) {
-      const begin = row.index * objectBytes;
-      const stop = Math.min(begin + row.length, end);
-      if (begin < offset || begin + row.length > end) {
-        if (stop > offset) partial.push(row);
-        continue;
-      }
-      const run = runs.at(-1);
-      const previous = run?.rows.at(-1);
-      if (
-        run !== undefined &&
-        previous?.slot === row.slot - 1 &&
-        previous.index === row.index - 1 &&
-        previous.length === objectBytes &&
-        run.byteCount + row.length <= READ_BYTES_MAX
-      ) {
-        run.rows.push(row);
-        run.byteCount += row.length;
-      } else {
-        runs.push({ rows: [row], target: out, begin: begin - offset, byteCount: row.length });
-      }
-    }
-    const done = await this.#containers.use(home, false, async (container) => {
-      await Promise.all([
-        ...runs.map((run) => readRun(this.#parts.mend, container, id, run, objectBytes)),
-        ...partial.map(async (row) => {
-          const bytes = await readSoundRow(this.#parts.mend, container, id, row, objectBytes);
-          const begin = row.index * objectBytes;
-          const from = Math.max(begin, offset);
-          out.set(bytes.subarray(from - begin, Math.min(begin + row.length, end) - begin), from - offset);
-        }),
-      ]);
-      return true;
-    });
-    if (done !== null) return;
-    for (const row of rows) {
-      const bytes = await this.#mend(id, row, containerMissing(id));
-      const begin = row.index * objectBytes;
-      const from = Math.max(begin, offset);
-      const to = Math.min(begin + row.length, end);
-      if (from < to) out.set(bytes.subarray(from - begin, to - begin), from - offset);
-    }
-  }
-
   /** What a replica borrowed is its lender's again; where that is gone, its container may be needed by nobody any more. */
   async #returned(lender: FileId, borrower: FileId): Promise<void> {
     const replica = this.#files.get(lender);
@@ -661,74 +556,6 @@ export class DiskStore implements FileStore {
     });
     return bytes;
   }
-}
-
-interface Place {
-  /** The file in whose container it is. */
-  readonly home: FileId;
-  /** With the slot there. */
-  readonly row: ObjectRow;
-}
-
-/** @returns in which container the object is */
-function placeOf({ id, state }: ReplicaFile, row: ObjectRow): Place {
-  if (row.slot >= 0) return { home: id, row };
-  return { home: state.lender as FileId, row: { ...row, slot: -1 - row.slot } };
-}
-
-/** Objects side by side, of the same part of the file. */
-function extentsOf(places: readonly Place[], objectBytes: number): Extent[] {
-  const extents: Extent[] = [];
-  for (const { home, row } of places) {
-    const begin = row.index * objectBytes;
-    const position = row.slot * objectBytes;
-    const { length } = row;
-    const last = extents.at(-1);
-    const isNext =
-      last !== undefined &&
-      last.container === home &&
-      last.begin + last.length === begin &&
-      last.position + last.length === position &&
-      Math.floor(last.begin / EXTENT_BYTES) === Math.floor((begin + length - 1) / EXTENT_BYTES);
-    const whole = { begin, length, container: home, position, crc32: row.crc32 };
-    if (!isNext) extents.push(whole);
-    else
-      extents[extents.length - 1] = {
-        ...last,
-        length: last.length + length,
-        crc32: crc32Joined(last.crc32, row.crc32, length),
-      };
-  }
-  return extents;
-}
-
-async function readRun(
-  mend: Mend,
-  container: Container,
-  file: FileId,
-  run: ReadRun,
-  objectBytes: number,
-): Promise<void> {
-  const bytes = run.target.subarray(run.begin, run.begin + run.byteCount);
-  const first = run.rows[0];
-  assert(first !== undefined, 'A run has objects');
-  const count = await container.read(bytes, first.slot * objectBytes).catch((cause: unknown) => {
-    // One sector that the disk cannot give does not damage its neighbours: they are read one by one.
-    if (isDamage(cause)) return 0;
-    throw cause;
-  });
-  let at = 0;
-  for (const row of run.rows) {
-    const own = bytes.subarray(at, at + row.length);
-    const ownCount = Math.max(0, Math.min(row.length, count - at));
-    if (ownCount < row.length || crc32(own) !== row.crc32)
-      own.set(await readSoundRow(mend, container, file, row, objectBytes));
-    at += row.length;
-  }
-}
-
-function containerMissing(file: FileId): ServiceError {
-  return new ServiceError('integrity', `Cannot read file ${file}: its container is missing`);
 }
 
 /** Set once and for good: after a failed sync nobody knows what is on the disk. */

@@ -120,7 +120,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     '44a',
     'a damaged object is returned as it is',
     {
-      file: 'server/storage/disk-store.ts',
+      file: 'server/storage/object-reader.ts',
       find: 'if (ownCount < row.length || crc32(own) !== row.crc32)',
       replace: 'if (ownCount < 0)',
     },
