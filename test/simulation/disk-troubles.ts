@@ -200,6 +200,7 @@ export class DiskTroubles {
     for (const server of servers) {
       const disk = disks.get(server);
       const lost = disk?.losePower(everything ? null : prng) ?? 0;
+      this.#system.snapshots?.siblings.losePower(server, everything);
       world.note(server, `loses power, and ${lost} operations`);
       this.counts.powerLosses++;
       if (lost === 'all') {

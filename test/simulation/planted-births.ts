@@ -3,6 +3,7 @@ import { type Planted, plantedIn } from './planted.ts';
 
 const replica = plantedIn('replica');
 
+const SNAPSHOTS = 'snapshots before and after a file that is borne gets its name';
 const BIRTHS = 'test/server/births.test.ts';
 const CATALOG = 'test/catalog/births.test.ts';
 
@@ -95,6 +96,17 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
         name: 'nobody leads first what is made by a reserved number',
       },
     },
+  ),
+  replica(
+    'birth-unshown',
+    'the next snapshot does not show what was borne before it',
+    {
+      file: 'catalog/tables.ts',
+      find: '      this.snapshots.nextOf(inode.volume),\n    );\n    this.servers.place(inode.id, inode.replicas);\n  }\n\n  // Reserved',
+      replace:
+        '      this.snapshots.nextOf(inode.volume) + 1,\n    );\n    this.servers.place(inode.id, inode.replicas);\n  }\n\n  // Reserved',
+    },
+    { directed: SNAPSHOTS },
   ),
   replica(
     'birth-unmarked',

@@ -216,6 +216,31 @@ export const SNAPSHOT_CASES: Campaign['scenarios'] = {
     { servers: 4, replicas: 3 },
   ),
 
+  /** Stored by all when the first snapshot is made, and named after it; the second one shows it as it was borne, whatever becomes of it. */
+  'snapshots before and after a file that is borne gets its name': withSnapshots(
+    (s, catalog) => {
+      catalog.delayMs = () => SHORT_MS;
+      s.system.bear(X, 71);
+      s.run(SHORT_MS / 2);
+      s.expect(
+        [A, B, C].every((id) => s.system.disks.get(id)?.record.seq === 2),
+        'all have stored it',
+      );
+      catalog.delayMs = () => 0.5;
+      const before = made(s, catalog);
+      s.expect(catalog.shown.get(before)?.isAbsent === true, 'it has no name yet');
+      const after = made(s, catalog);
+      s.expect(catalog.shown.get(after)?.text === X.value, 'it has its name');
+      s.lead(A);
+      writes(s, A, Y);
+      s.expect(s.system.preservedAt(A).size === 1, 'what was borne is preserved');
+      losePowerEverywhere(s);
+      s.lead(B);
+      writes(s, B, Z);
+    },
+    { isBorne: true },
+  ),
+
   /** What is preserved goes with the snapshot: a reader that knows where it was is not shown anything else. */
   'snapshot removed under its reader': withSnapshots((s, catalog) => {
     s.lead(A);

@@ -45,7 +45,8 @@ export class BirthCourse {
   readonly #epoch: Epoch;
   #birth: Birth | null = null;
   #key = '';
-  #isNamed = false;
+  #sizeBytes = 0;
+  #isBorne = false;
   /** The disk is making the replica: nobody else takes it into use. */
   isStoring = false;
 
@@ -53,7 +54,7 @@ export class BirthCourse {
     this.#system = system;
     this.#around = around;
     this.#epoch = firstEpoch(around.id, around.incarnation);
-    this.#numbers.reserved(1, FILE, 1, Infinity);
+    if (system.hasNumber()) this.#numbers.reserved(1, FILE, 1, Infinity);
   }
 
   /** A client brings the contents. It may say so again, and other contents: then nothing comes of it. */
@@ -72,6 +73,7 @@ export class BirthCourse {
         body: encodeFileOperation({ kind: 'settling' }),
       },
     ];
+    this.#sizeBytes = 8 * wish.object + bytes.length;
     this.#birth = new Birth(view, 1);
     const birth: BirthMessage = { kind: 'birth', epoch: this.#epoch, view, operations };
     for (const member of view.members) if (member !== this.#around.id) this.#around.send(member, birth);
@@ -108,18 +110,23 @@ export class BirthCourse {
     });
   }
 
-  /** By now it has its name: whoever reads it is shown what was borne. */
+  /** With its name it is there: whoever reads it is shown what was borne. */
   #stored(server: ServerId): void {
-    const { observers, troubles, disks } = this.#system;
+    const { observers, troubles, disks, snapshots, firstView } = this.#system;
     this.#birth?.holds(server, [0]);
-    if (this.#birth?.isBorne(0) !== true || this.#isNamed) return;
-    this.#isNamed = true;
+    if (this.#birth?.isBorne(0) !== true || this.#isBorne) return;
+    this.#isBorne = true;
     const holder = [...disks].find(([, { contents }]) => contents.log[0]?.request === this.#key);
     // Where more than a minority has lost power since, it may be gone with all that was not synced.
     if (holder === undefined && !observers.neverForgot) return;
-    troubles.births.borne++;
     if (holder !== undefined && observers.committedSeq < 2)
       observers.committed(holder[0], 2, holder[1].contents);
-    observers.answered(this.#key, '', 1, observers.segment);
+    const { segment } = observers;
+    const named = (): void => {
+      troubles.births.borne++;
+      observers.answered(this.#key, '', 1, segment);
+    };
+    if (snapshots === null) named();
+    else snapshots.name(this.#around.id, this.#sizeBytes, firstView.members, named);
   }
 }

@@ -87,8 +87,8 @@ function drawShape(seed: number, prng: Prng): Shape {
   const hasMaker = !drawn.catalog && dice.chance(0.5);
   const punches = !drawn.catalog && dice.chance(0.4);
   const borne = hasMaker && dice.chance(0.5);
-  const maySnap = !drawn.catalog && !drawn.wipes && rot !== 'everywhere' && !seals && !borne;
-  const snapshots = maySnap && dice.chance(0.4);
+  const maySnap = !drawn.catalog && !drawn.wipes && rot !== 'everywhere' && !seals;
+  const snapshots = maySnap && dice.chance(0.27);
   return { ...drawn, rot, seals, made: hasMaker && !borne, borne, punches, snapshots };
 }
 
@@ -216,6 +216,7 @@ export function runSystem(seed: number, verbose = false): RunReport {
       ...troubles.seal,
       ...troubles.births,
       ...system.snapshots?.counts,
+      ...system.snapshots?.siblings.counts,
       ...world.counts,
       clocksBroken: shape.clocksBroken ? 1 : 0,
       twoHeldRuns: counts.twoHeld > 0 ? 1 : 0,
@@ -310,4 +311,5 @@ function mustShowSnapshots(system: SystemWorld): void {
   let open = left.length;
   for (const one of left) read(one);
   if (!world.runFor(20_000, () => open === 0)) throw new Violation('A snapshot cannot be read');
+  snapshots.siblings.assertShown();
 }

@@ -17,12 +17,19 @@ import type { Command, CommandResults, ContentVersion, Query } from '../../wire/
 import { decodeFileOperation } from '../../wire/file-operation.ts';
 import { type Preserved, WHOLE_FILE } from './system-file.ts';
 import { FILE } from './system-messages.ts';
+import { Siblings } from './system-siblings.ts';
 import { textApply } from './system-subject.ts';
 import type { SystemWorld } from './system-world.ts';
 import { Violation } from './violation.ts';
 
 const VOLUME = 'v';
-const FILE_PATH = '/file';
+const FILE_NAME = 'file';
+const FILE_PATH = `/${FILE_NAME}`;
+/** By which numbers are reserved. */
+const OWNER = 1;
+const OBJECT_BYTES = 4096;
+/** Of what is borne: the first operation of the first epoch. */
+const BORNE_VERSION = { epoch: 1, seq: 1 };
 const CUT_MS = 2_000;
 /** A server that was asked to settle, and says nothing for so long, is asked again. */
 const SETTLE_ANSWER_MS = 200;
@@ -47,6 +54,9 @@ export interface SnapshotCounts {
   snapshotsLost: number;
   /** Times that all machines lost power when there were snapshots. */
   snapshotPowerLosses: number;
+  /** Snapshots without the file, which was borne after them, and such that show it as it was borne. */
+  snapshotsBefore: number;
+  snapshotsOfBorne: number;
 }
 
 /** What a snapshot has to show. */
@@ -55,7 +65,9 @@ export interface Shown {
   readonly serial: number;
   /** Of the last change that it has; 0 where it has none. */
   readonly seq: number;
-  /** Null where the file was not there, or what the catalog knew of it had been taken back already. */
+  /** The file had no name. */
+  readonly isAbsent: boolean;
+  /** Null where it is absent, or what the catalog knew of it had been taken back already. */
   readonly text: string | null;
   /** Part of the history that it was made in. */
   readonly segment: number;
@@ -88,9 +100,12 @@ export class SnapshotCatalog {
     movedOn: 0,
     snapshotsLost: 0,
     snapshotPowerLosses: 0,
+    snapshotsBefore: 0,
+    snapshotsOfBorne: 0,
   };
   /** Those that somebody was told of, and did not remove. */
   readonly shown = new Map<string, Shown>();
+  readonly siblings: Siblings;
   readonly #system: SystemWorld;
   readonly #dice: Prng;
   /** Directed runs: how long anything takes from or to the catalog. Absent: chance. */
@@ -105,6 +120,10 @@ export class SnapshotCatalog {
   #ackedSeq = 0;
   /** Clients were told that all up to here survives. */
   #flushedSeq = 0;
+  /** Since when somebody wants the file to have its name. */
+  #wantedMs = 0;
+  /** A client was told that it has. */
+  #isNamed = false;
   #names = 0;
   /** What replicas have preserved, by its number: the same everywhere. */
   readonly #texts = new Map<FileId, string>();
@@ -115,16 +134,32 @@ export class SnapshotCatalog {
     this.#db = emptyCatalog();
     this.#cut = this.#newCut();
     this.#begin();
-    this.#run({ kind: 'volume-create', name: VOLUME, replicas: 1, objectBytes: 4096 });
-    for (let inode = 0, number = 0; inode !== FILE; number++) {
-      const path = number === 0 ? FILE_PATH : `/${number}`;
-      inode = this.#made(path);
-      // The number is the simulation's; names that come before it are others'.
-      if (inode !== FILE) this.#run({ kind: 'unlink', place: { volume: VOLUME, path } });
+    this.#run({ kind: 'volume-create', name: VOLUME, replicas: 1, objectBytes: OBJECT_BYTES });
+    // The number is the simulation's; those that come before it are others'.
+    if (system.options.isBorne) {
+      let first = 0;
+      while (first !== FILE) first = this.#run({ kind: 'reserve-inodes', owner: OWNER, count: 1 }).first;
+      this.#wantedMs = Infinity;
+    } else {
+      for (let inode = 0, number = 0; inode !== FILE; number++) {
+        const path = number === 0 ? FILE_PATH : `/${number}`;
+        inode = this.#made(path);
+        if (inode !== FILE) this.#run({ kind: 'unlink', place: { volume: VOLUME, path } });
+      }
+      const [name] = this.#query({ kind: 'paths', inodes: [FILE] }).paths;
+      assert(name !== undefined, 'The file has a name');
+      this.#isNamed = true;
     }
-    const [name] = this.#query({ kind: 'paths', inodes: [FILE] }).paths;
-    assert(name !== undefined, 'The file has a name');
     this.#syncedCount = this.#done.length;
+    this.siblings = new Siblings(
+      system,
+      {
+        ask: (server, command, done) => this.ask(server, command, done),
+        askQuery: (server, query, done) => this.askQuery(server, query, done),
+        now: (query) => this.#query(query),
+      },
+      VOLUME,
+    );
   }
 
   #made(path: string): number {
@@ -153,7 +188,11 @@ export class SnapshotCatalog {
   }
 
   #run<C extends Command>(command: C): CommandResults[C['kind']] {
-    return this.#do({ command, atNs: BigInt(Math.round(this.#system.world.elapsedMs * 1e6)) + 1n }) as never;
+    return this.#do({ command, atNs: this.#nowNs }) as never;
+  }
+
+  get #nowNs(): bigint {
+    return BigInt(Math.round(this.#system.world.elapsedMs * 1e6)) + 1n;
   }
 
   #do(done: Done): unknown {
@@ -246,6 +285,8 @@ export class SnapshotCatalog {
       this.#done.push(done);
     }
     this.#ackedSeq = 0;
+    this.#isNamed &&= !this.#isMissing;
+    this.siblings.catalogLost();
     this.failOver();
     this.#sync();
     this.noteLoss();
@@ -261,6 +302,53 @@ export class SnapshotCatalog {
     }
   }
 
+  // The name of what is borne ------------------------------------------------------------------------
+
+  /** A majority has what a server bears, which asks for the name. @param named the client is told so */
+  name(server: ServerId, sizeBytes: number, members: readonly ServerId[], named: () => void): void {
+    const [root] = this.#query({ kind: 'volumes' }).volumes;
+    assert(root !== undefined, 'There is the volume');
+    const file = { parent: root.root, name: FILE_NAME, inode: FILE, mode: 0, uid: 0, gid: 0, sizeBytes };
+    const born = { ...file, contents: BORNE_VERSION };
+    const command: Command = {
+      ...{ kind: 'bear', owner: OWNER, replicas: [...members], objectBytes: OBJECT_BYTES, files: [born] },
+    };
+    this.#wantedMs = Math.min(this.#wantedMs, this.#system.world.nowMs);
+    this.ask(server, command, (answer) => {
+      if (answer instanceof ServiceError) return;
+      const refusal = (answer as CommandResults['bear']).files[FILE];
+      if (refusal !== null && refusal !== undefined && 'code' in refusal) return;
+      this.#told();
+      named();
+    });
+  }
+
+  /** Somebody makes the file in the ordinary way, by the number that was reserved for it, if it is not there. */
+  make(): void {
+    if (!this.#isMissing) return;
+    const { world } = this.#system;
+    const place = { volume: VOLUME, path: FILE_PATH };
+    const reserved = { inode: FILE, owner: OWNER };
+    const file = { mode: 0, uid: 0, gid: 0, exclusive: true, reserved };
+    this.#wantedMs = Math.min(this.#wantedMs, world.nowMs);
+    this.#execute({ kind: 'create-file', place, ...file }, (answer) => {
+      if (!(answer instanceof ServiceError)) world.at(world.nowMs + this.#delay, () => this.#told());
+    });
+  }
+
+  get #isMissing(): boolean {
+    return attempted(() => this.#query({ kind: 'attributes', inode: FILE })) instanceof ServiceError;
+  }
+
+  /** A client was told that the file is there. */
+  #told(): void {
+    if (this.#isMissing) return;
+    this.#isNamed = true;
+    for (const { name, ackedMs, isAbsent } of this.shown.values())
+      if (ackedMs < this.#wantedMs && !isAbsent)
+        throw new Violation(`Snapshot ${name} shows a file that was made after it was acknowledged`);
+  }
+
   // Snapshots ----------------------------------------------------------------------------------------
 
   /** @param done told its name when it is there for good; null where it is not, or nobody knows */
@@ -271,6 +359,8 @@ export class SnapshotCatalog {
     const owedSeq = Math.max(this.#ackedSeq, this.#flushedSeq);
     const { segment } = observers;
     const cut = this.#cut;
+    const owesFile = this.#isNamed;
+    const owed = this.siblings.owed();
     const untilMs = world.nowMs + CUT_MS;
     cut.raise(VOLUME);
     const end = (answer: string | null): void => {
@@ -296,6 +386,9 @@ export class SnapshotCatalog {
       }
       const { snapshot } = this.#run(command);
       const shown = this.#expect(name, snapshot.serial, segment === observers.segment ? owedSeq : 0);
+      if (shown.isAbsent && owesFile && this.#isNamed)
+        throw new Violation(`Snapshot ${name} has not the file, which was there before it began`);
+      const siblings = this.siblings.cut(snapshot.serial, owed);
       const [first] = world.ids;
       if (first !== undefined) world.note(first, `sees snapshot ${name} made, of ${shown.seq}`);
       cut.lower(VOLUME);
@@ -307,7 +400,10 @@ export class SnapshotCatalog {
         this.#sync();
         shown.ackedMs = world.nowMs;
         this.counts.snapshots++;
+        if (shown.isAbsent && this.#system.options.isBorne) this.counts.snapshotsBefore++;
+        if (shown.seq === BORNE_VERSION.seq && this.#system.options.isBorne) this.counts.snapshotsOfBorne++;
         this.shown.set(name, shown);
+        this.siblings.acknowledged(name, siblings);
         end(name);
       });
     };
@@ -335,7 +431,7 @@ export class SnapshotCatalog {
     const { segment } = observers;
     const shown = { name, serial, segment, ackedMs: Infinity };
     const place = this.#place(serial);
-    if (place === null) return { ...shown, seq: Infinity, text: null, isOwed: false };
+    if (place === null) return { ...shown, seq: Infinity, isAbsent: true, text: null, isOwed: false };
     const { epoch, seq } = place.asOf;
     const last = observers.sequence[seq - 1];
     const isThere = seq === 0 || last?.epoch.counter === epoch;
@@ -351,11 +447,12 @@ export class SnapshotCatalog {
     const text = isThere ? textOf(observers.sequence.slice(0, seq)) : null;
     // While nobody knows what a loss of power has left, the catalog may name what is gone.
     const isOwed = isThere && (!observers.mayForget || seq <= observers.flushedSeq);
-    return { ...shown, seq, text, isOwed };
+    return { ...shown, seq, isAbsent: false, text, isOwed };
   }
 
   remove(name: string): void {
     this.shown.delete(name);
+    this.siblings.removed(name);
     this.counts.snapshotsRemoved++;
     this.#execute({ kind: 'snapshot-remove', volume: VOLUME, name }, () => undefined);
   }
@@ -363,12 +460,15 @@ export class SnapshotCatalog {
   /** As the catalog's primary does it now and then. */
   sweep(): void {
     this.#execute({ kind: 'sweep', countMax: 2 }, () => undefined);
-    this.#execute({ kind: 'collect', beforeNs: '1', countMax: 10 }, () => undefined);
+    // The file itself is written on where it has lost its name.
+    const beforeNs = this.#isNamed ? this.#nowNs : 1n;
+    this.#execute({ kind: 'collect', beforeNs: String(beforeNs), countMax: 10 }, () => undefined);
   }
 
   unlink(): void {
     const [named] = this.#query({ kind: 'paths', inodes: [FILE] }).paths;
     if (named === undefined) return;
+    this.#isNamed = false;
     this.#execute({ kind: 'unlink', place: { volume: VOLUME, path: named.path } }, () => undefined);
   }
 
@@ -487,6 +587,8 @@ export class SnapshotCatalog {
         server,
         (reply) => reply(this.#place(shown.serial)),
         (answer) => {
+          if (answer !== null && shown.isAbsent)
+            throw new Violation(`${name} shows the file, which was not there`);
           if (answer !== null) use(answer as Place);
           else {
             if (shown.text !== null && this.shown.has(name))

@@ -10,10 +10,16 @@ import { REGISTERS } from './system-subject.ts';
 import type { SystemWorld } from './system-world.ts';
 
 /** Draws something again and again until the storm is over. */
-function repeat(system: SystemWorld, minMs: number, maxMs: number, strike: () => void): void {
-  const { world, prng } = system;
+function repeat(
+  system: SystemWorld,
+  minMs: number,
+  maxMs: number,
+  strike: () => void,
+  dice: Prng = system.prng,
+): void {
+  const { world } = system;
   const next = () => {
-    world.at(world.nowMs + minMs + prng.next() * (maxMs - minMs), () => {
+    world.at(world.nowMs + minMs + dice.next() * (maxMs - minMs), () => {
       if (system.calm) return;
       strike();
       next();
@@ -64,6 +70,13 @@ export function scheduleBirth(system: SystemWorld): void {
     const atMs = world.nowMs + firstMs + time * dice.next() * 20;
     world.at(atMs, () => system.bear({ kind: 'write', object: 0, value }, 70_000 + time));
   }
+  // Whoever hears nothing of a birth makes the file after all, also where its name is gone with the power.
+  const make = (afterMs: number): void =>
+    world.at(world.nowMs + afterMs, () => {
+      system.snapshots?.make();
+      make(200 + dice.next() * 800);
+    });
+  if (system.snapshots !== null) make(firstMs + dice.next() * 1_500);
 }
 
 export function scheduleDiskTroubles(system: SystemWorld, shape: Shape): void {
@@ -125,6 +138,16 @@ export function scheduleSnapshots(system: SystemWorld): void {
     const server = dice.pick(world.ids);
     if (world.isUp(server)) snapshots.collectAt(server);
   });
+  const { siblings } = snapshots;
+  const others = new Prng(options.seed * 181 + 15);
+  const read = (): void => {
+    const { shown } = snapshots;
+    if (shown.size > 0) siblings.read(others.pick([...shown.keys()]), others.pick(world.ids));
+  };
+  repeat(system, 100, 900, () => siblings.bear(), others);
+  repeat(system, 200, 1_400, () => siblings.moveOrRemove(), others);
+  repeat(system, 100, 900, read, others);
+  repeat(system, 200, 1_200, () => siblings.collectAt(others.pick(world.ids)), others);
   if (dice.chance(0.5)) repeat(system, 1_000, 4_000, () => snapshots.failOver());
   if (dice.chance(0.2)) world.at(world.nowMs + dice.next() * 8_000, () => snapshots.unlink());
 }

@@ -196,8 +196,16 @@ export class SystemWorld {
 
   /** To be asked at each start of a server: the subject is made once, by one life. */
   makes(server: ServerId): boolean {
-    const isFirstLife = this.lives.length <= this.world.ids.length;
-    return this.options.isMade && isFirstLife && server === this.bearer;
+    return this.options.isMade && this.#isFirstLife && server === this.bearer;
+  }
+
+  /** The same: where a catalog reserves numbers, the subject's is one life's. */
+  hasNumber(): boolean {
+    return this.snapshots === null || this.#isFirstLife;
+  }
+
+  get #isFirstLife(): boolean {
+    return this.lives.length <= this.world.ids.length;
   }
 
   #boot(server: ServerId, incarnation: Incarnation): Process<SystemMessage> {
