@@ -61,15 +61,33 @@ export function focusAgain(section) {
   items.find((item) => item.checkVisibility())?.focus();
 }
 
+/** Changes a section's list; where what had the focus is gone with it, what stands in its place has it, where the page stands. */
+export function changeList(section, list, change) {
+  const had = document.activeElement;
+  const place = [...list.children].findIndex((item) => item.contains(had));
+  const beforePx = had.getBoundingClientRect().top;
+  const isSeen = beforePx >= 0 && beforePx < innerHeight;
+  change();
+  if (place === -1) return;
+  // Browsers keep by themselves what stands at the top of the window, which may be above the list.
+  if (isSeen && had.isConnected) scrollBy(0, had.getBoundingClientRect().top - beforePx);
+  if (document.activeElement !== document.body) return;
+  const next = list.children[Math.min(place, list.children.length - 1)]?.querySelector('button');
+  if (next?.checkVisibility()) next.focus({ preventScroll: true });
+  else focusAgain(section);
+}
+
 /** Keeps one child for each key, in order; makes those that are new and removes those that are gone. */
 export class KeyedList {
+  /** How many are new, and how many gone, since the last update. */
+  changes = { added: 0, removed: 0 };
   #parent;
   #make;
   #views = new Map();
 
   /**
    * @param {Element} parent
-   * @param {(key: string) => { element: Element, update: (value: any) => void }} make
+   * @param {(key: string, value: any) => { element: Element, update: (value: any) => void }} make
    */
   constructor(parent, make) {
     this.#parent = parent;
@@ -79,18 +97,21 @@ export class KeyedList {
   /** @param {readonly (readonly [string, any])[]} entries */
   update(entries) {
     const wanted = new Set(entries.map(([key]) => key));
+    const before = this.#views.size;
     for (const [key, { element }] of this.#views) {
       if (wanted.has(key)) continue;
       element.remove();
       this.#views.delete(key);
     }
+    const kept = this.#views.size;
     entries.forEach(([key, value], place) => {
-      const view = this.#views.get(key) ?? this.#make(key);
+      const view = this.#views.get(key) ?? this.#make(key, value);
       this.#views.set(key, view);
       view.update(value);
       if (this.#parent.children[place] !== view.element) {
         this.#parent.insertBefore(view.element, this.#parent.children[place] ?? null);
       }
     });
+    this.changes = { added: this.#views.size - kept, removed: before - kept };
   }
 }

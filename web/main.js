@@ -20,6 +20,8 @@ const cluster = new Cluster();
 const traffic = new Traffic();
 const happenings = new HappeningsView();
 let watched = decodeURIComponent(location.hash.slice(1));
+/** The volume whose trash and snapshots are shown. */
+let kept = null;
 let control = null;
 let controlStream = null;
 let file = null;
@@ -37,7 +39,8 @@ const story = new StoryView(() => guarded(() => order('/next')));
 
 const stream = listen({
   bases,
-  path: () => `/v1/events${watched === '' ? '' : `?watch=${encodeURIComponent(watched)}`}`,
+  path: () =>
+    `/v1/events?${new URLSearchParams({ ...(watched && { watch: watched }), ...(kept && { kept }) })}`,
   headers: () => cluster.headers(),
   onTeller,
   onEvent: ({ event, data }, base) => {
@@ -112,6 +115,10 @@ function show(state, base) {
   file = state.file;
   servers.update(state.servers, base);
   fileView.update(state.file, state.servers);
+  if (state.kept?.volume === kept && kept !== null) {
+    trash.heard(state.kept.trash);
+    snapshots.heard(state.kept.snapshots);
+  }
   traffic.add(state, base, happenings.reason(state.atMs - 6_000));
   const [mood, text] = verdictOf(state.servers);
   const verdict = byId('verdict');
@@ -144,6 +151,10 @@ function watch(path) {
 
 /** What is kept of a volume besides its files. */
 function openKept(volume) {
+  if (kept !== volume) {
+    kept = volume;
+    stream.restart();
+  }
   void trash.open(volume);
   void snapshots.open(volume);
 }

@@ -2,6 +2,7 @@
 
 import { ask } from './ask.js';
 import { button, byId, focusAgain, h, setText, timeOf } from './dom.js';
+import { KeptList } from './kept-list.js';
 
 export class SnapshotsView {
   #cluster;
@@ -10,6 +11,9 @@ export class SnapshotsView {
   #onBrowse;
   #onRemoved;
   #volume = null;
+  #list;
+  /** What is shown. */
+  #names = [];
 
   /**
    * @param {object} parts
@@ -25,6 +29,11 @@ export class SnapshotsView {
     this.#onProblem = onProblem;
     this.#onBrowse = onBrowse;
     this.#onRemoved = onRemoved;
+    this.#list = new KeptList({
+      ...{ section: 'snapshots', list: 'snapshot-list' },
+      item: (one) => this.#item(one),
+      refresh: () => this.#news(),
+    });
     byId('snapshot-form').addEventListener('submit', (event) => {
       event.preventDefault();
       void this.#guarded(() => this.#make());
@@ -34,7 +43,13 @@ export class SnapshotsView {
   /** @param {string} volume */
   async open(volume) {
     this.#volume = volume;
+    this.#list.begin();
     await this.#guarded(() => this.#show());
+  }
+
+  /** The stream tells of the list. @param {string} revision */
+  heard(revision) {
+    void this.#list.heard(revision);
   }
 
   async #show() {
@@ -42,7 +57,22 @@ export class SnapshotsView {
     const { snapshots } = await this.#cluster.json(this.#url());
     if (volume !== this.#volume) return;
     setText(byId('snapshots-none'), snapshots.length > 0 ? '' : `There is no snapshot of ${volume}.`);
-    byId('snapshot-list').replaceChildren(...snapshots.toReversed().map((one) => this.#item(one)));
+    this.#list.show(snapshots.toReversed().map((one) => [`${one.snapshot} ${one.made}`, one]));
+    this.#names = snapshots.map(({ snapshot }) => snapshot);
+  }
+
+  /** @returns {Promise<string>} which are there, and which are not any more, by somebody else's doing */
+  async #news() {
+    const [volume, before] = [this.#volume, this.#names];
+    await this.#show();
+    if (volume !== this.#volume) return '';
+    const gone = before.filter((name) => !this.#names.includes(name));
+    for (const name of gone) this.#onRemoved(name);
+    const added = this.#names.filter((name) => !before.includes(name));
+    return [
+      ...added.map((name) => `Snapshot ${name} is new.`),
+      ...gone.map((name) => `Snapshot ${name} is gone.`),
+    ].join(' ');
   }
 
   #item({ snapshot, name, made }) {

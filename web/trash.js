@@ -4,6 +4,7 @@ import { ask } from './ask.js';
 import { ProblemError } from './cluster.js';
 import { button, byId, focusAgain, h, setText, timeOf } from './dom.js';
 import { formatBytes, formatDuration } from './format.js';
+import { KeptList } from './kept-list.js';
 
 const PAGE = 25;
 
@@ -16,6 +17,10 @@ export class TrashView {
   #path = '/';
   /** Where this page begins, and behind it those that were turned before. */
   #starts = [null];
+  /** Where the page after this one begins; null where there is none. */
+  #next = null;
+  #list;
+  #pages;
 
   /**
    * @param {object} parts
@@ -29,6 +34,17 @@ export class TrashView {
     this.#say = say;
     this.#onProblem = onProblem;
     this.#onRestored = onRestored;
+    this.#list = new KeptList({
+      ...{ section: 'trash', list: 'trash-list' },
+      item: (file) => this.#item(file),
+      refresh: () => this.#news(),
+    });
+    this.#pages = {
+      back: button('Back', 'Page before', () => this.#turn(this.#starts.slice(1))),
+      number: h('span'),
+      on: button('Next', 'Next page', () => this.#turn([this.#next, ...this.#starts])),
+    };
+    byId('trash-pages').replaceChildren(this.#pages.back, this.#pages.number, this.#pages.on);
     byId('trash-form').addEventListener('submit', (event) => {
       event.preventDefault();
       this.#path = pathOf(byId('trash-path').value);
@@ -47,45 +63,63 @@ export class TrashView {
     }
     this.#volume = volume;
     this.#starts = [null];
+    this.#list.begin();
     await this.#guarded(() => this.#show());
   }
 
+  /** The stream tells of the list. @param {string} revision */
+  heard(revision) {
+    void this.#list.heard(revision);
+  }
+
+  /** @returns {Promise<string>} what somebody else has changed on this page */
+  async #news() {
+    const { added, removed } = (await this.#show()) ?? { added: 0, removed: 0 };
+    const files = (count) => (count === 1 ? '1 file is' : `${count} files are`);
+    return [
+      ...(added > 0 ? [`${files(added)} new in the trash of ${this.#volume}.`] : []),
+      ...(removed > 0 ? [`${files(removed)} gone from the trash of ${this.#volume}.`] : []),
+    ].join(' ');
+  }
+
+  /** @returns how many files are new on the page, and how many are gone from it; undefined where another page is shown by now */
   async #show() {
     const volume = this.#volume;
-    const [after] = this.#starts;
+    const [starts, path] = [this.#starts, this.#path];
+    const [after] = starts;
     const search = new URLSearchParams({ path: this.#path, limit: `${PAGE}`, ...(after && { after }) });
     const [{ files, more, next }, { volumes }] = await Promise.all([
       this.#cluster.json(`${this.#url()}?${search}`),
       this.#cluster.query({ kind: 'volumes' }),
     ]);
-    if (volume !== this.#volume) return;
+    if (volume !== this.#volume || starts !== this.#starts || path !== this.#path) return undefined;
     // A page of which everything was taken: the one before has something.
     if (files.length === 0 && this.#starts.length > 1) {
-      this.#starts.shift();
+      this.#starts = starts.slice(1);
       return this.#show();
     }
     const about = volumes.find(({ name }) => name === volume);
     setText(byId('trash-about'), about === undefined ? '' : sentenceOf(about));
-    byId('trash-list').replaceChildren(...files.map((file) => this.#item(file)));
+    const changes = this.#list.show(files.map((file) => [`${file.file} ${file.path} ${file.removed}`, file]));
     setText(
       byId('trash-none'),
       files.length > 0 ? '' : `Nothing in the trash was ${placeText(volume, this.#path)}.`,
     );
     byId('trash-empty').disabled = files.length === 0;
-    this.#pages(more ? next : null);
+    this.#next = more ? next : null;
+    const before = this.#starts.length - 1;
+    byId('trash-pages').hidden = this.#next === null && before === 0;
+    this.#pages.back.disabled = before === 0;
+    this.#pages.on.disabled = this.#next === null;
+    setText(this.#pages.number, `Page ${before + 1}`);
+    return changes;
   }
 
-  #pages(next) {
-    const turn = (starts) => {
-      this.#starts = starts;
-      return this.#guarded(() => this.#show()).then(() => focusAgain(byId('trash')));
-    };
-    const [, ...before] = this.#starts;
-    const number = before.length + 1;
-    const isOne = next === null && before.length === 0;
-    const back = button('Back', 'Page before', () => turn(before), { disabled: before.length === 0 });
-    const on = button('Next', 'Next page', () => turn([next, ...this.#starts]), { disabled: next === null });
-    byId('trash-pages').replaceChildren(...(isOne ? [] : [back, h('span', {}, `Page ${number}`), on]));
+  async #turn(starts) {
+    this.#starts = starts;
+    await this.#guarded(() => this.#show());
+    // Where there is no page that way any more, the button gives the focus away.
+    focusAgain(byId('trash'));
   }
 
   #item(file) {

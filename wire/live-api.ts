@@ -132,6 +132,13 @@ export interface LiveFile {
   }[];
 }
 
+/** What is kept of a volume beside its files. Of each list a text that is another whenever the list is. */
+export interface LiveKept {
+  readonly volume: string;
+  readonly trash: string;
+  readonly snapshots: string;
+}
+
 /** `state`, several times a second. */
 export interface LiveState {
   readonly atMs: number;
@@ -139,6 +146,8 @@ export interface LiveState {
   /** Since any server acknowledged a change of contents, in milliseconds; null before the first. */
   readonly sinceWriteMs: number | null;
   readonly file: LiveFile | null;
+  /** Of the volume that was asked for; absent where none was, or its lists are not known. */
+  readonly kept?: LiveKept;
 }
 
 /** `resync`, at the beginning, and where what was missed is not kept: what was known before is to be thrown away. */

@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { LiveViewer } from '../../wire/live-api.ts';
 import { STREAM_COMMENT, streamEventText } from '../../wire/sse.ts';
-import type { LiveHub } from '../live/live-hub.ts';
+import type { LiveHub, Watcher } from '../live/live-hub.ts';
 import { fileIdOf, integerOf } from './input.ts';
 import { READ } from './roles.ts';
 
@@ -25,14 +25,15 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub): void {
 
   // The head of a stream without an end would keep its connection for nothing.
   app.get('/v1/events', { ...READ, exposeHeadRoute: false }, (request, reply) => {
-    const { watch } = request.query as Parameters;
-    stream(request, reply, watch === undefined ? null : placeOf(watch));
+    const { watch, kept } = request.query as Parameters;
+    const path = watch === undefined ? null : placeOf(watch);
+    stream(request, reply, { path, kept: kept === undefined ? null : volumeOf(kept) });
   });
 
   function stream(
     request: FastifyRequest,
     reply: FastifyReply,
-    path: { readonly volume: string; readonly path: string } | null,
+    watched: Pick<Watcher, 'path' | 'kept'>,
   ): void {
     const { raw } = reply;
     const held: string[] = [];
@@ -49,7 +50,7 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub): void {
     // The head goes out after the watch was admitted, so that a refusal is a problem document.
     const close = hub.open(
       {
-        path,
+        ...watched,
         resync: (resync, id) => told('resync', resync, id),
         happened: (happening, id) => told('happened', happening, id),
         // A state that nobody could read yet is replaced by the next one.
@@ -109,4 +110,10 @@ function placeOf(text: unknown): { volume: string; path: string } {
     throw new ServiceError('bad-request', '"watch" names one file, as VOLUME:/path');
   }
   return { volume, path };
+}
+
+function volumeOf(text: unknown): string {
+  if (typeof text !== 'string' || !/^[^:/@]+$/.test(text))
+    throw new ServiceError('bad-request', '"kept" names one volume');
+  return text;
 }

@@ -5,6 +5,7 @@ import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import type { Happening, LivePart, LiveResync, LiveServer, LiveState } from '../../wire/live-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { FileNames } from './file-names.ts';
+import { KeptLists } from './kept-lists.ts';
 import { type HeardPart, liveFileOf } from './live-file.ts';
 import type { LiveSelf } from './live-self.ts';
 import { Rates } from './rates.ts';
@@ -27,6 +28,8 @@ const NAME_OF_CATALOG = 'the names of all files';
 export interface Watcher {
   /** `VOLUME/path` of the file that is watched; null for none. */
   readonly path: { readonly volume: string; readonly path: string } | null;
+  /** The volume of which it is told when trash or snapshots have changed; null for none. */
+  readonly kept: string | null;
   resync(resync: LiveResync, lastId: string): void;
   state(state: LiveState): void;
   happened(happening: Happening, id: string): void;
@@ -64,6 +67,7 @@ export class LiveHub {
   readonly #peers = new Map<ServerId, Peer>();
   readonly #rates = new Rates();
   readonly #names: FileNames;
+  readonly #lists: KeptLists;
   #kept: { readonly number: number; readonly happening: Happening }[] = [];
   #number = 0;
   #loop: AbortController | null = null;
@@ -71,6 +75,7 @@ export class LiveHub {
   constructor(parts: LiveHubParts) {
     this.#parts = parts;
     this.#names = new FileNames(parts.gateway, parts.log, () => parts.nowMs());
+    this.#lists = new KeptLists(parts.gateway, parts.log, () => parts.nowMs());
   }
 
   /**
@@ -198,7 +203,9 @@ export class LiveHub {
       const { path } = watcher;
       const name = path === null ? '' : `${path.volume}:${path.path}`;
       const file = path === null ? null : liveFileOf(name, this.#names.at(path), heard);
-      watcher.state({ atMs: Math.round(wallMs()), servers, sinceWriteMs, file });
+      const kept = watcher.kept === null ? null : this.#lists.of(watcher.kept);
+      const state = { atMs: Math.round(wallMs()), servers, sinceWriteMs, file };
+      watcher.state(kept === null ? state : { ...state, kept });
     }
   }
 

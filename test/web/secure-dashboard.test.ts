@@ -272,6 +272,58 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.context().close();
   });
 
+  test('what others do to trash and snapshots is there by itself, and takes nobody away from where he is', async () => {
+    const page = await as('admin');
+    const trash = page.getByRole('region', { name: 'Trash' });
+    const snapshots = page.getByRole('region', { name: 'Snapshots' });
+    const news = (text: RegExp) => page.getByRole('status').filter({ hasText: text }).waitFor(WAIT);
+    const focused = () => page.evaluate('document.activeElement.getAttribute("aria-label")');
+    const volume = DevCluster.VOLUME;
+    await store('/shared-2', 'two');
+    await remove('/shared-2');
+    const restore = trash.getByRole('button', { name: 'Restore /shared-2' });
+    await restore.waitFor(WAIT);
+    await news(/1 file is new in the trash of main\./);
+    await restore.focus();
+    const topOf = async () => Math.round((await restore.boundingBox())?.y ?? -1);
+    // What is new comes above it: first in sight, then further up than that.
+    for (const [block, path] of [
+      ['center', '/shared-1'],
+      ['start', '/shared-0'],
+    ] as const) {
+      await page.evaluate(`document.activeElement.scrollIntoView({ block: '${block}' })`);
+      const topPx = await topOf();
+      await store(path, path);
+      await remove(path);
+      await trash.getByRole('button', { name: `Restore ${path}` }).waitFor(WAIT);
+      assert.equal(await focused(), 'Restore /shared-2');
+      assert.ok(Math.abs((await topOf()) - topPx) <= 2, 'it stands where it stood');
+    }
+    await cluster.client.command({ kind: 'snapshot-create', volume, name: 'shared' });
+    await snapshots.getByRole('button', { name: 'Browse main@shared' }).waitFor(WAIT);
+    await news(/Snapshot main@shared is new\./);
+    assert.equal(await focused(), 'Restore /shared-2');
+    await shot(page, 'shared');
+    await page.setViewportSize(PHONE);
+    await shot(page, 'shared-phone');
+    await snapshots.getByRole('button', { name: 'Browse main@shared' }).click();
+    await page.getByRole('table', { name: 'Files in main@shared:/' }).waitFor(WAIT);
+    await cluster.client.command({ kind: 'snapshot-remove', volume, name: 'shared' });
+    // Whoever looked at it sees the volume.
+    await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
+    await news(/Snapshot main@shared is gone\./);
+    await restore.focus();
+    await cluster.client.command({ kind: 'trash-empty', volume, countMax: 100 });
+    await restore.waitFor({ ...WAIT, state: 'detached' });
+    await news(/gone from the trash of main\./);
+    assert.equal(
+      await page.evaluate('document.activeElement.id'),
+      'trash-path',
+      'no button is left to have it',
+    );
+    await page.context().close();
+  });
+
   test('who may change files browses, drops and picks files, and watches them', async () => {
     const page = await as('writer');
     await page.getByText('as writer, who may change files').waitFor(WAIT);

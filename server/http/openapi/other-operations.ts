@@ -106,7 +106,10 @@ export const OTHER_OPERATIONS: Operations = {
     'watchCluster',
     'Server-sent events: the cluster as it is, and what happens in it',
     {
-      query: { watch: text('volume:/path of a file to be shown as well') },
+      query: {
+        watch: text('volume:/path of a file to be shown as well'),
+        kept: text('Volume of which it is told that its trash or its snapshots have changed'),
+      },
       answers: { 200: { text: 'Events', media: { type: 'text/event-stream', schema: Type.String() } } },
     },
   ),
