@@ -97,7 +97,17 @@ export class ClusterMount {
     this.log = log;
   }
 
-  static async start(cluster: RealCluster, volume: string, ...flags: string[]): Promise<ClusterMount> {
+  static start(cluster: RealCluster, volume: string, ...flags: string[]): Promise<ClusterMount> {
+    return ClusterMount.startIn({}, cluster, volume, ...flags);
+  }
+
+  /** @param env what the command and the mount's process find in their environment besides this one's */
+  static async startIn(
+    env: NodeJS.ProcessEnv,
+    cluster: RealCluster,
+    volume: string,
+    ...flags: string[]
+  ): Promise<ClusterMount> {
     const directory = mkdtempSync(join(tmpdir(), 'leasehold-volume-'));
     const log = join(cluster.folder, `${basename(directory)}.log`);
     const argv = ['mount', volume, directory, '--servers', cluster.urls.join(','), '--log', log, '--json'];
@@ -105,7 +115,7 @@ export class ClusterMount {
     if (!flags.includes('--op-timeout')) argv.push('--op-timeout', PATIENCE);
     if (MOUNT_OPTIONS !== '') argv.push('-o', MOUNT_OPTIONS);
     try {
-      const { text } = await runOk(process.execPath, [LAUNCHER, ...argv, ...flags]);
+      const { text } = await runOk(process.execPath, [LAUNCHER, ...argv, ...flags], { env });
       const { pid } = JSON.parse(text) as { pid: number };
       return new ClusterMount(directory, pid, log);
     } catch (error) {

@@ -24,6 +24,18 @@ const EARLIER: readonly Mutation[] = [
       "if (version === 1) return;\n    throw new ServiceError('bad-request', 'There is no such command');",
   },
   {
+    file: 'server/http/catalog-routes.ts',
+    find: '  Command.anyOf.map(',
+    replace:
+      '  Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo)/.test(properties.kind.const)).map(',
+  },
+  {
+    file: 'server/http/catalog-routes.ts',
+    find: '  Query.anyOf.map(',
+    replace:
+      '  Query.anyOf.filter(({ properties }) => !/^(snapshots|trash|sweeps)/.test(properties.kind.const)).map(',
+  },
+  {
     file: 'server/http/app.ts',
     find: 'if (births !== undefined) await app.register(async (scope) => birthRoutes(scope, births));',
     replace: '',
@@ -40,9 +52,25 @@ const EARLIER: readonly Mutation[] = [
   },
 ];
 
+/** The same of a command line and of a mount: they know nothing of snapshots, of trash, and of files that are borne. */
+const EARLIER_CLIENT: readonly Mutation[] = [
+  { file: 'client/main.ts', find: '  addSnapshotCommands(program);', replace: '' },
+  { file: 'client/main.ts', find: '  addTrashCommands(program);', replace: '' },
+  { file: 'fuse/main.ts', find: '? new ClusterBirths(client, failed) : null;', replace: '? null : null;' },
+];
+
 /** @returns the environment in which a server is one of the release before */
 export function earlierRelease(): NodeJS.ProcessEnv {
-  const [first, ...also] = EARLIER as readonly [Mutation, ...Mutation[]];
+  return environmentOf(EARLIER);
+}
+
+/** @returns the environment in which a command, or the mount that it makes, is one of the release before */
+export function earlierClient(): NodeJS.ProcessEnv {
+  return environmentOf(EARLIER_CLIENT);
+}
+
+function environmentOf(release: readonly Mutation[]): NodeJS.ProcessEnv {
+  const [first, ...also] = release as readonly [Mutation, ...Mutation[]];
   const what = 'the release before';
   return plantedEnv({ ...first, also, row: 'earlier', layer: 'replica', what, caughtBy: {} });
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -21,15 +21,16 @@ import {
   PEER_PATH,
   wireInCommon,
 } from '../../server/transport/handshake.ts';
-import { ClusterMount } from './cluster-mount.ts';
-import { earlierRelease } from './earlier-release.ts';
-import { RealCluster, until } from './real-cluster.ts';
+import { ClusterMount, run, runOk } from './cluster-mount.ts';
+import { earlierClient, earlierRelease } from './earlier-release.ts';
+import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
 /**
  * Goal: an upgrade, one server after the other, costs whoever uses the cluster a pause and no error; a release that does not fit is
  * refused with a word, and does no harm.
  * Method: servers that know what the release before knew are replaced one after the other, one of them by a kill, while clients of this
- * release write, read and upload, and a mount makes files; then servers are met that claim other versions.
+ * release write, read and upload, and mounts of both make files; commands of each release meet servers of the other; then servers are met
+ * that claim other versions.
  */
 const earlier = new Set(['s1', 's2', 's3']);
 const cluster = await RealCluster.start({
@@ -40,12 +41,40 @@ await cluster.createVolume('main');
 
 const obstacle = await mountObstacle();
 
+/** A command line of some release. */
+function command(release: NodeJS.ProcessEnv, ...argv: string[]): Parameters<typeof run> {
+  const env = { ...release, LEASEHOLD_SERVERS: cluster.urls.join(',') };
+  return [process.execPath, [LAUNCHER, ...argv], { env }];
+}
+
+/** What was promised to the commands of every release, with servers of every release. */
+async function exchanges(release: NodeJS.ProcessEnv, name: string): Promise<void> {
+  const [there, back] = [join(cluster.folder, `${name}-there`), join(cluster.folder, `${name}-back`)];
+  writeFileSync(there, randomBytes(300_000));
+  await runOk(...command(release, 'put', there, `main:/${name}`));
+  await runOk(...command(release, 'get', `main:/${name}`, back));
+  assert.ok(readFileSync(back).equals(readFileSync(there)));
+}
+
+test('a command of this release works with servers of the one before, and is told what those do not know', async () => {
+  await exchanges({}, 'early');
+  for (const argv of [
+    ['snapshot', 'create', 'main@now'],
+    ['trash', 'ls', 'main'],
+  ]) {
+    const { code, text } = await run(...command({}, ...argv));
+    assert.equal(code, 2, text);
+    assert.match(text, /the server that was asked is of an earlier release: upgrade all servers/);
+  }
+});
+
 test('each server is upgraded under load, the primary of the catalog after a kill, and nobody sees an error', async () => {
   const client = new ClusterClient({ servers: cluster.urls });
   const mount = obstacle === null ? await ClusterMount.start(cluster, 'main') : null;
+  const before = obstacle === null ? await ClusterMount.startIn(earlierClient(), cluster, 'main') : null;
   const over = new AbortController();
   const failures: unknown[] = [];
-  const done = { written: 0, read: 0, uploaded: 0, listed: 0, made: 0 };
+  const done = { written: 0, read: 0, uploaded: 0, listed: 0, made: 0, madeBefore: 0 };
   const loop = async (what: keyof typeof done, step: (turn: number) => Promise<void>): Promise<void> => {
     for (let turn = 0; !over.signal.aborted; turn++) {
       try {
@@ -85,6 +114,14 @@ test('each server is upgraded under load, the primary of the catalog after a kil
         if (mount === null) await delay(10);
         else await writeFile(mount.path(`made-${turn}`), `made ${turn}`);
       }),
+      loop('madeBefore', async (turn) => {
+        if (before === null) {
+          await delay(10);
+          return;
+        }
+        await writeFile(before.path('by-the-earlier'), `turn ${turn}`);
+        assert.equal(await readFile(before.path('by-the-earlier'), 'utf8'), `turn ${turn}`);
+      }),
       loop('listed', async () => {
         const response = await fetch(`${cluster.url('s1')}/livez`).catch(() => null);
         // A server that is just being restarted answers nothing; the library asks another one.
@@ -101,15 +138,25 @@ test('each server is upgraded under load, the primary of the catalog after a kil
       await cluster.kill(id, id === primary ? 'SIGKILL' : 'SIGTERM');
       earlier.delete(id);
       await cluster.restart(id);
-      const before = { ...done };
+      const was = { ...done };
       await until(`all goes on with ${id}`, async () => {
         assert.deepEqual(failures, []);
-        return (['written', 'read', 'uploaded', 'made'] as const).every((what) => done[what] > before[what]);
+        return (['written', 'read', 'uploaded', 'made', 'madeBefore'] as const).every(
+          (what) => done[what] > was[what],
+        );
       });
     }
     over.abort();
     await Promise.all(loads);
     assert.deepEqual(failures, []);
+    await client.command({ kind: 'snapshot-create', volume: 'main', name: 'upgraded' });
+    if (before !== null) {
+      const shown = await readFile(before.path('by-the-earlier'), 'utf8');
+      await writeFile(before.path('by-the-earlier'), 'after the snapshot');
+      const past = await fetch(`${cluster.url('s1')}/v1/files/main@upgraded/by-the-earlier`);
+      assert.equal(await past.text(), shown);
+      await before.unmount();
+    }
     await mount?.unmount();
     for (let turn = 0; mount !== null && turn < done.made; turn++) {
       const response = await fetch(`${cluster.url(`s${1 + (turn % 3)}`)}/v1/files/main/made-${turn}`);
@@ -123,7 +170,15 @@ test('each server is upgraded under load, the primary of the catalog after a kil
     over.abort();
     await client.close();
     await mount?.stop();
+    await before?.stop();
   }
+});
+
+test('a command of the release before works with servers of this one, and says what it does not know itself', async () => {
+  await exchanges(earlierClient(), 'late');
+  const { code, text } = await run(...command(earlierClient(), 'snapshot', 'ls', 'main'));
+  assert.equal(code, 2);
+  assert.match(text, /unknown command 'snapshot'/);
 });
 
 test('one that comes back with the release before follows nothing that it does not know, until it is upgraded', async () => {
