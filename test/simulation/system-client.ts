@@ -112,7 +112,7 @@ export class Client {
         near = at ?? null;
         return server;
       },
-      (server, reply) => this.#system.process(server).read(what, reply),
+      (server, reply) => this.#system.process(server).reads.read(what, reply),
       (answer) => {
         if (answer.kind === 'integrity' && this.#system.troubles.isLost(what)) {
           this.#system.troubles.rot.lostReads++;

@@ -17,7 +17,6 @@ import { assertReplica, assertStep } from '../../replica/invariants.ts';
 import { messageView, type ReplicaMessage } from '../../replica/messages.ts';
 import { Replica } from '../../replica/replica.ts';
 import { viewVoters } from '../../replica/view.ts';
-import type { ContentVersion } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, type FileOperation } from '../../wire/file-operation.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
 import { AgreementCourse } from './system-agreement.ts';
@@ -31,9 +30,10 @@ import {
   sealRequest,
   type Wish,
 } from './system-contents.ts';
-import { FileContents, WHOLE_FILE } from './system-file.ts';
+import { FileContents } from './system-file.ts';
 import { MarkCourse } from './system-marks.ts';
 import { type Answer, FILE, Frame, type Reply, Snapshot, type SystemMessage } from './system-messages.ts';
+import { ReadCourse } from './system-reads.ts';
 import { ObjectCare } from './system-rot.ts';
 import { doneBefore, isFinal, SealCourse, type SealedStore } from './system-seal.ts';
 import type { SystemWorld } from './system-world.ts';
@@ -43,21 +43,10 @@ export const CELL: CellId = FILE;
 const FETCH_TIMEOUT_MS = 150;
 /** A replica that nobody used for so many leases is forgotten until it is used again. */
 const IDLE_LEASES = 0.5;
-/** A read that may not be answered here for so long is sent elsewhere. */
-export const READ_WAIT_MS = 80;
 /** Whoever waits for a commit to end a mark looks again after so long. */
 const MARK_LOOK_MS = 2;
 /** Number of the view in which a subject begins. */
 const FIRST_VIEW = 1;
-
-interface WaitingRead {
-  readonly what: string;
-  readonly reply: Reply;
-  readonly asOf: ContentVersion | null;
-  /** It was allowed, but for an operation that is not known to be committed. */
-  dirty: boolean;
-  over: boolean;
-}
 
 export class ServerProcess implements Process<SystemMessage> {
   readonly #system: SystemWorld;
@@ -67,6 +56,7 @@ export class ServerProcess implements Process<SystemMessage> {
   readonly care: ObjectCare;
   readonly births: BirthCourse;
   readonly agreement: AgreementCourse;
+  readonly reads: ReadCourse;
   host: LeaseHost | null;
   replica: Replica | null = null;
   /** As the actions tell it: a step may commit and step down. */
@@ -79,12 +69,9 @@ export class ServerProcess implements Process<SystemMessage> {
   readonly #tickets = new Map<number, Reply>();
   /** What a flush under way is for. */
   readonly #flushes = new Map<number, number>();
-  #reads: WaitingRead[] = [];
   /** Of the epoch that is led from here. */
   #seal: SealCourse | null = null;
   #marks: MarkCourse | null = null;
-  /** Those who wait look again at the end of the step. */
-  #readsDue = false;
   #orderer: Orderer | null = null;
   /** The epoch that it is for. */
   #orderedEpoch: Epoch | null = null;
@@ -124,6 +111,18 @@ export class ServerProcess implements Process<SystemMessage> {
       incarnation,
       send: (to, message) => system.world.send(id, to, message),
       isFree: () => this.#isFree,
+    });
+    this.reads = new ReadCourse(system, {
+      id,
+      care: this.care,
+      agreement: this.agreement,
+      replica: () => this.replica,
+      isPrimary: () => this.#role === 'active',
+      nowMs: () => this.#processMs,
+      final: () => this.#final,
+      open: () => this.open(),
+      step: (event) => this.step(event),
+      hint: () => this.#hint(),
     });
     this.#startedMs = this.#processMs;
     this.#config = {
@@ -372,7 +371,7 @@ export class ServerProcess implements Process<SystemMessage> {
       else assertReplica(replica.inspect());
       for (const action of actions) this.#act(action);
       // Not before all that the step says has been heard: it may have committed more than its first words say.
-      if (this.#readsDue) this.#retryReads();
+      this.reads.retryIfDue();
       next = this.#events.shift();
     }
     this.#stepping = false;
@@ -454,7 +453,7 @@ export class ServerProcess implements Process<SystemMessage> {
           observers.activated(action.epoch, this.#contents);
           this.#beginSeal();
         }
-        this.#readsDue = true;
+        this.reads.due();
         return;
       case 'stopped':
         // Not from within the step that stopped.
@@ -491,7 +490,7 @@ export class ServerProcess implements Process<SystemMessage> {
     const isPrimary = this.#role === 'active' || this.#role === 'stopping';
     if (isPrimary) observers.committed(this.#id, committedSeq, this.#contents);
     else observers.heardCommitted(this.#id, committedSeq, this.#contents);
-    this.#readsDue = true;
+    this.reads.due();
   }
 
   get #contents(): Contents {
@@ -706,18 +705,6 @@ export class ServerProcess implements Process<SystemMessage> {
   settle(done: (settled: boolean) => void): void {
     this.open();
     if (this.#marks !== null && this.#role === 'active') this.#marks.settle(done);
-  }
-
-  /** A read of the whole file as of a version. @param done given null where this server cannot answer now */
-  readAsOf(asOf: ContentVersion, done: (answer: string | 'moved-on' | null) => void): void {
-    this.read(
-      WHOLE_FILE,
-      (answer) => {
-        if (answer.kind === 'moved-on') done('moved-on');
-        else done(answer.kind === 'value' ? answer.value : null);
-      },
-      asOf,
-    );
   }
 
   // Seal -------------------------------------------------------------------------------------------
@@ -965,143 +952,8 @@ export class ServerProcess implements Process<SystemMessage> {
     return !this.births.isStoring && nowMs >= Math.max(this.#config.startGuardUntilMs, this.#boundUntilMs);
   }
 
-  /** @param asOf the version that is meant; absent: whatever there is */
-  read(what: string, reply: Reply, asOf?: ContentVersion): void {
-    if (this.#readFinally(what, reply)) return;
-    if (this.#system.options.agrees && !this.mayServe())
-      this.readAgreed(what, reply, () => this.#readLed(what, reply, asOf), asOf);
-    else this.#readLed(what, reply, asOf);
-  }
-
-  /** Where nobody leads: a majority that stands at one place is asked whether it does. @param otherwise it does not, or not in time */
-  readAgreed(what: string, reply: Reply, otherwise: () => void, asOf?: ContentVersion): void {
-    const { observers, troubles, world, disks } = this.#system;
-    let isOver = false;
-    const giveUp = this.agreement.read(() => {
-      isOver = true;
-      const { contents, record } = disks.get(this.#id) as SimulatedDisk;
-      observers.committed(this.#id, record.seq, contents);
-      if (asOf !== undefined && !isOf(contents, asOf)) {
-        reply({ kind: 'moved-on' });
-        return;
-      }
-      if (!this.care.mayShow(what)) {
-        reply({ kind: 'integrity' });
-        return;
-      }
-      troubles.counts.agreedReads++;
-      const { isSoon: soon, segment } = observers;
-      reply({ kind: 'value', value: contents.look(what), role: 'agreed', dirty: false, soon, segment });
-    });
-    if (giveUp === null) {
-      otherwise();
-      return;
-    }
-    world.later(this.#id, READ_WAIT_MS, () => {
-      if (isOver) return;
-      giveUp();
-      otherwise();
-    });
-  }
-
-  #readLed(what: string, reply: Reply, asOf?: ContentVersion): void {
-    this.open();
-    const { replica } = this;
-    if (replica === null || !viewVoters(this.#disk.record.view).includes(this.#id)) {
-      reply({ kind: 'refused', hint: null });
-      return;
-    }
-    const read: WaitingRead = { what, reply, asOf: asOf ?? null, dirty: false, over: false };
-    if (this.#tryRead(read)) return;
-    this.#system.counts.waits++;
-    this.#reads.push(read);
-    this.step({ kind: 'read-wanted' });
-    this.#system.world.later(this.#id, READ_WAIT_MS, () => {
-      if (read.over) return;
-      this.#reads.splice(this.#reads.indexOf(read), 1);
-      reply({ kind: 'refused', hint: this.#hint() });
-    });
-  }
-
-  /** Whoever has the second seal asks nobody. @returns whether the read is answered */
-  #readFinally(what: string, reply: Reply): boolean {
-    const final = this.#final;
-    if (final === null) return false;
-    const { observers, troubles } = this.#system;
-    observers.showsFinal(this.#id, final.contents);
-    if (!this.care.mayShow(what)) {
-      reply({ kind: 'integrity' });
-      return true;
-    }
-    troubles.seal.finalReads++;
-    if (!this.mayServe()) troubles.seal.finalReadsAlone++;
-    reply({
-      kind: 'value',
-      value: final.contents.look(what),
-      role: 'final',
-      dirty: false,
-      soon: observers.isSoon,
-      segment: observers.segment,
-    });
-    return true;
-  }
-
-  /** Gate and contents in one turn. */
-  #tryRead(read: WaitingRead): boolean {
-    const { replica } = this;
-    if (replica === null) return false;
-    const { observers } = this.#system;
-    const nowMs = this.#processMs;
-    replica.noteRead(nowMs);
-    const contents = this.#contents;
-    const dependsOn = contents.dependsOn(read.what, replica.status(nowMs).epoch.counter);
-    const gate = replica.readGate(dependsOn, nowMs);
-    if (gate === 'wait' && dependsOn > replica.status(nowMs).committedSeq) read.dirty = true;
-    if (gate !== 'serve') return false;
-    read.over = true;
-    if (read.asOf !== null && !isOf(contents, read.asOf)) {
-      read.reply({ kind: 'moved-on' });
-      return true;
-    }
-    observers.mayShow(this.#id, contents);
-    observers.shows(this.#id, dependsOn);
-    if (!this.care.mayShow(read.what)) {
-      read.reply({ kind: 'integrity' });
-      return true;
-    }
-    read.reply({
-      kind: 'value',
-      value: contents.look(read.what),
-      role: this.#role === 'active' ? 'primary' : 'backup',
-      dirty: read.dirty,
-      soon: observers.isSoon,
-      segment: observers.segment,
-    });
-    return true;
-  }
-
-  #retryReads(): void {
-    this.#readsDue = false;
-    if (this.#reads.length === 0) return;
-    const reads = this.#reads;
-    this.#reads = [];
-    const left = reads.filter((read) => !this.#tryRead(read));
-    this.#reads.push(...left);
-    if (left.length > 0) this.step({ kind: 'read-wanted' });
-  }
-
-  /** Whether reads that depend on nothing new may be answered here, now. */
-  mayServe(): boolean {
-    return this.replica?.readGate(0, this.#processMs) === 'serve';
-  }
-
   /** Whom clients had better ask. */
   #hint(): ServerId | null {
     return this.host?.view(CELL, this.#leaseMs).holder ?? null;
   }
-}
-
-function isOf(contents: Contents, { epoch, seq }: ContentVersion): boolean {
-  const { versionEpoch, versionSeq } = (contents as FileContents).attributes;
-  return versionEpoch === epoch && versionSeq === seq;
 }

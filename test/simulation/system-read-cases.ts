@@ -1,6 +1,6 @@
 /** Directed runs: who may show clients what is committed, and for how long. */
 import type { Campaign } from './planted.ts';
-import { READ_WAIT_MS } from './system-process.ts';
+import { READ_WAIT_MS } from './system-reads.ts';
 import { A, B, C, D, directed, E, HEARTBEATS_MS, LONG_MS, SHORT_MS, X, Y } from './system-script.ts';
 
 /** Reads in all of these find the object as it was, or as it is now, or nothing: never what is over. */
@@ -70,7 +70,7 @@ export const READ_CASES: Campaign['scenarios'] = {
     };
     s.read(D);
     s.run(READ_WAIT_MS);
-    s.expect(s.system.process(D).mayServe(), 'd may answer reads');
+    s.expect(s.system.process(D).reads.mayServe(), 'd may answer reads');
     s.system.change(A, 91, X);
     s.run(20);
     const seen = s.shown(B);
@@ -98,7 +98,7 @@ export const READ_CASES: Campaign['scenarios'] = {
     s.rule = (from, _to, message) => (from === A && message?.kind === 'heartbeat' ? 'drop' : null);
     s.system.grant(A, LONG_MS);
     s.run(2 * SHORT_MS);
-    s.expect(!s.system.process(A).mayServe(), 'nobody keeps the guard');
+    s.expect(!s.system.process(A).reads.mayServe(), 'nobody keeps the guard');
     s.system.diskDelayMs = (server) => (server === A ? 200 : 0.2);
     s.system.change(A, 91, X);
     s.run(10);

@@ -615,7 +615,7 @@ export class SnapshotCatalog {
     if (source === FILE) {
       const { members } = this.#system.observers.view;
       const at = members.includes(server) ? server : this.#dice.pick(members);
-      if (world.isUp(at)) world.call(at, () => this.#system.process(at).readAsOf(asOf, done));
+      if (world.isUp(at)) world.call(at, () => this.#system.process(at).reads.asOf(asOf, done));
       else done(null);
       return;
     }

@@ -282,7 +282,7 @@ export class SystemWorld {
     for (const id of this.world.ids) {
       if (!this.world.isUp(id)) continue;
       const process = this.process(id);
-      if (!process.mayServe()) continue;
+      if (!process.reads.mayServe()) continue;
       const disk = this.disks.get(id);
       assert(disk !== undefined, 'Who serves has a disk');
       this.observers.mayShow(id, disk.contents);
@@ -357,7 +357,7 @@ export class SystemWorld {
     const callMs = this.world.nowMs;
     const handle: Handle = { answer: null };
     this.world.call(server, () => {
-      this.process(server).read(what, (answer) => {
+      this.process(server).reads.read(what, (answer) => {
         handle.answer = answer;
         if (answer.kind === 'value') this.observers.looked(what, answer.value, callMs, answer);
       });
