@@ -101,10 +101,10 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     'birth-unshown',
     'the next snapshot does not show what was borne before it',
     {
-      file: 'catalog/tables.ts',
-      find: '      this.snapshots.nextOf(inode.volume),\n    );\n    this.servers.place(inode.id, inode.replicas);\n  }\n\n  // Reserved',
+      file: 'catalog/inode-tables.ts',
+      find: '      this.#snapshots.nextOf(inode.volume),\n    );\n    this.#servers.place(inode.id, inode.replicas);\n  }',
       replace:
-        '      this.snapshots.nextOf(inode.volume) + 1,\n    );\n    this.servers.place(inode.id, inode.replicas);\n  }\n\n  // Reserved',
+        '      this.#snapshots.nextOf(inode.volume) + 1,\n    );\n    this.#servers.place(inode.id, inode.replicas);\n  }',
     },
     { directed: SNAPSHOTS },
   ),
