@@ -109,6 +109,11 @@ export type ReplicaEvent =
    * leads it at once, by an epoch before all others. Told once, of a replica that is empty.
    */
   | { readonly kind: 'made' }
+  /**
+   * This process has borne the subject, which has its name by now, and has not led it since: with its lease it leads it at once, by the
+   * epoch of the birth. Told once in a life, of a replica that has what was borne.
+   */
+  | { readonly kind: 'borne' }
   /** Once a peer's new life was heard, nothing that a former life of it sent is brought any more. */
   | { readonly kind: 'message'; readonly from: ServerId; readonly message: ReplicaMessage }
   /** The transport reached `peer` again: what was lost meanwhile is to be sent again now. */
@@ -151,7 +156,7 @@ export type ReplicaEvent =
   | { readonly kind: 'storage-failed'; readonly reason: string }
   | { readonly kind: 'tick' };
 
-/** `beginning`: orders the first operations of a subject that it has made; `active` once a majority has begun with it. */
+/** `beginning`: orders the first operations of a subject that it has made, or borne; `active` once it is known that a majority has begun with it. */
 export type Role = 'backup' | 'preparing' | 'installing' | 'beginning' | 'active' | 'stopping' | 'failed';
 
 export type ReplicaAction =

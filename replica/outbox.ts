@@ -11,6 +11,8 @@ export const REPLICA_MARKS = [
   'reset-started',
   /** Who has made the subject leads it, without asking whether others did before. */
   'made',
+  /** Who has borne the subject leads it by the epoch of the birth, without asking whether others did before. */
+  'led-on',
   /** A replica begins with who has made the subject. */
   'begun',
   /** A majority has promised and the own contents are the base. */

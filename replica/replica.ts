@@ -15,7 +15,7 @@ import type {
   View,
 } from './actions.ts';
 import { Backup, type PrimaryMessage } from './backup.ts';
-import { firstEpoch } from './birth.ts';
+import { firstEpoch, mayBeLedOn } from './birth.ts';
 import { epochCompare, epochEqual, epochFormat, POSITION_ZERO } from './epoch.ts';
 import { Guard } from './guard.ts';
 import { LocalFlush } from './local-flush.ts';
@@ -138,9 +138,10 @@ export class Replica {
   #readsAsked: Epoch | null = null;
   /** An orderly end was asked for: no new reset with this lease. */
   #stopAsked = false;
-  /** By which this process, that has made the subject, will lead it; null where it has not, or has led it. */
+  /** By which this process, that has made or borne the subject, will lead it; null where it has not, or has led it. */
   #firstEpoch: Epoch | null = null;
   #isFirstLed = false;
+  #isLedOn = false;
   #inheritedFrom: Epoch | null = null;
   /** The largest counter heard in a refusal: the next epoch is larger. */
   #refusedCounter = 0;
@@ -228,6 +229,11 @@ export class Replica {
   /** Whether, as far as the epoch that is led from here was told, no primary led the subject before. */
   get isFirstLed(): boolean {
     return this.#isFirstLed;
+  }
+
+  /** Whether the epoch that is led from here is that of the subject's birth: that somebody led shows only once more was ordered in it. */
+  get isLedOn(): boolean {
+    return this.#isLedOn;
   }
 
   /**
@@ -376,6 +382,9 @@ export class Replica {
         return;
       case 'made':
         this.#onMade();
+        return;
+      case 'borne':
+        this.#onBorne();
         return;
       case 'connected':
         this.#onConnected(event.peer, nowMs);
@@ -857,22 +866,30 @@ export class Replica {
     this.#backup.promisedAnew();
   }
 
+  /** What was borne is here, in the first epoch. A larger one that is promised, by now or until the lease comes, ends this. */
+  #onBorne(): void {
+    const { self, incarnation } = this.#config;
+    const epoch = firstEpoch(self, incarnation);
+    if (mayBeLedOn(epoch, this.#standing, this.#standing.trust)) this.#firstEpoch = epoch;
+  }
+
   /**
-   * The beginning of a subject that this process has made. Its epoch is smaller than all that candidates choose, and
+   * The beginning of a subject that this process has made or borne. Its epoch is smaller than all that candidates choose, and
    * nobody else, nor a later life of this process, can choose it. So what steps 1 and 2 of a reset ask for is known
-   * beforehand: nobody has anything of a smaller epoch, or ever will, and the base is empty. Step 4 goes along with the
-   * first operation, and step 5, a majority that has the epoch, is what commits that.
+   * beforehand: nobody has anything of a smaller epoch, or ever will, and the base is empty, or what was borne. Step 4 goes
+   * along with the first operation, and step 5, a majority that has the epoch, is what commits that.
    */
   #begin(nowMs: number): void {
     const epoch = this.#firstEpoch;
-    assert(epoch !== null, 'Who begins has made the subject');
+    assert(epoch !== null, 'Who begins has made or borne the subject');
     this.#firstEpoch = null;
     this.#isFirstLed = true;
     this.#inheritedFrom = null;
     const { heartbeatMs } = this.#config;
     // At the same moments as those of other files that are made now, so that they share frames.
     this.#heartbeatAtMs = (1 + Math.ceil(nowMs / heartbeatMs)) * heartbeatMs;
-    this.#out.trace('made', epochFormat(epoch));
+    this.#isLedOn = this.#standing.seq > 0;
+    this.#out.trace(this.#isLedOn ? 'led-on' : 'made', epochFormat(epoch));
     this.#become({ kind: 'beginning', epoch, order: null });
     this.#orderFirst(nowMs);
   }
@@ -881,7 +898,9 @@ export class Replica {
   #orderFirst(nowMs: number): void {
     const state = this.#state;
     if (state.kind !== 'beginning' || !epochEqual(state.epoch, this.#standing.installed)) return;
-    this.#become({ ...state, order: this.#newOrder(POSITION_ZERO, new Map(), nowMs, true) });
+    // What was borne is at a majority; who of the others has it, they say themselves.
+    const base = this.#isLedOn ? this.#standing.position : POSITION_ZERO;
+    this.#become({ ...state, order: this.#newOrder(base, new Map(), nowMs, true) });
   }
 
   /** Files are made by the thousand, and most are not read soon: the guard is asked for with the usual heartbeat. */
@@ -966,6 +985,7 @@ export class Replica {
     const { counter } = reset.epoch;
     // A candidate before this one may have led, if only for those whose promise it had.
     this.#isFirstLed = base.position.epoch.counter === 0 && counter === this.#config.candidatesFrom;
+    this.#isLedOn = false;
     this.#inheritedFrom = reset.inheritedFrom;
     const order = this.#newOrder(base.position, reset.installed, nowMs, false);
     this.#lead(order);

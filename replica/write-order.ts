@@ -168,7 +168,7 @@ export class WriteOrder {
   /**
    * @param base what a majority has installed: all of it is committed
    * @param installed members that have told so
-   * @param isFirst the epoch is the first, and nobody else was asked to begin with it
+   * @param isFirst the epoch is the first, and nobody else was asked to begin with it; or it is that of a birth
    */
   constructor(
     parts: WriteOrderParts,
@@ -429,8 +429,14 @@ export class WriteOrder {
   #begin(peer: Peer, deferrable: boolean): void {
     peer.start = 'asked';
     peer.askedBeat = this.#beat;
-    const message = { kind: 'begin', epoch: this.epoch, view: this.#committedView } as const;
-    this.#out.send(peer.server, message, deferrable);
+    const message = { epoch: this.epoch, view: this.#committedView } as const;
+    if (this.#base.seq === 0) {
+      this.#out.send(peer.server, { kind: 'begin', ...message }, deferrable);
+    } else {
+      // Who has what was borne only says so.
+      const base = { base: this.#base, to: LIFE_UNKNOWN, urgent: true };
+      this.#out.send(peer.server, { kind: 'install', ...message, ...base }, deferrable);
+    }
   }
 
   /** The replica answers a heartbeat from where it stands. */
@@ -870,7 +876,7 @@ export class WriteOrder {
   }
 
   #keepsUp({ installed, start, fetching, ackedSeq }: Peer): boolean {
-    if (!installed) return start !== 'over' && this.#committedSeq === 0;
+    if (!installed) return start !== 'over' && this.#committedSeq === this.#base.seq;
     return !fetching && ackedSeq >= this.#committedSeq;
   }
 

@@ -62,7 +62,7 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
           return repairer.serve(payload);
         case BIRTH_CALL:
         case SPARE_CALL:
-          return births.serve(from, method, payload);
+          return births.serve(from, payload);
         case AGREE_CALL:
           return agreed.serve(payload);
         case DISK_CALL:

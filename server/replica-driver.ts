@@ -158,7 +158,7 @@ export class ReplicaDriver {
     return !this.#closed && this.#around.isClockSound() && this.#core.leads(this.#around.clock.nowMs());
   }
 
-  /** Whether operations get their place here: as `leads`, and a little earlier for a file that was made here. */
+  /** Whether operations get their place here: as `leads`, and a little earlier for a file that was made or borne here. */
   get orders(): boolean {
     return !this.#closed && this.#around.isClockSound() && this.#core.orders(this.#around.clock.nowMs());
   }
@@ -166,6 +166,11 @@ export class ReplicaDriver {
   /** Whether, as far as the epoch that is led from here was told, no primary led the file before. */
   get isFirstLed(): boolean {
     return this.#core.isFirstLed;
+  }
+
+  /** @see Replica.isLedOn */
+  get isLedOn(): boolean {
+    return this.#core.isLedOn;
   }
 
   /** @see Replica.inheritedFrom */

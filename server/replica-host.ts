@@ -26,6 +26,9 @@ import type { WakeQueue } from './wake-queue.ts';
 /** Number of the view in which a file is made. */
 const FIRST_VIEW = 1;
 
+/** Files of which it is remembered that they were borne here; the others get their first primary as any other file. */
+const BORNE_MAX = 100_000;
+
 /** Operations that a primary keeps for replicas that lag, per file. */
 const RETAINED_BYTES_MAX = 16 * 1024 * 1024;
 
@@ -71,8 +74,6 @@ export interface BirthPlace {
   readonly epoch: Epoch;
   readonly view: View;
   readonly objectBytes: number;
-  /** This server is not needed for a majority, and promises nothing. */
-  readonly isSpare: boolean;
 }
 
 /**
@@ -88,6 +89,8 @@ export class ReplicaHost {
   readonly #leaving = new Set<FileId>();
   /** Being made with their first operations: nobody takes them into use. */
   readonly #bearing = new Map<FileId, Promise<unknown>>();
+  /** Files that this process has borne, and that were not in use here since. */
+  readonly #borne = new Set<FileId>();
   /** Objects of files that are damaged here, as far as somebody met them. */
   readonly #damaged = new Map<FileId, Set<number>>();
   /** Of files in use: it never changes, and is told while the store may not be asked any more. */
@@ -165,6 +168,8 @@ export class ReplicaHost {
     driver.usedAtMs = this.#parts.clock.nowMs();
     this.#drivers.set(file, driver);
     this.#objectBytes.set(file, this.#parts.store.attributes(file).objectBytes);
+    // Once: of what is ordered now, nothing may be ordered a second time in another way.
+    if (this.#borne.delete(file)) driver.step({ kind: 'borne' });
     return driver;
   }
 
@@ -178,16 +183,17 @@ export class ReplicaHost {
   /**
    * Makes replicas of files that nobody knows of yet, with their first operations. May be repeated.
    *
-   * @returns of each, null where it is stored here; unless this server is spare, a loss of power that takes it away is noticed. Else why it is not
+   * @returns of each, null where it is stored here, and a loss of power that takes it away is noticed; else why it is not
    */
   async bear(births: readonly NewReplica[], where: BirthPlace): Promise<(Error | null)[]> {
     const { store } = this.#parts;
-    const { epoch, view, objectBytes, isSpare } = where;
+    const { epoch, view, objectBytes } = where;
     const underWay = births.flatMap(({ file }) => this.#bearing.get(file) ?? []);
     if (underWay.length > 0) await Promise.allSettled(underWay);
     const free = births.filter(({ file }) => this.#mayBear(file, view));
-    // Nobody makes one anew then that would vote as if nothing had been here: so it need not be synced.
-    if (!isSpare) for (const { file } of births) this.#parts.holds(file);
+    // Nobody makes one anew then that would vote as if nothing had been here: so it need not be synced. That goes for servers that are not
+    // needed for a majority, too: who has borne a file has them acknowledge what he orders behind it.
+    for (const { file } of births) this.#parts.holds(file);
     const storing = free.length === 0 ? Promise.resolve([]) : store.bear(free, epoch, view, objectBytes);
     for (const { file } of free) this.#bearing.set(file, storing);
     const stored = await storing.finally(() => {
@@ -198,6 +204,21 @@ export class ReplicaHost {
       const outcome = outcomes.get(file);
       return outcome === undefined ? this.#borneBefore(file, epoch, operations.length) : outcome;
     });
+  }
+
+  /** A file that this process has borne has its name: where it is taken into use for the first time, it may be led by the epoch of its birth. */
+  named(file: FileId): void {
+    if (this.#parts.store.record(file) === null) return;
+    const driver = this.#drivers.get(file);
+    if (driver !== undefined) {
+      driver.step({ kind: 'borne' });
+      return;
+    }
+    this.#borne.add(file);
+    for (const oldest of this.#borne) {
+      if (this.#borne.size <= BORNE_MAX) break;
+      this.#borne.delete(oldest);
+    }
   }
 
   /** @returns null where the file was stored here before, by the same birth, and nothing came since; else why it is not borne here */
@@ -269,6 +290,7 @@ export class ReplicaHost {
       await this.#parts.store.remove(file);
       this.#changed.delete(file);
       this.#damaged.delete(file);
+      this.#borne.delete(file);
     } finally {
       this.#leaving.delete(file);
     }

@@ -9,8 +9,11 @@ import type { NewReplica } from '../storage/store.ts';
 
 /** The call by which a server that bears files has others store their replicas. */
 export const BIRTH_CALL = 'birth';
-/** The same for those who are not needed: they store them without a promise, and nobody waits for their answer. */
-export const SPARE_CALL = 'birth-spare';
+/**
+ * The same for those who are not needed: nobody waits for their answer. Servers of before knew it by another name, and stored the replicas without
+ * writing down that they may be there; what is ordered behind a birth counts on that (decision 0066).
+ */
+export const SPARE_CALL = 'birth-later';
 
 /** Operations of one birth at the most: its contents, and that they are settled. */
 const OPERATIONS_MAX = 2;

@@ -160,11 +160,11 @@ export class Births {
   }
 
   /** Stores replicas of files that another server bears. */
-  async serve(from: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> {
+  async serve(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
     const { births, ...where } = decodeBirthCall(payload);
     if (where.epoch.server !== from)
       throw new MalformedError(`${from} bears files for ${where.epoch.server}`);
-    const outcomes = await this.#parts.host.bear(births, { ...where, isSpare: method === SPARE_CALL });
+    const outcomes = await this.#parts.host.bear(births, where);
     return encodeBirthAnswer(outcomes.map(codeOf));
   }
 
@@ -190,6 +190,8 @@ export class Births {
         ? { kind: 'unborn' }
         : outcomeOf(birth, result, nest, call.view);
     });
+    for (const [place, { inode }] of births.entries())
+      if (outcomes[place]?.kind === 'born') this.#parts.host.named(inode as FileId);
     this.#count(outcomes);
     return outcomes;
   }
@@ -304,7 +306,7 @@ export class Births {
       const store = async (): Promise<void> => {
         // In the next turn: what others wait for leaves at the end of this one.
         await nextTurn();
-        const outcomes = await host.bear(births, { epoch, view, objectBytes, isSpare: false });
+        const outcomes = await host.bear(births, { epoch, view, objectBytes });
         heard(self, outcomes.map(codeOf));
       };
       asked.push(this.#noted(store()));
@@ -326,8 +328,7 @@ export class Births {
   }
 
   /**
-   * As of other operations: those who are not needed for a majority hear of it a moment later, as long as all are in reach. They promise nothing by
-   * it, and so need not sync it.
+   * As of other operations: those who are not needed for a majority hear of it a moment later, as long as all are in reach.
    */
   #spare(view: View, others: readonly ServerId[]): ReadonlySet<ServerId> {
     const { self, isConnected } = this.#parts;

@@ -1,8 +1,9 @@
+import type { ReplicaRecord } from '../../replica/actions.ts';
 import { FIRST_COUNTER } from '../../replica/birth.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { FILE_CANDIDATES_FROM, type ReplicaDriver } from '../replica-driver.ts';
-import type { FileStore } from '../storage/store.ts';
+import type { FileAttributes, FileStore } from '../storage/store.ts';
 
 /** By these a file with contents is borne (decision 0040): whoever leads it next knows by the last one that no mark of the catalog stands. */
 export function birthOperations(contents: Uint8Array, modifiedNs: bigint): readonly FileOperation[] {
@@ -16,13 +17,25 @@ const WRITTEN_SEQ = 1;
 /**
  * Whether nobody led the file before the epoch that is led from here, for it was borne: this is the first epoch that a candidate chose, and the one
  * before is that of the birth. Who leads what he has made does so in an epoch with the same number, but what he orders there has the names of requests.
+ * Who leads what he has borne by the epoch of the birth orders something behind it before he gives a lock away (`owesTrace`).
  * To be asked before anything is ordered; later it is not known.
  */
 export function wasBorneOnly(driver: ReplicaDriver, store: Pick<FileStore, 'attributes'>): boolean {
   const { epoch, inheritedFrom, subject, file } = driver;
   if (inheritedFrom?.counter !== FIRST_COUNTER || epoch.counter !== FILE_CANDIDATES_FROM) return false;
-  const { seq, sessions } = subject.record();
-  const { versionEpoch, versionSeq } = store.attributes(file);
+  return isBirthAlone(subject.record(), store.attributes(file));
+}
+
+/** Whether a replica holds what a birth stores, and nothing that came behind it. */
+export function isBirthAlone(
+  { seq, sessions }: Pick<ReplicaRecord, 'seq' | 'sessions'>,
+  { versionEpoch, versionSeq }: Pick<FileAttributes, 'versionEpoch' | 'versionSeq'>,
+): boolean {
   const isWritten = versionEpoch === FIRST_COUNTER && versionSeq === WRITTEN_SEQ;
   return seq === BIRTH_LENGTH && isWritten && SessionTable.decode(sessions).isEmpty;
+}
+
+/** Whether whoever leads next would take the file for one that nobody led: nothing is committed behind its birth. */
+export function owesTrace(driver: ReplicaDriver): boolean {
+  return driver.isLedOn && driver.status().committedSeq <= BIRTH_LENGTH;
 }

@@ -255,14 +255,25 @@ export class FilePrimary {
     return work;
   }
 
+  /**
+   * Resolves when no later primary can miss that somebody led. Behind a change under way `settling` has it that the mark may have ended: then
+   * whoever leads next asks for one of its own.
+   */
+  async leaveTrace(): Promise<void> {
+    await this.#submitSettling();
+  }
+
+  #submitSettling(): Promise<Committed> {
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(this.#deposed());
+    const body = encodeFileOperation({ kind: 'settling' });
+    return this.#driver.submit({ request: null, result: new Uint8Array(0), body });
+  }
+
   /** Resolves when no later primary can miss that the mark may have ended. */
   async #announceSettling(): Promise<void> {
     if (endsInChange(this.#store.attributes(this.#file), this.#driver.orderedSeq)) {
-      if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
-      const body = encodeFileOperation({ kind: 'settling' });
-      const told = this.#driver.submit({ request: null, result: new Uint8Array(0), body });
       // A majority is enough, also where writes need all; whether it has it is asked below.
-      told.catch(() => undefined);
+      this.#submitSettling().catch(() => undefined);
     }
     // What stands behind the last change tells the same, whatever it is, but only once it cannot vanish.
     await this.#driver.committed(this.epoch, this.#driver.orderedSeq);

@@ -20,6 +20,7 @@ import type { ReplicaHost } from '../replica-host.ts';
 import type { CopyPiece, FileLocated, FileRead, FileService, FileStanding, Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { AgreedReads } from './agreed-reads.ts';
+import { owesTrace } from './borne-file.ts';
 import { FileLocks } from './file-locks.ts';
 import { FilePrimary } from './file-primary.ts';
 import { FileReads } from './file-reads.ts';
@@ -464,7 +465,10 @@ export class LocalFileService implements FileService {
   }
 
   async lock(file: FileId, body: LockBody, holder: string | null = null): Promise<LockGrant> {
-    return this.#locks.lock(await this.#activate(file), body, holder);
+    const driver = await this.#activate(file);
+    // Before there is a lock that a later primary would have to leave time to claim.
+    if (owesTrace(driver)) await this.#bounded(file, this.#primaryOf(driver).leaveTrace());
+    return this.#locks.lock(driver, body, holder);
   }
 
   async renewLocks(file: FileId, body: LockRenewalBody, holder: string | null = null): Promise<LockRenewal> {

@@ -201,6 +201,7 @@ function event(verb: string, args: readonly string[], options: Options, usual: U
       return { kind: 'lease', untilMs: number(args[0]), view: count(options, 'view', 1) };
     case 'tick':
     case 'made':
+    case 'borne':
     case 'stop':
     case 'read-wanted':
       return { kind: verb };

@@ -32,7 +32,7 @@ async function started(t: { after(work: () => void): void }) {
     { kind: 'write', offset: 0, bytes: BYTES, modifiedNs: 5n },
     { kind: 'settling' },
   ] as const;
-  const where = { epoch, view: cluster.view, objectBytes: OBJECT_BYTES, isSpare: false };
+  const where = { epoch, view: cluster.view, objectBytes: OBJECT_BYTES };
   const bear = (server: SmallServer) => server.host.bear([{ file: FILE, operations }], where);
   const later = (ms: number): void => {
     nowMs += ms;

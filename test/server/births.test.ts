@@ -1,6 +1,7 @@
 /** Files that come as a whole, as the parts of a server see them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
@@ -28,7 +29,7 @@ const OPERATIONS: FileOperation[] = [
 const BIRTH = { file: FILE, operations: OPERATIONS };
 
 function placeOf(epoch: Epoch, { view }: SmallCluster) {
-  return { epoch, view, objectBytes: OBJECT_BYTES, isSpare: false };
+  return { epoch, view, objectBytes: OBJECT_BYTES };
 }
 
 async function started(t: { after(work: () => void): void }, told: string[] = []) {
@@ -43,6 +44,16 @@ async function started(t: { after(work: () => void): void }, told: string[] = []
   const epoch = firstEpoch(servers[0].id, 1 as Incarnation);
   const bear = (server: SmallServer) => server.host.bear([BIRTH], placeOf(epoch, cluster));
   return { cluster, servers, epoch, bear };
+}
+
+/** It leads the file no more, and forgets it. */
+async function giveBack({ host, lease }: SmallServer): Promise<void> {
+  const driver = host.loaded(FILE);
+  assert.ok(driver);
+  await driver.stop();
+  lease.release(FILE);
+  lease.close(FILE);
+  host.unload(driver);
 }
 
 test('whoever leads next begins with what a majority has, and has the file marked before it changes it', async (t) => {
@@ -205,14 +216,41 @@ test('where the neighbour does not answer the spare server is asked to promise',
   assert.equal(seen.calls.filter((method) => method === BIRTH_CALL).length, 2);
 });
 
-test('what a spare server stored counts, and is written down, once it is asked in earnest', async (t) => {
-  const { cluster, servers, epoch, bear } = await started(t);
+test('whoever stores what is borne has written down that it may be there, also once more', async (t) => {
+  const { servers, bear } = await started(t);
   const [a, b] = servers;
-  assert.deepEqual(await a.host.bear([BIRTH], { ...placeOf(epoch, cluster), isSpare: true }), [null]);
-  assert.deepEqual(a.held, []);
-  assert.deepEqual(await bear(a), [null]);
-  assert.deepEqual(await bear(b), [null]);
+  assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
   assert.deepEqual([a.held, b.held], [[FILE], [FILE]]);
+  assert.deepEqual(await bear(a), [null]);
+});
+
+test('who has borne a file leads it by the epoch of the birth, once, and nobody syncs for that', async (t) => {
+  const { servers, epoch, bear } = await started(t);
+  const [a, b, c] = servers;
+  assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
+  a.host.named(FILE);
+  const { epoch: ledIn, contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  assert.deepEqual([ledIn, contents], [1, { epoch: 1, seq: 3 }]);
+  assert.deepEqual(b.store.record(FILE)?.promised, epoch);
+  const { bytes, state } = await a.files.read(FILE, 0, 1);
+  assert.deepEqual([bytes[0], state.epoch], [1, 1]);
+  // Who had nothing is given all of it.
+  while (c.store.record(FILE)?.seq !== 3) await delay(5);
+  await a.files.settle(FILE);
+  await giveBack(a);
+  const again = await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2));
+  assert.ok(again.epoch > 1, 'With the next lease it asks like everybody else');
+});
+
+test('who has borne a file and was asked for a larger epoch since leads it by one of his own', async (t) => {
+  const { servers, bear } = await started(t);
+  const [a, b] = servers;
+  assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
+  a.host.named(FILE);
+  assert.equal((await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1))).epoch, 2);
+  await giveBack(b);
+  while (a.lease.view(FILE).holder !== null) await delay(5);
+  assert.ok((await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2))).epoch > 2);
 });
 
 test('a request that another server has closed meanwhile has no effect', async (t) => {

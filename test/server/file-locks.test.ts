@@ -223,7 +223,7 @@ test('a file that was borne, and led by nobody since, has no locks that could be
   const [a, b, c] = servers;
   const where = { epoch: firstEpoch(c.id, 3 as Incarnation), view: cluster.view, objectBytes: OBJECT_BYTES };
   const operations = birthOperations(Uint8Array.of(1), 1n);
-  for (const { host } of servers) await host.bear([{ file: FILE, operations }], { ...where, isSpare: false });
+  for (const { host } of servers) await host.bear([{ file: FILE, operations }], where);
   const [holder, other] = [new Client(1), new Client(2)];
   await atPrimary(() => a.files.lead(FILE));
   await holder.lock(a);
@@ -231,6 +231,22 @@ test('a file that was borne, and led by nobody since, has no locks that could be
   for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
   await atPrimary(() => b.files.lead(FILE));
   await assert.rejects(other.lock(b, {}, 10), refused('locked'), 'From then on there may be');
+  assert.deepEqual((await holder.renew(b)).lost, []);
+});
+
+test('who has borne a file leaves a trace before he gives a lock away, so that it can be claimed', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  const where = { epoch: firstEpoch(a.id, 1 as Incarnation), view: cluster.view, objectBytes: OBJECT_BYTES };
+  const operations = birthOperations(Uint8Array.of(1), 1n);
+  for (const { host } of servers) await host.bear([{ file: FILE, operations }], where);
+  a.host.named(FILE);
+  const [holder, other] = [new Client(1), new Client(2)];
+  const { epoch } = await holder.lock(a);
+  assert.equal(epoch, 1, 'It is led by the epoch of the birth');
+  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  await atPrimary(() => b.files.lead(FILE));
+  await assert.rejects(other.lock(b, {}, 10), refused('locked'));
   assert.deepEqual((await holder.renew(b)).lost, []);
 });
 

@@ -8,8 +8,12 @@ import type { FileId } from '../../base/ids.ts';
 import type { Prng } from '../../base/prng.ts';
 import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
 import { EPOCH_ZERO, epochEqual } from '../../replica/epoch.ts';
+import { SessionTable } from '../../replica/sessions.ts';
 import type { Contents } from './system-contents.ts';
 import { FileContents, type Preserved } from './system-file.ts';
+
+/** Servers store nothing at all for it, which is decoded as the same; here states that are equal are compared as they lie. */
+const NO_SESSIONS = SessionTable.EMPTY.encode();
 
 /** An operation that was applied since the last installation. */
 interface Applied {
@@ -92,7 +96,7 @@ export class SimulatedDisk {
   bear(epoch: Epoch, operations: readonly Operation[]): void {
     this.begin(epoch);
     for (const [place, operation] of operations.entries())
-      this.apply(epoch, place + 1, operation, new Uint8Array());
+      this.apply(epoch, place + 1, operation, NO_SESSIONS);
     this.#isUnsynced = true;
   }
 

@@ -72,15 +72,25 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     'a replica is borne without a sync, and nobody writes down that it may be there',
     {
       file: 'server/replica-host.ts',
-      find: 'if (!isSpare) for (const { file } of births) this.#parts.holds(file);',
+      find: 'for (const { file } of births) this.#parts.holds(file);',
       replace: '',
     },
     {
       test: {
         file: BIRTHS,
-        name: 'what a spare server stored counts, and is written down, once it is asked in earnest',
+        name: 'whoever stores what is borne has written down that it may be there',
       },
     },
+  ),
+  replica(
+    'birth-again',
+    'who has borne a file leads it by the epoch of the birth each time that it is taken into use',
+    {
+      file: 'server/replica-host.ts',
+      find: "if (this.#borne.delete(file)) driver.step({ kind: 'borne' });",
+      replace: "if (this.#borne.has(file)) driver.step({ kind: 'borne' });",
+    },
+    { test: { file: BIRTHS, name: 'who has borne a file leads it by the epoch of the birth, once' } },
   ),
   replica(
     'birth-made',

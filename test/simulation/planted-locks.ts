@@ -29,6 +29,16 @@ export const PLANTED_LOCKS: readonly Planted[] = [
     { test: { file: PRIMARY, name: 'a file that was made has locks that can be claimed' } },
   ),
   replica(
+    'lock-traceless',
+    'who has borne a file gives a lock away, and a later primary takes the file for one that nobody led',
+    {
+      file: 'server/file/file-service.ts',
+      find: 'if (owesTrace(driver)) await this.#bounded(file, this.#primaryOf(driver).leaveTrace());',
+      replace: '',
+    },
+    { test: { file: PRIMARY, name: 'who has borne a file leaves a trace before he gives a lock away' } },
+  ),
+  replica(
     '62b',
     'locks outlive the lease of their client',
     { file: 'server/file/file-locks.ts', find: 'book.table.remove(client);', replace: '' },

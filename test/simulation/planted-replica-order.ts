@@ -253,6 +253,22 @@ export const PLANTED_ORDER: readonly Planted[] = [
     { directed: 'borne twice', seeds: 50 },
   ),
   replica(
+    'birth-led-twice',
+    'who has borne a file leads it twice by the epoch of the birth',
+    { file: 'replica/replica.ts', find: '    this.#firstEpoch = null;', replace: '' },
+    { directed: 'borne, and led on twice' },
+  ),
+  replica(
+    'birth-led-shown',
+    'who has borne a file answers for it before a majority is known to have it still',
+    {
+      file: 'replica/replica.ts',
+      find: "if (state.kind === 'beginning' && state.order?.isEstablished === true) this.#lead(state.order);",
+      replace: "if (state.kind === 'beginning' && state.order !== null) this.#lead(state.order);",
+    },
+    { conversation: 'borne.txt' },
+  ),
+  replica(
     'made-room',
     'candidates choose epochs below the one of who has made the file',
     {

@@ -14,6 +14,7 @@ import { WHOLE_FILE } from './system-file.ts';
 import { READ_CASES } from './system-read-cases.ts';
 import { runSystem } from './system-run.ts';
 import { A, B, C, D, directed, HEARTBEATS_MS, LONG_MS, X, Y, Z } from './system-script.ts';
+import { fileSubject } from './system-subject.ts';
 
 const ORDER_CASES: Record<string, () => string | null> = {
   /** a is deposed and primary again; an acknowledgement of its first epoch comes late. */
@@ -217,6 +218,102 @@ const ORDER_CASES: Record<string, () => string | null> = {
     s.system.world.restart(C);
     s.lead(A);
     s.expect(s.shown(A) === X.value, 'what was borne is there');
+  }),
+
+  /** c bears the file with b, leads it by the same epoch, and dies when b alone has what it wrote. */
+  'borne, and led on': directed({ isBorne: true }, (s) => {
+    s.isolated.add(A);
+    s.system.bear(X, 70_000);
+    s.run();
+    s.system.grant(C, LONG_MS);
+    s.run(5);
+    s.expect(s.role(C) === 'beginning', 'c begins without asking');
+    s.expect(s.write(C, Y).answer?.kind === 'done', 'two of three commit');
+    s.expect(s.system.process(C).replica?.epoch.counter === 1, 'in the epoch of the birth');
+    s.expect(s.shown(C) === Y.value, 'c is the primary');
+    s.isolated.clear();
+    s.system.world.crash(C);
+    s.lead(A);
+    s.expect(s.shown(A) === Y.value, 'what was written behind the birth is there');
+  }),
+
+  /** c bears the file, and a leads it with b before c does, which nobody has told so. */
+  'borne, and led by another before': directed({ isBorne: true }, (s) => {
+    s.system.leasesExclude = false;
+    s.system.bear(X, 70_000);
+    s.run();
+    s.isolated.add(C);
+    s.lead(A);
+    s.expect(s.write(A, Y).answer?.kind === 'done', 'two of three commit');
+    s.system.grant(C, LONG_MS);
+    s.run(5);
+    s.expect(s.role(C) === 'beginning', 'c begins without asking');
+    s.isolated.clear();
+    s.expect(s.write(C, Z).answer?.kind !== 'done', 'a majority has promised more');
+    s.system.revoke(A);
+    s.lead(C, 2 * LONG_MS);
+    s.read(C);
+  }),
+
+  /** c bears the file and leads it on; what it orders, b alone is told. With the next lease it must not order something else in that place. */
+  'borne, and led on twice': directed({ isBorne: true, subject: fileSubject('last') }, (s) => {
+    s.system.bear(X, 70_000);
+    s.run();
+    s.isolated.add(A);
+    s.rule = (from, to, message) => (from === B && to === C && message?.kind === 'ack' ? 'drop' : null);
+    s.system.grant(C, LONG_MS);
+    s.run(5);
+    s.write(C, Y);
+    s.system.revoke(C);
+    s.run();
+    s.rule = () => null;
+    s.isolated.clear();
+    s.isolated.add(B);
+    s.lead(C, 2 * LONG_MS);
+    s.expect(s.write(C, Z).answer?.kind === 'done', 'two of three commit');
+    s.isolated.clear();
+    s.isolated.add(C);
+    s.lead(B, 2 * LONG_MS);
+    s.read(B);
+  }),
+
+  /** c bears the file with b and leads it on with a, which had nothing; a loses its power. What b has is not all. */
+  'led on, and gone with the power': directed({ isBorne: true }, (s) => {
+    s.isolated.add(A);
+    s.system.bear(X, 70_000);
+    s.run();
+    s.isolated.clear();
+    s.isolated.add(B);
+    s.system.grant(C, LONG_MS);
+    s.run(5);
+    s.expect(s.write(C, Y).answer?.kind === 'done', 'two of three commit');
+    s.system.world.crash(C);
+    s.system.troubles.losePower([A], () => 0, true);
+    s.isolated.clear();
+    for (const server of [A, B]) s.system.grant(server, LONG_MS);
+    s.run(2 * LONG_MS);
+    s.expect(s.role(A) !== 'active' && s.role(B) !== 'active', 'what b has is not enough');
+    s.system.world.restart(C);
+    s.lead(B);
+    s.expect(s.shown(B) === Y.value, 'what was written behind the birth is there');
+  }),
+
+  /** c bears the file and leads it on with b, which loses its power, and the replica with it. */
+  'led on, and the replica gone': directed({ isBorne: true }, (s) => {
+    s.isolated.add(A);
+    s.system.bear(X, 70_000);
+    s.run();
+    s.system.grant(C, LONG_MS);
+    s.run(5);
+    s.expect(s.write(C, Y).answer?.kind === 'done', 'two of three commit');
+    s.system.troubles.losePower([B], () => 0, true);
+    s.expect(!s.system.disks.has(B), 'b has nothing left');
+    s.run(HEARTBEATS_MS);
+    s.expect(s.write(C, Z).answer?.kind === 'done', 'b is given what there is');
+    s.system.world.crash(C);
+    s.isolated.clear();
+    s.lead(A, 2 * LONG_MS);
+    s.expect(s.shown(A) === Z.value, 'what b was given it has');
   }),
 
   /** c bears the file, and what it sends is late: a has led by then, and wrote with b. */

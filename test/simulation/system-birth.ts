@@ -26,6 +26,8 @@ interface Surroundings {
   send(to: ServerId, message: BirthMessage): void;
   /** The disk has so much to do; it calls back with whether it works and has room. A crash before loses it. */
   store(done: (works: boolean) => void): void;
+  /** The subject has its name: whoever has borne it may lead it by the epoch of the birth. */
+  named(): void;
 }
 
 export type BirthMessage =
@@ -124,6 +126,7 @@ export class BirthCourse {
     const { segment } = observers;
     const named = (): void => {
       troubles.births.borne++;
+      this.#around.named();
       observers.answered(this.#key, '', 1, segment);
     };
     if (snapshots === null) named();

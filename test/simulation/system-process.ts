@@ -66,6 +66,8 @@ export class ServerProcess implements Process<SystemMessage> {
   /** Otherwise a replica stops because it is out, or cannot lead: then the lease is wanted no more. */
   #stopAsked = false;
   #diskFailed = false;
+  /** This life has borne the subject, and had no replica of it in use since. */
+  #isBorne = false;
   readonly #tickets = new Map<number, Reply>();
   /** What a flush under way is for. */
   readonly #flushes = new Map<number, number>();
@@ -105,6 +107,10 @@ export class ServerProcess implements Process<SystemMessage> {
       incarnation,
       send: (to, message) => system.world.send(id, to, message),
       store: (done) => this.#storeBirth(done),
+      named: () => {
+        if (this.replica === null) this.#isBorne = true;
+        else this.step({ kind: 'borne' });
+      },
     });
     this.agreement = new AgreementCourse(system, {
       id,
@@ -237,6 +243,9 @@ export class ServerProcess implements Process<SystemMessage> {
     const disk = this.#system.disks.get(this.#id) ?? (view && this.#system.createDisk(this.#id, view));
     if (disk === null || disk === undefined) return;
     this.replica = this.#begin(Math.max(this.#config.startGuardUntilMs, this.#boundUntilMs));
+    if (!this.#isBorne) return;
+    this.#isBorne = false;
+    this.step({ kind: 'borne' });
   }
 
   /** The replica is about to be removed. @returns whether that can be: nobody uses it, and nothing is under way */

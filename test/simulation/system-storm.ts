@@ -77,6 +77,13 @@ export function scheduleBirth(system: SystemWorld): void {
       make(200 + dice.next() * 800);
     });
   if (system.snapshots !== null) make(firstMs + dice.next() * 1_500);
+  // Whoever has made a file goes on with it where it was borne.
+  const openMs = firstMs + dice.next() * 20;
+  if (dice.chance(0.5))
+    world.at(world.nowMs + openMs, () => {
+      const { bearer } = system;
+      if (world.isUp(bearer)) world.call(bearer, () => system.process(bearer).open());
+    });
 }
 
 export function scheduleDiskTroubles(system: SystemWorld, shape: Shape): void {
