@@ -1,5 +1,7 @@
+import type { ServerId } from '../../base/ids.ts';
 import type { ReplicaRecord } from '../../replica/actions.ts';
 import { FIRST_COUNTER } from '../../replica/birth.ts';
+import { epochEqual } from '../../replica/epoch.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { FILE_CANDIDATES_FROM, type ReplicaDriver } from '../replica-driver.ts';
@@ -33,6 +35,22 @@ export function isBirthAlone(
 ): boolean {
   const isWritten = versionEpoch === FIRST_COUNTER && versionSeq === WRITTEN_SEQ;
   return seq === BIRTH_LENGTH && isWritten && SessionTable.decode(sessions).isEmpty;
+}
+
+/**
+ * Who has borne a file and may still lead it by that epoch, as far as a replica of another server can tell: nobody else does it at so little cost.
+ *
+ * @returns null where the file was led since, or was borne by `self`
+ */
+export function bearerOf(
+  record: ReplicaRecord,
+  attributes: Pick<FileAttributes, 'versionEpoch' | 'versionSeq'>,
+  self: ServerId,
+): ServerId | null {
+  const { promised, installed } = record;
+  const isUnled = installed.counter === FIRST_COUNTER && epochEqual(promised, installed);
+  if (!isUnled || installed.server === self) return null;
+  return isBirthAlone(record, attributes) ? installed.server : null;
 }
 
 /** Whether whoever leads next would take the file for one that nobody led: nothing is committed behind its birth. */

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
@@ -20,7 +21,7 @@ import type { ReplicaHost } from '../replica-host.ts';
 import type { CopyPiece, FileLocated, FileRead, FileService, FileStanding, Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { AgreedReads } from './agreed-reads.ts';
-import { owesTrace } from './borne-file.ts';
+import { bearerOf, owesTrace } from './borne-file.ts';
 import { FileLocks } from './file-locks.ts';
 import { FilePrimary } from './file-primary.ts';
 import { FileReads } from './file-reads.ts';
@@ -74,6 +75,9 @@ const ALL_RETRY_MS = 1_000;
 const STOP_MS_MAX = 2_000;
 /** Others have so long to take a file for which there is no room here. */
 const GIVEN_AWAY_MS = 1_000;
+/** Who was sent to the server that has borne a file, and comes back within this time, is served here. */
+const SENT_BACK_MS = 1_000;
+const SENT_MAX = 10_000;
 /** Who waits for a primary for this long asks the catalog whether the file has moved, in milliseconds. */
 const OUTDATED_AFTER_MS = 500;
 
@@ -100,6 +104,8 @@ export class LocalFileService implements FileService {
   readonly #reads: FileReads;
   readonly #liveMarks: LiveMarks;
   readonly #memberNews: MemberNews;
+  /** When somebody was last sent to the server that has borne a file. */
+  readonly #sentMs = new LRUCache<FileId, number>({ max: SENT_MAX });
   readonly #settler: Settler;
   readonly #room: Room;
   readonly #locks: FileLocks;
@@ -199,6 +205,7 @@ export class LocalFileService implements FileService {
       throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
     const answered = this.#answeredFinally(file, request);
     if (answered !== null) return answered;
+    this.#leaveToBearer(file);
     const driver = await this.#activate(file);
     this.#assertAllThere(driver);
     const primary = this.#primaryOf(driver);
@@ -211,6 +218,7 @@ export class LocalFileService implements FileService {
     }
     const answered = this.#answeredFinally(file, request);
     if (answered !== null) return answered;
+    this.#leaveToBearer(file);
     const driver = await this.#activate(file);
     this.#assertAllThere(driver);
     const primary = this.#primaryOf(driver);
@@ -323,6 +331,7 @@ export class LocalFileService implements FileService {
   }
 
   async flush(file: FileId): Promise<FileState> {
+    this.#leaveToBearer(file);
     const driver = await this.#activate(file);
     const primary = this.#primaryOf(driver);
     // Contents without a name would be lost all the same: the first time, the catalog is flushed too.
@@ -465,6 +474,7 @@ export class LocalFileService implements FileService {
   }
 
   async lock(file: FileId, body: LockBody, holder: string | null = null): Promise<LockGrant> {
+    this.#leaveToBearer(file);
     const driver = await this.#activate(file);
     // Before there is a lock that a later primary would have to leave time to claim.
     if (owesTrace(driver)) await this.#bounded(file, this.#primaryOf(driver).leaveTrace());
@@ -526,7 +536,26 @@ export class LocalFileService implements FileService {
 
   /** As `#activate`, for what needs no more than a place in the order. */
   #orderer(file: FileId): Promise<ReplicaDriver> {
+    this.#leaveToBearer(file);
     return this.#activated(file, (driver) => driver.orders);
+  }
+
+  /**
+   * Who has borne a file leads it first without asking anybody (decision 0066): whoever wants to change it is sent there, once. Not who reads it:
+   * files that were made in one place are read from where they are asked for.
+   */
+  #leaveToBearer(file: FileId): void {
+    const { store, self, lease, clock, isConnected } = this.#parts;
+    const record = store.record(file);
+    const bearer = record === null ? null : bearerOf(record, store.attributes(file), self);
+    if (bearer === null || !isConnected(bearer)) return;
+    const { own, holder } = lease.view(file);
+    const nowMs = clock.nowMs();
+    if (own || holder !== null || nowMs - (this.#sentMs.get(file) ?? -Infinity) < SENT_BACK_MS) return;
+    this.#sentMs.set(file, nowMs);
+    throw new ServiceError('not-primary', `Server ${bearer} has borne file ${file}, and leads it first`, {
+      primary: bearer,
+    });
   }
 
   async #activated(file: FileId, isEnough: (driver: ReplicaDriver) => boolean): Promise<ReplicaDriver> {

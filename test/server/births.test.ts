@@ -242,12 +242,24 @@ test('who has borne a file leads it by the epoch of the birth, once, and nobody 
   assert.ok(again.epoch > 1, 'With the next lease it asks like everybody else');
 });
 
+test('whoever changes a file that was borne is sent to who has borne it, and is served where he is sent back', async (t) => {
+  const { servers, bear } = await started(t);
+  const [a, b] = servers;
+  assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
+  const change = () => b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  await assert.rejects(
+    change(),
+    (error: ServiceError) => error.code === 'not-primary' && error.details.primary === a.id,
+  );
+  assert.equal((await change()).epoch, 2);
+});
+
 test('who has borne a file and was asked for a larger epoch since leads it by one of his own', async (t) => {
   const { servers, bear } = await started(t);
   const [a, b] = servers;
   assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
   a.host.named(FILE);
-  assert.equal((await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1))).epoch, 2);
+  assert.equal((await b.files.lead(FILE)).epoch, 2);
   await giveBack(b);
   while (a.lease.view(FILE).holder !== null) await delay(5);
   assert.ok((await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2))).epoch > 2);
