@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, test } from 'node:test';
+import type { FileId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import { DataFolder } from '../../server/storage/data-folder.ts';
 import { DiskStore } from '../../server/storage/disk-store.ts';
@@ -152,6 +153,66 @@ describe('loss of power', () => {
       });
     }
     assert.deepEqual([...seen].sort(), [0, 2, 'missed']);
+  });
+
+  test('what is written behind a birth is there once it is synced, also where the server was killed in between', async () => {
+    const whole = Buffer.from(pattern(3 * OBJECT_BYTES, 1));
+    const behind = Buffer.from(pattern(OBJECT_BYTES + 10, 2));
+    const changed = Buffer.concat([behind, whole.subarray(behind.length)]);
+    const [synced, unsynced] = FILES as [FileId, FileId];
+    const seen = new Set<number | 'missed'>();
+    for (let seed = 1; seed <= 6; seed++) {
+      const parent = temporaryFolder();
+      let disk = new LossyDisk();
+      let folderPath = path.join(parent, 'data');
+      let folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
+      let store = await DiskStore.open(folder, { fileOps: disk });
+      try {
+        const operations = [
+          { kind: 'write', offset: 0, bytes: whole, modifiedNs: 1n },
+          { kind: 'settling' },
+        ] as const;
+        folder.setBornAt(fileId(1));
+        for (const file of FILES) folder.holds(file);
+        const births = FILES.map((file) => ({ file, operations }));
+        assert.deepEqual(await store.bear(births, epoch(1), VIEW, OBJECT_BYTES), [null, null]);
+        if (seed % 2 === 0) {
+          const next = path.join(parent, 'next');
+          disk = disk.copyAfterKill(folderPath, next);
+          await store.close();
+          folder.close();
+          folderPath = next;
+          folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
+          store = await DiskStore.open(folder, { fileOps: disk });
+        }
+        const write: FileOperation = { kind: 'write', offset: 0, bytes: behind, modifiedNs: 2n };
+        for (const file of FILES) await store.apply(file, epoch(1), 3, write, new Uint8Array(0));
+        await store.flush(synced);
+        const copy = path.join(parent, 'copy');
+        disk.copyAfterLoss(folderPath, copy, new Prng(seed));
+        const after = DataFolder.open(copy, { ...FOLDER, bootId: 'two' });
+        const left = await DiskStore.open(after);
+        assert.equal(left.record(synced)?.seq, 3, `SEED=${seed}`);
+        assert.deepEqual(Buffer.from(await left.read(synced, 0, 999)), changed, `SEED=${seed}`);
+        const seq = left.record(unsynced)?.seq ?? 'missed';
+        if (seq === 'missed') {
+          assert.equal(after.trustOfNew(unsynced), 'suspect', `SEED=${seed}`);
+        } else {
+          assert.equal(left.trust(unsynced), 'suspect', `SEED=${seed}`);
+          const bytes = Buffer.from(await left.read(unsynced, 0, 999));
+          const wanted = seq === 0 ? Buffer.alloc(0) : seq === 2 ? whole : changed;
+          assert.deepEqual(bytes, wanted, `SEED=${seed}, at ${seq}`);
+        }
+        seen.add(seq);
+        await left.close();
+        after.close();
+      } finally {
+        await store.close();
+        folder.close();
+        fs.rmSync(parent, { recursive: true, force: true });
+      }
+    }
+    assert.ok(seen.size > 1, 'Not all of it survives each time');
   });
 
   test('what a punch took away is there again where the state before it is', async () => {
