@@ -119,7 +119,7 @@ export class LocalFileService implements FileService {
       member: (file) => this.#member(file),
       bounded: (file, work) => this.#bounded(file, work),
     });
-    this.#liveMarks = new LiveMarks(parts);
+    this.#liveMarks = new LiveMarks({ ...parts, leads: (file) => this.#activate(file) });
     this.#memberNews = new MemberNews(parts);
     this.#locks = new FileLocks(parts);
     this.#room = new Room(parts.store, () => parts.clock.nowMs());

@@ -15,6 +15,8 @@ interface LiveMarksParts {
   readonly self: ServerId;
   readonly store: FileStore;
   readonly catalog: { command(command: Command): Promise<unknown>; flush(): Promise<void> };
+  /** Resolves when this server leads the file, which it orders already. */
+  leads(file: FileId): Promise<unknown>;
   /** Whether another server's replica of a file stands at a position, or further. */
   holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
 }
@@ -37,6 +39,8 @@ export class LiveMarks {
     const command = { kind: 'open-for-write', inode: file, mark, ...growth, preserves: true } as const;
     let answer = await catalog.command(command);
     for (let wish = preserveIn(answer); wish !== null; wish = preserveIn(answer)) {
+      // Until a majority is known to have the epoch this server only orders.
+      await this.#parts.leads(file);
       const preserved = await this.#preserve(primary, wish);
       answer = await catalog.command({ ...command, preserved });
       // A catalog that forgot where the contents are would have them collected.
