@@ -1,7 +1,7 @@
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ServerId } from '../base/ids.ts';
-import type { Command, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
+import type { Command, CommandOf, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
 import { removeXattr, setAttributes, setXattr } from './commands/attributes.ts';
 import { bear, reserveInodes } from './commands/births.ts';
 import { link, makeDirectory, makeNode, removeDirectory, symlink, unlink } from './commands/entries.ts';
@@ -32,7 +32,6 @@ import { Tables } from './tables.ts';
 import { volumeOf } from './tree.ts';
 import { placeVolume } from './walk.ts';
 
-export type CommandOf<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
 export type CommandResult = CommandResults[Command['kind']];
 
 /** What the world adds to a command: the time, and where new replicas shall be. */

@@ -383,6 +383,8 @@ export const Command = Type.Union([
   }),
 ]);
 export type Command = Static<typeof Command>;
+/** The command of one kind. */
+export type CommandOf<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
 
 export const NodeKind = Type.Union(
   (['file', 'directory', 'symlink', 'fifo', 'socket', 'character', 'block'] as const).map((kind) =>

@@ -1,8 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
-import { type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
+import { type CommandOf, type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { isAclName } from '../acl.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
-import type { CommandOf } from '../command.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { timeCheck } from '../names.ts';
 import { KIND_DIRECTORY } from '../schema.ts';

@@ -1,6 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { BornFile, CommandResults } from '../../wire/catalog-api.ts';
-import type { CommandOf } from '../command.ts';
+import type { BornFile, CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { nameCheck, timeCheck } from '../names.ts';
 import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';

@@ -1,9 +1,8 @@
 import { assert } from '../../base/assert.ts';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
-import type { CommandResults, NodeKind, Place } from '../../wire/catalog-api.ts';
+import type { CommandOf, CommandResults, NodeKind, Place } from '../../wire/catalog-api.ts';
 import { attributesOf, kindNumber } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
-import type { CommandOf } from '../command.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { targetCheck } from '../names.ts';
 import { allowedOfNew, assertInodeAllowed } from '../quota.ts';

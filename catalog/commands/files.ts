@@ -1,8 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
-import { type CommandResults, type LiveMark, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
+import { type CommandOf, type CommandResults, type LiveMark, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
-import type { CommandOf } from '../command.ts';
 import { timeCheck } from '../names.ts';
 import { allowedOfNew, allowGrowth, assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';

@@ -1,6 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandResults } from '../../wire/catalog-api.ts';
-import type { CommandOf } from '../command.ts';
+import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { Tables } from '../tables.ts';

@@ -1,6 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandResults, ServerInfo } from '../../wire/catalog-api.ts';
-import type { CommandOf } from '../command.ts';
+import type { CommandOf, CommandResults, ServerInfo } from '../../wire/catalog-api.ts';
 import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';

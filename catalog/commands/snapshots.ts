@@ -1,8 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandResults, Preservation } from '../../wire/catalog-api.ts';
+import type { CommandOf, CommandResults, Preservation } from '../../wire/catalog-api.ts';
 import { snapshotInfoOf } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
-import type { CommandOf } from '../command.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';

@@ -1,8 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandResults } from '../../wire/catalog-api.ts';
+import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import { attributesOf } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
-import type { CommandOf } from '../command.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { pathNames } from '../names.ts';
 import { KIND_DIRECTORY } from '../schema.ts';

@@ -1,7 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandResults } from '../../wire/catalog-api.ts';
+import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import { volumeInfoOf } from '../attributes.ts';
-import type { CommandOf } from '../command.ts';
 import { KIND_DIRECTORY, POLICIES } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { volumeOf } from '../tree.ts';

@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import Database from 'better-sqlite3';
 import { executeRequests } from '../../catalog/batch.ts';
-import type { CommandOf } from '../../catalog/command.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
-import type { QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
+import type { CommandOf, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import { asVersion1 } from './earlier-schema.ts';
 import { Catalog, main, SERVERS } from './fixture.ts';
 
