@@ -299,7 +299,10 @@ export class LocalCatalogService implements CatalogService {
       for (const file of making[place] ?? []) maker.making(file);
     try {
       if (execution.body !== null) {
-        await driver.submit({ request: null, result: new Uint8Array(0), body: execution.body });
+        const submitted = driver.submit({ request: null, result: new Uint8Array(0), body: execution.body });
+        // Behind the frames in which it leaves: the others execute it meanwhile.
+        setImmediate(() => subject.prepare());
+        await submitted;
       }
     } catch (error) {
       // Whether a coming primary finds the batch at some replica is not known: the same requests will tell.

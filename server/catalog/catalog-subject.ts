@@ -84,6 +84,11 @@ export class CatalogSubject implements Subject {
     return execution;
   }
 
+  /** To be called while the others execute the batch: what its commit takes besides, in the transaction that is open, if it is still. */
+  prepare(): void {
+    if (this.#executed !== null) this.#store.prepare();
+  }
+
   async promise(epoch: Epoch): Promise<void> {
     this.abandon();
     await this.#store.promise(epoch);

@@ -118,6 +118,10 @@ interface CatalogRecord {
 /** A batch that the primary has executed and not yet committed. */
 interface OpenBatch {
   body: Uint8Array | null;
+  /** What the commit makes the record of the replica; null before it is written. */
+  record: CatalogRecord | null;
+  /** Why it could not be written; everything is undone then. */
+  refused: Error | null;
 }
 
 interface Snapshot {
@@ -145,7 +149,7 @@ interface Handles {
  * | --- | --- |
  * | anybody | `open`, `record`, `trust`, `query`, `flush`, `dump`, `close` |
  * | every replica | `promise`, `apply`, `install` |
- * | the primary | `begin`, then `execute`, then `finish` or `rollback`; `inTransaction` |
+ * | the primary | `begin`, `execute`, `prepare` if there is time for it, then `finish` or `rollback`; `inTransaction` |
  * | who gives its state | `describe`, `tail`, `snapshot`, `readSnapshot`, `closeSnapshot` |
  * | who takes a state | `stageTail`, `stageSnapshot`, `unstage`, then `install` |
  *
@@ -306,11 +310,11 @@ export class CatalogStore {
   begin(): void {
     this.#assertFree();
     try {
-      this.#handles.writer.exec('BEGIN IMMEDIATE');
+      statement(this.#handles.writer, 'BEGIN IMMEDIATE').run();
     } catch (error) {
       throw storageError('Cannot begin a batch', error);
     }
-    this.#open = { body: null };
+    this.#open = { body: null, record: null, refused: null };
   }
 
   /**
@@ -345,18 +349,37 @@ export class CatalogStore {
     }
   }
 
-  /** Commits what was executed as operation `seq`, the next one. Applied when it resolves. */
-  async finish(epoch: Epoch, seq: number): Promise<void> {
-    const body = this.#open?.body ?? null;
-    assert(body !== null, 'What is finished was executed');
-    this.#assertNext(epoch, seq);
-    this.#open = null;
-    const { writer } = this.#handles;
+  /**
+   * Writes into the open transaction what the next operation leaves beside what it changes, its place in the log and the record, so that
+   * `finish` has no more to do than to commit. Nobody sees it before. Nothing happens where it was done before; a failure is told by `finish`.
+   */
+  prepare(): void {
+    const open = this.#open;
+    assert(open !== null && open.body !== null, 'What is prepared was executed');
+    if (open.record !== null || open.refused !== null) return;
+    const { installed: epoch, last } = this.#record;
+    const seq = last.seq + 1;
     const record = { ...this.#record, last: { seq, epoch } };
     try {
-      this.#appendLog({ seq, epoch, body, view: null });
-      writeRecord(writer, record);
-      writer.exec('COMMIT');
+      this.#appendLog({ seq, epoch, body: open.body, view: null });
+      writeRecord(this.#handles.writer, record);
+      open.record = record;
+    } catch (error) {
+      open.refused = this.#undone(`Cannot commit batch ${seq}`, error);
+    }
+  }
+
+  /** Commits what was executed as operation `seq`, the next one. Applied when it resolves. */
+  async finish(epoch: Epoch, seq: number): Promise<void> {
+    this.#assertNext(epoch, seq);
+    this.prepare();
+    const { record, refused } = this.#open as OpenBatch;
+    this.#open = null;
+    if (refused !== null) throw refused;
+    assert(record !== null, 'What is committed was prepared');
+    const { writer } = this.#handles;
+    try {
+      statement(writer, 'COMMIT').run();
       this.#record = record;
       this.changes.append(seq, Tables.of(writer).takeChanges());
     } catch (error) {

@@ -6,6 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, test } from 'node:test';
+import Database from 'better-sqlite3';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
 import type { Epoch } from '../../replica/actions.ts';
@@ -116,6 +117,50 @@ async function* fetchSnapshot(from: CatalogStore, chunkBytes = 5000): AsyncGener
   }
   await from.closeSnapshot(id);
 }
+
+test('what is prepared is neither seen nor kept before it is committed, and is committed once', async () => {
+  const store = await open();
+  await enter(store, epoch(1));
+  await replicate([store], epoch(1), VOLUME);
+  const before = { dump: dump(store), position: store.record() };
+  execute(store, directory('gone'));
+  store.prepare();
+  assert.deepEqual({ dump: dump(store), position: store.record() }, before);
+  store.rollback();
+  assert.deepEqual({ dump: dump(store), position: store.record() }, before);
+  const body = execute(store, directory('kept'));
+  store.prepare();
+  store.prepare();
+  await store.finish(epoch(1), 2);
+  assert.deepEqual(names(store), ['kept']);
+  const tail = store.tail({ seq: 1, epoch: epoch(1) }, 10_000);
+  assert.deepEqual(
+    tail?.entries.map((entry) => [entry.seq, Buffer.from(entry.body)]),
+    [[2, Buffer.from(body)]],
+  );
+  await store.close();
+});
+
+test('what cannot be prepared is told when it is to be committed, and nothing of it is kept', async () => {
+  const folder = newFolder();
+  const store = await open(folder);
+  await enter(store, epoch(1));
+  await replicate([store], epoch(1), VOLUME);
+  const other = new Database(path.join(folder, 'catalog.db'));
+  other.exec("CREATE TRIGGER full BEFORE INSERT ON replica_log BEGIN SELECT RAISE(ABORT, 'refused'); END");
+  other.close();
+  execute(store, directory('a'));
+  store.prepare();
+  await assert.rejects(store.finish(epoch(1), 2), /refused/);
+  assert.equal(store.inTransaction, false);
+  await store.close();
+  const again = new Database(path.join(folder, 'catalog.db'));
+  again.exec('DROP TRIGGER full');
+  again.close();
+  const reopened = await open(folder);
+  assert.deepEqual([reopened.record().seq, names(reopened)], [1, []]);
+  await reopened.close();
+});
 
 test('a batch is seen when it is committed, and not at all when it is rolled back', async () => {
   const store = await open();

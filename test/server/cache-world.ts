@@ -187,6 +187,7 @@ class WorldPrimary {
         record: () => ({ view }),
         execute: (requests: readonly CommandRequest[]) => this.#execute(requests),
         query: (query: Query) => this.#query(query),
+        prepare: () => undefined,
         abandon: () => {
           this.#staged = [];
         },

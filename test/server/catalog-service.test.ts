@@ -19,6 +19,7 @@ function serviceOf(
   batches: Uint8Array[] = [],
   replicated: () => Promise<void> = nextTurn,
   others: ReadonlyMap<string, number | null> = new Map(),
+  prepare: () => void = () => undefined,
 ) {
   const members = ['a', ...others.keys()] as ServerId[];
   const parts = {
@@ -45,6 +46,7 @@ function serviceOf(
       ready: () => Promise.resolve(),
       record: () => ({ view: { number: 1, members } }),
       execute,
+      prepare,
       abandon: () => undefined,
     },
   } as unknown as CatalogServiceParts;
@@ -58,6 +60,34 @@ function makerOf(told: string[], attempt: string): Maker {
   };
   return { making: note('making'), made: note('made'), unmade: note('unmade') };
 }
+
+test('the commit of a batch is prepared while others execute it, when it has left', async () => {
+  const order: string[] = [];
+  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
+  const prepared = Promise.withResolvers<void>();
+  const service = serviceOf(
+    () => ({ body: Buffer.from('x'), outcomes: [outcome], touched: [[]] }),
+    [],
+    async () => {
+      order.push('submitted');
+      // As the transport does, which sends at the end of a turn what the turn has brought.
+      setImmediate(() => order.push('left'));
+      await prepared.promise;
+      order.push('acknowledged');
+    },
+    new Map(),
+    () => {
+      order.push('prepared');
+      prepared.resolve();
+    },
+  );
+  await service.execute({
+    session: 1,
+    number: 1,
+    command: { kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 },
+  });
+  assert.deepEqual(order, ['submitted', 'left', 'prepared', 'acknowledged']);
+});
 
 test('the maker of a file hears where others may not have it', async () => {
   const outcome = { kind: 'done', result: { created: true, attributes: { inode: 7 } } } as unknown as Outcome;
