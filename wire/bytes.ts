@@ -14,6 +14,13 @@ const utf8Decoder = new TextDecoder('utf-8', { fatal: true });
 /** From here on memory is not cleared first, which would cost as much as to fill it. */
 const UNCLEARED_BYTES_MIN = 4096;
 
+/**
+ * Up to here a text is written sign by sign while it is ASCII, as names of servers and times are: the library costs more than that. A text
+ * that is read has to be made, so only the names of servers are as short.
+ */
+const SHORT_TEXT_LENGTH = 32;
+const SHORT_READ_LENGTH = 12;
+
 /** Memory for a writer, which tells only what it has written. */
 function memoryOf(sizeBytes: number): Uint8Array {
   return sizeBytes < UNCLEARED_BYTES_MIN
@@ -94,9 +101,27 @@ export class ByteWriter {
 
   /** Text of at most 65,535 bytes of UTF-8, preceded by its length. */
   text(value: string): this {
+    if (value.length <= SHORT_TEXT_LENGTH && this.#shortText(value)) return this;
     const bytes = utf8Encoder.encode(value);
     if (bytes.length > 0xffff) throw new RangeError(`Text of ${bytes.length} bytes does not fit a field`);
     return this.uint16(bytes.length).raw(bytes);
+  }
+
+  /** @returns whether it could be written as it is; nothing is, if there is a sign that is not ASCII */
+  #shortText(value: string): boolean {
+    const { length } = value;
+    const begin = this.#length;
+    const at = this.#reserve(2 + length);
+    for (let index = 0; index < length; index++) {
+      const code = value.charCodeAt(index);
+      if (code >= 0x80) {
+        this.#length = begin;
+        return false;
+      }
+      this.#bytes[at + 2 + index] = code;
+    }
+    this.#view.setUint16(at, length, true);
+    return true;
   }
 
   /** Bytes preceded by their length in four bytes. */
@@ -192,6 +217,8 @@ export class ByteReader {
 
   text(): string {
     const bytes = this.raw(this.uint16());
+    const short = bytes.length <= SHORT_READ_LENGTH ? shortText(bytes) : null;
+    if (short !== null) return short;
     try {
       return utf8Decoder.decode(bytes);
     } catch (cause) {
@@ -222,4 +249,14 @@ export class ByteReader {
     this.#at = at + count;
     return at;
   }
+}
+
+/** @returns null where a sign is not ASCII */
+function shortText(bytes: Uint8Array): string | null {
+  let text = '';
+  for (const byte of bytes) {
+    if (byte >= 0x80) return null;
+    text += String.fromCharCode(byte);
+  }
+  return text;
 }

@@ -39,6 +39,24 @@ test('fields arrive as they were written, from whatever capacity the buffer grew
   );
 });
 
+test('texts of any length are read as they were written, whatever signs they have and where', () => {
+  for (const sign of ['a', '\0', '\x7f', 'é', '€', '😀']) {
+    for (let length = 0; length <= 40; length++) {
+      for (const text of [
+        sign.repeat(length),
+        `${'s'.repeat(length)}${sign}`,
+        `${sign}${'s'.repeat(length)}`,
+      ]) {
+        const bytes = new ByteWriter(1).uint8(7).text(text).text('s1').finish();
+        assert.equal(bytes.length, 1 + 2 + Buffer.byteLength(text) + 2 + 2);
+        const reader = new ByteReader(bytes);
+        assert.deepEqual([reader.uint8(), reader.text(), reader.text()], [7, text, 's1']);
+        reader.end();
+      }
+    }
+  }
+});
+
 test('bytes that run out, lie about a length, or are left over are refused', () => {
   assert.throws(() => new ByteReader(Uint8Array.of(1)).uint16(), MalformedError);
   assert.throws(() => new ByteReader(Uint8Array.of(0xff, 0xff, 0xff, 0xff, 1)).bytes(), MalformedError);
