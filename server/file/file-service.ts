@@ -545,10 +545,10 @@ export class LocalFileService implements FileService {
    * files that were made in one place are read from where they are asked for.
    */
   #leaveToBearer(file: FileId): void {
-    const { store, self, lease, clock, isConnected } = this.#parts;
+    const { store, self, lease, clock, isConnected, isDiskFull = () => false } = this.#parts;
     const record = store.record(file);
     const bearer = record === null ? null : bearerOf(record, store.attributes(file), self);
-    if (bearer === null || !isConnected(bearer)) return;
+    if (bearer === null || !isConnected(bearer) || isDiskFull(bearer)) return;
     const { own, holder } = lease.view(file);
     const nowMs = clock.nowMs();
     if (own || holder !== null || nowMs - (this.#sentMs.get(file) ?? -Infinity) < SENT_BACK_MS) return;
