@@ -36,7 +36,7 @@ export async function downloadFile(
   if (attributes.kind !== 'file') {
     throw new ServiceError('bad-request', `Cannot read ${volume}:${path}: it is a ${attributes.kind}`);
   }
-  const file = client.openFile(attributes.inode, attributes);
+  const file = client.openFile(attributes.inode, { ...attributes, name: `${volume}:${path}` });
   const state = await file.state(options);
   return {
     attributes,

@@ -50,6 +50,8 @@ export interface FileOptions {
   readonly since?: number;
   /** Reads what this snapshot of the file's volume shows; writes are of the file itself. */
   readonly snapshot?: number;
+  /** What failures call it, such as `VOLUME:/path`; its number where that is absent. */
+  readonly name?: string;
 }
 
 /**
@@ -58,6 +60,7 @@ export interface FileOptions {
  */
 export class FileHandle {
   readonly file: number;
+  readonly #name: string;
   readonly #exchanger: Exchanger;
   readonly #subject: Subject;
   readonly #replicas: readonly string[];
@@ -77,10 +80,11 @@ export class FileHandle {
     options: FileOptions = {},
     local: LocalReads | null = null,
   ) {
-    const { replicas = [], since = 0, snapshot } = options;
+    const { replicas = [], since = 0, snapshot, name = `file ${file}` } = options;
     assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
     this.#exchanger = exchanger;
     this.file = file;
+    this.#name = name;
     this.#subject = { primary: replicas[0] ?? null };
     this.#replicas = replicas;
     this.#local = local;
@@ -125,7 +129,7 @@ export class FileHandle {
   #read(offset: number, length: number, miss: Miss | null, options?: CallOptions): Promise<ReadResult> {
     assert(length <= TRANSFER_BYTES_MAX, 'A read is one transfer');
     const request: ExchangeRequest = {
-      what: `Cannot read file ${this.file}`,
+      what: `Cannot read ${this.#name}`,
       method: 'GET',
       path: `${this.#path}?offset=${offset}&length=${length}${this.#shown}`,
       ...(miss === null ? {} : { headers: { [HEADER_LOCAL_MISS]: miss } }),
@@ -151,7 +155,7 @@ export class FileHandle {
     assert(length > 0 && length <= TRANSFER_BYTES_MAX, 'A write is one transfer');
     return this.#change(
       (query) => ({
-        what: `Cannot write file ${this.file}`,
+        what: `Cannot write ${this.#name}`,
         method: 'PUT',
         path: `${this.#path}?offset=${offset}&${query}`,
         files: [this.file],
@@ -174,7 +178,7 @@ export class FileHandle {
     const body = encodeWriteParts(parts);
     return this.#change(
       (query) => ({
-        what: `Cannot write file ${this.file}`,
+        what: `Cannot write ${this.#name}`,
         method: 'PUT',
         path: `${this.#path}/parts?${query}`,
         headers: OCTETS,
@@ -188,7 +192,7 @@ export class FileHandle {
   truncate(sizeBytes: number, options?: CallOptions): Promise<WriteResult> {
     return this.#change(
       (query) => ({
-        what: `Cannot truncate file ${this.file}`,
+        what: `Cannot truncate ${this.#name}`,
         method: 'POST',
         path: `${this.#path}/truncate?size=${sizeBytes}&${query}`,
         files: [this.file],
@@ -207,7 +211,7 @@ export class FileHandle {
   punch(from: number, to: number, grows: boolean, options?: CallOptions): Promise<WriteResult> {
     return this.#change(
       (query) => ({
-        what: `Cannot punch a hole into file ${this.file}`,
+        what: `Cannot punch a hole into ${this.#name}`,
         method: 'POST',
         path: `${this.#path}/punch?from=${from}&to=${to}&grows=${grows}&${query}`,
         files: [this.file],
@@ -223,7 +227,7 @@ export class FileHandle {
    */
   extent(offset: number, whence: Whence, options?: CallOptions): Promise<FileExtent> {
     const request: ExchangeRequest = {
-      what: `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in file ${this.file}`,
+      what: `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in ${this.#name}`,
       method: 'GET',
       path: `${this.#path}/extents?offset=${offset}&whence=${whence}${this.#shown}`,
       files: [this.file],
@@ -243,7 +247,7 @@ export class FileHandle {
   copyFrom(order: CopyOrder, options?: CallOptions): Promise<WriteResult> {
     return this.#change(
       (query) => ({
-        what: `Cannot copy from file ${order.from} to file ${this.file}`,
+        what: `Cannot copy from file ${order.from} to ${this.#name}`,
         method: 'POST',
         path: `${this.#path}/copy?${query}`,
         files: [this.file, order.from],
@@ -257,7 +261,7 @@ export class FileHandle {
 
   /** All acknowledged operations survive power loss of every server when it resolves. */
   flush(options?: CallOptions): Promise<FileState> {
-    return this.#ask('POST', 'flush', `Cannot flush file ${this.file}`, options);
+    return this.#ask('POST', 'flush', `Cannot flush ${this.#name}`, options);
   }
 
   /**
@@ -265,16 +269,16 @@ export class FileHandle {
    * when it resolves. For files whose policy is `read-only`.
    */
   seal(options?: CallOptions): Promise<FileState> {
-    return this.#ask('POST', 'seal', `Cannot seal file ${this.file}`, options);
+    return this.#ask('POST', 'seal', `Cannot seal ${this.#name}`, options);
   }
 
   /** The catalog knows size and modification time when it resolves. */
   settle(options?: CallOptions): Promise<FileState> {
-    return this.#ask('POST', 'settle', `Cannot settle file ${this.file}`, options);
+    return this.#ask('POST', 'settle', `Cannot settle ${this.#name}`, options);
   }
 
   state(options?: CallOptions): Promise<FileState> {
-    return this.#ask('GET', 'state', `Cannot open file ${this.file}`, options);
+    return this.#ask('GET', 'state', `Cannot open ${this.#name}`, options);
   }
 
   /** Flush, seal, settle and state may be repeated freely, so they need no request id. */

@@ -81,7 +81,7 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
     .exitOverride()
     .configureOutput({
       ...output,
-      outputError: (text, write) => write(text.replace(/^error: /, 'leasehold: ')),
+      outputError: (text, write) => write(usageError(text)),
     })
     // Options mean what they mean for the command they follow: --servers of "dev" is a count.
     .enablePositionalOptions()
@@ -114,6 +114,17 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
   addReferenceCommands(program, { version: version(), exitCodes: EXIT_CODES, ...around });
   addUsageHints(program);
   return program;
+}
+
+/** @returns what the parser says, in the words in which everything else is refused */
+function usageError(text: string): string {
+  return text
+    .replace(
+      /^error: command-argument value '(.*)' is invalid for argument '(.*)'\. /,
+      'leasehold: Cannot use "$1" as $2: ',
+    )
+    .replace(/^error: option '(.*)' argument '(.*)' is invalid\. /, 'leasehold: Cannot use "$2" in $1: ')
+    .replace(/^error: /, 'leasehold: ');
 }
 
 /** Every usage error ends with the way to the help of the command it happened in. */

@@ -46,7 +46,7 @@ export async function uploadFile(
   const { mode = 0o644, uid = 0, gid = 0, expect = { kind: 'anything' } } = options;
   const orphan = await client.command({ kind: 'create-orphan', volume, mode, uid, gid }, options);
   const { inode, replicas, policy } = orphan.attributes;
-  const file = client.openFile(inode, { replicas });
+  const file = client.openFile(inode, { replicas, name: `${volume}:${path}` });
   const keeper = new OrphanKeeper(client, inode, options);
   try {
     const sizeBytes = await writePieces(file, source, options, () => keeper.keep());

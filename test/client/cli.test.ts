@@ -168,7 +168,7 @@ const USAGE_ERRORS: readonly (readonly [argv: readonly string[], said: RegExp])[
     /unknown option '--jsno'\n\(Did you mean --json\?\)\n {2}"leasehold ls --help"/,
   ],
   [['volume', 'create'], /missing required argument 'name'/],
-  [['volume', 'create', 'Main'], /'Main' is invalid/],
+  [['volume', 'create', 'Main'], /Cannot use "Main" as name: A volume has 1 to 63 of a-z/],
   [['volume', 'create', 'a', '--replicas', '0'], /whole number from 1 to 15/],
   [['volume', 'create', 'a', '--object-size', '1'], /from 4KiB to 4MiB/],
   [['ls', 'main'], /such as main:\/notes\.txt/],
@@ -176,7 +176,10 @@ const USAGE_ERRORS: readonly (readonly [argv: readonly string[], said: RegExp])[
   [['ls', 'main:/', 'more'], /too many arguments/],
   [['ls', 'main:/', '--servers', ','], /--servers names no server/],
   [['ls', 'main:/', '--servers', 'ftp://x'], /must be a URL/],
-  [['ls', 'main:/', '--timeout', 'soon'], /written like 5s or 250ms/],
+  [
+    ['ls', 'main:/', '--timeout', 'soon'],
+    /Cannot use "soon" in --timeout <duration>: A duration is written like 5s or 250ms/,
+  ],
   [['dev', '--port', '65535'], /65535 is the last one/],
   [['demo', '--kills', '-1'], /whole number/],
 ];
