@@ -575,7 +575,9 @@ export class ReplicaDriver {
       this.#around.fatal(error);
       return;
     }
-    this.#around.log.error({ file: this.file, err: error }, 'replica fails: its disk refused');
+    // What was ordered before it failed comes to the same end, and is no news.
+    if (this.role !== 'failed')
+      this.#around.log.error({ file: this.file, err: error }, 'replica fails: its disk refused');
     this.step({ kind: 'storage-failed', reason: error instanceof Error ? error.message : String(error) });
   }
 

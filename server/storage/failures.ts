@@ -1,8 +1,11 @@
 import { AssertionFailure } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 
-/** Out of room: the file system, a quota, the largest file the file system knows, or SQLite's word for it. */
-const NO_SPACE = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'SQLITE_FULL']);
+/**
+ * Out of room: the file system, a quota, the largest file the file system knows, or SQLite's words for it. Of these one sounds like a broken
+ * disk: the index of its log, of which it makes a file, cannot grow. That comes where the log itself has room, for it is written over from its beginning.
+ */
+const NO_SPACE = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE']);
 
 /** @returns the `code` of an error of Node or of SQLite, or '' */
 export function errorCode(cause: unknown): string {

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
+import Database from 'better-sqlite3';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
+import { errorCode, storageError } from '../../server/storage/failures.ts';
 import { diskFileOps, type FileOps } from '../../server/storage/file-ops.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern, storeConformance, VIEW } from '../conformance/store.ts';
 import { flipByte } from './damage.ts';
@@ -310,6 +312,64 @@ describe('disk store with a failing disk', () => {
     // The synced version, the present one, and the one being written.
     assert.ok(fs.statSync(container()).size <= 3 * 8 * OBJECT_BYTES, `${fs.statSync(container()).size}`);
   });
+});
+
+/** Pages of a log that the first block of its index names, by the format of SQLite. */
+const INDEX_PAGES = 4_062;
+
+test('a full disk on which only the index of a log has no room is no broken one', async (t) => {
+  const folder = temporaryFolder();
+  const mount = process.getuid?.() === 0 ? mounted(folder, ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs']) : null;
+  if (mount === null) {
+    fs.rmdirSync(folder);
+    return t.skip('needs root to mount a small tmpfs');
+  }
+  const fill = path.join(folder, 'fill');
+  const opened = (name: string): Database.Database => {
+    const database = new Database(path.join(folder, name));
+    database.pragma('journal_mode = WAL');
+    database.pragma('synchronous = NORMAL');
+    database.pragma('wal_autocheckpoint = 0');
+    return database;
+  };
+  const put = (database: Database.Database, count: number): void => {
+    const insert = database.prepare('INSERT OR REPLACE INTO rows VALUES (?, ?)');
+    for (let at = 0; at < count; at++) insert.run(at % 10, Buffer.alloc(3_000));
+  };
+  try {
+    const before = opened('before');
+    before.exec('CREATE TABLE rows (id INTEGER PRIMARY KEY, bytes BLOB)');
+    put(before, INDEX_PAGES + 100);
+    // From here on the log is written over. A process that is killed leaves it as long as it was, and the next one makes another index.
+    before.pragma('wal_checkpoint(RESTART)');
+    put(before, 1);
+    for (const end of ['', '-wal'])
+      fs.copyFileSync(path.join(folder, `before${end}`), path.join(folder, `after${end}`));
+    before.close();
+    const after = opened('after');
+    put(after, 1);
+    const block = Buffer.alloc(4_096);
+    assert.throws(
+      () => {
+        for (;;) fs.appendFileSync(fill, block);
+      },
+      { code: 'ENOSPC' },
+    );
+    let refused: unknown = null;
+    try {
+      put(after, 2 * INDEX_PAGES);
+    } catch (error) {
+      refused = error;
+    }
+    assert.equal(errorCode(refused), 'SQLITE_IOERR_SHMSIZE');
+    assert.ok(withCode('no-space')(storageError('Cannot apply batch 7', refused)));
+    fs.rmSync(fill);
+    put(after, 1);
+    after.close();
+  } finally {
+    mount.unmount();
+    fs.rmdirSync(folder);
+  }
 });
 
 test('a disk that is really full', async (t) => {
