@@ -58,7 +58,10 @@ test('a file that is led is read at its primary', async (t) => {
   const [a, b] = servers;
   await bear(a);
   await bear(b);
-  await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const write = () => b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  // Who has borne it is to lead it first; who comes back is served.
+  await assert.rejects(write(), { code: 'not-primary', details: { primary: 'a' } });
+  await write();
   const before = asked.length;
   assert.equal(await readAt(b), null);
   assert.equal(asked.length, before, 'It knows so by itself');

@@ -60,7 +60,7 @@ describe('group commit', () => {
       NO_SESSIONS,
     );
 
-  test(`${WAITERS} flushes of one file at once are two syncs of it at the most`, async (t) => {
+  test(`${WAITERS} flushes of one file at once are two syncs of it at the most, beside the store's own`, async (t) => {
     await begin(fixture.store, fileId(1), 4096);
     disk.contents = 0;
     disk.index = 0;
@@ -78,7 +78,8 @@ describe('group commit', () => {
     disk.contents = 0;
     disk.index = 0;
     await Promise.all(Array.from({ length: WAITERS }, () => fixture.store.flush(fileId(1))));
-    assert.ok(disk.contents <= 2 && disk.index <= 2, `${disk.contents} and ${disk.index}`);
+    // The store syncs by itself, too, before it uses the place of what was overwritten.
+    assert.ok(disk.contents <= 3 && disk.index <= 3, `${disk.contents} and ${disk.index}`);
   });
 
   test(`flushes of ${WAITERS} files share the syncs of the index`, async (t) => {
