@@ -136,9 +136,19 @@ export class GuardedCommand {
     this.#guard.on('close', () => {
       if (this.#timer !== null) clearTimeout(this.#timer);
       if (this.#last === null) this.#killCommand();
-      resolve(this.#last ?? { kind: 'unguarded', killed: this.#pid !== null });
+      resolve(this.#last ?? this.#unheard());
     });
     return promise;
+  }
+
+  /**
+   * The guard is gone without a last word. Where the time of the command was over it has done what it is there for: its word is lost if this
+   * process was stopped while it was about to write to it.
+   */
+  #unheard(): CommandEnd {
+    if (this.#pid === null || leaseLeftMs(this.#kill) > 0)
+      return { kind: 'unguarded', killed: this.#pid !== null };
+    return { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };
   }
 
   /** Process of the command; null until the guard has told it. */

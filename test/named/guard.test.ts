@@ -101,6 +101,19 @@ test('a command whose lease is lost is asked to end at once, and killed soon, ho
   assert.deepEqual(await heeding.ended, { kind: 'ended', code: 8, signal: null, expired: true });
 });
 
+test('a guard that is gone without a word when the time of its command was over has ended it', async () => {
+  const file = join(folder, 'wordless');
+  const command = guarded('echo $PPID $$ > $FOLDER/wordless; trap "" TERM; while :; do sleep 0.02; done');
+  await until('it is ready', async () => existsSync(file) && readFileSync(file, 'utf8').includes('\n'));
+  const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
+  await until('its process is known', async () => command.pid === pid);
+  process.kill(guard, 'SIGSTOP');
+  command.stop(0);
+  process.kill(guard, 'SIGKILL');
+  assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
+  await until('the command is gone', async () => !alive(pid));
+});
+
 test('a lease that is lost in its last part leaves no more time than it has', async () => {
   const end = afterMs(TTL_MS);
   const command = guarded('trap "" TERM; echo > $FOLDER/last; while :; do sleep 0.02; done', end);
