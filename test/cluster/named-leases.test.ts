@@ -220,18 +220,18 @@ test('a keeper that is stopped beyond its lease: its command is gone before anot
 });
 
 test('all processes of a holder stopped beyond its lease: what the command may still do on waking is refused', async (t) => {
-  const old = new Contender('frozen', 'old');
-  const before = await resource.next(({ who }) => who === 'old');
-  const heir = new Contender('frozen', 'heir');
+  const old = new Contender('frozen', 'cold');
+  const before = await resource.next(({ who }) => who === 'cold');
+  const heir = new Contender('frozen', 'warm');
   await heir.waits();
   const frozen = [before.pid, before.guard, old.child.pid as number];
   for (const pid of frozen) process.kill(pid, 'SIGSTOP');
-  const taken = await resource.next(({ who }) => who === 'heir');
+  const taken = await resource.next(({ who }) => who === 'warm');
   // The worst order: the command is awake first.
   for (const pid of frozen) process.kill(pid, 'SIGCONT');
   assert.equal(await old.ended, EXIT_LEASE_LOST);
   assert.ok(!alive(before.pid), 'Its guard has killed it');
-  const late = resource.acts.filter(({ who, atMs }) => who === 'old' && atMs > taken.atMs);
+  const late = resource.acts.filter(({ who, atMs }) => who === 'cold' && atMs > taken.atMs);
   t.diagnostic(`${late.length} acts of the command after it woke up, all refused`);
   assert.ok(late.every(({ accepted }) => !accepted));
   assert.equal(await resource.act(before.token), 409);
