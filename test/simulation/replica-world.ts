@@ -550,5 +550,5 @@ export const campaign: Campaign = {
     ...SNAPSHOT_CASES,
   },
   runSeed: (seed) => runSystem(seed).violation,
-  seedsPlayed: 1200,
+  seedsPlayed: 900,
 };
