@@ -4,21 +4,14 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Gateway } from '../gateway.ts';
+import { HeardLast } from './heard-last.ts';
 
 const NAMES_MAX = 2_000;
-/** Who has a name may change with every upload: it is looked up again after so long. */
-const LOOKED_UP_MS = 1_000;
 const ANSWER_MS_MAX = 3_000;
 /** Files whose names are asked for together, and how long nobody asks again: that much longer than it took. */
 const BATCH_MAX = 100;
 const PAUSE_MS_MIN = 1_000;
 const PAUSE_FACTOR = 20;
-
-interface Watched {
-  file: FileId | null;
-  atMs: number;
-  asking: boolean;
-}
 
 /** Names of files and files of names, as far as the catalog has told of late: whoever watches does not wait for it. */
 export class FileNames {
@@ -26,7 +19,8 @@ export class FileNames {
   readonly #log: Logger;
   readonly #nowMs: () => number;
   readonly #names = new LRUCache<FileId, string>({ max: NAMES_MAX });
-  readonly #watched = new LRUCache<string, Watched>({ max: NAMES_MAX });
+  /** Who has a name may change with every upload. */
+  readonly #files: HeardLast<FileId>;
 
   readonly #wanted = new Map<FileId, ((name: string | null) => void)[]>();
   #asking = false;
@@ -35,6 +29,7 @@ export class FileNames {
     this.#gateway = gateway;
     this.#log = log;
     this.#nowMs = nowMs;
+    this.#files = new HeardLast({ max: NAMES_MAX, nowMs, failed: (error) => this.#refused(error) });
   }
 
   /** @returns `VOLUME:/path` of a file; null where it has no name, or the catalog does not answer */
@@ -81,32 +76,25 @@ export class FileNames {
   /** @returns the file that has the name, as was told last; null where that is not known yet, or nobody has it */
   at(place: { readonly volume: string; readonly path: string }): FileId | null {
     const name = `${place.volume}:${place.path}`;
-    const watched = this.#watched.get(name) ?? { file: null, atMs: -Infinity, asking: false };
-    this.#watched.set(name, watched);
-    if (!watched.asking && this.#nowMs() - watched.atMs >= LOOKED_UP_MS)
-      void this.#lookUp(name, place, watched);
-    return watched.file;
+    return this.#files.of(name, () => this.#lookUp(name, place));
   }
 
   async #lookUp(
     name: string,
     place: { readonly volume: string; readonly path: string },
-    watched: Watched,
-  ): Promise<void> {
-    watched.asking = true;
+  ): Promise<FileId | null> {
     try {
       const { attributes } = await this.#gateway.queryCatalog(
         { kind: 'resolve', ...place, follow: true },
         { timeoutMs: ANSWER_MS_MAX },
       );
-      watched.file = attributes.kind === 'file' ? (attributes.inode as FileId) : null;
-      if (watched.file !== null) this.#names.set(watched.file, name);
+      if (attributes.kind !== 'file') return null;
+      this.#names.set(attributes.inode as FileId, name);
+      return attributes.inode as FileId;
     } catch (error) {
+      if (!(error instanceof ServiceError) || error.remedy !== 'give-up') throw error;
       this.#refused(error);
-      if (error instanceof ServiceError && error.remedy === 'give-up') watched.file = null;
-    } finally {
-      watched.asking = false;
-      watched.atMs = this.#nowMs();
+      return null;
     }
   }
 
