@@ -123,14 +123,7 @@ describe('loss of power', () => {
     const seen = new Set<number | 'missed'>();
     for (let seed = 1; seed <= 12; seed++) {
       await withLossyStore(async ({ store, folder, copyAfterLoss }) => {
-        const operations = [
-          { kind: 'write', offset: 0, bytes: whole, modifiedNs: 1n },
-          { kind: 'settling' },
-        ] as const;
-        folder.setBornAt(fileId(1));
-        for (const file of FILES) folder.holds(file);
-        const births = FILES.map((file) => ({ file, operations }));
-        assert.deepEqual(await store.bear(births, epoch(1), VIEW, OBJECT_BYTES), [null, null]);
+        await bear(store, folder, whole);
         if (seed % 3 !== 0) await store.flushIndex();
         await lookInto(copyAfterLoss(new Prng(seed)), 'two', async (left, after) => {
           for (const file of FILES) {
@@ -168,14 +161,7 @@ describe('loss of power', () => {
       let folder = DataFolder.open(folderPath, { ...FOLDER, bootId: 'one' });
       let store = await DiskStore.open(folder, { fileOps: disk });
       try {
-        const operations = [
-          { kind: 'write', offset: 0, bytes: whole, modifiedNs: 1n },
-          { kind: 'settling' },
-        ] as const;
-        folder.setBornAt(fileId(1));
-        for (const file of FILES) folder.holds(file);
-        const births = FILES.map((file) => ({ file, operations }));
-        assert.deepEqual(await store.bear(births, epoch(1), VIEW, OBJECT_BYTES), [null, null]);
+        await bear(store, folder, whole);
         if (seed % 2 === 0) {
           const next = path.join(parent, 'next');
           disk = disk.copyAfterKill(folderPath, next);
@@ -302,6 +288,18 @@ describe('loss of power', () => {
 });
 
 /** A new base, as after a replica reset: ends what was uncertain. */
+/** Bears all files with these contents, and syncs nothing. */
+async function bear(store: DiskStore, folder: DataFolder, contents: Uint8Array): Promise<void> {
+  const operations = [
+    { kind: 'write', offset: 0, bytes: contents, modifiedNs: 1n },
+    { kind: 'settling' },
+  ] as const;
+  folder.setBornAt(fileId(1));
+  for (const file of FILES) folder.holds(file);
+  const births = FILES.map((file) => ({ file, operations }));
+  assert.deepEqual(await store.bear(births, epoch(1), VIEW, OBJECT_BYTES), [null, null]);
+}
+
 async function rejoin(store: DiskStore, file: ReturnType<typeof fileId>, model: Model): Promise<void> {
   const record = store.record(file);
   assert.ok(record);
