@@ -9,6 +9,7 @@ import { type AddressInfo, connect, createServer } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { pino } from 'pino';
 import type { ServerId } from '../base/ids.ts';
+import { freePorts } from '../client/dev/free-ports.ts';
 import { PeerTransport } from '../server/transport/peer-transport.ts';
 import { CHANNEL_LEASE, CHANNEL_REPLICA, type TransportHandlers } from '../server/transport/transport.ts';
 
@@ -159,19 +160,9 @@ async function bareSocket(port: number, payload: Uint8Array): Promise<() => Prom
     });
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
 const [given] = process.argv.slice(2);
 if (given === undefined) {
-  const ports = [await freePort(), await freePort()] as const;
+  const ports = (await freePorts(2)) as [number, number];
   const child: ChildProcess = fork(import.meta.filename, [ports.join(',')]);
   try {
     const [ready] = (await once(child, 'message')) as [{ echoPort: number }];

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { ServerId } from '../../base/ids.ts';
 import type { PeerAddress } from '../../server/transport/peer-transport.ts';
 import type { TransportHandlers } from '../../server/transport/transport.ts';
-import { freePort, type PeerProcess, startPeer } from '../transport/peer-cluster.ts';
+import { freeAddresses, type PeerProcess, startPeer } from '../transport/peer-cluster.ts';
 
 const [A, B] = ['a', 'b'] as [ServerId, ServerId];
 
@@ -31,12 +31,13 @@ async function until(holds: () => boolean): Promise<void> {
   throw new Error('It did not come to hold');
 }
 
-async function here(): Promise<PeerAddress> {
-  return { host: '127.0.0.1', port: await freePort() };
+async function addresses(count: number): Promise<PeerAddress[]> {
+  const ids = Array.from({ length: count }, (_, place) => `${place}`);
+  return [...(await freeAddresses(...ids)).values()];
 }
 
 test('a server is made a peer while both run, and a stranger again', { timeout: 30_000 }, async (t) => {
-  const [atA, atB] = [await here(), await here()];
+  const [atA, atB] = (await addresses(2)) as [PeerAddress, PeerAddress];
   const [seenA, seenB] = [seeing(), seeing()];
   const started: PeerProcess[] = [];
   t.after(() => Promise.all(started.map((one) => one.kill())));
@@ -72,7 +73,7 @@ test('a server is made a peer while both run, and a stranger again', { timeout: 
 });
 
 test('a peer that moved is found at its new address', { timeout: 30_000 }, async (t) => {
-  const [atA, atB, elsewhere] = [await here(), await here(), await here()];
+  const [atA, atB, elsewhere] = (await addresses(3)) as [PeerAddress, PeerAddress, PeerAddress];
   const a = await startPeer({ server: A, handlers: seeing().handlers, peers: new Map([[A, atA]]) });
   t.after(() => a.kill());
   a.transport.addPeer(B, atB);

@@ -6,8 +6,8 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { test } from 'node:test';
+import { freePorts } from '../../client/dev/free-ports.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { ask } from '../http/ask.ts';
 import { type OnMount, onMount, skip } from './on-mount.ts';
@@ -47,7 +47,8 @@ async function serve(
 ): Promise<{ readonly base: string; readonly server: ChildProcess }> {
   const recipe = new RegExp(`^rclone (serve ${protocol} .*)$`, 'm').exec(RECIPES)?.[1];
   assert.ok(recipe !== undefined, `There is a recipe for ${protocol}`);
-  const address = `127.0.0.1:${await freePort()}`;
+  const [port] = await freePorts(1);
+  const address = `127.0.0.1:${port}`;
   const words = recipe
     .replace('/mnt/leasehold', on.mount.directory)
     .replace(/127\.0\.0\.1:\d+/, address)
@@ -59,12 +60,4 @@ async function serve(
     return answer !== null;
   });
   return { base, server };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

@@ -28,12 +28,12 @@ import type { ServerId } from '../../base/ids.ts';
 import { Access } from '../../client/access.ts';
 import { emptyTokenFile } from '../../client/certificates/token-file.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { freePorts } from '../../client/dev/free-ports.ts';
 import { mountObstacle } from '../../client/mount.ts';
 import { CertificateWatch, ENDS_SOON_MS } from '../../server/security/certificate-watch.ts';
 import { TlsMaterial } from '../../server/security/tls-material.ts';
 import { formatTokenFile, parseRevokedList, parseTokenFile, serialText } from '../../wire/tokens.ts';
 import { runCli } from '../client/run-cli.ts';
-import { freePort } from '../transport/peer-cluster.ts';
 import type { CertificateFiles } from './authority.ts';
 import { SecureCluster } from './secure-cluster.ts';
 import { ask, close } from './wire-client.ts';
@@ -179,7 +179,8 @@ test('a client that was given the list believes no server whose certificate is o
     list,
     JSON.stringify({ revoked: [{ serial: serialOf('s1'), name: null, revokedAt: '', expiresAt: null }] }),
   );
-  const away = `https://127.0.0.1:${await freePort()}`;
+  const [unused] = await freePorts(1);
+  const away = `https://127.0.0.1:${unused}`;
   const left = new ClusterClient({
     servers: [away, cluster.url('s1')],
     access: new Access(files),

@@ -9,9 +9,9 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { freePorts } from '../../client/dev/free-ports.ts';
 import { parseTokenFile, tokenParts } from '../../wire/tokens.ts';
 import { runCli } from '../client/run-cli.ts';
-import { freePort } from '../transport/peer-cluster.ts';
 
 const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
 
@@ -137,7 +137,7 @@ test('what is wrong with a file of secrets is told without a word of it', async 
 });
 
 test('a server process reads certificate and tokens again at SIGHUP, and goes on', async (context) => {
-  const port = await freePort();
+  const [port] = await freePorts(1);
   const child = spawn(process.execPath, [
     ...[LAUNCHER, 'server', '--id', 's1', '--peer', `s1=127.0.0.1:${port}`, '--data', file('hangup')],
     ...['--tls-cert', file('s1.pem'), '--tls-key', file('s1-key.pem'), '--tls-ca', file('ca.pem')],

@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
+import { freePorts } from '../../client/dev/free-ports.ts';
 import { readConfig } from '../../server/config.ts';
 import { Server } from '../../server/server.ts';
-import { freePort } from '../transport/peer-cluster.ts';
 import { TestAuthority } from './authority.ts';
 
 /** One line of a server's log. */
@@ -41,8 +41,8 @@ export class SecureCluster {
     const authority = await TestAuthority.create();
     const folder = mkdtempSync(join(tmpdir(), 'leasehold-secure-'));
     const ids = Array.from({ length: options.servers ?? 3 }, (_, place) => `s${place + 1}`);
-    const ports = new Map<string, number>();
-    for (const id of ids) ports.set(id, await freePort());
+    const free = await freePorts(ids.length);
+    const ports = new Map(ids.map((id, place) => [id, free[place] as number]));
     const cluster = new SecureCluster(authority, folder, ports, options.flags?.(authority) ?? []);
     try {
       for (const id of ids) await authority.server(id);
@@ -108,7 +108,7 @@ export class SecureCluster {
   /** Starts a server that comes to the running cluster by itself. */
   async join(id: string): Promise<void> {
     const { folder, ca } = this.authority;
-    const port = await freePort();
+    const [port] = await freePorts(1);
     const flags = [
       ...['--id', id, '--join', this.urls.join(','), '--listen', `127.0.0.1:${port}`],
       ...['--data', join(this.folder, id), '--lease', '1s', '--clock-skew', '100ms'],

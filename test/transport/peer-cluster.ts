@@ -1,8 +1,9 @@
 import { createServer, type Server } from 'node:http';
-import { type AddressInfo, createServer as createNetServer } from 'node:net';
 import { type Logger, pino } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
+import { freePorts } from '../../client/dev/free-ports.ts';
 import {
+  type PeerAddress,
   type PeerTiming,
   PeerTransport,
   type PeerTransportOptions,
@@ -34,13 +35,10 @@ export function recordingLog(): { log: Logger; lines: LogLine[] } {
   return { log, lines };
 }
 
-/** @returns a port that nobody listened on a moment ago */
-export async function freePort(): Promise<number> {
-  const server = createNetServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+/** @returns addresses on this machine that nobody uses just now, no two of them the same */
+export async function freeAddresses<Id extends string>(...ids: Id[]): Promise<Map<Id, PeerAddress>> {
+  const ports = await freePorts(ids.length);
+  return new Map(ids.map((id, place) => [id, { host: '127.0.0.1', port: ports[place] as number }]));
 }
 
 /** One process of a cluster, inside this one: a transport and the HTTP server that it shares. */
@@ -88,7 +86,7 @@ export async function startPeer(
 /** Up to three servers over real sockets. */
 export class PeerCluster implements TransportCluster {
   readonly #running = new Map<ServerId, PeerProcess>();
-  #peers: Map<ServerId, { host: string; port: number }> | null = null;
+  #peers: Map<ServerId, PeerAddress> | null = null;
 
   async start(
     server: ServerId,
@@ -101,12 +99,8 @@ export class PeerCluster implements TransportCluster {
     return started.transport;
   }
 
-  async peers(): Promise<ReadonlyMap<ServerId, { host: string; port: number }>> {
-    if (this.#peers !== null) return this.#peers;
-    this.#peers = new Map();
-    for (const id of ['s1', 's2', 's3']) {
-      this.#peers.set(id as ServerId, { host: '127.0.0.1', port: await freePort() });
-    }
+  async peers(): Promise<ReadonlyMap<ServerId, PeerAddress>> {
+    this.#peers ??= await freeAddresses('s1' as ServerId, 's2' as ServerId, 's3' as ServerId);
     return this.#peers;
   }
 

@@ -9,7 +9,7 @@ import type { PeerTransportOptions } from '../../server/transport/peer-transport
 import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
 import { Recorder, transportConformance } from '../conformance/transport.ts';
 import {
-  freePort,
+  freeAddresses,
   type LogLine,
   PeerCluster,
   type PeerProcess,
@@ -22,15 +22,6 @@ const B = 's2' as ServerId;
 const NOTHING = new Uint8Array(0);
 
 transportConformance('sockets', () => new PeerCluster());
-
-type Addresses = Map<ServerId, { host: string; port: number }>;
-
-async function twoAddresses(): Promise<Addresses> {
-  return new Map([
-    [A, { host: '127.0.0.1', port: await freePort() }],
-    [B, { host: '127.0.0.1', port: await freePort() }],
-  ]);
-}
 
 /** Polls what has no event of its own: the other side's log. */
 async function eventually(condition: () => boolean, claim: string): Promise<void> {
@@ -78,7 +69,7 @@ async function knock(port: number, headers: Record<string, string>, path = '/v1/
 async function alone(
   body: (peer: PeerProcess, port: number, lines: LogLine[], heard: Recorder) => Promise<void>,
 ): Promise<void> {
-  const peers = await twoAddresses();
+  const peers = await freeAddresses(A, B);
   const { log, lines } = recordingLog();
   const heard = new Recorder();
   const peer = await startPeer({ server: A, peers, handlers: heard, log });
@@ -145,7 +136,7 @@ for (const [what, change, reason] of [
   ['other parameters', { paramsHash: 'q' }, /refused with 409: The parameters of s1 and s2 differ/],
 ] as const satisfies [string, Partial<PeerTransportOptions>, RegExp][]) {
   test(`both sides say why they do not meet: ${what}`, { timeout: 20_000 }, async () => {
-    const peers = await twoAddresses();
+    const peers = await freeAddresses(A, B);
     const [ours, theirs] = [recordingLog(), recordingLog()];
     const a = await startPeer({ server: A, peers, handlers: new Recorder(), log: ours.log });
     const b = await startPeer({ server: B, peers, handlers: new Recorder(), log: theirs.log, ...change });
@@ -165,11 +156,8 @@ for (const [what, change, reason] of [
 }
 
 test('an address that leads to another server is told apart', { timeout: 20_000 }, async () => {
-  const peers = await twoAddresses();
-  const wrong: Addresses = new Map([
-    ...peers,
-    ['s3' as ServerId, peers.get(A) as { host: string; port: number }],
-  ]);
+  const peers = await freeAddresses(A, B);
+  const wrong = new Map([...peers, ['s3' as ServerId, peers.get(A) as { host: string; port: number }]]);
   const { log, lines } = recordingLog();
   const a = await startPeer({ server: A, peers: wrong, handlers: new Recorder() });
   const b = await startPeer({ server: B, peers: wrong, handlers: new Recorder(), log });
@@ -242,7 +230,7 @@ for (const [what, bytes, reason] of [
   ['text', Uint8Array.of(0x81, 2, 0x68, 0x69), /text where frames are binary/],
 ] as const) {
   test(`a malformed frame costs its connection, not the server: ${what}`, { timeout: 20_000 }, async () => {
-    const peers = await twoAddresses();
+    const peers = await freeAddresses(A, B);
     const { log, lines } = recordingLog();
     const heard = new Recorder();
     const a = await startPeer({ server: A, peers, handlers: heard, log });
@@ -265,7 +253,7 @@ for (const [what, bytes, reason] of [
 }
 
 test('a frame cut off in the middle is nothing but a lost connection', { timeout: 20_000 }, async () => {
-  const peers = await twoAddresses();
+  const peers = await freeAddresses(A, B);
   const heard = new Recorder();
   const a = await startPeer({ server: A, peers, handlers: heard });
   const fake = await impostor(peers.get(B)?.port ?? 0, (socket) => {
@@ -312,7 +300,7 @@ test('noise on the port hurts nobody', { timeout: 20_000 }, async () => {
 });
 
 test('a handler that finds a message malformed costs the connection', { timeout: 20_000 }, async () => {
-  const peers = await twoAddresses();
+  const peers = await freeAddresses(A, B);
   const { MalformedError } = await import('../../wire/bytes.ts');
   const { log, lines } = recordingLog();
   const heard = new Recorder();
@@ -336,7 +324,7 @@ test('a handler that finds a message malformed costs the connection', { timeout:
 });
 
 test('a newer process takes over; the older one is not heard any more', { timeout: 20_000 }, async () => {
-  const peers = await twoAddresses();
+  const peers = await freeAddresses(A, B);
   const theirs = recordingLog();
   const [heard, older, newer] = [new Recorder(), new Recorder(), new Recorder()];
   const a = await startPeer({ server: A, peers, handlers: heard });
@@ -346,7 +334,7 @@ test('a newer process takes over; the older one is not heard any more', { timeou
   await older.until(() => first.transport.isConnected(A), 'and sees it');
 
   // The successor cannot have the same port while the older one lives: a proxy's address changes hands.
-  const moved: Addresses = new Map([...peers, [B, { host: '127.0.0.1', port: await freePort() }]]);
+  const moved = new Map([...peers, ...(await freeAddresses(B))]);
   first.http.close();
   const second = await startPeer({ server: B, peers: moved, handlers: newer, incarnation: 10 });
   const forward = createServer((socket) => {
@@ -378,7 +366,7 @@ test('a newer process takes over; the older one is not heard any more', { timeou
 });
 
 test('a peer that falls silent without a word is noticed, and found again', { timeout: 30_000 }, async () => {
-  const peers = await twoAddresses();
+  const peers = await freeAddresses(A, B);
   const proxies: { hole: (on: boolean) => void; close: () => void; port: number }[] = [];
   const proxied = async (target: number): Promise<number> => {
     const sockets = new Set<Socket>();
@@ -413,8 +401,8 @@ test('a peer that falls silent without a word is noticed, and found again', { ti
     return port;
   };
   const portOf = (id: ServerId): number => peers.get(id)?.port ?? 0;
-  const viaB: Addresses = new Map([...peers, [B, { host: '127.0.0.1', port: await proxied(portOf(B)) }]]);
-  const viaA: Addresses = new Map([...peers, [A, { host: '127.0.0.1', port: await proxied(portOf(A)) }]]);
+  const viaB = new Map([...peers, [B, { host: '127.0.0.1', port: await proxied(portOf(B)) }]]);
+  const viaA = new Map([...peers, [A, { host: '127.0.0.1', port: await proxied(portOf(A)) }]]);
   const [heardA, heardB] = [new Recorder(), new Recorder()];
   const timing = { pingMs: 50, silentIntervalsMax: 4, connectTimeoutMs: 200, retryMinMs: 10, retryMaxMs: 50 };
   const a = await startPeer({ server: A, peers: viaB, handlers: heardA, timing });
