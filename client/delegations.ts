@@ -20,13 +20,22 @@ export class Delegations {
   readonly #client: ClusterClient;
   readonly #delegated = new Delegated();
   readonly #session: GrantedSession;
+  /** Called back, and not given back yet: what is changed of them until then is brought to the cluster first, and calls nobody back. */
+  readonly #returning = new Map<number, number>();
 
   constructor(client: ClusterClient, { recalled, ended, failed }: DelegationEvents) {
     this.#client = client;
     const events = {
       recalled: async (inodes: readonly number[]) => {
-        for (const inode of inodes) this.#delegated.recalled(inode);
-        await recalled(inodes);
+        for (const inode of inodes) {
+          this.#delegated.recalled(inode);
+          this.#returning.set(inode, (this.#returning.get(inode) ?? 0) + 1);
+        }
+        try {
+          await recalled(inodes);
+        } finally {
+          for (const inode of inodes) this.#returned(inode);
+        }
       },
       ended: () => {
         this.#delegated.endAll();
@@ -85,7 +94,9 @@ export class Delegations {
 
   /** What a command of this client says of itself, which changes names in these directories: it is not to call them back from here. */
   asOwner(directories: readonly number[]): { readonly cache?: CacheOwner } {
-    const forgets = [...new Set(directories)].filter((directory) => this.#delegated.has(directory));
+    const forgets = [...new Set(directories)].filter(
+      (directory) => this.#delegated.has(directory) || this.#returning.has(directory),
+    );
     return forgets.length === 0 ? {} : { cache: { client: this.#session.client, forgets } };
   }
 
@@ -95,6 +106,12 @@ export class Delegations {
     const { client, session } = this.#session;
     if (session === null) return owner;
     return { cache: { client, forgets: owner.cache?.forgets ?? [], session } };
+  }
+
+  #returned(inode: number): void {
+    const count = this.#returning.get(inode) ?? 0;
+    if (count <= 1) this.#returning.delete(inode);
+    else this.#returning.set(inode, count - 1);
   }
 
   /** Gives everything back. */

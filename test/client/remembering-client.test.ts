@@ -69,8 +69,12 @@ async function started(t: TestContext) {
     },
   });
   const told: number[][] = [];
+  const said: unknown[] = [];
   const delegations = new Delegations(client, {
-    recalled: async (directories) => void told.push([...directories]),
+    recalled: async (directories) => {
+      told.push([...directories]);
+      said.push(delegations.asOwner(directories));
+    },
     ...{ ended: () => undefined, failed: (error: unknown) => assert.fail(String(error)) },
   });
   t.after(async () => {
@@ -79,7 +83,7 @@ async function started(t: TestContext) {
   });
   await until('it is delegated', async () => (await delegations.ask(DIRECTORY, 10)) !== null);
   const lookup = () => client.query({ kind: 'lookup', parent: DIRECTORY, name: 'new' });
-  return { client, delegations, asked, changes, recalls, acked, owners, told, lookup };
+  return { client, delegations, asked, changes, recalls, acked, owners, told, said, lookup };
 }
 
 test('a name that was free is no more once it was borne', async (t) => {
@@ -100,6 +104,16 @@ test('what is called back is delegated no more, and is told to whom it was', asy
   recalls.push(DIRECTORY);
   await until('that is acknowledged', async () => acked.at(-1) === 1);
   assert.deepEqual([told, delegations.has(DIRECTORY)], [[[DIRECTORY]], false]);
+});
+
+test('what brings a directory that is called back to the cluster waits for nobody who calls it back', async (t) => {
+  const { delegations, recalls, acked, said } = await started(t);
+  const owner = delegations.asOwner([DIRECTORY]);
+  assert.deepEqual(owner.cache?.forgets, [DIRECTORY]);
+  recalls.push(DIRECTORY);
+  await until('that is acknowledged', async () => acked.at(-1) === 1);
+  assert.deepEqual(said, [owner]);
+  assert.deepEqual(delegations.asOwner([DIRECTORY]), {}, 'It is given back');
 });
 
 test('nobody here believes any more what this client asks to be changed', async (t) => {
