@@ -51,17 +51,22 @@ export interface Promised {
  *   a replica that synced it. Not before others had time to answer (`mayLose`), who may have what was not; or
  * - all, so that what is left anywhere is here. Not if nothing can be left anywhere: a subject all of whose
  *   stores were replaced does not begin anew as an empty one, unless it may.
+ *
+ * Members to come whose stores were all replaced have nothing left that the members before them lack, as long as both
+ * sets vote: so they hold nothing up, once everybody has promised, and nobody is left who could know of an end of the change.
  */
 export function promisesSuffice(
   view: View,
   promises: ReadonlyMap<ServerId, Promised>,
   { mayBeginLost, mayLose }: { readonly mayBeginLost: boolean; readonly mayLose: boolean },
 ): boolean {
+  const everybody = viewVoters(view).every((server) => promises.has(server));
   return viewSides(view).every((side) => {
     const needed = majority(side.length);
     const trusts = side.flatMap((server) => promises.get(server)?.trust ?? []);
     const count = (trust: Trust): number => trusts.filter((each) => each === trust).length;
     if (trusts.filter(isUnlost).length >= needed || (mayLose && count('suspect') >= needed)) return true;
+    if (everybody && side === view.joint) return true;
     return trusts.length === side.length && (mayBeginLost || count('lost') < side.length);
   });
 }

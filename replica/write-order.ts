@@ -442,6 +442,8 @@ export class WriteOrder {
   /** The replica answers a heartbeat from where it stands. */
   heartbeatAnswered(from: ServerId, position: Position, beat: number, trust: Trust, nowMs: number): void {
     this.#noteTrust(from, trust);
+    const answering = this.#peer(from);
+    answering.answeredBeat = Math.max(answering.answeredBeat, beat);
     // A promise to another that went with its disk does not bind it: its answer excludes nobody.
     if (trust !== 'lost') this.#noteGuard(from, beat, nowMs);
     if (epochEqual(position.epoch, this.epoch)) {
@@ -512,6 +514,8 @@ export class WriteOrder {
     peer.ackedSeq = 0;
     peer.flushedSeq = -1;
     peer.floorSeq = this.#firstSeq - 1;
+    // If its disk was replaced before, it may have been once more.
+    if (peer.lostSinceBeat !== null) peer.lostSinceBeat = this.#beat;
   }
 
   // Progress ---------------------------------------------------------------------------------------
@@ -782,7 +786,6 @@ export class WriteOrder {
     const beat = this.#beats.get(number);
     if (peer === undefined || beat === undefined) return;
     const beforeMs = this.guardEndMs();
-    peer.answeredBeat = Math.max(peer.answeredBeat, number);
     peer.guardUntilMs = Math.max(peer.guardUntilMs, beat.sentMs + beat.guardMs * (1 - DRIFT_MAX));
     if (beforeMs <= nowMs && nowMs < this.guardEndMs()) {
       this.#shownSeq = this.#lastSeq;
@@ -802,16 +805,20 @@ export class WriteOrder {
   /**
    * Whether the replica may be given the state. One that has lost its promises with its disk may have promised a
    * larger epoch, and would follow this one all the same: so a majority of the others has to confirm first, after
-   * the loss was known, that there is none.
+   * the loss was known, that there is none. Or all others, where its set has no majority without it: whoever began
+   * a larger epoch before the loss is one of them, or the process that went with the disk.
    */
   #mayInstall(peer: Peer): boolean {
     const { lostSinceBeat } = peer;
-    if (lostSinceBeat === null || !viewVoters(this.#countedView).includes(peer.server)) return true;
-    const confirms = (server: ServerId): boolean => {
-      if (server === peer.server) return false;
-      return server === this.#config.self || (this.#peers.get(server)?.answeredBeat ?? 0) > lostSinceBeat;
-    };
-    return viewHasMajority(this.#countedView, confirms);
+    const voters = viewVoters(this.#countedView);
+    if (lostSinceBeat === null || !voters.includes(peer.server)) return true;
+    const confirms = (server: ServerId): boolean =>
+      server === this.#config.self || (this.#peers.get(server)?.answeredBeat ?? 0) > lostSinceBeat;
+    if (voters.every((server) => server === peer.server || confirms(server))) return true;
+    // What another one without its disk has promised to whoever asked it is forgotten, too.
+    const isSure = (server: ServerId): boolean =>
+      this.#peers.get(server)?.trust !== 'lost' && confirms(server);
+    return viewHasMajority(this.#countedView, isSure);
   }
 
   /**

@@ -81,6 +81,58 @@ export const DISK_CASES: Campaign['scenarios'] = {
     s.expect(s.shown(B) === 'yyyyyyyy', 'b has it all');
   }),
 
+  /** c moves the file to itself alone, and its disk is replaced before anybody knows. Then the others hear of it, and they have all of it. */
+  'empty disk to come': directed({}, (s) => {
+    s.lead(C);
+    s.write(C, X);
+    s.rule = (_from, _to, message) => (message?.kind === 'write' ? 'hold' : null);
+    s.system.move(C, [C]);
+    s.run(1);
+    s.system.troubles.wipe(C, 0);
+    s.rule = () => null;
+    s.expect(s.system.world.deliver() === 2, 'a and b hear of the change from a process that is gone');
+    s.run(2 * LONG_MS);
+    s.lead(A);
+    s.expect(s.shown(A) === 'xxxxxxxx', 'nothing is lost');
+    s.system.grant(A, LONG_MS);
+    s.run(HEARTBEATS_MS);
+    s.expect(s.system.observers.view.joint === undefined, 'the change ends');
+    s.run(LONG_MS);
+    s.lead(C);
+    s.expect(s.shown(C) === 'xxxxxxxx', 'c has it all');
+  }),
+
+  /** The same while another leads: it need not be asked anew who has what. */
+  'empty disk to come, under its primary': directed({}, (s) => {
+    s.lead(A);
+    s.write(A, X);
+    s.rule = (_from, to, message) => (message?.kind === 'write' && to === C ? 'drop' : null);
+    const move = s.system.move(A, [C]);
+    s.run(5);
+    s.system.troubles.wipe(C, 0);
+    s.rule = () => null;
+    s.run(HEARTBEATS_MS);
+    s.system.grant(A, LONG_MS);
+    s.run(HEARTBEATS_MS);
+    s.expect(move.answer?.kind === 'moved', 'the members have changed');
+    s.lead(C);
+    s.expect(s.shown(C) === 'xxxxxxxx', 'nothing is lost');
+  }),
+
+  /** Of two the other leads, and has everything. */
+  'empty disk of two': directed({ servers: 2, replicas: 2 }, (s) => {
+    s.lead(A);
+    s.write(A, X);
+    s.system.troubles.wipe(B, 0);
+    s.run(3 * HEARTBEATS_MS);
+    s.expect(s.write(A, Y).answer?.kind === 'done', 'b counts again');
+    s.system.world.crash(A);
+    s.run(LONG_MS);
+    s.system.world.restart(A);
+    s.lead(B);
+    s.expect(s.shown(B) === 'yyyyyyyy', 'nothing is lost');
+  }),
+
   /** While members change, a majority of the old ones is not enough. */
   'both majorities': directed({ servers: 5, replicas: 3 }, (s) => {
     s.lead(A);

@@ -7,6 +7,8 @@ const SIDES = 'return joint === undefined ? [members] : [members, joint];';
 const BELIEVED =
   "if (trusts.filter(isUnlost).length >= needed || (mayLose && count('suspect') >= needed)) return true;";
 
+const ALL_TO_COME_LOST = 'if (everybody && side === view.joint) return true;';
+
 const KEEPS_USELESS_LEASE: Mutation = {
   file: 'replica/replica.ts',
   find: "if (this.#state.kind === 'backup' && !this.#stopAsked && !this.#votes) this.#onStop();",
@@ -394,6 +396,54 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
       replace: '',
     },
     { conversation: 'trust-backup.txt' },
+  ),
+  replica(
+    '43q',
+    'members to come whose disks were all replaced are waited for for ever, although those before them have everything',
+    { file: 'replica/reset.ts', find: ALL_TO_COME_LOST, replace: '' },
+    { directed: 'empty disk to come', conversation: 'view-replaced.txt' },
+  ),
+  replica(
+    '43r',
+    'members to come whose disks were all replaced hold nothing up, although somebody is away who may know that they have led',
+    { file: 'replica/reset.ts', find: ALL_TO_COME_LOST, replace: 'if (side === view.joint) return true;' },
+    { conversation: 'view-replaced.txt' },
+  ),
+  replica(
+    '43s',
+    'nor do the members before them, of whom those to come need not have everything',
+    { file: 'replica/reset.ts', find: ALL_TO_COME_LOST, replace: 'if (everybody) return true;' },
+    { conversation: 'view-replaced.txt' },
+  ),
+  replica(
+    '43t',
+    'a primary gives a replica without its disk nothing where its set has no majority without it',
+    {
+      file: 'replica/write-order.ts',
+      find: 'if (voters.every((server) => server === peer.server || confirms(server))) return true;',
+      replace: '',
+    },
+    { directed: 'empty disk to come, under its primary', conversation: 'view-replaced.txt' },
+  ),
+  replica(
+    '43u',
+    'of several replicas without their disks each one vouches for the others',
+    {
+      file: 'replica/write-order.ts',
+      find: "this.#peers.get(server)?.trust !== 'lost' && confirms(server);",
+      replace: 'confirms(server);',
+    },
+    { conversation: 'view-replaced.txt' },
+  ),
+  replica(
+    '43v',
+    'what others said before a disk was replaced once more says that there is no larger epoch',
+    {
+      file: 'replica/write-order.ts',
+      find: 'if (peer.lostSinceBeat !== null) peer.lostSinceBeat = this.#beat;',
+      replace: '',
+    },
+    { conversation: 'view-replaced.txt' },
   ),
   replica(
     '44c',
