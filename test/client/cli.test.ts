@@ -113,6 +113,27 @@ describe('the command line', { concurrency: 2 }, () => {
     assert.match(parent.stderr, /leasehold mkdir --parents main:\/no/);
   });
 
+  test('what fails on its way is called by its path', async () => {
+    const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
+    assert.equal((await runCli(['put', '-', 'main:/whole'], { env, input: 'x' })).code, 0);
+    const fail = (code: 'no-space' | 'integrity' | null): void => {
+      for (const server of cluster.servers)
+        server.intercept = ({ path }) =>
+          code !== null && path.startsWith('/v1/data/') ? { kind: 'problem', code } : null;
+    };
+    try {
+      fail('no-space');
+      const put = await runCli(['put', '-', 'main:/large'], { env, input: 'x' });
+      assert.match(put.stderr, /^leasehold: Cannot write main:\/large: /);
+      fail('integrity');
+      const got = await run('get', 'main:/whole', '-');
+      assert.equal(got.code, 8);
+      assert.match(got.stderr, /^leasehold: Cannot (open|read) main:\/whole: /);
+    } finally {
+      fail(null);
+    }
+  });
+
   test('info and status, and their exit codes', async () => {
     const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
     await runCli(['put', '-', 'main:/known'], { env, input: 'x' });

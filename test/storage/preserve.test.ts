@@ -16,11 +16,14 @@ import type { FileStore } from '../../server/storage/store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { lookInto, withLossyStore } from './lossy-store.ts';
-import { DiskFixture } from './stores.ts';
+import { mounted } from './mounts.ts';
+import { DiskFixture, temporaryFolder } from './stores.ts';
 
 const FILE = fileId(1);
 const OBJECT_BYTES = 16;
 const LARGEST = 12 * OBJECT_BYTES;
+/** What telling of thousands of lent objects does not fit into. */
+const LENT_ROOM_BYTES = 128 * 1024;
 
 class Model {
   bytes = Buffer.alloc(0);
@@ -286,4 +289,43 @@ test('a start after an end in the midst of preserving many objects finds all of 
     }
   });
   assert.ok(found.whole > 0 && found.nothing > 1, JSON.stringify(found));
+});
+
+test('what is not preserved for want of room takes no room: its slots are used again', async (t) => {
+  const COUNT = 8_000;
+  const folder = temporaryFolder();
+  const mount = process.getuid?.() === 0 ? mounted(folder, ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs']) : null;
+  if (mount === null) {
+    fs.rmdirSync(folder);
+    return t.skip('needs root to mount a small tmpfs');
+  }
+  try {
+    const fixture = await DiskFixture.make({}, folder);
+    const { store } = fixture;
+    let seq = 0;
+    const apply = (operation: FileOperation): Promise<void> =>
+      store.apply(FILE, epoch(1), seq + 1, operation, NO_SESSIONS).then(() => void seq++);
+    const write = async (): Promise<number> => {
+      const bytes = pattern(COUNT * OBJECT_BYTES, seq);
+      await apply({ kind: 'write', offset: 0, bytes, modifiedNs: 1n });
+      await store.flush(FILE);
+      return fs.statSync(path.join(folder, 'objects', '01', '1.dat')).size;
+    };
+    await begin(store, FILE, OBJECT_BYTES);
+    await write();
+    // Room for a part of what tells of the objects that are lent, and not for all.
+    const ballast = path.join(folder, 'ballast');
+    const { bavail, bsize } = fs.statfsSync(folder);
+    fs.writeFileSync(ballast, Buffer.alloc(bavail * bsize - LENT_ROOM_BYTES));
+    const as = fileId(9);
+    await assert.rejects(apply({ kind: 'preserve', as, contents: { epoch: 1, seq } }), { code: 'no-space' });
+    assert.equal(store.record(as), null);
+    fs.rmSync(ballast);
+    const sizeBytes = await write();
+    assert.equal(await write(), sizeBytes, 'The slots of the first contents were free');
+    await fixture.close();
+  } finally {
+    mount.unmount();
+    fs.rmdirSync(folder);
+  }
 });
