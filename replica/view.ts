@@ -38,12 +38,28 @@ export function viewReached(
   return least;
 }
 
-/** The view in which a change of members begins: both sets vote. */
-export function viewJoint({ number, members, policy }: View, joint: readonly ServerId[]): View {
-  return { number: number + 1, members, joint, ...(policy === undefined ? {} : { policy }) };
+/** So many views have numbers of their own in each epoch: twice as many as members may change in it. */
+const VIEWS_PER_EPOCH = 65_536;
+
+/**
+ * The view in which a change of members begins: both sets vote.
+ *
+ * Its number is that of no other, also not of one that an earlier epoch ordered, that was never committed and is on some disk still: whoever
+ * votes goes by numbers, and would take the one for the other. No two epochs in which somebody led have the same counter.
+ *
+ * @param counter of the epoch that orders it
+ */
+export function viewJoint(
+  { number: before, members, policy }: View,
+  joint: readonly ServerId[],
+  counter: number,
+): View {
+  const number = Math.max(before + 1, (counter - 1) * VIEWS_PER_EPOCH);
+  assert(Number.isSafeInteger(number), 'Numbers of views do not run out');
+  return { number, members, joint, ...(policy === undefined ? {} : { policy }) };
 }
 
-/** The view in which it ends. */
+/** The view in which it ends: by whomever it is ordered, it is the same. */
 export function viewSettled({ number, joint, policy }: View): View {
   assert(joint !== undefined, 'A change ends where one began');
   return { number: number + 1, members: joint, ...(policy === undefined ? {} : { policy }) };

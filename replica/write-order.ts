@@ -681,7 +681,7 @@ export class WriteOrder {
     switch (change.stage) {
       case 'learning':
         if (!this.#haveLearned(change.target)) return false;
-        this.#view = viewJoint(this.#view, change.target);
+        this.#view = viewJoint(this.#view, change.target, this.epoch.counter);
         this.#countedView = this.#view;
         this.#change = {
           stage: 'joint',

@@ -70,7 +70,7 @@ test('majorities of a view, and of neighbouring views, have a common member', ()
   fc.assert(
     fc.property(members, members, (old, target) => {
       const before: View = { number: 1, members: old };
-      const joint = viewJoint(before, target);
+      const joint = viewJoint(before, target, 3);
       const after = viewSettled(joint);
       for (const [one, other] of [
         [before, before],
@@ -90,7 +90,7 @@ test('majorities of a view, and of neighbouring views, have a common member', ()
 
 test('a change goes through both sets, by numbers that grow, and keeps its policy', () => {
   const first: View = { number: 4, members: [a, b, c], policy: 'all' };
-  const joint = viewJoint(first, [c, d]);
+  const joint = viewJoint(first, [c, d], 1);
   assert.deepEqual(joint, { number: 5, members: [a, b, c], joint: [c, d], policy: 'all' });
   assert.deepEqual(viewVoters(joint), [a, b, c, d]);
   assert.deepEqual(viewSides(joint), [
@@ -100,7 +100,30 @@ test('a change goes through both sets, by numbers that grow, and keeps its polic
   const settled = viewSettled(joint);
   assert.deepEqual(settled, { number: 6, members: [c, d], policy: 'all' });
   assert.throws(() => viewSettled(settled));
-  assert.deepEqual(viewJoint({ number: 1, members: [a] }, [b]), { number: 2, members: [a], joint: [b] });
+  assert.deepEqual(viewJoint({ number: 1, members: [a] }, [b], 1), { number: 2, members: [a], joint: [b] });
+});
+
+test('views that different epochs order have different numbers, whatever view they begin with', () => {
+  const orders = fc.tuple(
+    fc.integer({ min: 1, max: 40 }),
+    fc.integer({ min: 1, max: 1_000_000 }),
+    fc.integer({ min: 0, max: 9 }),
+  );
+  fc.assert(
+    fc.property(orders, ([earlier, more, changes]) => {
+      // The later epoch begins with what was there before all changes of the earlier one, or after some.
+      let view: View = { number: 1, members: [a] };
+      const begun = [view];
+      const numbers = new Set<number>();
+      for (let change = 0; change <= changes; change++) {
+        const joint = viewJoint(view, [b], earlier);
+        view = viewSettled(joint);
+        numbers.add(joint.number).add(view.number);
+        begun.push(view);
+      }
+      for (const before of begun) assert.ok(!numbers.has(viewJoint(before, [c], earlier + more).number));
+    }),
+  );
 });
 
 test('replicas are where they are wanted when nothing is under way, in whatever order', () => {

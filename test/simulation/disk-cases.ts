@@ -1,4 +1,5 @@
 /** Directed runs: replicas whose disks lost something, and members that change. */
+import type { ServerId } from '../../base/ids.ts';
 import type { Campaign } from './planted.ts';
 import { A, B, C, D, directed, E, HEARTBEATS_MS, LONG_MS, X, Y, Z } from './system-script.ts';
 
@@ -250,6 +251,48 @@ export const DISK_CASES: Campaign['scenarios'] = {
     );
     s.expect(s.shown(D) === 'yyyyyyyy', 'nothing is lost');
     s.expect(s.system.hasConverged(), 'd knows all of it to be committed');
+  }),
+
+  /**
+   * A primary ordered a change that nobody heard of. The others went on without it, to d alone. They are out, and still vote by the view before
+   * the last: that is not the one that the first has, by which d is not needed.
+   */
+  'view that nobody heard of': directed({ servers: 4, replicas: 3, leases: 'real' }, (s) => {
+    const { world } = s.system;
+    const leads = (servers: readonly ServerId[]): ServerId => {
+      for (const server of servers) world.call(server, () => s.system.process(server).open());
+      const primary = () => servers.find((server) => s.role(server) === 'active');
+      s.expect(
+        world.runFor(4 * LONG_MS, () => primary() !== undefined),
+        'somebody leads',
+      );
+      return primary() as ServerId;
+    };
+    const first = leads([A, B, C]);
+    const others = [A, B, C].filter((server) => server !== first);
+    s.rule = (_from, to, message) => (message?.kind === 'write' && to !== D ? 'drop' : null);
+    s.system.move(first, [A, B, C, D]);
+    s.run();
+    world.crash(first);
+    s.rule = () => null;
+    s.isolated.add(first);
+    const move = s.system.move(leads(others), [D]);
+    s.expect(
+      world.runFor(LONG_MS, () => move.answer?.kind === 'moved'),
+      'the members have changed',
+    );
+    leads([D]);
+    // The first hears nothing of the file, and nothing of d. The others hear it ask for votes.
+    s.isolated.clear();
+    s.rule = (from, to, message) => {
+      const other = from === first ? to : to === first ? from : null;
+      return other !== null && (message !== null || other === D) ? 'drop' : null;
+    };
+    world.restart(first);
+    s.run(LONG_MS);
+    for (const server of [first, D]) world.call(server, () => s.system.process(server).open());
+    s.run(2 * LONG_MS);
+    s.expect(s.role(D) === 'active', 'd leads on');
   }),
 
   /** a removed b and c, who lose power: that members changed is not forgotten with what was not synced. */

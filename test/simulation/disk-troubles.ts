@@ -6,6 +6,7 @@
 import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { View } from '../../replica/actions.ts';
+import { epochEqual } from '../../replica/epoch.ts';
 import { viewHasMajority, viewSides, viewVoters } from '../../replica/view.ts';
 import type { NewTrust } from '../../server/storage/store.ts';
 import type { BirthCounts } from './system-birth.ts';
@@ -260,9 +261,16 @@ export class DiskTroubles {
   look(): void {
     if (!this.#recovering) return;
     const { observers, disks } = this.#system;
-    const hasAll = (server: ServerId): boolean =>
-      !this.#isDoubtful(server) && (disks.get(server)?.record.seq ?? 0) >= observers.committedSeq;
-    if (this.#system.primary() === null || !viewVoters(observers.view).every(hasAll)) return;
+    const primary = this.#system.primary();
+    const epoch = primary === null ? undefined : disks.get(primary)?.record.installed;
+    if (epoch === undefined) return;
+    // Who slept meanwhile may have more, of an epoch of before, and believe of it what was true when it was told.
+    const hasAll = (server: ServerId): boolean => {
+      const record = disks.get(server)?.record;
+      if (record === undefined || this.#isDoubtful(server)) return false;
+      return epochEqual(record.installed, epoch) && record.seq >= observers.committedSeq;
+    };
+    if (!viewVoters(observers.view).every(hasAll)) return;
     this.#recovering = false;
     observers.recovered();
   }

@@ -247,6 +247,16 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     { conversation: 'view-told.txt' },
   ),
   replica(
+    '46n4',
+    'a view has the number of another one that an earlier epoch ordered and that came to nothing',
+    {
+      file: 'replica/view.ts',
+      find: 'const number = Math.max(before + 1, (counter - 1) * VIEWS_PER_EPOCH);',
+      replace: 'const number = before + 1;',
+    },
+    { directed: 'view that nobody heard of', says: 'Two hold the lease' },
+  ),
+  replica(
     '46x',
     'a change begins to members of whom nobody has what is committed',
     {

@@ -193,6 +193,8 @@ export class Observers {
 
   /** A backup was told that all operations up to `seq` are committed. */
   heardCommitted(server: ServerId, seq: number, contents: Contents): void {
+    // Who slept while others lost it with their power is told of it still. It is compared once all are what they were.
+    if (this.#mayForget) return;
     for (let index = this.#comparedSeq.get(contents) ?? 0; index < seq; index++) {
       const committed = this.#committed[index];
       const logged = contents.log[index];
