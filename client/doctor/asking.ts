@@ -1,7 +1,8 @@
 import { Agent, type Dispatcher, request } from 'undici';
 import type { Access } from '../access.ts';
 
-const ANSWER_MS = 5_000;
+/** So long one question is waited for. */
+export const ANSWER_MS = 5_000;
 
 /** How the doctor asks servers: as any client does, and one question at a time without a second attempt. */
 export class Asking {

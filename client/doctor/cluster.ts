@@ -4,13 +4,12 @@ import type { ClusterStatus, ServerStatus } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { Access } from '../access.ts';
 import { formatDuration } from '../quantities.ts';
-import { Asking } from './asking.ts';
+import { ANSWER_MS, Asking } from './asking.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 import { listenersOn } from './listeners.ts';
 
 /** The servers as they are reached from here, and their clocks. */
 
-const ANSWER_MS = 3_000;
 /** The header that tells a server's time has whole seconds. */
 const DATE_RESOLUTION_MS = 1_000;
 

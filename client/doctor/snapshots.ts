@@ -3,6 +3,7 @@ import type { Access } from '../access.ts';
 import { leftBehind } from '../backup/own-snapshot.ts';
 import { ClusterClient } from '../cluster-client.ts';
 import { NamedLeaseClient } from '../lease/named-lease-client.ts';
+import { ANSWER_MS } from './asking.ts';
 import { type Finding, warning } from './finding.ts';
 
 /**
@@ -13,7 +14,7 @@ import { type Finding, warning } from './finding.ts';
 export async function examineSnapshots(servers: readonly string[], access: Access): Promise<Finding[]> {
   const client = new ClusterClient({ servers, access });
   const leases = new NamedLeaseClient({ servers, access });
-  const call = { failFast: true } as const;
+  const call = { failFast: true, timeoutMs: ANSWER_MS } as const;
   const findings: Finding[] = [];
   try {
     const { volumes } = await client.query({ kind: 'volumes' }, call);
