@@ -569,11 +569,18 @@ export class LocalFileService implements FileService {
     const driver = await this.#member(file);
     this.#yield(driver);
     const { view } = driver;
-    // A file that was made here begins elsewhere with the first write, or where something else is wanted.
-    if (driver.orders) driver.step({ kind: 'read-wanted' });
-    const waiting = this.#waiter.primary(driver, `file ${file}`, true, () => isEnough(driver));
+    const waiting = this.#ready(driver, isEnough);
     await unlessFirst(waiting, OUTDATED_AFTER_MS, () => this.#newerPlace(file, view));
     return driver;
+  }
+
+  async #ready(driver: ReplicaDriver, isEnough: (driver: ReplicaDriver) => boolean): Promise<void> {
+    const subject = `file ${driver.file}`;
+    await this.#waiter.primary(driver, subject, true, () => driver.orders);
+    if (isEnough(driver)) return;
+    // What was made or borne here begins elsewhere with the first write, or where something else is wanted.
+    driver.step({ kind: 'read-wanted' });
+    await this.#waiter.primary(driver, subject, true, () => isEnough(driver));
   }
 
   /**

@@ -10,7 +10,7 @@ import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from '.
 const BYTES = Buffer.from('the whole of it');
 
 async function started(t: { after(work: () => void): void }) {
-  const cluster = new SmallCluster(['a', 'b', 'c'], {}, 60_000, 2_000);
+  const cluster = new SmallCluster(['a', 'b', 'c'], {}, { leaseMs: 2_000 });
   t.after(() => cluster.close());
   await cluster.ready();
   const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];

@@ -32,9 +32,9 @@ function placeOf(epoch: Epoch, { view }: SmallCluster) {
   return { epoch, view, objectBytes: OBJECT_BYTES };
 }
 
-async function started(t: { after(work: () => void): void }, told: string[] = []) {
+async function started(t: { after(work: () => void): void }, told: string[] = [], heartbeatMs = 20) {
   const command = async ({ kind }: { readonly kind: string }) => void told.push(kind);
-  const cluster = new SmallCluster(['a', 'b', 'c'], { command }, 60_000, 2_000);
+  const cluster = new SmallCluster(['a', 'b', 'c'], { command }, { leaseMs: 2_000, heartbeatMs });
   t.after(() => {
     cluster.close();
     assert.deepEqual(cluster.fatal, []);
@@ -240,6 +240,16 @@ test('who has borne a file leads it by the epoch of the birth, once, and nobody 
   await giveBack(a);
   const again = await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2));
   assert.ok(again.epoch > 1, 'With the next lease it asks like everybody else');
+});
+
+test('who leads what he has borne waits for no heartbeat before he syncs it', async (t) => {
+  // None comes before the time of an operation is over.
+  const { servers, bear } = await started(t, [], 60_000);
+  const [a, b] = servers;
+  assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
+  a.host.named(FILE);
+  assert.equal((await a.files.flush(FILE)).epoch, 1);
+  assert.equal(a.host.loaded(FILE)?.leads, true);
 });
 
 test('whoever changes a file that was borne is sent to who has borne it, and is served where he is sent back', async (t) => {

@@ -6,10 +6,14 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
-async function started(t: { after(work: () => void): void }, told: string[] = [], idleMs?: number) {
+async function started(
+  t: { after(work: () => void): void },
+  told: string[] = [],
+  timing: ConstructorParameters<typeof SmallCluster>[2] = {},
+) {
   const command = async ({ kind }: { readonly kind: string }) => void told.push(kind);
   // Long enough for a busy machine: a lease that lapses is another epoch.
-  const cluster = new SmallCluster(['a', 'b', 'c'], { command }, idleMs, LEASE_MS);
+  const cluster = new SmallCluster(['a', 'b', 'c'], { command }, { leaseMs: LEASE_MS, ...timing });
   t.after(() => {
     cluster.close();
     assert.deepEqual(cluster.fatal, []);
@@ -103,7 +107,7 @@ test('a file that was made and never written to has another primary next, which 
 
 test('a file that was written and settled is given back before one that is not', async (t) => {
   const other = (FILE + 1) as FileId;
-  const { cluster, servers } = await started(t, [], 30_000);
+  const { cluster, servers } = await started(t, [], { idleMs: 30_000 });
   const [a] = servers;
   for (const file of [FILE, other]) {
     a.files.made(attributesAt(cluster.view.members, file));

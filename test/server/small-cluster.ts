@@ -22,6 +22,15 @@ const CLOCK_SKEW_MAX_MS = 20;
 export const LOCK_BOUNDS = { server: 90, holder: 50 };
 export const LOCK_LEASE_MS = 3 * LEASE_MS;
 
+/** All in milliseconds. */
+interface SmallTiming {
+  readonly idleMs: number;
+  readonly leaseMs: number;
+  readonly heartbeatMs: number;
+}
+
+const TIMING: SmallTiming = { idleMs: 60_000, leaseMs: LEASE_MS, heartbeatMs: 20 };
+
 export interface SmallServer {
   readonly id: ServerId;
   readonly store: MemoryStore;
@@ -50,11 +59,11 @@ export class SmallCluster {
   constructor(
     ids: readonly string[],
     catalog: Partial<CatalogAccess> = {},
-    idleMs = 60_000,
-    leaseMs = LEASE_MS,
+    timing: Partial<SmallTiming> = {},
   ) {
     this.view = { number: 1, members: ids as ServerId[] };
-    for (const id of this.view.members) this.servers.push(this.#server(id, catalog, idleMs, leaseMs));
+    for (const id of this.view.members)
+      this.servers.push(this.#server(id, catalog, { ...TIMING, ...timing }));
   }
 
   /** Resolves when the silence after the start is over everywhere. */
@@ -66,7 +75,8 @@ export class SmallCluster {
     for (const close of this.#closers) close();
   }
 
-  #server(id: ServerId, catalog: Partial<CatalogAccess>, idleMs: number, leaseMs: number): SmallServer {
+  #server(id: ServerId, catalog: Partial<CatalogAccess>, timing: SmallTiming): SmallServer {
+    const { idleMs, leaseMs, heartbeatMs } = timing;
     const clock = new Clock();
     const wakes = new WakeQueue(clock);
     const log = pino({ level: 'silent' });
@@ -83,8 +93,8 @@ export class SmallCluster {
       wakes,
       log,
       store,
-      heartbeatMs: 20,
-      quietHeartbeatMs: 40,
+      heartbeatMs,
+      quietHeartbeatMs: 2 * heartbeatMs,
       silentMs: 200,
       readLeaseMs: 100,
       startGuardMs: 0,

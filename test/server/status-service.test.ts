@@ -29,7 +29,7 @@ function statusOf({ id, host, lease, store, transport }: SmallServer): LocalStat
 }
 
 test('a replica that comes a moment later is not missed, and one that stays behind is', async (t) => {
-  const cluster = new SmallCluster(['a', 'b', 'c'], {}, undefined, LEASE_MS);
+  const cluster = new SmallCluster(['a', 'b', 'c'], {}, { leaseMs: LEASE_MS });
   t.after(() => cluster.close());
   await cluster.ready();
   const [a, , c] = cluster.servers as [SmallServer, SmallServer, SmallServer];

@@ -269,6 +269,21 @@ export const PLANTED_ORDER: readonly Planted[] = [
     { conversation: 'borne.txt' },
   ),
   replica(
+    'birth-led-quiet',
+    'who has borne a file and does not write to it leads it no sooner than his next heartbeat leaves',
+    {
+      file: 'server/file/file-service.ts',
+      find: "driver.step({ kind: 'read-wanted' });",
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/server/births.test.ts',
+        name: 'who leads what he has borne waits for no heartbeat',
+      },
+    },
+  ),
+  replica(
     'made-room',
     'candidates choose epochs below the one of who has made the file',
     {
