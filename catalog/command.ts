@@ -4,7 +4,15 @@ import type { ServerId } from '../base/ids.ts';
 import type { Command, CommandOf, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
 import { removeXattr, setAttributes, setXattr } from './commands/attributes.ts';
 import { bear, reserveInodes } from './commands/births.ts';
-import { link, makeDirectory, makeNode, removeDirectory, symlink, unlink } from './commands/entries.ts';
+import {
+  link,
+  makeDirectory,
+  makeNode,
+  removeDirectory,
+  symlink,
+  unlink,
+  unlinkFiles,
+} from './commands/entries.ts';
 import {
   collect,
   createFile,
@@ -144,6 +152,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return removeDirectory(tables, command, atNs);
     case 'unlink':
       return unlink(tables, command, atNs);
+    case 'unlink-files':
+      return unlinkFiles(tables, command, atNs);
     case 'rename':
       return rename(tables, command, atNs);
     case 'symlink':

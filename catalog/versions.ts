@@ -7,9 +7,9 @@ import type { Command } from '../wire/catalog-api.ts';
  * another release, which does not know a command, or passes over a field of it, would not. So whatever is added to commands, or changes
  * what they do, makes this number larger, and has its line below; a server that does not know the version of a batch refuses it.
  *
- * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots.
+ * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
  */
-export const COMMANDS_VERSION = 2;
+export const COMMANDS_VERSION = 3;
 
 /** By which version a command came. A new command needs a line here. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -48,6 +48,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'snapshot-create': 2,
   'snapshot-remove': 2,
   sweep: 2,
+  'unlink-files': 3,
 };
 
 /**

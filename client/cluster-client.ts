@@ -525,6 +525,8 @@ function describeCommand(command: Command): string {
       return `rename ${describePlace(command.from)} to ${describePlace(command.to)}`;
     case 'reserve-inodes':
       return `reserve ${command.count} numbers for files`;
+    case 'unlink-files':
+      return `remove ${command.files.length} files`;
     case 'bear':
       return `make ${command.files.length} files`;
     case 'forgo':

@@ -238,6 +238,7 @@ export class RememberingClient extends ClusterClient {
       add(command.to);
     }
     if ('inode' in command) inodes.push(command.inode);
+    if (command.kind === 'unlink-files') for (const file of command.files) add(file);
     return { names: places, inodes };
   }
 }

@@ -78,6 +78,9 @@ const REMOVAL = {
   trash: Type.Optional(Type.Boolean()),
 };
 
+/** Names of which one command takes away. */
+export const UNLINKS_MAX = 256;
+
 export const Command = Type.Union([
   Type.Object({
     kind: Type.Literal('volume-create'),
@@ -226,6 +229,18 @@ export const Command = Type.Union([
     kind: Type.Literal('unlink'),
     place: Place,
     expect: Type.Optional(Expectation),
+    ...REMOVAL,
+  }),
+  /**
+   * Takes names of files away, each from the inode that is meant: what else has the name by then keeps it. Each has an outcome of its own, and
+   * is done or refused by itself.
+   */
+  Type.Object({
+    kind: Type.Literal('unlink-files'),
+    files: Type.Array(Type.Object({ parent: Inode, name: Name, inode: Inode }), {
+      minItems: 1,
+      maxItems: UNLINKS_MAX,
+    }),
     ...REMOVAL,
   }),
   Type.Object({
@@ -596,6 +611,9 @@ export type BornFile =
   | { readonly mode: number; readonly gid: number; readonly xattrs: number }
   | { readonly code: ErrorCode; readonly message: string };
 
+/** How many names are left of the inode, or why it has kept this one. */
+export type UnlinkedFile = number | { readonly code: ErrorCode; readonly message: string };
+
 /** Contents of a file, and the inode that is to have them for snapshots. */
 export interface Preservation {
   readonly inode: number;
@@ -625,6 +643,8 @@ export interface CommandResults {
   readonly 'remove-directory': Record<string, never>;
   /** `atNs`: the times of the directory since; absent in the answer to a retry, and from servers of before. */
   readonly unlink: { readonly inode: number; readonly links: number; readonly atNs?: string };
+  /** One for each name, in their order. `atNs`: as of `unlink`. */
+  readonly 'unlink-files': { readonly files: readonly UnlinkedFile[]; readonly atNs?: string };
   /** `replaced`: the inode that lost the target name, if any. */
   readonly rename: { readonly replaced: number | null };
   readonly symlink: { readonly attributes: Attributes };

@@ -1,6 +1,13 @@
 import { assert } from '../../base/assert.ts';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
-import type { CommandOf, CommandResults, NodeKind, Place } from '../../wire/catalog-api.ts';
+import type {
+  CommandOf,
+  CommandResults,
+  Expectation,
+  NodeKind,
+  Place,
+  UnlinkedFile,
+} from '../../wire/catalog-api.ts';
 import { attributesOf, kindNumber } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
 import type { InodeRow } from '../inode-rows.ts';
@@ -197,10 +204,49 @@ export function removeDirectory(
 }
 
 export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: string): CommandResults['unlink'] {
-  const { directory, name, inode } = takenSpotOf(tables, command.place, 'is-directory');
+  const { directory, inode, links } = nameTaken(tables, command.place, command.expect, command, atNs);
+  tables.inodes.touchDirectory(directory, 0, atNs);
+  return { inode, links };
+}
+
+/** Takes names away in their order; directories are told of all of theirs together, at the end. */
+export function unlinkFiles(
+  tables: Tables,
+  command: CommandOf<'unlink-files'>,
+  atNs: string,
+): CommandResults['unlink-files'] {
+  const directories = new Set<number>();
+  const files = command.files.map(({ inode, ...place }): UnlinkedFile => {
+    try {
+      const { directory, links } = nameTaken(tables, place, { kind: 'inode', inode }, command, atNs);
+      directories.add(directory);
+      return links;
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      return { code: error.code, message: error.message };
+    }
+  });
+  for (const directory of directories) tables.inodes.touchDirectory(directory, 0, atNs);
+  return { files };
+}
+
+/**
+ * Takes a name away from what is no directory; the times of its directory are still to follow. Nothing is written before it is certain that it is
+ * not refused.
+ *
+ * @returns numbers of directory and inode, and how many names the inode has still
+ */
+function nameTaken(
+  tables: Tables,
+  place: Place,
+  expect: Expectation | undefined,
+  removal: Removal,
+  atNs: string,
+): { readonly directory: number; readonly inode: number; readonly links: number } {
+  const { directory, name, inode } = takenSpotOf(tables, place, 'is-directory');
   if (inode.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
-  if (command.expect !== undefined) assertExpected(command.expect, name, inode);
+  if (expect !== undefined) assertExpected(expect, name, inode);
   tables.entries.delete(directory.id, name, inode.id);
-  tables.inodes.touchDirectory(directory.id, 0, atNs);
-  return { inode: inode.id, links: nameLost(tables, inode, { directory, name }, command, atNs) };
+  const links = nameLost(tables, inode, { directory, name }, removal, atNs);
+  return { directory: directory.id, inode: inode.id, links };
 }

@@ -337,7 +337,8 @@ export class LocalCatalogService implements CatalogService {
   ): CommandResult {
     // A retry is answered with what was made before, and touches nothing.
     if (change?.inodes.length === 0) return result;
-    if (command.kind === 'unlink') return { ...(result as CommandResults['unlink']), atNs: String(nowNs) };
+    if (command.kind === 'unlink' || command.kind === 'unlink-files')
+      return { ...(result as CommandResults['unlink' | 'unlink-files']), atNs: String(nowNs) };
     if (command.kind === 'create-file' && command.reserved !== undefined)
       return { ...(result as CommandResults['create-file']), atNs: String(nowNs) };
     if (command.kind !== 'make-directory' || cache?.session === undefined) return result;

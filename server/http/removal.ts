@@ -22,9 +22,17 @@ export function removalOf(request: FastifyRequest, search: URLSearchParams): Rem
 
 /** A command that takes a name away says who wants that: who he is as he had to prove it, before what he says himself. */
 export function signedCommand(request: FastifyRequest, command: Command): Command {
-  if (command.kind !== 'unlink' && command.kind !== 'rename' && command.kind !== 'replace') return command;
-  const { principal } = request;
-  if (principal?.kind !== 'client') return command;
-  const { name } = principal.grant;
-  return { ...command, by: command.by === undefined ? name : `${name} (${command.by})` };
+  switch (command.kind) {
+    case 'unlink':
+    case 'unlink-files':
+    case 'rename':
+    case 'replace': {
+      const { principal } = request;
+      if (principal?.kind !== 'client') return command;
+      const { name } = principal.grant;
+      return { ...command, by: command.by === undefined ? name : `${name} (${command.by})` };
+    }
+    default:
+      return command;
+  }
 }

@@ -18,6 +18,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'make-node': 'write',
   'remove-directory': 'write',
   unlink: 'write',
+  'unlink-files': 'write',
   rename: 'write',
   symlink: 'write',
   link: 'write',
@@ -103,7 +104,7 @@ export function queryReach(body: unknown): Reach | null {
 function reachOf(request: Readonly<Record<string, unknown>>): Reach {
   const volumes: string[] = [];
   const inodes: number[] = [];
-  const { kind, name, place, from, to } = request;
+  const { kind, name, place, from, to, files } = request;
   if ((kind === 'volume' || String(kind).startsWith('volume-')) && typeof name === 'string')
     volumes.push(name);
   for (const one of [request, place, from, to]) {
@@ -113,7 +114,15 @@ function reachOf(request: Readonly<Record<string, unknown>>): Reach {
     if (typeof inode === 'number') inodes.push(inode);
     if (typeof parent === 'number') inodes.push(parent);
   }
+  if (kind === 'unlink-files') inodes.push(...parentsOf(files));
   return { volumes, inodes };
+}
+
+/** @returns the directories of names, each once: what has a name is in the volume of its directory */
+function parentsOf(files: unknown): ReadonlySet<number> {
+  const places = Array.isArray(files) ? (files as unknown[]) : [];
+  const parents = places.map((place) => (place as { readonly parent?: unknown } | null)?.parent);
+  return new Set(parents.filter((parent) => typeof parent === 'number'));
 }
 
 function kindIn(body: unknown, name: 'command' | 'query'): string | null {

@@ -261,6 +261,33 @@ test('unlink keeps a file without a name until it is collected', () => {
   ]);
 });
 
+test('many files are removed by one command, each from the inode that is meant, or refused by itself', () => {
+  const catalog = new Catalog();
+  const [d, e] = [catalog.directory('/d'), catalog.directory('/e')];
+  const [a, b, c] = [catalog.file('/d/a'), catalog.file('/d/b'), catalog.file('/e/c')];
+  catalog.run({ kind: 'link', inode: b.inode, place: main('/e/b2') });
+  const untouched = catalog.at('/e').modifiedNs;
+  const name = (parent: number, at: string, inode: number) => ({ parent, name: at, inode });
+  const { files } = catalog.run({
+    kind: 'unlink-files',
+    files: [
+      name(d.inode, 'a', a.inode),
+      name(d.inode, 'a', a.inode),
+      name(e.inode, 'c', a.inode),
+      name(12_345, 'c', c.inode),
+      name(catalog.root, 'd', d.inode),
+      name(d.inode, 'b', b.inode),
+    ],
+  });
+  assert.deepEqual(
+    files.map((left) => (typeof left === 'number' ? left : left.code)),
+    [0, 'not-found', 'precondition-failed', 'not-found', 'is-directory', 1],
+  );
+  assert.deepEqual([catalog.inode(a.inode).links, catalog.at('/e/b2').inode], [0, b.inode]);
+  assert.equal(catalog.at('/d').modifiedNs, catalog.timeNs.toString());
+  assert.deepEqual([catalog.at('/e').modifiedNs, catalog.at('/e/c').inode], [untouched, c.inode]);
+});
+
 test('collect takes the oldest first, and no more than asked', () => {
   const catalog = new Catalog();
   const orphans = [catalog.orphan().inode, catalog.orphan().inode, catalog.orphan().inode];

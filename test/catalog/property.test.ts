@@ -152,6 +152,13 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
       { minLength: 1, maxLength: 4 },
     ),
   }),
+  fc.record({
+    kind: fc.constant('unlink-files' as const),
+    files: fc.array(fc.record({ parent: inode, name: fc.constantFrom('a', 'b', 'c'), inode }), {
+      minLength: 1,
+      maxLength: 3,
+    }),
+  }),
   fc.record({ kind: fc.constant('create-orphan' as const), volume: fc.constant('main'), mode, ...owner }),
   fc.record({ kind: fc.constant('keep-orphan' as const), inode }),
   fc.record({

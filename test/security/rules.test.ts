@@ -286,6 +286,11 @@ test('who is let in for a volume reaches no other, by name or by number', async 
   assert.equal(await command({ parent: 17, name: 'a' }), 'let in');
   assert.equal(await command({ volume: 'other', path: '/a' }), 'forbidden');
   assert.equal(await command({ parent: 117, name: 'a' }), 'forbidden');
+  const many = (...parents: number[]) => {
+    const files = parents.map((parent) => ({ parent, name: 'a', inode: 18 }));
+    return ask('scoped', 'POST', '/v1/catalog/commands', { kind: 'unlink-files', files });
+  };
+  assert.deepEqual([await many(17, 17), await many(17, 117)], ['let in', 'forbidden']);
   assert.equal(await ask('scoped', 'DELETE', '/v1/trash/main'), 'let in');
   assert.equal(await ask('scoped', 'DELETE', '/v1/trash/other'), 'forbidden');
 });

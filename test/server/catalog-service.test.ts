@@ -139,7 +139,7 @@ test('who removes a name, or makes a file by a number of his, hears which times 
     return { body: Buffer.from('x'), outcomes: [outcome], touched: [times.length === 1 ? [1, 7] : []] };
   });
   const reserved = { kind: 'create-file', reserved: { inode: 7, owner: 1 } };
-  for (const command of [{ kind: 'unlink' }, reserved] as unknown as Command[]) {
+  for (const command of [{ kind: 'unlink' }, { kind: 'unlink-files' }, reserved] as unknown as Command[]) {
     times.length = 0;
     const request = { session: 1, number: 1, command };
     assert.deepEqual(await service.execute(request), { inode: 7, links: 0, atNs: times[0] });

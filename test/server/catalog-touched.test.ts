@@ -91,6 +91,8 @@ describe('what a command touches', () => {
     covers({ kind: 'rename', from: place(d, 'a'), to: place(d, 'b'), mode: 'replace' });
     covers({ kind: 'rename', from: place(d, 'b'), to: place(e, 'b2'), mode: 'exchange' });
     covers({ kind: 'unlink', place: place(d, 'c') });
+    const gone = { kind: 'unlink-files', files: [{ parent: e, name: 'c2', inode: c }] } as const;
+    covers({ ...gone, files: [...gone.files] });
     covers({ kind: 'rename', from: place(root, 'd'), to: place(e, 'd'), mode: 'no-replace' });
     covers({ kind: 'follow-view', inode: a, view: { number: 9, members: ['s2'] } });
     covers({ kind: 'create-orphan', volume: 'v', mode: 0o600, ...owner });
