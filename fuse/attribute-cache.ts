@@ -272,7 +272,7 @@ export class AttributeCache {
   }
 
   /**
-   * The cluster knows of what was made here in a directory.
+   * The cluster knows of what was made or removed here in a directory.
    *
    * @param atNs the directory's times since; null where they are not known
    */
@@ -281,10 +281,12 @@ export class AttributeCache {
     const known = this.#known.get(directory);
     if (known === undefined) return;
     if (atNs === null) this.#known.delete(directory);
-    else if (BigInt(known.attributes.changedNs) < BigInt(atNs)) {
-      const attributes = { ...known.attributes, modifiedNs: atNs, changedNs: atNs };
-      this.#known.set(directory, { ...known, attributes });
-    }
+    else if (BigInt(known.attributes.changedNs) < BigInt(atNs)) this.#touch(directory, known, atNs);
+  }
+
+  #touch(directory: number, known: Known, atNs: string): void {
+    const attributes = { ...known.attributes, modifiedNs: atNs, changedNs: atNs };
+    this.#known.set(directory, { ...known, attributes });
   }
 
   /** A name of a file is about to go: what is heard of it meanwhile, and of its directory, may be older than that. */
@@ -300,13 +302,20 @@ export class AttributeCache {
    *
    * @param inode that had the name
    * @param atNs the directory's times since; null where they are not known
+   * @param behind the cluster does not know of it yet: the times are about these, and certainly others than before
    */
-  removed(parent: number, name: string, inode: number, atNs: string | null): void {
+  removed(parent: number, name: string, inode: number, atNs: string | null, behind = false): void {
     this.#entries.delete(keyOf(parent, name));
     this.#noteChange(keyOf(parent, name));
     this.drop(inode);
     this.#beforeWrites.delete(inode);
-    this.named(parent, atNs);
+    const known = this.#known.get(parent);
+    if (!behind || atNs === null || known === undefined) {
+      this.named(parent, atNs);
+      return;
+    }
+    const laterNs = BigInt(known.attributes.changedNs) + 1n;
+    this.#touch(parent, known, String(laterNs > BigInt(atNs) ? laterNs : BigInt(atNs)));
   }
 
   /** @returns the inode that had the name when it was heard of last */

@@ -193,12 +193,12 @@ export interface FileSystemBackend {
     /** The cluster does not know of it yet; `onNamed` tells when it does. */
     readonly unborn?: boolean;
   }>;
-  /** @param named is told when a directory got the name of a file that was unborn; null where the time of that is not known */
+  /** @param named is told when a directory got the name of a file that was unborn, or lost one behind; null where the time of that is not known */
   onNamed?(named: (directory: number, atNs: string | null) => void): void;
   /** Whether nobody else changes the directory, its names and its own attributes, since `onHeld` told of it. */
   isHeld?(directory: number): boolean;
   onHeld?(held: (directory: number) => void): void;
-  /** Resolves when the cluster has all files that are unborn, or those in a directory. @throws why one of them is not there */
+  /** Resolves when the cluster has all files that are unborn, and all removals, or those in a directory. @throws what one of them failed with */
   comeFrom?(directory?: number): Promise<void>;
   /** Whether a directory has files that are unborn: its attributes are about to change. */
   isChanging?(directory: number): boolean;
@@ -215,13 +215,23 @@ export interface FileSystemBackend {
   link(inode: number, parent: number, name: string): Promise<Attributes>;
   /**
    * @param uid of the program's user, for those who look who took the name away
+   * @param isOpen whether a file is open here: the cluster has to know at once that it has no name any more
    * @returns the inode and the names that are left of it; `atNs`: the directory's times since, where they are known
    */
   unlink(
     parent: number,
     name: string,
     uid?: number,
-  ): Promise<{ readonly inode: number; readonly links: number; readonly atNs?: string }>;
+    isOpen?: (inode: number) => boolean,
+  ): Promise<{
+    readonly inode: number;
+    readonly links: number;
+    readonly atNs?: string;
+    /** The cluster does not know of it yet: `atNs` is about the time, and `onNamed` tells which it is. */
+    readonly behind?: boolean;
+  }>;
+  /** Resolves when the cluster has the removals in a directory, or of an inode, that were told as done. */
+  removed?(inode: number): Promise<void>;
   removeDirectory(parent: number, name: string): Promise<void>;
   rename(
     from: { readonly parent: number; readonly name: string },
@@ -283,8 +293,20 @@ export type BirthOutcome =
   | { readonly kind: 'refused'; readonly error: Error }
   | { readonly kind: 'unborn' };
 
+/** A name that is to go, and the file that it is to be taken from. */
+export interface RemovedName {
+  readonly parent: number;
+  readonly name: string;
+  readonly inode: number;
+}
+
+/** `gone`: the inode did not have the name any more. `refused`: it has, or that is not known. */
+export type RemovalOutcome =
+  | { readonly kind: 'removed' | 'gone' }
+  | { readonly kind: 'refused'; readonly error: unknown };
+
 /**
- * What it takes to make files here before the cluster hears of them: directories that are delegated to this mount, in which nobody else
+ * What it takes to make and remove files here before the cluster hears of them: directories that are delegated to this mount, in which nobody else
  * makes names before it has agreed, and numbers for files.
  */
 export interface BirthBackend {
@@ -303,6 +325,15 @@ export interface BirthBackend {
   bear(bearer: string, files: readonly NewFile[]): Promise<readonly BirthOutcome[]>;
   /** Makes the file without its contents, or finds that it was made or borne before; live. `namedNs`: its directory's times since, if they are known. */
   make(file: NewFile): Promise<{ readonly attributes: Attributes; readonly namedNs: string | null }>;
+  /**
+   * Takes names from inodes, each of which keeps it if it cannot be so.
+   *
+   * @returns what became of each, in their order, and the times of their directories since, where they are known; throws where that is not known
+   */
+  remove(
+    names: readonly RemovedName[],
+    uid?: number,
+  ): Promise<{ readonly outcomes: readonly RemovalOutcome[]; readonly atNs: string | null }>;
   stop(): Promise<void>;
 }
 

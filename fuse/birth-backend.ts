@@ -1,13 +1,22 @@
 import type { BirthBackend, FileSystemBackend } from './backend.ts';
+import { nameStateOf } from './delegated-names.ts';
 import { NewbornFiles } from './newborn-files.ts';
 import type { Log } from './transport.ts';
 
 /**
  * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents
  * (decision 0041). Whatever needs such a file at the cluster waits until it is there.
+ *
+ * @param rowMs files that are removed no later than this one after the other, in milliseconds, are told as removed before the cluster hears of it
+ *   (decision 0067); 0 where others may not see what is a moment old
  */
-export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log: Log): FileSystemBackend {
-  const files = new NewbornFiles(backend, birth, log);
+export function withBirths(
+  backend: FileSystemBackend,
+  birth: BirthBackend,
+  log: Log,
+  rowMs = 0,
+): FileSystemBackend {
+  const files = new NewbornFiles(backend, birth, log, rowMs);
   return {
     ...backend,
     async stop() {
@@ -15,7 +24,12 @@ export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log:
       await backend.stop();
     },
     lookup: (parent, name) => files.lookup({ parent, name }),
-    attributes: async (inode) => files.unborn(inode)?.attributes ?? backend.attributes(inode),
+    async attributes(inode) {
+      const unborn = files.unborn(inode);
+      if (unborn !== undefined) return unborn.attributes;
+      await files.removed(inode);
+      return backend.attributes(inode);
+    },
     list: (inode, after, countMax) => files.list(inode, after, countMax),
     createFile: (parent, name, mode, owner, exclusive) =>
       files.create({ parent, name }, mode, owner, exclusive),
@@ -44,17 +58,13 @@ export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log:
     async link(inode, parent, name) {
       const place = { parent, name };
       await Promise.all([files.come(inode), files.comeAt(place)]);
+      files.linked(inode);
       const attributes = await files.changing([place], () => backend.link(inode, parent, name));
-      files.changed(place, attributes.kind === 'file' ? 'file' : 'other');
+      files.changed(place, nameStateOf(attributes));
       return attributes;
     },
-    async unlink(parent, name, uid) {
-      const place = { parent, name };
-      await files.comeAt(place);
-      const left = await files.changing([place], () => backend.unlink(parent, name, uid));
-      files.changed(place, 'free');
-      return left;
-    },
+    unlink: (parent, name, uid, isOpen = () => false) => files.unlink({ parent, name }, uid, isOpen),
+    removed: (inode) => files.removed(inode),
     async removeDirectory(parent, name) {
       const place = { parent, name };
       // It may be the directory of any of them, and would not be empty.
@@ -63,13 +73,14 @@ export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log:
       files.changed(place, 'free');
     },
     async rename(from, to, mode, uid) {
-      const isFile = files.isFile(from);
+      const isFile = files.fileAt(from) !== null;
       // A directory that is replaced has to be empty.
       if (isFile) await Promise.all([files.comeAt(from), files.comeAt(to)]);
       else await files.comeFrom();
+      const file = from.parent === to.parent ? files.fileAt(from) : null;
       const renamed = await files.changing([from, to], () => backend.rename(from, to, mode, uid));
-      // Of two names of one file none is gone.
-      if (mode !== 'exchange') files.changed(to, isFile ? 'file' : 'other');
+      // Of two names of one file none is gone. Which file it was is known where nobody else can have taken the directory meanwhile.
+      if (mode !== 'exchange') files.changed(to, isFile ? (file ?? 'file') : 'other');
       return renamed;
     },
     async setAttributes(inode, changes) {
@@ -103,7 +114,6 @@ export function withBirths(backend: FileSystemBackend, birth: BirthBackend, log:
     onHeld: (held) => {
       files.held = held;
     },
-    openFile: (inode, replicas, contents) =>
-      files.unborn(inode) ?? backend.openFile(inode, replicas, contents),
+    openFile: (inode, ...rest) => files.unborn(inode) ?? files.open(inode, ...rest),
   };
 }

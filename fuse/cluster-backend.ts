@@ -2,7 +2,6 @@ import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import type { Delegations } from '../client/delegations.ts';
-import { whoami } from '../client/whoami.ts';
 import type {
   AttributeChanges,
   Attributes,
@@ -11,7 +10,7 @@ import type {
   Owner,
   Space,
 } from './backend.ts';
-import { userText } from './users.ts';
+import { removerText } from './users.ts';
 
 /** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
 export function isSnapshot(volume: string): boolean {
@@ -31,8 +30,6 @@ export function clusterBackend(
   path = '/',
   delegations: Delegations | null = null,
 ): FileSystemBackend {
-  const mount = whoami('mount');
-  const byUser = (uid?: number): string => (uid === undefined ? mount : `${mount}, by ${userText(uid)}`);
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   /** Which snapshot is meant, in each question; found out at the start. */
   let shown: { readonly snapshot?: number } = {};
@@ -94,12 +91,15 @@ export function clusterBackend(
       return (await client.command(command, { live: true, ...owning(parent) })).attributes;
     },
     unlink: (parent, name, uid) =>
-      client.command({ kind: 'unlink', place: { parent, name }, by: byUser(uid) }, owning(parent)),
+      client.command({ kind: 'unlink', place: { parent, name }, by: removerText(uid) }, owning(parent)),
     async removeDirectory(parent, name) {
       await client.command({ kind: 'remove-directory', place: { parent, name } }, owning(parent));
     },
     rename: (from, to, mode, uid) =>
-      client.command({ kind: 'rename', from, to, mode, by: byUser(uid) }, owning(from.parent, to.parent)),
+      client.command(
+        { kind: 'rename', from, to, mode, by: removerText(uid) },
+        owning(from.parent, to.parent),
+      ),
     async setAttributes(inode, changes: AttributeChanges) {
       const command = { kind: 'set-attributes', inode, ...changes } as const;
       return (await client.command(command, { live: true, ...owning(inode) })).attributes;

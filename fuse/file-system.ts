@@ -156,8 +156,9 @@ export class FileSystem implements FileSystemCalls {
     const { cache } = this.#inodes;
     cache.removing(parent, name);
     try {
-      const { inode, links, atNs = null } = await this.#backend.unlink(parent, name, uid);
-      cache.removed(parent, name, inode, atNs);
+      const isOpen = (file: number): boolean => this.#inodes.isOpen(file);
+      const { inode, links, atNs = null, behind } = await this.#backend.unlink(parent, name, uid, isOpen);
+      cache.removed(parent, name, inode, atNs, behind);
       if (links === 0) this.#files.unlinked(inode);
     } catch (error) {
       cache.forgetEntry(parent, name);

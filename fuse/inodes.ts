@@ -40,6 +40,8 @@ export class Inodes {
 
   /** As they are at the cluster now. */
   async ask(inode: number): Promise<Attributes> {
+    // What is heard while removals arrive would be believed by nobody.
+    await this.#backend.removed?.(inode);
     const { mark } = this.cache;
     const attributes = await this.#backend.attributes(inode);
     this.cache.heard(attributes, mark);

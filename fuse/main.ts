@@ -32,6 +32,8 @@ const USAGE =
 const READY_FD = 3;
 /** How long a mount believes what it heard of a snapshot. */
 const SNAPSHOT_AGE_MS = 3_600_000;
+/** Who removes one file after the other lets no more time pass between two. */
+const REMOVAL_ROW_MS = 100;
 /** The client library gives up this much earlier, so that its error, which says why, is the one that is told. */
 const CLIENT_MARGIN = 0.95;
 /** For the question how long leases are, on which the limit of all further ones depends. */
@@ -89,7 +91,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     const whole = isSnapshot(volume)
       ? plain
       : withFacts(plain, clusterFacts(client, volume), settings.factsListed);
-    const changeable = births === null ? whole : withBirths(whole, births, log);
+    const rowMs = clientOptions.exact ? 0 : REMOVAL_ROW_MS;
+    const changeable = births === null ? whole : withBirths(whole, births, log, rowMs);
     const backend = settings.readOnly ? readOnlyBackend(changeable) : changeable;
     mounted = await mountVolume(backend, transportNamed(settings.transport), {
       ...{ directory, source, limitMs, xattrs, log },

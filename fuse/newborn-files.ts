@@ -1,10 +1,28 @@
 import { ServiceError } from '../base/errors.ts';
+import { afterRemovals } from './after-removals.ts';
 import { allDone } from './all-done.ts';
-import type { Attributes, BirthBackend, FileSystemBackend, ListedPage, NodeKind, Owner } from './backend.ts';
+import type {
+  Attributes,
+  BackendFile,
+  BirthBackend,
+  BirthOutcome,
+  FileSystemBackend,
+  ListedPage,
+  NewFile,
+  Owner,
+} from './backend.ts';
 import { Births } from './births.ts';
-import { DelegatedDirectory, DelegatedNames, type NameState } from './delegated-names.ts';
+import {
+  DelegatedDirectory,
+  DelegatedNames,
+  NAMES_MAX,
+  type NameState,
+  nameStateOf,
+} from './delegated-names.ts';
 import { namesCompare } from './name-order.ts';
 import { nowNs } from './open-file.ts';
+import { RemovalRows } from './removal-rows.ts';
+import { isOverQuota, Removals } from './removals.ts';
 import type { Log } from './transport.ts';
 import { UnbornFile, type Way } from './unborn-file.ts';
 
@@ -24,7 +42,14 @@ const NAMES_COUNT = 1_000;
 /** Directories of which it is remembered when a file was made in them, or when they were called back. */
 const REMEMBERED_MAX = 1_000;
 
+/** So many files in a row are removed in the ordinary way: that shows that they may be. */
+const SHOWN_COUNT = 2;
+/** Who has removed so many in a row is about to remove more: to ask for the directory costs as much as two. */
+const REMOVED_COUNT = 8;
+
 const SET_GROUP_ID = 0o2000;
+const STICKY = 0o1000;
+const EMPTY: ListedPage = { entries: [], more: false };
 
 interface Place {
   readonly parent: number;
@@ -33,7 +58,7 @@ interface Place {
 
 /**
  * Makes files here, in directories that are delegated to this mount, and has the cluster hear of each as a whole: when it is closed, and before
- * anything else that needs it there. What the mount looks for, it finds here meanwhile.
+ * anything else that needs it there. What the mount looks for, it finds here meanwhile. Removals in such directories follow behind.
  */
 export class NewbornFiles {
   /** @see FileSystemBackend.onNamed */
@@ -45,6 +70,10 @@ export class NewbornFiles {
   readonly #log: Log;
   readonly #births: Births;
   readonly #names: DelegatedNames;
+  readonly #removals: Removals;
+  readonly #rows: RemovalRows;
+  /** Directories of which the next names are being asked for. */
+  readonly #learning = new Set<number>();
   /** By inode, the oldest first. */
   readonly #unborn = new Map<number, UnbornFile>();
   readonly #byPlace = new Map<string, UnbornFile>();
@@ -69,10 +98,27 @@ export class NewbornFiles {
   /** Files of the volume can come with their contents; not known before the first of them was made. */
   #isPossible = false;
 
-  constructor(backend: FileSystemBackend, birth: BirthBackend, log: Log) {
+  /** @param rowMs @see withBirths */
+  constructor(backend: FileSystemBackend, birth: BirthBackend, log: Log, rowMs: number) {
     this.#backend = backend;
     this.#birth = birth;
     this.#log = log;
+    this.#rows = new RemovalRows(rowMs);
+    this.#removals = new Removals(birth, {
+      removed: ({ parent }, atNs) => this.named(parent, atNs),
+      failed: (place, error) => {
+        this.#rows.end(place.parent);
+        this.named(place.parent, null);
+        this.changed(place, 'doubt');
+        const { parent: directory, name, inode: file } = place;
+        log('error', 'a file that was removed is still there', {
+          directory,
+          name,
+          file,
+          error: String(error),
+        });
+      },
+    });
     this.#births = new Births(birth, (error) => {
       log('debug', 'no numbers for new files', { error: String(error) });
     });
@@ -100,31 +146,43 @@ export class NewbornFiles {
     return this.#counts.has(directory);
   }
 
-  /** Resolves when the cluster has the file, if it is one that is new. @throws where it cannot be brought there */
+  /**
+   * Resolves when the cluster has the file, if it is one that is new, and all removals that concern the inode.
+   *
+   * @throws where it cannot be brought there
+   */
   async come(inode: number): Promise<void> {
     await this.#unborn.get(inode)?.come('born');
+    await this.#removals.goneOf(inode);
   }
 
   async comeAt(place: Place): Promise<void> {
     await this.unbornAt(place)?.come('born');
+    await this.#removals.goneAt(place);
   }
 
-  /** Resolves when the cluster has, as far as that can be, all new files, or those in a directory. */
+  /** Resolves when the cluster has, as far as that can be, all new files, or those in a directory, and so with removals. */
   async comeFrom(directory?: number): Promise<void> {
-    await this.#comeAll(
-      directory === undefined ? this.#unborn.values() : this.#unbornIn(new Set([directory])),
-    );
+    const directories = directory === undefined ? undefined : new Set([directory]);
+    await this.#comeAll(directories === undefined ? this.#unborn.values() : this.#unbornIn(directories));
+    await (directories === undefined ? this.#removals.gone() : this.#removals.goneFrom(directories));
   }
 
-  /** As `comeFrom`, for whoever has to know. @throws why one of them is not at the cluster */
+  /** As `comeFrom`, for whoever has to know. @throws what is not so at the cluster, and why */
   async persist(directory?: number): Promise<void> {
     const files = directory === undefined ? [...this.#unborn.values()] : this.#unbornIn(new Set([directory]));
-    await allDone(files.map((file) => file.come('born')));
+    await allDone([...files.map((file) => file.come('born')), this.#removals.persist(directory)]);
   }
 
-  /** @returns whether a name, or none, is known to be a file */
-  isFile(place: Place): boolean {
-    return this.#stateOf(place) === 'file';
+  /** @see FileSystemBackend.removed */
+  removed(inode: number): Promise<void> {
+    return this.#removals.goneOf(inode);
+  }
+
+  /** @returns what is known of the name, if that is a file; else null */
+  fileAt(place: Place): NameState | null {
+    const state = this.#stateOf(place);
+    return state === 'file' || typeof state === 'number' ? state : null;
   }
 
   /** @throws ServiceError `exists` */
@@ -137,6 +195,8 @@ export class NewbornFiles {
     const { parent, name } = place;
     // Whoever makes files all the time would never come to have the directory.
     await this.#asking.get(parent)?.over;
+    // The name is given away anew when nobody has it any more, or whoever had it has kept it.
+    await this.#removals.goneAt(place);
     while (this.#isFull && this.#names.of(parent) !== undefined)
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     const unborn = this.unbornAt(place);
@@ -151,7 +211,7 @@ export class NewbornFiles {
       this.#backend.createFile(parent, name, mode, owner, exclusive),
     );
     const { attributes, created } = result;
-    this.changed(place, stateOf(attributes.kind));
+    this.changed(place, nameStateOf(attributes));
     if (created) this.#madeAtCluster(parent, attributes);
     return result;
   }
@@ -191,10 +251,10 @@ export class NewbornFiles {
       contents: { epoch: 0, seq: 0 },
     };
     const file: UnbornFile = new UnbornFile({ parent, name }, attributes, {
-      bear: (whole) => this.#births.bear(whole, number.bearer),
+      bear: (whole) => this.#bear(whole, number.bearer),
       make: (whole) => this.#birth.make(whole),
       setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
-      open: ({ inode, replicas, contents }) => this.#backend.openFile(inode, replicas, contents),
+      open: ({ inode, replicas, contents }) => this.open(inode, replicas, contents),
       there: (_, namedNs) => {
         this.#forget(file);
         this.named(parent, namedNs);
@@ -216,9 +276,23 @@ export class NewbornFiles {
     this.#unborn.set(file.inode, file);
     this.#byPlace.set(keyOf(parent, name), file);
     more(this.#counts, parent);
-    directory.changed(name, 'file');
+    this.changed(file, file.inode);
     this.#timer ??= setTimeout(() => this.#age(), UNBORN_MS_MAX);
     return attributes;
+  }
+
+  /** What was refused for want of a quota may have room when what was removed before is: it is made in the ordinary way then, by the same number. */
+  async #bear(file: NewFile, bearer: string): Promise<BirthOutcome> {
+    const { isEmpty } = this.#removals;
+    const outcome = await this.#births.bear(file, bearer);
+    if (isEmpty || outcome.kind !== 'refused' || !isOverQuota(outcome.error)) return outcome;
+    await this.#removals.gone();
+    return { kind: 'unborn' };
+  }
+
+  /** A file as the cluster has it. */
+  open(...which: Parameters<FileSystemBackend['openFile']>): BackendFile {
+    return afterRemovals(this.#backend.openFile(...which), this.#removals);
   }
 
   isHeld(directory: number): boolean {
@@ -232,18 +306,19 @@ export class NewbornFiles {
 
   /** A directory that was just made here has no names. */
   madeDirectory(attributes: Attributes): void {
-    if (this.#birth.isDelegated(attributes.inode)) this.#hold(new DelegatedDirectory(attributes, [], true));
+    if (this.#birth.isDelegated(attributes.inode)) this.#hold(new DelegatedDirectory(attributes, EMPTY));
   }
 
   async lookup({ parent, name }: Place): Promise<Attributes> {
     const unborn = this.unbornAt({ parent, name });
     if (unborn !== undefined) return unborn.attributes;
+    if (this.#removals.isAt({ parent, name })) throw notThere(name);
     const directory = this.#names.of(parent);
     const changes = directory?.changes ?? 0;
     if (this.#stateOf({ parent, name }) === 'free') throw notThere(name);
     try {
       const attributes = await this.#backend.lookup(parent, name);
-      directory?.heard(name, stateOf(attributes.kind), changes);
+      directory?.heard(name, nameStateOf(attributes), changes);
       return attributes;
     } catch (error) {
       if (error instanceof ServiceError && error.code === 'not-found')
@@ -254,6 +329,7 @@ export class NewbornFiles {
 
   /** A page of the directory, with what is new in it. */
   async list(directory: number, after: string, countMax: number): Promise<ListedPage> {
+    await this.#removals.goneFrom(new Set([directory]));
     // Before it is asked for: what comes to the cluster meanwhile may be in the answer, or not.
     const unborn = [...this.#unborn.values()].filter(({ parent }) => parent === directory);
     const page = await this.#backend.list(directory, after, countMax);
@@ -273,7 +349,8 @@ export class NewbornFiles {
     for (const key of keys) more(this.#changing, key);
     for (const { parent } of places) more(this.#busy, parent);
     try {
-      return await change();
+      for (const place of places) await this.#removals.goneAt(place);
+      return await this.#removals.withQuota(change);
     } finally {
       for (const key of keys) fewer(this.#changing, key);
       for (const { parent } of places) {
@@ -285,6 +362,7 @@ export class NewbornFiles {
   }
 
   changed({ parent, name }: Place, state: NameState): void {
+    if (state !== 'free' && state !== 'doubt') this.#rows.end(parent);
     this.#names.changed(parent, name, state);
     this.#asking.get(parent)?.changed.add(name);
   }
@@ -292,6 +370,68 @@ export class NewbornFiles {
   #stateOf({ parent, name }: Place): NameState {
     if (this.#changing.has(keyOf(parent, name))) return 'doubt';
     return this.#names.of(parent)?.stateOf(name) ?? 'doubt';
+  }
+
+  /** The file has got a second name here. */
+  linked(inode: number): void {
+    this.#names.linked(inode);
+  }
+
+  /** Takes a name away, at once where nobody can tell that from the ordinary way but by the death of this mount. */
+  async unlink(
+    place: Place,
+    uid: number | undefined,
+    isOpen: (inode: number) => boolean,
+  ): ReturnType<FileSystemBackend['unlink']> {
+    const { parent, name } = place;
+    // As whoever makes files.
+    await this.#asking.get(parent)?.over;
+    await this.comeAt(place);
+    await this.#removals.room();
+    const inode = this.#removable(place, isOpen);
+    if (inode !== null) {
+      this.#birth.use();
+      this.#rows.removed(parent);
+      this.changed(place, 'free');
+      return { inode, links: 0, atNs: this.#removals.add({ parent, name, inode }, uid), behind: true };
+    }
+    const left = await this.changing([place], () => this.#backend.unlink(parent, name, uid));
+    this.changed(place, 'free');
+    if (left.atNs !== undefined) this.#removals.heard(left.atNs);
+    this.#removedAtCluster(parent);
+    return left;
+  }
+
+  /** @returns the file whose removal can follow behind */
+  #removable(place: Place, isOpen: (inode: number) => boolean): number | null {
+    const directory = this.#names.of(place.parent);
+    if (directory === undefined || this.#removals.isSlow) return null;
+    const inode = this.#stateOf(place);
+    if (typeof inode !== 'number' || this.#names.isLinked(inode) || isOpen(inode)) return null;
+    const isPlain = (directory.attributes.mode & STICKY) === 0;
+    return isPlain && this.#rows.lengthOf(place.parent) >= SHOWN_COUNT ? inode : null;
+  }
+
+  #removedAtCluster(parent: number): void {
+    this.#birth.use();
+    const count = this.#rows.removed(parent);
+    const directory = this.#names.of(parent);
+    if (directory !== undefined) void this.#learnMore(directory);
+    else if (count >= REMOVED_COUNT) void this.#ask(parent);
+  }
+
+  /** The next names of a directory in which something was removed that was not known. */
+  async #learnMore(directory: DelegatedDirectory): Promise<void> {
+    const { knownThrough: after, attributes, count } = directory;
+    if (after === null || count >= NAMES_MAX || this.#learning.has(attributes.inode)) return;
+    this.#learning.add(attributes.inode);
+    try {
+      directory.learn(await this.#backend.list(attributes.inode, after, NAMES_COUNT));
+    } catch (error) {
+      this.#log('debug', 'names are not known', { directory: attributes.inode, error: String(error) });
+    } finally {
+      this.#learning.delete(attributes.inode);
+    }
   }
 
   /** The directory itself is about to change, or has. */
@@ -317,7 +457,7 @@ export class NewbornFiles {
       remember(this.#recalledMs, directory);
     }
     const called = new Set(directories);
-    await this.#comeAll(this.#unbornIn(called));
+    await Promise.all([this.#comeAll(this.#unbornIn(called)), this.#removals.goneFrom(called)]);
   }
 
   #unbornIn(directories: ReadonlySet<number>): UnbornFile[] {
@@ -378,6 +518,8 @@ export class NewbornFiles {
     try {
       if (this.#busy.has(directory)) await new Promise<void>((idle) => this.#idle.set(directory, idle));
       this.#idle.delete(directory);
+      // Of the time before it was called back, or the session was over.
+      await this.#removals.goneFrom(new Set([directory]));
       const page = await this.#birth.delegate(directory, NAMES_COUNT);
       if (page === null) {
         remember(this.#refusedMs, directory);
@@ -386,11 +528,7 @@ export class NewbornFiles {
       // After it was delegated: nobody else changes it from then on.
       const attributes = await this.#backend.attributes(directory);
       if (!this.#birth.isDelegated(directory)) return;
-      const names = new Map<string, NameState>(
-        page.entries.map(({ name, attributes: { kind } }) => [name, stateOf(kind)]),
-      );
-      for (const name of changed) names.set(name, 'doubt');
-      this.#hold(new DelegatedDirectory(attributes, names, !page.more));
+      this.#hold(new DelegatedDirectory(attributes, page, changed));
     } catch (error) {
       this.#log('debug', 'a directory is not delegated', { directory, error: String(error) });
     } finally {
@@ -398,10 +536,6 @@ export class NewbornFiles {
       resolve();
     }
   }
-}
-
-function stateOf(kind: NodeKind): NameState {
-  return kind === 'file' ? 'file' : 'other';
 }
 
 function notThere(name: string): ServiceError {

@@ -1,10 +1,20 @@
 import { readFileSync } from 'node:fs';
+import { whoami } from '../client/whoami.ts';
 
 /** Names are read again after so long, in milliseconds. */
 const KNOWN_MS = 60_000;
 
 let names = new Map<number, string>();
 let readMs = -Infinity;
+
+/**
+ * @param uid of the program's user, where that is known
+ * @returns who takes a name away, as it is told to others
+ */
+export function removerText(uid?: number): string {
+  const mount = whoami('mount');
+  return uid === undefined ? mount : `${mount}, by ${userText(uid)}`;
+}
 
 /** @returns a user as people know it: with its name, where /etc/passwd of this machine has it */
 export function userText(uid: number): string {

@@ -419,6 +419,11 @@ export class MemoryBackend implements FileSystemBackend {
     return Buffer.from(this.#read(file, 0, file.sizeBytes)).toString();
   }
 
+  /** What has a name, whatever a mount makes of it. */
+  inodeAt(parent: number, name: string): number | undefined {
+    return this.#inodes.get(parent)?.children.get(name);
+  }
+
   /** Sizes of what is in the root, by name. */
   sizes(): Record<string, number> {
     return Object.fromEntries(

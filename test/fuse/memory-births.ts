@@ -1,5 +1,12 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { BirthBackend, BirthOutcome, FileSystemBackend, NewFile } from '../../fuse/backend.ts';
+import type {
+  BirthBackend,
+  BirthOutcome,
+  FileSystemBackend,
+  NewFile,
+  RemovalOutcome,
+  RemovedName,
+} from '../../fuse/backend.ts';
 import type { MemoryBackend } from './memory-backend.ts';
 
 /** What becomes of the files of a request. */
@@ -20,6 +27,10 @@ export class MemoryBirths implements BirthBackend {
   /** Files of each request. */
   readonly requests: number[] = [];
   fate: Fate = 'born';
+  /** Names of each request that removes. */
+  readonly removals: string[][] = [];
+  /** What becomes of such a request; of the next one by itself. */
+  removalFate: 'removed' | 'refused' | 'lost-before' | 'lost-after' = 'removed';
   /** A request is not answered before this. */
   held: Promise<void> = Promise.resolve();
 
@@ -32,7 +43,7 @@ export class MemoryBirths implements BirthBackend {
     const memory = this.#backend;
     const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as Exclude<
       keyof FileSystemBackend,
-      'onNamed' | 'isHeld' | 'onHeld' | 'isChanging' | 'comeFrom'
+      'onNamed' | 'isHeld' | 'onHeld' | 'isChanging' | 'comeFrom' | 'removed'
     >[];
     const calls = Object.fromEntries(
       names.map((name) => [name, (memory[name] as () => unknown).bind?.(memory)]),
@@ -118,6 +129,29 @@ export class MemoryBirths implements BirthBackend {
     const attributes = await this.#backend.makeNumbered(file, false);
     const { changedNs: namedNs } = await this.#backend.attributes(file.parent);
     return { attributes, namedNs };
+  }
+
+  async remove(names: readonly RemovedName[]) {
+    this.removals.push(names.map(({ name }) => name));
+    await this.held;
+    const fate = this.removalFate;
+    const lost = new ServiceError('unknown', 'Lost by intent');
+    if (fate.startsWith('lost')) this.removalFate = 'removed';
+    if (fate === 'lost-before') throw lost;
+    const outcomes: RemovalOutcome[] = [];
+    let atNs: string | null = null;
+    for (const { parent, name, inode } of names) {
+      const found = this.#backend.inodeAt(parent, name);
+      if (fate === 'refused')
+        outcomes.push({ kind: 'refused', error: new ServiceError('forbidden', 'Refused by intent') });
+      else if (found !== inode) outcomes.push({ kind: 'gone' });
+      else {
+        atNs = (await this.#backend.unlink(parent, name)).atNs;
+        outcomes.push({ kind: 'removed' });
+      }
+    }
+    if (fate === 'lost-after') throw lost;
+    return { outcomes, atNs };
   }
 
   async stop(): Promise<void> {}

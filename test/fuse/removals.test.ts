@@ -1,0 +1,345 @@
+/**
+ * Goal: a file that was removed is gone for programs here at once, and for everybody before anything else becomes of its name; whatever happens to the
+ * request in which its removal travels, nothing else is removed.
+ * Method: the mount's calls over a cluster in memory, which tells what it was asked.
+ */
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { withBirths } from '../../fuse/birth-backend.ts';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { MemoryBackend } from './memory-backend.ts';
+import { MemoryBirths } from './memory-births.ts';
+
+const ROOT = 1;
+const LIMIT_MS = 5_000;
+const USER = { uid: 7, gid: 8 };
+const NEW = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
+
+/** A mount, and a directory delegated to it, with files `f0` to `f<count>`, from which two more were removed at the cluster. */
+async function started(t: TestContext, { count = 3, rowMs = 3_600_000 } = {}) {
+  const memory = new MemoryBackend();
+  const births = new MemoryBirths(memory);
+  const lines: string[] = [];
+  const backend = withBirths(births.backend, births, (_, message) => lines.push(message), rowMs);
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  t.after(async () => {
+    await fileSystem.stop();
+    await backend.stop();
+  });
+  const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
+  const make = async (name: string) => {
+    const { handle, attributes } = await fileSystem.create(directory, name, 0o640, NEW, USER);
+    await fileSystem.write(handle, 0, Buffer.from(name), USER);
+    await fileSystem.flush(handle);
+    await fileSystem.release(handle);
+    return attributes.inode;
+  };
+  const inodes: number[] = [];
+  for (let number = 0; number < count; number++) inodes.push(await make(`f${number}`));
+  for (const name of ['first', 'second']) await make(name);
+  for (const name of ['first', 'second']) await fileSystem.unlink(directory, name, USER.uid);
+  /** Requests that remove are not answered before the function is called. */
+  const hold = () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    births.held = promise;
+    return resolve;
+  };
+  const unlink = (name: string) => fileSystem.unlink(directory, name, USER.uid);
+  const isThere = (name: string) => memory.inodeAt(directory, name) !== undefined;
+  const persist = () => fileSystem.persistDirectory(directory);
+  return {
+    memory,
+    births,
+    backend,
+    fileSystem,
+    directory,
+    inodes,
+    make,
+    hold,
+    unlink,
+    isThere,
+    persist,
+    lines,
+  };
+}
+
+async function names(fileSystem: FileSystem, directory: number): Promise<string[]> {
+  const handle = await fileSystem.openDirectory(directory);
+  const { entries } = await fileSystem.readDirectory(handle, 2, 1_000);
+  await fileSystem.releaseDirectory(handle);
+  return entries.map(({ name }) => name);
+}
+
+/** Whether it has ended, when all has ended that waits for nothing. */
+async function hasEnded(work: Promise<unknown>): Promise<boolean> {
+  let ended = false;
+  const note = (): void => {
+    ended = true;
+  };
+  void work.then(note, note);
+  for (let turns = 0; turns < 20; turns++) await turn();
+  return ended;
+}
+
+test('a removal is answered before the cluster hears of it, and those that gather meanwhile travel together', async (t) => {
+  const { births, memory, fileSystem, directory, hold, unlink, isThere, persist } = await started(t, {
+    count: 8,
+  });
+  const unlinks = memory.calls.unlink ?? 0;
+  const before = (await fileSystem.attributes(directory)).changedNs;
+  const release = hold();
+  for (let number = 0; number < 8; number++) await unlink(`f${number}`);
+  assert.ok(isThere('f0') && isThere('f7'));
+  assert.ok(BigInt((await fileSystem.attributes(directory)).changedNs) > BigInt(before));
+  await assert.rejects(fileSystem.lookup(directory, 'f5'), { code: 'not-found' });
+  release();
+  await persist();
+  assert.deepEqual(births.removals, [['f0'], ['f1', 'f2', 'f3', 'f4', 'f5', 'f6', 'f7']]);
+  assert.equal(isThere('f0') || isThere('f7'), false);
+  assert.equal((memory.calls.unlink ?? 0) - unlinks, 8);
+  const { changedNs } = await memory.attributes(directory);
+  assert.equal(
+    (await fileSystem.attributes(directory)).changedNs,
+    changedNs,
+    'The times are those of the cluster',
+  );
+});
+
+test('where others may not see the past, a removal is answered by the cluster', async (t) => {
+  const { births, unlink, isThere } = await started(t, { rowMs: 0 });
+  for (const name of ['f0', 'f1', 'f2']) {
+    await unlink(name);
+    assert.equal(isThere(name), false);
+  }
+  assert.deepEqual(births.removals, []);
+});
+
+test('what is open, has a second name, is no file, or is in a directory with the sticky bit is removed in the ordinary way', async (t) => {
+  const { births, memory, fileSystem, directory, inodes, unlink, isThere } = await started(t, { count: 4 });
+  const { handle } = await fileSystem.open(inodes[0] ?? 0, constants.O_RDWR, USER);
+  await unlink('f0');
+  assert.equal(isThere('f0'), false);
+  assert.equal(Buffer.from(await fileSystem.read(handle, 0, 9)).toString(), 'f0');
+  await fileSystem.release(handle);
+  await fileSystem.link(inodes[1] ?? 0, ROOT, 'second');
+  await unlink('f1');
+  assert.equal((await memory.lookup(ROOT, 'second')).links, 1);
+  await fileSystem.symlink(directory, 'l', 'f2', USER);
+  await unlink('l');
+  await fileSystem.setAttributes(directory, { mode: 0o1777 });
+  await unlink('f2');
+  assert.equal(isThere('f2'), false);
+  assert.deepEqual(births.removals, []);
+});
+
+test('a removal by itself, which may say something to others, is answered by the cluster, as are the first of a row', async (t) => {
+  const { births, fileSystem, directory, make, unlink, isThere } = await started(t, { count: 4 });
+  await make('other');
+  for (const name of ['f0', 'f1']) {
+    await unlink(name);
+    assert.equal(isThere(name), false);
+  }
+  await fileSystem.rename({ parent: directory, name: 'f2' }, { parent: directory, name: 'f4' }, 0);
+  await unlink('other');
+  assert.equal(isThere('other'), false);
+  assert.deepEqual(births.removals, []);
+});
+
+test('locks are taken and given back when what was removed before is gone', async (t) => {
+  const { fileSystem, hold, unlink } = await started(t);
+  const { handle } = await fileSystem.create(ROOT, 'database', 0o600, NEW, USER);
+  const { signal } = new AbortController();
+  const lock = (type: 'exclusive' | 'unlock') =>
+    fileSystem.lock(handle, { kind: 'posix', type, start: 0, end: 9, owner: 1n, pid: 1 }, false, signal);
+  await lock('exclusive');
+  const release = hold();
+  await unlink('f0');
+  const given = lock('unlock');
+  assert.equal(await hasEnded(given), false);
+  release();
+  await given;
+  await fileSystem.release(handle);
+});
+
+for (const fate of ['lost-before', 'lost-after'] as const) {
+  test(`a removal whose request, or whose answer, was lost is carried out once (${fate})`, async (t) => {
+    const { births, hold, unlink, isThere, persist, lines } = await started(t);
+    births.removalFate = fate;
+    const release = hold();
+    await unlink('f0');
+    await unlink('f1');
+    release();
+    await persist();
+    assert.deepEqual([isThere('f0'), isThere('f1'), isThere('f2')], [false, false, true]);
+    assert.deepEqual(births.removals, [['f0'], ['f0'], ['f1']]);
+    assert.deepEqual(lines, []);
+  });
+}
+
+test('a removal that is refused is told once by fsync, the file is there again, and the next ones wait for the cluster', async (t) => {
+  const { births, fileSystem, directory, inodes, unlink, isThere, persist, lines } = await started(t, {
+    count: 4,
+  });
+  births.removalFate = 'refused';
+  await unlink('f0');
+  await assert.rejects(persist(), { code: 'forbidden' });
+  await persist();
+  assert.equal((await fileSystem.lookup(directory, 'f0')).inode, inodes[0]);
+  assert.deepEqual(lines, ['a file that was removed is still there']);
+  const requests = births.removals.length;
+  for (const name of ['f1', 'f2']) {
+    await unlink(name);
+    assert.equal(isThere(name), false);
+  }
+  assert.equal(births.removals.length, requests, 'In the ordinary way');
+  await unlink('f3');
+  await assert.rejects(fileSystem.persistDirectory(ROOT), { code: 'forbidden' });
+});
+
+test('a directory is given back when all removals are at the cluster', async (t) => {
+  const { births, directory, hold, unlink, isThere } = await started(t);
+  const release = hold();
+  await unlink('f0');
+  await unlink('f1');
+  const recalled = births.recall(directory);
+  assert.equal(await hasEnded(recalled), false);
+  assert.ok(isThere('f1'));
+  release();
+  await recalled;
+  assert.deepEqual([isThere('f0'), isThere('f1')], [false, false]);
+  const requests = births.removals.length;
+  await unlink('f2');
+  assert.equal(births.removals.length, requests, 'In the ordinary way');
+});
+
+test('a newer file of the same name, made by somebody else when the session was over, is not removed', async (t) => {
+  const { births, memory, directory, hold, unlink, persist } = await started(t);
+  const release = hold();
+  await unlink('f0');
+  await unlink('f1');
+  births.end();
+  await memory.unlink(directory, 'f1');
+  const { attributes } = await memory.createFile(directory, 'f1', 0o600, USER, true);
+  release();
+  await persist();
+  assert.equal(memory.inodeAt(directory, 'f0'), undefined);
+  assert.equal(memory.inodeAt(directory, 'f1'), attributes.inode);
+});
+
+test('a name whose removal is under way is given away anew when it is gone', async (t) => {
+  const { memory, fileSystem, directory, inodes, make, hold, unlink } = await started(t, { count: 4 });
+  const release = hold();
+  for (const name of ['f0', 'f1', 'f2']) await unlink(name);
+  const made = make('f0');
+  const others = [
+    fileSystem.makeDirectory(directory, 'f1', 0o755, USER),
+    fileSystem.rename({ parent: directory, name: 'f3' }, { parent: directory, name: 'f2' }, 1),
+  ];
+  for (const work of [made, ...others]) assert.equal(await hasEnded(work), false);
+  release();
+  assert.notEqual(await made, inodes[0]);
+  await Promise.all(others);
+  assert.equal(memory.textAt(directory, 'f0'), 'f0');
+  assert.equal(memory.inodeAt(directory, 'f2'), inodes[3]);
+  assert.deepEqual(await names(fileSystem, directory), ['f0', 'f1', 'f2']);
+  await unlink('f2');
+  await fileSystem.persistDirectory(directory);
+  assert.equal(memory.inodeAt(directory, 'f2'), undefined, 'It is known which file was renamed');
+});
+
+test('a listing, the times of the directory and its removal wait for what was removed in it', async (t) => {
+  const { memory, fileSystem, directory, hold, unlink } = await started(t);
+  let release = hold();
+  await unlink('f0');
+  const listed = names(fileSystem, directory);
+  assert.equal(await hasEnded(listed), false);
+  release();
+  assert.deepEqual(await listed, ['f1', 'f2']);
+  release = hold();
+  await unlink('f1');
+  const timed = fileSystem.setAttributes(directory, { modified: { kind: 'time', ns: 5_000n } });
+  assert.equal(await hasEnded(timed), false);
+  release();
+  await timed;
+  assert.equal((await memory.attributes(directory)).modifiedNs, '5000');
+  await unlink('f2');
+  await fileSystem.removeDirectory(ROOT, 'd');
+  await assert.rejects(fileSystem.lookup(ROOT, 'd'), { code: 'not-found' });
+});
+
+test('whoever asks for a file that was removed by its number is told of it when it is gone', async (t) => {
+  const { fileSystem, inodes, hold, unlink } = await started(t);
+  const release = hold();
+  await unlink('f0');
+  const [inode = 0] = inodes;
+  const asked = [fileSystem.attributes(inode), fileSystem.open(inode, constants.O_RDONLY, USER)] as const;
+  for (const work of asked) assert.equal(await hasEnded(work), false);
+  release();
+  assert.equal((await asked[0]).links, 0);
+  await assert.rejects(asked[1], { errno: 'ESTALE' });
+});
+
+test('what finds no quota is tried once more when what was removed before is gone', async (t) => {
+  const { memory, births, fileSystem, directory, make, hold, unlink } = await started(t);
+  const { handle } = await fileSystem.create(ROOT, 'other', 0o600, NEW, USER);
+  let release = hold();
+  await unlink('f0');
+  memory.disturb({ writesFail: 'quota-exceeded' });
+  await fileSystem.write(handle, 0, Buffer.from('other'), USER);
+  const synced = fileSystem.persist(handle);
+  assert.equal(await hasEnded(synced), false);
+  memory.disturb({ writesFail: null });
+  release();
+  await synced;
+  await fileSystem.release(handle);
+  assert.equal(memory.textAt(ROOT, 'other'), 'other');
+  release = hold();
+  await unlink('f1');
+  births.fate = 'refused';
+  const made = make('new');
+  assert.equal(await hasEnded(made), false);
+  release();
+  await made;
+  assert.equal(memory.textAt(directory, 'new'), 'new');
+});
+
+test('no more than a bounded number is told as done', async (t) => {
+  const { births, hold, unlink, isThere, persist } = await started(t, { count: 501 });
+  const release = hold();
+  for (let number = 0; number < 500; number++) await unlink(`f${number}`);
+  const last = unlink('f500');
+  assert.equal(await hasEnded(last), false);
+  release();
+  await last;
+  await persist();
+  assert.equal(isThere('f500'), false);
+  assert.deepEqual(
+    births.removals.map(({ length }) => length),
+    [1, 256, 244],
+  );
+});
+
+test('a directory of which many files are removed is asked for, and its names page by page', async (t) => {
+  const { births, memory, fileSystem, persist } = await started(t, { count: 0 });
+  const { inode: old } = await memory.makeDirectory(ROOT, 'old', 0o755, USER);
+  const count = 1_100;
+  for (let number = 0; number < count; number++)
+    await memory.createFile(old, `f${String(number).padStart(4, '0')}`, 0o600, USER, true);
+  const ask = births.asked.count;
+  for (let number = 0; number < 7; number++) await fileSystem.unlink(old, `f000${number}`);
+  assert.equal(births.asked.count, ask);
+  const unlinks = memory.calls.unlink ?? 0;
+  for (let number = 7; number < count; number++) {
+    await fileSystem.unlink(old, `f${String(number).padStart(4, '0')}`);
+    await turn();
+  }
+  await fileSystem.persistDirectory(old);
+  await persist();
+  assert.equal(births.asked.count, ask + 1);
+  assert.deepEqual((await memory.list(old, '', 10)).entries, []);
+  const behind = births.removals.flat().length;
+  assert.ok(behind > count - 50, `${behind} of ${count} followed behind`);
+  assert.equal((memory.calls.unlink ?? 0) - unlinks, count - 7);
+});
