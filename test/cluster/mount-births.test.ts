@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
-import { mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, stat, unlink, writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster-client.ts';
@@ -29,6 +29,12 @@ async function bornCount(): Promise<number> {
     }),
   );
   return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** Batches of commands that the catalog has ordered. */
+async function orderedCount(): Promise<number> {
+  const { catalog } = await client.status();
+  return catalog.seq;
 }
 
 /** Makes files until the mount makes them by itself. */
@@ -152,6 +158,61 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
       await writeFile(other.path(folder, 'afterwards'), 'made');
     });
   }
+
+  for (const transport of await transports()) {
+    test(`what a mount has removed is gone for whoever may not see the past, and for all when it is unmounted (${transport})`, async (t) => {
+      const mount = await ClusterMount.start(cluster, VOLUME, '--transport', transport);
+      t.after(() => mount.stop());
+      const strict = await ClusterMount.start(cluster, VOLUME, '--transport', transport, '--cache', 'strict');
+      t.after(() => strict.stop());
+      const [looked, left] = [`looked-${transport}`, `left-${transport}`];
+      for (const folder of [looked, left]) {
+        await mkdir(mount.path(folder));
+        await warm(mount.path(folder));
+        for (const name of await readdir(mount.path(folder))) await unlink(mount.path(folder, name));
+        const made = Array.from({ length: 120 }, (_, number) => `f${number}`);
+        await Promise.all(made.map((name) => writeFile(mount.path(folder, name), name)));
+      }
+      const remove = async (folder: string) => {
+        for (let number = 0; number < 100; number++) await unlink(mount.path(folder, `f${number}`));
+      };
+      const before = await orderedCount();
+      await remove(looked);
+      const listed = await readdir(strict.path(looked));
+      assert.equal(listed.length, 20);
+      assert.ok(listed.every((name) => Number(name.slice(1)) >= 100));
+      assert.ok((await orderedCount()) - before < 90, 'They travel together');
+      await remove(left);
+      await mount.unmount();
+      const { inode } = await client.resolve(VOLUME, `/${left}`);
+      const { entries } = await client.query({ kind: 'list', inode, after: '', countMax: 1_000 });
+      assert.equal(entries.length, 20);
+    });
+  }
+
+  test('of what was removed a moment before the mount was killed, only the last may be there again', async (t) => {
+    const mount = await ClusterMount.start(cluster, VOLUME);
+    t.after(() => mount.stop());
+    await mkdir(mount.path('torn'));
+    await warm(mount.path('torn'));
+    const nameOf = (number: number) => `f${String(number).padStart(4, '0')}`;
+    const names = Array.from({ length: 300 }, (_, number) => nameOf(number));
+    await Promise.all(names.map((name) => writeFile(mount.path('torn', name), name)));
+    let removed = 0;
+    const removing = (async () => {
+      for (; removed < names.length; removed++) await unlink(mount.path('torn', nameOf(removed)));
+    })();
+    await until('some are removed', async () => removed >= 50);
+    process.kill(mount.pid, 'SIGKILL');
+    // Of the one under way nobody is told what became of it.
+    await assert.rejects(removing);
+    const { inode } = await client.resolve(VOLUME, '/torn');
+    const { entries } = await client.query({ kind: 'list', inode, after: 'f', countMax: 1_000 });
+    const there = entries.map(({ name }) => name).filter((name) => name.startsWith('f'));
+    t.diagnostic(`${removed} removed, ${names.length - there.length} gone`);
+    assert.deepEqual(there, names.slice(names.length - there.length), 'In their order');
+    assert.ok(there.length >= names.length - removed - 1);
+  });
 
   test('what is unpacked while servers are killed is complete', async (t) => {
     const maker = await ClusterMount.start(cluster, VOLUME, '--op-timeout', '60s');
