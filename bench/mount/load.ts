@@ -112,9 +112,17 @@ function unitsOf(order: Order, beganMs: number): number {
       for (let number = order.from; number < order.from + order.count; number++) {
         call(join(order.folder, `f${number}`));
       }
+      // What was told as removed is so at the servers.
+      if (order.kind === 'unlink') syncDirectory(order.folder);
       return order.count;
     }
   }
+}
+
+function syncDirectory(folder: string): void {
+  const directory = openSync(folder, 'r');
+  fsyncSync(directory);
+  closeSync(directory);
 }
 
 if (!isMainThread) parentPort?.postMessage(carryOut(workerData as Order));

@@ -9,6 +9,7 @@ import { PLANTED_LOCAL_READS } from './planted-local-reads.ts';
 import { PLANTED_LOCKS } from './planted-locks.ts';
 import { PLANTED_PROGRESS } from './planted-progress.ts';
 import { PLANTED_QUOTA } from './planted-quota.ts';
+import { PLANTED_REMOVALS } from './planted-removals.ts';
 import { PLANTED_MEMBERS } from './planted-replica-members.ts';
 import { PLANTED_ORDER } from './planted-replica-order.ts';
 import { PLANTED_READS } from './planted-replica-reads.ts';
@@ -33,6 +34,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_SNAPSHOTS,
   ...PLANTED_TRASH,
   ...PLANTED_BIRTHS,
+  ...PLANTED_REMOVALS,
   ...PLANTED_VERSIONS,
   ...PLANTED_SECURITY,
   ...PLANTED_PROGRESS,

@@ -1,0 +1,104 @@
+/** Known bugs of removals that follow behind, each noticed by a test of the mount or of the catalog; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const replica = plantedIn('replica');
+
+const REMOVALS = 'test/fuse/removals.test.ts';
+
+export const PLANTED_REMOVALS: readonly Planted[] = [
+  replica(
+    'removal-recalled',
+    'a directory is given back before what was removed in it is gone',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: 'await Promise.all([this.#comeAll(this.#unbornIn(called)), this.#removals.goneFrom(called)]);',
+      replace: 'await this.#comeAll(this.#unbornIn(called));',
+    },
+    { test: { file: REMOVALS, name: 'a directory is given back when all removals are at the cluster' } },
+  ),
+  replica(
+    'removal-any',
+    'a removal that comes late takes the name from whatever has it',
+    {
+      file: 'catalog/commands/entries.ts',
+      find: "nameTaken(tables, place, { kind: 'inode', inode }, command, atNs)",
+      replace: "nameTaken(tables, place, inode > 0 ? undefined : { kind: 'inode', inode }, command, atNs)",
+    },
+    {
+      test: {
+        file: 'test/catalog/commands.test.ts',
+        name: 'many files are removed by one command, each from the inode that is meant, or refused by itself',
+      },
+    },
+  ),
+  replica(
+    'removal-again',
+    'a name is given away anew before whoever had it has lost it',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: '    await this.#removals.goneAt(place);\n    while (this.#isFull',
+      replace: '    while (this.#isFull',
+    },
+    {
+      test: {
+        file: REMOVALS,
+        name: 'a name whose removal is under way is given away anew when it is gone',
+      },
+    },
+  ),
+  replica(
+    'removal-alone',
+    'a file that is removed by itself, as a journal is, is told as gone before it is',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: 'this.#rows.lengthOf(place.parent) >= SHOWN_COUNT ? inode : null',
+      replace: 'this.#rows.lengthOf(place.parent) >= 0 ? inode : null',
+    },
+    {
+      test: {
+        file: REMOVALS,
+        name: 'a removal by itself, which may say something to others, is answered by the cluster, as are the first of a row',
+      },
+    },
+  ),
+  replica(
+    'removal-locked',
+    'a lock is given back while what was removed under it is still there',
+    {
+      file: 'fuse/after-removals.ts',
+      find: 'await removals.gone();\n      await locks.unlock(range);',
+      replace: 'await locks.unlock(range);',
+    },
+    { test: { file: REMOVALS, name: 'locks are taken and given back when what was removed before is gone' } },
+  ),
+  replica(
+    'removal-listed',
+    'a directory is listed with what was removed in it',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: '    await this.#removals.goneFrom(new Set([directory]));\n    // Before it is asked for',
+      replace: '    // Before it is asked for',
+    },
+    {
+      test: {
+        file: REMOVALS,
+        name: 'a listing, the times of the directory and its removal wait for what was removed in it',
+      },
+    },
+  ),
+  replica(
+    'recall-own',
+    'what brings a directory that is called back to the cluster calls it back itself, and waits until the session is over',
+    {
+      file: 'client/delegations.ts',
+      find: '(directory) => this.#delegated.has(directory) || this.#returning.has(directory),',
+      replace: '(directory) => this.#delegated.has(directory),',
+    },
+    {
+      test: {
+        file: 'test/client/remembering-client.test.ts',
+        name: 'what brings a directory that is called back to the cluster waits for nobody who calls it back',
+      },
+    },
+  ),
+];
