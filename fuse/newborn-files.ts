@@ -457,7 +457,8 @@ export class NewbornFiles {
       remember(this.#recalledMs, directory);
     }
     const called = new Set(directories);
-    await Promise.all([this.#comeAll(this.#unbornIn(called)), this.#removals.goneFrom(called)]);
+    await this.#removals.goneFrom(called);
+    await this.#comeAll(this.#unbornIn(called));
   }
 
   #unbornIn(directories: ReadonlySet<number>): UnbornFile[] {

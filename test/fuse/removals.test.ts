@@ -24,7 +24,9 @@ async function started(t: TestContext, { count = 3, rowMs = 3_600_000 } = {}) {
   const lines: string[] = [];
   const backend = withBirths(births.backend, births, (_, message) => lines.push(message), rowMs);
   const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  let release = (): void => undefined;
   t.after(async () => {
+    release();
     await fileSystem.stop();
     await backend.stop();
   });
@@ -44,6 +46,7 @@ async function started(t: TestContext, { count = 3, rowMs = 3_600_000 } = {}) {
   const hold = () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     births.held = promise;
+    release = resolve;
     return resolve;
   };
   const unlink = (name: string) => fileSystem.unlink(directory, name, USER.uid);
@@ -229,19 +232,22 @@ test('a newer file of the same name, made by somebody else when the session was 
 });
 
 test('a name whose removal is under way is given away anew when it is gone', async (t) => {
-  const { memory, fileSystem, directory, inodes, make, hold, unlink } = await started(t, { count: 4 });
+  const { memory, fileSystem, directory, inodes, hold, unlink } = await started(t, { count: 4 });
   const release = hold();
   for (const name of ['f0', 'f1', 'f2']) await unlink(name);
-  const made = make('f0');
+  const created = fileSystem.create(directory, 'f0', 0o640, NEW, USER);
   const others = [
     fileSystem.makeDirectory(directory, 'f1', 0o755, USER),
     fileSystem.rename({ parent: directory, name: 'f3' }, { parent: directory, name: 'f2' }, 1),
   ];
-  for (const work of [made, ...others]) assert.equal(await hasEnded(work), false);
+  for (const work of [created, ...others]) assert.equal(await hasEnded(work), false);
   release();
-  assert.notEqual(await made, inodes[0]);
+  const { handle, attributes } = await created;
+  await fileSystem.flush(handle);
+  await fileSystem.release(handle);
   await Promise.all(others);
-  assert.equal(memory.textAt(directory, 'f0'), 'f0');
+  assert.notEqual(attributes.inode, inodes[0]);
+  assert.equal(memory.inodeAt(directory, 'f0'), attributes.inode);
   assert.equal(memory.inodeAt(directory, 'f2'), inodes[3]);
   assert.deepEqual(await names(fileSystem, directory), ['f0', 'f1', 'f2']);
   await unlink('f2');

@@ -11,8 +11,8 @@ export const PLANTED_REMOVALS: readonly Planted[] = [
     'a directory is given back before what was removed in it is gone',
     {
       file: 'fuse/newborn-files.ts',
-      find: 'await Promise.all([this.#comeAll(this.#unbornIn(called)), this.#removals.goneFrom(called)]);',
-      replace: 'await this.#comeAll(this.#unbornIn(called));',
+      find: 'await this.#removals.goneFrom(called);',
+      replace: '',
     },
     { test: { file: REMOVALS, name: 'a directory is given back when all removals are at the cluster' } },
   ),
