@@ -413,8 +413,9 @@ export class NewbornFiles {
   }
 
   #removedAtCluster(parent: number): void {
-    this.#birth.use();
     const count = this.#rows.removed(parent);
+    if (count < SHOWN_COUNT) return;
+    this.#birth.use();
     const directory = this.#names.of(parent);
     if (directory !== undefined) void this.#learnMore(directory);
     else if (count >= REMOVED_COUNT) void this.#ask(parent);
