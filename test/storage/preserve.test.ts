@@ -299,8 +299,8 @@ test('what is not preserved for want of room takes no room: its slots are used a
     fs.rmdirSync(folder);
     return t.skip('needs root to mount a small tmpfs');
   }
+  const fixture = await DiskFixture.make({}, folder);
   try {
-    const fixture = await DiskFixture.make({}, folder);
     const { store } = fixture;
     let seq = 0;
     const apply = (operation: FileOperation): Promise<void> =>
@@ -323,8 +323,8 @@ test('what is not preserved for want of room takes no room: its slots are used a
     fs.rmSync(ballast);
     const sizeBytes = await write();
     assert.equal(await write(), sizeBytes, 'The slots of the first contents were free');
-    await fixture.close();
   } finally {
+    await fixture.close();
     mount.unmount();
     fs.rmdirSync(folder);
   }
