@@ -32,7 +32,12 @@ test('a look is judged by what was made and seen before it', () => {
   register.made(first, 20);
   register.begin(30);
   assert.match(register.judge(40, 41, is(0)) ?? '', /version 0 instead of 1 to 2/);
-  assert.equal(register.judge(40, 41, is(2)), null);
+  const mixes = (from: number, to: number) => from === 1 && to === 2;
+  assert.equal(register.judge(40, 41, is(2), mixes), null, 'Mapped, and not at the cluster yet');
+  assert.equal(register.judge(42, 43, is(1)), null, 'Which says nothing to others');
+  assert.equal(register.judge(44, 45, is(-1), mixes), null, 'Mapped, and a part of each');
+  assert.equal(register.judge(44, 45, is(-1))?.includes('what never was'), true);
+  assert.equal(register.judge(46, 47, is(2)), null);
 });
 
 const skip = await noMounts();

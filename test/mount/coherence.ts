@@ -114,7 +114,7 @@ export class Coherence {
       const seen = await subject.looks[name]?.(this.#places[at] as Place);
       if (seen === undefined) return;
       this.#looks++;
-      const wrong = register.judge(fromMs, performance.now(), seen.shows);
+      const wrong = register.judge(fromMs, performance.now(), seen.shows, seen.mixes);
       if (wrong === null) return;
       const when = `${Math.round(fromMs)} to ${Math.round(performance.now())} ms`;
       this.#wrong.push(

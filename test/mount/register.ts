@@ -27,18 +27,27 @@ export class Register {
 
   /**
    * @param shows whether what was seen is what a version looks like
+   * @param mixes where it was seen through a mapping: whether it is put together of versions between two. Programs of the same mount find there what is being
+   *   written, in pieces and before the cluster has it: that says nothing to others
    * @returns why it cannot have been seen between the two times; null where it can
    */
-  judge(fromMs: number, untilMs: number, shows: (version: number) => boolean): string | null {
+  judge(
+    fromMs: number,
+    untilMs: number,
+    shows: (version: number) => boolean,
+    mixes?: (from: number, to: number) => boolean,
+  ): string | null {
     const made = this.#madeMs.findLastIndex((atMs) => atMs <= fromMs);
     const seen = this.#seen.findLast(({ atMs }) => atMs <= fromMs)?.version ?? 0;
     const least = Math.max(made, seen);
     const most = this.#begunMs.findLastIndex((atMs) => atMs <= untilMs);
     for (let version = least; version <= most; version++) {
       if (!shows(version)) continue;
-      if (version > (this.#seen.at(-1)?.version ?? 0)) this.#seen.push({ atMs: untilMs, version });
+      const isNews = mixes === undefined && version > (this.#seen.at(-1)?.version ?? 0);
+      if (isNews) this.#seen.push({ atMs: untilMs, version });
       return null;
     }
+    if (most > least && mixes?.(least, most) === true) return null;
     let past = least - 1;
     while (past >= 0 && !shows(past)) past--;
     const what = past < 0 ? 'what never was' : `version ${past}`;

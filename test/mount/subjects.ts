@@ -36,6 +36,8 @@ export interface Place {
 export interface Sight {
   readonly text: string;
   shows(version: number): boolean;
+  /** Of what is mapped: whether it is put together of the versions between two. */
+  mixes?(from: number, to: number): boolean;
 }
 
 /** Something on the volume that changes by versions, and the ways to see which it is. */
@@ -49,7 +51,7 @@ export interface Subject {
 
 const MODES = 0o1000;
 const MARK_BYTES = 10;
-/** Within one page, which is read and written in one piece. */
+/** Within one page, which is read and written in one piece, though not copied so from where it is mapped. */
 const BLOCK_BYTES = 4_000;
 
 const isOdd = (version: number): boolean => version % 2 === 1;
@@ -64,6 +66,16 @@ function sight<Value>(value: Value, of: (version: number) => Value): Sight {
   return {
     text: text.length > 60 ? `${text.slice(0, 60)}… (${text.length})` : text,
     shows: (version) => of(version) === value,
+  };
+}
+
+function mapped(value: string, of: (version: number) => string): Sight {
+  return {
+    ...sight(value, of),
+    mixes: (from, to) => {
+      const versions = Array.from({ length: to + 1 - from }, (_, place) => of(from + place));
+      return [...value].every((one, at) => versions.some((text) => text[at] === one));
+    },
   };
 }
 
@@ -177,9 +189,9 @@ function mappedContents(name: string, of: (version: number) => string): Subject[
     map: async (place) => {
       const { value, errno } = await place.program.call('mapped-read', place.path(name), 0, 1_000_000);
       // An empty file cannot be mapped.
-      if (errno?.startsWith('ValueError') === true) return sight('', of);
+      if (errno?.startsWith('ValueError') === true) return mapped('', of);
       if (value === undefined) throw new Error(`mapped-read: ${errno}`);
-      return sight(value, of);
+      return mapped(value, of);
     },
   };
 }
