@@ -12,15 +12,13 @@ import type {
   Owner,
 } from './backend.ts';
 import { Births } from './births.ts';
-import {
-  DelegatedDirectory,
-  DelegatedNames,
-  NAMES_MAX,
-  type NameState,
-  nameStateOf,
-} from './delegated-names.ts';
+import { Counts } from './counts.ts';
+import { type NameState, nameStateOf } from './delegated-names.ts';
+import { HeldDirectories } from './held-directories.ts';
+import { Moments } from './moments.ts';
 import { namesCompare } from './name-order.ts';
 import { nowNs } from './open-file.ts';
+import { type Place, placeKey } from './place.ts';
 import { RemovalRows } from './removal-rows.ts';
 import { isOverQuota, Removals } from './removals.ts';
 import type { Log } from './transport.ts';
@@ -33,15 +31,6 @@ const UNBORN_COUNT_MAX = 2_000;
 const UNBORN_BYTES_MAX = 16 * 1024 * 1024;
 /** Who has made a second file in a directory within this time is about to make more of them. */
 const AGAIN_MS = 2_000;
-/** A directory that was called back is not asked for again for so long: somebody else makes names in it. */
-const RECALLED_MS = 5_000;
-/** Nor is one for so long that was asked for in vain. */
-const REFUSED_MS = 250;
-/** Names that are asked for together with a directory. */
-const NAMES_COUNT = 1_000;
-/** Directories of which it is remembered when a file was made in them, or when they were called back. */
-const REMEMBERED_MAX = 1_000;
-
 /** So many files in a row are removed in the ordinary way: that shows that they may be. */
 const SHOWN_COUNT = 2;
 /** Who has removed so many in a row is about to remove more: to ask for the directory costs as much as two. */
@@ -49,12 +38,6 @@ const REMOVED_COUNT = 8;
 
 const SET_GROUP_ID = 0o2000;
 const STICKY = 0o1000;
-const EMPTY: ListedPage = { entries: [], more: false };
-
-interface Place {
-  readonly parent: number;
-  readonly name: string;
-}
 
 /**
  * Makes files here, in directories that are delegated to this mount, and has the cluster hear of each as a whole: when it is closed, and before
@@ -69,32 +52,20 @@ export class NewbornFiles {
   readonly #birth: BirthBackend;
   readonly #log: Log;
   readonly #births: Births;
-  readonly #names: DelegatedNames;
+  readonly #directories: HeldDirectories;
   readonly #removals: Removals;
   readonly #rows: RemovalRows;
-  /** Directories of which the next names are being asked for. */
-  readonly #learning = new Set<number>();
   /** By inode, the oldest first. */
   readonly #unborn = new Map<number, UnbornFile>();
   readonly #byPlace = new Map<string, UnbornFile>();
   /** How many of them a directory has. */
-  readonly #counts = new Map<number, number>();
+  readonly #counts = new Counts<number>();
   #keptBytes = 0;
   /** Who would make a file, and waits until there are fewer. */
   readonly #waiting: (() => void)[] = [];
   #timer: NodeJS.Timeout | undefined;
   /** When a file was made in a directory in the ordinary way. */
-  readonly #madeMs = new Map<number, number>();
-  readonly #recalledMs = new Map<number, number>();
-  readonly #refusedMs = new Map<number, number>();
-  /** Directories that are being asked for, with the names that were changed meanwhile. */
-  readonly #asking = new Map<number, { readonly changed: Set<string>; readonly over: Promise<void> }>();
-  /** Names that are being changed at the cluster, and how often at a time. */
-  readonly #changing = new Map<string, number>();
-  /** The same of directories: while one is changed, it is delegated to nobody. */
-  readonly #busy = new Map<number, number>();
-  /** Who waits until no name of a directory is being changed. */
-  readonly #idle = new Map<number, () => void>();
+  readonly #madeMs = new Moments();
   /** Files of the volume can come with their contents; not known before the first of them was made. */
   #isPossible = false;
 
@@ -122,11 +93,14 @@ export class NewbornFiles {
     this.#births = new Births(birth, (error) => {
       log('debug', 'no numbers for new files', { error: String(error) });
     });
-    this.#names = new DelegatedNames((directory) => birth.isDelegated(directory));
+    this.#directories = new HeldDirectories(backend, birth, log, {
+      held: (directory) => this.held(directory),
+      settled: (directory) => this.#removals.goneFrom(new Set([directory])),
+    });
     birth.listen({
       recalled: (directories) => this.#recalled(directories),
       ended: () => {
-        this.#names.endAll();
+        this.#directories.endAll();
         // Others may take their names from now on: the sooner the better.
         void this.#comeAll(this.#unborn.values());
       },
@@ -137,8 +111,8 @@ export class NewbornFiles {
     return this.#unborn.get(inode);
   }
 
-  unbornAt({ parent, name }: Place): UnbornFile | undefined {
-    return this.#byPlace.get(keyOf(parent, name));
+  unbornAt(place: Place): UnbornFile | undefined {
+    return this.#byPlace.get(placeKey(place));
   }
 
   /** Whether the cluster is going to hear of new names in the directory. */
@@ -181,7 +155,7 @@ export class NewbornFiles {
 
   /** @returns what is known of the name, if that is a file; else null */
   fileAt(place: Place): NameState | null {
-    const state = this.#stateOf(place);
+    const state = this.#directories.stateOf(place);
     return state === 'file' || typeof state === 'number' ? state : null;
   }
 
@@ -193,11 +167,10 @@ export class NewbornFiles {
     exclusive: boolean,
   ): ReturnType<FileSystemBackend['createFile']> {
     const { parent, name } = place;
-    // Whoever makes files all the time would never come to have the directory.
-    await this.#asking.get(parent)?.over;
+    await this.#directories.asked(parent);
     // The name is given away anew when nobody has it any more, or whoever had it has kept it.
     await this.#removals.goneAt(place);
-    while (this.#isFull && this.#names.of(parent) !== undefined)
+    while (this.#isFull && this.isHeld(parent))
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     const unborn = this.unbornAt(place);
     if (unborn !== undefined) {
@@ -227,10 +200,11 @@ export class NewbornFiles {
   }
 
   /** @returns the attributes of a new file that only this mount knows of; null where it has to be made at the cluster */
-  #make({ parent, name }: Place, mode: number, { uid, gid, umask = 0 }: Owner): Attributes | null {
-    const directory = this.#names.of(parent);
+  #make(place: Place, mode: number, { uid, gid, umask = 0 }: Owner): Attributes | null {
+    const { parent } = place;
+    const directory = this.#directories.of(parent);
     const isPlain = directory?.attributes.xattrs === 0;
-    if (!this.#isPossible || !isPlain || this.#stateOf({ parent, name }) !== 'free') return null;
+    if (!this.#isPossible || !isPlain || this.#directories.stateOf(place) !== 'free') return null;
     const number = this.#births.takeNumber();
     if (number === null) return null;
     this.#birth.use();
@@ -250,7 +224,7 @@ export class NewbornFiles {
       ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, replicas: [], live: false, xattrs: 0 },
       contents: { epoch: 0, seq: 0 },
     };
-    const file: UnbornFile = new UnbornFile({ parent, name }, attributes, {
+    const file: UnbornFile = new UnbornFile(place, attributes, {
       bear: (whole) => this.#bear(whole, number.bearer),
       make: (whole) => this.#birth.make(whole),
       setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
@@ -274,8 +248,8 @@ export class NewbornFiles {
       inheritsGroup,
     });
     this.#unborn.set(file.inode, file);
-    this.#byPlace.set(keyOf(parent, name), file);
-    more(this.#counts, parent);
+    this.#byPlace.set(placeKey(place), file);
+    this.#counts.more(parent);
     this.changed(file, file.inode);
     this.#timer ??= setTimeout(() => this.#age(), UNBORN_MS_MAX);
     return attributes;
@@ -296,26 +270,22 @@ export class NewbornFiles {
   }
 
   isHeld(directory: number): boolean {
-    return this.#names.of(directory) !== undefined;
+    return this.#directories.of(directory) !== undefined;
   }
 
-  #hold(directory: DelegatedDirectory): void {
-    this.#names.begin(directory);
-    this.held(directory.attributes.inode);
-  }
-
-  /** A directory that was just made here has no names. */
+  /** @see HeldDirectories.made */
   madeDirectory(attributes: Attributes): void {
-    if (this.#birth.isDelegated(attributes.inode)) this.#hold(new DelegatedDirectory(attributes, EMPTY));
+    this.#directories.made(attributes);
   }
 
-  async lookup({ parent, name }: Place): Promise<Attributes> {
-    const unborn = this.unbornAt({ parent, name });
+  async lookup(place: Place): Promise<Attributes> {
+    const { parent, name } = place;
+    const unborn = this.unbornAt(place);
     if (unborn !== undefined) return unborn.attributes;
-    if (this.#removals.isAt({ parent, name })) throw notThere(name);
-    const directory = this.#names.of(parent);
+    if (this.#removals.isAt(place)) throw notThere(name);
+    const directory = this.#directories.of(parent);
     const changes = directory?.changes ?? 0;
-    if (this.#stateOf({ parent, name }) === 'free') throw notThere(name);
+    if (this.#directories.stateOf(place) === 'free') throw notThere(name);
     try {
       const attributes = await this.#backend.lookup(parent, name);
       directory?.heard(name, nameStateOf(attributes), changes);
@@ -343,38 +313,22 @@ export class NewbornFiles {
     return { entries: entries.sort((a, b) => namesCompare(a.name, b.name)), more: page.more };
   }
 
-  /** What becomes of names is not known while they are being changed, nor where that fails. */
-  async changing<Result>(places: readonly Place[], change: () => Promise<Result>): Promise<Result> {
-    const keys = places.map(({ parent, name }) => keyOf(parent, name));
-    for (const key of keys) more(this.#changing, key);
-    for (const { parent } of places) more(this.#busy, parent);
-    try {
+  /** @see HeldDirectories.changing */
+  changing<Result>(places: readonly Place[], change: () => Promise<Result>): Promise<Result> {
+    return this.#directories.changing(places, async () => {
       for (const place of places) await this.#removals.goneAt(place);
-      return await this.#removals.withQuota(change);
-    } finally {
-      for (const key of keys) fewer(this.#changing, key);
-      for (const { parent } of places) {
-        fewer(this.#busy, parent);
-        if (!this.#busy.has(parent)) this.#idle.get(parent)?.();
-      }
-      for (const place of places) this.changed(place, 'doubt');
-    }
+      return this.#removals.withQuota(change);
+    });
   }
 
-  changed({ parent, name }: Place, state: NameState): void {
-    if (state !== 'free' && state !== 'doubt') this.#rows.end(parent);
-    this.#names.changed(parent, name, state);
-    this.#asking.get(parent)?.changed.add(name);
-  }
-
-  #stateOf({ parent, name }: Place): NameState {
-    if (this.#changing.has(keyOf(parent, name))) return 'doubt';
-    return this.#names.of(parent)?.stateOf(name) ?? 'doubt';
+  changed(place: Place, state: NameState): void {
+    if (state !== 'free' && state !== 'doubt') this.#rows.end(place.parent);
+    this.#directories.changed(place, state);
   }
 
   /** The file has got a second name here. */
   linked(inode: number): void {
-    this.#names.linked(inode);
+    this.#directories.linked(inode);
   }
 
   /** Takes a name away, at once where nobody can tell that from the ordinary way but by the death of this mount. */
@@ -384,8 +338,7 @@ export class NewbornFiles {
     isOpen: (inode: number) => boolean,
   ): ReturnType<FileSystemBackend['unlink']> {
     const { parent, name } = place;
-    // As whoever makes files.
-    await this.#asking.get(parent)?.over;
+    await this.#directories.asked(parent);
     await this.comeAt(place);
     await this.#removals.room();
     const inode = this.#removable(place, isOpen);
@@ -404,10 +357,10 @@ export class NewbornFiles {
 
   /** @returns the file whose removal can follow behind */
   #removable(place: Place, isOpen: (inode: number) => boolean): number | null {
-    const directory = this.#names.of(place.parent);
+    const directory = this.#directories.of(place.parent);
     if (directory === undefined || this.#removals.isSlow) return null;
-    const inode = this.#stateOf(place);
-    if (typeof inode !== 'number' || this.#names.isLinked(inode) || isOpen(inode)) return null;
+    const inode = this.#directories.stateOf(place);
+    if (typeof inode !== 'number' || this.#directories.isLinked(inode) || isOpen(inode)) return null;
     const isPlain = (directory.attributes.mode & STICKY) === 0;
     return isPlain && this.#rows.lengthOf(place.parent) >= SHOWN_COUNT ? inode : null;
   }
@@ -416,33 +369,19 @@ export class NewbornFiles {
     const count = this.#rows.removed(parent);
     if (count < SHOWN_COUNT) return;
     this.#birth.use();
-    const directory = this.#names.of(parent);
-    if (directory !== undefined) void this.#learnMore(directory);
-    else if (count >= REMOVED_COUNT) void this.#ask(parent);
-  }
-
-  /** The next names of a directory in which something was removed that was not known. */
-  async #learnMore(directory: DelegatedDirectory): Promise<void> {
-    const { knownThrough: after, attributes, count } = directory;
-    if (after === null || count >= NAMES_MAX || this.#learning.has(attributes.inode)) return;
-    this.#learning.add(attributes.inode);
-    try {
-      directory.learn(await this.#backend.list(attributes.inode, after, NAMES_COUNT));
-    } catch (error) {
-      this.#log('debug', 'names are not known', { directory: attributes.inode, error: String(error) });
-    } finally {
-      this.#learning.delete(attributes.inode);
-    }
+    const directory = this.#directories.of(parent);
+    if (directory !== undefined) void this.#directories.learnMore(directory);
+    else if (count >= REMOVED_COUNT) void this.#directories.ask(parent);
   }
 
   /** The directory itself is about to change, or has. */
   async changingDirectory<Result>(directory: number, change: () => Promise<Result>): Promise<Result> {
-    this.#names.end(directory);
+    this.#directories.end(directory);
     await this.comeFrom(directory);
     try {
       return await change();
     } finally {
-      this.#names.end(directory);
+      this.#directories.end(directory);
     }
   }
 
@@ -453,10 +392,7 @@ export class NewbornFiles {
   }
 
   async #recalled(directories: readonly number[]): Promise<void> {
-    for (const directory of directories) {
-      this.#names.end(directory);
-      remember(this.#recalledMs, directory);
-    }
+    for (const directory of directories) this.#directories.recalled(directory);
     const called = new Set(directories);
     await this.#removals.goneFrom(called);
     await this.#comeAll(this.#unbornIn(called));
@@ -494,75 +430,20 @@ export class NewbornFiles {
   }
 
   #forget(file: UnbornFile): void {
-    if (this.#unborn.delete(file.inode)) fewer(this.#counts, file.parent);
-    this.#byPlace.delete(keyOf(file.parent, file.name));
+    if (this.#unborn.delete(file.inode)) this.#counts.fewer(file.parent);
+    this.#byPlace.delete(placeKey(file));
     for (const go of this.#waiting.splice(0)) go();
   }
 
   #madeAtCluster(parent: number, { policy = 'quorum' }: Attributes): void {
     this.#isPossible = policy === 'quorum';
     this.prepare();
-    const beforeMs = this.#madeMs.get(parent) ?? Number.NEGATIVE_INFINITY;
-    remember(this.#madeMs, parent);
-    const isAgain = performance.now() - beforeMs < AGAIN_MS;
-    if (this.#isPossible && isAgain && this.#names.of(parent) === undefined) void this.#ask(parent);
-  }
-
-  async #ask(directory: number): Promise<void> {
-    const recalledMs = this.#recalledMs.get(directory) ?? Number.NEGATIVE_INFINITY;
-    const refusedMs = this.#refusedMs.get(directory) ?? Number.NEGATIVE_INFINITY;
-    const nowMs = performance.now();
-    if (nowMs - recalledMs < RECALLED_MS || nowMs - refusedMs < REFUSED_MS || this.#asking.has(directory))
-      return;
-    const changed = new Set<string>();
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#asking.set(directory, { changed, over: promise });
-    try {
-      if (this.#busy.has(directory)) await new Promise<void>((idle) => this.#idle.set(directory, idle));
-      this.#idle.delete(directory);
-      // Of the time before it was called back, or the session was over.
-      await this.#removals.goneFrom(new Set([directory]));
-      const page = await this.#birth.delegate(directory, NAMES_COUNT);
-      if (page === null) {
-        remember(this.#refusedMs, directory);
-        return;
-      }
-      // After it was delegated: nobody else changes it from then on.
-      const attributes = await this.#backend.attributes(directory);
-      if (!this.#birth.isDelegated(directory)) return;
-      this.#hold(new DelegatedDirectory(attributes, page, changed));
-    } catch (error) {
-      this.#log('debug', 'a directory is not delegated', { directory, error: String(error) });
-    } finally {
-      this.#asking.delete(directory);
-      resolve();
-    }
+    const isAgain = this.#madeMs.sinceMs(parent) < AGAIN_MS;
+    this.#madeMs.note(parent);
+    if (this.#isPossible && isAgain && !this.isHeld(parent)) void this.#directories.ask(parent);
   }
 }
 
 function notThere(name: string): ServiceError {
   return new ServiceError('not-found', `There is no "${name}"`);
-}
-
-function keyOf(parent: number, name: string): string {
-  return `${parent}/${name}`;
-}
-
-function remember(map: Map<number, number>, directory: number): void {
-  map.delete(directory);
-  map.set(directory, performance.now());
-  for (const oldest of map.keys()) {
-    if (map.size <= REMEMBERED_MAX) return;
-    map.delete(oldest);
-  }
-}
-
-function more<Key>(counts: Map<Key, number>, key: Key): void {
-  counts.set(key, (counts.get(key) ?? 0) + 1);
-}
-
-function fewer<Key>(counts: Map<Key, number>, key: Key): void {
-  const count = counts.get(key) ?? 0;
-  if (count <= 1) counts.delete(key);
-  else counts.set(key, count - 1);
 }

@@ -2,6 +2,7 @@ import { ServiceError } from '../base/errors.ts';
 import { REMOVAL_LIMITS } from '../client/removal-limits.ts';
 import type { BirthBackend, RemovalOutcome, RemovedName } from './backend.ts';
 import { nowNs } from './open-file.ts';
+import { type Place, placeKey } from './place.ts';
 
 /** Removals of which the cluster does not know yet: whoever removes more waits. */
 const COUNT_MAX = 500;
@@ -9,11 +10,6 @@ const COUNT_MAX = 500;
 const SLOW_MS = 1_000;
 /** Directories in which a removal failed of which nobody was told yet. */
 const FAILURES_MAX = 1_000;
-
-interface Place {
-  readonly parent: number;
-  readonly name: string;
-}
 
 interface Pending extends RemovedName {
   readonly uid: number | undefined;
@@ -75,7 +71,7 @@ export class Removals {
   add(name: RemovedName, uid: number | undefined): string {
     const { promise: over, resolve: end } = Promise.withResolvers<void>();
     const pending = { ...name, uid, sinceMs: performance.now(), over, end };
-    this.#pending.set(keyOf(name), pending);
+    this.#pending.set(placeKey(name), pending);
     this.#unsent.push(pending);
     if (!this.#isSending) void this.#send();
     return String(nowNs() + this.#aheadNs);
@@ -87,12 +83,12 @@ export class Removals {
   }
 
   isAt(place: Place): boolean {
-    return this.#pending.has(keyOf(place));
+    return this.#pending.has(placeKey(place));
   }
 
   /** Resolves when none is under way that was told before: all, or those of a name, of an inode, in directories. */
   async goneAt(place: Place): Promise<void> {
-    await this.#pending.get(keyOf(place))?.over;
+    await this.#pending.get(placeKey(place))?.over;
   }
 
   async goneOf(inode: number): Promise<void> {
@@ -167,7 +163,7 @@ export class Removals {
     if (atNs !== null) this.heard(atNs);
     for (const [place, pending] of batch.entries()) {
       const outcome = outcomes[place] ?? { kind: 'refused', error: new Error('No outcome was told') };
-      this.#pending.delete(keyOf(pending));
+      this.#pending.delete(placeKey(pending));
       if (outcome.kind === 'refused') this.#fail(pending, outcome.error);
       else this.#events.removed(pending, outcome.kind === 'removed' ? atNs : null);
       pending.end();
@@ -200,8 +196,4 @@ export class Removals {
 
 export function isOverQuota(error: unknown): boolean {
   return error instanceof ServiceError && error.code === 'quota-exceeded';
-}
-
-function keyOf({ parent, name }: Place): string {
-  return `${parent}/${name}`;
 }

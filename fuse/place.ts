@@ -1,0 +1,9 @@
+/** A name in a directory. */
+export interface Place {
+  readonly parent: number;
+  readonly name: string;
+}
+
+export function placeKey({ parent, name }: Place): string {
+  return `${parent}/${name}`;
+}
