@@ -56,6 +56,8 @@ export class Backup {
   currentAtMs = -Infinity;
   /** The last operation known here to be committed. Per process life; at most `standing.seq`. */
   #committedSeq = 0;
+  /** What is being stored is another's state, of another epoch than the one that the commit point was heard in. */
+  #replaces = false;
 
   constructor(
     { self, incarnation }: Pick<ReplicaConfig, 'self' | 'incarnation'>,
@@ -238,6 +240,7 @@ export class Backup {
       return false;
     }
     const within = epochEqual(standing.installed, epoch);
+    this.#replaces = !within;
     this.#out.trace(within ? 'caught-up' : 'replaced', `${epochFormat(epoch)} from ${install.from}`);
     standing.storeInstall(install, { seq: position.seq, view, sessions }, true);
     return true;
@@ -256,7 +259,10 @@ export class Backup {
   installed(epoch: Epoch): void {
     this.#askedSeq = 0;
     this.#heardCommittedSeq = 0;
-    // What was committed in an earlier epoch is in every base, so the known commit point stays true.
+    // After a majority has lost power a base may lack what this replica knew to be committed, and the state that it has fetched may have
+    // something else at the same numbers that only a minority has. Contents that were only stamped are a base as a whole: the point stays true.
+    if (this.#replaces) this.#committedSeq = 0;
+    this.#replaces = false;
     this.#committedSeq = Math.min(this.#committedSeq, this.#standing.seq);
     if (epoch.server === this.#self || !epochEqual(epoch, this.#standing.promised)) return;
     for (const write of this.#early.splice(0)) this.#onWrite(write);

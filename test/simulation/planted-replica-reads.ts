@@ -86,6 +86,16 @@ export const PLANTED_READS: readonly Planted[] = [
     { directed: 'lonely primary', seeds: 20 },
   ),
   replica(
+    '50c',
+    'a backup that takes over a new state keeps what it knew of the old one to be committed',
+    {
+      file: 'replica/backup.ts',
+      find: 'if (this.#replaces) this.#committedSeq = 0;',
+      replace: '',
+    },
+    { directed: 'committed before the power went' },
+  ),
+  replica(
     '51a',
     'a backup answers reads without a lease',
     {

@@ -92,6 +92,29 @@ export const READ_CASES: Campaign['scenarios'] = {
     s.expect(s.shown(A) === X.value, 'what was committed is there');
   }),
 
+  /** Five servers; all but d lose power, and what they had not synced. d, which slept, takes over what only a has of what came after that. */
+  'committed before the power went': directed({ servers: 5 }, (s) => {
+    s.lead(A);
+    s.expect(s.write(A, X).answer?.kind === 'done', 'all commit');
+    s.run(HEARTBEATS_MS);
+    s.isolated.add(D);
+    s.system.troubles.losePower([A, B, C, E], () => 0, true);
+    s.run(HEARTBEATS_MS);
+    s.lead(A);
+    s.expect(s.shown(A) !== X.value, 'what was not synced is gone');
+    s.rule = (from, to, message) => (from === A && to !== D && message?.kind === 'write' ? 'drop' : null);
+    s.system.change(A, 91, Y);
+    s.isolated.clear();
+    s.run(2 * HEARTBEATS_MS);
+    s.read(D);
+    s.run(READ_WAIT_MS);
+    s.expect(s.system.process(D).reads.mayServe(), 'd may answer reads');
+    s.expect(s.shown(D) === null, 'd shows nothing that two of five have');
+    s.rule = () => null;
+    s.run(HEARTBEATS_MS);
+    s.expect(s.shown(D) === Y.value, 'd shows it once it is committed');
+  }),
+
   /** b and c have an operation that a, which ordered it and is slow to store it, has not, and nobody keeps the guard: then a asks for it again. */
   'agreed before its primary': directed({ agrees: true }, (s) => {
     s.lead(A, SHORT_MS);
