@@ -7,14 +7,14 @@ import type { Epoch, Operation, ReplicaRecord, Trust } from '../../replica/actio
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults, TreeChange } from '../../wire/catalog-api.ts';
 import type { CatalogChanges } from '../storage/catalog-changes.ts';
+import type { CatalogStore } from '../storage/catalog-store.ts';
 import {
-  type CatalogStore,
   type CatalogTail,
   decodeDescription,
   decodeTail,
   encodeTail,
   type StagedCatalog,
-} from '../storage/catalog-store.ts';
+} from '../storage/catalog-transfer.ts';
 import type { AskSource, FetchedState, Subject } from '../subject.ts';
 
 /** Bytes of the log, or of a copy of the catalog, in one answer. */

@@ -13,82 +13,38 @@ import { type QueryOf, runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
 import { Tables } from '../../catalog/tables.ts';
-import type { Epoch, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
-import { readEpoch, writeEpoch } from '../../replica/codec.ts';
-import { EPOCH_ZERO, epochCompare, epochEqual } from '../../replica/epoch.ts';
-import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
+import { epochCompare, epochEqual } from '../../replica/epoch.ts';
+import { MalformedError } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults, TreeChange } from '../../wire/catalog-api.ts';
-import { viewFormat, viewParse } from '../../wire/file-operation.ts';
 import { CatalogChanges } from './catalog-changes.ts';
-import { LOST_START, trustOf } from './contents.ts';
-import { hasLogReached } from './database-log.ts';
+import { CatalogCheckpoint } from './catalog-checkpoint.ts';
+import {
+  type CatalogRecord,
+  ensureLogView,
+  ensureReplicaTables,
+  type Handles,
+  openHandles,
+  readRecord,
+  statement,
+  writeRecord,
+} from './catalog-database.ts';
+import { CatalogLog, logTail } from './catalog-log.ts';
+import { CatalogSnapshots, removeDatabase, removeLeftovers } from './catalog-snapshots.ts';
+import {
+  type CatalogSnapshot,
+  type CatalogTail,
+  encodeDescription,
+  type LogEntry,
+  type LogPosition,
+  type StagedCatalog,
+} from './catalog-transfer.ts';
+import { trustOf } from './contents.ts';
 import type { DatabaseMark, OpenDatabase } from './database-mark.ts';
 import { errorCode, storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
 import { FolderError } from './folder-error.ts';
 import { SharedFlush } from './shared-flush.ts';
-
-/** Batches kept for replicas that lag: so many, and so many bytes of them. */
-export const LOG_BATCHES_MAX = 1000;
-export const LOG_BYTES_MAX = 16 * 1024 * 1024;
-/** Snapshots that are kept open for replicas that fetch them; the oldest goes first. */
-const SNAPSHOTS_MAX = 4;
-/** Pages that one step of a snapshot copies: a few milliseconds of the event loop. */
-const SNAPSHOT_STEP_PAGES = 1000;
-/** The log is copied back into the database when it has grown to this, which is looked at every so many commits. */
-const LOG_FILE_BYTES_MAX = 16 * 1024 * 1024;
-const LOG_LOOK_COMMITS = 64;
-/** It goes to the disk so many commits before. */
-const LOG_AHEAD_COMMITS = 16;
-/** Its file is made shorter where it is so many times as long. */
-const LOG_FILE_TIMES_MAX = 4;
-
-/** The last operation of a replica's state, and the epoch that sequenced it: equal ones, equal states. */
-export interface LogPosition {
-  readonly seq: number;
-  readonly epoch: Epoch;
-}
-
-/** What a replica tells another of its state. */
-export interface CatalogDescription {
-  /** Where the replica stands: its installed epoch, and its last operation. */
-  readonly position: Position;
-  readonly last: LogPosition;
-}
-
-/** An operation of the log. */
-export interface LogEntry extends LogPosition {
-  /** A batch of commands; empty where the operation changes the view. */
-  readonly body: Uint8Array;
-  /** The view from here on; null where it stays. */
-  readonly view: View | null;
-}
-
-/** What follows a position in the log. */
-export interface CatalogTail {
-  /** Installed epoch of the replica that tells it. */
-  readonly installed: Epoch;
-  readonly entries: readonly LogEntry[];
-  /** More follow the last entry: ask again from there. */
-  readonly more: boolean;
-}
-
-/** A copy of a replica's whole state, to be read in pieces. */
-export interface CatalogSnapshot {
-  readonly id: number;
-  readonly bytes: number;
-  readonly position: Position;
-}
-
-/** Another replica's state, checked and lying beside the own one until `install` or `unstage`. */
-export type StagedCatalog =
-  | {
-      readonly kind: 'tail';
-      readonly position: Position;
-      readonly view: View;
-      readonly entries: readonly LogEntry[];
-    }
-  | { readonly kind: 'snapshot'; readonly position: Position; readonly view: View; readonly file: string };
 
 export interface CatalogStoreOptions {
   readonly folder: string;
@@ -107,14 +63,6 @@ export interface CatalogStoreOptions {
   readonly logFileBytesMax?: number;
 }
 
-interface CatalogRecord {
-  readonly view: View;
-  readonly promised: Epoch;
-  readonly installed: Epoch;
-  readonly last: LogPosition;
-  readonly installedStart: number;
-}
-
 /** A batch that the primary has executed and not yet committed. */
 interface OpenBatch {
   body: Uint8Array | null;
@@ -122,20 +70,6 @@ interface OpenBatch {
   record: CatalogRecord | null;
   /** Why it could not be written; everything is undone then. */
   refused: Error | null;
-}
-
-interface Snapshot {
-  readonly file: string;
-  readonly handle: fs.promises.FileHandle;
-}
-
-interface Handles {
-  readonly writer: Database.Database;
-  /** Sees what is committed, also while the writer has a transaction open. */
-  readonly reader: Database.Database;
-  readonly logFd: number;
-  /** Closed after SQLite's own: closing any descriptor drops the locks that the process has on the file. */
-  readonly databaseFd: number;
 }
 
 /**
@@ -170,25 +104,19 @@ export class CatalogStore {
   readonly #flush: SharedFlush;
   readonly #mark: DatabaseMark | undefined;
   readonly #onFailure: (reason: string) => void;
-  readonly #snapshots = new Map<number, Snapshot>();
-  /** Connections that copy a snapshot; they end before the database is exchanged. */
-  readonly #copying = new Set<Database.Database>();
+  readonly #snapshots: CatalogSnapshots;
   #handles: Handles;
   /** What the latest operations changed, for those who watch. */
   readonly changes: CatalogChanges;
   #record: CatalogRecord;
-  #logBytes: number;
+  readonly #log: CatalogLog;
   #open: OpenBatch | null = null;
   /** An installation is under way, which lets the event loop run in between. */
   #installing: Promise<void> | null = null;
   #failed: Error | null = null;
   /** Why the last operation of a backup was not applied; null once one was. */
   #refused: unknown = null;
-  #fileNumber = 0;
-  readonly #logFileBytesMax: number;
-  #commitsUntilLook = LOG_LOOK_COMMITS;
-  /** The log is to be copied back at the next look, and on its way to the disk already. */
-  #isLogLeaving = false;
+  readonly #checkpoint: CatalogCheckpoint;
 
   private constructor(options: CatalogStoreOptions, file: string, handles: Handles) {
     this.#folder = options.folder;
@@ -198,11 +126,12 @@ export class CatalogStore {
     this.#startCounter = options.startCounter ?? 0;
     this.#powerLossStart = options.powerLossStart ?? 0;
     this.#handles = handles;
-    this.#logFileBytesMax = options.logFileBytesMax ?? LOG_FILE_BYTES_MAX;
+    this.#snapshots = new CatalogSnapshots(file);
     const ops = options.fileOps ?? diskFileOps;
     this.#flush = new SharedFlush(() => ops.datasync(this.#handles.logFd));
+    this.#checkpoint = new CatalogCheckpoint(this.#flush, options.logFileBytesMax);
     this.#record = readRecord(handles.reader);
-    this.#logBytes = readLogBytes(handles.reader);
+    this.#log = new CatalogLog(handles.reader);
     this.changes = new CatalogChanges(this.#record.last.seq);
   }
 
@@ -361,7 +290,7 @@ export class CatalogStore {
     const seq = last.seq + 1;
     const record = { ...this.#record, last: { seq, epoch } };
     try {
-      this.#appendLog({ seq, epoch, body: open.body, view: null });
+      this.#log.append(this.#handles.writer, { seq, epoch, body: open.body, view: null });
       writeRecord(this.#handles.writer, record);
       open.record = record;
     } catch (error) {
@@ -419,7 +348,7 @@ export class CatalogStore {
       this.#commit(`apply batch ${seq}`, record, (writer) => {
         inodesBegin(writer, epoch.counter);
         executeBatch(writer, seq, decodeBatch(body));
-        this.#appendLog({ seq, epoch, body, view });
+        this.#log.append(writer, { seq, epoch, body, view });
       });
       this.#refused = null;
       this.changes.append(seq, Tables.of(this.#handles.writer).takeChanges());
@@ -468,7 +397,7 @@ export class CatalogStore {
    */
   describe(last: LogPosition = this.#record.last): Uint8Array {
     const { installed } = this.#record;
-    return writeLogPosition(writeEpoch(new ByteWriter(128), installed), last).finish();
+    return encodeDescription(installed, last);
   }
 
   /**
@@ -483,32 +412,8 @@ export class CatalogStore {
     if (from.seq === last.seq) {
       return epochEqual(from.epoch, last.epoch) ? { installed, entries: [], more: false } : null;
     }
-    const { reader } = this.#handles;
     try {
-      if (from.seq > 0) {
-        const here = reader.prepare('SELECT epoch FROM replica_log WHERE seq = ?').pluck().get(from.seq);
-        if (typeof here !== 'string' || !epochEqual(parseEpoch(here), from.epoch)) return null;
-      }
-      const entries: LogEntry[] = [];
-      let bytes = 0;
-      const rows = reader
-        .prepare('SELECT seq, epoch, body, view FROM replica_log WHERE seq > ? ORDER BY seq')
-        .iterate(from.seq) as IterableIterator<{
-        seq: number;
-        epoch: string;
-        body: Buffer;
-        view: string | null;
-      }>;
-      for (const row of rows) {
-        // The log may begin behind the first operation.
-        if (row.seq !== from.seq + 1 + entries.length) return null;
-        bytes += row.body.length;
-        if (entries.length > 0 && bytes > bytesMax) return { installed, entries, more: true };
-        const view = row.view === null ? null : (JSON.parse(row.view) as View);
-        entries.push({ seq: row.seq, epoch: parseEpoch(row.epoch), body: row.body, view });
-      }
-      assert(from.seq + entries.length === last.seq, 'The log ends with the last operation');
-      return { installed, entries, more: false };
+      return logTail(this.#handles.reader, this.#record, from, bytesMax);
     } catch (error) {
       throw storageError("Cannot read the catalog's log", error);
     }
@@ -517,49 +422,16 @@ export class CatalogStore {
   /** Copies the committed state as it is now, in steps between which the event loop runs. */
   async snapshot(): Promise<CatalogSnapshot> {
     this.#assertUsable();
-    this.#fileNumber += 1;
-    const id = this.#fileNumber;
-    const file = `${this.#path}.snapshot-${id}`;
-    try {
-      const record = await this.#copy(file);
-      const handle = await fs.promises.open(file, 'r');
-      this.#snapshots.set(id, { file, handle });
-      const { size } = await handle.stat();
-      const [oldest] = this.#snapshots.keys();
-      if (this.#snapshots.size > SNAPSHOTS_MAX && oldest !== undefined) await this.closeSnapshot(oldest);
-      return { id, bytes: size, position: { epoch: record.installed, seq: record.last.seq } };
-    } catch (error) {
-      await fs.promises.rm(file, { force: true });
-      throw storageError('Cannot copy the catalog', error);
-    }
+    return this.#snapshots.take();
   }
 
   /** Shorter than `length` at the end. `not-found` where the snapshot is closed. */
   async readSnapshot(id: number, offset: number, length: number): Promise<Uint8Array> {
-    const snapshot = this.#snapshots.get(id);
-    if (snapshot === undefined)
-      throw new ServiceError('not-found', `There is no snapshot ${id} of the catalog`);
-    const bytes = Buffer.alloc(length);
-    try {
-      let filled = 0;
-      while (filled < length) {
-        const { bytesRead } = await snapshot.handle.read(bytes, filled, length - filled, offset + filled);
-        if (bytesRead === 0) break;
-        filled += bytesRead;
-      }
-      return bytes.subarray(0, filled);
-    } catch (error) {
-      throw storageError('Cannot read a copy of the catalog', error);
-    }
+    return this.#snapshots.read(id, offset, length);
   }
 
   async closeSnapshot(id: number): Promise<void> {
-    const snapshot = this.#snapshots.get(id);
-    if (snapshot === undefined) return;
-    this.#snapshots.delete(id);
-    // Waits for reads that are under way.
-    await snapshot.handle.close();
-    await fs.promises.rm(snapshot.file, { force: true });
+    await this.#snapshots.close(id);
   }
 
   // Taking a state -------------------------------------------------------------------------------
@@ -580,23 +452,7 @@ export class CatalogStore {
 
   /** Writes another replica's snapshot beside the own state, and checks it. */
   async stageSnapshot(chunks: AsyncIterable<Uint8Array>): Promise<StagedCatalog> {
-    this.#fileNumber += 1;
-    const file = `${this.#path}.incoming-${this.#fileNumber}`;
-    try {
-      const handle = await fs.promises.open(file, 'wx', 0o600);
-      try {
-        for await (const chunk of chunks) await handle.writeFile(chunk);
-        await handle.sync();
-      } finally {
-        await handle.close();
-      }
-      const record = checkSnapshot(file);
-      const position = { epoch: record.installed, seq: record.last.seq };
-      return { kind: 'snapshot', position, view: record.view, file };
-    } catch (error) {
-      await removeDatabase(file);
-      throw storageError('Cannot take a copy of the catalog', error);
-    }
+    return this.#snapshots.stage(chunks);
   }
 
   /** Forgets a staged state that is not to be installed. */
@@ -608,8 +464,8 @@ export class CatalogStore {
   async close(): Promise<void> {
     if (this.#installing !== null) await this.#installing;
     this.rollback();
-    for (const id of [...this.#snapshots.keys()]) await this.closeSnapshot(id);
-    this.#closeCopies();
+    await this.#snapshots.closeAll();
+    this.#snapshots.endCopies();
     const healthy = this.#failed === null;
     if (healthy) await this.flush();
     this.#failed ??= new ServiceError('storage', 'The catalog is closed');
@@ -675,19 +531,15 @@ export class CatalogStore {
   }
 
   #lookAtLog(): void {
-    this.#commitsUntilLook -= 1;
-    if (this.#commitsUntilLook > 0 || this.#installing !== null) return;
-    this.#commitsUntilLook = LOG_LOOK_COMMITS;
-    if (!hasLogReached(this.#handles.logFd, this.#logFileBytesMax)) return;
-    if (!this.#isLogLeaving) {
-      this.#isLogLeaving = true;
-      this.#commitsUntilLook = LOG_AHEAD_COMMITS;
+    const next = this.#checkpoint.next(this.#handles.logFd, this.#installing === null);
+    if (next === 'nothing') return;
+    if (next === 'flush') {
       // A failure ends the catalog, of which whoever commits next is told.
       this.flush().catch(() => undefined);
       return;
     }
-    this.#isLogLeaving = false;
-    this.#installing = this.#copyLogBack()
+    this.#installing = this.#checkpoint
+      .copyBack(this.#handles)
       .catch((error: unknown) => {
         // With a full disk the log stays as it is, and grows until commits are refused as well.
         if (errorCode(error) !== 'SQLITE_FULL') this.#fail(storageError('Cannot copy the log back', error));
@@ -695,32 +547,6 @@ export class CatalogStore {
       .finally(() => {
         this.#installing = null;
       });
-  }
-
-  /**
-   * Copies the log back into the database. SQLite would do that by itself, with its
-   * syncs in the way of the event loop: on a busy disk they take seconds, and leases end meanwhile.
-   * Here they run in the thread pool, and nothing commits until they are over: SQLite begins the
-   * log anew once all of it is copied, and until then the copies have to be synced.
-   *
-   * It is not emptied. The next commit writes over its beginning, and SQLite syncs the header first, by which what is left of
-   * the old log is none of the new one. To give the memory and the room of 16 MiB back takes
-   * the event loop 20 ms, and to get them again is a third of what a commit costs the disk.
-   */
-  async #copyLogBack(): Promise<void> {
-    const { writer, databaseFd, logFd } = this.#handles;
-    await this.#flush.request();
-    writer.pragma('synchronous = OFF');
-    try {
-      writer.pragma('wal_checkpoint(PASSIVE)');
-    } finally {
-      writer.pragma('synchronous = NORMAL');
-    }
-    await diskFileOps.datasync(databaseFd);
-    // So long after somebody who reads has kept SQLite from beginning it anew.
-    if (fs.fstatSync(logFd).size <= LOG_FILE_TIMES_MAX * this.#logFileBytesMax) return;
-    writer.pragma('wal_checkpoint(TRUNCATE)');
-    await this.#flush.request();
   }
 
   /**
@@ -740,35 +566,7 @@ export class CatalogStore {
     const { writer } = this.#handles;
     // SQLite rolls some failures back by itself.
     if (writer.inTransaction) writer.exec('ROLLBACK');
-    this.#logBytes = readLogBytes(writer);
-  }
-
-  #appendLog({ seq, epoch, body, view }: LogEntry): void {
-    const { writer } = this.#handles;
-    const row = [
-      seq,
-      formatEpoch(epoch),
-      Buffer.from(body.buffer, body.byteOffset, body.byteLength),
-      view === null ? null : JSON.stringify(view),
-    ];
-    statement(writer, 'INSERT INTO replica_log (seq, epoch, body, view) VALUES (?, ?, ?, ?)').run(...row);
-    this.#logBytes += body.length;
-    const trimmed = statement(
-      writer,
-      'DELETE FROM replica_log WHERE seq <= ? RETURNING LENGTH(body) AS bytes',
-    );
-    for (const { bytes } of trimmed.all(seq - LOG_BATCHES_MAX) as { bytes: number }[])
-      this.#logBytes -= bytes;
-    const oldest = statement(
-      writer,
-      `DELETE FROM replica_log WHERE seq = (SELECT MIN(seq) FROM replica_log) AND seq < ?
-       RETURNING LENGTH(body) AS bytes`,
-    );
-    while (this.#logBytes > LOG_BYTES_MAX) {
-      const row = oldest.get(seq) as { bytes: number } | undefined;
-      if (row === undefined) break;
-      this.#logBytes -= row.bytes;
-    }
+    this.#log.recount(writer);
   }
 
   async #installTail(epoch: Epoch, seq: number, entries: readonly LogEntry[]): Promise<void> {
@@ -783,7 +581,7 @@ export class CatalogStore {
         next += 1;
         inodesBegin(writer, entry.epoch.counter);
         executeBatch(writer, entry.seq, decodeBatch(entry.body));
-        this.#appendLog(entry);
+        this.#log.append(writer, entry);
         // A long log takes seconds; the server's heartbeats go on meanwhile.
         await nextTurn();
       }
@@ -826,7 +624,7 @@ export class CatalogStore {
     const old = this.#handles;
     const { reader, writer } = old;
     try {
-      this.#closeCopies();
+      this.#snapshots.endCopies();
       reader.close();
       writer.pragma('synchronous = FULL');
       writer.pragma('wal_checkpoint(TRUNCATE)');
@@ -843,7 +641,7 @@ export class CatalogStore {
       this.#mark?.opened(this.#asOpen());
       this.#record = readRecord(this.#handles.reader);
       this.changes.reset(this.#record.last.seq);
-      this.#logBytes = readLogBytes(this.#handles.reader);
+      this.#log.recount(this.#handles.reader);
     } catch (error) {
       // Which of the two is there now, the next start finds out.
       throw this.#fail(storageError('Cannot exchange the catalog', error));
@@ -863,236 +661,11 @@ export class CatalogStore {
     };
   }
 
-  /** Copies what is committed now; later commits do not show, because a read transaction is open meanwhile. */
-  async #copy(file: string): Promise<CatalogRecord> {
-    const source = new Database(this.#path, { readonly: true, fileMustExist: true, timeout: 0 });
-    this.#copying.add(source);
-    try {
-      source.exec('BEGIN');
-      const record = readRecord(source);
-      await source.backup(file, { progress: () => SNAPSHOT_STEP_PAGES });
-      return record;
-    } finally {
-      this.#copying.delete(source);
-      source.close();
-    }
-  }
-
-  #closeCopies(): void {
-    for (const source of this.#copying) source.close();
-    this.#copying.clear();
-  }
-
   #fail(error: Error): Error {
     if (this.#failed !== null) return error;
     this.#failed = error;
     this.#onFailure(error.message);
     return error;
-  }
-}
-
-export function decodeDescription(bytes: Uint8Array): CatalogDescription {
-  const reader = new ByteReader(bytes);
-  const installed = readEpoch(reader);
-  const last = readLogPosition(reader);
-  reader.end();
-  return { position: { epoch: installed, seq: last.seq }, last };
-}
-
-export function encodeTail(tail: CatalogTail): Uint8Array {
-  const writer = writeEpoch(new ByteWriter(4096), tail.installed);
-  writer.uint8(tail.more ? 1 : 0).uint32(tail.entries.length);
-  for (const entry of tail.entries) {
-    writeLogPosition(writer, entry).bytes(entry.body);
-    writer.text(entry.view === null ? '' : viewFormat(entry.view));
-  }
-  return writer.finish();
-}
-
-/** The bodies are views into `bytes`. */
-export function decodeTail(bytes: Uint8Array): CatalogTail {
-  const reader = new ByteReader(bytes);
-  const installed = readEpoch(reader);
-  const more = reader.uint8() === 1;
-  const entries: LogEntry[] = [];
-  for (let left = reader.uint32(); left > 0; left--) {
-    const position = readLogPosition(reader);
-    const body = reader.bytes();
-    const view = reader.text();
-    entries.push({ ...position, body, view: view === '' ? null : viewParse(view) });
-  }
-  reader.end();
-  return { installed, entries, more };
-}
-
-function writeLogPosition(writer: ByteWriter, { seq, epoch }: LogPosition): ByteWriter {
-  return writeEpoch(writer.uint53(seq), epoch);
-}
-
-function readLogPosition(reader: ByteReader): LogPosition {
-  const seq = reader.uint53();
-  return { seq, epoch: readEpoch(reader) };
-}
-
-// The database ------------------------------------------------------------------------------------
-
-function openHandles(file: string, prepare: (writer: Database.Database) => void): Handles {
-  const writer = new Database(file, { timeout: 0 });
-  try {
-    writer.pragma('journal_mode = WAL');
-    writer.pragma('synchronous = NORMAL');
-    writer.pragma('wal_autocheckpoint = 0');
-    writer.pragma('cache_size = -16384');
-    prepare(writer);
-    // Reading makes the log's file, if there is none yet.
-    readRecord(writer);
-    const reader = new Database(file, { readonly: true, fileMustExist: true, timeout: 0 });
-    return {
-      writer,
-      reader,
-      logFd: fs.openSync(`${file}-wal`, 'r+'),
-      databaseFd: fs.openSync(file, 'r+'),
-    };
-  } catch (error) {
-    writer.close();
-    throw error;
-  }
-}
-
-function ensureReplicaTables(writer: Database.Database, view: View): void {
-  const known = writer.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'replica_record'").get();
-  if (known !== undefined) {
-    ensureLogView(writer);
-    return;
-  }
-  writer.exec(`
-    BEGIN IMMEDIATE;
-    CREATE TABLE replica_record (
-      id               INTEGER PRIMARY KEY CHECK (id = 1),
-      view             TEXT NOT NULL,
-      promised         TEXT NOT NULL,
-      installed        TEXT NOT NULL,
-      seq              INTEGER NOT NULL,
-      -- the epoch that sequenced the last operation
-      last             TEXT NOT NULL,
-      -- start counter of the data folder when the base was installed, -1 before
-      installed_start  INTEGER NOT NULL
-    ) STRICT;
-    CREATE TABLE replica_log (
-      seq INTEGER PRIMARY KEY, epoch TEXT NOT NULL, body BLOB NOT NULL, view TEXT
-    ) STRICT;
-  `);
-  writer
-    .prepare('INSERT INTO replica_record VALUES (1, ?, ?, ?, 0, ?, ?)')
-    .run(
-      JSON.stringify(view),
-      formatEpoch(EPOCH_ZERO),
-      formatEpoch(EPOCH_ZERO),
-      formatEpoch(EPOCH_ZERO),
-      LOST_START,
-    );
-  writer.exec('COMMIT');
-}
-
-/** A log of before knows no operations that change the view. */
-function ensureLogView(writer: Database.Database): void {
-  const columns = writer.pragma('table_info(replica_log)') as { name: string }[];
-  if (!columns.some(({ name }) => name === 'view'))
-    writer.exec('ALTER TABLE replica_log ADD COLUMN view TEXT');
-}
-
-interface RecordRow {
-  readonly view: string;
-  readonly promised: string;
-  readonly installed: string;
-  readonly seq: number;
-  readonly last: string;
-  readonly installed_start: number;
-}
-
-function readRecord(db: Database.Database): CatalogRecord {
-  const row = db.prepare('SELECT * FROM replica_record').get() as RecordRow | undefined;
-  if (row === undefined) throw new ServiceError('storage', "The catalog's record is missing");
-  return {
-    view: JSON.parse(row.view) as View,
-    promised: parseEpoch(row.promised),
-    installed: parseEpoch(row.installed),
-    last: { seq: row.seq, epoch: parseEpoch(row.last) },
-    installedStart: row.installed_start,
-  };
-}
-
-function writeRecord(db: Database.Database, record: CatalogRecord): void {
-  statement(
-    db,
-    'UPDATE replica_record SET view = ?, promised = ?, installed = ?, seq = ?, last = ?, installed_start = ?',
-  ).run(
-    JSON.stringify(record.view),
-    formatEpoch(record.promised),
-    formatEpoch(record.installed),
-    record.last.seq,
-    formatEpoch(record.last.epoch),
-    record.installedStart,
-  );
-}
-
-function readLogBytes(db: Database.Database): number {
-  return db.prepare('SELECT COALESCE(SUM(LENGTH(body)), 0) FROM replica_log').pluck().get() as number;
-}
-
-function formatEpoch({ counter, server, incarnation }: Epoch): string {
-  return JSON.stringify([counter, server, incarnation]);
-}
-
-/** Only what `formatEpoch` wrote comes here. */
-function parseEpoch(text: string): Epoch {
-  const [counter, server, incarnation] = JSON.parse(text) as [number, Epoch['server'], Epoch['incarnation']];
-  return { counter, server, incarnation };
-}
-
-const prepared = new WeakMap<Database.Database, Map<string, Database.Statement>>();
-
-function statement(db: Database.Database, sql: string): Database.Statement {
-  let ofHandle = prepared.get(db);
-  if (ofHandle === undefined) {
-    ofHandle = new Map();
-    prepared.set(db, ofHandle);
-  }
-  let known = ofHandle.get(sql);
-  if (known === undefined) {
-    known = db.prepare(sql);
-    ofHandle.set(sql, known);
-  }
-  return known;
-}
-
-// Files -------------------------------------------------------------------------------------------
-
-/** Checks a copy, and takes its log away, so that it is one file. */
-function checkSnapshot(file: string): CatalogRecord {
-  const db = new Database(file, { fileMustExist: true, timeout: 0 });
-  try {
-    const verdict = db.pragma('quick_check(1)', { simple: true });
-    if (verdict !== 'ok') throw new ServiceError('storage', `The copy is damaged: ${String(verdict)}`);
-    ensureSchema(db);
-    const record = readRecord(db);
-    const mode = db.pragma('journal_mode = DELETE', { simple: true });
-    assert(mode === 'delete', 'A copy that nobody else has open gives up its log');
-    return record;
-  } finally {
-    db.close();
-  }
-}
-
-async function removeDatabase(file: string): Promise<void> {
-  for (const suffix of ['', '-wal', '-shm', '-journal'])
-    await fs.promises.rm(`${file}${suffix}`, { force: true });
-}
-
-/** Copies that an earlier life of the process was making or taking. */
-async function removeLeftovers(folder: string): Promise<void> {
-  for (const name of await fs.promises.readdir(folder)) {
-    if (/^catalog\.db\.(snapshot|incoming)-/.test(name)) await fs.promises.rm(path.join(folder, name));
   }
 }
 

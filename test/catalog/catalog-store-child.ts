@@ -3,7 +3,8 @@ import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/actions.ts';
-import { CatalogStore, decodeDescription } from '../../server/storage/catalog-store.ts';
+import { CatalogStore } from '../../server/storage/catalog-store.ts';
+import { decodeDescription } from '../../server/storage/catalog-transfer.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { SERVERS } from './fixture.ts';
 

@@ -11,15 +11,15 @@ import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
 import type { Epoch } from '../../replica/actions.ts';
 import { EPOCH_ZERO } from '../../replica/epoch.ts';
+import { LOG_BATCHES_MAX } from '../../server/storage/catalog-log.ts';
+import { CatalogStore } from '../../server/storage/catalog-store.ts';
 import {
-  CatalogStore,
   type CatalogTail,
   decodeDescription,
   decodeTail,
   encodeTail,
-  LOG_BATCHES_MAX,
   type StagedCatalog,
-} from '../../server/storage/catalog-store.ts';
+} from '../../server/storage/catalog-transfer.ts';
 import { hasLogReached } from '../../server/storage/database-log.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { SERVERS } from './fixture.ts';

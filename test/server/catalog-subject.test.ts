@@ -4,8 +4,8 @@ import type { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/actions.ts';
 import { CatalogSubject } from '../../server/catalog/catalog-subject.ts';
-import type { CatalogStore, CatalogTail, StagedCatalog } from '../../server/storage/catalog-store.ts';
-import { encodeTail } from '../../server/storage/catalog-store.ts';
+import type { CatalogStore } from '../../server/storage/catalog-store.ts';
+import { type CatalogTail, encodeTail, type StagedCatalog } from '../../server/storage/catalog-transfer.ts';
 
 const EPOCH: Epoch = { counter: 1, server: 'a' as ServerId, incarnation: 1 as Incarnation };
 

@@ -1,0 +1,164 @@
+/** Copies of the whole catalog: those that are given to other replicas, and those that are taken from them. */
+import fs from 'node:fs';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { assert } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import { ensureSchema } from '../../catalog/schema.ts';
+import { type CatalogRecord, readRecord } from './catalog-database.ts';
+import type { CatalogSnapshot, StagedCatalog } from './catalog-transfer.ts';
+import { storageError } from './failures.ts';
+
+/** Snapshots that are kept open for replicas that fetch them; the oldest goes first. */
+const SNAPSHOTS_MAX = 4;
+/** Pages that one step of a snapshot copies: a few milliseconds of the event loop. */
+const SNAPSHOT_STEP_PAGES = 1000;
+
+interface Snapshot {
+  readonly file: string;
+  readonly handle: fs.promises.FileHandle;
+}
+
+/**
+ * The copies beside one `catalog.db`.
+ *
+ * | for | methods |
+ * | --- | --- |
+ * | who gives its state | `take`, `read`, `close` |
+ * | who takes a state | `stage` |
+ * | who exchanges or closes the database | `endCopies` before, so that nobody else has it open; `closeAll` |
+ */
+export class CatalogSnapshots {
+  readonly #path: string;
+  readonly #snapshots = new Map<number, Snapshot>();
+  /** Connections that copy; they end before the database is exchanged. */
+  readonly #copying = new Set<Database.Database>();
+  #fileNumber = 0;
+
+  /** @param file the database */
+  constructor(file: string) {
+    this.#path = file;
+  }
+
+  /** Copies the committed state as it is now, in steps between which the event loop runs. */
+  async take(): Promise<CatalogSnapshot> {
+    this.#fileNumber += 1;
+    const id = this.#fileNumber;
+    const file = `${this.#path}.snapshot-${id}`;
+    try {
+      const record = await this.#copy(file);
+      const handle = await fs.promises.open(file, 'r');
+      this.#snapshots.set(id, { file, handle });
+      const { size } = await handle.stat();
+      const [oldest] = this.#snapshots.keys();
+      if (this.#snapshots.size > SNAPSHOTS_MAX && oldest !== undefined) await this.close(oldest);
+      return { id, bytes: size, position: { epoch: record.installed, seq: record.last.seq } };
+    } catch (error) {
+      await fs.promises.rm(file, { force: true });
+      throw storageError('Cannot copy the catalog', error);
+    }
+  }
+
+  /** Shorter than `length` at the end. `not-found` where the snapshot is closed. */
+  async read(id: number, offset: number, length: number): Promise<Uint8Array> {
+    const snapshot = this.#snapshots.get(id);
+    if (snapshot === undefined)
+      throw new ServiceError('not-found', `There is no snapshot ${id} of the catalog`);
+    const bytes = Buffer.alloc(length);
+    try {
+      let filled = 0;
+      while (filled < length) {
+        const { bytesRead } = await snapshot.handle.read(bytes, filled, length - filled, offset + filled);
+        if (bytesRead === 0) break;
+        filled += bytesRead;
+      }
+      return bytes.subarray(0, filled);
+    } catch (error) {
+      throw storageError('Cannot read a copy of the catalog', error);
+    }
+  }
+
+  async close(id: number): Promise<void> {
+    const snapshot = this.#snapshots.get(id);
+    if (snapshot === undefined) return;
+    this.#snapshots.delete(id);
+    // Waits for reads that are under way.
+    await snapshot.handle.close();
+    await fs.promises.rm(snapshot.file, { force: true });
+  }
+
+  async closeAll(): Promise<void> {
+    for (const id of [...this.#snapshots.keys()]) await this.close(id);
+  }
+
+  /** Writes another replica's snapshot beside the own state, and checks it. */
+  async stage(chunks: AsyncIterable<Uint8Array>): Promise<StagedCatalog> {
+    this.#fileNumber += 1;
+    const file = `${this.#path}.incoming-${this.#fileNumber}`;
+    try {
+      const handle = await fs.promises.open(file, 'wx', 0o600);
+      try {
+        for await (const chunk of chunks) await handle.writeFile(chunk);
+        await handle.sync();
+      } finally {
+        await handle.close();
+      }
+      const record = checkSnapshot(file);
+      const position = { epoch: record.installed, seq: record.last.seq };
+      return { kind: 'snapshot', position, view: record.view, file };
+    } catch (error) {
+      await removeDatabase(file);
+      throw storageError('Cannot take a copy of the catalog', error);
+    }
+  }
+
+  /** Copies what is committed now; later commits do not show, because a read transaction is open meanwhile. */
+  async #copy(file: string): Promise<CatalogRecord> {
+    const source = new Database(this.#path, { readonly: true, fileMustExist: true, timeout: 0 });
+    this.#copying.add(source);
+    try {
+      source.exec('BEGIN');
+      const record = readRecord(source);
+      await source.backup(file, { progress: () => SNAPSHOT_STEP_PAGES });
+      return record;
+    } finally {
+      this.#copying.delete(source);
+      source.close();
+    }
+  }
+
+  /** Breaks off the copies that are being made: whoever asked for one is told that it failed. */
+  endCopies(): void {
+    for (const source of this.#copying) source.close();
+    this.#copying.clear();
+  }
+}
+
+/** Checks a copy, and takes its log away, so that it is one file. */
+function checkSnapshot(file: string): CatalogRecord {
+  const db = new Database(file, { fileMustExist: true, timeout: 0 });
+  try {
+    const verdict = db.pragma('quick_check(1)', { simple: true });
+    if (verdict !== 'ok') throw new ServiceError('storage', `The copy is damaged: ${String(verdict)}`);
+    ensureSchema(db);
+    const record = readRecord(db);
+    const mode = db.pragma('journal_mode = DELETE', { simple: true });
+    assert(mode === 'delete', 'A copy that nobody else has open gives up its log');
+    return record;
+  } finally {
+    db.close();
+  }
+}
+
+/** Removes a database with what SQLite keeps beside it; nothing happens where there is none. */
+export async function removeDatabase(file: string): Promise<void> {
+  for (const suffix of ['', '-wal', '-shm', '-journal'])
+    await fs.promises.rm(`${file}${suffix}`, { force: true });
+}
+
+/** Copies that an earlier life of the process was making or taking. */
+export async function removeLeftovers(folder: string): Promise<void> {
+  for (const name of await fs.promises.readdir(folder)) {
+    if (/^catalog\.db\.(snapshot|incoming)-/.test(name)) await fs.promises.rm(path.join(folder, name));
+  }
+}
