@@ -70,9 +70,9 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     for (const id of ['s1', 's2', 's3']) {
       const actions = page.getByRole('group', { name: `Actions for ${id}` });
       for (const act of ['Kill', 'Pause', 'Cut off', 'Drain', 'Scrub']) {
-        assert.ok(await actions.getByRole('button', { name: `${act} ${id}` }).isVisible(), `${act} ${id}`);
+        await actions.getByRole('button', { name: `${act} ${id}` }).waitFor(WAIT);
       }
-      assert.ok(await page.getByRole('meter', { name: `Disk of ${id} in use` }).isVisible());
+      await page.getByRole('meter', { name: `Disk of ${id} in use` }).waitFor(WAIT);
     }
     assert.match((await page.locator('.facts').first().textContent()) ?? '', /Clock.*Disk.*GiB free of/);
     await page.getByRole('list', { name: 'Replicas' }).getByText('primary').waitFor(WAIT);
