@@ -550,5 +550,5 @@ export const campaign: Campaign = {
     ...SNAPSHOT_CASES,
   },
   runSeed: (seed) => runSystem(seed).violation,
-  seedsPlayed: 900,
+  seedsPlayed: 600,
 };

@@ -6,7 +6,7 @@ import { CATALOG, FILE_IDS, modelOf, openCatalog, type Said, writeUntil } from '
 import { LoopDisk } from './loop-disk.ts';
 import { DiskFixture, FOLDER } from './stores.ts';
 
-const ROUNDS = Number(process.env.ROUNDS ?? 30);
+const ROUNDS = Number(process.env.ROUNDS ?? 16);
 const SEED = Number(process.env.SEED ?? 1);
 
 /**
