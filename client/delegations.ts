@@ -1,3 +1,4 @@
+import { Counts } from '../base/counts.ts';
 import type { CacheOwner, QueryResults } from '../wire/catalog-api.ts';
 import type { ClusterClient } from './cluster-client.ts';
 import { Delegated } from './delegated.ts';
@@ -21,7 +22,7 @@ export class Delegations {
   readonly #delegated = new Delegated();
   readonly #session: GrantedSession;
   /** Called back, and not given back yet: what is changed of them until then is brought to the cluster first, and calls nobody back. */
-  readonly #returning = new Map<number, number>();
+  readonly #returning = new Counts<number>();
 
   constructor(client: ClusterClient, { recalled, ended, failed }: DelegationEvents) {
     this.#client = client;
@@ -29,12 +30,12 @@ export class Delegations {
       recalled: async (inodes: readonly number[]) => {
         for (const inode of inodes) {
           this.#delegated.recalled(inode);
-          this.#returning.set(inode, (this.#returning.get(inode) ?? 0) + 1);
+          this.#returning.more(inode);
         }
         try {
           await recalled(inodes);
         } finally {
-          for (const inode of inodes) this.#returned(inode);
+          for (const inode of inodes) this.#returning.fewer(inode);
         }
       },
       ended: () => {
@@ -106,12 +107,6 @@ export class Delegations {
     const { client, session } = this.#session;
     if (session === null) return owner;
     return { cache: { client, forgets: owner.cache?.forgets ?? [], session } };
-  }
-
-  #returned(inode: number): void {
-    const count = this.#returning.get(inode) ?? 0;
-    if (count <= 1) this.#returning.delete(inode);
-    else this.#returning.set(inode, count - 1);
   }
 
   /** Gives everything back. */

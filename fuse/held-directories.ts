@@ -1,5 +1,5 @@
+import { Counts } from '../base/counts.ts';
 import type { Attributes, BirthBackend, FileSystemBackend, ListedPage } from './backend.ts';
-import { Counts } from './counts.ts';
 import { DelegatedDirectory, DelegatedNames, NAMES_MAX, type NameState } from './delegated-names.ts';
 import { Moments } from './moments.ts';
 import { type Place, placeKey } from './place.ts';

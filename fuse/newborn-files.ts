@@ -1,3 +1,4 @@
+import { Counts } from '../base/counts.ts';
 import { ServiceError } from '../base/errors.ts';
 import { afterRemovals } from './after-removals.ts';
 import { allDone } from './all-done.ts';
@@ -12,7 +13,6 @@ import type {
   Owner,
 } from './backend.ts';
 import { Births } from './births.ts';
-import { Counts } from './counts.ts';
 import { type NameState, nameStateOf } from './delegated-names.ts';
 import { HeldDirectories } from './held-directories.ts';
 import { Moments } from './moments.ts';
