@@ -4,6 +4,9 @@ import { whoami } from '../client/whoami.ts';
 /** Names are read again after so long, in milliseconds. */
 const KNOWN_MS = 60_000;
 
+/** Does not change while the process runs. */
+const MOUNT = whoami('mount');
+
 let names = new Map<number, string>();
 let readMs = -Infinity;
 
@@ -12,8 +15,7 @@ let readMs = -Infinity;
  * @returns who takes a name away, as it is told to others
  */
 export function removerText(uid?: number): string {
-  const mount = whoami('mount');
-  return uid === undefined ? mount : `${mount}, by ${userText(uid)}`;
+  return uid === undefined ? MOUNT : `${MOUNT}, by ${userText(uid)}`;
 }
 
 /** @returns a user as people know it: with its name, where /etc/passwd of this machine has it */
