@@ -107,7 +107,8 @@ function define(cluster: RealCluster, transport: string, mount: ClusterMount): v
       ['fails', 'ls', [impatient.path('never-seen')]],
       ['either', 'cat', [impatient.path('dir', 'a')]],
       ['either', 'sh', ['-c', 'cat "$0" > /dev/null', impatient.path('big')]],
-      ['works', 'df', [impatient.directory]],
+      // It opens the directory before it asks for room: attributes that nobody has held since are asked for.
+      ['either', 'df', [impatient.directory]],
       ['works', 'stat', ['-f', impatient.directory]],
       ['fails', 'sh', ['-c', 'echo three > "$0"', impatient.path('dir', 'c')]],
       ['fails', 'rm', [impatient.path('dir', 'b')]],
