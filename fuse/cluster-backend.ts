@@ -2,14 +2,8 @@ import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import type { Delegations } from '../client/delegations.ts';
-import type {
-  AttributeChanges,
-  Attributes,
-  BackendFile,
-  FileSystemBackend,
-  Owner,
-  Space,
-} from './backend.ts';
+import type { AttributeChanges, BackendFile, FileSystemBackend, Owner, Space } from './backend.ts';
+import { withMakerFirst } from './maker-first.ts';
 import { removerText } from './users.ts';
 
 /** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
@@ -171,13 +165,6 @@ function spaceOf(
 /** A caller has more that is not for the catalog. */
 function ownerOf({ uid, gid, umask }: Owner): Owner {
   return { uid, gid, ...(umask === undefined ? {} : { umask }) };
-}
-
-/** Who has made a file is about to lead it, if it holds a replica: it is asked first. */
-function withMakerFirst(attributes: Attributes, maker: string | null): Attributes {
-  const { replicas } = attributes;
-  if (maker === null || !replicas.includes(maker)) return attributes;
-  return { ...attributes, replicas: [maker, ...replicas.filter((server) => server !== maker)] };
 }
 
 function clusterFile(

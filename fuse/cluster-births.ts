@@ -10,6 +10,7 @@ import type {
   RemovalOutcome,
   RemovedName,
 } from './backend.ts';
+import { withMakerFirst } from './maker-first.ts';
 import { removerText } from './users.ts';
 
 type Events = Parameters<BirthBackend['listen']>[0];
@@ -63,7 +64,9 @@ export class ClusterBirths implements BirthBackend {
     const owner = this.delegations.asOwner(files.map(({ parent }) => parent));
     const outcomes = await this.#client.bear(bearer, files, owner);
     return outcomes.map((outcome): BirthOutcome => {
-      if (outcome.kind !== 'refused') return outcome;
+      if (outcome.kind === 'unborn') return outcome;
+      if (outcome.kind === 'born')
+        return { ...outcome, attributes: withMakerFirst(outcome.attributes, bearer) };
       return { kind: 'refused', error: new ServiceError(outcome.code, outcome.message) };
     });
   }

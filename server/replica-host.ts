@@ -206,6 +206,12 @@ export class ReplicaHost {
     });
   }
 
+  /** Resolves when no replica of the file is being made here by a birth. */
+  async bearingEnded(file: FileId): Promise<void> {
+    const storing = this.#bearing.get(file);
+    if (storing !== undefined) await Promise.allSettled([storing]);
+  }
+
   /** A file that this process has borne has its name: where it is taken into use for the first time, it may be led by the epoch of its birth. */
   named(file: FileId): void {
     if (this.#parts.store.record(file) === null) return;

@@ -205,7 +205,7 @@ export class LocalFileService implements FileService {
       throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
     const answered = this.#answeredFinally(file, request);
     if (answered !== null) return answered;
-    this.#leaveToBearer(file);
+    await this.#leaveToBearer(file);
     const driver = await this.#activate(file);
     this.#assertAllThere(driver);
     const primary = this.#primaryOf(driver);
@@ -218,7 +218,7 @@ export class LocalFileService implements FileService {
     }
     const answered = this.#answeredFinally(file, request);
     if (answered !== null) return answered;
-    this.#leaveToBearer(file);
+    await this.#leaveToBearer(file);
     const driver = await this.#activate(file);
     this.#assertAllThere(driver);
     const primary = this.#primaryOf(driver);
@@ -331,7 +331,7 @@ export class LocalFileService implements FileService {
   }
 
   async flush(file: FileId): Promise<FileState> {
-    this.#leaveToBearer(file);
+    await this.#leaveToBearer(file);
     const driver = await this.#activate(file);
     const primary = this.#primaryOf(driver);
     // Contents without a name would be lost all the same: the first time, the catalog is flushed too.
@@ -474,7 +474,7 @@ export class LocalFileService implements FileService {
   }
 
   async lock(file: FileId, body: LockBody, holder: string | null = null): Promise<LockGrant> {
-    this.#leaveToBearer(file);
+    await this.#leaveToBearer(file);
     const driver = await this.#activate(file);
     // Before there is a lock that a later primary would have to leave time to claim.
     if (owesTrace(driver)) await this.#bounded(file, this.#primaryOf(driver).leaveTrace());
@@ -535,17 +535,18 @@ export class LocalFileService implements FileService {
   }
 
   /** As `#activate`, for what needs no more than a place in the order. */
-  #orderer(file: FileId): Promise<ReplicaDriver> {
-    this.#leaveToBearer(file);
+  async #orderer(file: FileId): Promise<ReplicaDriver> {
+    await this.#leaveToBearer(file);
     return this.#activated(file, (driver) => driver.orders);
   }
 
   /**
    * Who has borne a file leads it first without asking anybody (decision 0066): whoever wants to change it is sent there, once. Not who reads it:
-   * files that were made in one place are read from where they are asked for.
+   * files that were made in one place are read from where they are asked for. A replica that is being made here is waited for: it tells who that is.
    */
-  #leaveToBearer(file: FileId): void {
-    const { store, self, lease, clock, isConnected, isDiskFull = () => false } = this.#parts;
+  async #leaveToBearer(file: FileId): Promise<void> {
+    const { host, store, self, lease, clock, isConnected, isDiskFull = () => false } = this.#parts;
+    await host.bearingEnded(file);
     const record = store.record(file);
     const bearer = record === null ? null : bearerOf(record, store.attributes(file), self);
     if (bearer === null || !isConnected(bearer) || isDiskFull(bearer)) return;
@@ -648,6 +649,7 @@ export class LocalFileService implements FileService {
 
   async #open(file: FileId): Promise<ReplicaDriver> {
     const { host, store, catalog, self } = this.#parts;
+    await host.bearingEnded(file);
     if (store.record(file) !== null) return host.load(file);
     const here = catalog.justMade(file);
     const attributes = here?.replicas.includes(self) === true ? here : await catalog.attributes(file);

@@ -264,6 +264,24 @@ test('whoever changes a file that was borne is sent to who has borne it, and is 
   assert.equal((await change()).epoch, 2);
 });
 
+test('whoever asks for a file whose replica is being made waits for that', async (t) => {
+  const { servers, bear } = await started(t);
+  const [a, b, c] = servers;
+  const gate = Promise.withResolvers<void>();
+  for (const { store } of [b, c]) {
+    const real = store.bear.bind(store);
+    store.bear = async (...given) => gate.promise.then(() => real(...given));
+  }
+  const bearing = [bear(a), bear(b), bear(c)];
+  const flushed = b.files.flush(FILE);
+  const read = c.files.read(FILE, 0, BYTES.length);
+  gate.resolve();
+  const isSent = (error: ServiceError) => error.code === 'not-primary' && error.details.primary === a.id;
+  await assert.rejects(flushed, isSent);
+  assert.deepEqual(Buffer.from((await read).bytes), BYTES);
+  assert.deepEqual(await Promise.all(bearing), [[null], [null], [null]]);
+});
+
 test('who has borne a file and was asked for a larger epoch since leads it by one of his own', async (t) => {
   const { servers, bear } = await started(t);
   const [a, b] = servers;
