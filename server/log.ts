@@ -1,4 +1,4 @@
-import { writeSync } from 'node:fs';
+import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { ServerConfig } from './config.ts';
 import { errorCode } from './storage/failures.ts';
@@ -31,31 +31,59 @@ export function createLogger(
 /**
  * Writes lines to a file descriptor as they come. A line that cannot be written is lost and ends neither a
  * request nor the server: the full disk that it tells about may be its own. Pino's own destination throws the
- * error at whoever logs, and waits without end for room when the line is a fatal one.
+ * error at whoever logs, and waits without end for room when the line is a fatal one. Where the reader of a pipe stands still, as a
+ * pager does, lines are lost, and counted, rather than that the server stands still with it.
  */
 export function logDestination(fd: number): DestinationStream {
+  const out = withoutWaiting(fd);
   let cut = false;
+  let lost = 0;
+  /** @returns whether all of it was written */
+  const put = (line: string, retriesMax: number): boolean => {
+    const bytes = Buffer.from(cut ? `\n${line}` : line);
+    let written = 0;
+    try {
+      for (let retries = 0; written < bytes.length; ) {
+        try {
+          written += writeSync(out, bytes, written);
+        } catch (error) {
+          if (errorCode(error) !== 'EAGAIN' || retries >= retriesMax) throw error;
+          retries += 1;
+          Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_AFTER_MS);
+        }
+      }
+      cut = false;
+      return true;
+    } catch {
+      // Nobody is left to tell. What comes next begins a line of its own.
+      cut ||= written > 0;
+      return false;
+    }
+  };
   return {
     write(line) {
-      const bytes = Buffer.from(cut ? `\n${line}` : line);
-      let written = 0;
-      try {
-        for (let retries = 0; written < bytes.length; ) {
-          try {
-            written += writeSync(fd, bytes, written);
-          } catch (error) {
-            if (errorCode(error) !== 'EAGAIN' || retries === RETRIES_MAX) throw error;
-            retries += 1;
-            Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_AFTER_MS);
-          }
-        }
-        cut = false;
-      } catch {
-        // Nobody is left to tell. What comes next begins a line of its own.
-        cut ||= written > 0;
-      }
+      if (lost > 0 && put(lostLine(lost), 0)) lost = 0;
+      // Whoever has not read for so long is waited for no more until there is room.
+      if (lost > 0 || !put(line, RETRIES_MAX)) lost += 1;
     },
   };
+}
+
+/** @returns a descriptor of the same pipe that refuses what does not fit instead of waiting; `fd` itself where it is none */
+function withoutWaiting(fd: number): number {
+  try {
+    if (!fstatSync(fd).isFIFO()) return fd;
+    return openSync(`/proc/self/fd/${fd}`, constants.O_WRONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    // Closed, or another user's: then it is as it is.
+    if (errorCode(error) === '') throw error;
+    return fd;
+  }
+}
+
+function lostLine(lines: number): string {
+  const msg = 'lines of the log were lost: nobody read them, or there was no room';
+  return `${JSON.stringify({ level: 'warn', time: new Date().toISOString(), lines, msg })}\n`;
 }
 
 /** What ends a process when its own code has failed. */

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { EventEmitter } from 'node:events';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, constants, mkdtempSync, openSync, readSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { AssertionFailure } from '../../base/assert.ts';
 import type { ServerId } from '../../base/ids.ts';
@@ -45,3 +48,41 @@ test('a log whose disk is full throws at nobody, and does not wait for room', ()
     closeSync(fd);
   }
 });
+
+test('a log that nobody reads holds up nobody, and says later how much of it was lost', (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-log-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const pipe = join(folder, 'pipe');
+  execFileSync('mkfifo', [pipe]);
+  const reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
+  const writer = openSync(pipe, 'w');
+  t.after(() => [reader, writer].forEach(closeSync));
+  const log = createLogger({ id: 's1' as ServerId, cluster: 'c', logLevel: 'info' }, logDestination(writer));
+  const COUNT = 5_000;
+  for (let line = 0; line < COUNT; line++) log.info({ line }, 'a line of some length that nobody reads');
+  const before = drain(reader);
+  log.info({ line: COUNT }, 'read again');
+  const [told, last] = drain(reader).slice(-2);
+  assert.equal(last?.line, COUNT);
+  // One may have been cut off in its middle.
+  assert.ok(Number(told?.lines) > 0 && before.length + Number(told?.lines) >= COUNT - 1);
+  assert.ok(before.length + Number(told?.lines) <= COUNT);
+});
+
+/** @returns the whole lines that are in a pipe */
+function drain(reader: number): { readonly line?: number; readonly lines?: number }[] {
+  const pieces: Buffer[] = [];
+  const piece = Buffer.alloc(65_536);
+  for (;;) {
+    try {
+      const count = readSync(reader, piece);
+      if (count === 0) break;
+      pieces.push(Buffer.from(piece.subarray(0, count)));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'EAGAIN') break;
+      throw error;
+    }
+  }
+  const lines = Buffer.concat(pieces).toString().split('\n').slice(0, -1);
+  return lines.filter((line) => line.startsWith('{') && line.endsWith('}')).map((line) => JSON.parse(line));
+}
