@@ -284,6 +284,21 @@ export const PLANTED_ORDER: readonly Planted[] = [
     },
   ),
   replica(
+    'birth-unawaited',
+    'whoever asks for a file whose replica is being made is told to come again',
+    {
+      file: 'server/replica-host.ts',
+      find: 'if (storing !== undefined) await Promise.allSettled([storing]);',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/server/births.test.ts',
+        name: 'whoever asks for a file whose replica is being made waits for that',
+      },
+    },
+  ),
+  replica(
     'made-room',
     'candidates choose epochs below the one of who has made the file',
     {
