@@ -110,9 +110,13 @@ export class HeldDirectories {
     this.#names.end(directory);
   }
 
+  /**
+   * It was called back: for somebody else, but where this mount is changing a name of it at that moment. That is what calls it back then, if it was
+   * asked without saying whose it is, because the session was over.
+   */
   recalled(directory: number): void {
     this.#names.end(directory);
-    this.#recalledMs.note(directory);
+    if (!this.#busy.has(directory)) this.#recalledMs.note(directory);
   }
 
   endAll(): void {

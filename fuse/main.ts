@@ -24,6 +24,7 @@ import { type Mounted, mountVolume } from './mount.ts';
 import { UNBORN_MS_MAX } from './newborn-files.ts';
 import { isAsStored, presenter } from './presentation.ts';
 import { readOnlyBackend } from './read-only.ts';
+import { REMOVAL_ROW_MS } from './removal-rows.ts';
 import type { KernelCache } from './transport.ts';
 import { transportNamed } from './transports.ts';
 
@@ -32,8 +33,6 @@ const USAGE =
 const READY_FD = 3;
 /** How long a mount believes what it heard of a snapshot. */
 const SNAPSHOT_AGE_MS = 3_600_000;
-/** Who removes one file after the other lets no more time pass between two. */
-const REMOVAL_ROW_MS = 100;
 /** The client library gives up this much earlier, so that its error, which says why, is the one that is told. */
 const CLIENT_MARGIN = 0.95;
 /** For the question how long leases are, on which the limit of all further ones depends. */

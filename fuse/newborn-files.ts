@@ -337,6 +337,20 @@ export class NewbornFiles {
     uid: number | undefined,
     isOpen: (inode: number) => boolean,
   ): ReturnType<FileSystemBackend['unlink']> {
+    this.#rows.began(place.parent);
+    try {
+      return await this.#unlink(place, uid, isOpen);
+    } catch (error) {
+      this.#rows.end(place.parent);
+      throw error;
+    }
+  }
+
+  async #unlink(
+    place: Place,
+    uid: number | undefined,
+    isOpen: (inode: number) => boolean,
+  ): ReturnType<FileSystemBackend['unlink']> {
     const { parent, name } = place;
     await this.#directories.asked(parent);
     await this.comeAt(place);

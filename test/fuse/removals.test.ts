@@ -349,3 +349,30 @@ test('a directory of which many files are removed is asked for, and its names pa
   assert.ok(behind > count - 50, `${behind} of ${count} followed behind`);
   assert.equal((memory.calls.unlink ?? 0) - unlinks, count - 7);
 });
+
+test('a directory that was called back for a removal of this mount is asked for again', async (t) => {
+  const { births, memory, directory, unlink } = await started(t, { count: 12 });
+  births.end();
+  memory.disturb({ stalled: true });
+  const first = unlink('f0');
+  assert.equal(await hasEnded(first), false);
+  await births.recall(directory);
+  memory.disturb({ stalled: false });
+  await first;
+  const { count } = births.asked;
+  for (let number = 1; number < 12; number++) {
+    await unlink(`f${number}`);
+    await turn();
+  }
+  assert.equal(births.asked.count, count + 1);
+});
+
+test('a removal that fails ends the row', async (t) => {
+  const { births, unlink, isThere } = await started(t);
+  await assert.rejects(unlink('nothing'), { code: 'not-found' });
+  for (const name of ['f0', 'f1']) {
+    await unlink(name);
+    assert.equal(isThere(name), false);
+  }
+  assert.deepEqual(births.removals, []);
+});

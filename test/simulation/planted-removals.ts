@@ -62,6 +62,46 @@ export const PLANTED_REMOVALS: readonly Planted[] = [
     },
   ),
   replica(
+    'removal-failed',
+    'a removal that failed is under way for ever, and so is its row: what is removed by itself is told as gone before it is',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: '      this.#rows.end(place.parent);\n      throw error;',
+      replace: '      throw error;',
+    },
+    { test: { file: REMOVALS, name: 'a removal that fails ends the row' } },
+  ),
+  replica(
+    'removal-slow',
+    'how long the cluster takes for a removal counts as how long the program waits: where it is slow, each is waited for',
+    {
+      file: 'fuse/removal-rows.ts',
+      find: 'row.underWay > 0 || ',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/fuse/removal-rows.test.ts',
+        name: 'removals that take long are a row, and a program that waits long between two ends it',
+      },
+    },
+  ),
+  replica(
+    'removal-own',
+    'a directory that was called back for a removal of its own mount is taken for one that others want',
+    {
+      file: 'fuse/held-directories.ts',
+      find: 'if (!this.#busy.has(directory)) this.#recalledMs',
+      replace: 'this.#recalledMs',
+    },
+    {
+      test: {
+        file: REMOVALS,
+        name: 'a directory that was called back for a removal of this mount is asked for again',
+      },
+    },
+  ),
+  replica(
     'removal-locked',
     'a lock is given back while what was removed under it is still there',
     {

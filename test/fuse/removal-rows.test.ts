@@ -1,0 +1,66 @@
+/**
+ * Goal: removals are in a row by how long the program waits between two of them, not by how long the cluster takes for one.
+ * Method: a clock that the test sets.
+ */
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { RemovalRows } from '../../fuse/removal-rows.ts';
+
+const DIRECTORY = 7;
+const ROW_MS = 100;
+
+function started(t: TestContext, rowMs = ROW_MS) {
+  let nowMs = 1_000;
+  t.mock.method(performance, 'now', () => nowMs);
+  const rows = new RemovalRows(rowMs);
+  const pass = (ms: number) => {
+    nowMs += ms;
+  };
+  const remove = (takesMs: number) => {
+    rows.began(DIRECTORY);
+    pass(takesMs);
+    return rows.removed(DIRECTORY);
+  };
+  return { rows, pass, remove };
+}
+
+test('removals that take long are a row, and a program that waits long between two ends it', (t) => {
+  const { rows, pass, remove } = started(t);
+  const counts = [5, 5_000, 5_000].map((takesMs) => {
+    pass(ROW_MS - 1);
+    return remove(takesMs);
+  });
+  assert.deepEqual(counts, [1, 2, 3]);
+  pass(ROW_MS - 1);
+  assert.equal(rows.lengthOf(DIRECTORY), 3);
+  pass(1);
+  assert.equal(rows.lengthOf(DIRECTORY), 0);
+  assert.equal(remove(5_000), 1);
+});
+
+test('what is removed at the same time is a row until the last is answered', (t) => {
+  const { rows, pass, remove } = started(t);
+  rows.began(DIRECTORY);
+  assert.equal(remove(500), 1);
+  pass(500);
+  assert.equal(rows.removed(DIRECTORY), 2);
+  pass(ROW_MS);
+  assert.equal(rows.lengthOf(DIRECTORY), 0);
+});
+
+test('a row that has ended while removals were under way does not go on for ever', (t) => {
+  const { rows, pass, remove } = started(t);
+  rows.began(DIRECTORY);
+  rows.end(DIRECTORY);
+  assert.equal(rows.removed(DIRECTORY), 1);
+  assert.equal(remove(5), 2);
+  pass(ROW_MS);
+  assert.equal(rows.lengthOf(DIRECTORY), 0);
+});
+
+test('where others may not see what is a moment old, there is no row', (t) => {
+  const { rows, remove } = started(t, 0);
+  rows.began(DIRECTORY);
+  assert.equal(remove(0), 1);
+  assert.equal(rows.lengthOf(DIRECTORY), 0);
+});
