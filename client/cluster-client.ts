@@ -1,12 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import {
-  type Birth,
-  type BirthAnswer,
-  type BirthOutcome,
-  encodeBirths,
-  type NumbersRequest,
-  type ReservedNumbers,
-} from '../wire/births.ts';
+import type { NumbersRequest, ReservedNumbers } from '../wire/birth-numbers.ts';
+import { type Birth, type BirthAnswer, type BirthOutcome, encodeBirths } from '../wire/births.ts';
 import type {
   Attributes,
   CacheAnswer,

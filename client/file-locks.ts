@@ -2,19 +2,18 @@ import { uptime } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import {
-  LOCK_END,
-  LOCK_REQUESTS_PENDING_MAX,
-  type LockBody,
-  type LockGrant,
-  type LockHeld,
-  type LockKind,
-  type LockList,
-  type LockOfClient,
-  type LockRenewal,
-  type LockRenewalBody,
-  type LockWish,
+import type {
+  LockBody,
+  LockGrant,
+  LockHeld,
+  LockKind,
+  LockList,
+  LockOfClient,
+  LockRenewal,
+  LockRenewalBody,
+  LockWish,
 } from '../wire/lock-api.ts';
+import { LOCK_END, LOCK_REQUESTS_PENDING_MAX } from '../wire/lock-limits.ts';
 import { isAtOdds, rangesCover, rangesWith } from '../wire/lock-ranges.ts';
 import type { ExchangeRequest, Exchanger, Subject } from './exchange.ts';
 import { readJson } from './response.ts';

@@ -1,5 +1,4 @@
-import { FORGETS_MAX } from '../wire/births.ts';
-import { UNLINKS_MAX } from '../wire/catalog-api.ts';
+import { FORGETS_MAX, UNLINKS_MAX } from '../wire/request-limits.ts';
 
 /** What one command that removes files takes at the most. */
 export const REMOVAL_LIMITS = {

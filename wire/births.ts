@@ -1,9 +1,9 @@
-import { type Static, Type } from 'typebox';
 import type { ErrorCode } from '../base/errors.ts';
 import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
 import type { Attributes, CacheOwner } from './catalog-api.ts';
+import { FORGETS_MAX } from './request-limits.ts';
 
-/** New files that travel with all of their contents: `POST /v1/births`, and the numbers for them, `POST /v1/births/numbers`. */
+/** New files that travel with all of their contents: `POST /v1/births`. */
 
 /** Files of one request at the most. */
 export const BIRTHS_MAX = 256;
@@ -13,11 +13,7 @@ export const BIRTH_BYTES_MAX = 256 * 1024;
 export const BIRTHS_BYTES_MAX = 4 * 1024 * 1024;
 /** Bytes of a request's body at the most: names and attributes come to the contents. */
 export const BIRTHS_BODY_BYTES_MAX = BIRTHS_BYTES_MAX + 1024 * 1024;
-/** Numbers that are reserved at a time at the most. */
-export const RESERVED_NUMBERS_MAX = 4_096;
 
-/** Directories of a request that their owner is not to be told of at the most. */
-export const FORGETS_MAX = 16;
 const NANOSECONDS = /^-?[0-9]{1,20}$/;
 
 /** A file that nobody knows of yet. */
@@ -65,25 +61,6 @@ export type BirthOutcome =
 /** Answer of `POST /v1/births`: one outcome for each birth, in their order. */
 export interface BirthAnswer {
   readonly outcomes: readonly BirthOutcome[];
-}
-
-/** Body of `POST /v1/births/numbers`. */
-export const NumbersRequest = Type.Object({
-  /** A random number of the client's own, by which alone its numbers can be used. */
-  owner: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-  count: Type.Integer({ minimum: 1, maximum: RESERVED_NUMBERS_MAX }),
-});
-export type NumbersRequest = Static<typeof NumbersRequest>;
-
-/** Numbers for files of one owner, good for births at one server, and for `create-file` everywhere. */
-export interface ReservedNumbers {
-  /** `first` to before `first + count`. */
-  readonly first: number;
-  readonly count: number;
-  /** Id of the server that bears files by these numbers, as long as its process lives. */
-  readonly bearer: string;
-  /** For how long they are good, in milliseconds from before they were asked for. */
-  readonly validMs: number;
 }
 
 export function encodeBirths({ session, number, owner, cache, births }: BirthRequest): Uint8Array {

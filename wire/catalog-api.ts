@@ -1,6 +1,8 @@
 import { type Static, Type } from 'typebox';
 import type { ErrorCode } from '../base/errors.ts';
-import { BIRTHS_MAX, RESERVED_NUMBERS_MAX } from './births.ts';
+import { RESERVED_NUMBERS_MAX } from './birth-numbers.ts';
+import { BIRTHS_MAX } from './births.ts';
+import { UNLINKS_MAX } from './request-limits.ts';
 
 /** The catalog's commands and queries as they travel in JSON, and their answers. Times are decimal nanoseconds since 1970. */
 
@@ -77,9 +79,6 @@ const REMOVAL = {
   /** False: the file is not kept. */
   trash: Type.Optional(Type.Boolean()),
 };
-
-/** Names of which one command takes away. */
-export const UNLINKS_MAX = 256;
 
 export const Command = Type.Union([
   Type.Object({

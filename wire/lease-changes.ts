@@ -1,4 +1,5 @@
-import type { LeaseEvent, LeaseEventKind, LeaseState } from './named-lease-api.ts';
+import type { LeaseEventKind } from './lease-events.ts';
+import type { LeaseEvent, LeaseState } from './named-lease-api.ts';
 
 /** A state as one process keeps it: with the moment of its end on that process's own clock instead of a span. */
 export interface TimedLeaseState extends Omit<LeaseState, 'remainingMs'> {

@@ -1,20 +1,10 @@
 import { type Static, Type } from 'typebox';
+import { LOCK_REQUESTS_PENDING_MAX, LOCKS_PER_CLIENT_MAX } from './lock-limits.ts';
 
 /** Locks on files, as they travel in JSON. */
 
 /** `posix`: ranges of bytes, of `fcntl`; `flock`: the whole file. The two do not see each other. */
 export type LockKind = 'posix' | 'flock';
-
-/** The last byte there can be: a range that ends here reaches to the end of the file, wherever that is. */
-export const LOCK_END = Number.MAX_SAFE_INTEGER;
-/** Locks that one file can have; neighbours of one owner and type count as one. */
-export const LOCKS_PER_FILE_MAX = 10_000;
-/** Of these, one client's. A renewal names all of them. */
-export const LOCKS_PER_CLIENT_MAX = 4_096;
-/** Requests that wait for a lock on one file at the same time. */
-export const LOCK_WAITERS_MAX = 1_024;
-/** Requests of one client for one file that are under way at the same time. */
-export const LOCK_REQUESTS_PENDING_MAX = 256;
 
 const Whole = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 const Number53 = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });

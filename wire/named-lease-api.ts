@@ -1,12 +1,8 @@
 import { type Static, Type } from 'typebox';
+import type { LeaseEventKind } from './lease-events.ts';
 import type { LeaseKeys } from './named-lease.ts';
 
 /** Leases under names, as they travel in JSON. All spans are in milliseconds. */
-
-/** Request header: the holder's secret, a random integer from 1 to 2^53 − 1. */
-export const HEADER_SESSION = 'leasehold-session';
-/** Response header: the fencing token of the holder that the answer is about; 0 where there is none. */
-export const HEADER_TOKEN = 'leasehold-token';
 
 const SpanMs = Type.Number({ exclusiveMinimum: 0 });
 /** Form and number are checked by the service, whose messages say more than a pattern. */
@@ -81,16 +77,8 @@ export interface LeaseList {
   readonly unreachable: readonly string[];
 }
 
-export const LEASE_EVENTS = ['state', 'acquired', 'refreshed', 'keys', 'released', 'expired'] as const;
-/** `state` comes first and tells how things stand; the others tell what changed. */
-export type LeaseEventKind = (typeof LEASE_EVENTS)[number];
-
 /** An event of a watch. The state is that after the event. */
 export interface LeaseEvent extends LeaseState {
   readonly kind: LeaseEventKind;
   readonly name: string;
-}
-
-export function isLeaseEventKind(text: string): text is LeaseEventKind {
-  return LEASE_EVENTS.some((kind) => kind === text);
 }

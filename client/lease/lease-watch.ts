@@ -1,5 +1,6 @@
 import { leaseChanges, leaseMerge, type TimedLeaseState, timedLeaseState } from '../../wire/lease-changes.ts';
-import { isLeaseEventKind, type LeaseEvent } from '../../wire/named-lease-api.ts';
+import { isLeaseEventKind } from '../../wire/lease-events.ts';
+import type { LeaseEvent } from '../../wire/named-lease-api.ts';
 import type { Endpoints } from '../endpoints.ts';
 import { followEvents } from '../event-stream.ts';
 

@@ -1,13 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { HolderDetails } from '../../base/errors.ts';
+import { HEADER_SESSION } from '../../wire/lease-headers.ts';
 import type { LeaseKeys } from '../../wire/named-lease.ts';
-import {
-  type GrantedLease,
-  HEADER_SESSION,
-  type LeaseEvent,
-  type LeaseList,
-  type LeaseLook,
-} from '../../wire/named-lease-api.ts';
+import type { GrantedLease, LeaseEvent, LeaseList, LeaseLook } from '../../wire/named-lease-api.ts';
 import { Backoff } from '../backoff.ts';
 import type { ClusterClientOptions } from '../cluster-client.ts';
 import { type CallOptions, type ExchangeOutcome, type ExchangeRequest, Exchanger } from '../exchange.ts';

@@ -7,13 +7,8 @@ import { majority } from '../../base/quorum.ts';
 import type { Epoch, View } from '../../replica/actions.ts';
 import { Birth, BirthNumbers, firstEpoch } from '../../replica/birth.ts';
 import { viewHasMajority } from '../../replica/view.ts';
-import type {
-  BirthOutcome,
-  BirthRequest,
-  Birth as NewFile,
-  NumbersRequest,
-  ReservedNumbers,
-} from '../../wire/births.ts';
+import type { NumbersRequest, ReservedNumbers } from '../../wire/birth-numbers.ts';
+import type { BirthOutcome, BirthRequest, Birth as NewFile } from '../../wire/births.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type {
   Attributes,

@@ -4,18 +4,16 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
 import type { Epoch } from '../../replica/actions.ts';
 import { epochCompare } from '../../replica/epoch.ts';
-import {
-  LOCK_WAITERS_MAX,
-  LOCKS_PER_CLIENT_MAX,
-  LOCKS_PER_FILE_MAX,
-  type LockBody,
-  type LockGrant,
-  type LockList,
-  type LockOfClient,
-  type LockRenewal,
-  type LockRenewalBody,
-  type WishOfClient,
+import type {
+  LockBody,
+  LockGrant,
+  LockList,
+  LockOfClient,
+  LockRenewal,
+  LockRenewalBody,
+  WishOfClient,
 } from '../../wire/lock-api.ts';
+import { LOCK_WAITERS_MAX, LOCKS_PER_CLIENT_MAX, LOCKS_PER_FILE_MAX } from '../../wire/lock-limits.ts';
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';

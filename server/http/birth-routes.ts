@@ -1,14 +1,12 @@
 import type { FastifyInstance } from 'fastify';
 import { Compile } from 'typebox/compile';
 import { ServiceError } from '../../base/errors.ts';
+import { NumbersRequest, RESERVED_NUMBERS_MAX, type ReservedNumbers } from '../../wire/birth-numbers.ts';
 import {
   BIRTHS_BODY_BYTES_MAX,
   type BirthAnswer,
   type BirthRequest,
   decodeBirths,
-  NumbersRequest,
-  RESERVED_NUMBERS_MAX,
-  type ReservedNumbers,
 } from '../../wire/births.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { Births } from '../file/births.ts';

@@ -1,11 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
+import { HEADER_SESSION, HEADER_TOKEN } from '../../wire/lease-headers.ts';
 import {
   AcquireBody,
   type GrantedLease,
-  HEADER_SESSION,
-  HEADER_TOKEN,
   KeyBody,
   type LeaseEvent,
   type LeaseList,

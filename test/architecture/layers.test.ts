@@ -165,6 +165,21 @@ test('the lease driver cannot write: it does not import storage', () => {
   assert.deepEqual(storage, []);
 });
 
+test('programs that people start load no schemas, which only servers check: a third of a start', () => {
+  const byPath = new Map(FILES.map((file) => [file.path, file]));
+  for (const main of ['client/main.ts', 'fuse/main.ts']) {
+    const loaded = new Set([main]);
+    for (const path of loaded) {
+      for (const { specifier, typeOnly } of byPath.get(path)?.imports ?? []) {
+        if (typeOnly) continue;
+        assert.notEqual(packageOf(specifier), 'typebox', `${path}, which ${main} loads`);
+        if (specifier.startsWith('.')) loaded.add(relative(ROOT, resolve(ROOT, dirname(path), specifier)));
+      }
+    }
+    assert.ok(loaded.size > 50, `${main} loads ${loaded.size} files`);
+  }
+});
+
 test('the dashboard imports its own modules and the chart library, and asks nobody but servers', () => {
   const modules = globSync('web/*.js', { cwd: ROOT });
   assert.ok(modules.length > 5);

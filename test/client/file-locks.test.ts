@@ -5,13 +5,8 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
-import {
-  LOCK_END,
-  type LockBody,
-  type LockHeld,
-  type LockRenewal,
-  type LockRenewalBody,
-} from '../../wire/lock-api.ts';
+import type { LockBody, LockHeld, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
+import { LOCK_END } from '../../wire/lock-limits.ts';
 
 const FILE = 7;
 const LEASE_MS = 600;

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { LOCK_END, type LockBody, type LockList, type LockRenewal } from '../../wire/lock-api.ts';
+import type { LockBody, LockList, LockRenewal } from '../../wire/lock-api.ts';
+import { LOCK_END } from '../../wire/lock-limits.ts';
 import { ask, problemIn } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
 

@@ -6,7 +6,8 @@ import type { Incarnation } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/birth.ts';
 import { birthOperations } from '../../server/file/borne-file.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import { LOCK_END, type LockBody, type LockHeld, type LockWish } from '../../wire/lock-api.ts';
+import type { LockBody, LockHeld, LockWish } from '../../wire/lock-api.ts';
+import { LOCK_END } from '../../wire/lock-limits.ts';
 import {
   FILE,
   LOCK_BOUNDS,

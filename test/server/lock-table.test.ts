@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { LockTable } from '../../server/file/lock-table.ts';
-import { LOCK_END, type WishOfClient } from '../../wire/lock-api.ts';
+import type { WishOfClient } from '../../wire/lock-api.ts';
+import { LOCK_END } from '../../wire/lock-limits.ts';
 
 function wish(
   client: number,

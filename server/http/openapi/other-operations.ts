@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { NumbersRequest } from '../../../wire/births.ts';
+import { NumbersRequest } from '../../../wire/birth-numbers.ts';
 import { CacheRequest, ChangesRequest, CommandRequest, QueryRequest } from '../../../wire/catalog-api.ts';
 import { LockBody, LockRenewalBody } from '../../../wire/lock-api.ts';
 import { AcquireBody, KeyBody, RefreshBody } from '../../../wire/named-lease-api.ts';

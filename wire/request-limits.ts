@@ -1,0 +1,6 @@
+/** What one request may hold. Whoever asks gathers no more; schemas, which only servers need, say the same. */
+
+/** Names that one command takes away at the most. */
+export const UNLINKS_MAX = 256;
+/** Directories of a request that their owner is not to be told of at the most. */
+export const FORGETS_MAX = 16;
