@@ -19,6 +19,7 @@ import { DepartedFiles } from './file/departed-files.ts';
 import { LocalFileService } from './file/file-service.ts';
 import { Garbage } from './file/garbage.ts';
 import { IdleFiles } from './file/idle-files.ts';
+import { LockEndings } from './file/lock-endings.ts';
 import { Succession } from './file/succession.ts';
 import { FullDisks } from './full-disks.ts';
 import { Gateway } from './gateway.ts';
@@ -326,6 +327,7 @@ export async function compose(
       flush: () => gateway.flushCatalog(),
     },
     lockLeaseMs: timing.lockLeaseMs,
+    endedUnlocked: (ending, servers) => lockEndings.tell(ending, servers),
     isDiskFull: (server) => fullDisks.isFull(server),
     holds: async (server, file, position) => (await membership?.holds(server, file, position)) ?? false,
     traffic,
@@ -376,6 +378,11 @@ export async function compose(
     flush: () => store.flushIndex(),
     reach: (peer, timeoutMs) => gateway.peers.exchange(peer, { method: 'GET', path: '/livez' }, timeoutMs),
   });
+  const lockEndings = new LockEndings({
+    ...{ log, isConnected },
+    call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
+    heard: (ending) => files.leftUnlocked(ending),
+  });
   const control = controlOf(process.env);
   const liveSelf = new LiveSelf({
     ...{ self, host, lease, store, traffic, happenings, nowMs },
@@ -414,7 +421,8 @@ export async function compose(
     log,
     ...(security.peers === null ? {} : { tls: security.peers }),
     handlers: peerHandlers({
-      ...{ lease, named, host, births, agreed, gateway, succession, repairer, scrubber, fullDisks, observer },
+      ...{ lease, named, host, births, agreed, gateway, succession, lockEndings, repairer, scrubber },
+      ...{ fullDisks, observer },
       membership: () => membership,
     }),
   });

@@ -1,6 +1,7 @@
 import { AGREE_CALL, type AgreedReads } from './file/agreed-reads.ts';
 import { BIRTH_CALL, SPARE_CALL } from './file/birth-call.ts';
 import type { Births } from './file/births.ts';
+import { type LockEndings, UNLOCKED_CALL } from './file/lock-endings.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from './file/succession.ts';
 import { DISK_CALL, type FullDisks } from './full-disks.ts';
 import type { Gateway } from './gateway.ts';
@@ -23,6 +24,7 @@ export interface PeerHandlersParts {
   readonly agreed: AgreedReads;
   readonly gateway: Gateway;
   readonly succession: Succession;
+  readonly lockEndings: LockEndings;
   readonly repairer: Repairer;
   readonly scrubber: Scrubber;
   readonly fullDisks: FullDisks;
@@ -34,7 +36,7 @@ export interface PeerHandlersParts {
 /** Who on this server gets what comes from other servers. */
 export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
   const { lease, named, host, births, agreed, gateway } = parts;
-  const { succession, repairer, scrubber, fullDisks, observer } = parts;
+  const { succession, lockEndings, repairer, scrubber, fullDisks, observer } = parts;
   return {
     message: (from, channel, payload, tail) => {
       if (channel === CHANNEL_LEASE) lease.receive(from, payload);
@@ -71,6 +73,8 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
           return succession.servePrepare();
         case SUCCEED_CALL:
           return succession.serve(from, payload);
+        case UNLOCKED_CALL:
+          return lockEndings.serve(payload);
         default:
           return parts.membership()?.serve(method, payload) ?? host.serve(method, payload);
       }

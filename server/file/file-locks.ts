@@ -19,11 +19,12 @@ import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { FileStore } from '../storage/store.ts';
 import { wasBorneOnly } from './borne-file.ts';
+import type { LockEnding } from './lock-endings.ts';
 import { type LockBounds, LockShares } from './lock-shares.ts';
 import { LockTable, type LockWaiter } from './lock-table.ts';
 
-/** Files whose locks are remembered from one own epoch to the next. */
-const FORMER_MAX = 10_000;
+/** Files of which it is remembered how the last epoch ended; nearly all left nothing. */
+const FORMER_MAX = 100_000;
 /** Who waited and asks again within this time has the place that it had, in milliseconds. */
 const PLACE_KEPT_MS = 2_000;
 /** Part of the operation time-out that a wait may take at the most: the answer needs time, too. */
@@ -41,6 +42,8 @@ export interface FileLocksParts {
   readonly operationTimeoutMs: number;
   /** Absent for the usual ones. */
   readonly lockBounds?: LockBounds;
+  /** This server has led the file, ended in good order, and left no locks: those who may lead it next are told. */
+  endedUnlocked(ending: LockEnding, servers: readonly ServerId[]): void;
 }
 
 /** Whoever has locks of a file, or waits for one. */
@@ -72,14 +75,14 @@ interface Book {
   /** By place in the table. */
   readonly waiting: Map<number, Waiting>;
   /** Until then, locks of an epoch before may be claimed, and no others are given. */
-  readonly graceUntilMs: number;
+  graceUntilMs: number;
   readonly afterGrace: Set<() => void>;
   timer: NodeJS.Timeout | null;
   timerAtMs: number;
   end(): void;
 }
 
-/** The locks with which an epoch of this server ended in good order. */
+/** The locks with which the last epoch that is known here ended in good order; of another server's, that there were none. */
 interface Former {
   readonly counter: number;
   readonly locks: readonly LockOfClient[];
@@ -107,6 +110,23 @@ export class FileLocks {
   /** This server leads the file from now on: the time in which locks are claimed begins. */
   led(driver: ReplicaDriver): void {
     if (driver.leads) this.#bookOf(driver);
+  }
+
+  /**
+   * Another server led the file, ended in good order, and left no locks: if this one is next, there is nothing to claim.
+   *
+   * @param driver of the file, where it is loaded
+   */
+  leftUnlocked({ file, counter }: LockEnding, driver: ReplicaDriver | null): void {
+    const book = driver === null ? undefined : this.#books.get(driver);
+    if (book === undefined) {
+      if ((this.#former.get(file)?.counter ?? 0) < counter) this.#remember(file, { counter, locks: [] });
+      return;
+    }
+    // The word has come late. What was claimed meanwhile is as good as it was.
+    if (book.epoch.counter !== counter + 1 || this.#parts.clock.nowMs() >= book.graceUntilMs) return;
+    book.graceUntilMs = -Infinity;
+    for (const go of book.afterGrace) go();
   }
 
   /**
@@ -423,7 +443,17 @@ export class FileLocks {
     const held = lease.view(driver.file);
     // In its own grace it does not know yet what the epoch before has left behind.
     if (!held.own || held.remainingMs <= 0 || clock.nowMs() < book.graceUntilMs) return;
-    this.#former.set(driver.file, { counter: book.epoch.counter, locks: book.table.list() });
+    const { counter } = book.epoch;
+    const locks = book.table.list();
+    this.#remember(driver.file, { counter, locks });
+    if (locks.length > 0) return;
+    const others = driver.view.members.filter((member) => member !== this.#parts.self);
+    this.#parts.endedUnlocked({ file: driver.file, counter }, others);
+  }
+
+  #remember(file: FileId, former: Former): void {
+    this.#former.delete(file);
+    this.#former.set(file, former);
     for (const oldest of this.#former.keys()) {
       if (this.#former.size <= FORMER_MAX) break;
       this.#former.delete(oldest);

@@ -26,6 +26,7 @@ import { FileLocks } from './file-locks.ts';
 import { FilePrimary } from './file-primary.ts';
 import { FileReads } from './file-reads.ts';
 import { LiveMarks } from './live-marks.ts';
+import type { LockEnding } from './lock-endings.ts';
 import type { LockBounds } from './lock-shares.ts';
 import { MemberNews } from './member-news.ts';
 import { Room } from './room.ts';
@@ -56,6 +57,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   readonly lockLeaseMs: number;
   /** Absent for the usual ones. */
   readonly lockBounds?: LockBounds;
+  /** @see FileLocksParts */
+  endedUnlocked(ending: LockEnding, servers: readonly ServerId[]): void;
   /** Who shall be primary instead of this server; null where it may be. */
   yieldTo?(view: View): ServerId | null;
   /** Whether another server's replica of a file stands at a position, or further. */
@@ -479,6 +482,11 @@ export class LocalFileService implements FileService {
     // Before there is a lock that a later primary would have to leave time to claim.
     if (owesTrace(driver)) await this.#bounded(file, this.#primaryOf(driver).leaveTrace());
     return this.#locks.lock(driver, body, holder);
+  }
+
+  /** Another primary of the file has ended in good order, and left no locks. */
+  leftUnlocked(ending: LockEnding): void {
+    this.#locks.leftUnlocked(ending, this.#parts.host.loaded(ending.file));
   }
 
   async renewLocks(file: FileId, body: LockRenewalBody, holder: string | null = null): Promise<LockRenewal> {

@@ -138,6 +138,25 @@ async function define(): Promise<void> {
     await next.ended();
   });
 
+  test('a primary that ends in good order without locks leaves no time in which some are claimed', async () => {
+    await makeFile('ended');
+    const primary = await cluster.primaryOf('main/ended');
+    const { epoch: before } = await cluster.info(primary, 'main/ended');
+    await cluster.kill(primary, 'SIGTERM');
+    let firstMs: number | null = null;
+    let lastMs = Number.POSITIVE_INFINITY;
+    await untilLocks('ended', 'another one leads, and knows', (locks) => {
+      if (locks.epoch <= before) return false;
+      firstMs ??= locks.graceMs;
+      lastMs = locks.graceMs;
+      // The word may come a moment after the lease; without it the time passes by itself.
+      return lastMs === 0 || firstMs - lastMs > LEASE_MS;
+    });
+    assert.equal(lastMs, 0);
+    cluster.spawn(primary);
+    await cluster.ready();
+  });
+
   test('a lock outlives its primary, and who waits for it gets it only when it is given back', async () => {
     await makeFile('failover');
     const holder = new Holder('posix', left.path('failover'));

@@ -268,6 +268,81 @@ test('a file that was made has locks that can be claimed, also where nothing was
   assert.deepEqual((await holder.renew(b)).lost, []);
 });
 
+/** Gives the file back as a server does of whose files nobody makes use. */
+async function giveBack({ host, lease }: SmallServer): Promise<void> {
+  await host.loaded(FILE)?.stop();
+  lease.release(FILE);
+  lease.close(FILE);
+}
+
+test('who follows a primary that ended in good order, and left no locks, gives some at once', async (t) => {
+  const { servers } = await started(t);
+  const [a, b] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [one, other] = [new Client(1), new Client(2)];
+  await one.lock(a);
+  await one.lock(a, { type: 'unlock' });
+  await giveBack(a);
+  await atPrimary(() => b.files.lead(FILE));
+  // A wait is much shorter than the time to claim.
+  await other.lock(b, {}, 10_000);
+  assert.deepEqual((await other.renew(b)).lost, []);
+});
+
+test('locks that a primary left when it ended in good order can be claimed from the next', async (t) => {
+  const { servers } = await started(t);
+  const [a, b] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  await giveBack(a);
+  await atPrimary(() => b.files.lead(FILE));
+  await assert.rejects(other.lock(b, {}, 10_000), refused('locked'));
+  assert.deepEqual((await holder.renew(b)).lost, []);
+});
+
+test('that a primary left no locks says nothing once another one has led', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  await giveBack(a);
+  const [holder, other] = [new Client(1), new Client(2)];
+  await atPrimary(() => holder.lock(b));
+  for (const peer of [a, c]) cluster.network.cut(b.id, peer.id);
+  await atPrimary(() => c.files.lead(FILE));
+  await assert.rejects(other.lock(c, {}, 10_000), refused('locked'));
+  assert.deepEqual((await holder.renew(c)).lost, []);
+});
+
+test('who ends while locks are claimed does not know that there are none', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  await atPrimary(() => b.files.lead(FILE));
+  await giveBack(b);
+  await atPrimary(() => c.files.lead(FILE));
+  await assert.rejects(other.lock(c, {}, 10_000), refused('locked'));
+  assert.deepEqual((await holder.renew(c)).lost, []);
+});
+
+test('who has begun to wait for claims ends that when told that there are none, in the epoch before and no other', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const { counter } = a.host.loaded(FILE)?.epoch ?? assert.fail('It is led');
+  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  await atPrimary(() => b.files.lead(FILE));
+  assert.ok((await atPrimary(() => b.files.locks(FILE))).graceMs > 0);
+  b.files.leftUnlocked({ file: FILE, counter: counter - 1 });
+  assert.ok((await b.files.locks(FILE)).graceMs > 0);
+  const waiting = new Client(1).lock(b, {}, 10_000);
+  b.files.leftUnlocked({ file: FILE, counter });
+  await waiting;
+});
+
 test('who comes after the time to claim has lost its locks', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b, c] = servers;

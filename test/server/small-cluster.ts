@@ -5,6 +5,7 @@ import type { View } from '../../replica/actions.ts';
 import { Clock } from '../../server/clock.ts';
 import { type CatalogAccess, LocalFileService } from '../../server/file/file-service.ts';
 import { IdleFiles } from '../../server/file/idle-files.ts';
+import { LockEndings, UNLOCKED_CALL } from '../../server/file/lock-endings.ts';
 import { PREPARE_CALL, SUCCEED_CALL, Succession } from '../../server/file/succession.ts';
 import { LeaseDriver } from '../../server/lease-driver.ts';
 import { ReplicaHost } from '../../server/replica-host.ts';
@@ -103,7 +104,7 @@ export class SmallCluster {
       trustOfNew: () => 'intact',
       holds: (file) => void held.push(file),
       viewChanged: (file, view) => lease.follow(file, view),
-      led: () => undefined,
+      led: (file) => files.led(file),
       ledOut: (file) => lease.release(file),
       transport,
       isClockSound: () => true,
@@ -143,6 +144,7 @@ export class SmallCluster {
         this.servers.find((one) => one.id === server)?.store.record(file) != null,
       lockLeaseMs: LOCK_LEASE_MS,
       lockBounds: LOCK_BOUNDS,
+      endedUnlocked: (ending, servers) => lockEndings.tell(ending, servers),
       operationTimeoutMs: 3_000,
       isConnected: (server) => server === id || transport().isConnected(server),
     });
@@ -159,6 +161,12 @@ export class SmallCluster {
         this.prepared.push({ at: id, isLed: this.servers.some((server) => server.host.loaded(FILE)?.leads) });
       },
     });
+    const lockEndings = new LockEndings({
+      log,
+      isConnected: (server) => transport().isConnected(server),
+      call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
+      heard: (ending) => files.leftUnlocked(ending),
+    });
     const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs });
     made.transport = this.network.join({
       server: id,
@@ -172,6 +180,7 @@ export class SmallCluster {
         disconnected: () => undefined,
         call: async (from, method, payload) => {
           if (method === PREPARE_CALL) return succession.servePrepare();
+          if (method === UNLOCKED_CALL) return lockEndings.serve(payload);
           return method === SUCCEED_CALL ? succession.serve(from, payload) : host.serve(method, payload);
         },
       },

@@ -39,6 +39,47 @@ export const PLANTED_LOCKS: readonly Planted[] = [
     { test: { file: PRIMARY, name: 'who has borne a file leaves a trace before he gives a lock away' } },
   ),
   replica(
+    'lock-left',
+    'a primary that ends says that it left no locks, though it did',
+    { file: 'server/file/file-locks.ts', find: 'if (locks.length > 0) return;', replace: '' },
+    { test: { file: PRIMARY, name: 'locks that a primary left when it ended in good order can be claimed' } },
+  ),
+  replica(
+    'lock-left-before',
+    'that a primary left no locks is believed of all that led after it',
+    {
+      file: 'server/file/file-locks.ts',
+      find: 'former.counter + 1 === epoch.counter;',
+      replace: 'former.counter < epoch.counter;',
+    },
+    { test: { file: PRIMARY, name: 'that a primary left no locks says nothing once another one has led' } },
+  ),
+  replica(
+    'lock-left-doubt',
+    'a primary that ends while locks are claimed from it says that there are none',
+    {
+      file: 'server/file/file-locks.ts',
+      find: '|| clock.nowMs() < book.graceUntilMs) return;',
+      replace: ') return;',
+    },
+    { test: { file: PRIMARY, name: 'who ends while locks are claimed does not know that there are none' } },
+  ),
+  replica(
+    'lock-left-late',
+    'locks are claimed no more, because a primary of long ago left none',
+    {
+      file: 'server/file/file-locks.ts',
+      find: 'if (book.epoch.counter !== counter + 1 ||',
+      replace: 'if (',
+    },
+    {
+      test: {
+        file: PRIMARY,
+        name: 'who has begun to wait for claims ends that when told that there are none',
+      },
+    },
+  ),
+  replica(
     '62b',
     'locks outlive the lease of their client',
     { file: 'server/file/file-locks.ts', find: 'book.table.remove(client);', replace: '' },

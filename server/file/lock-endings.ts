@@ -1,0 +1,91 @@
+import type { Logger } from 'pino';
+import { type FileId, isFileId, type ServerId } from '../../base/ids.ts';
+import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+
+/** The call by which a primary that has ended in good order tells the file's other servers that it left no locks. */
+export const UNLOCKED_CALL = 'ended-unlocked';
+
+const CALL_MS = 1_000;
+/** Files of one call. */
+const FILES_MAX = 5_000;
+
+/** The epoch of this counter has ended in good order, and no lock was left that somebody could claim. */
+export interface LockEnding {
+  readonly file: FileId;
+  readonly counter: number;
+}
+
+interface LockEndingsParts {
+  readonly log: Logger;
+  isConnected(server: ServerId): boolean;
+  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+  heard(ending: LockEnding): void;
+}
+
+/**
+ * Spares the next primary the time in which locks are claimed, where there are none (decision 0070). Only what is true may be told; whoever
+ * does not hear of it waits, as after the death of a primary.
+ */
+export class LockEndings {
+  readonly #parts: LockEndingsParts;
+  readonly #untold = new Map<ServerId, LockEnding[]>();
+
+  constructor(parts: LockEndingsParts) {
+    this.#parts = parts;
+  }
+
+  /** @param servers that may lead the file next; those of one turn of the event loop are told together */
+  tell(ending: LockEnding, servers: readonly ServerId[]): void {
+    if (this.#untold.size === 0) setImmediate(() => this.#flush());
+    for (const server of servers) {
+      const untold = this.#untold.get(server) ?? [];
+      if (untold.length === 0) this.#untold.set(server, untold);
+      untold.push(ending);
+    }
+  }
+
+  /** Answers the call of a primary that has ended. */
+  serve(payload: Uint8Array): Uint8Array {
+    for (const ending of decodeEndings(payload)) this.#parts.heard(ending);
+    return new Uint8Array(0);
+  }
+
+  #flush(): void {
+    const { isConnected, call, log } = this.#parts;
+    const untold = [...this.#untold];
+    this.#untold.clear();
+    for (const [server, endings] of untold) {
+      if (!isConnected(server)) continue;
+      for (let from = 0; from < endings.length; from += FILES_MAX) {
+        const part = endings.slice(from, from + FILES_MAX);
+        call(server, UNLOCKED_CALL, encodeEndings(part), CALL_MS).catch((error: unknown) => {
+          log.debug(
+            { server, files: part.length, err: error },
+            'a server does not know of files without locks',
+          );
+        });
+      }
+    }
+  }
+}
+
+function encodeEndings(endings: readonly LockEnding[]): Uint8Array {
+  const writer = new ByteWriter(4 + 16 * endings.length).uint32(endings.length);
+  for (const { file, counter } of endings) writer.uint53(file).uint53(counter);
+  return writer.finish();
+}
+
+/** @throws MalformedError */
+function decodeEndings(bytes: Uint8Array): LockEnding[] {
+  const reader = new ByteReader(bytes);
+  const count = reader.uint32();
+  if (count > FILES_MAX) throw new MalformedError(`${count} files in one call`);
+  const endings: LockEnding[] = [];
+  for (let place = 0; place < count; place++) {
+    const file = reader.uint53();
+    if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
+    endings.push({ file, counter: reader.uint53() });
+  }
+  reader.end();
+  return endings;
+}
