@@ -115,6 +115,8 @@ export interface BackendFile {
     toOffset: number,
     length: number,
   ): Promise<{ readonly copiedBytes: number; readonly state: FileState }>;
+  /** Whether bytes up to here would stay in this mount's memory, for it is a new file that the cluster does not know of yet. */
+  keeps?(endBytes: number): boolean;
   /** What was acknowledged before is at the cluster: for a new file that has been kept here so far, also its name. */
   arrive(): Promise<void>;
   /** What was acknowledged before survives a loss of power. */

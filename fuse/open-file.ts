@@ -125,6 +125,11 @@ export class OpenFile {
     return this.#bounded(this.#backend.seek(offset, what), `Looking for ${what}`);
   }
 
+  /** @see BackendFile.keeps */
+  keeps(endBytes: number): boolean {
+    return this.#backend.keeps?.(endBytes) ?? false;
+  }
+
   /** @returns how many bytes were copied: fewer than `length` where there is more to come, 0 at the end of the source */
   async copyFrom(source: OpenFile, fromOffset: number, toOffset: number, length: number): Promise<number> {
     // What is under way here is part of the source, or must not arrive after what is copied over it.

@@ -339,7 +339,8 @@ export class OpenFiles {
   }
 
   /**
-   * As `copy_file_range`(2) between two open files: the servers copy, and holes stay holes.
+   * As `copy_file_range`(2) between two open files: the servers copy, and holes stay holes. What is so small that it can be borne with the file to
+   * which it is copied passes through here: that file would have to be made first, for servers to copy to it.
    *
    * @param length may be larger than any file
    * @returns how many bytes were copied: fewer than `length` at the end of the source, or where it is much or took long
@@ -369,6 +370,40 @@ export class OpenFiles {
     source.locks?.assertKept(from);
     file.locks?.assertKept(to);
     await this.#clearPrivileges(file, caller);
+    const done = file.keeps(toOffset + wanted)
+      ? await this.#copyHere(source, fromOffset, file, toOffset, wanted)
+      : await this.#copyThere(source, fromOffset, file, toOffset, wanted);
+    if (opened.persisting) await this.persist(to);
+    return done;
+  }
+
+  /** @returns how many bytes were copied */
+  async #copyHere(
+    source: OpenFile,
+    fromOffset: number,
+    file: OpenFile,
+    toOffset: number,
+    length: number,
+  ): Promise<number> {
+    if (length === 0) return 0;
+    const bytes = await source.read(this.#readAhead, new ReadPosition(), fromOffset, length);
+    if (bytes.length > 0) {
+      this.inodes.cache.written(file.inode);
+      // What was read is a part of what others read.
+      await file.write(toOffset, Uint8Array.from(bytes));
+    }
+    this.#readAhead.taken(bytes);
+    return bytes.length;
+  }
+
+  /** @returns how many bytes the servers have copied */
+  async #copyThere(
+    source: OpenFile,
+    fromOffset: number,
+    file: OpenFile,
+    toOffset: number,
+    wanted: number,
+  ): Promise<number> {
     const untilMs = performance.now() + COPY_MS_MAX;
     let done = 0;
     try {
@@ -382,7 +417,6 @@ export class OpenFiles {
       if (done === 0) throw error;
     }
     this.inodes.cache.forget(file.inode);
-    if (opened.persisting) await this.persist(to);
     return done;
   }
 

@@ -127,6 +127,10 @@ export class UnbornFile implements BackendFile {
     return this.#coming;
   }
 
+  keeps(endBytes: number): boolean {
+    return this.isUnborn && endBytes <= BIRTH_LIMITS.fileBytes && !this.#parts.isFull();
+  }
+
   /** A file without contents is about to get some, most likely by another descriptor: as one that is written it is written sooner. */
   async arrive(): Promise<void> {
     if (this.#there === null) await this.come(this.#sizeBytes === 0 ? 'made' : 'born');
@@ -231,9 +235,7 @@ export class UnbornFile implements BackendFile {
     atCluster: (file: BackendFile) => Promise<FileState>,
     change: () => void,
   ): Promise<FileState> {
-    if (!this.isUnborn || endBytes > BIRTH_LIMITS.fileBytes || this.#parts.isFull()) {
-      return this.#after(atCluster);
-    }
+    if (!this.keeps(endBytes)) return this.#after(atCluster);
     change();
     this.#seq++;
     this.#attributes = { ...this.#attributes, modifiedNs: String(nowNs()), changedNs: String(nowNs()) };

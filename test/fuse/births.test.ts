@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
+import { lend } from '../../base/lent-memory.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { Births } from '../../fuse/births.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
@@ -156,6 +157,62 @@ test('a file that grows beyond what can be borne is written in the ordinary way'
   await close(handle);
   assert.equal(textAt('a'), piece.repeat(5));
   assert.deepEqual(births.requests, []);
+});
+
+test('what is copied to a new file is borne with it, as it was then; more than can be borne is copied by the servers', async (t) => {
+  const { fileSystem, directory, memory, births, create, write, close, file, textAt } = await started(t);
+  await file('source', 'copied to the end');
+  const { inode } = await fileSystem.lookup(directory, 'source');
+  const source = await fileSystem.open(inode, constants.O_RDWR, USER);
+  const copy = (to: number, from: number, at: number, length: number) =>
+    fileSystem.copyRange(source.handle, from, to, at, length, USER);
+  const small = await create('small');
+  await write(small.handle, '[');
+  assert.equal(await copy(small.handle, 7, 1, 100), 10);
+  assert.equal(await copy(small.handle, 100, 11, 100), 0);
+  await write(source.handle, 'COPIED TO THE END');
+  await fileSystem.flush(source.handle);
+  await close(small.handle);
+  assert.deepEqual([textAt('small'), textAt('source')], ['[to the end', 'COPIED TO THE END']);
+  assert.deepEqual(births.requests, [1, 1]);
+  assert.equal(memory.calls.copyFrom, undefined, 'Nobody else was asked to copy');
+
+  await fileSystem.truncate(inode, 300 * 1024, USER);
+  const large = await create('large');
+  assert.equal(await copy(large.handle, 0, 0, 300 * 1024), 300 * 1024);
+  await close(large.handle);
+  assert.equal(textAt('large')?.length, 300 * 1024);
+  assert.ok((memory.calls.copyFrom ?? 0) > 0);
+  await close(source.handle);
+});
+
+test('what is copied to a new file is no part of what others read', async (t) => {
+  const { backend, fileSystem, directory, create, close, file, textAt } = await started(t);
+  const contents = 'abc'.repeat(64 * 1024);
+  await file('source', contents);
+  const { inode } = await fileSystem.lookup(directory, 'source');
+  const openFile = backend.openFile.bind(backend);
+  const lending: typeof openFile = (opened, ...facts) => {
+    const there = openFile(opened, ...facts);
+    if (opened !== inode) return there;
+    const read = async (offset: number, length: number): Promise<Uint8Array> => {
+      const bytes = Uint8Array.from(await there.read(offset, length));
+      // Whoever reads it last gives it back.
+      lend(bytes);
+      return bytes;
+    };
+    return { ...there, read };
+  };
+  Object.assign(backend, { openFile: lending });
+  const source = await fileSystem.open(inode, constants.O_RDONLY, USER);
+  const target = await create('target');
+  const length = contents.length;
+  assert.equal(await fileSystem.copyRange(source.handle, 0, target.handle, 0, length, USER), length);
+  // Blocks that were read as a whole give their memory back.
+  await turn();
+  await close(target.handle);
+  assert.equal(textAt('target'), contents);
+  await close(source.handle);
 });
 
 test('a file that stays open is there for others a moment later', async (t) => {

@@ -114,6 +114,21 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     { test: { file: BIRTHS, name: 'made nevertheless (lost-after)' } },
   ),
   replica(
+    'copy-lent',
+    'what is copied to a new file is memory that readers of the source give back',
+    {
+      file: 'fuse/open-files.ts',
+      find: 'await file.write(toOffset, Uint8Array.from(bytes));',
+      replace: 'await file.write(toOffset, bytes);',
+    },
+    {
+      test: {
+        file: 'test/fuse/births.test.ts',
+        name: 'what is copied to a new file is no part of what others read',
+      },
+    },
+  ),
+  replica(
     '63k',
     'a client that bears a file still remembers that its name is free',
     {
