@@ -150,7 +150,7 @@ test('a quota that the trash has used up is helped by emptying it', async () => 
 });
 
 test('what was kept for long enough is collected, and its replicas go', async () => {
-  await leasehold('volume', 'create', 'short', '--trash', '1s');
+  await leasehold('volume', 'create', 'short', '--trash', '5s');
   await put('short/a', 'gone soon');
   const { file } = await cluster.info('s1', 'short/a');
   await ask(url, 'DELETE', '/v1/files/short/a');

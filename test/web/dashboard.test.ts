@@ -10,6 +10,9 @@ import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
 const PHONE = { width: 360, height: 780 };
 const DESK = { width: 1280, height: 900 };
 const WAIT = { timeout: 20_000 };
+const SENTENCE = '#file-sentence';
+/** What happened a while ago says something alike. */
+const IS_LED = { hasText: 'is the primary of main:/slots' };
 
 describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
   let cluster: DevCluster;
@@ -78,7 +81,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     await page.getByRole('list', { name: 'Replicas' }).getByText('primary').waitFor(WAIT);
     assert.equal(await page.getByRole('list', { name: 'Replicas' }).getByRole('listitem').count(), 3);
     assert.match(
-      (await page.locator('#file-sentence').textContent()) ?? '',
+      (await page.locator(SENTENCE).textContent()) ?? '',
       /^s[123] is the primary of main:\/slots in epoch \d+/,
     );
     assert.match((await page.locator('.seal').textContent()) ?? '', /epoch \ds[123]\d\.\d s/);
@@ -121,7 +124,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
 
   test('by keyboard alone everything is reached, and seen to be', async () => {
     await page.reload();
-    await page.getByText('is the primary of main:/slots').waitFor(WAIT);
+    await page.locator(SENTENCE, IS_LED).waitFor(WAIT);
     await page.getByRole('button', { name: 'Watch greeting' }).waitFor(WAIT);
     await page.keyboard.press('Tab');
     assert.equal(await page.evaluate('document.activeElement.textContent'), 'Skip to the cluster');
@@ -156,14 +159,14 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
       .waitFor(WAIT);
     await page.getByLabel('Watch', { exact: true }).fill('main:/slots');
     await page.keyboard.press('Enter');
-    await page.getByText('is the primary of main:/slots').waitFor(WAIT);
+    await page.locator(SENTENCE, IS_LED).waitFor(WAIT);
   });
 
   test('it fits a telephone, in both colour schemes, with letters that can be read', async () => {
     for (const colorScheme of ['light', 'dark'] as const) {
       const phone = await openPage(browser, { viewport: PHONE, colorScheme });
       await phone.page.goto(`${cluster.urls[1]}/#${encodeURIComponent('main:/slots')}`);
-      await phone.page.getByText('is the primary of main:/slots').waitFor(WAIT);
+      await phone.page.locator(SENTENCE, IS_LED).waitFor(WAIT);
       await phone.page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
       assert.ok(
         ((await phone.page.evaluate('document.documentElement.scrollWidth')) as number) <= PHONE.width,
@@ -192,8 +195,8 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     const teller = (await told.textContent()) ?? '';
     // The death of the primary is what is to be seen: the page is told by it.
     await page.goto(`${await leadingUrl()}/#${encodeURIComponent('main:/slots')}`);
-    await page.getByText('is the primary of main:/slots').waitFor(WAIT);
-    const killed = ((await page.locator('#file-sentence').textContent()) ?? teller).slice(0, 2);
+    await page.locator(SENTENCE, IS_LED).waitFor(WAIT);
+    const killed = ((await page.locator(SENTENCE).textContent()) ?? teller).slice(0, 2);
     await page.waitForTimeout(2_500); // a load is steady when it was so for two seconds
     const colour = await page.evaluate('getComputedStyle(document.body).borderTopColor');
     await page.getByRole('button', { name: `Kill ${killed}` }).click();
@@ -213,7 +216,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
       )
       .waitFor(WAIT);
     await page.getByText(/Last pause: \d+\.\d s without writes/).waitFor(WAIT);
-    assert.match((await page.locator('#file-sentence').textContent()) ?? '', /^s[123] is the primary/);
+    assert.match((await page.locator(SENTENCE).textContent()) ?? '', /^s[123] is the primary/);
     await page.waitForTimeout(1_000); // the colour changes slowly
     assert.notEqual(
       await page.evaluate('getComputedStyle(document.body).borderTopColor'),
