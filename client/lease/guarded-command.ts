@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { constants } from 'node:os';
 import { extname } from 'node:path';
@@ -78,6 +79,7 @@ export class GuardedCommand {
     this.ended = this.#wait();
     const [command = '', ...args] = argv;
     this.#order({ kind: 'run', command, args, deadline });
+    this.#arm();
   }
 
   /** The lease was refreshed. */
@@ -174,11 +176,13 @@ export class GuardedCommand {
 
   /** Does what the guard has not done in time. */
   #replaceGuard(): void {
-    // One that has begun nothing looks at the time itself when it begins.
-    if (this.#pid === null || this.#last !== null) return;
-    if (this.#guardLeftMs() > 0) return;
+    if (this.#last !== null || this.#guardLeftMs() > 0) return;
+    // It may have been stopped before it could tell whom it guards. One that has begun nothing begins nothing any more.
+    const pid = this.#pid ?? childOf(this.#guard.pid);
+    if (pid === undefined) return;
+    this.#pid = pid;
     this.#killCommand();
-    this.#last = { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };
+    this.#last = { kind: 'ended', code: null, signal: pid === null ? null : 'SIGKILL', expired: true };
     this.#guard.kill('SIGKILL');
   }
 
@@ -190,6 +194,20 @@ export class GuardedCommand {
       // It was gone already.
       if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
     }
+  }
+}
+
+/** @returns a process that this one has begun; null where there is none, undefined where it has just ended, or the system does not tell */
+function childOf(parent: number | undefined): number | null | undefined {
+  try {
+    const threads = readdirSync(`/proc/${parent}/task`);
+    const children = threads.map((thread) => readFileSync(`/proc/${parent}/task/${thread}/children`, 'utf8'));
+    const [first = ''] = children.join(' ').trim().split(/\s+/);
+    return first === '' ? null : Number(first);
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && ['ENOENT', 'ESRCH'].includes(String(error.code)))
+      return undefined;
+    throw error;
   }
 }
 

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { exitCodeOf, GuardedCommand } from '../../client/lease/guarded-command.ts';
 import { leaseLeftMs, leaseMomentAfter, leaseMomentNow } from '../../client/lease/lease-clock.ts';
 import { until } from '../cluster/real-cluster.ts';
@@ -19,6 +20,12 @@ const guarded = (script: string, end = afterMs(60_000)) =>
 function alive(pid: number): boolean {
   if (!existsSync(`/proc/${pid}/stat`)) return false;
   return /\) [^ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+}
+
+function childrenOf(pid: number): number[] {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const texts = threads.map((thread) => readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8'));
+  return texts.flatMap((text) => text.split(' ').filter((word) => word !== '')).map(Number);
 }
 
 test('a command ends by itself: its code is passed on', async () => {
@@ -134,6 +141,19 @@ test('a guard that sleeps beyond the deadline is replaced: the command is killed
   assert.ok(leaseLeftMs(end) > 0, 'It was killed before the end');
   assert.ok(!alive(guard));
   await until('it is gone', async () => !alive(pid));
+});
+
+test('so is one that was stopped before it could tell whom it guards', async () => {
+  const before = new Set(childrenOf(process.pid));
+  const end = afterMs(TTL_MS);
+  const command = guarded('echo $$ > $FOLDER/untold; trap "" TERM; while :; do sleep 0.02; done', end);
+  const guard = childrenOf(process.pid).find((pid) => !before.has(pid)) ?? assert.fail('There is a guard');
+  while (childrenOf(guard).length === 0) await turn();
+  process.kill(guard, 'SIGSTOP');
+  const [pid = 0] = childrenOf(guard);
+  assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
+  assert.ok(leaseLeftMs(end) > 0, 'It was killed before the end');
+  await until('both are gone', async () => !alive(pid) && !alive(guard));
 });
 
 test('a guard that is killed takes its command with it', async () => {
