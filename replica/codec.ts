@@ -158,8 +158,7 @@ function encodeMessage(file: FileId, message: ReplicaMessage, isBodyApart: boole
  */
 export function decodeReplicaMessage(frame: Uint8Array, tail?: Uint8Array): ReplicaFrame {
   const reader = new ByteReader(frame);
-  const file = reader.uint53();
-  if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
+  const file = readFileId(reader);
   const incarnation = reader.uint53() as Incarnation;
   const body = readBody(reader, tail);
   reader.end();
@@ -257,6 +256,13 @@ function readBody(reader: ByteReader, tail?: Uint8Array): ReplicaMessageBody {
     default:
       throw new MalformedError(`Replica message tag ${tag} is unknown`);
   }
+}
+
+/** Also for others who send numbers of files. @throws MalformedError */
+export function readFileId(reader: ByteReader): FileId {
+  const file = reader.uint53();
+  if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
+  return file;
 }
 
 /** Also for others who keep or send epochs, so that there is one form of them. */

@@ -1,7 +1,7 @@
-import { type FileId, isFileId } from '../base/ids.ts';
+import type { FileId } from '../base/ids.ts';
 import type { Epoch } from '../replica/actions.ts';
-import { readEpoch, writeEpoch } from '../replica/codec.ts';
-import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
+import { readEpoch, readFileId, writeEpoch } from '../replica/codec.ts';
+import { ByteReader, ByteWriter } from '../wire/bytes.ts';
 
 /** The call between servers by which a replica fetches another's state. */
 export const STATE_CALL = 'state';
@@ -27,8 +27,7 @@ export function encodeStateRequest(
 /** @throws MalformedError */
 export function decodeStateRequest(bytes: Uint8Array): StateRequest {
   const reader = new ByteReader(bytes);
-  const file = reader.uint53();
-  if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
+  const file = readFileId(reader);
   const request = {
     file,
     epoch: readEpoch(reader),

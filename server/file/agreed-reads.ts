@@ -1,12 +1,12 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import { type FileId, isFileId, type ServerId } from '../../base/ids.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Position, ReplicaRecord } from '../../replica/actions.ts';
 import { agrees, isAgreed, standpointOf } from '../../replica/agreement.ts';
-import { readPosition, writePosition } from '../../replica/codec.ts';
-import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+import { readFileId, readPosition, writePosition } from '../../replica/codec.ts';
+import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { Clock } from '../clock.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { FileStore } from '../storage/store.ts';
@@ -119,8 +119,7 @@ function encodeAgreeCall(file: FileId, place: Position, viewNumber: number): Uin
 /** @throws MalformedError */
 function decodeAgreeCall(bytes: Uint8Array): { file: FileId; place: Position; viewNumber: number } {
   const reader = new ByteReader(bytes);
-  const file = reader.uint53();
-  if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
+  const file = readFileId(reader);
   const viewNumber = reader.uint53();
   const place = readPosition(reader);
   reader.end();

@@ -1,7 +1,6 @@
 import { type ErrorCode, isErrorCode } from '../../base/errors.ts';
-import { isFileId } from '../../base/ids.ts';
 import type { Epoch, View } from '../../replica/actions.ts';
-import { readEpoch, readView, writeEpoch, writeView } from '../../replica/codec.ts';
+import { readEpoch, readFileId, readView, writeEpoch, writeView } from '../../replica/codec.ts';
 import { BIRTHS_MAX } from '../../wire/births.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import { decodeFileOperation, encodeFileOperation } from '../../wire/file-operation.ts';
@@ -56,8 +55,7 @@ export function decodeBirthCall(bytes: Uint8Array): BirthCall {
 }
 
 function readReplica(reader: ByteReader): NewReplica {
-  const file = reader.uint53();
-  if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
+  const file = readFileId(reader);
   const count = reader.uint8();
   if (count === 0 || count > OPERATIONS_MAX) throw new MalformedError(`A birth of ${count} operations`);
   return { file, operations: Array.from({ length: count }, () => decodeFileOperation(reader.bytes())) };

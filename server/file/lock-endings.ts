@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
-import { type FileId, isFileId, type ServerId } from '../../base/ids.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { readFileId } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 
 /** The call by which a primary that has ended in good order tells the file's other servers that it left no locks. */
@@ -82,9 +83,7 @@ function decodeEndings(bytes: Uint8Array): LockEnding[] {
   if (count > FILES_MAX) throw new MalformedError(`${count} files in one call`);
   const endings: LockEnding[] = [];
   for (let place = 0; place < count; place++) {
-    const file = reader.uint53();
-    if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
-    endings.push({ file, counter: reader.uint53() });
+    endings.push({ file: readFileId(reader), counter: reader.uint53() });
   }
   reader.end();
   return endings;

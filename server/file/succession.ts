@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
-import { type FileId, isFileId, type ServerId } from '../../base/ids.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { readFileId } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 
@@ -136,9 +137,7 @@ function decodeFiles(bytes: Uint8Array): FileId[] {
   if (count > FILES_MAX) throw new MalformedError(`${count} files in one call`);
   const files: FileId[] = [];
   for (let place = 0; place < count; place++) {
-    const file = reader.uint53();
-    if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
-    files.push(file);
+    files.push(readFileId(reader));
   }
   reader.end();
   return files;

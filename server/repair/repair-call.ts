@@ -1,5 +1,6 @@
-import { type FileId, isFileId } from '../../base/ids.ts';
-import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+import type { FileId } from '../../base/ids.ts';
+import { readFileId } from '../../replica/codec.ts';
+import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { ObjectEntry } from '../storage/store.ts';
 
 /** The call between servers by which one asks another for the bytes of an object that is damaged on its own disk. */
@@ -25,8 +26,7 @@ export function encodeRepairRequest({ file, entry }: RepairRequest): Uint8Array 
 /** @throws MalformedError */
 export function decodeRepairRequest(bytes: Uint8Array): RepairRequest {
   const reader = new ByteReader(bytes);
-  const file = reader.uint53();
-  if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
+  const file = readFileId(reader);
   const entry = {
     index: reader.uint53(),
     versionEpoch: reader.uint53(),
