@@ -386,13 +386,13 @@ export class OpenFiles {
     length: number,
   ): Promise<number> {
     if (length === 0) return 0;
-    const bytes = await source.read(this.#readAhead, new ReadPosition(), fromOffset, length);
-    if (bytes.length > 0) {
-      this.inodes.cache.written(file.inode);
-      // What was read is a part of what others read.
-      await file.write(toOffset, Uint8Array.from(bytes));
-    }
-    this.#readAhead.taken(bytes);
+    const read = await source.read(this.#readAhead, new ReadPosition(), fromOffset, length);
+    // What was read is a part of what others read.
+    const bytes = Uint8Array.from(read);
+    this.#readAhead.taken(read);
+    if (bytes.length === 0) return 0;
+    this.inodes.cache.written(file.inode);
+    await file.write(toOffset, bytes);
     return bytes.length;
   }
 

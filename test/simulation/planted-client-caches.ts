@@ -118,8 +118,8 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'what is copied to a new file is memory that readers of the source give back',
     {
       file: 'fuse/open-files.ts',
-      find: 'await file.write(toOffset, Uint8Array.from(bytes));',
-      replace: 'await file.write(toOffset, bytes);',
+      find: 'const bytes = Uint8Array.from(read);',
+      replace: 'const bytes = read;',
     },
     {
       test: {
