@@ -4,6 +4,7 @@ import type { Socket } from 'node:net';
 import { constants } from 'node:os';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { isSystemError } from '../failure.ts';
 import {
   GUARD_FD,
   type GuardDeadline,
@@ -205,8 +206,7 @@ function childOf(parent: number | undefined): number | null | undefined {
     const [first = ''] = children.join(' ').trim().split(/\s+/);
     return first === '' ? null : Number(first);
   } catch (error) {
-    if (error instanceof Error && 'code' in error && ['ENOENT', 'ESRCH'].includes(String(error.code)))
-      return undefined;
+    if (isSystemError(error) && (error.code === 'ENOENT' || error.code === 'ESRCH')) return undefined;
     throw error;
   }
 }
