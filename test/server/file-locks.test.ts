@@ -69,6 +69,21 @@ class Client {
   }
 }
 
+/** A file that the first server leads, and a client that has locked all of it. */
+async function locked(t: Ending) {
+  const { cluster, servers } = await started(t);
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  return { cluster, a, b, c, holder, other };
+}
+
+/** Nothing passes any more between this server and all others. */
+function cutOff(cluster: SmallCluster, { id }: SmallServer): void {
+  for (const peer of cluster.servers) if (peer.id !== id) cluster.network.cut(id, peer.id);
+}
+
 function refused(code: ErrorCode): (error: unknown) => boolean {
   return (error) => {
     assert.ok(error instanceof ServiceError);
@@ -173,12 +188,8 @@ test('a wait is for a small part of the lock lease, which counts from before it'
 });
 
 test('a living client keeps its lock when the primary is cut off, and nobody else gets it', async (t) => {
-  const { cluster, servers } = await started(t);
-  const [a, b, c] = servers;
-  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-  const [holder, other] = [new Client(1), new Client(2)];
-  await holder.lock(a);
-  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  const { cluster, a, b, holder, other } = await locked(t);
+  cutOff(cluster, a);
   const over = new AbortController();
   const keeping = holder.keep(() => [b], over.signal);
   await atPrimary(() => b.files.lead(FILE));
@@ -198,12 +209,8 @@ test('a living client keeps its lock when the primary is cut off, and nobody els
 });
 
 test('a new primary gives nothing away before the time to claim is over', async (t) => {
-  const { cluster, servers } = await started(t);
-  const [a, b, c] = servers;
-  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-  const [holder, other] = [new Client(1), new Client(2)];
-  await holder.lock(a);
-  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  const { cluster, a, b, holder, other } = await locked(t);
+  cutOff(cluster, a);
   await atPrimary(() => b.files.lead(FILE));
   let granted = false;
   const waiting = atPrimary(() => other.lock(b)).then(() => {
@@ -229,7 +236,7 @@ test('a file that was borne, and led by nobody since, has no locks that could be
   await atPrimary(() => a.files.lead(FILE));
   await holder.lock(a);
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(2));
-  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  cutOff(cluster, a);
   await atPrimary(() => b.files.lead(FILE));
   await assert.rejects(other.lock(b, {}, 10), refused('locked'), 'From then on there may be');
   assert.deepEqual((await holder.renew(b)).lost, []);
@@ -237,7 +244,7 @@ test('a file that was borne, and led by nobody since, has no locks that could be
 
 test('who has borne a file leaves a trace before he gives a lock away, so that it can be claimed', async (t) => {
   const { cluster, servers } = await started(t);
-  const [a, b, c] = servers;
+  const [a, b] = servers;
   const where = { epoch: firstEpoch(a.id, 1 as Incarnation), view: cluster.view, objectBytes: OBJECT_BYTES };
   const operations = birthOperations(Uint8Array.of(1), 1n);
   for (const { host } of servers) await host.bear([{ file: FILE, operations }], where);
@@ -245,7 +252,7 @@ test('who has borne a file leaves a trace before he gives a lock away, so that i
   const [holder, other] = [new Client(1), new Client(2)];
   const { epoch } = await holder.lock(a);
   assert.equal(epoch, 1, 'It is led by the epoch of the birth');
-  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  cutOff(cluster, a);
   await atPrimary(() => b.files.lead(FILE));
   await assert.rejects(other.lock(b, {}, 10), refused('locked'));
   assert.deepEqual((await holder.renew(b)).lost, []);
@@ -253,7 +260,7 @@ test('who has borne a file leaves a trace before he gives a lock away, so that i
 
 test('a file that was made has locks that can be claimed, also where nothing was done that a birth would not do', async (t) => {
   const { cluster, servers } = await started(t);
-  const [a, b, c] = servers;
+  const [a, b] = servers;
   const made = { inode: FILE, kind: 'file', live: true, view: 1, replicas: cluster.view.members };
   a.files.made({ ...made, objectBytes: OBJECT_BYTES } as unknown as Attributes);
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
@@ -262,7 +269,7 @@ test('a file that was made has locks that can be claimed, also where nothing was
   await a.files.settle(FILE);
   const { installed, seq } = a.store.record(FILE) ?? assert.fail('It is there');
   assert.deepEqual([installed.counter, seq], [1, 2]);
-  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  cutOff(cluster, a);
   await atPrimary(() => b.files.lead(FILE));
   await assert.rejects(other.lock(b, {}, 10), refused('locked'));
   assert.deepEqual((await holder.renew(b)).lost, []);
@@ -290,11 +297,7 @@ test('who follows a primary that ended in good order, and left no locks, gives s
 });
 
 test('locks that a primary left when it ended in good order can be claimed from the next', async (t) => {
-  const { servers } = await started(t);
-  const [a, b] = servers;
-  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-  const [holder, other] = [new Client(1), new Client(2)];
-  await holder.lock(a);
+  const { a, b, holder, other } = await locked(t);
   await giveBack(a);
   await atPrimary(() => b.files.lead(FILE));
   await assert.rejects(other.lock(b, {}, 10_000), refused('locked'));
@@ -308,19 +311,15 @@ test('that a primary left no locks says nothing once another one has led', async
   await giveBack(a);
   const [holder, other] = [new Client(1), new Client(2)];
   await atPrimary(() => holder.lock(b));
-  for (const peer of [a, c]) cluster.network.cut(b.id, peer.id);
+  cutOff(cluster, b);
   await atPrimary(() => c.files.lead(FILE));
   await assert.rejects(other.lock(c, {}, 10_000), refused('locked'));
   assert.deepEqual((await holder.renew(c)).lost, []);
 });
 
 test('who ends while locks are claimed does not know that there are none', async (t) => {
-  const { cluster, servers } = await started(t);
-  const [a, b, c] = servers;
-  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-  const [holder, other] = [new Client(1), new Client(2)];
-  await holder.lock(a);
-  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  const { cluster, a, b, c, holder, other } = await locked(t);
+  cutOff(cluster, a);
   await atPrimary(() => b.files.lead(FILE));
   await giveBack(b);
   await atPrimary(() => c.files.lead(FILE));
@@ -330,10 +329,10 @@ test('who ends while locks are claimed does not know that there are none', async
 
 test('who has begun to wait for claims ends that when told that there are none, in the epoch before and no other', async (t) => {
   const { cluster, servers } = await started(t);
-  const [a, b, c] = servers;
+  const [a, b] = servers;
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const { counter } = a.host.loaded(FILE)?.epoch ?? assert.fail('It is led');
-  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  cutOff(cluster, a);
   await atPrimary(() => b.files.lead(FILE));
   assert.ok((await atPrimary(() => b.files.locks(FILE))).graceMs > 0);
   b.files.leftUnlocked({ file: FILE, counter: counter - 1 });
@@ -344,12 +343,8 @@ test('who has begun to wait for claims ends that when told that there are none, 
 });
 
 test('who comes after the time to claim has lost its locks', async (t) => {
-  const { cluster, servers } = await started(t);
-  const [a, b, c] = servers;
-  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-  const [holder, other] = [new Client(1), new Client(2)];
-  await holder.lock(a);
-  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  const { cluster, a, b, holder, other } = await locked(t);
+  cutOff(cluster, a);
   await atPrimary(() => other.lock(b));
   assert.deepEqual((await holder.renew(b)).lost, [0]);
   await other.lock(b, { type: 'unlock' });
@@ -357,12 +352,8 @@ test('who comes after the time to claim has lost its locks', async (t) => {
 });
 
 test('a primary that is cut off grants nothing once its lease is over, not even to who waited there', async (t) => {
-  const { cluster, servers } = await started(t);
-  const [a, b, c] = servers;
-  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-  const [holder, other] = [new Client(1), new Client(2)];
-  await holder.lock(a);
-  for (const peer of [b, c]) cluster.network.cut(a.id, peer.id);
+  const { cluster, a, b, holder, other } = await locked(t);
+  cutOff(cluster, a);
   const outcome = other.lock(a, {}, 10_000).then(
     () => 'granted',
     (error: ServiceError) => error.code,
