@@ -61,6 +61,11 @@ export interface FileState {
 
 /** Answer of a write: the state after it, and where an append put its bytes. */
 export interface WriteResult extends FileState {
+  /**
+   * The version of the contents just before: whoever has that one has `contents` now. Absent where the write is told once more, which
+   * was carried out before.
+   */
+  readonly before?: ContentVersion;
   readonly offset: number;
 }
 

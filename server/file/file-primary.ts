@@ -36,6 +36,12 @@ export interface FileInCatalog {
   flush(): Promise<void>;
 }
 
+/** A change of the contents that is committed. */
+export interface Change extends Committed {
+  /** The version that it has changed; absent where the change was made before, for then that is not known any more. */
+  readonly before?: ContentVersion;
+}
+
 /**
  * What a primary keeps in memory about a file for as long as its epoch lasts: the state after the
  * newest operation sequenced (perhaps not committed yet), against which the next one is resolved,
@@ -118,7 +124,7 @@ export class FilePrimary {
     offset: number | 'append',
     bytes: Uint8Array,
     { guard, tells }: { readonly guard: WriteGuard; readonly tells: 'begin' | 'end' },
-  ): Promise<Committed> {
+  ): Promise<Change> {
     const done = await this.#admit(request, bytes.length);
     try {
       const end = (): number => (offset === 'append' ? this.#sizeBytes : offset) + bytes.length;
@@ -158,7 +164,7 @@ export class FilePrimary {
   }
 
   /** Bytes at several places, as one operation. `offset` of the outcome is that of the first. */
-  async writeParts(request: RequestId, parts: readonly WritePart[]): Promise<Committed> {
+  async writeParts(request: RequestId, parts: readonly WritePart[]): Promise<Change> {
     const done = await this.#admit(
       request,
       parts.reduce((sum, { bytes }) => sum + bytes.length, 0),
@@ -175,7 +181,7 @@ export class FilePrimary {
     }
   }
 
-  async punch(request: RequestId, { from, to, grows }: Hole): Promise<Committed> {
+  async punch(request: RequestId, { from, to, grows }: Hole): Promise<Change> {
     const done = await this.#admit(request, 0);
     try {
       while (grows && this.#isBeyond(to)) await this.#askForGrowth(to);
@@ -188,7 +194,7 @@ export class FilePrimary {
     }
   }
 
-  async truncate(request: RequestId, sizeBytes: number): Promise<Committed> {
+  async truncate(request: RequestId, sizeBytes: number): Promise<Change> {
     const done = await this.#admit(request, 0);
     try {
       while (this.#isBeyond(sizeBytes)) await this.#askForGrowth(sizeBytes);
@@ -407,18 +413,24 @@ export class FilePrimary {
     }
   }
 
-  #submit(
+  async #submit(
     request: RequestId,
     body: Uint8Array,
     outcome: { offset: number; sizeBytes: number; modifiedNs: bigint },
-  ): Promise<Committed> {
+  ): Promise<Change> {
     if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
-    return this.#driver.submit({ request, result: encodeWriteOutcome(outcome), body }, () => {
-      this.#sizeBytes = outcome.sizeBytes;
-      this.#modifiedNs = outcome.modifiedNs;
-      this.#contents = { epoch: this.epoch.counter, seq: this.#driver.orderedSeq };
-      this.unsettled = true;
-    });
+    let before: ContentVersion | undefined;
+    const committed = await this.#driver.submit(
+      { request, result: encodeWriteOutcome(outcome), body },
+      () => {
+        before = this.#contents;
+        this.#sizeBytes = outcome.sizeBytes;
+        this.#modifiedNs = outcome.modifiedNs;
+        this.#contents = { epoch: this.epoch.counter, seq: this.#driver.orderedSeq };
+        this.unsettled = true;
+      },
+    );
+    return before === undefined ? committed : { ...committed, before };
   }
 
   #deposed(): ServiceError {

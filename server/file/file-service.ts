@@ -16,14 +16,14 @@ import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from
 import { unlessFirst, within } from '../bounded.ts';
 import type { Traffic } from '../live/traffic.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
-import type { Committed, ReplicaDriver } from '../replica-driver.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { CopyPiece, FileLocated, FileRead, FileService, FileStanding, Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { AgreedReads } from './agreed-reads.ts';
 import { bearerOf, owesTrace } from './borne-file.ts';
 import { FileLocks } from './file-locks.ts';
-import { FilePrimary } from './file-primary.ts';
+import { type Change, FilePrimary } from './file-primary.ts';
 import { FileReads } from './file-reads.ts';
 import { LiveMarks } from './live-marks.ts';
 import type { LockEnding } from './lock-endings.ts';
@@ -177,7 +177,7 @@ export class LocalFileService implements FileService {
     this.#assertAllThere(driver);
     await this.#assertRoom(driver, request, bytes.length);
     const primary = this.#primaryOf(driver);
-    const write = (held: WriteGuard): Promise<Committed> =>
+    const write = (held: WriteGuard): Promise<Change> =>
       this.#bounded(file, primary.write(request, offset, bytes, { guard: held, tells }));
     const committed = await write(guard).catch(async (error: unknown) => {
       const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
@@ -684,7 +684,7 @@ export class LocalFileService implements FileService {
     return primary;
   }
 
-  #changed(file: FileId, primary: FilePrimary, committed: Committed): WriteResult {
+  #changed(file: FileId, primary: FilePrimary, committed: Change): WriteResult {
     this.#parts.traffic?.wrote();
     return resultOf(
       file,
@@ -712,7 +712,7 @@ function viewOf({ view, replicas, policy }: Attributes): View {
 /** @param contents their version after the change */
 function resultOf(
   file: FileId,
-  done: Committed,
+  done: Change,
   contents: ContentVersion,
   epoch: number,
   primary: ServerId,
@@ -723,6 +723,7 @@ function resultOf(
     sizeBytes,
     modifiedNs: modifiedNs.toString(),
     contents,
+    ...(done.before === undefined ? {} : { before: done.before }),
     seq: done.seq,
     primary,
     epoch,

@@ -238,9 +238,31 @@ test('a write that was done is answered again, although its condition holds no m
   const [a] = servers;
   const { contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const append = () => a.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2), { contents });
-  const done = await append();
+  const { before, ...done } = await append();
+  assert.deepEqual(before, contents);
   assert.deepEqual(await append(), done);
   assert.equal((await a.files.state(FILE)).sizeBytes, 2);
+});
+
+test('each change tells which version it has changed, whatever else was ordered meanwhile', async (t) => {
+  const { cluster, servers } = await started(t, new Catalog());
+  const [a, b, c] = servers;
+  const { contents: empty } = await a.files.state(FILE);
+  const first = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const [second, third] = await Promise.all([
+    a.files.writeParts(FILE, requestOf(2), [{ offset: 1, bytes: Uint8Array.of(2) }]),
+    a.files.truncate(FILE, requestOf(3), 1),
+  ]);
+  await a.files.settle(FILE);
+  const fourth = await a.files.punch(FILE, requestOf(4), { from: 0, to: 1, grows: false });
+  assert.ok(fourth.seq > Math.max(second.seq, third.seq) + 1, 'To settle takes a number');
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  const fifth = await atNext(() => b.files.write(FILE, requestOf(5), 'append', Uint8Array.of(5)));
+  const changes = [first, second, third, fourth, fifth].sort((x, y) => x.seq - y.seq);
+  assert.deepEqual(
+    changes.map(({ before }) => before),
+    [empty, ...changes.slice(0, -1).map(({ contents }) => contents)],
+  );
 });
 
 test('writes that are asked for again after a fail-over have the versions that they had', async (t) => {
