@@ -41,6 +41,8 @@ export interface FileState {
   readonly sizeBytes: number;
   readonly modifiedNs: string;
   readonly contents: ContentVersion;
+  /** Of a change: the version that it has changed. Absent where that is not known. */
+  readonly before?: ContentVersion;
   /** The contents change no more. */
   readonly sealed?: boolean;
 }
@@ -117,8 +119,12 @@ export interface BackendFile {
   ): Promise<{ readonly copiedBytes: number; readonly state: FileState }>;
   /** Whether bytes up to here would stay in this mount's memory, for it is a new file that the cluster does not know of yet. */
   keeps?(endBytes: number): boolean;
-  /** What was acknowledged before is at the cluster: for a new file that has been kept here so far, also its name. */
-  arrive(): Promise<void>;
+  /**
+   * What was acknowledged before is at the cluster: for a new file that has been kept here so far, also its name.
+   *
+   * @returns of such a file, which version of its contents the cluster has; else nothing
+   */
+  arrive(): Promise<FileState | undefined>;
   /** What was acknowledged before survives a loss of power. */
   flush(): Promise<FileState>;
   /** The contents change no more, and every server of the file that can be reached has them. */

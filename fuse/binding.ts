@@ -101,6 +101,7 @@ export async function mountWithBinding(
   });
   return {
     ended,
+    asksBeforeReads: false,
     unmount: () =>
       new Promise((done, failed) => {
         fuse.unmount((error) => {

@@ -191,7 +191,7 @@ function clusterFile(
       const state = await handle.copyFrom({ from: source, fromOffset, toOffset, length });
       return { copiedBytes: state.offset - toOffset, state };
     },
-    arrive: () => Promise.resolve(),
+    arrive: async () => undefined,
     flush: () => handle.flush(),
     async seal() {
       await handle.seal();

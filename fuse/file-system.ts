@@ -13,10 +13,10 @@ import type {
   Caller,
   Created,
   DirectoryPage,
+  FileKernel,
   FileSystemCalls,
   LockRequest,
   Log,
-  MountedTransport,
   NamePlace,
   Opened,
 } from './transport.ts';
@@ -376,7 +376,7 @@ export class FileSystem implements FileSystemCalls {
   }
 
   /** The mount is there: from now on the kernel can be told what it has to forget. */
-  mounted(kernel: Pick<MountedTransport, 'invalidateInode' | 'givePages'>): void {
+  mounted(kernel: FileKernel): void {
     this.#files.kernel = kernel;
   }
 

@@ -8,11 +8,13 @@ import {
 } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import type { DirtyBudget } from './dirty-budget.ts';
+import { Lineage } from './lineage.ts';
 import { OpenLocks } from './locks.ts';
 import type { ReadAhead, ReadPosition } from './read-ahead.ts';
 import { type GivePages, ReadSource } from './read-source.ts';
 import type { MountedTransport } from './transport.ts';
 import { WriteBehind } from './write-behind.ts';
+import type { PagesOfFile } from './written-pages.ts';
 
 /** How long a question about a file waits for its writes under way before it is answered from here. */
 const DRAIN_FOR_ATTRIBUTES_MS = 1000;
@@ -41,25 +43,34 @@ export class OpenFile {
   #writtenNs = 0n;
   #appended: Promise<unknown> = Promise.resolve();
   #locks: OpenLocks | null = null;
-  /** The version that the kernel has: as it was told last, and all changes of this mount that followed without a gap. */
-  #told: ContentVersion;
-  /** Sequence numbers of own changes beyond `#told`. */
-  readonly #ownSeqs = new Set<number>();
+  /** What the kernel has, and the pages: as it was told last, and all changes of this mount that followed. */
+  readonly #lineage: Lineage;
+  readonly #pages: PagesOfFile;
+  /** When it was heard last that nobody else has changed it (monotonic), and by which attributes. */
+  #heardMs = performance.now();
+  #heard: Attributes;
   /** The size that the kernel was told last. */
   #toldSizeBytes: number;
   readonly #kernel: () => Pick<MountedTransport, 'givePages'> | null;
 
-  /** @param kernel null before the mount is there */
+  /**
+   * @param pages what was written to it before, of the same contents
+   * @param kernel null before the mount is there
+   */
   constructor(
     attributes: Attributes,
     backend: BackendFile,
     budget: DirtyBudget,
     limitMs: number,
+    pages: PagesOfFile,
     kernel: () => Pick<MountedTransport, 'givePages'> | null = () => null,
   ) {
     this.inode = attributes.inode;
     this.attributes = attributes;
-    this.#told = attributes.contents;
+    this.#heard = attributes;
+    this.#lineage = new Lineage(attributes.contents);
+    this.#pages = pages;
+    pages.opened();
     this.#toldSizeBytes = attributes.sizeBytes;
     this.#kernel = kernel;
     this.#backend = backend;
@@ -73,23 +84,34 @@ export class OpenFile {
     this.writes = new WriteBehind({
       write: (offset, parts) => backend.write(offset, parts),
       writeParts: (parts) => backend.writeParts(parts),
+      taken: (offset, bytes) => pages.put(offset, bytes),
       acknowledged: (state) => this.#changed(state),
+      failed: () => pages.clear(),
       budget,
       limitMs,
     });
   }
 
+  /** @param believedMs for how long what was written here may be read without a word from the cluster that nobody else has changed it */
   async read(
     readAhead: ReadAhead,
     position: ReadPosition,
     offset: number,
     length: number,
+    believedMs = 0,
   ): Promise<Uint8Array> {
     // Beyond the size the cluster knows, a hole before dirty bytes would read as the end of the file.
     if (this.writes.dirty && (this.writes.overlaps(offset, length) || offset + length > this.#sizeBytes())) {
       await this.writes.drain();
     }
-    return readAhead.read(this.source, position, offset, length);
+    const written = this.#written(offset, length, believedMs);
+    return written ?? readAhead.read(this.source, position, offset, length);
+  }
+
+  /** @returns what was written here, where all of that is known, and nobody else has changed the file since */
+  #written(offset: number, length: number, believedMs: number): Uint8Array | null {
+    const isOwn = this.#lineage.is(this.#newest) && performance.now() - this.#heardMs < believedMs;
+    return isOwn ? this.#pages.read(offset, length, this.#sizeBytes()) : null;
   }
 
   async write(offset: number, bytes: Uint8Array): Promise<void> {
@@ -110,12 +132,17 @@ export class OpenFile {
 
   async truncate(sizeBytes: number): Promise<void> {
     await this.writes.drain();
+    const endBytes = this.#sizeBytes();
+    if (sizeBytes < endBytes) this.#pages.drop(sizeBytes);
     this.#changed(await this.#bounded(this.#backend.truncate(sizeBytes), 'A truncate'));
+    // Had it another end, then somebody else has changed it, and none of the pages is believed any more.
+    this.#pages.putZeros(endBytes, sizeBytes);
   }
 
   /** Bytes `from` to before `to` become a hole. */
   async punch(from: number, to: number, grows: boolean): Promise<void> {
     await this.writes.drain();
+    this.#pages.drop(from, to);
     this.#changed(await this.#bounded(this.#backend.punch(from, to, grows), 'Punching a hole'));
   }
 
@@ -134,6 +161,7 @@ export class OpenFile {
   async copyFrom(source: OpenFile, fromOffset: number, toOffset: number, length: number): Promise<number> {
     // What is under way here is part of the source, or must not arrive after what is copied over it.
     await Promise.all([source.arrive(), this.writes.drain()]);
+    this.#pages.drop(toOffset, toOffset + length);
     const copying = this.#backend.copyFrom(source.inode, fromOffset, toOffset, length);
     const { copiedBytes, state } = await this.#bounded(copying, 'Copying to it');
     if (copiedBytes > 0) this.#changed(state);
@@ -143,7 +171,15 @@ export class OpenFile {
   /** Resolves when all that was written before, and a new file's name, are at the cluster; `errorSince` of its writes tells what was lost. */
   async arrive(): Promise<void> {
     await this.writes.drain();
-    await this.#bounded(this.#backend.arrive(), 'Making it');
+    const state = await this.#bounded(this.#backend.arrive(), 'Making it');
+    if (state === undefined || contentVersionCompare(state.contents, this.#newest) <= 0) return;
+    this.#lineage.changed(state);
+    this.#learn(state);
+  }
+
+  /** Nobody here has it open any more. */
+  closed(): void {
+    this.#pages.closed(this.#lineage.is(this.#newest) && !this.writes.dirty ? this.#newest : null);
   }
 
   async persist(): Promise<void> {
@@ -185,6 +221,8 @@ export class OpenFile {
     if (this.writes.dirty) {
       await withDeadline(this.writes.drain(), DRAIN_FOR_ATTRIBUTES_MS, 'Draining').catch(() => undefined);
     }
+    if (attributes !== this.#heard) this.#heardMs = performance.now();
+    this.#heard = attributes;
     // Somebody changed it, perhaps we: blocks read before may be old.
     if (contentVersionCompare(attributes.contents, this.attributes.contents) > 0) this.source.changed();
     // Otherwise what is on its way to the kernel would come after the word that it is outdated.
@@ -230,7 +268,7 @@ export class OpenFile {
    */
   async refresh(invalidate: () => Promise<void>): Promise<void> {
     const { contents } = await this.state();
-    if (contentVersionCompare(contents, this.#told) === 0) return;
+    if (this.#lineage.is(contents)) return;
     await this.source.withoutOutdated();
     await invalidate();
     this.#tell(contents);
@@ -264,28 +302,23 @@ export class OpenFile {
   #changed(state: FileState): void {
     this.unsettled = true;
     this.written = true;
-    this.#follow(state.contents);
+    if (this.#lineage.changed(state)) this.#heardMs = performance.now();
     this.#learn(state);
   }
 
-  /** The kernel has our own changes in its pages, and as long as nobody else's is between them it has everything. */
-  #follow({ epoch, seq }: ContentVersion): void {
-    if (epoch !== this.#told.epoch) return;
-    if (seq > this.#told.seq) this.#ownSeqs.add(seq);
-    while (this.#ownSeqs.delete(this.#told.seq + 1)) this.#told = { epoch, seq: this.#told.seq + 1 };
+  /** The newest contents that were heard of, from whomever. */
+  get #newest(): ContentVersion {
+    return (this.#state ?? this.attributes).contents;
   }
 
   #tell(contents: ContentVersion): void {
-    if (contentVersionCompare(contents, this.#told) === 0) return;
-    this.#told = contents;
-    this.#ownSeqs.clear();
+    if (this.#lineage.told(contents)) this.#pages.clear();
   }
 
   /** Answers of writes in parallel arrive in any order: the newest counts. */
   #learn(state: FileState): void {
     this.source.changed();
-    const known = this.#state?.contents ?? this.attributes.contents;
-    if (contentVersionCompare(state.contents, known) >= 0) this.#state = pick(state);
+    if (contentVersionCompare(state.contents, this.#newest) >= 0) this.#state = pick(state);
   }
 
   #bounded<Value>(promise: Promise<Value>, what: string): Promise<Value> {

@@ -11,10 +11,15 @@ import type { OpenLocks } from './locks.ts';
 import { OpenFile } from './open-file.ts';
 import { Orphans } from './orphans.ts';
 import { ReadAhead, ReadPosition } from './read-ahead.ts';
-import type { Caller, LockRequest, Log, MountedTransport, Opened } from './transport.ts';
+import type { Caller, FileKernel, LockRequest, Log, Opened } from './transport.ts';
 import { contentsName } from './transport.ts';
+import { WrittenPages, writtenBytesMax } from './written-pages.ts';
 
 const DIRTY_BYTES_MAX = 64 * 1024 * 1024;
+/** For how long what was written here is read from here, after it was heard that nobody else has changed the file. */
+const WRITTEN_MS_MAX = 1_000;
+/** The same where nothing is believed: from the kernel's question about the file to the read for which it has asked. */
+const ASKED_MS = 50;
 const READ_AHEAD_BYTES_MAX = 32 * 1024 * 1024;
 /** Files that are told to the catalog at the same time after they were closed; the backend puts them together. */
 const SETTLING_MAX = 500;
@@ -45,7 +50,9 @@ export class OpenFiles {
   readonly #limitMs: number;
   readonly #log: Log;
   readonly #flushBehind: boolean;
+  readonly #ageMaxMs: number;
   readonly #budget = new DirtyBudget(DIRTY_BYTES_MAX);
+  readonly #pages = new WrittenPages(writtenBytesMax());
   readonly #readAhead = new ReadAhead(READ_AHEAD_BYTES_MAX);
   readonly #open = new Map<number, OpenFile>();
   readonly #handles = new Map<number, FileHandle>();
@@ -57,22 +64,17 @@ export class OpenFiles {
   #settleCount = 0;
   readonly #orphans: Orphans;
   /** Null before the mount is there. */
-  kernel: Pick<MountedTransport, 'invalidateInode' | 'givePages'> | null = null;
+  kernel: FileKernel | null = null;
   /** Odd; those of directories are even. */
   #handleLast = -1;
 
   /** @param flushBehind a close waits for nothing, but where there are locks */
-  constructor(
-    backend: FileSystemBackend,
-    limitMs: number,
-    log: Log,
-    ageMaxMs: number | undefined,
-    flushBehind: boolean,
-  ) {
+  constructor(backend: FileSystemBackend, limitMs: number, log: Log, ageMaxMs: number, flushBehind: boolean) {
     this.#backend = backend;
     this.#limitMs = limitMs;
     this.#log = log;
     this.#flushBehind = flushBehind;
+    this.#ageMaxMs = ageMaxMs;
     this.inodes = new Inodes(backend, (inode) => this.#open.get(inode), ageMaxMs);
     this.#orphans = new Orphans(backend, () => this.#open.keys(), log);
   }
@@ -172,11 +174,18 @@ export class OpenFiles {
     this.inodes.cache.forget(inode);
   }
 
+  /** For how long what was written here is believed: the kernel asks for attributes before it reads, but not where a file is mapped. */
+  get #writtenMs(): number {
+    if (this.kernel?.asksBeforeReads !== true) return 0;
+    return this.#ageMaxMs === 0 ? ASKED_MS : Math.min(this.#ageMaxMs, WRITTEN_MS_MAX);
+  }
+
   async read(handle: number, offset: number, length: number): Promise<Uint8Array> {
-    const { file, position } = this.#fileHandle(handle);
+    const { file, position, appending } = this.#fileHandle(handle);
     file.locks?.assertKept(handle);
     if (length === 0) return new Uint8Array(0);
-    return file.read(this.#readAhead, position, offset, length);
+    // Whoever appends reads past the kernel's pages, and it asks for no attributes.
+    return file.read(this.#readAhead, position, offset, length, appending ? 0 : this.#writtenMs);
   }
 
   /** Nobody looks at bytes any more that `read` returned. */
@@ -458,7 +467,8 @@ export class OpenFiles {
     let file = this.#open.get(attributes.inode);
     if (file === undefined) {
       const backend = this.#backend.openFile(attributes.inode, attributes.replicas, attributes.contents);
-      file = new OpenFile(attributes, backend, this.#budget, this.#limitMs, () => this.kernel);
+      const pages = this.#pages.of(attributes.inode, attributes.contents);
+      file = new OpenFile(attributes, backend, this.#budget, this.#limitMs, pages, () => this.kernel);
       this.#open.set(attributes.inode, file);
     }
     file.handleCount++;
@@ -536,6 +546,7 @@ export class OpenFiles {
     file.locks?.close().catch((error: unknown) => {
       this.#log('error', 'locks of a closed file could not be given back', { error: String(error) });
     });
+    file.closed();
     this.#open.delete(file.inode);
     this.#orphans.delete(file.inode);
   }

@@ -178,6 +178,8 @@ export interface TransportOptions {
 export interface MountedTransport {
   /** Resolves when the mount is gone, by whomever. */
   readonly ended: Promise<void>;
+  /** The kernel asks for a file's attributes before a program reads it, if it does not believe those that it has. */
+  readonly asksBeforeReads: boolean;
   unmount(): Promise<void>;
   /**
    * Resolves when the kernel has dropped the attributes and pages that it kept of an inode.
@@ -197,6 +199,9 @@ export interface MountedTransport {
    */
   givePages?(inode: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean>;
 }
+
+/** What whoever knows the open files has to know of the kernel, and to tell it. */
+export type FileKernel = Pick<MountedTransport, 'asksBeforeReads' | 'invalidateInode' | 'givePages'>;
 
 /** Connects a file system with the kernel at a directory. */
 export type Transport = (

@@ -1,15 +1,16 @@
 import { BIRTH_LIMITS } from '../client/birth-limits.ts';
-import type {
-  AttributeChanges,
-  Attributes,
-  BackendFile,
-  BackendLock,
-  BackendLocks,
-  BackendRange,
-  BirthBackend,
-  BirthOutcome,
-  FileState,
-  NewFile,
+import {
+  type AttributeChanges,
+  type Attributes,
+  type BackendFile,
+  type BackendLock,
+  type BackendLocks,
+  type BackendRange,
+  type BirthBackend,
+  type BirthOutcome,
+  contentVersionCompare,
+  type FileState,
+  type NewFile,
 } from './backend.ts';
 import { withoutPrivileges } from './inodes.ts';
 import { nowNs } from './open-file.ts';
@@ -59,6 +60,8 @@ export class UnbornFile implements BackendFile {
   #seq = 0;
   #coming: Promise<BackendFile> | null = null;
   #there: BackendFile | null = null;
+  /** How the cluster got its contents, where all of them and nothing else. */
+  #arrival: FileState | undefined;
   /** The cluster may have it already: what it is told further is told of a file that is there. */
   #isDoubtful = false;
   /** The catalog has heard everything of it. */
@@ -132,8 +135,9 @@ export class UnbornFile implements BackendFile {
   }
 
   /** A file without contents is about to get some, most likely by another descriptor: as one that is written it is written sooner. */
-  async arrive(): Promise<void> {
+  async arrive(): Promise<FileState | undefined> {
     if (this.#there === null) await this.come(this.#sizeBytes === 0 ? 'made' : 'born');
+    return this.#arrival;
   }
 
   async range(offset: number, length: number): Promise<BackendRange | null> {
@@ -237,9 +241,9 @@ export class UnbornFile implements BackendFile {
   ): Promise<FileState> {
     if (!this.keeps(endBytes)) return this.#after(atCluster);
     change();
-    this.#seq++;
+    const before = { epoch: 0, seq: this.#seq++ };
     this.#attributes = { ...this.#attributes, modifiedNs: String(nowNs()), changedNs: String(nowNs()) };
-    return this.#state();
+    return { ...this.#state(), before };
   }
 
   async #after<Result>(use: (file: BackendFile) => Promise<Result>): Promise<Result> {
@@ -277,8 +281,7 @@ export class UnbornFile implements BackendFile {
   }
 
   #state(): FileState {
-    const { sizeBytes, modifiedNs, contents } = this.attributes;
-    return { sizeBytes, modifiedNs, contents };
+    return stateOf(this.attributes);
   }
 
   async #come(way: Way): Promise<BackendFile> {
@@ -288,12 +291,18 @@ export class UnbornFile implements BackendFile {
       ...{ accessedNs, modifiedNs, changedNs, contents: this.#bytes.subarray(0, this.#sizeBytes) },
     };
     const born = way === 'born' ? await this.#bear(file) : null;
-    const { there, namedNs } =
+    const { there, namedNs, arrival } =
       born === null
         ? await this.#make(file, way)
-        : { there: this.#parts.open(born.attributes), namedNs: born.namedNs };
+        : {
+            there: this.#parts.open(born.attributes),
+            namedNs: born.namedNs,
+            arrival: stateOf(born.attributes),
+          };
     this.#isSettled = born !== null;
     this.#there = there;
+    // What comes later is changed there: until now it was these contents.
+    if (arrival !== null) this.#arrival = { ...arrival, before: this.attributes.contents };
     this.#parts.there(this, namedNs);
     this.#bytes = Buffer.alloc(0);
     this.#release();
@@ -314,20 +323,35 @@ export class UnbornFile implements BackendFile {
     return outcome.kind === 'born' ? outcome : null;
   }
 
-  async #make(
-    file: NewFile,
-    way: Way,
-  ): Promise<{ readonly there: BackendFile; readonly namedNs: string | null }> {
+  async #make(file: NewFile, way: Way): Promise<Arrived> {
     this.#isDoubtful = true;
     const { attributes, namedNs } = await this.#parts.make(file);
     const there = this.#parts.open(attributes);
     const { inode, contents, accessedNs, modifiedNs } = file;
-    if (contents.length > 0) await there.write(0, [contents]);
+    const made = stateOf(attributes);
+    const written = contents.length === 0 ? made : await there.write(0, [contents]);
+    const isAlone = attributes.sizeBytes === 0 && (written === made || isAfter(written, made));
     // Programs here have seen these times.
-    if (this.#isTimed || (contents.length > 0 && way !== 'changed'))
-      await this.#parts.setAttributes(inode, { accessedNs, modifiedNs });
-    return { there, namedNs };
+    const isTimed = this.#isTimed || (contents.length > 0 && way !== 'changed');
+    if (isTimed) await this.#parts.setAttributes(inode, { accessedNs, modifiedNs });
+    const arrival = isTimed ? { ...written, modifiedNs } : written;
+    return { there, namedNs, arrival: isAlone ? arrival : null };
   }
+}
+
+interface Arrived {
+  readonly there: BackendFile;
+  readonly namedNs: string | null;
+  /** Null where the cluster may have others than these contents. */
+  readonly arrival: FileState | null;
+}
+
+function stateOf({ sizeBytes, modifiedNs, contents }: FileState): FileState {
+  return { sizeBytes, modifiedNs, contents };
+}
+
+function isAfter({ before }: FileState, { contents }: FileState): boolean {
+  return before !== undefined && contentVersionCompare(before, contents) === 0;
 }
 
 /** Locks of a file that is opened at the cluster when the first of them is asked for. */

@@ -31,7 +31,11 @@ export interface WriteBehindOptions {
   readonly writeParts: (
     parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[],
   ) => Promise<FileState>;
+  /** There is room for them: they are going to be written, in this order. They are the caller's only until it returns. */
+  readonly taken: (offset: number, bytes: Uint8Array) => void;
   readonly acknowledged: (state: FileState) => void;
+  /** Nobody knows what became of bytes that were taken. */
+  readonly failed: () => void;
   readonly budget: DirtyBudget;
   /** The longest that one write call may wait, and one chunk may travel. */
   readonly limitMs: number;
@@ -93,6 +97,7 @@ export class WriteBehind {
    */
   async write(offset: number, bytes: Uint8Array): Promise<void> {
     await this.#reserve(bytes.length);
+    this.#options.taken(offset, bytes);
     // Where it goes into several chunks, none of them knows when the others are done.
     const isSplit =
       Math.floor(offset / CHUNK_BYTES_MAX) < Math.floor((offset + bytes.length - 1) / CHUNK_BYTES_MAX);
@@ -265,6 +270,7 @@ export class WriteBehind {
 
   /** After a failure the rest would fail too, each after its own time limit: it is given up now. */
   #fail(error: unknown): void {
+    this.#options.failed();
     this.#errorCount++;
     this.#error = error ?? new ErrnoError('EIO', 'A write failed');
     clearTimeout(this.#timer);

@@ -125,7 +125,7 @@ export async function mountWithKernel(
       log('info', 'the kernel keeps its default read-ahead', { error: String(error) });
     });
     const dropAttributes = (inode: number): Promise<void> => session.dropAttributes(inode);
-    return { ended, unmount, invalidateInode, dropAttributes, givePages };
+    return { ended, asksBeforeReads: true, unmount, invalidateInode, dropAttributes, givePages };
   } catch (error) {
     await unmount();
     throw error;

@@ -72,6 +72,8 @@ async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES, ageMaxMs?: num
   const given: { offset: number; bytes: Buffer }[] = [];
   const kernel = new Gate();
   fileSystem.mounted({
+    // What is written here is not read from here: it would never be fetched.
+    asksBeforeReads: false,
     invalidateInode: async () => undefined,
     givePages: async (_inode, offset, bytes, isCurrent) => {
       if (!isCurrent()) return false;

@@ -295,8 +295,9 @@ export class MemoryBackend implements FileSystemBackend {
       writeParts: async (parts) => {
         await this.#reachToWrite('write');
         const file = this.#get(inode);
+        const { contents: before } = file;
         for (const { offset, bytes } of parts) this.#write(file, offset, bytes);
-        return this.#changed(file);
+        return { ...stateOf(file), before };
       },
       append: async (bytes) => {
         await this.#reachToWrite('append');
@@ -330,7 +331,7 @@ export class MemoryBackend implements FileSystemBackend {
         const bytes = this.#read(from, fromOffset, Math.min(hole, end) - fromOffset);
         return { copiedBytes: bytes.length, state: this.#write(target, toOffset, bytes) };
       },
-      arrive: () => Promise.resolve(),
+      arrive: async () => undefined,
       flush: async () => {
         await this.#reachToWrite('flush');
         return stateOf(this.#get(inode));
@@ -527,11 +528,12 @@ export class MemoryBackend implements FileSystemBackend {
   }
 
   #changed(inode: Inode): FileState {
+    const { contents: before } = inode;
     inode.contents = { epoch: 1, seq: ++this.#seq };
     inode.modifiedNs = this.#nowNs();
     inode.changedNs = inode.modifiedNs;
     inode.live = true;
-    return stateOf(inode);
+    return { ...stateOf(inode), before };
   }
 
   #makeAt(

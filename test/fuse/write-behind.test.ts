@@ -47,7 +47,9 @@ function setUp(options: { readonly limitMs?: number; readonly budget?: DirtyBudg
   const writes = new WriteBehind({
     write: (offset, parts) => send([{ offset, bytes: Buffer.concat(parts) }]),
     writeParts: send,
+    taken: () => undefined,
     acknowledged: () => undefined,
+    failed: () => undefined,
     budget,
     limitMs: options.limitMs ?? 60_000,
   });

@@ -5,6 +5,7 @@ const replica = plantedIn('replica');
 
 const CACHES = 'test/server/client-caches.test.ts';
 const BIRTHS = 'test/fuse/births.test.ts';
+const OWN_CONTENTS = 'test/fuse/own-contents.test.ts';
 const REMEMBERING = 'test/client/remembering-client.test.ts';
 
 export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
@@ -125,6 +126,126 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       test: {
         file: 'test/fuse/births.test.ts',
         name: 'what is copied to a new file is no part of what others read',
+      },
+    },
+  ),
+  replica(
+    'before-number',
+    'a primary takes the number before that of a change for the version which it has changed',
+    {
+      file: 'server/file/file-primary.ts',
+      find: 'before = this.#contents;',
+      replace: 'before = { epoch: this.epoch.counter, seq: this.#driver.orderedSeq - 1 };',
+    },
+    {
+      test: {
+        file: 'test/server/file-primary.test.ts',
+        name: 'each change tells which version it has changed, whatever else was ordered meanwhile',
+      },
+    },
+  ),
+  replica(
+    'lineage-gap',
+    'a mount takes its own change for the next one of what it has',
+    {
+      file: 'fuse/lineage.ts',
+      find: 'this.#ahead.set(keyOf(before), contents);',
+      replace: 'this.#ahead.set(keyOf(this.#version), contents);',
+    },
+    { test: { file: OWN_CONTENTS, name: 'a change made elsewhere between two of ours is read' } },
+  ),
+  replica(
+    'written-told',
+    'what was written on a mount stays when it hears of a change made elsewhere',
+    {
+      file: 'fuse/open-file.ts',
+      find: 'if (this.#lineage.told(contents)) this.#pages.clear();',
+      replace: 'this.#lineage.told(contents);',
+    },
+    {
+      test: {
+        file: OWN_CONTENTS,
+        name: 'what others change is seen when the time for which it is believed is over',
+      },
+    },
+  ),
+  replica(
+    'written-old',
+    'what was written on a mount is believed for ever',
+    {
+      file: 'fuse/open-file.ts',
+      find: 'performance.now() - this.#heardMs < believedMs',
+      replace: 'believedMs > 0',
+    },
+    {
+      test: {
+        file: OWN_CONTENTS,
+        name: 'what others change is seen when the time for which it is believed is over',
+      },
+    },
+  ),
+  replica(
+    'written-heard',
+    'attributes that were heard before make what was written on a mount newer',
+    {
+      file: 'fuse/open-file.ts',
+      find: 'if (attributes !== this.#heard) this.#heardMs',
+      replace: 'this.#heardMs',
+    },
+    { test: { file: OWN_CONTENTS, name: 'that nobody has changed it makes it believed for longer' } },
+  ),
+  replica(
+    'written-failed',
+    'what failed to be written is read from the mount',
+    {
+      file: 'fuse/open-file.ts',
+      find: 'failed: () => pages.clear(),',
+      replace: 'failed: () => undefined,',
+    },
+    { test: { file: OWN_CONTENTS, name: 'what failed to be written is not read' } },
+  ),
+  replica(
+    'written-cut',
+    'what was cut off a file is read from the mount',
+    {
+      file: 'fuse/open-file.ts',
+      find: 'if (sizeBytes < endBytes) this.#pages.drop(sizeBytes);',
+      replace: '',
+    },
+    {
+      test: {
+        file: OWN_CONTENTS,
+        name: 'a file that is made longer has zeros there, and one that is cut nothing',
+      },
+    },
+  ),
+  replica(
+    'written-reopened',
+    'what was written on a mount is read there when the file is opened with other contents',
+    {
+      file: 'fuse/written-pages.ts',
+      find: 'if (kept?.isOf(contents) === true) return kept;',
+      replace: 'if (kept !== undefined) return kept;',
+    },
+    {
+      test: {
+        file: OWN_CONTENTS,
+        name: 'what others have changed is read as it is, by whoever opens the file then',
+      },
+    },
+  ),
+  replica(
+    'written-gap',
+    'a page of which the beginning is not known is read from the mount',
+    {
+      file: 'fuse/written-pages.ts',
+      find: 'if (from > (known?.endBytes ?? 0)) {',
+      replace: 'if (from < 0) {',
+    },
+    {
+      test: {
+        file: 'test/fuse/written-pages.test.ts',
+        name: 'nothing is read that was not written (seed 1)',
       },
     },
   ),
