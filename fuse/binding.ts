@@ -1,13 +1,14 @@
 import { constants as osConstants } from 'node:os';
-import { resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import Fuse from 'fuse-native';
+import { canonical } from '../client/mount-table.ts';
 import type { Attributes, Space } from './backend.ts';
 import { BindingLocks, ownerOf } from './binding-locks.ts';
 import { withDeadline } from './deadline.ts';
 import { ErrnoError, errnoName, errnoNumber } from './errno.ts';
-import { tuneKernel } from './kernel-tuning.ts';
+import { mountedAt, tuneKernel } from './kernel-tuning.ts';
 import { logUnforeseen } from './log.ts';
+import { guardMount } from './mount-guard.ts';
 import { RecentTimeouts } from './recent-timeouts.ts';
 import { SpentCallers } from './spent-callers.ts';
 import { FILE_TYPES, NAME_BYTES_MAX, PREFERRED_IO_BYTES, sectorCount, spaceNumbers } from './stat.ts';
@@ -65,7 +66,7 @@ export async function mountWithBinding(
   options: TransportOptions,
 ): Promise<MountedTransport> {
   const { log } = options;
-  const mountpoint = resolve(directory);
+  const mountpoint = await canonical(directory);
   const { promise: ended, resolve: end } = Promise.withResolvers<void>();
   const binding = new Binding(calls, options);
   const fuse = new FuseWithOptions(
@@ -96,6 +97,9 @@ export async function mountWithBinding(
   await new Promise<void>((done, failed) => {
     fuse.mount((error) => (error ? failed(error) : done()));
   });
+  // fusermount3 asks a mount whether it is dead when the process is about to be, and lets it be if it is too early.
+  const mounted = await mountedAt(mountpoint);
+  if (mounted !== undefined) guardMount(mounted.device, mountpoint);
   await tuneKernel(mountpoint).catch((error: unknown) => {
     log('info', 'the kernel keeps its default read-ahead', { error: String(error) });
   });

@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { mkdtempSync, rmdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { escapedPath } from '../kernel-tuning.ts';
 
 /** mount(8), umount(8) and what is done with them. None of it asks the mount itself, which may not answer. */
 
@@ -57,32 +56,6 @@ export function abortConnection(device: string): void {
     spawnSync('umount', ['-i', directory]);
     rmdirSync(directory);
   }
-}
-
-/** Waits for the end of its standard input, and removes the mount if it is still this one. */
-const GUARD = `
-  cat > /dev/null
-  while read -r _ _ device _ point _; do
-    if [ "$point" = "$2" ]; then top=$device; fi
-  done < /proc/self/mountinfo
-  if [ "$top" = "$1" ]; then exec umount -i -c -l "$3"; fi`;
-
-/** However this process ends, no dead mount stays behind. */
-export function guardMount(device: string, mountpoint: string): void {
-  const guard = spawn(
-    'sh',
-    ['-c', GUARD, 'leasehold-mount-guard', device, escapedPath(mountpoint), mountpoint],
-    {
-      cwd: '/',
-      // In a session of its own: what a terminal sends to us is not for it.
-      detached: true,
-      stdio: ['pipe', 'ignore', 'ignore'],
-    },
-  );
-  guard.unref();
-  // A guard that was killed guards no more; that is all.
-  guard.stdin.on('error', () => undefined);
-  (guard.stdin as unknown as { unref(): void }).unref();
 }
 
 /** @returns null, or what the program said when it failed */
