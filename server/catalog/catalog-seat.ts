@@ -121,6 +121,7 @@ export class CatalogSeat {
       driver,
       subject,
       recaller,
+      metrics,
       operationTimeoutMs: this.#parts.operationTimeoutMs,
       placement: (replicas, registered) => placement.choose(replicas, registered),
       capacity: (registered) => placement.candidates(registered).length,

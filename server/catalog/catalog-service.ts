@@ -19,6 +19,7 @@ import type {
   RememberedAnswer,
   ServerInfo,
 } from '../../wire/catalog-api.ts';
+import type { Counter, MetricsRegistry } from '../metrics.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { CatalogService, Maker } from '../services.ts';
@@ -62,6 +63,7 @@ export interface CatalogServiceParts extends PrimaryWaiterParts {
   commandsVersion(server: ServerId): number | null;
   /** Has a file's primary tell the catalog all that it knows. */
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
+  readonly metrics?: MetricsRegistry;
   /** How many servers can hold replicas. */
   capacity?(servers: readonly ServerInfo[]): number;
 }
@@ -71,6 +73,7 @@ export class LocalCatalogService implements CatalogService {
   readonly #parts: CatalogServiceParts;
   readonly #waiter: PrimaryWaiter;
   readonly #cut: SnapshotCut;
+  readonly #answered: Counter | undefined;
   #queue: Waiting[] = [];
   /** Commands that wait until a snapshot is made. */
   #held: Waiting[] = [];
@@ -81,6 +84,11 @@ export class LocalCatalogService implements CatalogService {
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
     this.#waiter = new PrimaryWaiter(parts);
+    this.#answered = parts.metrics?.counter(
+      'leasehold_catalog_commands_total',
+      'Commands that this server, as the primary of the catalog, has executed, by kind and by what became of them',
+      ['kind', 'outcome'],
+    );
     this.#cut = new SnapshotCut({
       operationTimeoutMs: parts.operationTimeoutMs,
       nowMs: () => parts.clock.nowMs(),
@@ -318,6 +326,8 @@ export class LocalCatalogService implements CatalogService {
     for (const [place, waiting] of batch.entries()) {
       const outcome = execution.outcomes[place];
       assert(outcome !== undefined, 'Every request has an outcome');
+      const { kind } = waiting.request.command;
+      this.#answered?.add(1, { kind, outcome: outcome.kind === 'done' ? 'done' : outcome.code });
       for (const file of making[place] ?? []) waiting.maker.made(file);
       if (outcome.kind === 'done')
         waiting.resolve(this.#told(waiting, changes[place], outcome.result, nowNs));

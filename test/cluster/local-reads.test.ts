@@ -40,15 +40,7 @@ test('a mount on the machine of its servers', { skip, timeout: 300_000 }, async 
     await client.upload('main', `/${name}`, source());
     return (await client.resolve('main', `/${name}`)).inode;
   };
-  const counted = async (metric: string): Promise<number> => {
-    const alive = cluster.urls.map((url) => ask(url, 'GET', '/metrics').catch(() => ({ text: '' })));
-    const texts = (await Promise.all(alive)).map(({ text }) => text);
-    return [...texts.join('\n').matchAll(new RegExp(`^${metric}(?:\\{.*\\})? (\\d+)$`, 'gm'))].reduce(
-      (sum, [, value]) => sum + Number(value),
-      0,
-    );
-  };
-  const located = (): Promise<number> => counted('leasehold_located_bytes_total');
+  const located = (): Promise<number> => cluster.counted('leasehold_located_bytes_total');
 
   await t.test('reads what a server has where it lies, unless it is told not to', async () => {
     const bytes = randomBytes(FILE_BYTES + 100_001);
@@ -133,6 +125,6 @@ test('a mount on the machine of its servers', { skip, timeout: 300_000 }, async 
     await writing;
     assert.equal(rounds, 13);
     // What is told is held for longer than it is read: hardly anything is looked for in vain.
-    assert.ok((await counted('leasehold_local_misses_total')) < 20);
+    assert.ok((await cluster.counted('leasehold_local_misses_total')) < 20);
   });
 });

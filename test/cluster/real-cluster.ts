@@ -192,6 +192,22 @@ export class RealCluster {
     return (await json(`${this.url(id)}/v1/info/${path}`)) as FileInfo;
   }
 
+  /**
+   * @param metric the name of a counter
+   * @param labels those that are meant are the ones with all of these, each as `name="value"`
+   * @returns the sum over the servers that run
+   */
+  async counted(metric: string, ...labels: readonly string[]): Promise<number> {
+    const running = this.ids.filter((id) => this.isRunning(id));
+    const texts = await Promise.all(
+      running.map(async (id) => (await fetch(`${this.url(id)}/metrics`)).text()),
+    );
+    const samples = texts.join('\n').matchAll(new RegExp(`^${metric}(\\{.*\\})? (\\d+)$`, 'gm'));
+    return [...samples]
+      .filter(([, of = '']) => labels.every((label) => of.includes(label)))
+      .reduce((sum, [, , value]) => sum + Number(value), 0);
+  }
+
   async createVolume(name: string): Promise<void> {
     const command = {
       kind: 'volume-create',
