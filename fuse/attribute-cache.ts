@@ -14,6 +14,8 @@ interface Known extends Heard {
   readonly prefetched: boolean;
   /** In a listing, of a live file: what its primary has not told in time is as the catalog knows it. */
   readonly isDoubtful: boolean;
+  /** The kernel may believe it: somebody was answered so. */
+  isTold: boolean;
 }
 
 interface Heard {
@@ -59,8 +61,6 @@ export class AttributeCache {
   #forgotten = 0;
   /** The same of single inodes, and of single names as keys of `#entries`, the latest last. */
   readonly #dropped = new Map<number | string, number>();
-  /** Changes up to this one are in `#dropped` no more. */
-  #droppedBefore = 0;
   /** When what they were made of was heard: attributes that were put together here. */
   readonly #presented = new WeakMap<Attributes, Heard>();
   /** Names by which the kernel may open an inode without a look-up, and until when; those that were told last at the end. */
@@ -86,15 +86,24 @@ export class AttributeCache {
 
   attributes(inode: number): Attributes | undefined {
     const known = this.#known.get(inode);
-    if (known === undefined || !known.prefetched) return undefined;
-    return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
+    if (known === undefined || !known.prefetched || this.#isOld(known, this.#ageMaxMs, inode))
+      return undefined;
+    known.isTold = true;
+    return known.attributes;
+  }
+
+  /** What the kernel may believe of a file without a question that has heard it. */
+  told(inode: number): Attributes | undefined {
+    return this.#known.get(inode)?.isTold === true ? this.attributes(inode) : undefined;
   }
 
   /** What was heard last, by whatever question; of a file that is being written here, to be put together with what is known of that. */
   heardLast(inode: number): Attributes | undefined {
     const known = this.#known.get(inode) ?? this.#beforeWrites.get(inode);
-    if (known === undefined || known.isDoubtful) return undefined;
-    return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
+    if (known === undefined || known.isDoubtful || this.#isOld(known, this.#ageMaxMs, inode))
+      return undefined;
+    known.isTold = true;
+    return known.attributes;
   }
 
   /** Whether it was heard a moment ago, by whatever question, that the inode has no extended attributes. */
@@ -175,7 +184,10 @@ export class AttributeCache {
     }
     const kept = this.#ageMaxMs > 0 && (prefetched || attributes.kind === 'directory');
     const heardMs = performance.now();
-    bounded(this.#known).set(attributes.inode, { attributes, heardMs, mark, prefetched: kept, isDoubtful });
+    bounded(this.#known).set(attributes.inode, {
+      ...{ attributes, heardMs, mark, prefetched: kept, isDoubtful },
+      isTold: true,
+    });
   }
 
   heardEntry(
@@ -223,6 +235,38 @@ export class AttributeCache {
     this.#noteChange(inode);
   }
 
+  /**
+   * What was written to it here is at the cluster, and nobody here has it open any more: what was heard before counts for the rest of its time.
+   *
+   * @param since what has become of that; null where it is not known
+   */
+  closed(inode: number, since: (heard: Attributes) => Attributes | null): void {
+    const known = this.#known.get(inode) ?? this.#beforeWrites.get(inode);
+    this.drop(inode);
+    const attributes = known === undefined || known.isDoubtful ? null : since(known.attributes);
+    if (known === undefined || attributes === null || this.#ageMaxMs === 0) return;
+    this.#known.set(inode, { ...known, attributes, mark: this.#mark, prefetched: true, isTold: false });
+  }
+
+  /** Its attributes are about to be changed here. @returns the mark for `changed` */
+  changing(inode: number): number {
+    this.drop(inode);
+    return this.#mark;
+  }
+
+  /**
+   * What was begun with `changing` has happened.
+   *
+   * @param attributes as the change was answered
+   */
+  changed(attributes: Attributes, mark: number): void {
+    const isPast = this.#isBefore(mark, attributes.inode);
+    this.drop(attributes.inode);
+    // Of a live file the catalog does not know all.
+    const isKnown = !isPast && !attributes.live;
+    if (isKnown && this.#ageMaxMs > 0) this.heard(attributes, this.#mark, true);
+  }
+
   /** For changes of contents, which are many: what is heard of other inodes meanwhile is kept. */
   drop(inode: number): void {
     this.#known.delete(inode);
@@ -261,14 +305,6 @@ export class AttributeCache {
     this.#entries.delete(key);
     this.#noteChange(key);
     this.#noteChange(parent);
-  }
-
-  /** Whether the directory has the same names as when they were asked for: nobody changed any since, here or elsewhere. */
-  hasSameNames(directory: number, mark: number): boolean {
-    return (
-      mark >= Math.max(this.#droppedBefore, this.#dropped.get(directory) ?? 0) &&
-      this.#isSince(mark, directory)
-    );
   }
 
   /**
@@ -336,10 +372,15 @@ export class AttributeCache {
 
   /** The name, and with it its directory, changed. */
   forgetEntry(parent: number, name: string): void {
-    this.#noteChange(parent);
+    const key = keyOf(parent, name);
+    this.#entries.delete(key);
+    this.#noteChange(key);
+    this.drop(parent);
+  }
+
+  /** What was asked for before now is too old, whatever it is about: something changed of which it is not known what it was. */
+  forgetAsked(): void {
     this.#forgotten = ++this.#mark;
-    this.#entries.delete(keyOf(parent, name));
-    this.#known.delete(parent);
   }
 
   /** What was asked for about it before now is too old. */
@@ -349,7 +390,6 @@ export class AttributeCache {
     for (const [oldest, mark] of this.#dropped) {
       if (this.#dropped.size <= COUNT_MAX) break;
       this.#dropped.delete(oldest);
-      this.#droppedBefore = mark;
       this.#forgotten = Math.max(this.#forgotten, mark);
     }
   }
@@ -376,11 +416,7 @@ export class AttributeCache {
   }
 
   #isHeld({ mark }: Heard, directory: number | undefined): boolean {
-    return directory !== undefined && this.#isSince(mark, directory);
-  }
-
-  /** Whether it is held here, and was when that was asked for. */
-  #isSince(mark: number, directory: number): boolean {
+    if (directory === undefined) return false;
     const from = this.#heldFrom.get(directory);
     return from !== undefined && mark >= from && this.isHeld(directory);
   }

@@ -1,6 +1,5 @@
-import type { FileSystemBackend } from './backend.ts';
 import { ErrnoError } from './errno.ts';
-import { Listing } from './listing.ts';
+import { type List, Listing } from './listing.ts';
 import type { Names } from './names.ts';
 import type { DirectoryPage } from './transport.ts';
 
@@ -56,7 +55,7 @@ export class Directories {
   }
 
   #listing(inode: number): Listing {
-    const list: FileSystemBackend['list'] = (...page) => this.#names.list(...page);
+    const list: List = (...page) => this.#names.list(...page);
     return new Listing(inode, list, OWN_COUNT);
   }
 }

@@ -6,6 +6,7 @@ import { withDeadline } from './deadline.ts';
 import { Directories } from './directories.ts';
 import { ErrnoError, errnoName } from './errno.ts';
 import type { Inodes } from './inodes.ts';
+import type { NameChange } from './known-listings.ts';
 import { Names } from './names.ts';
 import { OpenFiles } from './open-files.ts';
 import type {
@@ -70,10 +71,17 @@ export class FileSystem implements FileSystemCalls {
     this.#log = log;
     this.#files = new OpenFiles(backend, limitMs, log, ageMaxMs, flushBehind);
     this.#inodes = this.#files.inodes;
-    backend.onNamed?.((directory, atNs) => this.#inodes.cache.named(directory, atNs));
+    const { cache } = this.#inodes;
+    backend.onNamed?.((directory, atNs) => {
+      cache.named(directory, atNs);
+      if (atNs === null) this.#names.listings.forget(directory);
+    });
     const { isHeld } = backend;
-    if (isHeld !== undefined) this.#inodes.cache.isHeld = isHeld;
-    backend.onHeld?.((directory) => this.#inodes.cache.held(directory));
+    if (isHeld !== undefined) cache.isHeld = isHeld;
+    backend.onHeld?.((directory) => {
+      cache.held(directory);
+      this.#names.listings.forget(directory);
+    });
     this.#names = new Names(backend, this.#inodes, ageMaxMs);
     this.#directories = new Directories(this.#names);
   }
@@ -143,10 +151,15 @@ export class FileSystem implements FileSystemCalls {
   async link(inode: number, parent: number, name: string): Promise<Attributes> {
     checkName(name);
     // Nothing else can be missing than the inode, or the directory.
+    const place = { parent, name };
     const attributes = await staleIfGone(
-      this.#changeEntry(parent, name, () => this.#backend.link(inode, parent, name)),
+      this.#changeEntries(
+        [place],
+        () => this.#backend.link(inode, parent, name),
+        (now) => [{ place, now }],
+      ),
     );
-    this.#inodes.cache.forget(inode);
+    this.#inodes.cache.drop(inode);
     this.#files.linked(inode);
     return this.#inodes.present(attributes);
   }
@@ -154,10 +167,20 @@ export class FileSystem implements FileSystemCalls {
   async unlink(parent: number, name: string, uid?: number): Promise<void> {
     checkName(name);
     const { cache } = this.#inodes;
+    const place = { parent, name };
     cache.removing(parent, name);
     try {
       const isOpen = (file: number): boolean => this.#inodes.isOpen(file);
-      const { inode, links, atNs = null, behind } = await this.#backend.unlink(parent, name, uid, isOpen);
+      const {
+        inode,
+        links,
+        atNs = null,
+        behind,
+      } = await this.#names.listings.changing(
+        [place],
+        () => this.#backend.unlink(parent, name, uid, isOpen),
+        () => [{ place, now: null }],
+      );
       cache.removed(parent, name, inode, atNs, behind);
       if (links === 0) this.#files.unlinked(inode);
     } catch (error) {
@@ -171,7 +194,12 @@ export class FileSystem implements FileSystemCalls {
     const { cache } = this.#inodes;
     const inode = cache.inodeOf(parent, name);
     const attributes = inode === undefined ? undefined : cache.lastOf(inode);
-    await this.#changeEntry(parent, name, () => this.#backend.removeDirectory(parent, name));
+    const place = { parent, name };
+    await this.#changeEntries(
+      [place],
+      () => this.#backend.removeDirectory(parent, name),
+      () => [{ place, now: null }],
+    );
     if (inode === undefined || attributes?.kind !== 'directory') return;
     this.#removed.set(inode, { ...attributes, links: 0 });
     for (const oldest of this.#removed.keys()) {
@@ -189,13 +217,29 @@ export class FileSystem implements FileSystemCalls {
     }
     const { cache } = this.#inodes;
     const moved = [from, to].map(({ parent, name: at }) => cache.inodeOf(parent, at));
-    const { replaced } = await this.#changeEntry(from.parent, from.name, () =>
-      this.#changeEntry(to.parent, to.name, () => this.#backend.rename(from, to, mode, uid)),
+    const { listings } = this.#names;
+    const now = listings.entry(from);
+    // Of two names of one file none is gone.
+    const isOther = listings.of(to.parent) !== undefined && listings.entry(to)?.inode !== now?.inode;
+    const isKnown = now !== undefined && isOther && mode !== 'exchange';
+    const { replaced } = await this.#changeEntries(
+      [from, to],
+      () => this.#backend.rename(from, to, mode, uid),
+      () =>
+        isKnown
+          ? [
+              { place: from, now: null },
+              { place: to, now },
+            ]
+          : null,
     );
     // Of what has another name the times are others, too.
-    for (const inode of moved) if (inode !== undefined) cache.forget(inode);
+    for (const inode of moved) {
+      if (inode === undefined) cache.forgetAsked();
+      else cache.drop(inode);
+    }
     if (replaced === null) return;
-    this.#inodes.cache.forget(replaced);
+    cache.drop(replaced);
     this.#files.unlinked(replaced);
   }
 
@@ -364,7 +408,7 @@ export class FileSystem implements FileSystemCalls {
       if (!(error instanceof ServiceError) || error.code !== 'too-large') throw error;
       throw new ErrnoError('ENOSPC', error.message);
     }
-    this.#inodes.cache.forget(inode);
+    this.#inodes.cache.drop(inode);
     // A list takes the mode with it, which an open file knows, too.
     if (kind === 'acl' && this.#inodes.isOpen(inode)) await this.#inodes.attributes(inode);
   }
@@ -372,7 +416,7 @@ export class FileSystem implements FileSystemCalls {
   async removeXattr(inode: number, name: string): Promise<void> {
     if (xattrKind(name) === 'none') throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     await this.#backend.removeXattr(inode, name);
-    this.#inodes.cache.forget(inode);
+    this.#inodes.cache.drop(inode);
   }
 
   /** The mount is there: from now on the kernel can be told what it has to forget. */
@@ -406,13 +450,24 @@ export class FileSystem implements FileSystemCalls {
     return this.#files.stop();
   }
 
-  /** What was heard before the change and what is heard during it may be old afterwards. */
-  async #changeEntry<Result>(parent: number, name: string, change: () => Promise<Result>): Promise<Result> {
-    this.#inodes.cache.forgetEntry(parent, name);
+  /**
+   * What was heard before the change and what is heard during it may be old afterwards.
+   *
+   * @param after @see KnownListings.changing
+   */
+  async #changeEntries<Result>(
+    places: readonly NamePlace[],
+    change: () => Promise<Result>,
+    after: (result: Result) => readonly NameChange[] | null,
+  ): Promise<Result> {
+    const forget = (): void => {
+      for (const { parent, name } of places) this.#inodes.cache.forgetEntry(parent, name);
+    };
+    forget();
     try {
-      return await change();
+      return await this.#names.listings.changing(places, change, after);
     } finally {
-      this.#inodes.cache.forgetEntry(parent, name);
+      forget();
     }
   }
 
@@ -422,16 +477,19 @@ export class FileSystem implements FileSystemCalls {
     return (await this.#createEntry(parent, name, made)).attributes;
   }
 
-  /** As `#changeEntry`, where it is known what becomes of the directory. The kernel asks about what was made: it is answered from here. */
+  /** As `#changeEntries`, where it is known what becomes of the directory. The kernel asks about what was made: it is answered from here. */
   async #createEntry<Result extends Awaited<ReturnType<FileSystemBackend['createFile']>>>(
     parent: number,
     name: string,
     make: () => Promise<Result>,
   ): Promise<Result> {
     const { cache } = this.#inodes;
+    const place = { parent, name };
     let result: Result;
     try {
-      result = await make();
+      result = await this.#names.listings.changing([place], make, ({ attributes, created }) =>
+        created ? [{ place, now: attributes }] : [],
+      );
     } catch (error) {
       cache.forgetEntry(parent, name);
       throw error;

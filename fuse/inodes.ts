@@ -112,8 +112,9 @@ export class Inodes {
       if (kind !== 'directory') changes.mode = withoutPrivileges(changes.mode);
     }
     if (Object.keys(changes).length === 0) return this.attributes(inode);
+    const mark = this.cache.changing(inode);
     const attributes = await this.#backend.setAttributes(inode, changes);
-    this.cache.forget(inode);
+    this.cache.changed(attributes, mark);
     this.assertNamed(attributes);
     this.#openFile(inode)?.changed(attributes);
     return this.present(attributes);

@@ -1,5 +1,5 @@
 import { assert } from '../base/assert.ts';
-import type { FileSystemBackend, NodeKind } from './backend.ts';
+import type { ListedName } from './known-listings.ts';
 import { namesCompare } from './name-order.ts';
 
 /** Entries asked for at a time. */
@@ -7,13 +7,17 @@ export const LIST_COUNT = 1000;
 /** Stretches whose entries are kept: the one that is being read, and a few for those who seek to and fro. */
 const KEPT_MAX = 4;
 
-export interface ListedEntry {
-  readonly name: string;
-  readonly kind: NodeKind;
-  readonly inode: number;
+export interface ListedEntry extends ListedName {
   /** Of the entry in the listing; a read that goes on after it starts at the next one, which is one more. */
   readonly position: number;
 }
+
+/** @returns entries after a name, in the order of names, and whether there are more */
+export type List = (
+  directory: number,
+  after: string,
+  countMax: number,
+) => Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }>;
 
 /** Entries that were asked for at once. Their names are forgotten, their order is not. */
 interface Stretch {
@@ -32,7 +36,7 @@ interface Stretch {
  * of them are kept, and four bytes for each of the others.
  */
 export class Listing {
-  readonly #list: FileSystemBackend['list'];
+  readonly #list: List;
   readonly #inode: number;
   readonly #first: number;
   readonly #stretches: Stretch[] = [];
@@ -42,7 +46,7 @@ export class Listing {
   #listed: Promise<void> = Promise.resolve();
 
   /** @param first position of the first entry */
-  constructor(inode: number, list: FileSystemBackend['list'], first = 0) {
+  constructor(inode: number, list: List, first = 0) {
     this.#inode = inode;
     this.#first = first;
     this.#list = list;
@@ -128,12 +132,8 @@ export class Listing {
     }
   }
 
-  async #ask(after: string): Promise<{ entries: Omit<ListedEntry, 'position'>[]; more: boolean }> {
-    const { entries, more } = await this.#list(this.#inode, after, LIST_COUNT);
-    return {
-      entries: entries.map(({ name, attributes: { kind, inode } }) => ({ name, kind, inode })),
-      more,
-    };
+  #ask(after: string): ReturnType<List> {
+    return this.#list(this.#inode, after, LIST_COUNT);
   }
 
   #keep(place: number, entries: readonly ListedEntry[]): void {

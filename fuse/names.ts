@@ -1,32 +1,22 @@
 import type { Attributes, FileSystemBackend, ListedPage } from './backend.ts';
 import type { Inodes } from './inodes.ts';
+import { KnownListings, type ListedName } from './known-listings.ts';
 import { LookAhead } from './look-ahead.ts';
-
-/** Directories whose last listing is remembered. */
-const LISTED_MAX = 64;
-
-interface Listed {
-  readonly page: ListedPage;
-  readonly mark: number;
-  readonly heardMs: number;
-}
 
 /** What names stand for: as remembered, or as the cluster tells, one by one or many at once. */
 export class Names {
+  readonly listings: KnownListings;
   readonly #backend: Pick<FileSystemBackend, 'lookup' | 'list'>;
   readonly #inodes: Inodes;
   readonly #lookAhead: LookAhead;
-  readonly #windowMs: number;
-  /** Whole directories as they were listed last, those that were used last at the end. */
-  readonly #listed = new Map<number, Listed>();
 
   /** @param windowMs names that are looked up further apart do not belong together; 0: each is asked for by itself */
   constructor(backend: Pick<FileSystemBackend, 'lookup' | 'list'>, inodes: Inodes, windowMs: number) {
     this.#backend = backend;
     this.#inodes = inodes;
-    this.#windowMs = windowMs;
+    this.listings = new KnownListings(windowMs, (directory) => inodes.cache.isHeld(directory));
     this.#lookAhead = new LookAhead(async (parent, after, countMax) => {
-      const { entries, more } = await this.list(parent, after, countMax);
+      const { entries, more } = await this.#ask(parent, after, countMax);
       return { count: entries.length, more };
     }, windowMs);
   }
@@ -37,29 +27,33 @@ export class Names {
     return this.#inodes.present(found);
   }
 
-  /** @returns the page, of which everything is remembered */
-  async list(parent: number, after: string, countMax: number): Promise<ListedPage> {
-    const { cache } = this.#inodes;
-    const listed = after === '' ? this.#listedOf(parent) : undefined;
-    if (listed !== undefined && listed.entries.length <= countMax) return listed;
-    const { mark } = cache;
-    const heardMs = performance.now();
-    const page = await this.#backend.list(parent, after, countMax);
-    cache.heardPage(parent, page, mark);
-    this.#listed.delete(parent);
-    if (after === '' && !page.more) this.#listed.set(parent, { page, mark, heardMs });
-    for (const oldest of this.#listed.keys()) {
-      if (this.#listed.size <= LISTED_MAX) break;
-      this.#listed.delete(oldest);
-    }
-    return page;
+  /** @returns entries after a name, in the order of names, and whether there are more */
+  async list(
+    parent: number,
+    after: string,
+    countMax: number,
+  ): Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }> {
+    const known = after === '' ? this.listings.of(parent) : undefined;
+    if (known !== undefined && known.length <= countMax) return { entries: known, more: false };
+    const { entries, more } = await this.#ask(parent, after, countMax);
+    return {
+      entries: entries.map(({ name, attributes: { inode, kind } }) => ({ name, inode, kind })),
+      more,
+    };
   }
 
-  /** Only where nobody else can have changed a name; what else it tells is as old as other things that are believed. */
-  #listedOf(parent: number): ListedPage | undefined {
-    const listed = this.#listed.get(parent);
-    if (listed === undefined || performance.now() - listed.heardMs > this.#windowMs) return undefined;
-    return this.#inodes.cache.hasSameNames(parent, listed.mark) ? listed.page : undefined;
+  /** Asks the cluster for a page, of which everything is remembered. */
+  async #ask(parent: number, after: string, countMax: number): Promise<ListedPage> {
+    const { mark } = this.#inodes.cache;
+    const asked = this.listings.asking(parent);
+    try {
+      const page = await this.#backend.list(parent, after, countMax);
+      this.#inodes.cache.heardPage(parent, page, mark);
+      if (after === '' && !page.more) this.listings.heard(asked, page);
+      return page;
+    } finally {
+      this.listings.unheard(asked);
+    }
   }
 
   async #find(parent: number, name: string): Promise<Attributes> {

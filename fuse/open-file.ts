@@ -251,6 +251,17 @@ export class OpenFile {
     };
   }
 
+  /** @returns what has become of attributes by what was written here, all of which has arrived; null where that is not known */
+  since(attributes: Attributes): Attributes | null {
+    if (this.writes.dirty || this.writes.errorCount > 0) return null;
+    const state = this.#state ?? this.attributes;
+    // Of a file that is new the cluster has told nothing.
+    if (state.contents.epoch === 0) return null;
+    if (contentVersionCompare(state.contents, attributes.contents) > 0)
+      return withContents(attributes, state);
+    return state.sizeBytes === attributes.sizeBytes ? attributes : null;
+  }
+
   /** Null before the first lock. */
   get locks(): OpenLocks | null {
     return this.#locks;

@@ -81,7 +81,7 @@ export class OpenFiles {
 
   async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
     const writing = isForWriting(flags);
-    const told = this.inodes.cache.attributes(inode);
+    const told = this.inodes.cache.told(inode);
     const attributes = this.inodes.cache.looked(inode) ?? (await this.inodes.askToOpen(inode));
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
@@ -100,8 +100,8 @@ export class OpenFiles {
       if (writing && attributes.policy === 'read-only') await this.#assertUnsealed(file);
       if (writing && (flags & constants.O_TRUNC) !== 0) {
         await this.#clearPrivileges(file, caller);
+        this.inodes.cache.written(inode);
         await file.truncate(0);
-        this.inodes.cache.forget(inode);
       }
     } catch (error) {
       this.#close(file, writing);
@@ -542,7 +542,8 @@ export class OpenFiles {
     if (file.handleCount > 0) return;
     assert(!file.source.isGiving, 'Whoever opens the file next knows nothing of pages on their way');
     // As long as it was open, this mount knew better than what was asked for before its bytes had arrived.
-    if (file.written) this.inodes.cache.drop(file.inode);
+    if (file.written || file.writes.errorCount > 0)
+      this.inodes.cache.closed(file.inode, (heard) => file.since(heard));
     file.locks?.close().catch((error: unknown) => {
       this.#log('error', 'locks of a closed file could not be given back', { error: String(error) });
     });

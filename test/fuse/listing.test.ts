@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Attributes } from '../../fuse/backend.ts';
+import type { ListedName } from '../../fuse/known-listings.ts';
 import { LIST_COUNT, Listing } from '../../fuse/listing.ts';
 
 const PAGE = 128;
@@ -18,7 +18,7 @@ class Names {
     const list = async (_inode: number, after: string, countMax: number) => {
       this.asked += 1;
       const later = [...this.names].filter((name) => name > after).sort();
-      const entries = later.slice(0, countMax).map((name) => ({ name, attributes: attributesOf(name) }));
+      const entries = later.slice(0, countMax).map(entryOf);
       return { entries, more: later.length > countMax };
     };
     return new Listing(1, list);
@@ -29,8 +29,8 @@ function nameOf(index: number): string {
   return `n${String(index).padStart(6, '0')}`;
 }
 
-function attributesOf(name: string): Attributes {
-  return { inode: Number(name.replace(/\D/g, '')) + 10, kind: 'file' } as Attributes;
+function entryOf(name: string): ListedName {
+  return { name, inode: Number(name.replace(/\D/g, '')) + 10, kind: 'file' };
 }
 
 /** Reads on from a position to the end; `between` comes between two pages. */
@@ -115,7 +115,7 @@ test('a stretch of which nothing is left is passed over', async () => {
 test('a listing that failed is asked for again', async () => {
   let fails = true;
   const listing = new Listing(1, async () => {
-    if (!fails) return { entries: [{ name: 'a', attributes: attributesOf('a1') }], more: false };
+    if (!fails) return { entries: [entryOf('a1')], more: false };
     fails = false;
     throw new Error('not now');
   });

@@ -122,6 +122,87 @@ test('what the kernel asks for again within its time is told from memory, until 
   await fileSystem.release(again.handle);
 });
 
+test('what was written and closed here is told from memory, for as long as what was heard before', async (t) => {
+  const { backend, fileSystem, inode } = await liveFile(t);
+  const write = async (text: string): Promise<void> => {
+    const { handle } = await fileSystem.open(inode, constants.O_RDWR, ROOT_USER);
+    await fileSystem.write(handle, 0, Buffer.from(text), ROOT_USER);
+    try {
+      await fileSystem.flush(handle);
+    } finally {
+      await fileSystem.release(handle);
+    }
+  };
+  await fileSystem.lookup(ROOT, 'f');
+  await write(`${TEXT}, and more`);
+  const asked = { ...backend.calls };
+  const told = await fileSystem.attributes(inode);
+  assert.deepEqual(await fileSystem.lookup(ROOT, 'f'), told);
+  assert.deepEqual([backend.calls.attributes, backend.calls.lookup], [asked.attributes, asked.lookup]);
+  const { sizeBytes, modifiedNs, changedNs, contents, mode } = await backend.attributes(inode);
+  assert.equal(sizeBytes, TEXT.length + 10);
+  assert.deepEqual(
+    [told.sizeBytes, told.modifiedNs, told.changedNs, told.contents, told.mode],
+    [sizeBytes, modifiedNs, changedNs, contents, mode],
+  );
+  backend.writeFromElsewhere('f', TEXT);
+  // The kernel was told of what was written here, and looks the name up once more.
+  await assert.rejects(fileSystem.open(inode, constants.O_RDONLY, ROOT_USER), { errno: 'ESTALE' });
+  const { sizeBytes: cut } = await fileSystem.truncate(inode, 3, ROOT_USER);
+  assert.equal(cut, 3);
+  backend.disturb({ writesFail: 'internal' });
+  await assert.rejects(write('lost, and longer than it is'));
+  backend.disturb({ writesFail: null });
+  const before = backend.calls.attributes ?? 0;
+  assert.equal((await fileSystem.attributes(inode)).sizeBytes, 3);
+  assert.ok(
+    (backend.calls.attributes ?? 0) > before,
+    'What became of it is asked for where something failed',
+  );
+});
+
+test('attributes that were changed here are told from memory, and never those of before', async (t) => {
+  const { backend, fileSystem, inode } = await liveFile(t);
+  const modes = async (): Promise<number> => (await fileSystem.attributes(inode)).mode & 0o777;
+  const questions = (): number => backend.calls.attributes ?? 0;
+  await fileSystem.setAttributes(inode, { mode: 0o604 });
+  let asked = questions();
+  assert.equal(await modes(), 0o604);
+  assert.equal(questions(), asked + 1, 'Of a live file the catalog does not know all');
+  await backend.openFile(inode).settle();
+  await fileSystem.setAttributes(inode, { mode: 0o640 });
+  asked = questions();
+  assert.equal(await modes(), 0o640);
+  assert.equal(questions(), asked);
+  // Answers of two changes that pass each other: the last one to be told is not the last one that was made.
+  const change = backend.setAttributes.bind(backend);
+  const held = Promise.withResolvers<void>();
+  backend.setAttributes = async (...argv) => {
+    const answer = await change(...argv);
+    await held.promise;
+    return answer;
+  };
+  const first = fileSystem.setAttributes(inode, { mode: 0o600 });
+  await new Promise((resolve) => setImmediate(resolve));
+  backend.setAttributes = change;
+  await fileSystem.setAttributes(inode, { mode: 0o660 });
+  held.resolve();
+  await first;
+  assert.equal(await modes(), 0o660);
+});
+
+test('where nothing is believed, neither is what a change was answered', async (t) => {
+  const { backend, inode } = await liveFile(t);
+  await backend.openFile(inode).settle();
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, 0);
+  t.after(() => fileSystem.stop());
+  await fileSystem.setAttributes(inode, { mode: 0o640 });
+  const asked = backend.calls.attributes ?? 0;
+  const { handle } = await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);
+  assert.equal(backend.calls.attributes, asked + 1, 'Whoever opens it asks');
+  await fileSystem.release(handle);
+});
+
 test('an answer that was overtaken by a newer one does not bring old contents back', async (t) => {
   const { backend, fileSystem, inode } = await liveFile(t);
   await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);

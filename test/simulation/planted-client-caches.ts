@@ -6,6 +6,8 @@ const replica = plantedIn('replica');
 const CACHES = 'test/server/client-caches.test.ts';
 const BIRTHS = 'test/fuse/births.test.ts';
 const OWN_CONTENTS = 'test/fuse/own-contents.test.ts';
+const LIVE_FILES = 'test/fuse/live-files.test.ts';
+const LISTINGS = 'test/fuse/known-listings.test.ts';
 const REMEMBERING = 'test/client/remembering-client.test.ts';
 
 export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
@@ -285,5 +287,150 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     {
       test: { file: REMEMBERING, name: 'nobody here believes any more what this client asks to be changed' },
     },
+  ),
+  replica(
+    'listing-past',
+    'a list that was asked for before a change of names is taken for one of after it',
+    {
+      file: 'fuse/known-listings.ts',
+      find: 'isPast: this.#changing.has(directory)',
+      replace: 'isPast: false',
+    },
+    { test: { file: LISTINGS, name: 'what is told is what is there (SEED=1)' } },
+  ),
+  replica(
+    'listing-two',
+    'of two changes of a name at a time the one that is answered last is taken for the last',
+    {
+      file: 'fuse/known-listings.ts',
+      find: 'if (this.#changing.has(directory)) this.forget(directory);',
+      replace: '',
+    },
+    {
+      test: {
+        file: LISTINGS,
+        name: 'of two changes at a time nobody knows here which one the cluster has made first',
+      },
+    },
+  ),
+  replica(
+    'listing-failed',
+    'a change of names that failed is taken for one that was not made',
+    {
+      file: 'fuse/known-listings.ts',
+      find: 'if (known === undefined || changes === null) {',
+      replace: 'if (changes === null) return;\n    if (known === undefined) {',
+    },
+    { test: { file: LISTINGS, name: 'what is told is what is there (SEED=1)' } },
+  ),
+  replica(
+    'listing-held',
+    'a directory that was given back, and had again, is listed as it was before',
+    {
+      file: 'fuse/file-system.ts',
+      find: 'cache.held(directory);\n      this.#names.listings.forget(directory);',
+      replace: 'cache.held(directory);',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'a directory that was given back, and had again, is listed as others have left it',
+      },
+    },
+  ),
+  replica(
+    'listing-linked',
+    'of two names of one file the one that is renamed to the other is listed as gone',
+    {
+      file: 'fuse/file-system.ts',
+      find: 'const isKnown = now !== undefined && isOther && mode',
+      replace: 'const isKnown = now !== undefined && mode',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'a directory that nobody else changes is listed again from memory, with what is changed in it here',
+      },
+    },
+  ),
+  replica(
+    'listing-refused',
+    'a new file that the cluster has refused is listed',
+    {
+      file: 'fuse/file-system.ts',
+      find: 'if (atNs === null) this.#names.listings.forget(directory);',
+      replace: '',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'a directory that nobody else changes is listed again from memory, with what is changed in it here',
+      },
+    },
+  ),
+  replica(
+    'closed-lost',
+    'what a file was to become is told of one whose writes have failed',
+    {
+      file: 'fuse/open-file.ts',
+      find: 'if (this.writes.dirty || this.writes.errorCount > 0) return null;',
+      replace: '',
+    },
+    {
+      test: {
+        file: LIVE_FILES,
+        name: 'what was written and closed here is told from memory, for as long as what was heard before',
+      },
+    },
+  ),
+  replica(
+    'closed-refused',
+    'attributes are told of a new file that the cluster has refused',
+    {
+      file: 'fuse/open-file.ts',
+      find: 'if (state.contents.epoch === 0) return null;',
+      replace: '',
+    },
+    { test: { file: BIRTHS, name: 'a refusal is told by fsync and by close, and the name is free' } },
+  ),
+  replica(
+    'changed-past',
+    'of two changes of attributes the one that is answered last is taken for the last',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'const isKnown = !isPast && !attributes.live;',
+      replace: 'const isKnown = !attributes.live;',
+    },
+    {
+      test: {
+        file: LIVE_FILES,
+        name: 'attributes that were changed here are told from memory, and never those of before',
+      },
+    },
+  ),
+  replica(
+    'changed-live',
+    'what the catalog knows of a live file is believed after a change of its attributes',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'const isKnown = !isPast && !attributes.live;',
+      replace: 'const isKnown = !isPast;',
+    },
+    {
+      test: {
+        file: LIVE_FILES,
+        name: 'attributes that were changed here are told from memory, and never those of before',
+      },
+    },
+  ),
+  replica(
+    'changed-strict',
+    'what a change was answered is believed by an open, where nothing is to be believed',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'if (isKnown && this.#ageMaxMs > 0) this',
+      replace: 'if (isKnown) this',
+    },
+    { test: { file: LIVE_FILES, name: 'where nothing is believed, neither is what a change was answered' } },
   ),
 ];
