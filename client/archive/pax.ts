@@ -42,6 +42,9 @@ const KINDS: readonly (readonly [ArchiveKind, string])[] = [
   ['fifo', '6'],
 ];
 const XATTR = 'SCHILY.xattr.';
+/** In a header. */
+const PATH_BYTES = 100;
+const SLASH = 0x2f;
 const NS_DIGITS = 9;
 const NS_PER_S = 10n ** BigInt(NS_DIGITS);
 
@@ -99,7 +102,7 @@ export function readHeader(block: Buffer): RawHeader | null {
   const sum = Number.parseInt(text(block, 148, 8), 8);
   if (sum !== checksum(block)) throw new Error('it is not a tar archive, or it is damaged here');
   const prefix = text(block, 257, 5) === 'ustar' ? text(block, 345, 155) : '';
-  const name = text(block, 0, 100);
+  const name = text(block, 0, PATH_BYTES);
   const dataBytes = number(block, 124, 12);
   return {
     flag: String.fromCharCode(block[156] ?? 0),
@@ -141,7 +144,7 @@ export function entryOf(
   const said = (name: string): string | undefined => records.get(name)?.toString('utf8');
   const kind = KINDS.find(([, one]) => one === flag || (one === '0' && (flag === '\0' || flag === '7')))?.[0];
   if (kind === undefined) return null;
-  const path = (said('GNU.sparse.name') ?? said('path') ?? entry.path).replace(/\/+$/, '');
+  const path = said('GNU.sparse.name') ?? said('path') ?? entry.path;
   const sparse = said('GNU.sparse.realsize');
   const xattrs = new Map<string, Uint8Array>();
   for (const [name, value] of records)
@@ -149,8 +152,9 @@ export function entryOf(
   const mtime = said('mtime');
   return {
     ...entry,
-    kind: kind === 'file' && entry.path.endsWith('/') ? 'directory' : kind,
-    path,
+    // As archives from before there were directories in them say it. The header's own path may be one that was cut there.
+    kind: kind === 'file' && path.endsWith('/') ? 'directory' : kind,
+    path: path.replace(/\/+$/, ''),
     uid: Number(said('uid') ?? entry.uid),
     gid: Number(said('gid') ?? entry.gid),
     modifiedNs: mtime === undefined ? entry.modifiedNs : nanoseconds(mtime),
@@ -192,7 +196,7 @@ function header(fields: HeaderFields, flag: string): Buffer {
     if (value >= 0 && digits.length < length) block.write(digits.padStart(length - 1, '0'), at, 'latin1');
     else block.write('0'.repeat(length - 1), at, 'latin1');
   };
-  Buffer.from(fields.path).copy(block, 0, 0, 100);
+  cutPath(fields.path).copy(block, 0);
   octal(fields.mode, 100, 8);
   octal(fields.uid, 108, 8);
   octal(fields.gid, 116, 8);
@@ -206,6 +210,14 @@ function header(fields: HeaderFields, flag: string): Buffer {
   octal(minor, 337, 8);
   block.write(`${checksum(block).toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
   return block;
+}
+
+/** What a header has room for. Cut behind a slash it would be a directory's to whoever knows no extended headers. */
+function cutPath(path: string): Buffer {
+  const bytes = Buffer.from(path);
+  let end = Math.min(bytes.length, PATH_BYTES);
+  while (end < bytes.length && bytes[end - 1] === SLASH) end--;
+  return bytes.subarray(0, end);
 }
 
 /** Of all bytes, with spaces in place of the sum itself. */

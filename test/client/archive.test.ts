@@ -121,6 +121,33 @@ test('what is written is read again, whatever it is', async () => {
   );
 });
 
+test('a file stays one wherever its path is too long for the header, also behind a slash', async () => {
+  const paths = [98, 99, 100, 101, 102].flatMap((at) =>
+    ['x', 'long'].map((name) => `${'d'.repeat(at - 1)}/${name}`),
+  );
+  const archive = archiveOf(
+    paths.map((path) => ({ entry: { ...PLAIN, path }, data: Buffer.from(`of ${path}`) })),
+  );
+  const read = await membersOf(inPieces(archive, 4096));
+  assert.deepEqual(
+    read.map(({ entry, data }) => [entry.kind, entry.path, data.toString()]),
+    paths.map((path) => ['file', path, `of ${path}`]),
+  );
+  for (let at = 0; at < archive.length; at += BLOCK_BYTES) {
+    const name = archive.toString('latin1', at, at + 100);
+    if (name.startsWith('ddd')) assert.notEqual(name.replace(/\0+$/, '').at(-1), '/', name);
+  }
+});
+
+test('what an old archive has with a slash at its end is a directory', async () => {
+  const header = Buffer.from(headersOf({ ...PLAIN, path: 'old/' })).subarray(-BLOCK_BYTES);
+  const read = await membersOf(inPieces(Buffer.concat([header, Buffer.alloc(2 * BLOCK_BYTES)]), 512));
+  assert.deepEqual(
+    read.map(({ entry }) => [entry.kind, entry.path]),
+    [['directory', 'old']],
+  );
+});
+
 const tar = await run('tar', ['--version']).then(
   ({ stdout }) => (stdout.includes('GNU tar') ? false : 'tar is not that of GNU'),
   () => 'tar is not installed',
