@@ -14,8 +14,6 @@ interface Known extends Heard {
   readonly prefetched: boolean;
   /** In a listing, of a live file: what its primary has not told in time is as the catalog knows it. */
   readonly isDoubtful: boolean;
-  /** The kernel may believe it: somebody was answered so. */
-  isTold: boolean;
 }
 
 interface Heard {
@@ -86,24 +84,15 @@ export class AttributeCache {
 
   attributes(inode: number): Attributes | undefined {
     const known = this.#known.get(inode);
-    if (known === undefined || !known.prefetched || this.#isOld(known, this.#ageMaxMs, inode))
-      return undefined;
-    known.isTold = true;
-    return known.attributes;
-  }
-
-  /** What the kernel may believe of a file without a question that has heard it. */
-  told(inode: number): Attributes | undefined {
-    return this.#known.get(inode)?.isTold === true ? this.attributes(inode) : undefined;
+    if (known === undefined || !known.prefetched) return undefined;
+    return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
   }
 
   /** What was heard last, by whatever question; of a file that is being written here, to be put together with what is known of that. */
   heardLast(inode: number): Attributes | undefined {
     const known = this.#known.get(inode) ?? this.#beforeWrites.get(inode);
-    if (known === undefined || known.isDoubtful || this.#isOld(known, this.#ageMaxMs, inode))
-      return undefined;
-    known.isTold = true;
-    return known.attributes;
+    if (known === undefined || known.isDoubtful) return undefined;
+    return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
   }
 
   /** Whether it was heard a moment ago, by whatever question, that the inode has no extended attributes. */
@@ -184,10 +173,7 @@ export class AttributeCache {
     }
     const kept = this.#ageMaxMs > 0 && (prefetched || attributes.kind === 'directory');
     const heardMs = performance.now();
-    bounded(this.#known).set(attributes.inode, {
-      ...{ attributes, heardMs, mark, prefetched: kept, isDoubtful },
-      isTold: true,
-    });
+    bounded(this.#known).set(attributes.inode, { attributes, heardMs, mark, prefetched: kept, isDoubtful });
   }
 
   heardEntry(
@@ -245,7 +231,7 @@ export class AttributeCache {
     this.drop(inode);
     const attributes = known === undefined || known.isDoubtful ? null : since(known.attributes);
     if (known === undefined || attributes === null || this.#ageMaxMs === 0) return;
-    this.#known.set(inode, { ...known, attributes, mark: this.#mark, prefetched: true, isTold: false });
+    this.#known.set(inode, { ...known, attributes, mark: this.#mark, prefetched: true });
   }
 
   /** Its attributes are about to be changed here. @returns the mark for `changed` */

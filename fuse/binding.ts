@@ -1,3 +1,4 @@
+import { constants } from 'node:fs';
 import { constants as osConstants } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import Fuse from 'fuse-native';
@@ -12,6 +13,7 @@ import { guardMount } from './mount-guard.ts';
 import { RecentTimeouts } from './recent-timeouts.ts';
 import { SpentCallers } from './spent-callers.ts';
 import { FILE_TYPES, NAME_BYTES_MAX, PREFERRED_IO_BYTES, sectorCount, spaceNumbers } from './stat.ts';
+import { ToldContents } from './told-contents.ts';
 import type {
   Caller,
   FileSystemCalls,
@@ -59,6 +61,7 @@ class FuseWithOptions extends Fuse {
 }
 
 type Answer<Value> = (error: number, value?: Value) => void;
+type OpenedInfo = Fuse.FileInfoResult & { readonly fd: number };
 
 export async function mountWithBinding(
   directory: string,
@@ -129,12 +132,14 @@ class Binding {
   /** Version of the contents at the last open of each path: the kernel's pages are by path too. */
   readonly #versions = new Map<string, string>();
 
+  readonly #told: ToldContents;
   readonly #timedOut = new RecentTimeouts();
   readonly #spent: SpentCallers;
 
   constructor(calls: FileSystemCalls, options: TransportOptions) {
     this.#calls = calls;
     this.#options = options;
+    this.#told = new ToldContents(options.cache.attributesMs);
     this.#spent = new SpentCallers(options.limitMs);
   }
 
@@ -145,6 +150,7 @@ class Binding {
       return { uid, gid, umask: umask & 0o777 };
     };
     const acls = this.#options.acls && this.#options.xattrs;
+    const release = (handle: number): Promise<void> => calls.release(handle);
     const operations: Fuse.OPERATIONS = {
       // The kernel checks access control lists where it is told that there are such, and leaves the umask to us.
       initWithConfig: ({ want, capable }, cb) =>
@@ -159,15 +165,13 @@ class Binding {
             const beganMs = performance.now();
             const stored = await this.#repeated(`getattr ${path}`, () => this.#attributes(path));
             if (path === '/') this.#spent.rootAnswered(pid, beganMs);
-            return toStats(this.#options.present(stored));
+            return this.#tell(path, stored);
           },
           false,
         );
       },
       fgetattr: (path, fd, cb) =>
-        this.#answer(cb, () =>
-          this.#attributesOfHandle(path, fd).then((stored) => toStats(this.#options.present(stored))),
-        ),
+        this.#answer(cb, async () => this.#tell(path, await this.#attributesOfHandle(path, fd))),
       readlink: (path, cb) => this.#answer(cb, async () => calls.readLink(await this.#inode(path))),
       mknod: (path, mode, device, cb) => {
         const by = caller();
@@ -220,17 +224,14 @@ class Binding {
       },
       open: (path, flags, cb) => {
         const by = caller();
-        this.#answer(cb, async () =>
-          this.#opened(path, await calls.open(await this.#inode(path), flags, by)),
-        );
+        const pid = context()?.pid ?? 0;
+        this.#answerOpened(cb, () => this.#open(path, flags, by, pid), release);
       },
       createWithFlags: (path, mode, flags, cb) => {
         const by = caller();
-        this.#answer(cb, () =>
-          this.#at(path, async (at) =>
-            this.#opened(path, await calls.create(at.parent, at.name, mode, flags, by)),
-          ),
-        );
+        const create = async ({ parent, name }: NamePlace): Promise<OpenedInfo> =>
+          this.#opened(path, await calls.create(parent, name, mode, flags, by));
+        this.#answerOpened(cb, () => this.#at(path, create), release);
       },
       read: (_path, fd, buffer, length, position, cb) => {
         const read = async (): Promise<number> => {
@@ -274,7 +275,8 @@ class Binding {
         });
       },
       opendir: (path, _flags, cb) => {
-        this.#answer(cb, async () => ({ fd: await calls.openDirectory(await this.#inode(path)) }));
+        const open = async () => ({ fd: await calls.openDirectory(await this.#inode(path)) });
+        this.#answerOpened(cb, open, (handle) => calls.releaseDirectory(handle));
       },
       readdirPaged: (_path, fd, offset, cb) => this.#readDirectory(Number(fd), toSafe(offset), cb),
       releasedir: (_path, fd, cb) => this.#answer(cb, () => calls.releaseDirectory(Number(fd))),
@@ -337,6 +339,22 @@ class Binding {
       (value) => cb(0, value),
       (error: unknown) => cb(this.#errno(error)),
     );
+  }
+
+  /** What is open once nobody waits for it any more is closed. */
+  #answerOpened<Value extends { readonly fd: number }>(
+    cb: Answer<Value>,
+    call: () => Promise<Value>,
+    close: (handle: number) => Promise<void>,
+  ): void {
+    const opened = call();
+    const answer: Answer<Value> = (error, value) => {
+      if (error === -osConstants.errno.ETIMEDOUT) {
+        opened.then(({ fd }) => close(fd)).catch((failure: unknown) => void this.#errno(failure));
+      }
+      cb(error, value);
+    };
+    this.#answer(answer, () => opened);
   }
 
   #answerCount(cb: (result: number) => void, call: () => Promise<number>): void {
@@ -402,17 +420,34 @@ class Binding {
     return Number(fd) === 0 ? this.#inode(path) : this.#calls.inodeOf(Number(fd));
   }
 
-  #opened(path: string, opened: Opened): Fuse.FileInfoResult {
+  #tell(path: string | null, stored: Attributes): Fuse.Stats {
+    if (path !== null) this.#told.tell(path, stored);
+    return toStats(this.#options.present(stored));
+  }
+
+  async #open(path: string, flags: number, by: Caller, pid: number): Promise<OpenedInfo> {
+    const opened = await this.#calls.open(await this.#inode(path), flags, by);
+    const { handle, version } = opened;
+    // Of a file that is cut to nothing the kernel knows the size.
+    const isCut = (flags & constants.O_TRUNC) !== 0;
+    if (version !== null && !isCut && this.#told.isOutdated(path, version, pid)) {
+      await this.#calls.release(handle);
+      throw new ErrnoError('ESTALE', `"${path}" has changed since it was looked up`);
+    }
+    return this.#opened(path, opened);
+  }
+
+  #opened(path: string, { handle, version, directIo, linked }: Opened): OpenedInfo {
     // Each name of a file is an inode of its own to the kernel, with pages of its own.
-    const directIO = opened.directIo || opened.linked;
-    const keepCache = this.#versions.get(path) === opened.version && !directIO;
+    const directIO = directIo || linked;
+    const keepCache = version !== null && this.#versions.get(path) === version && !directIO;
     this.#versions.delete(path);
-    this.#versions.set(path, opened.version);
+    if (version !== null) this.#versions.set(path, version);
     for (const oldest of this.#versions.keys()) {
       if (this.#versions.size <= VERSIONS_MAX) break;
       this.#versions.delete(oldest);
     }
-    return { fd: opened.handle, directIO, keepCache };
+    return { fd: handle, directIO, keepCache };
   }
 
   /** The last close of a hidden file: its name is gone already. */

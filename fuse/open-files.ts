@@ -3,7 +3,6 @@ import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import { allDone } from './all-done.ts';
 import type { Attributes, FileSystemBackend } from './backend.ts';
-import { contentVersionCompare } from './backend.ts';
 import { DirtyBudget } from './dirty-budget.ts';
 import { ErrnoError } from './errno.ts';
 import { Inodes, withoutPrivileges } from './inodes.ts';
@@ -81,17 +80,10 @@ export class OpenFiles {
 
   async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
     const writing = isForWriting(flags);
-    const told = this.inodes.cache.told(inode);
     const attributes = this.inodes.cache.looked(inode) ?? (await this.inodes.askToOpen(inode));
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
     this.#assertMeant(attributes);
-    if (told !== undefined && contentVersionCompare(told.contents, attributes.contents) !== 0) {
-      // The kernel was told attributes from a listing a moment ago, and would cut what it reads at their
-      // size. At this answer it looks the name up once more, and opens again.
-      this.inodes.cache.forget(inode);
-      throw new ErrnoError('ESTALE', `Inode ${inode} changed since it was listed`);
-    }
     const file = this.#opened(attributes, writing);
     try {
       if (writing && file.source.isGiving) await file.source.withdraw();
@@ -494,9 +486,7 @@ export class OpenFiles {
       directIo: appending,
       linked: file.attributes.links > 1,
       // With bytes under way there is no version yet that a later open could find unchanged.
-      version: file.writes.dirty
-        ? `${file.inode}:handle-${handle}`
-        : contentsName(file.inode, file.attributes.contents),
+      version: file.writes.dirty ? null : contentsName(file.inode, file.attributes.contents),
     };
   }
 

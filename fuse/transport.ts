@@ -21,8 +21,8 @@ export interface Opened {
   readonly directIo: boolean;
   /** The file has several names: to a kernel that knows an inode per name, the page cache is of no use either. */
   readonly linked: boolean;
-  /** Names these contents: pages cached from an earlier open of the same version may be kept. */
-  readonly version: string;
+  /** Names these contents: pages cached from an earlier open of the same version may be kept. Null while bytes are on their way to the cluster. */
+  readonly version: string | null;
 }
 
 /** A file that was made, or found, and opened. */

@@ -68,7 +68,7 @@ export class KernelBelief {
    * The kernel is about to be told that the file is open. Without asking again it would cut what it reads at the size that
    * it was told with earlier contents.
    */
-  async opening(inode: number, version: string): Promise<void> {
+  async opening(inode: number, version: string | null): Promise<void> {
     const told = this.#told.get(inode);
     if (told !== undefined && contentsName(inode, told.contents) !== version) await this.drop(inode);
   }
@@ -83,9 +83,10 @@ export class KernelBelief {
   }
 
   /** @returns whether the kernel's pages are of these contents, if it has any */
-  opened(inode: number, version: string): boolean {
-    const isSame = this.#opened.get(inode) === version;
-    this.#opened.set(inode, version);
+  opened(inode: number, version: string | null): boolean {
+    const isSame = version !== null && this.#opened.get(inode) === version;
+    if (version === null) this.#opened.delete(inode);
+    else this.#opened.set(inode, version);
     return isSame;
   }
 

@@ -7,6 +7,7 @@ const CACHES = 'test/server/client-caches.test.ts';
 const BIRTHS = 'test/fuse/births.test.ts';
 const OWN_CONTENTS = 'test/fuse/own-contents.test.ts';
 const LIVE_FILES = 'test/fuse/live-files.test.ts';
+const TOLD = 'test/fuse/told-contents.test.ts';
 const LISTINGS = 'test/fuse/known-listings.test.ts';
 const REMEMBERING = 'test/client/remembering-client.test.ts';
 
@@ -432,5 +433,30 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       replace: 'if (isKnown) this',
     },
     { test: { file: LIVE_FILES, name: 'where nothing is believed, neither is what a change was answered' } },
+  ),
+  replica(
+    'told-early',
+    'what the kernel was told of other contents is taken for over when it has just heard of it',
+    {
+      file: 'fuse/told-contents.ts',
+      find: 'this.#believedMs + UPTAKE_MS_MAX;',
+      replace: 'this.#believedMs;',
+    },
+    {
+      test: {
+        file: TOLD,
+        name: 'what the kernel believes no more is not outdated; where it believes nothing, nothing is',
+      },
+    },
+  ),
+  replica(
+    'told-twice',
+    'whoever was refused an open, and looked the path up once more, is refused again',
+    {
+      file: 'fuse/told-contents.ts',
+      find: 'if (refused?.path === path && refused.untilMs >= nowMs) return false;',
+      replace: '',
+    },
+    { test: { file: TOLD, name: 'nobody is refused twice in a row, whatever others do meanwhile' } },
   ),
 ];

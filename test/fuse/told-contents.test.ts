@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Attributes } from '../../fuse/backend.ts';
+import { ToldContents } from '../../fuse/told-contents.ts';
+import { contentsName } from '../../fuse/transport.ts';
+
+const [ONE, TWO] = [11, 12];
+const LONG_MS = 60_000;
+
+function file(seq: number, inode = 7): Attributes {
+  return { inode, kind: 'file', contents: { epoch: 1, seq } } as Attributes;
+}
+
+function version(seq: number, inode = 7): string {
+  return contentsName(inode, { epoch: 1, seq });
+}
+
+test('what the kernel was told of other contents is outdated, and what it was told of these, or not at all, is not', () => {
+  const told = new ToldContents(LONG_MS);
+  told.tell('/f', file(5));
+  told.tell('/other', file(1, 8));
+  assert.equal(told.isOutdated('/f', version(5), ONE), false);
+  assert.equal(told.isOutdated('/f', version(6), ONE), true);
+  assert.equal(told.isOutdated('/f', version(5, 9), TWO), true, 'The name is another file’s');
+  assert.equal(told.isOutdated('/never', version(6), ONE), false);
+  told.tell('/f', file(6));
+  assert.equal(told.isOutdated('/f', version(6), ONE), false, 'What it was told last counts');
+});
+
+test('nobody is refused twice in a row, whatever others do meanwhile', () => {
+  const told = new ToldContents(LONG_MS);
+  told.tell('/f', file(5));
+  assert.equal(told.isOutdated('/f', version(6), ONE), true);
+  assert.equal(told.isOutdated('/f', version(6), TWO), true);
+  told.tell('/f', file(6));
+  assert.equal(told.isOutdated('/f', version(7), ONE), false, 'It changed while it was looked up');
+  assert.equal(told.isOutdated('/f', version(7), TWO), false);
+  assert.equal(told.isOutdated('/f', version(8), ONE), true, 'The next open is another one');
+  told.tell('/g', file(1, 8));
+  assert.equal(told.isOutdated('/g', version(2, 8), ONE), true, 'So is one of another path');
+  // Those who have no number are many.
+  assert.equal(told.isOutdated('/f', version(8), 0), true);
+  assert.equal(told.isOutdated('/f', version(8), 0), false);
+  assert.equal(told.isOutdated('/f', version(8), 0), false);
+});
+
+test('what the kernel believes no more is not outdated; where it believes nothing, nothing is', async () => {
+  const told = new ToldContents(10);
+  told.tell('/f', file(5));
+  await delay(20);
+  assert.equal(told.isOutdated('/f', version(6), ONE), true, 'It may have heard of it later');
+  await delay(220);
+  assert.equal(told.isOutdated('/f', version(6), TWO), false);
+  const strict = new ToldContents(0);
+  strict.tell('/f', file(5));
+  assert.equal(strict.isOutdated('/f', version(6), ONE), false);
+});
