@@ -32,6 +32,8 @@ interface Entry extends Heard {
   readonly inode: number;
   /** The kernel may keep the name. */
   readonly isKept: boolean;
+  /** The cluster was asked for the name, and for no other. */
+  readonly isAsked: boolean;
 }
 
 /**
@@ -112,6 +114,13 @@ export class AttributeCache {
     return this.#isOld(known, LOOKUP_AGE_MAX_MS) ? undefined : known.attributes;
   }
 
+  /** The same, where it was the name that was looked up. */
+  lookedAt(parent: number, name: string): Attributes | undefined {
+    const entry = this.#entries.get(keyOf(parent, name));
+    if (entry?.isAsked !== true || this.#isOld(entry, LOOKUP_AGE_MAX_MS)) return undefined;
+    return this.looked(entry.inode);
+  }
+
   /**
    * For how long these attributes are still believed, in milliseconds; 0 where others were heard meanwhile.
    *
@@ -139,8 +148,8 @@ export class AttributeCache {
       this.#namesKept.delete(oldest);
     }
     this.#namesKept.delete(inode);
-    // Since when it was heard by one name or another: the longest time there is.
-    if (leftMs > 0) this.#namesKept.set(inode, { parent, name, untilMs: nowMs + this.#ageMaxMs });
+    // Since when it was heard by one name or another: the longest time there is. Also where it is over by now: what was answered is what was known.
+    this.#namesKept.set(inode, { parent, name, untilMs: nowMs + this.#ageMaxMs });
     return leftMs;
   }
 
@@ -191,7 +200,8 @@ export class AttributeCache {
     const before = this.#entries.get(key);
     const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
     const isKept = prefetched || kind !== 'file' || wasHeard;
-    bounded(this.#entries).set(key, { inode, heardMs: performance.now(), mark, isKept });
+    const isAsked = !prefetched && !isDoubtful;
+    bounded(this.#entries).set(key, { inode, heardMs: performance.now(), mark, isKept, isAsked });
   }
 
   heardPage(parent: number, { entries }: ListedPage, mark: number): void {

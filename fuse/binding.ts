@@ -10,6 +10,7 @@ import { ErrnoError, errnoName, errnoNumber } from './errno.ts';
 import { mountedAt, tuneKernel } from './kernel-tuning.ts';
 import { logUnforeseen } from './log.ts';
 import { guardMount } from './mount-guard.ts';
+import { OpenPaths } from './open-paths.ts';
 import { RecentTimeouts } from './recent-timeouts.ts';
 import { SpentCallers } from './spent-callers.ts';
 import { FILE_TYPES, NAME_BYTES_MAX, PREFERRED_IO_BYTES, sectorCount, spaceNumbers } from './stat.ts';
@@ -41,6 +42,7 @@ const SEEK_HOLE = 4;
 /** FUSE_CAP_POSIX_ACL and FUSE_CAP_DONT_MASK of libfuse. */
 const CAPABILITIES_FOR_ACLS = (1 << 19) | (1 << 6);
 const NOT_SUPPORTED = -osConstants.errno.EOPNOTSUPP;
+const RENAME_EXCHANGE = 2;
 const UTIME_NOW = 0x3fff_ffff;
 const UTIME_OMIT = 0x3fff_fffe;
 
@@ -132,6 +134,7 @@ class Binding {
   /** Version of the contents at the last open of each path: the kernel's pages are by path too. */
   readonly #versions = new Map<string, string>();
 
+  readonly #open = new OpenPaths();
   readonly #told: ToldContents;
   readonly #timedOut = new RecentTimeouts();
   readonly #spent: SpentCallers;
@@ -150,7 +153,7 @@ class Binding {
       return { uid, gid, umask: umask & 0o777 };
     };
     const acls = this.#options.acls && this.#options.xattrs;
-    const release = (handle: number): Promise<void> => calls.release(handle);
+    const release = (handle: number): Promise<void> => this.#release(handle);
     const operations: Fuse.OPERATIONS = {
       // The kernel checks access control lists where it is told that there are such, and leaves the umask to us.
       initWithConfig: ({ want, capable }, cb) =>
@@ -163,7 +166,7 @@ class Binding {
             if (path !== '/' && this.#spent.has(pid))
               throw new ErrnoError('ETIMEDOUT', 'The root took as long as it may');
             const beganMs = performance.now();
-            const stored = await this.#repeated(`getattr ${path}`, () => this.#attributes(path));
+            const stored = await this.#repeated(`getattr ${path}`, () => this.#lookedUp(path));
             if (path === '/') this.#spent.rootAnswered(pid, beganMs);
             return this.#tell(path, stored);
           },
@@ -225,7 +228,7 @@ class Binding {
       open: (path, flags, cb) => {
         const by = caller();
         const pid = context()?.pid ?? 0;
-        this.#answerOpened(cb, () => this.#open(path, flags, by, pid), release);
+        this.#answerOpened(cb, () => this.#openFile(path, flags, by, pid), release);
       },
       createWithFlags: (path, mode, flags, cb) => {
         const by = caller();
@@ -254,7 +257,7 @@ class Binding {
       fsync: (_path, _dataOnly, fd, cb) => this.#answer(cb, () => calls.persist(Number(fd)), false),
       fsyncdir: (path, _dataOnly, _fd, cb) =>
         this.#answer(cb, async () => calls.persistDirectory(await this.#inode(path)), false),
-      release: (_path, fd, cb) => this.#answer(cb, () => calls.release(Number(fd)), false),
+      release: (_path, fd, cb) => this.#answer(cb, () => this.#release(Number(fd)), false),
       fallocate: (_path, fd, mode, offset, length, cb) => {
         const by = caller();
         this.#answer(cb, async () => calls.allocate(Number(fd), mode, toSafe(offset), toSafe(length), by));
@@ -405,8 +408,22 @@ class Binding {
     return this.#calls.lookup(parent, name);
   }
 
-  #attributesOfHandle(path: string | null, fd: Fuse.FileHandle): Promise<Attributes> {
-    return this.#inodeOf(path, fd).then((inode) => this.#calls.attributes(inode));
+  async #lookedUp(path: string | null): Promise<Attributes> {
+    try {
+      const attributes = await this.#attributes(path);
+      if (path !== null) this.#open.looked(path, true);
+      return attributes;
+    } catch (error) {
+      if (path !== null && errnoName(error) === 'ENOENT') this.#open.looked(path, false);
+      throw error;
+    }
+  }
+
+  async #attributesOfHandle(path: string | null, fd: Fuse.FileHandle): Promise<Attributes> {
+    const inode = await this.#inodeOf(path, fd);
+    // To the kernel they are those of all that is open by the path: who opened it last reads by them.
+    const latest = path === null ? undefined : this.#open.latestOfSeveral(path);
+    return this.#calls.attributes(latest ?? inode);
   }
 
   async #inode(path: string | null): Promise<number> {
@@ -425,8 +442,9 @@ class Binding {
     return toStats(this.#options.present(stored));
   }
 
-  async #open(path: string, flags: number, by: Caller, pid: number): Promise<OpenedInfo> {
-    const opened = await this.#calls.open(await this.#inode(path), flags, by);
+  async #openFile(path: string, flags: number, by: Caller, pid: number): Promise<OpenedInfo> {
+    const inode = this.#hidden.get(path) ?? (await this.#at(path, (at) => this.#toOpen(at)));
+    const opened = await this.#calls.open(inode, flags, by);
     const { handle, version } = opened;
     // Of a file that is cut to nothing the kernel knows the size.
     const isCut = (flags & constants.O_TRUNC) !== 0;
@@ -437,17 +455,32 @@ class Binding {
     return this.#opened(path, opened);
   }
 
+  async #toOpen({ parent, name }: NamePlace): Promise<number> {
+    return (await this.#calls.lookupToOpen(parent, name)).inode;
+  }
+
   #opened(path: string, { handle, version, directIo, linked }: Opened): OpenedInfo {
+    this.#open.opened(path, handle, this.#calls.inodeOf(handle));
+    // The pages that the kernel has, and gets, are another file's; that one keeps them for as long as it is open.
+    const isShared = this.#open.latestOfSeveral(path) !== undefined;
     // Each name of a file is an inode of its own to the kernel, with pages of its own.
-    const directIO = directIo || linked;
+    const directIO = directIo || linked || isShared;
     const keepCache = version !== null && this.#versions.get(path) === version && !directIO;
     this.#versions.delete(path);
-    if (version !== null) this.#versions.set(path, version);
+    if (version !== null && !isShared) this.#versions.set(path, version);
     for (const oldest of this.#versions.keys()) {
       if (this.#versions.size <= VERSIONS_MAX) break;
       this.#versions.delete(oldest);
     }
     return { fd: handle, directIO, keepCache };
+  }
+
+  async #release(handle: number): Promise<void> {
+    try {
+      await this.#calls.release(handle);
+    } finally {
+      this.#open.closed(handle);
+    }
   }
 
   /** The last close of a hidden file: its name is gone already. */
@@ -468,12 +501,27 @@ class Binding {
     const source = await this.#place(from);
     const target = await this.#place(to);
     if (HIDDEN_NAME.test(target.name) && flags === 0) {
-      const { inode } = await this.#calls.lookup(source.parent, source.name);
-      await this.#calls.unlink(source.parent, source.name, uid);
-      this.#hidden.set(to, inode);
+      await this.#hide(from, source, to, uid);
       return;
     }
     await this.#calls.rename(source, target, flags, uid);
+    if (flags === RENAME_EXCHANGE) this.#open.exchanged(from, to);
+    else this.#open.moved(from, to);
+  }
+
+  async #hide(path: string, { parent, name }: NamePlace, hidden: string, uid: number): Promise<void> {
+    let inode = this.#open.latest(path);
+    try {
+      inode ??= (await this.#calls.lookup(parent, name)).inode;
+      await this.#calls.unlink(parent, name, uid);
+    } catch (error) {
+      if (errnoName(error) !== 'ENOENT') throw error;
+      // Another mount has taken the name away. Who was about to do the same is told when it has looked the name up once
+      // more; who was about to give it to another file can.
+      if (!this.#open.isAbsent(path)) throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
+    }
+    if (inode !== undefined) this.#hidden.set(hidden, inode);
+    this.#open.moved(path, hidden);
   }
 
   #readDirectory(

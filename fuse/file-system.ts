@@ -93,6 +93,11 @@ export class FileSystem implements FileSystemCalls {
     return this.#names.lookup(parent, name);
   }
 
+  async lookupToOpen(parent: number, name: string): Promise<Attributes> {
+    checkName(name);
+    return this.#names.lookupToOpen(parent, name);
+  }
+
   async attributes(inode: number): Promise<Attributes> {
     if (inode !== this.root) return this.#removed.get(inode) ?? staleIfGone(this.#inodes.attributes(inode));
     try {

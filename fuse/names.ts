@@ -1,4 +1,6 @@
+import { ServiceError } from '../base/errors.ts';
 import type { Attributes, FileSystemBackend, ListedPage } from './backend.ts';
+import { ErrnoError } from './errno.ts';
 import type { Inodes } from './inodes.ts';
 import { KnownListings, type ListedName } from './known-listings.ts';
 import { LookAhead } from './look-ahead.ts';
@@ -25,6 +27,24 @@ export class Names {
   async lookup(parent: number, name: string): Promise<Attributes> {
     const found = await this.#find(parent, name);
     return this.#inodes.present(found);
+  }
+
+  /**
+   * As `lookup`, and past what is remembered: what has the name now.
+   *
+   * @throws ErrnoError `ESTALE` where nothing has: the kernel, which was told otherwise, looks it up once more
+   */
+  async lookupToOpen(parent: number, name: string): Promise<Attributes> {
+    const { cache } = this.#inodes;
+    try {
+      const found = cache.lookedAt(parent, name) ?? (await this.#askFor(parent, name));
+      return await this.#inodes.present(found);
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code !== 'not-found') throw error;
+      const place = { parent, name };
+      cache.lost(place, cache.inodeOf(parent, name) ?? 0);
+      throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
+    }
   }
 
   /** @returns entries after a name, in the order of names, and whether there are more */
@@ -63,11 +83,16 @@ export class Names {
       const reached = this.#known(parent, name);
       if (reached !== undefined) return reached;
     }
+    const attributes = await this.#askFor(parent, name);
+    this.#lookAhead.found(parent, name);
+    return attributes;
+  }
+
+  async #askFor(parent: number, name: string): Promise<Attributes> {
     const { cache } = this.#inodes;
     const { mark } = cache;
     const attributes = await this.#backend.lookup(parent, name);
     cache.heardEntry(parent, name, attributes, mark);
-    this.#lookAhead.found(parent, name);
     return attributes;
   }
 

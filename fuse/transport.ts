@@ -72,6 +72,8 @@ export interface LockRequest {
 export interface FileSystemCalls {
   readonly root: number;
   lookup(parent: number, name: string): Promise<Attributes>;
+  /** As `lookup`, for a transport that opens by names: what has the name now, or had it when it was looked up a moment ago. */
+  lookupToOpen(parent: number, name: string): Promise<Attributes>;
   attributes(inode: number): Promise<Attributes>;
   /** The inode that an open handle is of. */
   inodeOf(handle: number): number;

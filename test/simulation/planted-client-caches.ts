@@ -8,6 +8,8 @@ const BIRTHS = 'test/fuse/births.test.ts';
 const OWN_CONTENTS = 'test/fuse/own-contents.test.ts';
 const LIVE_FILES = 'test/fuse/live-files.test.ts';
 const TOLD = 'test/fuse/told-contents.test.ts';
+const OPEN_NAMES = 'test/fuse/open-names.test.ts';
+const OPEN_PATHS = 'test/fuse/open-paths.test.ts';
 const LISTINGS = 'test/fuse/known-listings.test.ts';
 const REMEMBERING = 'test/client/remembering-client.test.ts';
 
@@ -458,5 +460,60 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       replace: '',
     },
     { test: { file: TOLD, name: 'nobody is refused twice in a row, whatever others do meanwhile' } },
+  ),
+  replica(
+    'name-remembered',
+    'over the binding a name is opened as the file that is remembered',
+    {
+      file: 'fuse/names.ts',
+      find: 'cache.lookedAt(parent, name) ??',
+      replace: 'cache.entry(parent, name) ??',
+    },
+    {
+      test: {
+        file: OPEN_NAMES,
+        name: 'what another mount has given the name to is opened, and not what is remembered',
+      },
+    },
+  ),
+  replica(
+    'name-lost',
+    'a name that nothing has any more is remembered after an open has heard so',
+    {
+      file: 'fuse/names.ts',
+      find: 'cache.lost(place, cache.inodeOf(parent, name) ?? 0);',
+      replace: 'void place;',
+    },
+    {
+      test: {
+        file: OPEN_NAMES,
+        name: 'where nothing has the name any more, the kernel looks it up once more, and hears so',
+      },
+    },
+  ),
+  replica(
+    'path-shared',
+    'that another file is open by the path is forgotten with the first handle that is closed',
+    {
+      file: 'fuse/open-paths.ts',
+      find: 'if (handles?.size === 0) this.#end(path);',
+      replace: 'this.#end(path);',
+    },
+    {
+      test: {
+        file: OPEN_PATHS,
+        name: 'several files are open by a path until all but one of them are closed',
+      },
+    },
+  ),
+  replica(
+    'path-below',
+    'what is open in a directory keeps its path when that has another name',
+    {
+      file: 'fuse/open-paths.ts',
+      find: 'if (path !== from && !path',
+      replace: 'if (path !== from || !path',
+    },
+    { test: { file: OPEN_PATHS, name: 'what is open moves with its path, and with a directory on the way' } },
   ),
 ];

@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { OpenPaths } from '../../fuse/open-paths.ts';
+
+const [ONE, TWO, THREE] = [1, 3, 5];
+
+test('several files are open by a path until all but one of them are closed', () => {
+  const paths = new OpenPaths();
+  assert.equal(paths.latest('/f'), undefined);
+  paths.opened('/f', ONE, 7);
+  paths.opened('/f', TWO, 7);
+  assert.deepEqual([paths.latest('/f'), paths.latestOfSeveral('/f')], [7, undefined]);
+  paths.opened('/f', THREE, 8);
+  paths.opened('/other', 9, 6);
+  assert.deepEqual([paths.latest('/f'), paths.latestOfSeveral('/f')], [8, 8]);
+  paths.closed(ONE);
+  assert.equal(paths.latestOfSeveral('/f'), 8);
+  paths.closed(TWO);
+  assert.deepEqual([paths.latest('/f'), paths.latestOfSeveral('/f')], [8, undefined]);
+  paths.closed(THREE);
+  paths.closed(THREE);
+  assert.equal(paths.latest('/f'), undefined);
+});
+
+test('what is open moves with its path, and with a directory on the way', () => {
+  const paths = new OpenPaths();
+  paths.opened('/d/f', ONE, 7);
+  paths.opened('/d2/f', TWO, 8);
+  paths.moved('/d', '/e');
+  assert.deepEqual(
+    ['/d/f', '/e/f', '/d2/f'].map((path) => paths.latest(path)),
+    [undefined, 7, 8],
+  );
+  paths.exchanged('/e/f', '/d2/f');
+  assert.deepEqual(
+    ['/e/f', '/d2/f'].map((path) => paths.latest(path)),
+    [8, 7],
+  );
+  paths.moved('/e/f', '/d2/f');
+  assert.equal(paths.latestOfSeveral('/d2/f'), 8);
+  paths.closed(ONE);
+  paths.closed(TWO);
+  assert.equal(paths.latest('/d2/f'), undefined);
+});
+
+test('whether the kernel knows that a path is nobody’s is remembered while something is open by it', () => {
+  const paths = new OpenPaths();
+  paths.looked('/f', false);
+  assert.equal(paths.isAbsent('/f'), false, 'Nobody wants to know');
+  paths.opened('/f', ONE, 7);
+  paths.looked('/f', true);
+  assert.equal(paths.isAbsent('/f'), false);
+  paths.looked('/f', false);
+  assert.equal(paths.isAbsent('/f'), true);
+  paths.looked('/f', true);
+  assert.equal(paths.isAbsent('/f'), false);
+  paths.looked('/f', false);
+  paths.moved('/f', '/g');
+  assert.deepEqual([paths.isAbsent('/f'), paths.isAbsent('/g')], [false, false]);
+  paths.looked('/g', false);
+  paths.opened('/g', TWO, 8);
+  assert.equal(paths.isAbsent('/g'), false);
+});

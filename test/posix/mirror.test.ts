@@ -1,0 +1,49 @@
+/**
+ * Goal: two mounts of one volume are one file system, to which what a mount remembers makes no difference but for the time that it may.
+ * Method: calls drawn from a seed are made on two mounts in turn and on a local directory, with pauses that end where a mount forgets.
+ */
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { RealCluster } from '../cluster/real-cluster.ts';
+import { Mirror } from './mirror.ts';
+import { mountPairs, noMounts } from './mounts.ts';
+
+const STEPS = Number(process.env.STEPS ?? 150);
+const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 1_000_000));
+const TTL_MS = 150;
+const CACHES = [
+  { cache: `ttl:${TTL_MS}ms`, ttlMs: TTL_MS },
+  { cache: 'leases', ttlMs: 0 },
+  { cache: 'strict', ttlMs: 0 },
+] as const;
+
+const skip = await noMounts();
+if (skip === false) await define();
+else test('two mounts and the local disk', { skip }, () => undefined);
+
+async function define(): Promise<void> {
+  const cluster = await RealCluster.start();
+  after(() => cluster.stop());
+  await cluster.createVolume('main');
+  // All are there before the first test is declared: where none is left to run, the runner takes the tests for over.
+  const mounted = [];
+  for (const { cache, ttlMs } of CACHES) {
+    for (const pair of await mountPairs(cluster, '--cache', cache)) mounted.push({ ...pair, cache, ttlMs });
+  }
+  for (const { transport, mounts, cache, ttlMs } of mounted) {
+    test(`${transport}, ${cache}: two mounts and the local disk (SEED=${SEED})`, async (t) => {
+      const local = await mkdtemp(join(tmpdir(), 'leasehold-mirror-'));
+      t.after(() => rm(local, { recursive: true }));
+      const folder = `${transport}-${cache.replace(':', '-')}`;
+      await mkdir(mounts[0].path(folder));
+      const roots = mounts.map((mount) => mount.path(folder));
+      const isByPath = transport === 'native';
+      const mirror = new Mirror(roots, local, { seed: SEED, steps: STEPS, ttlMs, isByPath });
+      assert.equal(mirror.run(), null);
+      t.diagnostic([...mirror.counts].map(([kind, count]) => `${count} ${kind}`).join(', '));
+    });
+  }
+}
