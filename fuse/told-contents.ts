@@ -1,8 +1,6 @@
 import type { Attributes } from './backend.ts';
+import { UPTAKE_MS_MAX } from './kernel/uptake.ts';
 import { contentsName } from './transport.ts';
-
-/** The kernel counts from when its caller gets to run, in milliseconds after it was answered. */
-const UPTAKE_MS_MAX = 200;
 
 interface Told {
   /** Names the contents. */

@@ -2,7 +2,7 @@ import type { Attributes, ContentVersion } from '../backend.ts';
 import { contentsName, type KernelCache, type NamePlace } from '../transport.ts';
 import type { AbsentLists } from './absent-lists.ts';
 import type { Validity } from './replies.ts';
-import { UPTAKE_SLACK_MS, Uptake } from './uptake.ts';
+import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS, Uptake } from './uptake.ts';
 
 interface Told {
   readonly contents: ContentVersion;
@@ -41,7 +41,7 @@ export class KernelBelief {
   tell(stored: Attributes, say: (validity: Validity) => void, place?: NamePlace): void {
     const beganMs = performance.now();
     const validity = this.#validity(stored, place);
-    this.#note(stored, beganMs + validity.attributesMs);
+    this.#note(stored, validity.attributesMs);
     this.#noteAbsent(stored, validity);
     if (place !== undefined && validity.attributesMs > 0) this.uptake.told(stored.inode);
     say(validity);
@@ -52,7 +52,7 @@ export class KernelBelief {
   /** For how long the kernel may believe an entry of a page of a directory; it is about to be told. */
   listed(stored: Attributes, place: NamePlace): Validity {
     const validity = this.#validity(stored, place);
-    this.#note(stored, performance.now() + validity.attributesMs);
+    this.#note(stored, validity.attributesMs);
     this.#noteAbsent(stored, validity);
     return validity;
   }
@@ -60,7 +60,7 @@ export class KernelBelief {
   /** The kernel takes the outcome of a change for the newest there is, whatever it was told to drop meanwhile. */
   tellChanged(stored: Attributes, say: (validity: Validity) => void): void {
     const { attributesMs } = this.#cache;
-    this.#note(stored, performance.now() + attributesMs);
+    this.#note(stored, attributesMs);
     say({ attributesMs, nameMs: 0 });
   }
 
@@ -109,14 +109,15 @@ export class KernelBelief {
     if (xattrs === 0 && attributesMs > 0) this.#absent?.told(inode, attributesMs);
   }
 
-  #note({ inode, contents }: Attributes, untilMs: number): void {
+  /** It is about to be told so, and may believe it for so long from when it takes that up. */
+  #note({ inode, contents }: Attributes, believedMs: number): void {
     const nowMs = performance.now();
     for (const [oldest, told] of this.#told) {
       if (told.untilMs >= nowMs) break;
       this.#told.delete(oldest);
     }
     this.#told.delete(inode);
-    if (untilMs > nowMs) this.#told.set(inode, { contents, untilMs });
+    if (believedMs > 0) this.#told.set(inode, { contents, untilMs: nowMs + believedMs + UPTAKE_MS_MAX });
   }
 }
 

@@ -1,7 +1,7 @@
 /** What is told is believed for so much less: an answer lies in the kernel until its caller gets to run. */
 export const UPTAKE_SLACK_MS = 20;
-/** After that an answer has been taken up. */
-const UPTAKE_MS_MAX = 200;
+/** After that an answer has been taken up: until then it may lie in the kernel, which counts only from then on. */
+export const UPTAKE_MS_MAX = 200;
 
 /** Entries that the kernel was told a moment ago: it may not know their inodes yet, and take them up all the same. */
 export class Uptake {

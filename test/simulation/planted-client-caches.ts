@@ -10,6 +10,7 @@ const LIVE_FILES = 'test/fuse/live-files.test.ts';
 const TOLD = 'test/fuse/told-contents.test.ts';
 const OPEN_NAMES = 'test/fuse/open-names.test.ts';
 const OPEN_PATHS = 'test/fuse/open-paths.test.ts';
+const BELIEF = 'test/fuse/kernel/kernel-belief.test.ts';
 const LISTINGS = 'test/fuse/known-listings.test.ts';
 const REMEMBERING = 'test/client/remembering-client.test.ts';
 
@@ -515,5 +516,20 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       replace: 'if (path !== from || !path',
     },
     { test: { file: OPEN_PATHS, name: 'what is open moves with its path, and with a directory on the way' } },
+  ),
+  replica(
+    'belief-early',
+    'what the kernel was told is over for it when its time is, counted from when it was sent',
+    {
+      file: 'fuse/kernel/kernel-belief.ts',
+      find: 'nowMs + believedMs + UPTAKE_MS_MAX });',
+      replace: 'nowMs + believedMs });',
+    },
+    {
+      test: {
+        file: BELIEF,
+        name: 'what the kernel was told of other contents is dropped before it hears of an open, also where it counts later (listing)',
+      },
+    },
   ),
 ];

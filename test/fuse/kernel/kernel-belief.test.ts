@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Attributes } from '../../../fuse/backend.ts';
+import { KernelBelief } from '../../../fuse/kernel/kernel-belief.ts';
+import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from '../../../fuse/kernel/uptake.ts';
+import { contentsName } from '../../../fuse/transport.ts';
+
+const LEFT_MS = UPTAKE_SLACK_MS + 10;
+const INODE = 7;
+const PLACE = { parent: 1, name: 'f' };
+
+function file(seq: number): Attributes {
+  return { inode: INODE, kind: 'file', contents: { epoch: 1, seq }, xattrs: 0 } as Attributes;
+}
+
+function version(seq: number): string {
+  return contentsName(INODE, { epoch: 1, seq });
+}
+
+function believing(leftMs: number) {
+  const dropped: number[] = [];
+  const cache = { attributesMs: 1000, believedMs: () => leftMs };
+  const belief = new KernelBelief(cache, async (inode) => {
+    dropped.push(inode);
+  });
+  return { belief, dropped };
+}
+
+/** Every way by which the kernel is told attributes. */
+const WAYS: Record<string, (belief: KernelBelief, stored: Attributes) => void> = {
+  lookup: (belief, stored) => belief.tell(stored, () => undefined, PLACE),
+  attributes: (belief, stored) => belief.tell(stored, () => undefined),
+  listing: (belief, stored) => void belief.listed(stored, PLACE),
+};
+
+for (const [way, tell] of Object.entries(WAYS)) {
+  test(`what the kernel was told of other contents is dropped before it hears of an open, also where it counts later (${way})`, async () => {
+    const { belief, dropped } = believing(LEFT_MS);
+    tell(belief, file(5));
+    await belief.opening(INODE, version(5));
+    assert.deepEqual(dropped, [], 'It is told the same');
+    // The answer may have lain there for a moment.
+    await delay(LEFT_MS);
+    await belief.opening(INODE, version(6));
+    assert.deepEqual(dropped, [INODE]);
+    await belief.opening(INODE, version(7));
+    assert.deepEqual(dropped, [INODE], 'It believes nothing any more');
+    tell(belief, file(7));
+    await delay(LEFT_MS + UPTAKE_MS_MAX);
+    await belief.opening(INODE, version(8));
+    assert.deepEqual(dropped, [INODE], 'Nor what it was told long ago');
+  });
+}
+
+test('what the kernel may not believe is not dropped', async () => {
+  const { belief, dropped } = believing(0);
+  belief.tell(file(5), () => undefined, PLACE);
+  await belief.opening(INODE, version(6));
+  assert.deepEqual(dropped, []);
+  belief.tellChanged(file(6), () => undefined);
+  await belief.opening(INODE, version(7));
+  assert.deepEqual(dropped, [INODE], 'The outcome of a change it believes');
+});
