@@ -168,13 +168,15 @@ class Binding {
             const beganMs = performance.now();
             const stored = await this.#repeated(`getattr ${path}`, () => this.#lookedUp(path));
             if (path === '/') this.#spent.rootAnswered(pid, beganMs);
-            return this.#tell(path, stored);
+            return this.#tell(path, stored, pid);
           },
           false,
         );
       },
-      fgetattr: (path, fd, cb) =>
-        this.#answer(cb, async () => this.#tell(path, await this.#attributesOfHandle(path, fd))),
+      fgetattr: (path, fd, cb) => {
+        const pid = context()?.pid ?? 0;
+        this.#answer(cb, async () => this.#tell(path, await this.#attributesOfHandle(path, fd), pid));
+      },
       readlink: (path, cb) => this.#answer(cb, async () => calls.readLink(await this.#inode(path))),
       mknod: (path, mode, device, cb) => {
         const by = caller();
@@ -437,8 +439,8 @@ class Binding {
     return Number(fd) === 0 ? this.#inode(path) : this.#calls.inodeOf(Number(fd));
   }
 
-  #tell(path: string | null, stored: Attributes): Fuse.Stats {
-    if (path !== null) this.#told.tell(path, stored);
+  #tell(path: string | null, stored: Attributes, caller: number): Fuse.Stats {
+    if (path !== null) this.#told.tell(path, stored, caller);
     return toStats(this.#options.present(stored));
   }
 

@@ -6,6 +6,13 @@ interface Told {
   /** Names the contents. */
   readonly version: string;
   readonly untilMs: number;
+  /** Thread that was answered; 0 where that is not known, or there were several. */
+  readonly caller: number;
+  /**
+   * When another caller was told of other contents: of two answers that are under way at a time the kernel throws away the one that was asked
+   * for before it took up the other.
+   */
+  readonly othersMs: number;
 }
 
 /**
@@ -24,11 +31,19 @@ export class ToldContents {
     this.#believedMs = believedMs;
   }
 
-  /** The kernel is about to be told. */
-  tell(path: string, { inode, kind, contents }: Attributes): void {
+  /** The kernel is about to be told. @param caller thread that asked; 0 where that is not known */
+  tell(path: string, { inode, kind, contents }: Attributes, caller: number): void {
     if (kind !== 'file' || this.#believedMs === 0) return;
-    const untilMs = performance.now() + this.#believedMs + UPTAKE_MS_MAX;
-    renew(this.#told, path, { version: contentsName(inode, contents), untilMs });
+    const nowMs = performance.now();
+    const before = this.#told.get(path);
+    const version = contentsName(inode, contents);
+    const isSame = before?.version === version;
+    const isOwn = caller !== 0 && (before === undefined || before.caller === caller);
+    renew(this.#told, path, {
+      ...{ version, caller: isOwn || !isSame ? caller : 0 },
+      untilMs: nowMs + this.#believedMs + UPTAKE_MS_MAX,
+      othersMs: isSame || isOwn ? (before?.othersMs ?? Number.NEGATIVE_INFINITY) : nowMs,
+    });
   }
 
   /**
@@ -44,7 +59,9 @@ export class ToldContents {
     const refused = this.#refused.get(caller);
     if (caller !== 0) this.#refused.delete(caller);
     const told = this.#told.get(path);
-    if (told === undefined || told.untilMs < nowMs || told.version === version) return false;
+    if (told === undefined || told.untilMs < nowMs) return false;
+    const mayDiffer = nowMs - told.othersMs < UPTAKE_MS_MAX;
+    if (told.version === version && !mayDiffer) return false;
     if (refused?.path === path && refused.untilMs >= nowMs) return false;
     renew(this.#refused, caller, { path, untilMs: nowMs + this.#believedMs });
     return true;

@@ -1,4 +1,4 @@
-import type { Attributes, ContentVersion } from '../backend.ts';
+import { type Attributes, type ContentVersion, contentVersionCompare } from '../backend.ts';
 import { contentsName, type KernelCache, type NamePlace } from '../transport.ts';
 import type { AbsentLists } from './absent-lists.ts';
 import type { Validity } from './replies.ts';
@@ -7,6 +7,13 @@ import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS, Uptake } from './uptake.ts';
 interface Told {
   readonly contents: ContentVersion;
   readonly untilMs: number;
+  /** Thread that was answered; 0 where that is not known, or there were several. */
+  readonly caller: number;
+  /**
+   * The same of other contents, of which another caller was told: of two answers that are under way at a time the kernel throws away the one
+   * that was asked for before it took up the other.
+   */
+  readonly othersUntilMs: number;
 }
 
 /** What the kernel was told of names, attributes and contents, and may still believe. */
@@ -36,12 +43,13 @@ export class KernelBelief {
    *
    * @param stored as they were answered, and not a copy of them
    * @param say tells the kernel for how long it may believe them
+   * @param caller thread that asked; 0 where that is not known
    * @param place the name that the kernel asked for; absent where it has asked for attributes alone
    */
-  tell(stored: Attributes, say: (validity: Validity) => void, place?: NamePlace): void {
+  tell(stored: Attributes, say: (validity: Validity) => void, caller: number, place?: NamePlace): void {
     const beganMs = performance.now();
     const validity = this.#validity(stored, place);
-    this.#note(stored, validity.attributesMs);
+    this.#note(stored, validity.attributesMs, caller);
     this.#noteAbsent(stored, validity);
     if (place !== undefined && validity.attributesMs > 0) this.uptake.told(stored.inode);
     say(validity);
@@ -52,15 +60,15 @@ export class KernelBelief {
   /** For how long the kernel may believe an entry of a page of a directory; it is about to be told. */
   listed(stored: Attributes, place: NamePlace): Validity {
     const validity = this.#validity(stored, place);
-    this.#note(stored, validity.attributesMs);
+    this.#note(stored, validity.attributesMs, 0);
     this.#noteAbsent(stored, validity);
     return validity;
   }
 
   /** The kernel takes the outcome of a change for the newest there is, whatever it was told to drop meanwhile. */
-  tellChanged(stored: Attributes, say: (validity: Validity) => void): void {
+  tellChanged(stored: Attributes, say: (validity: Validity) => void, caller: number): void {
     const { attributesMs } = this.#cache;
-    this.#note(stored, attributesMs);
+    this.#note(stored, attributesMs, caller);
     say({ attributesMs, nameMs: 0 });
   }
 
@@ -70,13 +78,15 @@ export class KernelBelief {
    */
   async opening(inode: number, version: string | null): Promise<void> {
     const told = this.#told.get(inode);
-    if (told !== undefined && contentsName(inode, told.contents) !== version) await this.drop(inode);
+    if (told === undefined) return;
+    const mayDiffer = told.othersUntilMs >= performance.now();
+    if (mayDiffer || contentsName(inode, told.contents) !== version) await this.drop(inode);
   }
 
   /** Resolves when the kernel believes nothing any more of what it was told of the inode's attributes. */
   async drop(inode: number): Promise<void> {
     const told = this.#told.get(inode);
-    if (told === undefined || told.untilMs < performance.now()) return;
+    if (told === undefined || endMs(told) < performance.now()) return;
     await this.#drop(inode);
     // Whoever comes meanwhile waits for the same.
     if (this.#told.get(inode) === told) this.#told.delete(inode);
@@ -110,15 +120,29 @@ export class KernelBelief {
   }
 
   /** It is about to be told so, and may believe it for so long from when it takes that up. */
-  #note({ inode, contents }: Attributes, believedMs: number): void {
+  #note({ inode, contents }: Attributes, believedMs: number, caller: number): void {
     const nowMs = performance.now();
     for (const [oldest, told] of this.#told) {
-      if (told.untilMs >= nowMs) break;
+      if (endMs(told) >= nowMs) break;
       this.#told.delete(oldest);
     }
+    const before = this.#told.get(inode);
+    const isSame = before !== undefined && contentVersionCompare(before.contents, contents) === 0;
+    const isOwn = caller !== 0 && (before === undefined || before.caller === caller);
+    const sinceMs = believedMs > 0 ? nowMs + believedMs + UPTAKE_MS_MAX : 0;
+    const beforeMs = before?.untilMs ?? 0;
+    const told = {
+      ...{ contents, caller: isOwn || !isSame ? caller : 0 },
+      untilMs: Math.max(sinceMs, isSame ? beforeMs : 0),
+      othersUntilMs: Math.max(before?.othersUntilMs ?? 0, isSame || isOwn ? 0 : beforeMs),
+    };
     this.#told.delete(inode);
-    if (believedMs > 0) this.#told.set(inode, { contents, untilMs: nowMs + believedMs + UPTAKE_MS_MAX });
+    if (endMs(told) > nowMs) this.#told.set(inode, told);
   }
+}
+
+function endMs({ untilMs, othersUntilMs }: Told): number {
+  return Math.max(untilMs, othersUntilMs);
 }
 
 /** Whole milliseconds, and a little less: an answer may lie in the kernel for a moment. */

@@ -479,13 +479,21 @@ export class Session {
 
   #attributes(header: RequestHeader, request: Request, ask: () => Promise<Attributes>): void {
     this.#answers.answer(header, request, ask, (attributes) =>
-      this.#belief.tell(attributes, (validity) => this.#replyAttributes(header, attributes, validity)),
+      this.#belief.tell(
+        attributes,
+        (validity) => this.#replyAttributes(header, attributes, validity),
+        header.pid,
+      ),
     );
   }
 
   #changedAttributes(header: RequestHeader, request: Request, ask: () => Promise<Attributes>): void {
     this.#answers.answer(header, request, ask, (attributes) =>
-      this.#belief.tellChanged(attributes, (validity) => this.#replyAttributes(header, attributes, validity)),
+      this.#belief.tellChanged(
+        attributes,
+        (validity) => this.#replyAttributes(header, attributes, validity),
+        header.pid,
+      ),
     );
   }
 
@@ -504,16 +512,16 @@ export class Session {
     );
   }
 
-  #replyEntry({ unique }: RequestHeader, place: NamePlace, stored: Attributes): void {
+  #replyEntry({ unique, pid }: RequestHeader, place: NamePlace, stored: Attributes): void {
     const node = this.numbers.node(stored.inode);
     const put = (validity: Validity): void =>
       this.#reply.put(unique, (reply, at) =>
         putEntry(reply, at, node, this.#options.present(stored), validity),
       );
-    this.#belief.tell(stored, put, place);
+    this.#belief.tell(stored, put, pid, place);
   }
 
-  #replyCreated({ unique }: RequestHeader, place: NamePlace, created: Created, flags: number): void {
+  #replyCreated({ unique, pid }: RequestHeader, place: NamePlace, created: Created, flags: number): void {
     const { attributes } = created;
     const node = this.numbers.node(attributes.inode);
     const openedFlags = this.#openedFlags(attributes.inode, created, flags);
@@ -522,7 +530,7 @@ export class Session {
         const next = putEntry(reply, at, node, this.#options.present(attributes), validity);
         return putOpened(reply, next, created.handle, openedFlags);
       });
-    this.#belief.tell(attributes, put, place);
+    this.#belief.tell(attributes, put, pid, place);
   }
 
   #openedFlags(inode: number, opened: Opened, flags: number): number {

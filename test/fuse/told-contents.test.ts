@@ -18,26 +18,26 @@ function version(seq: number, inode = 7): string {
 
 test('what the kernel was told of other contents is outdated, and what it was told of these, or not at all, is not', () => {
   const told = new ToldContents(LONG_MS);
-  told.tell('/f', file(5));
-  told.tell('/other', file(1, 8));
+  told.tell('/f', file(5), ONE);
+  told.tell('/other', file(1, 8), ONE);
   assert.equal(told.isOutdated('/f', version(5), ONE), false);
   assert.equal(told.isOutdated('/f', version(6), ONE), true);
   assert.equal(told.isOutdated('/f', version(5, 9), TWO), true, 'The name is another file’s');
   assert.equal(told.isOutdated('/never', version(6), ONE), false);
-  told.tell('/f', file(6));
+  told.tell('/f', file(6), ONE);
   assert.equal(told.isOutdated('/f', version(6), ONE), false, 'What it was told last counts');
 });
 
 test('nobody is refused twice in a row, whatever others do meanwhile', () => {
   const told = new ToldContents(LONG_MS);
-  told.tell('/f', file(5));
+  told.tell('/f', file(5), ONE);
   assert.equal(told.isOutdated('/f', version(6), ONE), true);
   assert.equal(told.isOutdated('/f', version(6), TWO), true);
-  told.tell('/f', file(6));
+  told.tell('/f', file(6), ONE);
   assert.equal(told.isOutdated('/f', version(7), ONE), false, 'It changed while it was looked up');
   assert.equal(told.isOutdated('/f', version(7), TWO), false);
   assert.equal(told.isOutdated('/f', version(8), ONE), true, 'The next open is another one');
-  told.tell('/g', file(1, 8));
+  told.tell('/g', file(1, 8), ONE);
   assert.equal(told.isOutdated('/g', version(2, 8), ONE), true, 'So is one of another path');
   // Those who have no number are many.
   assert.equal(told.isOutdated('/f', version(8), 0), true);
@@ -47,12 +47,24 @@ test('nobody is refused twice in a row, whatever others do meanwhile', () => {
 
 test('what the kernel believes no more is not outdated; where it believes nothing, nothing is', async () => {
   const told = new ToldContents(10);
-  told.tell('/f', file(5));
+  told.tell('/f', file(5), ONE);
   await delay(20);
   assert.equal(told.isOutdated('/f', version(6), ONE), true, 'It may have heard of it later');
   await delay(220);
   assert.equal(told.isOutdated('/f', version(6), TWO), false);
   const strict = new ToldContents(0);
-  strict.tell('/f', file(5));
+  strict.tell('/f', file(5), ONE);
   assert.equal(strict.isOutdated('/f', version(6), ONE), false);
+});
+
+test('what others were told of other contents at the same time may be what the kernel believes', () => {
+  const told = new ToldContents(LONG_MS);
+  told.tell('/f', file(5), ONE);
+  told.tell('/f', file(6), ONE);
+  assert.equal(told.isOutdated('/f', version(6), ONE), false, 'It has asked one after the other');
+  told.tell('/f', file(7), TWO);
+  assert.equal(told.isOutdated('/f', version(7), TWO), true);
+  told.tell('/f', file(7), TWO);
+  assert.equal(told.isOutdated('/f', version(7), TWO), false, 'It was looked up once more');
+  assert.equal(told.isOutdated('/f', version(7), ONE), true);
 });

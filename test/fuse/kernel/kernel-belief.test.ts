@@ -8,6 +8,7 @@ import { contentsName } from '../../../fuse/transport.ts';
 
 const LEFT_MS = UPTAKE_SLACK_MS + 10;
 const INODE = 7;
+const [ONE, TWO] = [11, 12];
 const PLACE = { parent: 1, name: 'f' };
 
 function file(seq: number): Attributes {
@@ -29,8 +30,8 @@ function believing(leftMs: number) {
 
 /** Every way by which the kernel is told attributes. */
 const WAYS: Record<string, (belief: KernelBelief, stored: Attributes) => void> = {
-  lookup: (belief, stored) => belief.tell(stored, () => undefined, PLACE),
-  attributes: (belief, stored) => belief.tell(stored, () => undefined),
+  lookup: (belief, stored) => belief.tell(stored, () => undefined, ONE, PLACE),
+  attributes: (belief, stored) => belief.tell(stored, () => undefined, ONE),
   listing: (belief, stored) => void belief.listed(stored, PLACE),
 };
 
@@ -55,10 +56,29 @@ for (const [way, tell] of Object.entries(WAYS)) {
 
 test('what the kernel may not believe is not dropped', async () => {
   const { belief, dropped } = believing(0);
-  belief.tell(file(5), () => undefined, PLACE);
+  belief.tell(file(5), () => undefined, ONE, PLACE);
   await belief.opening(INODE, version(6));
   assert.deepEqual(dropped, []);
-  belief.tellChanged(file(6), () => undefined);
+  belief.tellChanged(file(6), () => undefined, ONE);
   await belief.opening(INODE, version(7));
   assert.deepEqual(dropped, [INODE], 'The outcome of a change it believes');
+});
+
+test('of two answers that are under way at a time the kernel may believe either', async () => {
+  const { belief, dropped } = believing(1000);
+  const tell = (seq: number, caller: number): void => belief.tell(file(seq), () => undefined, caller);
+  tell(5, ONE);
+  tell(6, ONE);
+  await belief.opening(INODE, version(6));
+  assert.deepEqual(dropped, [], 'It has asked one after the other');
+  tell(7, TWO);
+  await belief.opening(INODE, version(7));
+  assert.deepEqual(dropped, [INODE]);
+  await belief.opening(INODE, version(7));
+  assert.deepEqual(dropped, [INODE], 'Once');
+  tell(7, ONE);
+  tell(7, TWO);
+  tell(8, TWO);
+  await belief.opening(INODE, version(8));
+  assert.deepEqual(dropped, [INODE, INODE], 'Who of several was told is not known');
 });
