@@ -7,19 +7,25 @@ export const ATTRIBUTE_AGE_MAX_MS = 1000;
 /** The kernel opens a file right after it looked its name up: one question to the cluster serves both. */
 const LOOKUP_AGE_MAX_MS = 50;
 const COUNT_MAX = 20_000;
+/** Less than any two questions are apart, and more than a double loses in a year. */
+const TICK_MS = 1e-5;
 
 interface Known extends Heard {
   readonly attributes: Attributes;
   /** Heard with a listing or by our own change: the next questions about it are answered from here. */
   readonly prefetched: boolean;
+  /** The name that the cluster was asked for, and no other, as a key of `#entries`. */
+  readonly askedAt: string | undefined;
   /** In a listing, of a live file: what its primary has not told in time is as the catalog knows it. */
   readonly isDoubtful: boolean;
 }
 
 interface Heard {
-  readonly heardMs: number;
-  /** As it was when it was asked for. */
+  /** As it was when it was asked for, or when it was changed here since. */
   readonly mark: number;
+  /** When it was asked for: it may be as old as that. */
+  readonly askedMs: number;
+  readonly answeredMs: number;
 }
 
 interface KeptName {
@@ -55,7 +61,7 @@ export class AttributeCache {
   readonly #known = new Map<number, Known>();
   /** What was heard of files before they were written here, and since then not again. */
   readonly #beforeWrites = new Map<number, Known>();
-  /** Changes of ours, counted. */
+  /** The last one that was taken, of a question or of a change of ours. */
   #mark = 0;
   /** What was asked for before this one is too old. */
   #forgotten = 0;
@@ -65,6 +71,10 @@ export class AttributeCache {
   readonly #presented = new WeakMap<Attributes, Heard>();
   /** Names by which the kernel may open an inode without a look-up, and until when; those that were told last at the end. */
   readonly #namesKept = new Map<number, KeptName>();
+  /** The same by their places. */
+  readonly #keptAt = new Map<string, number>();
+  /** Names by which an open was refused a moment ago, and until when they are asked for each time. */
+  readonly #refused = new Map<string, number>();
 
   /**
    * @param ageMaxMs for how long what was heard is believed; 0 where whoever answers knows better what may be believed,
@@ -74,13 +84,22 @@ export class AttributeCache {
     this.#ageMaxMs = ageMaxMs;
   }
 
+  /** Taken before a question is asked. No two are the same, and what was asked for later has the greater one. */
   get mark(): number {
+    return this.#tick();
+  }
+
+  /** @returns the time, in milliseconds, and a little more where that was taken before */
+  #tick(): number {
+    this.#mark = Math.max(performance.now(), this.#mark + TICK_MS);
     return this.#mark;
   }
 
   entry(parent: number, name: string): Attributes | undefined {
-    const entry = this.#entries.get(keyOf(parent, name));
-    if (entry === undefined || this.#isOld(entry, this.#ageMaxMs, parent)) return undefined;
+    const key = keyOf(parent, name);
+    const entry = this.#entries.get(key);
+    if (entry === undefined || this.#isOld(entry, this.#ageMaxMs, parent) || this.#isRefused(key))
+      return undefined;
     return this.attributes(entry.inode);
   }
 
@@ -107,17 +126,24 @@ export class AttributeCache {
     return this.#hasNoXattrs(inode, Math.max(this.#ageMaxMs, LOOKUP_AGE_MAX_MS));
   }
 
-  /** What a lookup heard this very moment, for the open that follows it. */
+  /** What a lookup heard this very moment, for the open that follows it; undefined where that may come without one. */
   looked(inode: number): Attributes | undefined {
     const known = this.#known.get(inode);
     if (known === undefined || known.prefetched || this.isNameKept(inode)) return undefined;
-    return this.#isOld(known, LOOKUP_AGE_MAX_MS) ? undefined : known.attributes;
+    return wasAnswered(known) ? known.attributes : undefined;
+  }
+
+  /** The same of whoever was refused, and has looked his name up once more: the kernel may keep another one of the file that it is now. */
+  lookedOnceMore(inode: number): Attributes | undefined {
+    const known = this.#known.get(inode);
+    if (known?.askedAt === undefined || !this.#isRefused(known.askedAt)) return undefined;
+    return wasAnswered(known) ? known.attributes : undefined;
   }
 
   /** The same, where it was the name that was looked up. */
   lookedAt(parent: number, name: string): Attributes | undefined {
     const entry = this.#entries.get(keyOf(parent, name));
-    if (entry?.isAsked !== true || this.#isOld(entry, LOOKUP_AGE_MAX_MS)) return undefined;
+    if (entry?.isAsked !== true || !wasAnswered(entry)) return undefined;
     return this.looked(entry.inode);
   }
 
@@ -136,21 +162,28 @@ export class AttributeCache {
    * For how long the kernel, which is about to be told so, may believe that the name is this inode's, in milliseconds.
    *
    * An open comes without a look-up then, and has to ask by itself. So the name of a file that the cluster was asked for alone
-   * is not kept the first time: whoever has it opened is going to look it up, and one question serves both.
+   * is not kept the first time: whoever has it opened is going to look it up, and one question serves both. Nor is a name of a file that has
+   * several: by which of them the kernel opens it nobody could tell.
    */
   entryLeftMs(parent: number, name: string, inode: number): number {
-    const entry = this.#entries.get(keyOf(parent, name));
-    if (entry?.inode !== inode || !entry.isKept) return 0;
+    const key = keyOf(parent, name);
+    const entry = this.#entries.get(key);
+    if (entry?.inode !== inode || !entry.isKept || !this.#hasOneName(inode) || this.#isRefused(key)) return 0;
     const leftMs = this.#leftMs(entry, parent);
     const nowMs = performance.now();
     for (const [oldest, { untilMs }] of this.#namesKept) {
       if (untilMs >= nowMs) break;
-      this.#namesKept.delete(oldest);
+      this.#unkeep(oldest);
     }
-    this.#namesKept.delete(inode);
+    this.#unkeep(inode);
     // Since when it was heard by one name or another: the longest time there is. Also where it is over by now: what was answered is what was known.
-    this.#namesKept.set(inode, { parent, name, untilMs: nowMs + this.#ageMaxMs });
+    this.#keep(inode, { parent, name, untilMs: nowMs + this.#ageMaxMs });
     return leftMs;
+  }
+
+  #hasOneName(inode: number): boolean {
+    const attributes = this.#known.get(inode)?.attributes;
+    return attributes === undefined || attributes.kind !== 'file' || attributes.links <= 1;
   }
 
   /** Whether the kernel may open the inode by a name that it was told before. */
@@ -161,9 +194,33 @@ export class AttributeCache {
   /** @returns the name by which the kernel most likely opens the inode without a look-up, if it does */
   keptName(inode: number): NamePlace | undefined {
     const kept = this.#namesKept.get(inode);
-    if (kept === undefined || kept.untilMs < performance.now()) return undefined;
-    // What was renamed here since is known to the kernel by its new name.
-    return this.inodeOf(kept.parent, kept.name) === inode ? kept : undefined;
+    return kept === undefined || kept.untilMs < performance.now() ? undefined : kept;
+  }
+
+  /** What was renamed here the kernel knows by its new name, for as long as it knew the one before. */
+  moved(from: NamePlace, to: NamePlace, isExchange: boolean): void {
+    const [one, other] = [from, to].map(({ parent, name }) => this.#keptAt.get(keyOf(parent, name)));
+    const oneKept = one === undefined ? undefined : this.#namesKept.get(one);
+    const otherKept = other === undefined ? undefined : this.#namesKept.get(other);
+    for (const inode of [one, other]) if (inode !== undefined) this.#unkeep(inode);
+    if (one !== undefined && oneKept !== undefined) this.#keep(one, { ...to, untilMs: oneKept.untilMs });
+    if (isExchange && other !== undefined && otherKept !== undefined)
+      this.#keep(other, { ...from, untilMs: otherKept.untilMs });
+  }
+
+  #keep(inode: number, kept: KeptName): void {
+    const key = keyOf(kept.parent, kept.name);
+    const before = this.#keptAt.get(key);
+    if (before !== undefined) this.#unkeep(before);
+    this.#namesKept.set(inode, kept);
+    this.#keptAt.set(key, inode);
+  }
+
+  #unkeep(inode: number): void {
+    const kept = this.#namesKept.get(inode);
+    if (kept === undefined) return;
+    this.#namesKept.delete(inode);
+    this.#keptAt.delete(keyOf(kept.parent, kept.name));
   }
 
   /** `presented` is made of `attributes`, and no newer. */
@@ -173,16 +230,30 @@ export class AttributeCache {
   }
 
   /** @param mark as it was when the question was asked */
-  heard(attributes: Attributes, mark: number, prefetched = false, isDoubtful = false): void {
+  heard(
+    attributes: Attributes,
+    mark: number,
+    prefetched = false,
+    isDoubtful = false,
+    askedAt?: string,
+  ): void {
     this.#beforeWrites.delete(attributes.inode);
     if (this.#isBefore(mark, attributes.inode)) {
       // Nor is what was heard before: this answer may be newer.
       this.#known.delete(attributes.inode);
       return;
     }
+    // Answers overtake each other.
+    if (mark < (this.#known.get(attributes.inode)?.mark ?? 0)) return;
     const kept = this.#ageMaxMs > 0 && (prefetched || attributes.kind === 'directory');
-    const heardMs = performance.now();
-    bounded(this.#known).set(attributes.inode, { attributes, heardMs, mark, prefetched: kept, isDoubtful });
+    const heard = { mark, askedMs: mark, answeredMs: performance.now() };
+    bounded(this.#known).set(attributes.inode, {
+      attributes,
+      ...heard,
+      prefetched: kept,
+      isDoubtful,
+      askedAt,
+    });
   }
 
   heardEntry(
@@ -194,14 +265,15 @@ export class AttributeCache {
     isDoubtful = false,
   ): void {
     const key = keyOf(parent, name);
-    if (this.#isBefore(mark, key)) return;
-    this.heard(attributes, mark, prefetched, isDoubtful);
+    if (this.#isBefore(mark, key) || mark < (this.#entries.get(key)?.mark ?? 0)) return;
+    const isAsked = !prefetched && !isDoubtful;
+    this.heard(attributes, mark, prefetched, isDoubtful, isAsked ? key : undefined);
     const { inode, kind } = attributes;
     const before = this.#entries.get(key);
     const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
     const isKept = prefetched || kind !== 'file' || wasHeard;
-    const isAsked = !prefetched && !isDoubtful;
-    bounded(this.#entries).set(key, { inode, heardMs: performance.now(), mark, isKept, isAsked });
+    const heard = { mark, askedMs: mark, answeredMs: performance.now() };
+    bounded(this.#entries).set(key, { inode, ...heard, isKept, isAsked });
   }
 
   heardPage(parent: number, { entries }: ListedPage, mark: number): void {
@@ -212,14 +284,14 @@ export class AttributeCache {
   }
 
   forget(inode: number): void {
-    this.#forgotten = ++this.#mark;
+    this.#forgotten = this.#tick();
     this.#known.delete(inode);
     this.#beforeWrites.delete(inode);
   }
 
   /** From now on, and for as long as `isHeld` says so, nobody else changes the directory. */
   held(directory: number): void {
-    bounded(this.#heldFrom).set(directory, ++this.#mark);
+    bounded(this.#heldFrom).set(directory, this.#tick());
   }
 
   /** It is being written here, of which whoever has it open knows more: what was heard before counts beside that, what is on its way does not. */
@@ -337,6 +409,8 @@ export class AttributeCache {
    * @param behind the cluster does not know of it yet: the times are about these, and certainly others than before
    */
   removed(parent: number, name: string, inode: number, atNs: string | null, behind = false): void {
+    const kept = this.#keptAt.get(keyOf(parent, name));
+    if (kept !== undefined) this.#unkeep(kept);
     this.#entries.delete(keyOf(parent, name));
     this.#noteChange(keyOf(parent, name));
     this.drop(inode);
@@ -362,8 +436,22 @@ export class AttributeCache {
 
   /** The inode turned out to have the name no more. */
   lost({ parent, name }: NamePlace, inode: number): void {
-    this.#entries.delete(keyOf(parent, name));
+    const key = keyOf(parent, name);
+    this.#entries.delete(key);
+    this.#unkeep(inode);
     this.drop(inode);
+    const nowMs = performance.now();
+    for (const [oldest, untilMs] of this.#refused) {
+      if (untilMs >= nowMs) break;
+      this.#refused.delete(oldest);
+    }
+    this.#refused.delete(key);
+    this.#refused.set(key, nowMs + this.#ageMaxMs);
+  }
+
+  /** Whoever was refused is told what the cluster has, and by a name that the kernel does not keep: another refusal would be the program's. */
+  #isRefused(key: string): boolean {
+    return (this.#refused.get(key) ?? Number.NEGATIVE_INFINITY) >= performance.now();
   }
 
   /** The name, and with it its directory, changed. */
@@ -376,13 +464,13 @@ export class AttributeCache {
 
   /** What was asked for before now is too old, whatever it is about: something changed of which it is not known what it was. */
   forgetAsked(): void {
-    this.#forgotten = ++this.#mark;
+    this.#forgotten = this.#tick();
   }
 
   /** What was asked for about it before now is too old. */
   #noteChange(what: number | string): void {
     this.#dropped.delete(what);
-    this.#dropped.set(what, ++this.#mark);
+    this.#dropped.set(what, this.#tick());
     for (const [oldest, mark] of this.#dropped) {
       if (this.#dropped.size <= COUNT_MAX) break;
       this.#dropped.delete(oldest);
@@ -403,12 +491,12 @@ export class AttributeCache {
   #leftMs(heard: Heard | undefined, directory?: number): number {
     if (heard === undefined) return 0;
     if (this.#isHeld(heard, directory)) return this.#ageMaxMs;
-    return Math.max(0, heard.heardMs + this.#ageMaxMs - performance.now());
+    return Math.max(0, heard.askedMs + this.#ageMaxMs - performance.now());
   }
 
   #isOld(heard: Heard, ageMaxMs: number, directory?: number): boolean {
     if (ageMaxMs === 0) return true;
-    return performance.now() - heard.heardMs > ageMaxMs && !this.#isHeld(heard, directory);
+    return performance.now() - heard.askedMs > ageMaxMs && !this.#isHeld(heard, directory);
   }
 
   #isHeld({ mark }: Heard, directory: number | undefined): boolean {
@@ -416,6 +504,11 @@ export class AttributeCache {
     const from = this.#heldFrom.get(directory);
     return from !== undefined && mark >= from && this.isHeld(directory);
   }
+}
+
+/** @returns whether that was a moment ago */
+function wasAnswered({ answeredMs }: Heard): boolean {
+  return performance.now() - answeredMs <= LOOKUP_AGE_MAX_MS;
 }
 
 function keyOf(parent: number, name: string): string {

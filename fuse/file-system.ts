@@ -243,9 +243,20 @@ export class FileSystem implements FileSystemCalls {
       if (inode === undefined) cache.forgetAsked();
       else cache.drop(inode);
     }
+    cache.moved(from, to, mode === 'exchange');
     if (replaced === null) return;
     cache.drop(replaced);
-    this.#files.unlinked(replaced);
+    if (this.#inodes.isOpen(replaced) && !(await this.#hasName(replaced))) this.#files.unlinked(replaced);
+  }
+
+  /** Where that cannot be found out it is taken for a file that has none, which is kept for as long as it is open. */
+  async #hasName(inode: number): Promise<boolean> {
+    try {
+      return (await this.#inodes.ask(inode)).links > 0;
+    } catch (error) {
+      this.#log('debug', 'what a rename replaced is not known', { file: inode, error: String(error) });
+      return false;
+    }
   }
 
   // Files.

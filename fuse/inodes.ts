@@ -72,8 +72,9 @@ export class Inodes {
       this.cache.heard(found, mark);
       return found;
     }
-    // Should it have come by another name, or by none, it is asked for by itself the next time.
+    const looked = this.cache.lookedOnceMore(inode);
     this.cache.lost(kept, inode);
+    if (looked !== undefined) return looked;
     throw new ErrnoError('ESTALE', `"${kept.name}" is not file ${inode} any more`);
   }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { AttributeCache } from '../../fuse/attribute-cache.ts';
 import type { Attributes } from '../../fuse/backend.ts';
 
@@ -160,4 +161,63 @@ test('what was heard before a write is for whoever writes, and for nobody who op
   cache.written(7);
   cache.drop(7);
   assert.equal(cache.heardLast(7), undefined);
+});
+
+test('answers overtake each other: what was asked for later counts', () => {
+  const cache = new AttributeCache(AGE_MAX_MS);
+  const [early, late] = [cache.mark, cache.mark];
+  cache.heardEntry(1, 'a', file(7, 5), late, true);
+  cache.heardEntry(1, 'a', file(8, 3), early, true);
+  assert.deepEqual(cache.entry(1, 'a'), file(7, 5));
+  cache.heard(file(7, 3), early, true);
+  assert.deepEqual(cache.attributes(7), file(7, 5));
+  cache.heard(file(7, 6), cache.mark, true);
+  assert.deepEqual(cache.attributes(7), file(7, 6));
+});
+
+test('what is heard is as old as its question', async () => {
+  const cache = new AttributeCache(100);
+  const { mark } = cache;
+  await delay(60);
+  cache.heardEntry(1, 'a', file(7), mark, true);
+  const leftMs = cache.leftMs(file(7));
+  assert.equal(leftMs, 0, 'Another answer is not known');
+  assert.ok(cache.leftMs(cache.entry(1, 'a') as Attributes) < 50);
+  await delay(50);
+  assert.equal(cache.entry(1, 'a'), undefined);
+  // For the open that follows a look-up it counts when that was answered.
+  const asked = cache.mark;
+  await delay(60);
+  cache.heardEntry(1, 'b', file(8), asked);
+  assert.deepEqual(cache.lookedAt(1, 'b'), file(8));
+});
+
+const PLACES = { a: { parent: 1, name: 'a' }, b: { parent: 1, name: 'b' } };
+
+test('the kernel keeps no name of a file that has several', () => {
+  const cache = new AttributeCache(AGE_MAX_MS);
+  cache.heardEntry(1, 'a', { ...file(7), links: 2 }, cache.mark, true);
+  assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
+  assert.equal(cache.isNameKept(7), false);
+});
+
+test('a name that the kernel keeps moves with what is renamed here, and is over where it is removed or refused', () => {
+  const cache = new AttributeCache(AGE_MAX_MS);
+  const keep = (name: string, inode: number): number => {
+    cache.heardEntry(1, name, { ...file(inode), links: 1 }, cache.mark, true);
+    return cache.entryLeftMs(1, name, inode);
+  };
+  assert.ok(keep('a', 7) > 0 && keep('b', 8) > 0);
+  cache.moved(PLACES.a, PLACES.b, true);
+  const place = (inode: number): string | undefined => cache.keptName(inode)?.name;
+  assert.deepEqual([place(7), place(8)], ['b', 'a']);
+  cache.moved(PLACES.a, PLACES.b, false);
+  assert.deepEqual([place(7), place(8)], [undefined, 'b']);
+  cache.removed(1, 'b', 8, null);
+  assert.equal(place(8), undefined);
+  assert.ok(keep('a', 9) > 0);
+  cache.lost(PLACES.a, 9);
+  assert.equal(place(9), undefined);
+  assert.equal(keep('a', 10), 0, 'Whoever was refused would be refused again');
+  assert.equal(cache.entry(1, 'a'), undefined);
 });

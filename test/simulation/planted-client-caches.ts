@@ -11,6 +11,7 @@ const TOLD = 'test/fuse/told-contents.test.ts';
 const OPEN_NAMES = 'test/fuse/open-names.test.ts';
 const OPEN_PATHS = 'test/fuse/open-paths.test.ts';
 const BELIEF = 'test/fuse/kernel/kernel-belief.test.ts';
+const CACHE = 'test/fuse/attribute-cache.test.ts';
 const LISTINGS = 'test/fuse/known-listings.test.ts';
 const REMEMBERING = 'test/client/remembering-client.test.ts';
 
@@ -442,8 +443,8 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'what the kernel was told of other contents is taken for over when it has just heard of it',
     {
       file: 'fuse/told-contents.ts',
-      find: 'this.#believedMs + UPTAKE_MS_MAX;',
-      replace: 'this.#believedMs;',
+      find: 'nowMs + this.#believedMs + UPTAKE_MS_MAX,',
+      replace: 'nowMs + this.#believedMs,',
     },
     {
       test: {
@@ -522,13 +523,89 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'what the kernel was told is over for it when its time is, counted from when it was sent',
     {
       file: 'fuse/kernel/kernel-belief.ts',
-      find: 'nowMs + believedMs + UPTAKE_MS_MAX });',
-      replace: 'nowMs + believedMs });',
+      find: 'nowMs + believedMs + UPTAKE_MS_MAX : 0;',
+      replace: 'nowMs + believedMs : 0;',
     },
     {
       test: {
         file: BELIEF,
         name: 'what the kernel was told of other contents is dropped before it hears of an open, also where it counts later (listing)',
+      },
+    },
+  ),
+  replica(
+    'heard-overtaken',
+    'an answer that was asked for earlier takes the place of a later one',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'if (mark < (this.#known.get(attributes.inode)?.mark ?? 0)) return;',
+      replace: '',
+    },
+    { test: { file: CACHE, name: 'answers overtake each other: what was asked for later counts' } },
+  ),
+  replica(
+    'heard-age',
+    'what was heard is believed for its time from the answer on',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'const heard = { mark, askedMs: mark, answeredMs: performance.now() };\n    bounded(this.#known)',
+      replace:
+        'const heard = { mark, askedMs: performance.now(), answeredMs: performance.now() };\n    bounded(this.#known)',
+    },
+    { test: { file: CACHE, name: 'what is heard is as old as its question' } },
+  ),
+  replica(
+    'kept-links',
+    'the kernel keeps names of a file that has several',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: '|| !this.#hasOneName(inode)',
+      replace: '',
+    },
+    { test: { file: CACHE, name: 'the kernel keeps no name of a file that has several' } },
+  ),
+  replica(
+    'kept-moved',
+    'the kernel opens what was renamed by a name that nobody asks for',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'if (one !== undefined && oneKept !== undefined) this.#keep',
+      replace: 'if (one === undefined && oneKept !== undefined) this.#keep',
+    },
+    {
+      test: {
+        file: CACHE,
+        name: 'a name that the kernel keeps moves with what is renamed here, and is over where it is removed or refused',
+      },
+    },
+  ),
+  replica(
+    'kept-refused',
+    'a name that an open was refused by is kept by the kernel at once',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'this.#refused.set(key, nowMs + this.#ageMaxMs);',
+      replace: '',
+    },
+    {
+      test: {
+        file: CACHE,
+        name: 'a name that the kernel keeps moves with what is renamed here, and is over where it is removed or refused',
+      },
+    },
+  ),
+  replica(
+    'belief-others',
+    'what the kernel was told of other contents at the same time is taken for forgotten',
+    {
+      file: 'fuse/kernel/kernel-belief.ts',
+      find: 'const mayDiffer = told.othersUntilMs >= performance.now();',
+      replace: 'const mayDiffer = false;',
+    },
+    {
+      test: {
+        file: BELIEF,
+        name: 'of two answers that are under way at a time the kernel may believe either',
       },
     },
   ),
