@@ -19,7 +19,8 @@ interface Told {
 /** What the kernel was told of names, attributes and contents, and may still believe. */
 export class KernelBelief {
   /** Entries that the kernel may be about to take up. */
-  readonly uptake = new Uptake();
+  readonly uptake: Uptake;
+  readonly #nowMs: () => number;
   readonly #cache: KernelCache;
   readonly #drop: (inode: number) => Promise<void>;
   readonly #absent: AbsentLists | null;
@@ -31,8 +32,16 @@ export class KernelBelief {
   /**
    * @param drop takes attributes back
    * @param absent notes of which inodes the kernel may believe that they have no access control lists; null where nobody asks it
+   * @param nowMs a clock in milliseconds that never goes back
    */
-  constructor(cache: KernelCache, drop: (inode: number) => Promise<void>, absent: AbsentLists | null = null) {
+  constructor(
+    cache: KernelCache,
+    drop: (inode: number) => Promise<void>,
+    absent: AbsentLists | null = null,
+    nowMs: () => number = () => performance.now(),
+  ) {
+    this.uptake = new Uptake(nowMs);
+    this.#nowMs = nowMs;
     this.#cache = cache;
     this.#drop = drop;
     this.#absent = absent;
@@ -47,13 +56,13 @@ export class KernelBelief {
    * @param place the name that the kernel asked for; absent where it has asked for attributes alone
    */
   tell(stored: Attributes, say: (validity: Validity) => void, caller: number, place?: NamePlace): void {
-    const beganMs = performance.now();
+    const beganMs = this.#nowMs();
     const validity = this.#validity(stored, place);
     this.#note(stored, validity.attributesMs, caller);
     this.#noteAbsent(stored, validity);
     if (place !== undefined && validity.attributesMs > 0) this.uptake.told(stored.inode);
     say(validity);
-    const isLate = performance.now() - beganMs > UPTAKE_SLACK_MS;
+    const isLate = this.#nowMs() - beganMs > UPTAKE_SLACK_MS;
     if (validity.attributesMs > 0 && isLate) void this.#drop(stored.inode);
   }
 
@@ -79,14 +88,14 @@ export class KernelBelief {
   async opening(inode: number, version: string | null): Promise<void> {
     const told = this.#told.get(inode);
     if (told === undefined) return;
-    const mayDiffer = told.othersUntilMs >= performance.now();
+    const mayDiffer = told.othersUntilMs >= this.#nowMs();
     if (mayDiffer || contentsName(inode, told.contents) !== version) await this.drop(inode);
   }
 
   /** Resolves when the kernel believes nothing any more of what it was told of the inode's attributes. */
   async drop(inode: number): Promise<void> {
     const told = this.#told.get(inode);
-    if (told === undefined || endMs(told) < performance.now()) return;
+    if (told === undefined || endMs(told) < this.#nowMs()) return;
     await this.#drop(inode);
     // Whoever comes meanwhile waits for the same.
     if (this.#told.get(inode) === told) this.#told.delete(inode);
@@ -121,7 +130,7 @@ export class KernelBelief {
 
   /** It is about to be told so, and may believe it for so long from when it takes that up. */
   #note({ inode, contents }: Attributes, believedMs: number, caller: number): void {
-    const nowMs = performance.now();
+    const nowMs = this.#nowMs();
     for (const [oldest, told] of this.#told) {
       if (endMs(told) >= nowMs) break;
       this.#told.delete(oldest);

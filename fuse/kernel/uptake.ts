@@ -7,9 +7,15 @@ export const UPTAKE_MS_MAX = 200;
 export class Uptake {
   /** When, by inode, the oldest first. */
   readonly #toldMs = new Map<number, number>();
+  readonly #nowMs: () => number;
+
+  /** @param nowMs a clock in milliseconds that never goes back */
+  constructor(nowMs: () => number) {
+    this.#nowMs = nowMs;
+  }
 
   told(inode: number): void {
-    const nowMs = performance.now();
+    const nowMs = this.#nowMs();
     for (const [oldest, toldMs] of this.#toldMs) {
       if (nowMs - toldMs <= UPTAKE_MS_MAX) break;
       this.#toldMs.delete(oldest);
@@ -25,6 +31,6 @@ export class Uptake {
 
   /** Whether the kernel may still be about to take up what it was told of the inode, although it does not know it yet. */
   isUnderWay(inode: number): boolean {
-    return performance.now() - (this.#toldMs.get(inode) ?? Number.NEGATIVE_INFINITY) <= UPTAKE_MS_MAX;
+    return this.#nowMs() - (this.#toldMs.get(inode) ?? Number.NEGATIVE_INFINITY) <= UPTAKE_MS_MAX;
   }
 }

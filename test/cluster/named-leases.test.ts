@@ -155,10 +155,14 @@ test('of three contenders one works; when it is killed another goes on, in the t
 });
 
 test('a taken lease is not waited for by whoever does not want to', async () => {
-  await acquire('s1', 'busy', 7);
+  const client = new NamedLeaseClient({ servers: cluster.urls });
+  // Refreshed until the contender has looked, however long a program takes to start.
+  const held = await client.acquire('busy', { ttlMs: TTL_MS, owner: 'test' });
   const contender = new Contender('busy', 'impatient', '--no-wait');
   assert.equal(await contender.ended, EXIT_LEASE_TAKEN);
   assert.match(contender.stderr, /test holds it for \d+ ms more/);
+  await held.release();
+  await client.close();
 });
 
 test('a lease longer than servers grant is refused with the limit, and the command is not started', async () => {

@@ -599,7 +599,7 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'what the kernel was told of other contents at the same time is taken for forgotten',
     {
       file: 'fuse/kernel/kernel-belief.ts',
-      find: 'const mayDiffer = told.othersUntilMs >= performance.now();',
+      find: 'const mayDiffer = told.othersUntilMs >= this.#nowMs();',
       replace: 'const mayDiffer = false;',
     },
     {

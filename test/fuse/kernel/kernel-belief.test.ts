@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Attributes } from '../../../fuse/backend.ts';
 import { KernelBelief } from '../../../fuse/kernel/kernel-belief.ts';
 import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from '../../../fuse/kernel/uptake.ts';
@@ -22,10 +21,15 @@ function version(seq: number): string {
 function believing(leftMs: number) {
   const dropped: number[] = [];
   const cache = { attributesMs: 1000, believedMs: () => leftMs };
-  const belief = new KernelBelief(cache, async (inode) => {
+  let nowMs = 1_000;
+  const drop = async (inode: number): Promise<void> => {
     dropped.push(inode);
-  });
-  return { belief, dropped };
+  };
+  const belief = new KernelBelief(cache, drop, null, () => nowMs);
+  const pass = (ms: number): void => {
+    nowMs += ms;
+  };
+  return { belief, dropped, pass };
 }
 
 /** Every way by which the kernel is told attributes. */
@@ -37,18 +41,18 @@ const WAYS: Record<string, (belief: KernelBelief, stored: Attributes) => void> =
 
 for (const [way, tell] of Object.entries(WAYS)) {
   test(`what the kernel was told of other contents is dropped before it hears of an open, also where it counts later (${way})`, async () => {
-    const { belief, dropped } = believing(LEFT_MS);
+    const { belief, dropped, pass } = believing(LEFT_MS);
     tell(belief, file(5));
     await belief.opening(INODE, version(5));
     assert.deepEqual(dropped, [], 'It is told the same');
     // The answer may have lain there for a moment.
-    await delay(LEFT_MS);
+    pass(LEFT_MS);
     await belief.opening(INODE, version(6));
     assert.deepEqual(dropped, [INODE]);
     await belief.opening(INODE, version(7));
     assert.deepEqual(dropped, [INODE], 'It believes nothing any more');
     tell(belief, file(7));
-    await delay(LEFT_MS + UPTAKE_MS_MAX);
+    pass(LEFT_MS + UPTAKE_MS_MAX);
     await belief.opening(INODE, version(8));
     assert.deepEqual(dropped, [INODE], 'Nor what it was told long ago');
   });
