@@ -134,9 +134,8 @@ export class UnbornFile implements BackendFile {
     return this.isUnborn && endBytes <= BIRTH_LIMITS.fileBytes && !this.#parts.isFull();
   }
 
-  /** A file without contents is about to get some, most likely by another descriptor: as one that is written it is written sooner. */
   async arrive(): Promise<FileState | undefined> {
-    if (this.#there === null) await this.come(this.#sizeBytes === 0 ? 'made' : 'born');
+    if (this.#there === null) await this.come('born');
     return this.#arrival;
   }
 

@@ -59,9 +59,8 @@ const CHOICES_MAX = 8;
 
 const NOTHING = new Uint8Array(0);
 
-/** Where the contents of a born file stand: its first operation writes all of them. */
-const WITH_CONTENTS: ContentVersion = { epoch: 1, seq: 1 };
-const EMPTY: ContentVersion = { epoch: 0, seq: 0 };
+/** Where the contents of a born file stand: its first operation makes all of them. */
+const BORNE: ContentVersion = { epoch: 1, seq: 1 };
 
 export interface BirthsParts {
   readonly self: ServerId;
@@ -171,15 +170,11 @@ export class Births {
     const nest = isOurs ? await this.#nestOf(births) : null;
     const call = nest === null ? null : this.#callOf(nest, births);
     if (nest === null || call === null) return this.#forgo(request, options);
-    const refusals = new Map<number, Refusal>();
-    if (call.births.length > 0) {
-      const stored = await this.#store(call);
-      for (const [place, { file }] of call.births.entries()) refusals.set(file, stored[place] ?? null);
-    }
-    const named = births.filter(({ inode }) => (refusals.get(inode) ?? null) === null);
+    const refusals = await this.#store(call);
+    const named = births.filter((_, place) => (refusals[place] ?? null) === null);
     const result = named.length === 0 ? null : await this.#name(request, named, call, options);
-    const outcomes = births.map((birth): BirthOutcome => {
-      const refusal = refusals.get(birth.inode) ?? null;
+    const outcomes = births.map((birth, place): BirthOutcome => {
+      const refusal = refusals[place] ?? null;
       if (refusal === 'no-space') return refused(refusal, `There is no room for "${birth.name}"`);
       return refusal !== null || result === null
         ? { kind: 'unborn' }
@@ -255,7 +250,7 @@ export class Births {
     return attributes.volume;
   }
 
-  /** What is to be stored, and where; null where too few of those servers are in reach. Files without contents are names only. */
+  /** What is to be stored, and where; null where too few of those servers are in reach. */
   #callOf({ volume, servers }: Nest, births: readonly NewFile[]): BirthCall | null {
     const { self, isConnected, clock } = this.#parts;
     let members = this.#parts.choose(volume.replicas, servers);
@@ -264,11 +259,9 @@ export class Births {
     const view = { number: 1, members };
     if (members.length === 0 || !viewHasMajority(view, isConnected)) return null;
     const modifiedNs = clock.wallNs();
-    const replicas = births
-      .filter(({ contents }) => contents.length > 0)
-      .map(({ inode, contents }): NewReplica => {
-        return { file: inode as FileId, operations: birthOperations(contents, modifiedNs) };
-      });
+    const replicas = births.map(({ inode, contents }): NewReplica => {
+      return { file: inode as FileId, operations: birthOperations(contents, modifiedNs) };
+    });
     return { epoch: this.#epoch, view, objectBytes: volume.objectBytes, births: replicas };
   }
 
@@ -346,7 +339,7 @@ export class Births {
       ...(accessedNs === null ? {} : { accessedNs }),
       ...(modifiedNs === null ? {} : { modifiedNs }),
       ...(changedNs === null ? {} : { changedNs }),
-      contents: contents.length === 0 ? EMPTY : WITH_CONTENTS,
+      contents: BORNE,
     }));
     const command: Extract<Command, { kind: 'bear' }> = {
       kind: 'bear',
@@ -422,7 +415,7 @@ function attributesOf(
       objectBytes: volume.objectBytes,
     },
     ...(limited ? { allowedBytes: sizeBytes } : {}),
-    ...{ contents: sizeBytes === 0 ? EMPTY : WITH_CONTENTS, live: false, xattrs: 0 },
+    ...{ contents: BORNE, live: false, xattrs: 0 },
     ...born,
   };
 }

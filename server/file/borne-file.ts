@@ -7,9 +7,16 @@ import type { FileOperation } from '../../wire/file-operation.ts';
 import { FILE_CANDIDATES_FROM, type ReplicaDriver } from '../replica-driver.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 
-/** By these a file with contents is borne (decision 0040): whoever leads it next knows by the last one that no mark of the catalog stands. */
+/**
+ * By these a file is borne (decision 0040): whoever leads it next knows by the last one that no mark of the catalog stands. Nobody can write no
+ * bytes, so an empty file is cut to none.
+ */
 export function birthOperations(contents: Uint8Array, modifiedNs: bigint): readonly FileOperation[] {
-  return [{ kind: 'write', offset: 0, bytes: contents, modifiedNs }, { kind: 'settling' }];
+  const whole: FileOperation =
+    contents.length === 0
+      ? { kind: 'truncate', sizeBytes: 0, modifiedNs }
+      : { kind: 'write', offset: 0, bytes: contents, modifiedNs };
+  return [whole, { kind: 'settling' }];
 }
 
 const BIRTH_LENGTH = birthOperations(new Uint8Array(0), 0n).length;

@@ -11,6 +11,7 @@ import { encodeReplicaMessage } from '../../replica/codec.ts';
 import { Clock } from '../../server/clock.ts';
 import { BIRTH_CALL, decodeBirthCall, SPARE_CALL } from '../../server/file/birth-call.ts';
 import { Births } from '../../server/file/births.ts';
+import { isBirthAlone } from '../../server/file/borne-file.ts';
 import { Garbage } from '../../server/file/garbage.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
@@ -171,6 +172,34 @@ test('many files are one call to each server and one command', async (t) => {
     seen.commands.map(({ kind }) => kind),
     ['reserve-inodes', 'bear'],
   );
+});
+
+test('an empty file is stored as any other: by the same word later primaries know that nobody led it', async (t) => {
+  const { cluster, servers } = await started(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  await births.reserve({ owner: 3, count: 10 });
+  const request = requestFor(1, 100, 101);
+  const [outcome] = await births.bear(
+    { ...request, births: request.births.map((birth) => ({ ...birth, contents: new Uint8Array(0) })) },
+    {},
+  );
+  const contents = { epoch: 1, seq: 1 };
+  assert.ok(outcome?.kind === 'born');
+  assert.deepEqual([outcome.attributes.sizeBytes, outcome.attributes.contents], [0, contents]);
+  const [, command] = seen.commands;
+  assert.ok(command?.kind === 'bear');
+  assert.deepEqual(
+    command.files.map((file) => [file.sizeBytes, file.contents]),
+    [
+      [0, contents],
+      [0, contents],
+    ],
+  );
+  assert.equal(seen.stored.length, 4);
+  const { store } = servers[0];
+  const record = store.record(100 as FileId);
+  assert.ok(record !== null);
+  assert.ok(isBirthAlone(record, store.attributes(100 as FileId)), 'It is there, and nothing came since');
 });
 
 test('others have been asked, and what they are asked has left, before this server stores its own replica', async (t) => {

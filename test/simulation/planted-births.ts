@@ -83,6 +83,21 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     },
   ),
   replica(
+    'birth-empty',
+    'of an empty file nothing is stored, and whoever leads it next does not know that nobody did before',
+    {
+      file: 'server/file/borne-file.ts',
+      find: "? { kind: 'truncate', sizeBytes: 0, modifiedNs }",
+      replace: "? { kind: 'settling' }",
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'an empty file is stored as any other: by the same word later primaries know that nobody led it',
+      },
+    },
+  ),
+  replica(
     'birth-again',
     'who has borne a file leads it by the epoch of the birth each time that it is taken into use',
     {
