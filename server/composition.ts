@@ -13,7 +13,7 @@ import { CatalogSeat } from './catalog/catalog-seat.ts';
 import { justMade } from './catalog/just-made.ts';
 import { Clock } from './clock.ts';
 import { paramsHash } from './config.ts';
-import { AgreedReads } from './file/agreed-reads.ts';
+import { AgreedFiles } from './file/agreed-files.ts';
 import { Births } from './file/births.ts';
 import { DepartedFiles } from './file/departed-files.ts';
 import { LocalFileService } from './file/file-service.ts';
@@ -306,7 +306,7 @@ export async function compose(
       return new Map(paths.map(({ inode, volume, path }) => [inode as FileId, `${volume}:${path}`]));
     },
   });
-  const agreed = new AgreedReads({
+  const agreed = new AgreedFiles({
     ...{ self, clock, log, store, host, isConnected },
     call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
   });

@@ -1,4 +1,4 @@
-import { AGREE_CALL, type AgreedReads } from './file/agreed-reads.ts';
+import { AGREE_CALL, AGREE_SYNCED_CALL, type AgreedFiles } from './file/agreed-files.ts';
 import { BIRTH_CALL, SPARE_CALL } from './file/birth-call.ts';
 import type { Births } from './file/births.ts';
 import { type LockEndings, UNLOCKED_CALL } from './file/lock-endings.ts';
@@ -21,7 +21,7 @@ export interface PeerHandlersParts {
   readonly named: NamedLeases;
   readonly host: ReplicaHost;
   readonly births: Births;
-  readonly agreed: AgreedReads;
+  readonly agreed: AgreedFiles;
   readonly gateway: Gateway;
   readonly succession: Succession;
   readonly lockEndings: LockEndings;
@@ -67,6 +67,8 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
           return births.serve(from, payload);
         case AGREE_CALL:
           return agreed.serve(payload);
+        case AGREE_SYNCED_CALL:
+          return agreed.serveSynced(payload);
         case DISK_CALL:
           return fullDisks.serve(from, payload);
         case PREPARE_CALL:

@@ -12,7 +12,7 @@ import type { ReplicaHost } from '../replica-host.ts';
 import type { FileLocated, FileRead } from '../services.ts';
 import { EPOCH_ZERO } from '../storage/contents.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
-import type { AgreedReads } from './agreed-reads.ts';
+import type { AgreedFiles } from './agreed-files.ts';
 import { extentStep } from './extents.ts';
 import { finalAttributes } from './sealed-file.ts';
 
@@ -23,7 +23,7 @@ export interface FileReadsParts {
   readonly lease: LeaseDriver;
   readonly clock: Clock;
   /** Reads without a primary; absent where each read has one. */
-  readonly agreed?: Pick<AgreedReads, 'read'>;
+  readonly agreed?: Pick<AgreedFiles, 'read'>;
   /** Counts what is done for clients; absent where nobody wants to know. */
   readonly traffic?: Traffic;
   /** @returns the driver of a replica that is primary now; becomes it where nobody is */
@@ -114,10 +114,8 @@ export class FileReads {
     length: number,
     asOf?: ContentVersion,
   ): Promise<FileRead | null> {
-    const { agreed, host, lease, store, traffic } = this.#parts;
-    const { own, holder } = lease.view(file);
-    const mayServe = host.loaded(file)?.readGate(0) === 'serve';
-    if (agreed === undefined || mayServe || own || holder !== null) return null;
+    const { agreed, store, traffic } = this.#parts;
+    if (agreed === undefined || !this.isUnled(file)) return null;
     return agreed.read(file, async ({ seq }) => {
       // What is being stored this very moment is not what they agree about.
       if (store.readDependsOn(file, offset, length) > seq) return null;
@@ -128,6 +126,13 @@ export class FileReads {
       traffic?.read();
       return { bytes, state, served: 'local', ageMs: 0 };
     });
+  }
+
+  /** Nobody leads it, as far as is known here, and nobody here may answer reads of it. */
+  isUnled(file: FileId): boolean {
+    const { host, lease } = this.#parts;
+    const { own, holder } = lease.view(file);
+    return !own && holder === null && host.loaded(file)?.readGate(0) !== 'serve';
   }
 
   /** What is here now, whether it is the newest or not. */

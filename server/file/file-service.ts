@@ -20,7 +20,7 @@ import type { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { CopyPiece, FileLocated, FileRead, FileService, FileStanding, Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
-import type { AgreedReads } from './agreed-reads.ts';
+import type { AgreedFiles } from './agreed-files.ts';
 import { bearerOf, owesTrace } from './borne-file.ts';
 import { FileLocks } from './file-locks.ts';
 import { type Change, FilePrimary } from './file-primary.ts';
@@ -65,8 +65,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
   /** Whether another server has said of late that it has no room. */
   isDiskFull?(server: ServerId): boolean;
-  /** Reads without a primary; absent where each read has one. */
-  readonly agreed?: Pick<AgreedReads, 'read'>;
+  /** Reads and syncs without a primary; absent where each has one. */
+  readonly agreed?: Pick<AgreedFiles, 'read' | 'flush'>;
   /** Counts what is done for clients; absent where nobody wants to know. */
   readonly traffic?: Traffic;
   /** Whether the cluster has a server of this name. */
@@ -334,12 +334,24 @@ export class LocalFileService implements FileService {
   }
 
   async flush(file: FileId): Promise<FileState> {
+    const agreed = await this.#flushAgreed(file);
+    if (agreed !== null) return agreed;
     await this.#leaveToBearer(file);
     const driver = await this.#activate(file);
     const primary = this.#primaryOf(driver);
     // Contents without a name would be lost all the same: the first time, the catalog is flushed too.
     await this.#bounded(file, Promise.all([driver.flush(), primary.nameFlushed()]));
     return this.#reads.stateAt(file, driver);
+  }
+
+  /** @returns null where somebody leads the file, as far as is known here, or no majority agrees about it */
+  async #flushAgreed(file: FileId): Promise<FileState | null> {
+    const { agreed, catalog, store } = this.#parts;
+    if (agreed === undefined || store.record(file) === null || !this.#reads.isUnled(file)) return null;
+    const synced = agreed.flush(file, () => this.#reads.stateOfFinal(file, store.attributes(file)));
+    // Contents without a name would be lost all the same.
+    const [state] = await this.#bounded(file, Promise.all([synced, catalog.flush()]));
+    return state;
   }
 
   async seal(file: FileId): Promise<FileState> {

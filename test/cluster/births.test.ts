@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Birth, BirthOutcome } from '../../wire/births.ts';
+import { ask } from '../http/ask.ts';
 import { RealCluster } from './real-cluster.ts';
 
 let cluster: RealCluster;
@@ -50,6 +51,15 @@ async function contentsOf(inode: number): Promise<string> {
   return Buffer.from(bytes).toString();
 }
 
+/** Attempts of all servers to lead something that came to an end. */
+async function electionCount(): Promise<number> {
+  const texts = await Promise.all(cluster.urls.map((url) => ask(url, 'GET', '/metrics')));
+  const counts = texts.map(
+    ({ text }) => /^leasehold_lease_events_total\{mark="decided"\} (\d+)/m.exec(text)?.[1],
+  );
+  return counts.reduce((sum, count) => sum + Number(count ?? 0), 0);
+}
+
 test('files that are borne are there with contents and attributes, and are written to as any others', async () => {
   const { first, bearer } = await client.reserveInodes(100);
   const births = [
@@ -77,6 +87,23 @@ test('files that are borne are there with contents and attributes, and are writt
     assert.notEqual(attributes.modifiedNs, '1000000007');
     assert.equal(await contentsOf(inode), 'A new end');
   }
+});
+
+test('what was borne is synced by those who have it, and nobody leads it for that', async () => {
+  const { first, bearer } = await client.reserveInodes(10);
+  const [outcome] = await client.bear(bearer, [birth(first, 'synced', 'to be kept')]);
+  const { contents, sizeBytes } = born(outcome);
+  const before = await electionCount();
+  const other = cluster.ids.find((id) => id !== bearer) as string;
+  for (const asked of [client, new ClusterClient({ servers: [cluster.url(other)] })]) {
+    const state = await asked.openFile(first).flush();
+    assert.deepEqual([state.contents, state.sizeBytes], [contents, sizeBytes]);
+    assert.equal(await electionCount(), before);
+    if (asked !== client) await asked.close();
+  }
+  await client.openFile(first).write(0, Buffer.from('To'));
+  assert.equal((await client.openFile(first).flush()).sizeBytes, sizeBytes);
+  assert.equal(await contentsOf(first), 'To be kept');
 });
 
 test('a name that is taken refuses one and no other, whose number makes a file in the ordinary way', async () => {

@@ -30,6 +30,7 @@ export class DiskTroubles {
     removals: 0,
     /** Reads that a majority made good by standing at one place. */
     agreedReads: 0,
+    agreedFlushes: 0,
   };
   readonly rot: RotCounts = rotCountsNone();
   readonly seal: SealCounts = sealCountsNone();

@@ -14,6 +14,8 @@ const DROPPED_AT_PROMISE_OFF: Mutation = {
   replace: '    this.#owesPromise = false;',
 };
 
+const AGREED = 'test/server/agreed-files.test.ts';
+
 export const PLANTED_READS: readonly Planted[] = [
   replica(
     'agreed-alone',
@@ -54,6 +56,46 @@ export const PLANTED_READS: readonly Planted[] = [
       replace: '',
     },
     { directed: 'agreed before its primary', says: 'a may answer reads with 0 of 1 operations' },
+  ),
+  replica(
+    'agreed-unsynced',
+    'whoever is asked to sync what nobody leads answers without',
+    {
+      file: 'server/file/agreed-files.ts',
+      find: '    await this.#parts.store.flush(file);\n    return this.serve(payload);',
+      replace: '    return this.serve(payload);',
+    },
+    {
+      test: {
+        file: AGREED,
+        name: 'what nobody leads is synced by a majority that stands at one place, and nobody leads then',
+      },
+    },
+  ),
+  replica(
+    'agreed-synced-before',
+    'what came to a replica while it was synced counts as synced',
+    {
+      file: 'server/file/agreed-files.ts',
+      find: '    if (!this.#agrees(file, place, viewNumber)) return NO;\n    await',
+      replace: '    await',
+    },
+    { test: { file: AGREED, name: 'what came to a replica while it was synced may not be on its disk' } },
+  ),
+  replica(
+    'agreed-synced-since',
+    'a replica to which something came while it was synced still agrees',
+    {
+      file: 'server/file/agreed-files.ts',
+      find: '    await this.#parts.store.flush(file);\n    return this.serve(payload);',
+      replace: '    await this.#parts.store.flush(file);\n    return YES;',
+    },
+    {
+      test: {
+        file: AGREED,
+        name: 'whoever is asked to sync answers when it has, and not where it stands elsewhere then',
+      },
+    },
   ),
   replica(
     '49',

@@ -1,11 +1,18 @@
-/** One life of a server that reads where nobody leads, because a majority stands where it stands: as the servers' `AgreedReads` does. */
+/** One life of a server that reads and syncs where nobody leads, because a majority stands where it stands: as the servers' `AgreedFiles` does. */
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { Position, View } from '../../replica/actions.ts';
 import { agrees, isAgreed, standpointOf } from '../../replica/agreement.ts';
 import type { SystemWorld } from './system-world.ts';
 
 export type AgreementMessage =
-  | { readonly kind: 'agree'; readonly id: string; readonly place: Position; readonly viewNumber: number }
+  | {
+      readonly kind: 'agree';
+      readonly id: string;
+      readonly place: Position;
+      readonly viewNumber: number;
+      /** Once all that is there survives loss of power. */
+      readonly synced: boolean;
+    }
   | { readonly kind: 'agreed'; readonly id: string };
 
 /** What a reader needs of the process that it is part of. */
@@ -15,6 +22,8 @@ interface Surroundings {
   send(to: ServerId, message: AgreementMessage): void;
   /** @see Replica.isFree */
   isFree(): boolean;
+  /** Syncs what is on the disk now. */
+  sync(done: () => void): void;
 }
 
 interface Reading {
@@ -38,6 +47,15 @@ export class AgreementCourse {
 
   /** @returns what to call when it is not waited for any more; null where nobody needs to be asked, for it cannot be */
   read(show: () => void): (() => void) | null {
+    return this.#ask(false, show);
+  }
+
+  /** As `read`, of those who have synced what they have, as this server has by then. */
+  flush(synced: () => void): (() => void) | null {
+    return this.#ask(true, synced);
+  }
+
+  #ask(synced: boolean, show: () => void): (() => void) | null {
     const { id: self, incarnation, send } = this.#around;
     const disk = this.#system.disks.get(self);
     const place = disk === undefined ? null : standpointOf(disk.record, disk.trust);
@@ -46,15 +64,23 @@ export class AgreementCourse {
     const id = `${incarnation}.${++this.#count}`;
     this.#readings.set(id, { place, view, agreeing: new Set(), show });
     for (const member of view.members)
-      if (member !== self) send(member, { kind: 'agree', id, place, viewNumber: view.number });
-    this.#agreed(id, self);
+      if (member !== self) send(member, { kind: 'agree', id, place, viewNumber: view.number, synced });
+    if (synced) this.#around.sync(() => this.#agreed(id, self));
+    else this.#agreed(id, self);
     return () => void this.#readings.delete(id);
   }
 
   take(from: ServerId, message: AgreementMessage): void {
-    if (message.kind === 'agreed') this.#agreed(message.id, from);
-    else if (this.#stands(message.place, message.viewNumber))
-      this.#around.send(from, { kind: 'agreed', id: message.id });
+    if (message.kind === 'agreed') {
+      this.#agreed(message.id, from);
+      return;
+    }
+    const answer = (): void => {
+      if (this.#stands(message.place, message.viewNumber))
+        this.#around.send(from, { kind: 'agreed', id: message.id });
+    };
+    if (!message.synced) answer();
+    else if (this.#stands(message.place, message.viewNumber)) this.#around.sync(answer);
   }
 
   #agreed(id: string, server: ServerId): void {

@@ -120,6 +120,7 @@ const DEMANDS: readonly Demand[] = [
   },
   perRunOf('reads where a majority agreed, and nobody led', 0.2, 'agreedReads'),
   perRunOf('flushes', 1, 'flushes'),
+  perRunOf('flushes where a majority agreed, and nobody led', 0.02, 'agreedFlushes'),
   perRunOf('outcomes that were unknown, and asked again', 0.2, 'unknownRetried'),
   perRunOf('failovers', 2, 'epochs'),
   perRunOf('crashes', 1, 'crashes'),

@@ -33,7 +33,7 @@ import {
 import { FileContents } from './system-file.ts';
 import { MarkCourse } from './system-marks.ts';
 import { type Answer, FILE, Frame, type Reply, Snapshot, type SystemMessage } from './system-messages.ts';
-import { ReadCourse } from './system-reads.ts';
+import { READ_WAIT_MS, ReadCourse } from './system-reads.ts';
 import { ObjectCare } from './system-rot.ts';
 import { doneBefore, isFinal, SealCourse, type SealedStore } from './system-seal.ts';
 import type { SystemWorld } from './system-world.ts';
@@ -117,6 +117,7 @@ export class ServerProcess implements Process<SystemMessage> {
       incarnation,
       send: (to, message) => system.world.send(id, to, message),
       isFree: () => this.#isFree,
+      sync: (done) => this.#syncHere(done),
     });
     this.reads = new ReadCourse(system, {
       id,
@@ -631,6 +632,16 @@ export class ServerProcess implements Process<SystemMessage> {
     this.#store('flush-local', effect, { kind: 'flush-done', seq });
   }
 
+  /** Not for the replica, which does not hear of it. */
+  #syncHere(done: () => void): void {
+    const { seq, installed } = this.#disk.record;
+    this.#storeBirth((works) => {
+      if (!works) return;
+      this.#disk.synced(installed, seq);
+      done();
+    });
+  }
+
   #fetch(epoch: Epoch, from: ServerId): void {
     const id = ++this.#fetches;
     this.#fetchEpoch = epoch;
@@ -927,8 +938,39 @@ export class ServerProcess implements Process<SystemMessage> {
     this.step({ kind: 'flush', ticket });
   }
 
-  /** As `flush`, for a client: where the catalog marks the file, it is flushed, too. */
+  /** As `flush`, for a client: where nobody leads, a majority syncs what it agrees about. */
   flushAll(reply: Reply): void {
+    const { snapshots, options, world } = this.#system;
+    const giveUp =
+      !options.agrees || snapshots !== null || this.reads.mayServe()
+        ? null
+        : this.agreement.flush(() => {
+            isOver = true;
+            this.#flushedAgreed(reply);
+          });
+    let isOver = giveUp === null;
+    if (giveUp === null) {
+      this.#flushLed(reply);
+      return;
+    }
+    world.later(this.#id, READ_WAIT_MS, () => {
+      if (isOver) return;
+      giveUp();
+      this.#flushLed(reply);
+    });
+  }
+
+  #flushedAgreed(reply: Reply): void {
+    const { observers, troubles } = this.#system;
+    const { contents, record } = this.#disk;
+    observers.committed(this.#id, record.seq, contents);
+    observers.flushed(record.seq);
+    troubles.counts.agreedFlushes++;
+    reply({ kind: 'flushed' });
+  }
+
+  /** As `flush`: where the catalog marks the file, it is flushed, too. */
+  #flushLed(reply: Reply): void {
     const { snapshots, observers } = this.#system;
     this.flush((answer) => {
       const marks = this.#marks;

@@ -1,10 +1,10 @@
-/** Reads of files that nobody leads, as the parts of a server see them. */
+/** Reads and syncs of files that nobody leads, as the parts of a server see them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/birth.ts';
-import { AGREE_CALL, AgreedReads } from '../../server/file/agreed-reads.ts';
+import { AGREE_CALL, AGREE_SYNCED_CALL, AgreedFiles } from '../../server/file/agreed-files.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 const BYTES = Buffer.from('the whole of it');
@@ -15,17 +15,28 @@ async function started(t: { after(work: () => void): void }) {
   await cluster.ready();
   const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
   const asked: ServerId[] = [];
+  const synced: ServerId[] = [];
+  /** Before a store has synced. */
+  const syncing = new Map<ServerId, Promise<void>>();
   let nowMs = 0;
   const clock = { nowMs: () => nowMs } as never;
-  const reads = new Map<ServerId, AgreedReads>();
+  const reads = new Map<ServerId, AgreedFiles>();
   for (const { id, store, host } of cluster.servers) {
     const call = async (to: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> => {
-      assert.equal(method, AGREE_CALL);
       asked.push(to);
-      return reads.get(to)?.serve(payload) ?? assert.fail('There is such a server');
+      const there = reads.get(to) ?? assert.fail('There is such a server');
+      if (method === AGREE_SYNCED_CALL) return there.serveSynced(payload);
+      assert.equal(method, AGREE_CALL);
+      return there.serve(payload);
+    };
+    const real = store.flush.bind(store);
+    store.flush = async (file) => {
+      await syncing.get(id);
+      await real(file);
+      synced.push(id);
     };
     const log = pino({ level: 'silent' });
-    reads.set(id, new AgreedReads({ self: id, clock, log, store, host, call, isConnected: () => true }));
+    reads.set(id, new AgreedFiles({ self: id, clock, log, store, host, call, isConnected: () => true }));
   }
   const epoch = firstEpoch(a.id, 1 as Incarnation);
   const operations = [
@@ -38,7 +49,8 @@ async function started(t: { after(work: () => void): void }) {
     nowMs += ms;
   };
   const readAt = (server: SmallServer) => reads.get(server.id)?.read(FILE, async () => true);
-  return { servers: [a, b, c] as const, asked, bear, readAt, later };
+  const flushAt = (server: SmallServer) => reads.get(server.id)?.flush(FILE, () => true);
+  return { servers: [a, b, c] as const, epoch, asked, synced, syncing, bear, readAt, flushAt, later };
 }
 
 test('where two of three stand at one place, one is asked, and nobody leads', async (t) => {
@@ -78,4 +90,48 @@ test('whoever reads on and on gets a primary', async (t) => {
   assert.deepEqual(answers, [true, true, true, true, null]);
   later(1_000);
   assert.equal(await readAt(a), true);
+});
+
+test('what nobody leads is synced by a majority that stands at one place, and nobody leads then', async (t) => {
+  const { servers, asked, synced, bear, flushAt } = await started(t);
+  const [a, b, c] = servers;
+  await bear(a);
+  assert.equal(await flushAt(a), null, 'a alone has it');
+  await bear(b);
+  synced.length = 0;
+  asked.length = 0;
+  assert.equal(await flushAt(a), true);
+  assert.deepEqual(synced.toSorted(), ['a', 'b'], 'Both have synced it');
+  assert.deepEqual(asked, ['b']);
+  assert.equal(await flushAt(c), null, 'c has nothing');
+  for (const { host } of servers) assert.equal(host.loaded(FILE), null);
+});
+
+test('whoever is asked to sync answers when it has, and not where it stands elsewhere then', async (t) => {
+  const { servers, epoch, synced, syncing, bear, flushAt } = await started(t);
+  const [a, b] = servers;
+  await bear(a);
+  await bear(b);
+  const disk = Promise.withResolvers<void>();
+  syncing.set(b.id, disk.promise);
+  const flushing = flushAt(a);
+  assert.equal(await Promise.race([flushing, new Promise((resolve) => setTimeout(resolve, 20))]), undefined);
+  assert.deepEqual(synced, ['a']);
+  // Somebody leads meanwhile, and what he orders comes to b alone.
+  await b.store.apply(FILE, epoch, 3, { kind: 'settling' }, new Uint8Array(0));
+  disk.resolve();
+  assert.equal(await flushing, null, 'b stands elsewhere');
+});
+
+test('what came to a replica while it was synced may not be on its disk', async (t) => {
+  const { servers, synced, syncing, bear, flushAt } = await started(t);
+  const [a, b] = servers;
+  await bear(a);
+  const disk = Promise.withResolvers<void>();
+  syncing.set(b.id, disk.promise);
+  const flushing = flushAt(a);
+  await bear(b);
+  disk.resolve();
+  assert.equal(await flushing, null, 'Who began to sync before it came has not synced it');
+  assert.deepEqual(synced, ['a']);
 });

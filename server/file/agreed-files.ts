@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import type { Position, ReplicaRecord } from '../../replica/actions.ts';
+import type { Position, ReplicaRecord, View } from '../../replica/actions.ts';
 import { agrees, isAgreed, standpointOf } from '../../replica/agreement.ts';
 import { readFileId, readPosition, writePosition } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
@@ -13,35 +13,45 @@ import type { FileStore } from '../storage/store.ts';
 
 /** The call by which a server asks another whether its replica stands at the same place. */
 export const AGREE_CALL = 'agree';
+/** The same, once all that the replica has there survives loss of power. */
+export const AGREE_SYNCED_CALL = 'agree-synced';
 
 /** Who is asked has so long; then whoever reads becomes the primary, as for any other read. */
 const AGREE_MS = 200;
+/** As long for whoever syncs: the disk may have much to do. */
+const SYNC_MS = 2_000;
 /** Reads of a file that nobody leads, within this time of each other, before it is worth a primary. */
 const READS_MAX = 4;
 const TOGETHER_MS = 1_000;
 const FILES_MAX = 10_000;
 
+/** A replica's position, and the view by which it has it. */
+interface Stand {
+  readonly place: Position;
+  readonly view: View;
+}
+
 const YES = Uint8Array.of(1);
 const NO = Uint8Array.of(0);
 
-export interface AgreedReadsParts {
+export interface AgreedFilesParts {
   readonly self: ServerId;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly store: Pick<FileStore, 'record' | 'trust'>;
+  readonly store: Pick<FileStore, 'record' | 'trust' | 'flush'>;
   readonly host: Pick<ReplicaHost, 'isFree'>;
   isConnected(server: ServerId): boolean;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
 }
 
-/** Finds out whether what lies here is the newest state of a file that nobody leads. */
-export class AgreedReads {
-  readonly #parts: AgreedReadsParts;
+/** Finds out whether what lies here is the newest state of a file that nobody leads, decision 0055. */
+export class AgreedFiles {
+  readonly #parts: AgreedFilesParts;
   readonly #counts = new LRUCache<FileId, { readonly count: number; readonly lastMs: number }>({
     max: FILES_MAX,
   });
 
-  constructor(parts: AgreedReadsParts) {
+  constructor(parts: AgreedFilesParts) {
     this.#parts = parts;
   }
 
@@ -52,24 +62,29 @@ export class AgreedReads {
    * @returns null where that is not known
    */
   async read<Value>(file: FileId, read: (place: Position) => Promise<Value | null>): Promise<Value | null> {
-    const { self, store, host, isConnected } = this.#parts;
-    const record = store.record(file);
-    const place = record === null ? null : standpointOf(record, store.trust(file));
-    if (record === null || place === null || !host.isFree(file) || !this.#isSeldom(file)) return null;
-    const { view } = record;
-    if (!view.members.includes(self)) return null;
-    const others = inTurn(view.members, self)
-      .filter(isConnected)
-      .slice(0, majority(view.members.length) - 1);
-    const agreeing = new Set([self]);
-    const payload = encodeAgreeCall(file, place, view.number);
-    await Promise.all(
-      others.map(async (server) => {
-        if (await this.#ask(server, payload)) agreeing.add(server);
-      }),
-    );
+    const stand = this.#standOf(file);
+    if (stand === null || !this.#isSeldom(file)) return null;
+    const agreeing = await this.#askOthers(file, stand, AGREE_CALL, AGREE_MS);
     // Here, too, it has to be so after the call: in this turn.
-    return isAgreed(view, agreeing) && this.#agrees(file, place, view.number) ? read(place) : null;
+    return this.#isAgreed(file, stand, agreeing) ? read(stand.place) : null;
+  }
+
+  /**
+   * Has a majority sync what lies here, if it is the newest: what was answered before the call survives loss of power of all then, for a later
+   * primary begins with it.
+   *
+   * @param synced called in the turn in which that is known
+   * @returns null where it is not known
+   * @throws ServiceError `storage` where the disk here failed
+   */
+  async flush<Value>(file: FileId, synced: () => Value): Promise<Value | null> {
+    const stand = this.#standOf(file);
+    if (stand === null) return null;
+    const [agreeing] = await Promise.all([
+      this.#askOthers(file, stand, AGREE_SYNCED_CALL, SYNC_MS),
+      this.#parts.store.flush(file),
+    ]);
+    return this.#isAgreed(file, stand, agreeing) ? synced() : null;
   }
 
   /** Answers the call of a server that wants to read. */
@@ -78,15 +93,58 @@ export class AgreedReads {
     return this.#agrees(file, place, viewNumber) ? YES : NO;
   }
 
+  /** Answers the call of a server that wants to be sure that nothing gets lost. */
+  async serveSynced(payload: Uint8Array): Promise<Uint8Array> {
+    const { file, place, viewNumber } = decodeAgreeCall(payload);
+    // What comes to the replica while it is synced need not be.
+    if (!this.#agrees(file, place, viewNumber)) return NO;
+    await this.#parts.store.flush(file);
+    return this.serve(payload);
+  }
+
+  /** Where the replica here stands; null where that counts for nothing. */
+  #standOf(file: FileId): Stand | null {
+    const { self, store, host } = this.#parts;
+    const record = store.record(file);
+    const place = record === null ? null : standpointOf(record, store.trust(file));
+    if (record === null || place === null || !host.isFree(file)) return null;
+    return record.view.members.includes(self) ? { place, view: record.view } : null;
+  }
+
+  /** @returns those who stand at the same place, this server among them */
+  async #askOthers(
+    file: FileId,
+    { place, view }: Stand,
+    method: string,
+    timeoutMs: number,
+  ): Promise<ReadonlySet<ServerId>> {
+    const { self, isConnected } = this.#parts;
+    const others = inTurn(view.members, self)
+      .filter(isConnected)
+      .slice(0, majority(view.members.length) - 1);
+    const agreeing = new Set([self]);
+    const payload = encodeAgreeCall(file, place, view.number);
+    await Promise.all(
+      others.map(async (server) => {
+        if (await this.#ask(server, method, payload, timeoutMs)) agreeing.add(server);
+      }),
+    );
+    return agreeing;
+  }
+
+  #isAgreed(file: FileId, { place, view }: Stand, agreeing: ReadonlySet<ServerId>): boolean {
+    return isAgreed(view, agreeing) && this.#agrees(file, place, view.number);
+  }
+
   #agrees(file: FileId, place: Position, viewNumber: number): boolean {
     const { store, host } = this.#parts;
     const record: ReplicaRecord | null = store.record(file);
     return record !== null && host.isFree(file) && agrees(record, store.trust(file), place, viewNumber);
   }
 
-  async #ask(server: ServerId, payload: Uint8Array): Promise<boolean> {
+  async #ask(server: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<boolean> {
     try {
-      const answer = await this.#parts.call(server, AGREE_CALL, payload, AGREE_MS);
+      const answer = await this.#parts.call(server, method, payload, timeoutMs);
       return answer[0] === YES[0];
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
