@@ -138,8 +138,8 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     'a file that is borne does not say that the catalog has settled it',
     {
       file: 'server/file/borne-file.ts',
-      find: "return [{ kind: 'write', offset: 0, bytes: contents, modifiedNs }, { kind: 'settling' }];",
-      replace: "return [{ kind: 'write', offset: 0, bytes: contents, modifiedNs }];",
+      find: "return [whole, { kind: 'settling' }];",
+      replace: 'return [whole];',
     },
     { test: { file: BIRTHS, name: 'many files are one call to each server and one command' } },
   ),
