@@ -73,16 +73,22 @@ export class AgreedFiles {
    * Has a majority sync what lies here, if it is the newest: what was answered before the call survives loss of power of all then, for a later
    * primary begins with it.
    *
+   * @param beside begun at the same time, and waited for, where something may come of it
    * @param synced called in the turn in which that is known
    * @returns null where it is not known
    * @throws ServiceError `storage` where the disk here failed
    */
-  async flush<Value>(file: FileId, synced: () => Value): Promise<Value | null> {
+  async flush<Value>(
+    file: FileId,
+    beside: () => Promise<unknown>,
+    synced: () => Value,
+  ): Promise<Value | null> {
     const stand = this.#standOf(file);
     if (stand === null) return null;
     const [agreeing] = await Promise.all([
       this.#askOthers(file, stand, AGREE_SYNCED_CALL, SYNC_MS),
       this.#parts.store.flush(file),
+      beside(),
     ]);
     return this.#isAgreed(file, stand, agreeing) ? synced() : null;
   }

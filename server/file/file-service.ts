@@ -347,11 +347,14 @@ export class LocalFileService implements FileService {
   /** @returns null where somebody leads the file, as far as is known here, or no majority agrees about it */
   async #flushAgreed(file: FileId): Promise<FileState | null> {
     const { agreed, catalog, store } = this.#parts;
-    if (agreed === undefined || store.record(file) === null || !this.#reads.isUnled(file)) return null;
-    const synced = agreed.flush(file, () => this.#reads.stateOfFinal(file, store.attributes(file)));
-    // Contents without a name would be lost all the same.
-    const [state] = await this.#bounded(file, Promise.all([synced, catalog.flush()]));
-    return state;
+    if (agreed === undefined || !this.#reads.isUnled(file)) return null;
+    const flushing = agreed.flush(
+      file,
+      // Contents without a name would be lost all the same.
+      () => catalog.flush(),
+      () => this.#reads.stateOfFinal(file, store.attributes(file)),
+    );
+    return this.#bounded(file, flushing);
   }
 
   async seal(file: FileId): Promise<FileState> {

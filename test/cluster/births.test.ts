@@ -51,14 +51,16 @@ async function contentsOf(inode: number): Promise<string> {
   return Buffer.from(bytes).toString();
 }
 
-/** Attempts of all servers to lead something that came to an end. */
-async function electionCount(): Promise<number> {
+/** What all servers count under this name. */
+async function counted(metric: string): Promise<number> {
   const texts = await Promise.all(cluster.urls.map((url) => ask(url, 'GET', '/metrics')));
-  const counts = texts.map(
-    ({ text }) => /^leasehold_lease_events_total\{mark="decided"\} (\d+)/m.exec(text)?.[1],
-  );
-  return counts.reduce((sum, count) => sum + Number(count ?? 0), 0);
+  const lines = texts.flatMap(({ text }) => text.split('\n')).filter((line) => line.startsWith(`${metric} `));
+  return lines.reduce((sum, line) => sum + Number(line.slice(metric.length)), 0);
 }
+
+/** Attempts to lead something that came to an end, and syncs of the catalog. */
+const ELECTIONS = 'leasehold_lease_events_total{mark="decided"}';
+const CATALOG_SYNCS = 'leasehold_sync_duration_seconds_count{of="catalog"}';
 
 test('files that are borne are there with contents and attributes, and are written to as any others', async () => {
   const { first, bearer } = await client.reserveInodes(100);
@@ -93,13 +95,15 @@ test('what was borne is synced by those who have it, and nobody leads it for tha
   const { first, bearer } = await client.reserveInodes(10);
   const [outcome] = await client.bear(bearer, [birth(first, 'synced', 'to be kept')]);
   const { contents, sizeBytes } = born(outcome);
-  const before = await electionCount();
+  const before = await counted(ELECTIONS);
+  const syncsBefore = await counted(CATALOG_SYNCS);
   // The one behind it, which certainly has it: the third gets its own a moment later.
   const other = cluster.ids[(cluster.ids.indexOf(bearer) + 1) % cluster.ids.length] as string;
   for (const asked of [client, new ClusterClient({ servers: [cluster.url(other)] })]) {
     const state = await asked.openFile(first).flush();
     assert.deepEqual([state.contents, state.sizeBytes], [contents, sizeBytes]);
-    assert.equal(await electionCount(), before);
+    assert.equal(await counted(ELECTIONS), before);
+    assert.ok((await counted(CATALOG_SYNCS)) > syncsBefore, 'Its name is kept, too');
     if (asked !== client) await asked.close();
   }
   await client.openFile(first).write(0, Buffer.from('To'));

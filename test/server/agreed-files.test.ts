@@ -49,8 +49,13 @@ async function started(t: { after(work: () => void): void }) {
     nowMs += ms;
   };
   const readAt = (server: SmallServer) => reads.get(server.id)?.read(FILE, async () => true);
-  const flushAt = (server: SmallServer) => reads.get(server.id)?.flush(FILE, () => true);
-  return { servers: [a, b, c] as const, epoch, asked, synced, syncing, bear, readAt, flushAt, later };
+  /** At which servers something was done beside a sync. */
+  const beside: ServerId[] = [];
+  const flushAt = ({ id }: SmallServer) => {
+    const besides = async () => void beside.push(id);
+    return reads.get(id)?.flush(FILE, besides, () => true);
+  };
+  return { servers: [a, b, c] as const, epoch, asked, synced, syncing, beside, bear, readAt, flushAt, later };
 }
 
 test('where two of three stand at one place, one is asked, and nobody leads', async (t) => {
@@ -93,17 +98,17 @@ test('whoever reads on and on gets a primary', async (t) => {
 });
 
 test('what nobody leads is synced by a majority that stands at one place, and nobody leads then', async (t) => {
-  const { servers, asked, synced, bear, flushAt } = await started(t);
+  const { servers, asked, synced, beside, bear, flushAt } = await started(t);
   const [a, b, c] = servers;
   await bear(a);
   assert.equal(await flushAt(a), null, 'a alone has it');
   await bear(b);
-  synced.length = 0;
-  asked.length = 0;
+  for (const seen of [asked, synced, beside]) seen.length = 0;
   assert.equal(await flushAt(a), true);
   assert.deepEqual(synced.toSorted(), ['a', 'b'], 'Both have synced it');
   assert.deepEqual(asked, ['b']);
   assert.equal(await flushAt(c), null, 'c has nothing');
+  assert.deepEqual(beside, ['a'], 'Where something may come of it, the name is flushed, too');
   for (const { host } of servers) assert.equal(host.loaded(FILE), null);
 });
 

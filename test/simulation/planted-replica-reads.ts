@@ -73,6 +73,32 @@ export const PLANTED_READS: readonly Planted[] = [
     },
   ),
   replica(
+    'agreed-synced-there',
+    'whoever has others sync what nobody leads does not sync it itself',
+    {
+      file: 'server/file/agreed-files.ts',
+      find: '      this.#parts.store.flush(file),\n',
+      replace: '',
+    },
+    {
+      test: {
+        file: AGREED,
+        name: 'what nobody leads is synced by a majority that stands at one place, and nobody leads then',
+      },
+    },
+  ),
+  replica(
+    'agreed-unnamed',
+    'what nobody leads is synced, and its name is not',
+    { file: 'server/file/agreed-files.ts', find: '      beside(),\n', replace: '' },
+    {
+      test: {
+        file: AGREED,
+        name: 'what nobody leads is synced by a majority that stands at one place, and nobody leads then',
+      },
+    },
+  ),
+  replica(
     'agreed-synced-before',
     'what came to a replica while it was synced counts as synced',
     {
