@@ -22,6 +22,7 @@ import { type Download, type DownloadOptions, downloadFile } from './download.ts
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
 import { FileHandle, type FileOptions, lostSession } from './file-handle.ts';
 import { FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
+import { LastPrimaries } from './last-primaries.ts';
 import { LocalReads } from './local-reads/local-reads.ts';
 import { encodePath, type RemotePath } from './remote-path.ts';
 import { drawSession, RequestWindow } from './request-window.ts';
@@ -84,6 +85,7 @@ export class ClusterClient {
   readonly #local: LocalReads | null;
   #commands = new RequestWindow();
   readonly #lockClient: LockClient = { id: drawSession(), stamp: 0, pending: new Map() };
+  readonly #primaries = new LastPrimaries();
   readonly #settling: SettleBatches;
 
   constructor(options: ClusterClientOptions) {
@@ -271,7 +273,13 @@ export class ClusterClient {
    * @param file number of the file (its inode)
    */
   openFile(file: number, options: FileOptions = {}): FileHandle {
-    return new FileHandle(this.#exchanger, file, options, this.#local);
+    const subject = this.#primaries.subject(file, options.replicas?.[0] ?? null);
+    return new FileHandle(this.#exchanger, file, options, this.#local, subject);
+  }
+
+  /** Who has made a file, or borne it, orders it first, if it holds a replica: it is asked first. */
+  noteMaker({ inode, replicas }: Pick<Attributes, 'inode' | 'replicas'>, maker: string | null): void {
+    if (maker !== null && replicas.includes(maker)) this.#primaries.note(inode, maker);
   }
 
   /**

@@ -35,6 +35,12 @@ export interface FileRange {
   read(offset: number, length: number): Promise<Uint8Array>;
 }
 
+/** Who leads a file, and in which epoch. */
+export interface Leading {
+  readonly primary: string;
+  readonly epoch: number;
+}
+
 interface Session {
   readonly window: RequestWindow;
   readonly since: number;
@@ -73,19 +79,23 @@ export class FileHandle {
   /** The largest number of a committed operation that is known here. */
   #knownSeq: number;
 
-  /** @param local null where nothing is read past servers */
+  /**
+   * @param local null where nothing is read past servers
+   * @param subject where it is remembered who answers for the file
+   */
   constructor(
     exchanger: Exchanger,
     file: number,
     options: FileOptions = {},
     local: LocalReads | null = null,
+    subject: Subject = { primary: options.replicas?.[0] ?? null },
   ) {
     const { replicas = [], since = 0, snapshot, name = `file ${file}` } = options;
     assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
     this.#exchanger = exchanger;
     this.file = file;
     this.#name = name;
-    this.#subject = { primary: replicas[0] ?? null };
+    this.#subject = subject;
     this.#replicas = replicas;
     this.#local = local;
     this.#path = `/v1/data/${file}`;
@@ -279,6 +289,18 @@ export class FileHandle {
 
   state(options?: CallOptions): Promise<FileState> {
     return this.#ask('GET', 'state', `Cannot open ${this.#name}`, options);
+  }
+
+  /** The file is led for that, where nobody leads it. */
+  primaryNow(options?: CallOptions): Promise<Leading> {
+    const request: ExchangeRequest = {
+      what: `Cannot open ${this.#name}`,
+      method: 'GET',
+      path: `${this.#path}/standing`,
+      mutation: false,
+      files: [this.file],
+    };
+    return this.#exchanger.perform(this.#subject, request, readJson<Leading>, options);
   }
 
   /** Flush, seal, settle and state may be repeated freely, so they need no request id. */

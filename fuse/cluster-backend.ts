@@ -3,7 +3,6 @@ import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import type { Delegations } from '../client/delegations.ts';
 import type { AttributeChanges, BackendFile, FileSystemBackend, Owner, Space } from './backend.ts';
-import { withMakerFirst } from './maker-first.ts';
 import { removerText } from './users.ts';
 
 /** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
@@ -59,10 +58,8 @@ export function clusterBackend(
       const place = { parent, name };
       const command = { kind: 'create-file', place, mode, ...ownerOf(owner), exclusive } as const;
       const { created, attributes } = await client.command(command, owning(parent));
-      return {
-        created,
-        attributes: created ? withMakerFirst(attributes, client.catalogPrimary) : attributes,
-      };
+      if (created) client.noteMaker(attributes, client.catalogPrimary);
+      return { created, attributes };
     },
     async makeDirectory(parent, name, mode, owner) {
       const command = { kind: 'make-directory', place: { parent, name }, mode, ...ownerOf(owner) } as const;

@@ -10,7 +10,6 @@ import type {
   RemovalOutcome,
   RemovedName,
 } from './backend.ts';
-import { withMakerFirst } from './maker-first.ts';
 import { removerText } from './users.ts';
 
 type Events = Parameters<BirthBackend['listen']>[0];
@@ -65,8 +64,10 @@ export class ClusterBirths implements BirthBackend {
     const outcomes = await this.#client.bear(bearer, files, owner);
     return outcomes.map((outcome): BirthOutcome => {
       if (outcome.kind === 'unborn') return outcome;
-      if (outcome.kind === 'born')
-        return { ...outcome, attributes: withMakerFirst(outcome.attributes, bearer) };
+      if (outcome.kind === 'born') {
+        this.#client.noteMaker(outcome.attributes, bearer);
+        return outcome;
+      }
       return { kind: 'refused', error: new ServiceError(outcome.code, outcome.message) };
     });
   }

@@ -29,16 +29,18 @@ export function clusterFacts(client: ClusterClient, volume: string): Facts {
     if (attributes.kind !== 'file' || !OF_FILES.includes(name)) return null;
     if (name === 'replicas') return attributes.replicas.join(',');
     if (name === 'policy') return attributes.policy ?? null;
-    const state = await client.openFile(inode, { replicas: attributes.replicas }).state();
+    const file = client.openFile(inode, { replicas: attributes.replicas });
     switch (name) {
       case 'primary':
-        return state.primary;
+        return (await file.primaryNow()).primary;
       case 'epoch':
-        return String(state.epoch);
+        return String((await file.primaryNow()).epoch);
       case 'sealed':
-        return state.sealed === true ? 'yes' : 'no';
-      default:
-        return `${state.contents.epoch}.${state.contents.seq}`;
+        return (await file.state()).sealed === true ? 'yes' : 'no';
+      default: {
+        const { epoch, seq } = (await file.state()).contents;
+        return `${epoch}.${seq}`;
+      }
     }
   };
 }
