@@ -110,10 +110,10 @@ export type ReplicaEvent =
    */
   | { readonly kind: 'made' }
   /**
-   * This process has borne the subject, which has its name by now, and has not led it since: with its lease it leads it at once, by the
-   * epoch of the birth. Told once in a life, of a replica that has what was borne.
+   * This process has ended an epoch of its own at `place`, in good order (`Replica.resumable`), or borne the subject by it, which has its name by
+   * now; all up to there is committed, and nothing was ordered in it since. It may go on in it. Told once of each end.
    */
-  | { readonly kind: 'borne' }
+  | { readonly kind: 'ended'; readonly place: Position }
   /** Once a peer's new life was heard, nothing that a former life of it sent is brought any more. */
   | { readonly kind: 'message'; readonly from: ServerId; readonly message: ReplicaMessage }
   /** The transport reached `peer` again: what was lost meanwhile is to be sent again now. */
@@ -156,8 +156,19 @@ export type ReplicaEvent =
   | { readonly kind: 'storage-failed'; readonly reason: string }
   | { readonly kind: 'tick' };
 
-/** `beginning`: orders the first operations of a subject that it has made, or borne; `active` once it is known that a majority has begun with it. */
-export type Role = 'backup' | 'preparing' | 'installing' | 'beginning' | 'active' | 'stopping' | 'failed';
+/**
+ * `beginning`: orders the first operations of a subject that it has made; `active` once it is known that a majority has begun with it. `resumed`: orders,
+ * without a lease, in an epoch that it had ended.
+ */
+export type Role =
+  | 'backup'
+  | 'preparing'
+  | 'installing'
+  | 'beginning'
+  | 'resumed'
+  | 'active'
+  | 'stopping'
+  | 'failed';
 
 export type ReplicaAction =
   /** `deferrable`: nobody waits for it, as far as is known, so that it may leave a moment later, behind what was sent before. */

@@ -1,6 +1,5 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import type { Epoch, ReplicaRecord, Trust, View } from './actions.ts';
-import { epochEqual } from './epoch.ts';
 import { viewHasMajority } from './view.ts';
 
 /**
@@ -26,18 +25,6 @@ export function firstEpoch(server: ServerId, incarnation: Incarnation): Epoch {
  */
 export function mayBeBorne(self: ServerId, view: View, here: ReplicaRecord | null, trust: Trust): boolean {
   return here === null && trust === 'intact' && view.joint === undefined && view.members.includes(self);
-}
-
-/**
- * Whether who has borne a subject, in this life, may lead it by the epoch of the birth, as long as no larger one is promised here. That this life
- * has not led by it yet is for the caller to know: an epoch names each operation once. Decision 0066.
- */
-export function mayBeLedOn(
-  epoch: Epoch,
-  { installed, view }: Pick<ReplicaRecord, 'installed' | 'view'>,
-  trust: Trust,
-): boolean {
-  return epochEqual(installed, epoch) && trust === 'intact' && view.joint === undefined;
 }
 
 /** Subjects that are borne together, and who holds which of them. */

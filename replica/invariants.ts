@@ -11,9 +11,12 @@ export function assertReplica(state: ReplicaInspection): void {
   assert(state.committedSeq <= state.seq, 'What is known to be committed is here');
   if (ownEpoch !== null) {
     assert(epochEqual(ownEpoch, promised), 'A candidate or primary has promised no larger epoch');
-    assert(state.leaseUntilMs > 0, 'Only the holder of the lease is candidate or primary');
+    assert(
+      state.leaseUntilMs > 0 || role === 'resumed',
+      'Only the holder of the lease is candidate or primary',
+    );
   }
-  if (role === 'active' || role === 'stopping') {
+  if (role === 'active' || role === 'stopping' || role === 'resumed') {
     assert(ownEpoch !== null && epochEqual(ownEpoch, installed), 'A primary has its own epoch installed');
   }
 }

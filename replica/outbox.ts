@@ -11,8 +11,10 @@ export const REPLICA_MARKS = [
   'reset-started',
   /** Who has made the subject leads it, without asking whether others did before. */
   'made',
-  /** Who has borne the subject leads it by the epoch of the birth, without asking whether others did before. */
-  'led-on',
+  /** Who has ended an epoch, or borne the subject by it, orders in it again, without a lease. */
+  'resumed',
+  /** What was ordered so was not committed in time. */
+  'given-up',
   /** A replica begins with who has made the subject. */
   'begun',
   /** A majority has promised and the own contents are the base. */

@@ -15,7 +15,7 @@ import type {
   View,
 } from './actions.ts';
 import { Backup, type PrimaryMessage } from './backup.ts';
-import { firstEpoch, mayBeLedOn } from './birth.ts';
+import { firstEpoch } from './birth.ts';
 import { epochCompare, epochEqual, epochFormat, POSITION_ZERO } from './epoch.ts';
 import { Guard } from './guard.ts';
 import { LocalFlush } from './local-flush.ts';
@@ -23,6 +23,7 @@ import { LIFE_UNKNOWN, type ReplicaMessage } from './messages.ts';
 import { Outbox } from './outbox.ts';
 import { ReadGrants, ReadLease } from './read-lease.ts';
 import { Reset } from './reset.ts';
+import { mayBeResumed } from './resumption.ts';
 import { Standing } from './standing.ts';
 import { viewVoters } from './view.ts';
 import { type LeaseReading, WriteOrder } from './write-order.ts';
@@ -43,6 +44,9 @@ const PATIENT_HEARTBEATS = 2;
 /** Reads that wait for the guard have it asked for again after this long, in milliseconds. */
 const GUARD_ASK_MS = 20;
 
+/** What is ordered without a lease is given up at this heartbeat in a row before which nothing was committed. */
+const STALLED_HEARTBEATS = 2;
+
 /** A candidate that waits for the guard. */
 interface Held {
   readonly from: ServerId;
@@ -57,6 +61,8 @@ type State =
   | { readonly kind: 'installing'; readonly reset: Reset }
   /** `order`: null until the own replica has begun. */
   | { readonly kind: 'beginning'; readonly epoch: Epoch; readonly order: WriteOrder | null }
+  /** Without a lease. `committedSeq`: as of the last heartbeat; `stalled`: how many have passed since that has moved. */
+  | { readonly kind: 'resumed'; readonly order: WriteOrder; committedSeq: number; stalled: number }
   | { readonly kind: 'active'; readonly order: WriteOrder }
   | { readonly kind: 'stopping'; readonly order: WriteOrder };
 
@@ -138,10 +144,13 @@ export class Replica {
   #readsAsked: Epoch | null = null;
   /** An orderly end was asked for: no new reset with this lease. */
   #stopAsked = false;
-  /** By which this process, that has made or borne the subject, will lead it; null where it has not, or has led it. */
+  /** By which this process, that has made the subject, will lead it; null where it has not, or has led it. */
   #firstEpoch: Epoch | null = null;
   #isFirstLed = false;
-  #isLedOn = false;
+  /** Where an epoch of this process has ended, with nothing under way; it may have moved on since. */
+  #ended: Position | null = null;
+  /** All replicas had all of it then. */
+  #endedEverywhere = false;
   #inheritedFrom: Epoch | null = null;
   /** The largest counter heard in a refusal: the next epoch is larger. */
   #refusedCounter = 0;
@@ -217,23 +226,34 @@ export class Replica {
   }
 
   /**
-   * Whether this server orders operations now: it is the primary, or will be once a majority has begun with it. What it
-   * orders before is committed by the same majority. Nothing else may be done then: whoever comes after might not
-   * know that there was a primary.
+   * Whether this server orders operations now: it is the primary, or will be once a majority has begun with it, or goes on by an epoch of its own
+   * that nobody leads by (`resumable`). What it orders so is committed by a majority as ever. Nothing else may be done then.
    */
   orders(nowMs: number): boolean {
     const isBeginning = this.#state.kind === 'beginning' && this.#state.order !== null;
-    return this.leads(nowMs) || (isBeginning && nowMs < this.#lease.untilMs);
+    if (this.leads(nowMs) || (isBeginning && nowMs < this.#lease.untilMs)) return true;
+    return this.#goesOn || this.resumable !== null;
+  }
+
+  /** Without a lease: who has one begins as everybody does, once nothing is under way. */
+  get #goesOn(): boolean {
+    return this.#state.kind === 'resumed' && this.#lease.untilMs === 0;
+  }
+
+  /**
+   * Where this process may go on ordering without a lease, by an epoch that it has ended in good order, or borne the subject by; null where it may
+   * not. It answers no reads by that, and nobody waits for it. Decision 0074.
+   */
+  get resumable(): Position | null {
+    if (this.#ended === null || this.#state.kind !== 'backup' || this.#lease.untilMs !== 0) return null;
+    // Who applies last keeps a transaction open for what he orders, and leads for that.
+    if (this.#config.appliesAtPrimary === 'last') return null;
+    return this.#votes && mayBeResumed(this.#ended, this.#standing) ? this.#ended : null;
   }
 
   /** Whether, as far as the epoch that is led from here was told, no primary led the subject before. */
   get isFirstLed(): boolean {
     return this.#isFirstLed;
-  }
-
-  /** Whether the epoch that is led from here is that of the subject's birth: that somebody led shows only once more was ordered in it. */
-  get isLedOn(): boolean {
-    return this.#isLedOn;
   }
 
   /**
@@ -304,7 +324,7 @@ export class Replica {
    * still counts. As long as a majority would, nobody answers reads by an epoch that has passed.
    */
   isFree(nowMs: number): boolean {
-    if (this.#state.kind !== 'backup') return false;
+    if (this.#state.kind !== 'backup' && this.#state.kind !== 'resumed') return false;
     return nowMs >= Math.max(this.boundUntilMs, this.#config.startGuardUntilMs);
   }
 
@@ -383,8 +403,8 @@ export class Replica {
       case 'made':
         this.#onMade();
         return;
-      case 'borne':
-        this.#onBorne();
+      case 'ended':
+        this.#onEnded(event.place);
         return;
       case 'connected':
         this.#onConnected(event.peer, nowMs);
@@ -474,7 +494,7 @@ export class Replica {
     this.#retryAtMs = 0;
     this.#refusals = 0;
     this.#failedFetches = 0;
-    if (this.#ownEpoch() !== null) {
+    if (this.#ownEpoch() !== null && this.#state.kind !== 'resumed') {
       this.#out.trace('lease-over', `role ${this.#state.kind}`);
       this.#stepDown();
     }
@@ -493,9 +513,11 @@ export class Replica {
   }
 
   #onSubmit(ticket: number, operation: Operation, nowMs: number): void {
+    this.#resumeIfPossible(nowMs);
     const state = this.#state;
-    if (state.kind === 'active' || (state.kind === 'beginning' && state.order !== null)) {
-      state.order?.submit(ticket, operation, nowMs);
+    const orders = state.kind === 'active' || state.kind === 'beginning' || this.#goesOn;
+    if (orders && 'order' in state && state.order !== null) {
+      state.order.submit(ticket, operation, nowMs);
     } else {
       this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' });
     }
@@ -540,7 +562,8 @@ export class Replica {
     if (state.kind === 'active') {
       this.#become({ kind: 'stopping', order: state.order });
     } else if (state.kind !== 'stopping') {
-      this.#stepDown();
+      if (state.kind === 'resumed') this.#endInOrder(state.order);
+      else this.#stepDown();
       this.#stopped();
     }
   }
@@ -688,7 +711,7 @@ export class Replica {
   #depose(detail: string, nowMs: number): void {
     this.#out.trace('deposed', detail);
     this.#stepDown();
-    this.#backOff(nowMs);
+    if (this.#lease.untilMs !== 0) this.#backOff(nowMs);
   }
 
   #abandonReset(epoch: Epoch, nowMs: number): void {
@@ -813,6 +836,7 @@ export class Replica {
     this.#advanceInstalling(nowMs);
     this.#advanceBeginning();
     this.#advanceOrder(nowMs);
+    this.#advanceResumed(nowMs);
     if (this.#state.kind === 'backup') this.#backup.askToRead(nowMs);
   }
 
@@ -830,7 +854,16 @@ export class Replica {
     this.#readsAsked = order.epoch;
     if (!order.takeReadsBack(nowMs, asks)) return;
     order.yield();
+    this.#endInOrder(order);
+  }
+
+  /** Nobody leads by the epoch, or orders in it, any more; where nothing is under way, this process may again. */
+  #endInOrder(order: WriteOrder): void {
+    const place = order.isIdle ? { epoch: order.epoch, seq: order.lastSeq } : null;
+    const everywhere = order.isQuiet;
     this.#stepDown();
+    this.#ended = place;
+    this.#endedEverywhere = everywhere;
   }
 
   #mayBegin(nowMs: number): boolean {
@@ -866,30 +899,46 @@ export class Replica {
     this.#backup.promisedAnew();
   }
 
-  /** What was borne is here, in the first epoch. A larger one that is promised, by now or until the lease comes, ends this. */
-  #onBorne(): void {
-    const { self, incarnation } = this.#config;
-    const epoch = firstEpoch(self, incarnation);
-    if (mayBeLedOn(epoch, this.#standing, this.#standing.trust)) this.#firstEpoch = epoch;
+  /** All up to there is committed: who has ended an epoch in good order, or got its name for what he has borne, knows that. */
+  #onEnded(place: Position): void {
+    if (this.#state.kind !== 'backup' || !mayBeResumed(place, this.#standing)) return;
+    this.#ended = place;
+    this.#endedEverywhere = false;
+    this.#backup.ledUntil(place.seq);
   }
 
   /**
-   * The beginning of a subject that this process has made or borne. Its epoch is smaller than all that candidates choose, and
+   * Orders by an epoch that this process has ended in good order, or borne the subject by, and for which it has no lease now. The epoch is its own:
+   * nobody else orders in it, and all that was ordered in it is here, and committed. If a larger one is led by meanwhile, a majority has promised
+   * it, and refuses what is ordered here.
+   */
+  #resumeIfPossible(nowMs: number): void {
+    const place = this.resumable;
+    if (place === null) return;
+    this.#ended = null;
+    this.#out.trace('resumed', epochFormat(place.epoch));
+    // Who may not have the base is told of it with the first operation; who has it says so, and applies.
+    const order = this.#newOrder(place, new Map(), nowMs, this.#endedEverywhere ? 'asked' : 'unasked');
+    this.#heartbeatAtMs = nowMs + this.#config.heartbeatMs;
+    this.#become({ kind: 'resumed', order, committedSeq: order.committedSeq, stalled: 0 });
+  }
+
+  /**
+   * The beginning of a subject that this process has made. Its epoch is smaller than all that candidates choose, and
    * nobody else, nor a later life of this process, can choose it. So what steps 1 and 2 of a reset ask for is known
-   * beforehand: nobody has anything of a smaller epoch, or ever will, and the base is empty, or what was borne. Step 4 goes
+   * beforehand: nobody has anything of a smaller epoch, or ever will, and the base is empty. Step 4 goes
    * along with the first operation, and step 5, a majority that has the epoch, is what commits that.
    */
   #begin(nowMs: number): void {
     const epoch = this.#firstEpoch;
-    assert(epoch !== null, 'Who begins has made or borne the subject');
+    assert(epoch !== null, 'Who begins has made the subject');
     this.#firstEpoch = null;
     this.#isFirstLed = true;
     this.#inheritedFrom = null;
     const { heartbeatMs } = this.#config;
     // At the same moments as those of other files that are made now, so that they share frames.
     this.#heartbeatAtMs = (1 + Math.ceil(nowMs / heartbeatMs)) * heartbeatMs;
-    this.#isLedOn = this.#standing.seq > 0;
-    this.#out.trace(this.#isLedOn ? 'led-on' : 'made', epochFormat(epoch));
+    this.#out.trace('made', epochFormat(epoch));
     this.#become({ kind: 'beginning', epoch, order: null });
     this.#orderFirst(nowMs);
   }
@@ -898,9 +947,7 @@ export class Replica {
   #orderFirst(nowMs: number): void {
     const state = this.#state;
     if (state.kind !== 'beginning' || !epochEqual(state.epoch, this.#standing.installed)) return;
-    // What was borne is at a majority; who of the others has it, they say themselves.
-    const base = this.#isLedOn ? this.#standing.position : POSITION_ZERO;
-    this.#become({ ...state, order: this.#newOrder(base, new Map(), nowMs, true) });
+    this.#become({ ...state, order: this.#newOrder(POSITION_ZERO, new Map(), nowMs, 'unasked') });
   }
 
   /** Files are made by the thousand, and most are not read soon: the guard is asked for with the usual heartbeat. */
@@ -985,9 +1032,8 @@ export class Replica {
     const { counter } = reset.epoch;
     // A candidate before this one may have led, if only for those whose promise it had.
     this.#isFirstLed = base.position.epoch.counter === 0 && counter === this.#config.candidatesFrom;
-    this.#isLedOn = false;
     this.#inheritedFrom = reset.inheritedFrom;
-    const order = this.#newOrder(base.position, reset.installed, nowMs, false);
+    const order = this.#newOrder(base.position, reset.installed, nowMs, 'over');
     this.#lead(order);
     this.#beat(order, nowMs);
   }
@@ -996,7 +1042,7 @@ export class Replica {
     base: Position,
     installed: ReadonlyMap<ServerId, number>,
     nowMs: number,
-    isFirst: boolean,
+    start: 'unasked' | 'asked' | 'over',
   ): WriteOrder {
     const parts = {
       config: this.#config,
@@ -1008,7 +1054,7 @@ export class Replica {
       lease: this.#lease,
       lifeOf: (server: ServerId) => this.#life(server),
     };
-    return new WriteOrder(parts, base, installed, nowMs, isFirst);
+    return new WriteOrder(parts, base, installed, nowMs, start);
   }
 
   /** A majority has the epoch installed: this server is the primary. */
@@ -1046,12 +1092,33 @@ export class Replica {
       return;
     }
     this.#heartbeatAtMs = nowMs + periodMs;
+    if (state.kind === 'resumed' && !this.#mayGoOn(state)) return;
     if (order !== null) {
       order.heartbeat(nowMs);
       if (state.kind === 'stopping') order.takeReadsBack(nowMs, true);
     } else if (state.kind === 'preparing' || state.kind === 'installing') {
       for (const member of this.#others(state.reset)) this.#ask(state.reset, member);
     }
+  }
+
+  /** Nothing is under way any more, at anybody's or, where this server has the lease by now, at a majority's: it begins. */
+  #advanceResumed(nowMs: number): void {
+    if (this.#state.kind !== 'resumed') return;
+    const { order } = this.#state;
+    if (!(this.#goesOn ? order.isQuiet : order.isIdle)) return;
+    this.#endInOrder(order);
+    if (this.#mayBegin(nowMs)) this.#beginReset(nowMs);
+  }
+
+  /** Whether what is ordered without a lease gets on. Replicas that lag behind what is committed are left to whoever comes next. */
+  #mayGoOn(state: Extract<State, { readonly kind: 'resumed' }>): boolean {
+    const { order, committedSeq } = state;
+    state.stalled = order.committedSeq > committedSeq ? 0 : state.stalled + 1;
+    state.committedSeq = order.committedSeq;
+    if (!order.isIdle && state.stalled < STALLED_HEARTBEATS) return true;
+    if (!order.isIdle) this.#out.trace('given-up', epochFormat(order.epoch));
+    this.#endInOrder(order);
+    return false;
   }
 
   /** Asks a member for what the reset still lacks of it. */
@@ -1073,6 +1140,7 @@ export class Replica {
   #stepDown(): void {
     const state = this.#state;
     if (state.kind === 'backup' || state.kind === 'failed') return;
+    this.#ended = null;
     const { install } = this.#standing;
     const order = this.#order;
     if (order !== null) {
@@ -1101,18 +1169,16 @@ export class Replica {
         return state.reset.epoch;
       case 'beginning':
         return state.epoch;
+      case 'resumed':
       case 'active':
       case 'stopping':
         return state.order.epoch;
     }
   }
 
-  /** Of an epoch that is led from here. */
+  /** Of an epoch that is led, or gone on with, from here. */
   get #order(): WriteOrder | null {
-    const state = this.#state;
-    return state.kind === 'beginning' || state.kind === 'active' || state.kind === 'stopping'
-      ? state.order
-      : null;
+    return 'order' in this.#state ? this.#state.order : null;
   }
 
   #committedSeq(): number {

@@ -168,14 +168,15 @@ export class WriteOrder {
   /**
    * @param base what a majority has installed: all of it is committed
    * @param installed members that have told so
-   * @param isFirst the epoch is the first, and nobody else was asked to begin with it; or it is that of a birth
+   * @param start what the others have been asked: `unasked` to begin with a first epoch, or whether they have the base of one that is gone on with;
+   *   `asked` where they said when it ended that they have all of it
    */
   constructor(
     parts: WriteOrderParts,
     base: Position,
     installed: ReadonlyMap<ServerId, number>,
     nowMs: number,
-    isFirst = false,
+    start: Peer['start'] = 'over',
   ) {
     const { config, out, standing, localFlush, guard, grants, lease, lifeOf } = parts;
     assert(standing.seq === base.seq, 'The base is here');
@@ -204,7 +205,7 @@ export class WriteOrder {
     this.#sessions = standing.sessions;
     for (const server of viewVoters(view)) {
       if (server === config.self) continue;
-      this.#addPeer(server, installed.get(server), base.seq, nowMs, isFirst ? 'unasked' : 'over');
+      this.#addPeer(server, installed.get(server), base.seq, nowMs, start);
     }
     // Who has this epoch installed has given up what it was allowed in an earlier one.
     for (const server of installed.keys()) grants.followed(server, this.epoch);

@@ -6,6 +6,7 @@ import type {
   Epoch,
   Operation,
   PeerStatus,
+  Position,
   ReplicaAction,
   ReplicaEvent,
   Role,
@@ -158,7 +159,7 @@ export class ReplicaDriver {
     return !this.#closed && this.#around.isClockSound() && this.#core.leads(this.#around.clock.nowMs());
   }
 
-  /** Whether operations get their place here: as `leads`, and a little earlier for a file that was made or borne here. */
+  /** Whether operations get their place here: as `leads`, and a little earlier for a file that was made here; or without a lease. @see Replica.orders */
   get orders(): boolean {
     return !this.#closed && this.#around.isClockSound() && this.#core.orders(this.#around.clock.nowMs());
   }
@@ -168,9 +169,9 @@ export class ReplicaDriver {
     return this.#core.isFirstLed;
   }
 
-  /** @see Replica.isLedOn */
-  get isLedOn(): boolean {
-    return this.#core.isLedOn;
+  /** @see Replica.resumable */
+  get resumable(): Position | null {
+    return this.#core.resumable;
   }
 
   /** @see Replica.inheritedFrom */
@@ -236,6 +237,20 @@ export class ReplicaDriver {
           `Cannot read file ${this.file}: this server is not its primary`,
         );
       }
+      await this.change();
+    }
+  }
+
+  /**
+   * Waits until all that was ordered here without a lease is committed.
+   *
+   * @throws ServiceError `not-primary` where that is not so, and will not be known here
+   */
+  async committedAll(): Promise<void> {
+    while (this.resumable === null) {
+      if (this.role !== 'resumed')
+        throw new ServiceError('not-primary', `This server orders changes of file ${this.file} no more`);
+      if (this.status().committedSeq === this.orderedSeq) return;
       await this.change();
     }
   }

@@ -1,14 +1,15 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
-import type { Epoch, View } from '../replica/actions.ts';
-import { mayBeBorne } from '../replica/birth.ts';
+import type { Epoch, Position, View } from '../replica/actions.ts';
+import { firstEpoch, mayBeBorne } from '../replica/birth.ts';
 import { decodeReplicaMessage, encodeReplicaPieces } from '../replica/codec.ts';
 import { epochEqual } from '../replica/epoch.ts';
 import { messageView, type ReplicaMessage } from '../replica/messages.ts';
 import { viewVoters } from '../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
 import type { Clock } from './clock.ts';
+import { BIRTH_LENGTH } from './file/borne-file.ts';
 import type { DepartedFiles } from './file/departed-files.ts';
 import { FileSubject } from './file/file-subject.ts';
 import { TransferPace } from './file/transfer-pace.ts';
@@ -26,8 +27,8 @@ import type { WakeQueue } from './wake-queue.ts';
 /** Number of the view in which a file is made. */
 const FIRST_VIEW = 1;
 
-/** Files of which it is remembered that they were borne here; the others get their first primary as any other file. */
-const BORNE_MAX = 100_000;
+/** Files of which it is remembered where an epoch of this process has ended; the others get a primary before they are changed. */
+const ENDED_MAX = 100_000;
 
 /** Operations that a primary keeps for replicas that lag, per file. */
 const RETAINED_BYTES_MAX = 16 * 1024 * 1024;
@@ -89,8 +90,8 @@ export class ReplicaHost {
   readonly #leaving = new Set<FileId>();
   /** Being made with their first operations: nobody takes them into use. */
   readonly #bearing = new Map<FileId, Promise<unknown>>();
-  /** Files that this process has borne, and that were not in use here since. */
-  readonly #borne = new Set<FileId>();
+  /** Files not in use: where an epoch of this process has ended, by which it may go on ordering (decision 0074). */
+  readonly #ended = new Map<FileId, Position>();
   /** Objects of files that are damaged here, as far as somebody met them. */
   readonly #damaged = new Map<FileId, Set<number>>();
   /** Of files in use: it never changes, and is told while the store may not be asked any more. */
@@ -169,7 +170,8 @@ export class ReplicaHost {
     this.#drivers.set(file, driver);
     this.#objectBytes.set(file, this.#parts.store.attributes(file).objectBytes);
     // Once: of what is ordered now, nothing may be ordered a second time in another way.
-    if (this.#borne.delete(file)) driver.step({ kind: 'borne' });
+    const place = this.#ended.get(file);
+    if (place !== undefined && this.#ended.delete(file)) driver.step({ kind: 'ended', place });
     return driver;
   }
 
@@ -212,18 +214,28 @@ export class ReplicaHost {
     if (storing !== undefined) await Promise.allSettled([storing]);
   }
 
-  /** A file that this process has borne has its name: where it is taken into use for the first time, it may be led by the epoch of its birth. */
+  /** A file that this process has borne has its name: it may be gone on with by the epoch of its birth. To be called once. */
   named(file: FileId): void {
-    if (this.#parts.store.record(file) === null) return;
+    const { store, self, incarnation } = this.#parts;
+    if (store.record(file) === null) return;
+    const place = { epoch: firstEpoch(self, incarnation), seq: BIRTH_LENGTH };
     const driver = this.#drivers.get(file);
-    if (driver !== undefined) {
-      driver.step({ kind: 'borne' });
-      return;
-    }
-    this.#borne.add(file);
-    for (const oldest of this.#borne) {
-      if (this.#borne.size <= BORNE_MAX) break;
-      this.#borne.delete(oldest);
+    if (driver === undefined) this.#noteEnded(file, place);
+    else driver.step({ kind: 'ended', place });
+  }
+
+  /** Whether changes of the file may be ordered here at once, as far as is known without taking its replica into use. */
+  isResumable(file: FileId): boolean {
+    const driver = this.#drivers.get(file);
+    return driver === undefined ? this.#ended.has(file) && !this.#isBarred(file) : driver.resumable !== null;
+  }
+
+  #noteEnded(file: FileId, place: Position): void {
+    this.#ended.delete(file);
+    this.#ended.set(file, place);
+    for (const oldest of this.#ended.keys()) {
+      if (this.#ended.size <= ENDED_MAX) break;
+      this.#ended.delete(oldest);
     }
   }
 
@@ -267,6 +279,8 @@ export class ReplicaHost {
   /** What the replica promised others binds the next one of the file, too. */
   unload(driver: ReplicaDriver): void {
     if (this.#drivers.get(driver.file) === driver) {
+      const place = driver.resumable;
+      if (place !== null) this.#noteEnded(driver.file, place);
       this.#drivers.delete(driver.file);
       this.#objectBytes.delete(driver.file);
       if (this.#damaged.get(driver.file)?.size === 0) this.#damaged.delete(driver.file);
@@ -296,7 +310,7 @@ export class ReplicaHost {
       await this.#parts.store.remove(file);
       this.#changed.delete(file);
       this.#damaged.delete(file);
-      this.#borne.delete(file);
+      this.#ended.delete(file);
     } finally {
       this.#leaving.delete(file);
     }

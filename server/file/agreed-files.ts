@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
@@ -10,6 +9,7 @@ import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { Clock } from '../clock.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { FileStore } from '../storage/store.ts';
+import { Bursts } from './bursts.ts';
 
 /** The call by which a server asks another whether its replica stands at the same place. */
 export const AGREE_CALL = 'agree';
@@ -20,10 +20,8 @@ export const AGREE_SYNCED_CALL = 'agree-synced';
 const AGREE_MS = 200;
 /** As long for whoever syncs: the disk may have much to do. */
 const SYNC_MS = 2_000;
-/** Reads of a file that nobody leads, within this time of each other, before it is worth a primary. */
+/** Reads of a file that nobody leads, in one burst, before it is worth a primary. */
 const READS_MAX = 4;
-const TOGETHER_MS = 1_000;
-const FILES_MAX = 10_000;
 
 /** A replica's position, and the view by which it has it. */
 interface Stand {
@@ -47,9 +45,7 @@ export interface AgreedFilesParts {
 /** Finds out whether what lies here is the newest state of a file that nobody leads, decision 0055. */
 export class AgreedFiles {
   readonly #parts: AgreedFilesParts;
-  readonly #counts = new LRUCache<FileId, { readonly count: number; readonly lastMs: number }>({
-    max: FILES_MAX,
-  });
+  readonly #reads = new Bursts();
 
   constructor(parts: AgreedFilesParts) {
     this.#parts = parts;
@@ -62,11 +58,22 @@ export class AgreedFiles {
    * @returns null where that is not known
    */
   async read<Value>(file: FileId, read: (place: Position) => Promise<Value | null>): Promise<Value | null> {
+    if (!this.#isSeldom(file)) return null;
+    return this.look(file, read);
+  }
+
+  /**
+   * As `read`, however often: for what is small, and asked for only as long as the catalog does not know it.
+   *
+   * @param look see `read`
+   * @returns null where it is not known that what is here is the newest
+   */
+  async look<Value>(file: FileId, look: (place: Position) => Promise<Value | null>): Promise<Value | null> {
     const stand = this.#standOf(file);
-    if (stand === null || !this.#isSeldom(file)) return null;
+    if (stand === null) return null;
     const agreeing = await this.#askOthers(file, stand, AGREE_CALL, AGREE_MS);
     // Here, too, it has to be so after the call: in this turn.
-    return this.#isAgreed(file, stand, agreeing) ? read(stand.place) : null;
+    return this.#isAgreed(file, stand, agreeing) ? look(stand.place) : null;
   }
 
   /**
@@ -125,7 +132,7 @@ export class AgreedFiles {
     timeoutMs: number,
   ): Promise<ReadonlySet<ServerId>> {
     const { self, isConnected } = this.#parts;
-    const others = inTurn(view.members, self)
+    const others = inTurn(view.members, self, place.epoch.server)
       .filter(isConnected)
       .slice(0, majority(view.members.length) - 1);
     const agreeing = new Set([self]);
@@ -161,19 +168,17 @@ export class AgreedFiles {
 
   /** Who reads on and on is served better by a primary, which asks nobody. */
   #isSeldom(file: FileId): boolean {
-    const nowMs = this.#parts.clock.nowMs();
-    const known = this.#counts.get(file);
-    const count = known !== undefined && nowMs - known.lastMs < TOGETHER_MS ? known.count + 1 : 1;
-    this.#counts.set(file, { count, lastMs: nowMs });
-    return count <= READS_MAX;
+    return this.#reads.note(file, this.#parts.clock.nowMs()) <= READS_MAX;
   }
 }
 
-/** Those who follow by name first, as for operations: what is sent to one neighbour shares frames. */
-function inTurn(members: readonly ServerId[], self: ServerId): ServerId[] {
+/** Who has ordered last first, for it lacks nothing; then those who follow by name, as for operations: what is sent to one neighbour shares frames. */
+function inTurn(members: readonly ServerId[], self: ServerId, orderer: ServerId): ServerId[] {
   const sorted = members.toSorted();
   const from = sorted.indexOf(self);
-  return [...sorted.slice(from + 1), ...sorted.slice(0, from)];
+  const others = [...sorted.slice(from + 1), ...sorted.slice(0, from)];
+  const isOrderer = (server: ServerId): number => (server === orderer ? 0 : 1);
+  return others.sort((a, b) => isOrderer(a) - isOrderer(b));
 }
 
 function encodeAgreeCall(file: FileId, place: Position, viewNumber: number): Uint8Array {

@@ -1,7 +1,5 @@
-import type { ServerId } from '../../base/ids.ts';
 import type { ReplicaRecord } from '../../replica/actions.ts';
 import { FIRST_COUNTER } from '../../replica/birth.ts';
-import { epochEqual } from '../../replica/epoch.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { FILE_CANDIDATES_FROM, type ReplicaDriver } from '../replica-driver.ts';
@@ -19,14 +17,14 @@ export function birthOperations(contents: Uint8Array, modifiedNs: bigint): reado
   return [whole, { kind: 'settling' }];
 }
 
-const BIRTH_LENGTH = birthOperations(new Uint8Array(0), 0n).length;
+/** Operations of a birth. */
+export const BIRTH_LENGTH = birthOperations(new Uint8Array(0), 0n).length;
 /** Contents were written by the first of them. */
 const WRITTEN_SEQ = 1;
 
 /**
  * Whether nobody led the file before the epoch that is led from here, for it was borne: this is the first epoch that a candidate chose, and the one
  * before is that of the birth. Who leads what he has made does so in an epoch with the same number, but what he orders there has the names of requests.
- * Who leads what he has borne by the epoch of the birth orders something behind it before he gives a lock away (`owesTrace`).
  * To be asked before anything is ordered; later it is not known.
  */
 export function wasBorneOnly(driver: ReplicaDriver, store: Pick<FileStore, 'attributes'>): boolean {
@@ -42,25 +40,4 @@ export function isBirthAlone(
 ): boolean {
   const isWritten = versionEpoch === FIRST_COUNTER && versionSeq === WRITTEN_SEQ;
   return seq === BIRTH_LENGTH && isWritten && SessionTable.decode(sessions).isEmpty;
-}
-
-/**
- * Who has borne a file and may still lead it by that epoch, as far as a replica of another server can tell: nobody else does it at so little cost.
- *
- * @returns null where the file was led since, or was borne by `self`
- */
-export function bearerOf(
-  record: ReplicaRecord,
-  attributes: Pick<FileAttributes, 'versionEpoch' | 'versionSeq'>,
-  self: ServerId,
-): ServerId | null {
-  const { promised, installed } = record;
-  const isUnled = installed.counter === FIRST_COUNTER && epochEqual(promised, installed);
-  if (!isUnled || installed.server === self) return null;
-  return isBirthAlone(record, attributes) ? installed.server : null;
-}
-
-/** Whether whoever leads next would take the file for one that nobody led: nothing is committed behind its birth. */
-export function owesTrace(driver: ReplicaDriver): boolean {
-  return driver.isLedOn && driver.status().committedSeq <= BIRTH_LENGTH;
 }

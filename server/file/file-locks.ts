@@ -445,10 +445,18 @@ export class FileLocks {
     if (!held.own || held.remainingMs <= 0 || clock.nowMs() < book.graceUntilMs) return;
     const { counter } = book.epoch;
     const locks = book.table.list();
-    this.#remember(driver.file, { counter, locks });
-    if (locks.length > 0) return;
-    const others = driver.view.members.filter((member) => member !== this.#parts.self);
-    this.#parts.endedUnlocked({ file: driver.file, counter }, others);
+    if (locks.length > 0) this.#remember(driver.file, { counter, locks });
+    else this.endedUnlocked(driver, counter);
+  }
+
+  /** Nobody has a lock that was given in the epoch of this counter, and none will be: who leads by the next one need not wait for claims. */
+  endedUnlocked({ file, view }: ReplicaDriver, counter: number): void {
+    const { self, endedUnlocked } = this.#parts;
+    this.#remember(file, { counter, locks: [] });
+    endedUnlocked(
+      { file, counter },
+      view.members.filter((member) => member !== self),
+    );
   }
 
   #remember(file: FileId, former: Former): void {

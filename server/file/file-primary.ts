@@ -32,6 +32,8 @@ export interface FileInCatalog {
    * @throws ServiceError `quota-exceeded`
    */
   markLive(mark: LiveMark, growTo?: number): Promise<number>;
+  /** Larger than any before in this process: an epoch may be gone on with, and no two marks of it have one number. */
+  nextTurn(): number;
   /** All commands answered so far survive power loss when it resolves. */
   flush(): Promise<void>;
 }
@@ -73,7 +75,7 @@ export class FilePrimary {
   #live: Promise<void> | null = null;
   /** The mark is an earlier primary's: it is set again, only in case that the catalog lost it with its power. */
   #unconfirmed = false;
-  /** How often the file was marked live in this epoch. */
+  /** Of the last mark that was asked for in this epoch. */
   #turn = 0;
   #settling: Promise<void> = Promise.resolve();
   /** Resolves when nothing changes the contents any more; null while they may change. */
@@ -261,14 +263,6 @@ export class FilePrimary {
     return work;
   }
 
-  /**
-   * Resolves when no later primary can miss that somebody led. Behind a change under way `settling` has it that the mark may have ended: then
-   * whoever leads next asks for one of its own.
-   */
-  async leaveTrace(): Promise<void> {
-    await this.#submitSettling();
-  }
-
   #submitSettling(): Promise<Committed> {
     if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(this.#deposed());
     const body = encodeFileOperation({ kind: 'settling' });
@@ -277,10 +271,14 @@ export class FilePrimary {
 
   /** Resolves when no later primary can miss that the mark may have ended. */
   async #announceSettling(): Promise<void> {
-    if (endsInChange(this.#store.attributes(this.#file), this.#driver.orderedSeq)) {
-      // A majority is enough, also where writes need all; whether it has it is asked below.
-      this.#submitSettling().catch(() => undefined);
+    const owes = endsInChange(this.#store.attributes(this.#file), this.#driver.orderedSeq);
+    if (!this.#driver.leads) {
+      if (owes) await this.#submitSettling();
+      else await this.#driver.committedAll();
+      return;
     }
+    // A majority is enough, also where writes need all; whether it has it is asked below.
+    if (owes) this.#submitSettling().catch(() => undefined);
     // What stands behind the last change tells the same, whatever it is, but only once it cannot vanish.
     await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
   }
@@ -293,9 +291,10 @@ export class FilePrimary {
    * @throws ServiceError `busy` while the file's members change
    */
   async preserve({ inode, contents }: Preservation): Promise<'preserved' | 'lost' | 'again'> {
+    // First: what others have made of the contents, in an epoch before the one that is led now, is not known here.
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
     const { epoch, seq } = this.#contents;
     if (epoch !== contents.epoch || seq !== contents.seq) return 'lost';
-    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
     if (this.#driver.view.joint !== undefined) throw this.#moving();
     const body = encodeFileOperation({ kind: 'preserve', as: inode as FileId, contents });
     const ordered = this.#driver.submit({ request: null, result: new Uint8Array(0), body });
@@ -393,7 +392,7 @@ export class FilePrimary {
   /** Whatever was settled under an earlier mark is void from then on. */
   async #markLive(): Promise<void> {
     this.#unconfirmed = false;
-    this.#turn++;
+    this.#turn = this.#catalog.nextTurn();
     this.#allowedBytes = await this.#catalog.markLive({ epoch: this.epoch.counter, turn: this.#turn });
     // Contents that survive a loss of power would be hidden by what the catalog knew before this mark.
     this.#nameFlushed = null;

@@ -23,7 +23,7 @@ export interface FileReadsParts {
   readonly lease: LeaseDriver;
   readonly clock: Clock;
   /** Reads without a primary; absent where each read has one. */
-  readonly agreed?: Pick<AgreedFiles, 'read'>;
+  readonly agreed?: Pick<AgreedFiles, 'read' | 'look'>;
   /** Counts what is done for clients; absent where nobody wants to know. */
   readonly traffic?: Traffic;
   /** @returns the driver of a replica that is primary now; becomes it where nobody is */
@@ -187,7 +187,15 @@ export class FileReads {
   async state(file: FileId): Promise<FileState> {
     const final = finalAttributes(this.#parts.store, file);
     if (final !== null) return this.stateOfFinal(file, final);
-    return this.stateAt(file, await this.#reader(file));
+    const agreed = await this.#stateAgreed(file);
+    return agreed ?? this.stateAt(file, await this.#reader(file));
+  }
+
+  /** @returns null where somebody leads the file, as far as is known here, or no majority agrees about it */
+  async #stateAgreed(file: FileId): Promise<FileState | null> {
+    const { agreed, store } = this.#parts;
+    if (agreed === undefined || !this.isUnled(file)) return null;
+    return agreed.look(file, async () => this.stateOfFinal(file, store.attributes(file)));
   }
 
   async stateAt(file: FileId, driver: ReplicaDriver): Promise<FileState> {

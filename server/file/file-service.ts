@@ -21,10 +21,12 @@ import type { ReplicaHost } from '../replica-host.ts';
 import type { CopyPiece, FileLocated, FileRead, FileService, FileStanding, Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { AgreedFiles } from './agreed-files.ts';
-import { bearerOf, owesTrace } from './borne-file.ts';
+import { isBirthAlone } from './borne-file.ts';
+import { Bursts } from './bursts.ts';
 import { FileLocks } from './file-locks.ts';
 import { type Change, FilePrimary } from './file-primary.ts';
 import { FileReads } from './file-reads.ts';
+import { lastOrderer } from './last-orderer.ts';
 import { LiveMarks } from './live-marks.ts';
 import type { LockEnding } from './lock-endings.ts';
 import type { LockBounds } from './lock-shares.ts';
@@ -66,7 +68,7 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   /** Whether another server has said of late that it has no room. */
   isDiskFull?(server: ServerId): boolean;
   /** Reads and syncs without a primary; absent where each has one. */
-  readonly agreed?: Pick<AgreedFiles, 'read' | 'flush'>;
+  readonly agreed?: Pick<AgreedFiles, 'read' | 'look' | 'flush'>;
   /** Counts what is done for clients; absent where nobody wants to know. */
   readonly traffic?: Traffic;
   /** Whether the cluster has a server of this name. */
@@ -78,9 +80,11 @@ const ALL_RETRY_MS = 1_000;
 const STOP_MS_MAX = 2_000;
 /** Others have so long to take a file for which there is no room here. */
 const GIVEN_AWAY_MS = 1_000;
-/** Who was sent to the server that has borne a file, and comes back within this time, is served here. */
+/** Who was sent to the server that has ordered a file last, and comes back within this time, is served here. */
 const SENT_BACK_MS = 1_000;
 const SENT_MAX = 10_000;
+/** Changes of a file that nobody leads, in one burst, before it is worth a primary. */
+const CHANGES_MAX = 16;
 /** Who waits for a primary for this long asks the catalog whether the file has moved, in milliseconds. */
 const OUTDATED_AFTER_MS = 500;
 
@@ -107,8 +111,12 @@ export class LocalFileService implements FileService {
   readonly #reads: FileReads;
   readonly #liveMarks: LiveMarks;
   readonly #memberNews: MemberNews;
-  /** When somebody was last sent to the server that has borne a file. */
+  /** When somebody was last sent to the server that has ordered a file last. */
   readonly #sentMs = new LRUCache<FileId, number>({ max: SENT_MAX });
+  /** Of files that nobody leads. */
+  readonly #changes = new Bursts();
+  /** Marks that were asked of the catalog. */
+  #turns = 0;
   readonly #settler: Settler;
   readonly #room: Room;
   readonly #locks: FileLocks;
@@ -208,8 +216,7 @@ export class LocalFileService implements FileService {
       throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
     const answered = this.#answeredFinally(file, request);
     if (answered !== null) return answered;
-    await this.#leaveToBearer(file);
-    const driver = await this.#activate(file);
+    const driver = await this.#orderer(file);
     this.#assertAllThere(driver);
     const primary = this.#primaryOf(driver);
     return this.#changed(file, primary, await this.#bounded(file, primary.truncate(request, sizeBytes)));
@@ -221,8 +228,7 @@ export class LocalFileService implements FileService {
     }
     const answered = this.#answeredFinally(file, request);
     if (answered !== null) return answered;
-    await this.#leaveToBearer(file);
-    const driver = await this.#activate(file);
+    const driver = await this.#orderer(file);
     this.#assertAllThere(driver);
     const primary = this.#primaryOf(driver);
     return this.#changed(file, primary, await this.#bounded(file, primary.punch(request, hole)));
@@ -312,7 +318,10 @@ export class LocalFileService implements FileService {
   /** Whether the request has a place in the order, or nobody can tell any more. */
   async #isKnown(driver: ReplicaDriver, request: RequestId): Promise<boolean> {
     const { file, epoch, orderedSeq, subject } = driver;
-    if (subject.record().seq < orderedSeq) await this.#bounded(file, driver.committed(epoch, orderedSeq));
+    if (subject.record().seq < orderedSeq) {
+      const committed = driver.leads ? driver.committed(epoch, orderedSeq) : driver.committedAll();
+      await this.#bounded(file, committed);
+    }
     return SessionTable.decode(subject.record().sessions).find(request).kind !== 'fresh';
   }
 
@@ -336,7 +345,6 @@ export class LocalFileService implements FileService {
   async flush(file: FileId): Promise<FileState> {
     const agreed = await this.#flushAgreed(file);
     if (agreed !== null) return agreed;
-    await this.#leaveToBearer(file);
     const driver = await this.#activate(file);
     const primary = this.#primaryOf(driver);
     // Contents without a name would be lost all the same: the first time, the catalog is flushed too.
@@ -350,8 +358,8 @@ export class LocalFileService implements FileService {
     if (agreed === undefined || !this.#reads.isUnled(file)) return null;
     const flushing = agreed.flush(
       file,
-      // Contents without a name would be lost all the same.
-      () => catalog.flush(),
+      // Contents without a name would be lost all the same. Who orders changes here knows whether it is flushed.
+      () => this.#orderedBy(file)?.nameFlushed() ?? catalog.flush(),
       () => this.#reads.stateOfFinal(file, store.attributes(file)),
     );
     return this.#bounded(file, flushing);
@@ -453,13 +461,16 @@ export class LocalFileService implements FileService {
   }
 
   async settle(file: FileId): Promise<FileState> {
-    const driver = await this.#activate(file);
+    const driver = (await this.#ordering(file)) ?? (await this.#activate(file));
     const primary = this.#primaryOf(driver);
     let state: FileState | null = null;
     await this.#bounded(
       file,
       primary.settle(async (mark) => {
-        state = await this.#reads.stateAt(file, driver);
+        // Without a lease others may lead by now: then they have marked the file anew before they answered a change.
+        state = driver.leads
+          ? await this.#reads.stateAt(file, driver)
+          : this.#reads.stateOfFinal(file, this.#parts.store.attributes(file));
         // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
         if (state.epoch !== primary.epoch.counter) {
           throw new ServiceError('not-primary', `The primary of file ${file} changed meanwhile`);
@@ -492,11 +503,7 @@ export class LocalFileService implements FileService {
   }
 
   async lock(file: FileId, body: LockBody, holder: string | null = null): Promise<LockGrant> {
-    await this.#leaveToBearer(file);
-    const driver = await this.#activate(file);
-    // Before there is a lock that a later primary would have to leave time to claim.
-    if (owesTrace(driver)) await this.#bounded(file, this.#primaryOf(driver).leaveTrace());
-    return this.#locks.lock(driver, body, holder);
+    return this.#locks.lock(await this.#activate(file), body, holder);
   }
 
   /** Another primary of the file has ended in good order, and left no locks. */
@@ -515,7 +522,7 @@ export class LocalFileService implements FileService {
   /** Before the lease is given back: tells the catalog what only this primary knows. */
   async settleBeforeRelease(driver: ReplicaDriver): Promise<void> {
     if (this.#primaries.get(driver)?.unsettled === false) return;
-    if (driver.leads) await this.settle(driver.file);
+    if (driver.leads || this.#orderedBy(driver.file) !== null) await this.settle(driver.file);
   }
 
   standing(file: FileId): FileStanding | null {
@@ -559,26 +566,50 @@ export class LocalFileService implements FileService {
 
   /** As `#activate`, for what needs no more than a place in the order. */
   async #orderer(file: FileId): Promise<ReplicaDriver> {
-    await this.#leaveToBearer(file);
-    return this.#activated(file, (driver) => driver.orders);
+    const driver = await this.#ordering(file);
+    if (driver === null) return this.#activated(file, (one) => one.orders);
+    if (!driver.leads) this.#leadIfChangedOften(driver);
+    return driver;
+  }
+
+  /** Who changes a file on and on leads it in the end: others may then read without asking a majority. Nobody waits for that. */
+  #leadIfChangedOften({ file, view }: ReplicaDriver): void {
+    const { lease, clock } = this.#parts;
+    if (this.#changes.note(file, clock.nowMs()) > CHANGES_MAX && lease.isUsable()) lease.open(file, view);
   }
 
   /**
-   * Who has borne a file leads it first without asking anybody (decision 0066): whoever wants to change it is sent there, once. Not who reads it:
-   * files that were made in one place are read from where they are asked for. A replica that is being made here is waited for: it tells who that is.
+   * Who has ordered a file last, and ended that in good order, goes on where nobody leads (decision 0074): here, or whoever asks is sent there, once. Not
+   * who reads it: files that were written in one place are read from where they are asked for. A replica that is being made here is waited for: it
+   * tells who that is.
+   *
+   * @returns the driver of a replica that gives changes their places now; null where somebody has to lead first
+   * @throws ServiceError `not-primary`
    */
-  async #leaveToBearer(file: FileId): Promise<void> {
-    const { host, store, self, lease, clock, isConnected, isDiskFull = () => false } = this.#parts;
+  async #ordering(file: FileId): Promise<ReplicaDriver | null> {
+    const { host, lease, clock, yieldTo } = this.#parts;
     await host.bearingEnded(file);
-    const record = store.record(file);
-    const bearer = record === null ? null : bearerOf(record, store.attributes(file), self);
-    if (bearer === null || !isConnected(bearer) || isDiskFull(bearer)) return;
     const { own, holder } = lease.view(file);
+    const driver = host.loaded(file) ?? (host.isResumable(file) ? host.load(file) : null);
+    if (driver?.orders === true && (own || (holder === null && (yieldTo?.(driver.view) ?? null) === null))) {
+      driver.usedAtMs = clock.nowMs();
+      return driver;
+    }
+    if (!own && holder === null) this.#leaveToLastOrderer(file);
+    return null;
+  }
+
+  /** @throws ServiceError `not-primary` */
+  #leaveToLastOrderer(file: FileId): void {
+    const { store, self, clock, isConnected, isDiskFull = () => false } = this.#parts;
+    const record = store.record(file);
+    const last = record === null ? null : lastOrderer(record, self);
+    if (last === null || !isConnected(last) || isDiskFull(last)) return;
     const nowMs = clock.nowMs();
-    if (own || holder !== null || nowMs - (this.#sentMs.get(file) ?? -Infinity) < SENT_BACK_MS) return;
+    if (nowMs - (this.#sentMs.get(file) ?? -Infinity) < SENT_BACK_MS) return;
     this.#sentMs.set(file, nowMs);
-    throw new ServiceError('not-primary', `Server ${bearer} has borne file ${file}, and leads it first`, {
-      primary: bearer,
+    throw new ServiceError('not-primary', `Server ${last} has ordered file ${file} last, and may go on`, {
+      primary: last,
     });
   }
 
@@ -688,15 +719,29 @@ export class LocalFileService implements FileService {
   #primaryOf(driver: ReplicaDriver): FilePrimary {
     const known = this.#primaries.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
-    const primary = new FilePrimary(driver, this.#parts.store, this.#parts.clock, {
+    // No lock was ever given in the epoch of a birth, for nobody leads by it.
+    const { store } = this.#parts;
+    if (!driver.leads && isBirthAlone(driver.subject.record(), store.attributes(driver.file)))
+      this.#locks.endedUnlocked(driver, driver.epoch.counter);
+    const primary = new FilePrimary(driver, store, this.#parts.clock, {
       markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),
       allowedBytes: this.#seenLive.get(driver) ?? Infinity,
+      nextTurn: () => ++this.#turns,
       flush: () => this.#parts.catalog.flush(),
       // Only a primary ends the mark, and it orders something first.
       isLive: driver.isFirstLed && this.#seenLive.has(driver),
     });
     this.#primaries.set(driver, primary);
     return primary;
+  }
+
+  /** @returns who has ordered changes of the file here, in the epoch that it stands in; null where nobody has */
+  #orderedBy(file: FileId): FilePrimary | null {
+    const driver = this.#parts.host.loaded(file);
+    const primary = driver?.orders === true ? this.#primaries.get(driver) : undefined;
+    return primary !== undefined && driver !== null && epochCompare(primary.epoch, driver.epoch) === 0
+      ? primary
+      : null;
   }
 
   #changed(file: FileId, primary: FilePrimary, committed: Change): WriteResult {

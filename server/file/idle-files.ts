@@ -108,15 +108,16 @@ export class IdleFiles {
     if (this.#leaving.has(driver)) return;
     this.#leaving.add(driver);
     try {
-      if (driver.role === 'active' || driver.role === 'beginning') {
+      if (driver.role === 'active' || driver.role === 'beginning' || driver.orders) {
         const usedAtMs = driver.usedAtMs;
         const inUse = this.#isInUse(driver);
         // A file that was not settled stays live: its next primary is asked, and settles it.
         if (why === 'idle') await files.settleBeforeRelease(driver);
         else if (!inUse) await Promise.allSettled([files.settleBeforeRelease(driver)]);
         driver.usedAtMs = Math.min(driver.usedAtMs, usedAtMs);
+        const hasLease = lease.view(driver.file).own;
         // What cannot be committed would hold the file for ever: then the lease runs out, and others decide.
-        if (await within(driver.stop(), STOP_MS_MAX)) lease.release(driver.file);
+        if ((await within(driver.stop(), STOP_MS_MAX)) && hasLease) lease.release(driver.file);
       }
       lease.close(driver.file);
       // What is still under way to the disk would surprise the next core: the next sweep looks again.

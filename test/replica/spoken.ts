@@ -201,10 +201,11 @@ function event(verb: string, args: readonly string[], options: Options, usual: U
       return { kind: 'lease', untilMs: number(args[0]), view: count(options, 'view', 1) };
     case 'tick':
     case 'made':
-    case 'borne':
     case 'stop':
     case 'read-wanted':
       return { kind: verb };
+    case 'ended':
+      return { kind: 'ended', place: position(args[0]) };
     case 'connected':
       return { kind: 'connected', peer: args[0] as ServerId };
     case 'submit':

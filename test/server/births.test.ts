@@ -1,7 +1,6 @@
 /** Files that come as a whole, as the parts of a server see them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
@@ -33,9 +32,9 @@ function placeOf(epoch: Epoch, { view }: SmallCluster) {
   return { epoch, view, objectBytes: OBJECT_BYTES };
 }
 
-async function started(t: { after(work: () => void): void }, told: string[] = [], heartbeatMs = 20) {
+async function started(t: { after(work: () => void): void }, told: string[] = []) {
   const command = async ({ kind }: { readonly kind: string }) => void told.push(kind);
-  const cluster = new SmallCluster(['a', 'b', 'c'], { command }, { leaseMs: 2_000, heartbeatMs });
+  const cluster = new SmallCluster(['a', 'b', 'c'], { command }, { leaseMs: 2_000 });
   t.after(() => {
     cluster.close();
     assert.deepEqual(cluster.fatal, []);
@@ -45,16 +44,6 @@ async function started(t: { after(work: () => void): void }, told: string[] = []
   const epoch = firstEpoch(servers[0].id, 1 as Incarnation);
   const bear = (server: SmallServer) => server.host.bear([BIRTH], placeOf(epoch, cluster));
   return { cluster, servers, epoch, bear };
-}
-
-/** It leads the file no more, and forgets it. */
-async function giveBack({ host, lease }: SmallServer): Promise<void> {
-  const driver = host.loaded(FILE);
-  assert.ok(driver);
-  await driver.stop();
-  lease.release(FILE);
-  lease.close(FILE);
-  host.unload(driver);
 }
 
 test('whoever leads next begins with what a majority has, and has the file marked before it changes it', async (t) => {
@@ -253,34 +242,6 @@ test('whoever stores what is borne has written down that it may be there, also o
   assert.deepEqual(await bear(a), [null]);
 });
 
-test('who has borne a file leads it by the epoch of the birth, once, and nobody syncs for that', async (t) => {
-  const { servers, epoch, bear } = await started(t);
-  const [a, b, c] = servers;
-  assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
-  a.host.named(FILE);
-  const { epoch: ledIn, contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-  assert.deepEqual([ledIn, contents], [1, { epoch: 1, seq: 3 }]);
-  assert.deepEqual(b.store.record(FILE)?.promised, epoch);
-  const { bytes, state } = await a.files.read(FILE, 0, 1);
-  assert.deepEqual([bytes[0], state.epoch], [1, 1]);
-  // Who had nothing is given all of it.
-  while (c.store.record(FILE)?.seq !== 3) await delay(5);
-  await a.files.settle(FILE);
-  await giveBack(a);
-  const again = await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2));
-  assert.ok(again.epoch > 1, 'With the next lease it asks like everybody else');
-});
-
-test('who leads what he has borne waits for no heartbeat before he syncs it', async (t) => {
-  // None comes before the time of an operation is over.
-  const { servers, bear } = await started(t, [], 60_000);
-  const [a, b] = servers;
-  assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
-  a.host.named(FILE);
-  assert.equal((await a.files.flush(FILE)).epoch, 1);
-  assert.equal(a.host.loaded(FILE)?.leads, true);
-});
-
 test('whoever changes a file that was borne is sent to who has borne it, and is served where he is sent back', async (t) => {
   const { servers, bear } = await started(t);
   const [a, b] = servers;
@@ -305,23 +266,12 @@ test('whoever asks for a file whose replica is being made waits for that', async
   const isSent = (error: ServiceError) => error.code === 'not-primary' && error.details.primary === a.id;
   const asked = Promise.all([
     c.files.read(FILE, 0, BYTES.length),
-    assert.rejects(b.files.flush(FILE), isSent),
+    assert.rejects(b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1)), isSent),
   ]);
   gate.resolve();
   const [{ bytes }] = await asked;
   assert.deepEqual(Buffer.from(bytes), BYTES);
   assert.deepEqual(await Promise.all(bearing), [[null], [null], [null]]);
-});
-
-test('who has borne a file and was asked for a larger epoch since leads it by one of his own', async (t) => {
-  const { servers, bear } = await started(t);
-  const [a, b] = servers;
-  assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
-  a.host.named(FILE);
-  assert.equal((await b.files.lead(FILE)).epoch, 2);
-  await giveBack(b);
-  while (a.lease.view(FILE).holder !== null) await delay(5);
-  assert.ok((await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2))).epoch > 2);
 });
 
 test('a request that another server has closed meanwhile has no effect', async (t) => {

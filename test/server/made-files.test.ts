@@ -105,6 +105,14 @@ test('a file that was made and never written to has another primary next, which 
   assert.equal(b.host.loaded(FILE)?.isFirstLed, false);
 });
 
+test('who has made a file and does not write to it waits for no heartbeat before he leads it', async (t) => {
+  // None comes before the time of an operation is over.
+  const { cluster, servers } = await started(t, [], { heartbeatMs: 60_000 });
+  const [a] = servers;
+  a.files.made(attributesAt(cluster.view.members));
+  assert.equal((await a.files.lead(FILE)).epoch, 1);
+});
+
 test('a file that was written and settled is given back before one that is not', async (t) => {
   const other = (FILE + 1) as FileId;
   const { cluster, servers } = await started(t, [], { idleMs: 30_000 });

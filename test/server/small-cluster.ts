@@ -3,6 +3,7 @@ import { pino } from 'pino';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/actions.ts';
 import { Clock } from '../../server/clock.ts';
+import { AGREE_CALL, AGREE_SYNCED_CALL, AgreedFiles } from '../../server/file/agreed-files.ts';
 import { type CatalogAccess, LocalFileService } from '../../server/file/file-service.ts';
 import { IdleFiles } from '../../server/file/idle-files.ts';
 import { LockEndings, UNLOCKED_CALL } from '../../server/file/lock-endings.ts';
@@ -23,14 +24,16 @@ const CLOCK_SKEW_MAX_MS = 20;
 export const LOCK_BOUNDS = { server: 90, holder: 50 };
 export const LOCK_LEASE_MS = 3 * LEASE_MS;
 
-/** All in milliseconds. */
+/** Times are in milliseconds. */
 interface SmallTiming {
   readonly idleMs: number;
   readonly leaseMs: number;
   readonly heartbeatMs: number;
+  /** Reads and syncs are tried without a primary first, as in real servers. */
+  readonly agrees: boolean;
 }
 
-const TIMING: SmallTiming = { idleMs: 60_000, leaseMs: LEASE_MS, heartbeatMs: 20 };
+const TIMING: SmallTiming = { idleMs: 60_000, leaseMs: LEASE_MS, heartbeatMs: 20, agrees: false };
 
 export interface SmallServer {
   readonly id: ServerId;
@@ -77,7 +80,7 @@ export class SmallCluster {
   }
 
   #server(id: ServerId, catalog: Partial<CatalogAccess>, timing: SmallTiming): SmallServer {
-    const { idleMs, leaseMs, heartbeatMs } = timing;
+    const { idleMs, leaseMs, heartbeatMs, agrees } = timing;
     const clock = new Clock();
     const wakes = new WakeQueue(clock);
     const log = pino({ level: 'silent' });
@@ -125,7 +128,17 @@ export class SmallCluster {
       changed: (cell, untilMs, view) => host.leaseChanged(cell, untilMs, view),
       fatal,
     });
+    const agreed = new AgreedFiles({
+      self: id,
+      clock,
+      log,
+      store,
+      host,
+      isConnected: (server) => transport().isConnected(server),
+      call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
+    });
     const files = new LocalFileService({
+      ...(agrees ? { agreed } : {}),
       isServer: (server) => this.view.members.includes(server),
       self: id,
       clock,
@@ -181,6 +194,8 @@ export class SmallCluster {
         call: async (from, method, payload) => {
           if (method === PREPARE_CALL) return succession.servePrepare();
           if (method === UNLOCKED_CALL) return lockEndings.serve(payload);
+          if (method === AGREE_CALL) return agreed.serve(payload);
+          if (method === AGREE_SYNCED_CALL) return agreed.serveSynced(payload);
           return method === SUCCEED_CALL ? succession.serve(from, payload) : host.serve(method, payload);
         },
       },

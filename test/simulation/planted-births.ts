@@ -98,16 +98,6 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     },
   ),
   replica(
-    'birth-again',
-    'who has borne a file leads it by the epoch of the birth each time that it is taken into use',
-    {
-      file: 'server/replica-host.ts',
-      find: "if (this.#borne.delete(file)) driver.step({ kind: 'borne' });",
-      replace: "if (this.#borne.has(file)) driver.step({ kind: 'borne' });",
-    },
-    { test: { file: BIRTHS, name: 'who has borne a file leads it by the epoch of the birth, once' } },
-  ),
-  replica(
     'birth-made',
     'a file of a reserved number is led first by the primary of the catalog, too',
     {

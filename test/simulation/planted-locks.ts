@@ -29,19 +29,13 @@ export const PLANTED_LOCKS: readonly Planted[] = [
     { test: { file: PRIMARY, name: 'a file that was made has locks that can be claimed' } },
   ),
   replica(
-    'lock-traceless',
-    'who has borne a file gives a lock away, and a later primary takes the file for one that nobody led',
-    {
-      file: 'server/file/file-service.ts',
-      find: 'if (owesTrace(driver)) await this.#bounded(file, this.#primaryOf(driver).leaveTrace());',
-      replace: '',
-    },
-    { test: { file: PRIMARY, name: 'who has borne a file leaves a trace before he gives a lock away' } },
-  ),
-  replica(
     'lock-left',
     'a primary that ends says that it left no locks, though it did',
-    { file: 'server/file/file-locks.ts', find: 'if (locks.length > 0) return;', replace: '' },
+    {
+      file: 'server/file/file-locks.ts',
+      find: 'if (locks.length > 0) this.#remember',
+      replace: 'if (locks.length < 0) this.#remember',
+    },
     { test: { file: PRIMARY, name: 'locks that a primary left when it ended in good order can be claimed' } },
   ),
   replica(

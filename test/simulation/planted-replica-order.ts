@@ -253,37 +253,6 @@ export const PLANTED_ORDER: readonly Planted[] = [
     { directed: 'borne twice', seeds: 50 },
   ),
   replica(
-    'birth-led-twice',
-    'who has borne a file leads it twice by the epoch of the birth',
-    { file: 'replica/replica.ts', find: '    this.#firstEpoch = null;', replace: '' },
-    { directed: 'borne, and led on twice' },
-  ),
-  replica(
-    'birth-led-shown',
-    'who has borne a file answers for it before a majority is known to have it still',
-    {
-      file: 'replica/replica.ts',
-      find: "if (state.kind === 'beginning' && state.order?.isEstablished === true) this.#lead(state.order);",
-      replace: "if (state.kind === 'beginning' && state.order !== null) this.#lead(state.order);",
-    },
-    { conversation: 'borne.txt' },
-  ),
-  replica(
-    'birth-led-quiet',
-    'who has borne a file and does not write to it leads it no sooner than his next heartbeat leaves',
-    {
-      file: 'server/file/file-service.ts',
-      find: "driver.step({ kind: 'read-wanted' });",
-      replace: '',
-    },
-    {
-      test: {
-        file: 'test/server/births.test.ts',
-        name: 'who leads what he has borne waits for no heartbeat',
-      },
-    },
-  ),
-  replica(
     'birth-unawaited',
     'whoever asks for a file whose replica is being made is told to come again',
     {

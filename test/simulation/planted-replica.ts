@@ -15,6 +15,7 @@ import { PLANTED_ORDER } from './planted-replica-order.ts';
 import { PLANTED_READS } from './planted-replica-reads.ts';
 import { PLANTED_SEALED } from './planted-replica-sealed.ts';
 import { PLANTED_SERVERS } from './planted-replica-server.ts';
+import { PLANTED_RESUMED } from './planted-resumed.ts';
 import { PLANTED_SECURITY } from './planted-security.ts';
 import { PLANTED_SNAPSHOTS } from './planted-snapshots.ts';
 import { PLANTED_TRASH } from './planted-trash.ts';
@@ -35,6 +36,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_TRASH,
   ...PLANTED_BIRTHS,
   ...PLANTED_REMOVALS,
+  ...PLANTED_RESUMED,
   ...PLANTED_VERSIONS,
   ...PLANTED_SECURITY,
   ...PLANTED_PROGRESS,

@@ -14,7 +14,6 @@ import { WHOLE_FILE } from './system-file.ts';
 import { READ_CASES } from './system-read-cases.ts';
 import { runSystem } from './system-run.ts';
 import { A, B, C, D, directed, HEARTBEATS_MS, LONG_MS, X, Y, Z } from './system-script.ts';
-import { fileSubject } from './system-subject.ts';
 
 const ORDER_CASES: Record<string, () => string | null> = {
   /** a is deposed and primary again; an acknowledgement of its first epoch comes late. */
@@ -220,34 +219,31 @@ const ORDER_CASES: Record<string, () => string | null> = {
     s.expect(s.shown(A) === X.value, 'what was borne is there');
   }),
 
-  /** c bears the file with b, leads it by the same epoch, and dies when b alone has what it wrote. */
-  'borne, and led on': directed({ isBorne: true }, (s) => {
+  /** c bears the file with b, goes on by the same epoch without a lease, and dies when b alone has what it wrote. */
+  'borne, and gone on with': directed({ isBorne: true, resumes: true }, (s) => {
     s.isolated.add(A);
     s.system.bear(X, 70_000);
     s.run();
-    s.system.grant(C, LONG_MS);
-    s.run(5);
-    s.expect(s.role(C) === 'beginning', 'c begins without asking');
     s.expect(s.write(C, Y).answer?.kind === 'done', 'two of three commit');
     s.expect(s.system.process(C).replica?.epoch.counter === 1, 'in the epoch of the birth');
-    s.expect(s.shown(C) === Y.value, 'c is the primary');
+    s.expect(s.role(C) === 'resumed', 'c does not lead');
     s.isolated.clear();
     s.system.world.crash(C);
     s.lead(A);
     s.expect(s.shown(A) === Y.value, 'what was written behind the birth is there');
   }),
 
-  /** c bears the file, and a leads it with b before c does, which nobody has told so. */
-  'borne, and led by another before': directed({ isBorne: true }, (s) => {
+  /** c leads, ends that in good order, and goes on; a has led with b meanwhile, which nobody has told c. */
+  'ended, and led by another': directed({ resumes: true }, (s) => {
     s.system.leasesExclude = false;
-    s.system.bear(X, 70_000);
-    s.run();
+    s.lead(C);
+    s.write(C, X);
+    s.system.world.call(C, () => s.system.process(C).stop());
+    s.run(HEARTBEATS_MS);
+    s.system.revoke(C);
     s.isolated.add(C);
     s.lead(A);
     s.expect(s.write(A, Y).answer?.kind === 'done', 'two of three commit');
-    s.system.grant(C, LONG_MS);
-    s.run(5);
-    s.expect(s.role(C) === 'beginning', 'c begins without asking');
     s.isolated.clear();
     s.expect(s.write(C, Z).answer?.kind !== 'done', 'a majority has promised more');
     s.system.revoke(A);
@@ -255,37 +251,29 @@ const ORDER_CASES: Record<string, () => string | null> = {
     s.read(C);
   }),
 
-  /** c bears the file and leads it on; what it orders, b alone is told. With the next lease it must not order something else in that place. */
-  'borne, and led on twice': directed({ isBorne: true, subject: fileSubject('last') }, (s) => {
+  /** c goes on by itself alone, and gives up; a leads with b. What c has ordered it must not take for committed, nor order something else there. */
+  'gone on with alone': directed({ isBorne: true, resumes: true }, (s) => {
     s.system.bear(X, 70_000);
     s.run();
-    s.isolated.add(A);
-    s.rule = (from, to, message) => (from === B && to === C && message?.kind === 'ack' ? 'drop' : null);
-    s.system.grant(C, LONG_MS);
-    s.run(5);
-    s.write(C, Y);
-    s.system.revoke(C);
-    s.run();
-    s.rule = () => null;
-    s.isolated.clear();
-    s.isolated.add(B);
-    s.lead(C, 2 * LONG_MS);
-    s.expect(s.write(C, Z).answer?.kind === 'done', 'two of three commit');
-    s.isolated.clear();
     s.isolated.add(C);
-    s.lead(B, 2 * LONG_MS);
-    s.read(B);
+    const write = s.system.change(C, 91, Y);
+    s.run(HEARTBEATS_MS);
+    s.expect(write.answer?.kind === 'unknown', 'c has given it up');
+    s.lead(A);
+    s.expect(s.write(A, Z).answer?.kind === 'done', 'two of three commit');
+    s.system.change(C, 91, Y);
+    s.run(HEARTBEATS_MS);
+    s.isolated.clear();
+    s.read(A);
   }),
 
-  /** c bears the file with b and leads it on with a, which had nothing; a loses its power. What b has is not all. */
-  'led on, and gone with the power': directed({ isBorne: true }, (s) => {
+  /** c bears the file with b and goes on with a, which had nothing; a loses its power. What b has is not all. */
+  'gone on with, and gone with the power': directed({ isBorne: true, resumes: true }, (s) => {
     s.isolated.add(A);
     s.system.bear(X, 70_000);
     s.run();
     s.isolated.clear();
     s.isolated.add(B);
-    s.system.grant(C, LONG_MS);
-    s.run(5);
     s.expect(s.write(C, Y).answer?.kind === 'done', 'two of three commit');
     s.system.world.crash(C);
     s.system.troubles.losePower([A], () => 0, true);
@@ -298,13 +286,11 @@ const ORDER_CASES: Record<string, () => string | null> = {
     s.expect(s.shown(B) === Y.value, 'what was written behind the birth is there');
   }),
 
-  /** c bears the file and leads it on with b, which loses its power, and the replica with it. */
-  'led on, and the replica gone': directed({ isBorne: true }, (s) => {
+  /** c bears the file and goes on with b, which loses its power, and the replica with it. */
+  'gone on with, and the replica gone': directed({ isBorne: true, resumes: true }, (s) => {
     s.isolated.add(A);
     s.system.bear(X, 70_000);
     s.run();
-    s.system.grant(C, LONG_MS);
-    s.run(5);
     s.expect(s.write(C, Y).answer?.kind === 'done', 'two of three commit');
     s.system.troubles.losePower([B], () => 0, true);
     s.expect(!s.system.disks.has(B), 'b has nothing left');

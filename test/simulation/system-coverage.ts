@@ -87,7 +87,8 @@ const RARE_MARKS: Partial<Record<ReplicaMark, number>> = {
   // About as many files are borne as are made and led.
   made: 0.05,
   begun: 0.05,
-  'led-on': 0.01,
+  resumed: 0.05,
+  'given-up': 0.002,
   'reset-abandoned': 0.01,
   deposed: 0.01,
   'trusted-again': 0.01,

@@ -31,7 +31,11 @@ export interface MarkParts {
   readonly inheritedFrom: { readonly counter: number } | null;
   attributes(): FileAttributes;
   orderedSeq(): number;
+  /** Whether this server leads; where it only orders, it wants to from then on. */
+  leads(): boolean;
   isMoving(): boolean;
+  /** @see FileInCatalog.nextTurn */
+  nextTurn(): number;
   submit(operation: FileOperation): void;
   /** @param done told whether all up to `seq` is committed; false where this server leads no more */
   committed(seq: number, done: (isSo: boolean) => void): void;
@@ -120,7 +124,7 @@ export class MarkCourse {
 
   #ask(done: (marked: boolean) => void): void {
     this.#unconfirmed = false;
-    this.#turn++;
+    this.#turn = this.#parts.nextTurn();
     const mark: LiveMark = { epoch: this.#parts.epoch, turn: this.#turn };
     this.#open(mark, null, done);
   }
@@ -148,7 +152,11 @@ export class MarkCourse {
   }
 
   #preserve(wish: Preservation, attempt: number, done: (outcome: Told | null) => void): void {
-    const { submit, committed, orderedSeq, flush, isMoving } = this.#parts;
+    const { submit, committed, orderedSeq, flush, isMoving, leads } = this.#parts;
+    if (!leads()) {
+      done(null);
+      return;
+    }
     const { epoch, seq } = this.#contents;
     if (epoch !== wish.contents.epoch || seq !== wish.contents.seq) {
       done('lost');

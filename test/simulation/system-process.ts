@@ -4,6 +4,7 @@ import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import type {
   Epoch,
+  Position,
   ReplicaAction,
   ReplicaConfig,
   ReplicaEvent,
@@ -11,12 +12,14 @@ import type {
   Role,
   View,
 } from '../../replica/actions.ts';
+import { firstEpoch } from '../../replica/birth.ts';
 import { decodeReplicaMessage } from '../../replica/codec.ts';
 import { epochEqual, epochFormat } from '../../replica/epoch.ts';
 import { assertReplica, assertStep } from '../../replica/invariants.ts';
 import { messageView, type ReplicaMessage } from '../../replica/messages.ts';
 import { Replica } from '../../replica/replica.ts';
 import { viewVoters } from '../../replica/view.ts';
+import { BIRTH_LENGTH } from '../../server/file/borne-file.ts';
 import { encodeFileOperation, type FileOperation } from '../../wire/file-operation.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
 import { AgreementCourse } from './system-agreement.ts';
@@ -66,8 +69,10 @@ export class ServerProcess implements Process<SystemMessage> {
   /** Otherwise a replica stops because it is out, or cannot lead: then the lease is wanted no more. */
   #stopAsked = false;
   #diskFailed = false;
-  /** This life has borne the subject, and had no replica of it in use since. */
-  #isBorne = false;
+  /** Where an epoch of this life has ended, of which no replica here was told. */
+  #ended: Position | null = null;
+  /** Marks that were asked of the catalog. */
+  #turns = 0;
   readonly #tickets = new Map<number, Reply>();
   /** What a flush under way is for. */
   readonly #flushes = new Map<number, number>();
@@ -108,8 +113,9 @@ export class ServerProcess implements Process<SystemMessage> {
       send: (to, message) => system.world.send(id, to, message),
       store: (done) => this.#storeBirth(done),
       named: () => {
-        if (this.replica === null) this.#isBorne = true;
-        else this.step({ kind: 'borne' });
+        const place = { epoch: firstEpoch(id, incarnation), seq: BIRTH_LENGTH };
+        if (this.replica === null) this.#ended = place;
+        else this.step({ kind: 'ended', place });
       },
     });
     this.agreement = new AgreementCourse(system, {
@@ -244,9 +250,9 @@ export class ServerProcess implements Process<SystemMessage> {
     const disk = this.#system.disks.get(this.#id) ?? (view && this.#system.createDisk(this.#id, view));
     if (disk === null || disk === undefined) return;
     this.replica = this.#begin(Math.max(this.#config.startGuardUntilMs, this.#boundUntilMs));
-    if (!this.#isBorne) return;
-    this.#isBorne = false;
-    this.step({ kind: 'borne' });
+    const place = this.#ended;
+    this.#ended = null;
+    if (place !== null) this.step({ kind: 'ended', place });
   }
 
   /** The replica is about to be removed. @returns whether that can be: nobody uses it, and nothing is under way */
@@ -362,6 +368,13 @@ export class ServerProcess implements Process<SystemMessage> {
     this.step({ kind: 'stop' });
   }
 
+  /** Nobody uses the file here: a primary gives it back, and nobody wants the lease. */
+  rest(): void {
+    if (this.#role === 'active' || this.#role === 'beginning' || this.#role === 'resumed')
+      this.step({ kind: 'stop' });
+    else if (this.#role === 'backup' && this.#opened !== null) this.#closeLease();
+  }
+
   /** What arrives while actions are carried out waits until they are. */
   step(event: ReplicaEvent): void {
     if (this.#stepping) {
@@ -458,7 +471,7 @@ export class ServerProcess implements Process<SystemMessage> {
         this.#role = action.role;
         this.#seal?.close();
         this.#seal = null;
-        this.#beginOrder(action.role, action.epoch);
+        this.#beginOrder(action.epoch);
         if (action.role === 'active') {
           observers.activated(action.epoch, this.#contents);
           this.#beginSeal();
@@ -482,23 +495,41 @@ export class ServerProcess implements Process<SystemMessage> {
   }
 
   /** Operations are resolved against those before them in the epoch, also where they began before it was active. */
-  #beginOrder(role: Role, epoch: Epoch): void {
-    const orders = role === 'beginning' || role === 'active';
-    if (!orders) this.#closeMarks();
-    if (!orders || (this.#orderedEpoch !== null && epochEqual(this.#orderedEpoch, epoch))) return;
-    this.#orderedEpoch = epoch;
-    this.#orderer = this.#system.subject.orderer(this.#contents);
-    this.#beginMarks(epoch);
+  #beginOrder(epoch: Epoch): void {
+    if (!this.#orders) this.#closeMarks();
+    const isNew = this.#orderedEpoch === null || !epochEqual(this.#orderedEpoch, epoch);
+    if (this.#orders && isNew) {
+      this.#orderedEpoch = epoch;
+      this.#orderer = this.#system.subject.orderer(this.#contents);
+    }
+    if (this.#orders && (isNew || this.#marks === null)) this.#beginMarks(epoch);
   }
 
   get #orders(): boolean {
-    return this.#role === 'beginning' || this.#role === 'active';
+    return this.#role === 'beginning' || this.#role === 'active' || this.#goesOn;
+  }
+
+  /** Changes are ordered here without a lease, or would be. */
+  get #goesOn(): boolean {
+    if (!this.#system.options.resumes || this.replica === null) return false;
+    return this.#role === 'resumed' || (this.#role === 'backup' && this.replica.resumable !== null);
+  }
+
+  /** Whoever uses the file here wants to lead it, unless that is not needed. */
+  #openToOrder(): void {
+    if (this.replica === null && this.#ended !== null) this.#start(null);
+    if (!this.#goesOn || this.replica === null) {
+      this.open();
+      return;
+    }
+    this.#usedMs = this.#system.world.nowMs;
+    this.#beginOrder(this.replica.epoch);
   }
 
   #onAdvanced(committedSeq: number): void {
     const { observers } = this.#system;
-    const isPrimary = this.#role === 'active' || this.#role === 'stopping';
-    if (isPrimary) observers.committed(this.#id, committedSeq, this.#contents);
+    const isOrderer = this.#role === 'active' || this.#role === 'stopping' || this.#role === 'resumed';
+    if (isOrderer) observers.committed(this.#id, committedSeq, this.#contents);
     else observers.heardCommitted(this.#id, committedSeq, this.#contents);
     this.reads.due();
   }
@@ -700,7 +731,8 @@ export class ServerProcess implements Process<SystemMessage> {
     const committed = (seq: number, done: (isSo: boolean) => void): void => {
       const { replica } = this;
       if (this.#marks !== marks || replica === null) done(false);
-      else if (replica.readGate(seq, this.#processMs) === 'serve') done(true);
+      else if (this.#isCommitted(replica, seq)) done(true);
+      else if (!this.#orders) done(false);
       else world.later(this.#id, MARK_LOOK_MS, () => committed(seq, done));
     };
     const marks = new MarkCourse({
@@ -709,7 +741,12 @@ export class ServerProcess implements Process<SystemMessage> {
       inheritedFrom: this.replica?.inheritedFrom ?? null,
       attributes: () => (this.#contents as FileContents).attributes,
       orderedSeq: () => this.replica?.orderedSeq ?? 0,
+      leads: () => {
+        if (this.#role !== 'active') this.open();
+        return this.#role === 'active';
+      },
       isMoving: () => this.#disk.record.view.joint !== undefined,
+      nextTurn: () => ++this.#turns,
       submit,
       committed,
       flush: (done) => this.flush((answer) => done(answer.kind === 'flushed')),
@@ -723,8 +760,13 @@ export class ServerProcess implements Process<SystemMessage> {
 
   /** The catalog is told all that is known here, and asked before the next change. */
   settle(done: (settled: boolean) => void): void {
-    this.open();
-    if (this.#marks !== null && this.#role === 'active') this.#marks.settle(done);
+    this.#openToOrder();
+    if (this.#marks !== null && (this.#role === 'active' || this.#goesOn)) this.#marks.settle(done);
+  }
+
+  #isCommitted(replica: Replica, seq: number): boolean {
+    if (!this.#goesOn) return replica.readGate(seq, this.#processMs) === 'serve';
+    return replica.status(this.#processMs).committedSeq >= seq;
   }
 
   // Seal -------------------------------------------------------------------------------------------
@@ -802,7 +844,7 @@ export class ServerProcess implements Process<SystemMessage> {
       this.#answerSealed(final, request, reply);
       return;
     }
-    this.open();
+    this.#openToOrder();
     if (this.#config.appliesAtPrimary === 'first') {
       this.#submit(request, wish, reply);
       return;

@@ -14,6 +14,7 @@ import {
   scheduleBirth,
   scheduleClockJumps,
   scheduleDiskTroubles,
+  scheduleRests,
   scheduleRot,
   scheduleSeal,
   scheduleSnapshots,
@@ -135,6 +136,8 @@ function drawOptions(seed: number, shape: Shape, prng: Prng, verbose: boolean): 
     isBorne: shape.borne,
     // By the seed alone: other runs stay as they were.
     agrees: !shape.catalog && seed % 4 === 3,
+    // Files that can be sealed are led (`mayBeResumed`).
+    resumes: !shape.catalog && !shape.seals && seed % 4 === 3,
     subject: subjectOf(shape, prng),
     hasSnapshots: shape.snapshots,
     clocksBroken: shape.clocksBroken,
@@ -232,6 +235,7 @@ function runAll(system: SystemWorld, shape: Shape, habits: Habits): void {
   for (const client of clients) client.begin();
   world.unleash();
   scheduleStops(system);
+  scheduleRests(system);
   scheduleDiskTroubles(system, shape);
   scheduleRot(system, shape);
   scheduleSeal(system, shape, habits);

@@ -37,6 +37,17 @@ export function scheduleStops(system: SystemWorld): void {
   });
 }
 
+/** Now and then nobody uses the file for a while: its primary gives it back, and the others want no lease either. */
+export function scheduleRests(system: SystemWorld): void {
+  const { world, options } = system;
+  if (!options.resumes) return;
+  const dice = new Prng(options.seed * 191 + 17);
+  const rest = (): void => {
+    for (const id of world.ids) if (world.isUp(id)) world.call(id, () => system.process(id).rest());
+  };
+  repeat(system, 300, 3_000, rest, dice);
+}
+
 /**
  * Clocks go wrong where nobody can measure it: the primary is cut off, and all other clocks jump over the
  * end of its lease. A clock that is wrong while its server can be heard is found out before it does harm.

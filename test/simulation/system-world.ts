@@ -48,6 +48,8 @@ export interface SystemOptions {
   readonly isBorne?: boolean;
   /** Reads are tried without a primary first. */
   readonly agrees?: boolean;
+  /** Who has ordered last goes on without a lease where nobody leads, and now and then nobody wants to. */
+  readonly resumes?: boolean;
   /** Absent: a file. */
   readonly subject?: Subject;
   /**
@@ -120,6 +122,7 @@ export class SystemWorld {
       isMade: false,
       isBorne: false,
       agrees: false,
+      resumes: false,
       clocksBroken: false,
       leaseMs,
       clockSkewMaxMs: 50,

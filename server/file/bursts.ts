@@ -1,0 +1,21 @@
+import { LRUCache } from 'lru-cache';
+import type { FileId } from '../../base/ids.ts';
+
+/** Uses within this time of each other are one burst, in milliseconds. */
+const TOGETHER_MS = 1_000;
+const FILES_MAX = 10_000;
+
+/** Tells files that are used on and on, for which it is worth to be led, from those that are used now and then. */
+export class Bursts {
+  readonly #bursts = new LRUCache<FileId, { readonly count: number; readonly lastMs: number }>({
+    max: FILES_MAX,
+  });
+
+  /** @returns how many uses the burst has by now, this one included */
+  note(file: FileId, nowMs: number): number {
+    const known = this.#bursts.get(file);
+    const count = known !== undefined && nowMs - known.lastMs < TOGETHER_MS ? known.count + 1 : 1;
+    this.#bursts.set(file, { count, lastMs: nowMs });
+    return count;
+  }
+}

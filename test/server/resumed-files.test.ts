@@ -1,0 +1,233 @@
+/** Files that nobody leads, and that are changed all the same: by whoever has ordered them last. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { ServiceError } from '../../base/errors.ts';
+import type { Incarnation } from '../../base/ids.ts';
+import { firstEpoch } from '../../replica/birth.ts';
+import { birthOperations } from '../../server/file/borne-file.ts';
+import type { Command } from '../../wire/catalog-api.ts';
+import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+
+type Marked = Extract<Command, { kind: 'open-for-write' }>;
+type Settled = Extract<Command, { kind: 'settle' }>;
+
+/** @param answer of the catalog to commands */
+async function started(t: { after(work: () => void): void }, answer: (one: Command) => unknown = () => ({})) {
+  const told: Command[] = [];
+  const command = async (one: Command) => {
+    told.push(one);
+    return answer(one);
+  };
+  // Nothing here waits for a heartbeat, nor for the end of a lease.
+  const cluster = new SmallCluster(
+    ['a', 'b', 'c'],
+    { command },
+    { leaseMs: 2_000, heartbeatMs: 400, agrees: true },
+  );
+  t.after(() => {
+    cluster.close();
+    assert.deepEqual(cluster.fatal, []);
+  });
+  await cluster.ready();
+  const servers = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  const [a] = servers;
+  const place = {
+    epoch: firstEpoch(a.id, 1 as Incarnation),
+    view: cluster.view,
+    objectBytes: OBJECT_BYTES,
+  };
+  /** At `a`, `b` and, if it is to be, `c`. */
+  const bear = async (count: 2 | 3 = 3): Promise<void> => {
+    const operations = birthOperations(Uint8Array.of(1), 1n);
+    for (const { host } of servers.slice(0, count))
+      assert.deepEqual(await host.bear([{ file: FILE, operations }], place), [null]);
+    a.host.named(FILE);
+  };
+  return { cluster, servers, told, bear };
+}
+
+function write({ files }: SmallServer, number: number) {
+  return files.write(FILE, requestOf(number), 0, Uint8Array.of(number));
+}
+
+const isSentTo =
+  ({ id }: SmallServer) =>
+  (error: ServiceError): boolean =>
+    error.code === 'not-primary' && error.details.primary === id;
+
+/** As a server does of whose files nobody makes use. */
+async function giveBack({ host, lease }: SmallServer): Promise<void> {
+  const driver = host.loaded(FILE);
+  assert.ok(driver);
+  const hasLease = lease.view(FILE).own;
+  await driver.stop();
+  if (hasLease) lease.release(FILE);
+  lease.close(FILE);
+  while (!driver.idle) await delay(5);
+  host.unload(driver);
+}
+
+test('who has borne a file changes it by the epoch of the birth, without a lease, and nobody syncs for that', async (t) => {
+  const { servers, bear } = await started(t);
+  const [a, b, c] = servers;
+  await bear(2);
+  const { epoch, contents } = await write(a, 1);
+  assert.deepEqual([epoch, contents], [1, { epoch: 1, seq: 3 }]);
+  assert.deepEqual([a.host.loaded(FILE)?.leads, a.lease.view(FILE).own], [false, false]);
+  assert.equal(b.store.record(FILE)?.promised.counter, 1);
+  // Who had nothing is given all of it.
+  while (c.store.record(FILE)?.seq !== 3) await delay(5);
+  assert.equal((await a.files.truncate(FILE, requestOf(2), 0)).epoch, 1);
+  assert.equal((await a.files.punch(FILE, requestOf(3), { from: 0, to: 9, grows: true })).sizeBytes, 9);
+});
+
+test('a primary that has ended in good order goes on by its epoch, also once it has forgotten the file', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const { epoch } = await write(a, 1);
+  for (const number of [2, 3]) {
+    await giveBack(a);
+    assert.equal((await write(a, number)).epoch, epoch);
+    assert.equal(a.host.loaded(FILE)?.leads, false);
+  }
+});
+
+test('whoever wants to change the file elsewhere is sent there, and is served where he is sent back', async (t) => {
+  const { servers, bear } = await started(t);
+  const [a, b] = servers;
+  await bear();
+  await write(a, 1);
+  await assert.rejects(write(b, 2), isSentTo(a));
+  assert.equal((await write(b, 2)).epoch, 2);
+  await giveBack(b);
+  // From then on b is the one.
+  while (a.lease.view(FILE).holder !== null) await delay(5);
+  await assert.rejects(write(a, 3), isSentTo(b));
+  assert.equal((await write(b, 3)).epoch, 2);
+});
+
+test('it goes on no more once somebody has led, though it was not told', async (t) => {
+  const { cluster, servers, bear } = await started(t);
+  const [a, b, c] = servers;
+  await bear();
+  await write(a, 1);
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  await b.files.lead(FILE);
+  const { contents } = await write(b, 2);
+  await giveBack(b);
+  cluster.network.heal();
+  while (!cluster.view.members.every((id) => id === a.id || a.transport.isConnected(id))) await delay(5);
+  await assert.rejects(write(a, 3), (error: ServiceError) => error.code === 'unknown');
+  while (a.store.record(FILE)?.promised.counter === 1) {
+    await write(a, 3).catch((error: ServiceError) =>
+      assert.ok(['unknown', 'not-primary'].includes(error.code)),
+    );
+    await delay(5);
+  }
+  const { before, epoch } = await write(a, 4);
+  assert.ok(epoch > 2);
+  assert.ok(before !== undefined && before.epoch >= contents.epoch);
+});
+
+test('what is changed so is marked in the catalog, and settled, by numbers that never come twice', async (t) => {
+  const { servers, told, bear } = await started(t);
+  const [a] = servers;
+  await bear();
+  for (const number of [1, 2]) {
+    await write(a, number);
+    await a.files.settle(FILE);
+    await giveBack(a);
+  }
+  assert.deepEqual(
+    told.map(({ kind }) => kind),
+    ['open-for-write', 'settle', 'open-for-write', 'settle'],
+  );
+  const marks = told.map((one) => (one as Marked).mark ?? (one as Settled).files[0]?.mark);
+  assert.deepEqual(marks[0], marks[1]);
+  assert.deepEqual(marks[2], marks[3]);
+  assert.ok((marks[2]?.turn ?? 0) > (marks[0]?.turn ?? 0));
+  assert.equal(a.lease.view(FILE).own, false);
+});
+
+test('who could not store what he has ordered orders nothing else in its place', async (t) => {
+  const { servers, bear } = await started(t);
+  const [a, b] = servers;
+  await bear();
+  const { store } = a;
+  const real = store.apply.bind(store);
+  store.apply = () => Promise.reject(new Error('The disk refuses'));
+  await assert.rejects(write(a, 1), (error: ServiceError) => error.code === 'unknown');
+  store.apply = real;
+  // Others have it, and may have told that they do.
+  while (b.store.record(FILE)?.seq !== 3) await delay(5);
+  while (a.host.loaded(FILE) !== null) await delay(5);
+  assert.deepEqual([a.store.record(FILE)?.seq, (await write(a, 2)).epoch], [2, 2]);
+});
+
+test('the catalog is told nothing of what is not known to be committed', async (t) => {
+  const { cluster, servers, told, bear } = await started(t);
+  const [a, b, c] = servers;
+  await bear();
+  await write(a, 1);
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  // The second finds the word of the first in its place, which nobody else has.
+  const settled = await Promise.allSettled([a.files.settle(FILE), a.files.settle(FILE)]);
+  assert.deepEqual(
+    settled.map(({ status }) => status),
+    ['rejected', 'rejected'],
+  );
+  assert.deepEqual(
+    told.map(({ kind }) => kind),
+    ['open-for-write'],
+  );
+});
+
+test('what snapshots are to show is preserved by who leads', async (t) => {
+  // Of contents that were written in an epoch of which this server has not heard.
+  const wish = { preserve: { inode: 99, contents: { epoch: 9, seq: 9 } } };
+  const { servers, told, bear } = await started(t, (one) => ('preserved' in one ? {} : wish));
+  const [a] = servers;
+  await bear();
+  await assert.rejects(write(a, 1), (error: ServiceError) => error.code === 'not-primary');
+  assert.ok(!told.some((one) => 'preserved' in one), 'It may be that others have them');
+  const { epoch } = await write(a, 1);
+  assert.deepEqual([epoch, told.some((one) => 'preserved' in one)], [2, true]);
+});
+
+test('what others are asked about such a file they tell without leading it, also while it is being changed', async (t) => {
+  const { cluster, servers, bear } = await started(t);
+  const [a, b, c] = servers;
+  await bear();
+  // Until a heartbeat something is under way.
+  cluster.network.cut(a.id, c.id);
+  await write(a, 1);
+  assert.equal(a.host.loaded(FILE)?.role, 'resumed');
+  for (const server of [a, b]) {
+    const { sizeBytes, seq } = await server.files.state(FILE);
+    assert.deepEqual([sizeBytes, seq], [1, 3]);
+    assert.deepEqual((await server.files.read(FILE, 0, 1)).bytes, Uint8Array.of(1));
+    await server.files.flush(FILE);
+  }
+  const counters = [a, b].map(({ store }) => store.record(FILE)?.promised.counter);
+  assert.deepEqual(counters, [1, 1], 'Nobody was asked for a promise');
+});
+
+test('who wants more than a place in the order leads by an epoch of his own', async (t) => {
+  const { servers, bear } = await started(t);
+  const [a] = servers;
+  await bear();
+  await write(a, 1);
+  assert.equal((await a.files.lead(FILE)).epoch, 2);
+  assert.equal((await write(a, 2)).epoch, 2);
+});
+
+test('who changes a file on and on leads it in the end, and no change waits for that', async (t) => {
+  const { servers, bear } = await started(t);
+  const [a] = servers;
+  await bear();
+  const epochs: number[] = [];
+  for (let number = 1; epochs.at(-1) !== 2; number++) epochs.push((await write(a, number)).epoch);
+  assert.ok(epochs.length > 16, 'It takes more than a few');
+  assert.equal(a.host.loaded(FILE)?.leads, true);
+});
