@@ -322,7 +322,8 @@ export class Backup {
     this.#guard.hold(epoch, nowMs, message.guardMs);
     if (epochEqual(epoch, standing.installed)) {
       this.#hearCommitted(message.committedSeq);
-      if (standing.seq >= message.committedSeq) this.currentAtMs = nowMs;
+      // Without a guard it may be of who orders without a lease: others may have led since.
+      if (message.guardMs > 0 && standing.seq >= message.committedSeq) this.currentAtMs = nowMs;
       const asks = standing.install === null && standing.trust === 'intact';
       if (message.sentSeq > standing.issuedSeq && asks) this.#ask(epoch, true);
     }

@@ -918,7 +918,7 @@ export class Replica {
     this.#ended = null;
     this.#out.trace('resumed', epochFormat(place.epoch));
     // Who may not have the base is told of it with the first operation; who has it says so, and applies.
-    const order = this.#newOrder(place, new Map(), nowMs, this.#endedEverywhere ? 'asked' : 'unasked');
+    const order = this.#newOrder(place, new Map(), nowMs, this.#endedEverywhere ? 'asked' : 'unasked', false);
     this.#heartbeatAtMs = nowMs + this.#config.heartbeatMs;
     this.#become({ kind: 'resumed', order, committedSeq: order.committedSeq, stalled: 0 });
   }
@@ -1043,6 +1043,7 @@ export class Replica {
     installed: ReadonlyMap<ServerId, number>,
     nowMs: number,
     start: 'unasked' | 'asked' | 'over',
+    isLed = true,
   ): WriteOrder {
     const parts = {
       config: this.#config,
@@ -1054,7 +1055,7 @@ export class Replica {
       lease: this.#lease,
       lifeOf: (server: ServerId) => this.#life(server),
     };
-    return new WriteOrder(parts, base, installed, nowMs, start);
+    return new WriteOrder(parts, base, installed, nowMs, start, isLed);
   }
 
   /** A majority has the epoch installed: this server is the primary. */

@@ -140,8 +140,9 @@ export class WriteOrder {
   /** By which operations are counted. While the end of a change is under way, still the joint one. */
   #countedView: View;
   #change: MemberChange | null = null;
-  /** When this server began to lead by it. */
+  /** When this server began to order by it. */
   readonly #beganMs: number;
+  readonly #isLed: boolean;
   readonly #beats = new Map<number, Beat>();
   #beat = 0;
   #beatMs = -Infinity;
@@ -170,6 +171,7 @@ export class WriteOrder {
    * @param installed members that have told so
    * @param start what the others have been asked: `unasked` to begin with a first epoch, or whether they have the base of one that is gone on with;
    *   `asked` where they said when it ended that they have all of it
+   * @param isLed false where this server has no lease: others may begin another epoch at the same time
    */
   constructor(
     parts: WriteOrderParts,
@@ -177,6 +179,7 @@ export class WriteOrder {
     installed: ReadonlyMap<ServerId, number>,
     nowMs: number,
     start: Peer['start'] = 'over',
+    isLed = true,
   ) {
     const { config, out, standing, localFlush, guard, grants, lease, lifeOf } = parts;
     assert(standing.seq === base.seq, 'The base is here');
@@ -192,6 +195,7 @@ export class WriteOrder {
     this.#lifeOf = lifeOf;
     this.#base = base;
     this.#beganMs = nowMs;
+    this.#isLed = isLed;
     this.#view = view;
     this.#committedView = view;
     this.#countedView = view;
@@ -444,7 +448,8 @@ export class WriteOrder {
   heartbeatAnswered(from: ServerId, position: Position, beat: number, trust: Trust, nowMs: number): void {
     this.#noteTrust(from, trust);
     const answering = this.#peer(from);
-    answering.answeredBeat = Math.max(answering.answeredBeat, beat);
+    // One of an earlier span of the same epoch says nothing of this one.
+    if (beat <= this.#beat) answering.answeredBeat = Math.max(answering.answeredBeat, beat);
     // A promise to another that went with its disk does not bind it: its answer excludes nobody.
     if (trust !== 'lost') this.#noteGuard(from, beat, nowMs);
     if (epochEqual(position.epoch, this.epoch)) {
@@ -772,7 +777,8 @@ export class WriteOrder {
 
   /** @returns for how long the next heartbeat asks for the guard */
   #nextBeat(nowMs: number): number {
-    const guardMs = Math.max(0, Math.floor(this.#lease.untilMs - nowMs));
+    // Who does not lead answers no reads that a guard would be for.
+    const guardMs = this.#isLed ? Math.max(0, Math.floor(this.#lease.untilMs - nowMs)) : 0;
     this.#beat++;
     this.#beatMs = nowMs;
     this.#beats.set(this.#beat, { sentMs: nowMs, guardMs });
@@ -813,6 +819,8 @@ export class WriteOrder {
     const { lostSinceBeat } = peer;
     const voters = viewVoters(this.#countedView);
     if (lostSinceBeat === null || !voters.includes(peer.server)) return true;
+    // Nothing keeps another candidate from having its promise, and the others' only after they have confirmed.
+    if (!this.#isLed) return false;
     const confirms = (server: ServerId): boolean =>
       server === this.#config.self || (this.#peers.get(server)?.answeredBeat ?? 0) > lostSinceBeat;
     if (voters.every((server) => server === peer.server || confirms(server))) return true;

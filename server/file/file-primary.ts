@@ -249,6 +249,8 @@ export class FilePrimary {
       this.unsettled = false;
       try {
         await this.#announceSettling();
+        // Where the epoch was gone on with, the mark that stands may be one of an earlier span of it.
+        if (this.#turn === 0) this.#turn = this.#catalog.nextTurn();
         await settle({ epoch: this.epoch.counter, turn: this.#turn });
       } catch (error) {
         this.unsettled = true;
@@ -273,8 +275,8 @@ export class FilePrimary {
   async #announceSettling(): Promise<void> {
     const owes = endsInChange(this.#store.attributes(this.#file), this.#driver.orderedSeq);
     if (!this.#driver.leads) {
-      if (owes) await this.#submitSettling();
-      else await this.#driver.committedAll();
+      // Also where it stands there already: that a majority takes it says that nobody has led since.
+      await this.#submitSettling();
       return;
     }
     // A majority is enough, also where writes need all; whether it has it is asked below.
@@ -392,6 +394,7 @@ export class FilePrimary {
   /** Whatever was settled under an earlier mark is void from then on. */
   async #markLive(): Promise<void> {
     this.#unconfirmed = false;
+    this.unsettled = true;
     this.#turn = this.#catalog.nextTurn();
     this.#allowedBytes = await this.#catalog.markLive({ epoch: this.epoch.counter, turn: this.#turn });
     // Contents that survive a loss of power would be hidden by what the catalog knew before this mark.

@@ -2,9 +2,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { unreachable } from '../../base/assert.ts';
-import { ServiceError } from '../../base/errors.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Position, RequestId, View } from '../../replica/actions.ts';
+import { FIRST_COUNTER } from '../../replica/birth.ts';
 import { MEMBERS_MAX } from '../../replica/codec.ts';
 import { epochCompare } from '../../replica/epoch.ts';
 import { SessionTable } from '../../replica/sessions.ts';
@@ -91,6 +92,9 @@ const OUTDATED_AFTER_MS = 500;
 /** A seal waits for slow replicas for so long at the most, looking so often: they tell their primary, and nobody else. */
 const EVERYWHERE_MS_MAX = 5_000;
 const EVERYWHERE_LOOK_MS = 10;
+
+/** A change is refused so because of what the file is. */
+const BY_STATE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['precondition-failed', 'quota-exceeded']);
 
 /** Stands for what a request that is known already copied: its result is in the session table. */
 const NOTHING_COPIED: CopyPiece = { kind: 'hole', length: 0 };
@@ -184,16 +188,41 @@ export class LocalFileService implements FileService {
     }
     this.#assertAllThere(driver);
     await this.#assertRoom(driver, request, bytes.length);
-    const primary = this.#primaryOf(driver);
-    const write = (held: WriteGuard): Promise<Change> =>
-      this.#bounded(file, primary.write(request, offset, bytes, { guard: held, tells }));
-    const committed = await write(guard).catch(async (error: unknown) => {
-      const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
-      // It is itself that has changed the file: then there is nothing to guard, only an answer to repeat.
-      if (isRefused && (await this.#isKnown(driver, request))) return write({});
-      throw error;
+    return this.#decided(driver, async (orderer, primary) => {
+      const write = (held: WriteGuard): Promise<Change> =>
+        primary.write(request, offset, bytes, { guard: held, tells });
+      try {
+        return await write(guard);
+      } catch (error) {
+        const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
+        // It is itself that has changed the file: then there is nothing to guard, only an answer to repeat.
+        if (isRefused && orderer.leads && (await this.#isKnown(orderer, request))) return write({});
+        throw error;
+      }
     });
-    return this.#changed(file, primary, committed);
+  }
+
+  /**
+   * What is refused by the state of the file is decided by who leads it: who only orders may have been overtaken, and would never hear of it.
+   *
+   * @throws ServiceError
+   */
+  async #decided(
+    driver: ReplicaDriver,
+    change: (orderer: ReplicaDriver, primary: FilePrimary) => Promise<Change>,
+  ): Promise<WriteResult> {
+    const { file } = driver;
+    const by = async (orderer: ReplicaDriver): Promise<WriteResult> => {
+      const primary = this.#primaryOf(orderer);
+      return this.#changed(file, primary, await this.#bounded(file, change(orderer, primary)));
+    };
+    try {
+      return await by(driver);
+    } catch (error) {
+      const isRefused = error instanceof ServiceError && BY_STATE.has(error.code);
+      if (!isRefused || driver.leads) throw error;
+      return by(await this.#activate(file));
+    }
   }
 
   async writeParts(file: FileId, request: RequestId, parts: readonly WritePart[]): Promise<WriteResult> {
@@ -207,8 +236,7 @@ export class LocalFileService implements FileService {
       request,
       parts.reduce((sum, { bytes }) => sum + bytes.length, 0),
     );
-    const primary = this.#primaryOf(driver);
-    return this.#changed(file, primary, await this.#bounded(file, primary.writeParts(request, parts)));
+    return this.#decided(driver, (_, primary) => primary.writeParts(request, parts));
   }
 
   async truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult> {
@@ -218,8 +246,7 @@ export class LocalFileService implements FileService {
     if (answered !== null) return answered;
     const driver = await this.#orderer(file);
     this.#assertAllThere(driver);
-    const primary = this.#primaryOf(driver);
-    return this.#changed(file, primary, await this.#bounded(file, primary.truncate(request, sizeBytes)));
+    return this.#decided(driver, (_, primary) => primary.truncate(request, sizeBytes));
   }
 
   async punch(file: FileId, request: RequestId, hole: Hole): Promise<WriteResult> {
@@ -230,8 +257,7 @@ export class LocalFileService implements FileService {
     if (answered !== null) return answered;
     const driver = await this.#orderer(file);
     this.#assertAllThere(driver);
-    const primary = this.#primaryOf(driver);
-    return this.#changed(file, primary, await this.#bounded(file, primary.punch(request, hole)));
+    return this.#decided(driver, (_, primary) => primary.punch(request, hole));
   }
 
   async copy(
@@ -461,7 +487,11 @@ export class LocalFileService implements FileService {
   }
 
   async settle(file: FileId): Promise<FileState> {
-    const driver = (await this.#ordering(file)) ?? (await this.#activate(file));
+    return this.#settleBy((await this.#ordering(file)) ?? (await this.#activate(file)));
+  }
+
+  async #settleBy(driver: ReplicaDriver): Promise<FileState> {
+    const { file } = driver;
     const primary = this.#primaryOf(driver);
     let state: FileState | null = null;
     await this.#bounded(
@@ -522,7 +552,7 @@ export class LocalFileService implements FileService {
   /** Before the lease is given back: tells the catalog what only this primary knows. */
   async settleBeforeRelease(driver: ReplicaDriver): Promise<void> {
     if (this.#primaries.get(driver)?.unsettled === false) return;
-    if (driver.leads || this.#orderedBy(driver.file) !== null) await this.settle(driver.file);
+    if (driver.leads || this.#orderedBy(driver.file) !== null) await this.#settleBy(driver);
   }
 
   standing(file: FileId): FileStanding | null {
@@ -591,7 +621,9 @@ export class LocalFileService implements FileService {
     await host.bearingEnded(file);
     const { own, holder } = lease.view(file);
     const driver = host.loaded(file) ?? (host.isResumable(file) ? host.load(file) : null);
-    if (driver?.orders === true && (own || (holder === null && (yieldTo?.(driver.view) ?? null) === null))) {
+    const mayGoOn = (view: View): boolean =>
+      holder === null && lease.isUsable() && (yieldTo?.(view) ?? null) === null;
+    if (driver?.orders === true && (own || mayGoOn(driver.view))) {
       driver.usedAtMs = clock.nowMs();
       return driver;
     }
@@ -721,7 +753,8 @@ export class LocalFileService implements FileService {
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
     // No lock was ever given in the epoch of a birth, for nobody leads by it.
     const { store } = this.#parts;
-    if (!driver.leads && isBirthAlone(driver.subject.record(), store.attributes(driver.file)))
+    const isOfBirth = driver.epoch.counter === FIRST_COUNTER && !driver.leads && driver.orders;
+    if (isOfBirth && isBirthAlone(driver.subject.record(), store.attributes(driver.file)))
       this.#locks.endedUnlocked(driver, driver.epoch.counter);
     const primary = new FilePrimary(driver, store, this.#parts.clock, {
       markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),

@@ -258,6 +258,24 @@ test('a file that was borne, and changed without a primary since, has no locks t
   await assert.rejects(other.lock(a, {}, 10), refused('locked'), 'From then on there may be');
 });
 
+test('what was borne, and led, and changed without a primary then, has locks that can be claimed', async (t) => {
+  const { cluster, servers } = await started(t);
+  const [a, b] = servers;
+  const where = { epoch: firstEpoch(a.id, 1 as Incarnation), view: cluster.view, objectBytes: OBJECT_BYTES };
+  const operations = birthOperations(Uint8Array.of(1), 1n);
+  for (const { host } of servers) await host.bear([{ file: FILE, operations }], where);
+  a.host.named(FILE);
+  const [holder, other] = [new Client(1), new Client(2)];
+  await holder.lock(a);
+  await giveBack(a);
+  a.host.unload(a.host.loaded(FILE) ?? assert.fail('It is in use'));
+  assert.equal((await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(2))).epoch, 2);
+  await assert.rejects(
+    atPrimary(() => other.lock(b, {}, 10)),
+    refused('locked'),
+  );
+});
+
 test('a file that was made has locks that can be claimed, also where nothing was done that a birth would not do', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b] = servers;

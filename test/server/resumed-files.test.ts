@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ServiceError } from '../../base/errors.ts';
+import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/birth.ts';
 import { birthOperations } from '../../server/file/borne-file.ts';
@@ -128,6 +128,61 @@ test('it goes on no more once somebody has led, though it was not told', async (
   const { before, epoch } = await write(a, 4);
   assert.ok(epoch > 2);
   assert.ok(before !== undefined && before.epoch >= contents.epoch);
+});
+
+test('what it says of the state, or refuses by it, once others have led, it has asked them about', async (t) => {
+  const { cluster, servers, told, bear } = await started(t);
+  const [a, b, c] = servers;
+  await bear();
+  await write(a, 1);
+  await a.files.settle(FILE);
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  await b.files.lead(FILE);
+  const { contents } = await write(b, 2);
+  await giveBack(b);
+  cluster.network.heal();
+  while (!cluster.view.members.every((id) => id === a.id || a.transport.isConnected(id))) await delay(5);
+  const before = told.length;
+  await assert.rejects(a.files.settle(FILE), (error: ServiceError) => error.code === 'unknown');
+  assert.ok(!told.slice(before).some(({ kind }) => kind === 'settle'));
+  const guarded = () => a.files.write(FILE, requestOf(3), 0, Uint8Array.of(3), { contents });
+  for (;;) {
+    try {
+      assert.deepEqual((await guarded()).before, contents);
+      break;
+    } catch (error) {
+      assert.ok(error instanceof ServiceError && error.code !== 'precondition-failed', String(error));
+      await delay(5);
+    }
+  }
+});
+
+test('who refuses by a state that others have changed since decides once more as the primary', async (t) => {
+  const { cluster, servers, bear } = await started(t);
+  const [a, b, c] = servers;
+  await bear();
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  await b.files.lead(FILE);
+  const { contents } = await write(b, 2);
+  await giveBack(b);
+  cluster.network.heal();
+  while (!cluster.view.members.every((id) => id === a.id || a.transport.isConnected(id))) await delay(5);
+  const { epoch, before } = await a.files.write(FILE, requestOf(3), 0, Uint8Array.of(3), { contents });
+  assert.deepEqual([epoch > 2, before], [true, contents]);
+});
+
+test('a mark that came to nothing ends with the next settling, also where its primary has forgotten it', async (t) => {
+  const { servers, told, bear } = await started(t);
+  const [a] = servers;
+  await bear();
+  await write(a, 1);
+  await a.files.settle(FILE);
+  const refused = a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2), { sizeBytes: 99 });
+  await assert.rejects(refused, (error: ServiceError) => error.code === 'precondition-failed');
+  await giveBack(a);
+  await a.files.settle(FILE);
+  const turns = told.map((one) => ((one as Marked).mark ?? (one as Settled).files[0]?.mark)?.turn ?? 0);
+  assert.ok((turns.at(-1) ?? 0) >= Math.max(...turns), turns.join());
 });
 
 test('what is changed so is marked in the catalog, and settled, by numbers that never come twice', async (t) => {

@@ -21,7 +21,7 @@ export const PLANTED_GUARDS: readonly Planted[] = [
     'a write that was done is refused when it comes again, for it changed what it expects',
     {
       file: 'server/file/file-service.ts',
-      find: 'if (isRefused && (await this.#isKnown(driver, request))) return write({});',
+      find: 'if (isRefused && orderer.leads && (await this.#isKnown(orderer, request))) return write({});',
       replace: '',
     },
     {

@@ -137,10 +137,65 @@ export const PLANTED_RESUMED: readonly Planted[] = [
     'a mark ends behind a word that may vanish',
     {
       file: 'server/file/file-primary.ts',
-      find: 'else await this.#driver.committedAll();',
-      replace: '',
+      find: 'await this.#submitSettling();\n      return;',
+      replace: 'if (owes) await this.#submitSettling();\n      return;',
     },
     { test: { file: RESUMED, name: 'the catalog is told nothing of what is not known to be committed' } },
+  ),
+  replica(
+    'resumed-wiped',
+    'who only orders gives the state to a replica that may have forgotten whom it has promised more',
+    { file: 'replica/write-order.ts', find: 'if (!this.#isLed) return false;', replace: '' },
+    { conversation: CONVERSATION },
+    {
+      also: [
+        {
+          file: 'replica/write-order.ts',
+          find: 'if (beat <= this.#beat) answering',
+          replace: 'answering',
+        },
+      ],
+    },
+  ),
+  replica(
+    'resumed-overtaken',
+    'who only orders refuses a change by a state that others have changed since',
+    {
+      file: 'server/file/file-service.ts',
+      find: 'if (!isRefused || driver.leads) throw error;',
+      replace: 'if (isRefused || driver.leads) throw error;',
+    },
+    {
+      test: {
+        file: RESUMED,
+        name: 'who refuses by a state that others have changed since decides once more',
+      },
+    },
+  ),
+  replica(
+    'resumed-turn-first',
+    'the mark of a span that was forgotten stands for ever',
+    {
+      file: 'server/file/file-primary.ts',
+      find: 'if (this.#turn === 0) this.#turn = this.#catalog.nextTurn();',
+      replace: '',
+    },
+    { test: { file: RESUMED, name: 'a mark that came to nothing ends with the next settling' } },
+  ),
+  replica(
+    'resumed-unlocked-later',
+    'that nobody led by a birth is said of a later epoch, in which there may be locks',
+    {
+      file: 'server/file/file-service.ts',
+      find: 'driver.epoch.counter === FIRST_COUNTER && !driver.leads',
+      replace: '!driver.leads',
+    },
+    {
+      test: {
+        file: 'test/server/file-locks.test.ts',
+        name: 'what was borne, and led, and changed without a primary then, has locks',
+      },
+    },
   ),
   replica(
     'resumed-lost',
