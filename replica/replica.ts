@@ -514,10 +514,10 @@ export class Replica {
 
   #onSubmit(ticket: number, operation: Operation, nowMs: number): void {
     this.#resumeIfPossible(nowMs);
-    const state = this.#state;
-    const orders = state.kind === 'active' || state.kind === 'beginning' || this.#goesOn;
-    if (orders && 'order' in state && state.order !== null) {
-      state.order.submit(ticket, operation, nowMs);
+    const { kind } = this.#state;
+    const order = this.#order;
+    if (order !== null && (kind === 'active' || kind === 'beginning' || this.#goesOn)) {
+      order.submit(ticket, operation, nowMs);
     } else {
       this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' });
     }

@@ -178,8 +178,8 @@ export class WriteOrder {
     base: Position,
     installed: ReadonlyMap<ServerId, number>,
     nowMs: number,
-    start: Peer['start'] = 'over',
-    isLed = true,
+    start: Peer['start'],
+    isLed: boolean,
   ) {
     const { config, out, standing, localFlush, guard, grants, lease, lifeOf } = parts;
     assert(standing.seq === base.seq, 'The base is here');

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
@@ -91,7 +92,7 @@ export class ReplicaHost {
   /** Being made with their first operations: nobody takes them into use. */
   readonly #bearing = new Map<FileId, Promise<unknown>>();
   /** Files not in use: where an epoch of this process has ended, by which it may go on ordering (decision 0074). */
-  readonly #ended = new Map<FileId, Position>();
+  readonly #ended = new LRUCache<FileId, Position>({ max: ENDED_MAX });
   /** Objects of files that are damaged here, as far as somebody met them. */
   readonly #damaged = new Map<FileId, Set<number>>();
   /** Of files in use: it never changes, and is told while the store may not be asked any more. */
@@ -220,23 +221,13 @@ export class ReplicaHost {
     if (store.record(file) === null) return;
     const place = { epoch: firstEpoch(self, incarnation), seq: BIRTH_LENGTH };
     const driver = this.#drivers.get(file);
-    if (driver === undefined) this.#noteEnded(file, place);
+    if (driver === undefined) this.#ended.set(file, place);
     else driver.step({ kind: 'ended', place });
   }
 
-  /** Whether changes of the file may be ordered here at once, as far as is known without taking its replica into use. */
+  /** Whether changes of a file that is not in use may be ordered here at once, as far as is known without taking its replica into use. */
   isResumable(file: FileId): boolean {
-    const driver = this.#drivers.get(file);
-    return driver === undefined ? this.#ended.has(file) && !this.#isBarred(file) : driver.resumable !== null;
-  }
-
-  #noteEnded(file: FileId, place: Position): void {
-    this.#ended.delete(file);
-    this.#ended.set(file, place);
-    for (const oldest of this.#ended.keys()) {
-      if (this.#ended.size <= ENDED_MAX) break;
-      this.#ended.delete(oldest);
-    }
+    return this.#ended.has(file) && !this.#isBarred(file);
   }
 
   /** @returns null where the file was stored here before, by the same birth, and nothing came since; else why it is not borne here */
@@ -280,7 +271,7 @@ export class ReplicaHost {
   unload(driver: ReplicaDriver): void {
     if (this.#drivers.get(driver.file) === driver) {
       const place = driver.resumable;
-      if (place !== null) this.#noteEnded(driver.file, place);
+      if (place !== null) this.#ended.set(driver.file, place);
       this.#drivers.delete(driver.file);
       this.#objectBytes.delete(driver.file);
       if (this.#damaged.get(driver.file)?.size === 0) this.#damaged.delete(driver.file);

@@ -242,13 +242,18 @@ test('a file that was borne, and led by nobody since, has no locks that could be
   assert.deepEqual((await holder.renew(b)).lost, []);
 });
 
+/** At all servers, by the first. */
+async function bear({ servers, view }: SmallCluster, { id, host }: SmallServer): Promise<void> {
+  const where = { epoch: firstEpoch(id, 1 as Incarnation), view, objectBytes: OBJECT_BYTES };
+  const operations = birthOperations(Uint8Array.of(1), 1n);
+  for (const server of servers) await server.host.bear([{ file: FILE, operations }], where);
+  host.named(FILE);
+}
+
 test('a file that was borne, and changed without a primary since, has no locks that could be claimed', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b] = servers;
-  const where = { epoch: firstEpoch(a.id, 1 as Incarnation), view: cluster.view, objectBytes: OBJECT_BYTES };
-  const operations = birthOperations(Uint8Array.of(1), 1n);
-  for (const { host } of servers) await host.bear([{ file: FILE, operations }], where);
-  a.host.named(FILE);
+  await bear(cluster, a);
   assert.equal((await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(2))).epoch, 1);
   const [holder, other] = [new Client(1), new Client(2)];
   // A wait is much shorter than the time to claim.
@@ -261,10 +266,7 @@ test('a file that was borne, and changed without a primary since, has no locks t
 test('what was borne, and led, and changed without a primary then, has locks that can be claimed', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b] = servers;
-  const where = { epoch: firstEpoch(a.id, 1 as Incarnation), view: cluster.view, objectBytes: OBJECT_BYTES };
-  const operations = birthOperations(Uint8Array.of(1), 1n);
-  for (const { host } of servers) await host.bear([{ file: FILE, operations }], where);
-  a.host.named(FILE);
+  await bear(cluster, a);
   const [holder, other] = [new Client(1), new Client(2)];
   await holder.lock(a);
   await giveBack(a);
