@@ -1,4 +1,5 @@
 import type { Attributes, ListedPage } from './backend.ts';
+import { KeptNames } from './kept-names.ts';
 import type { NamePlace } from './transport.ts';
 
 /** Names and attributes are believed for this long after they were heard, where nobody chose otherwise. */
@@ -14,8 +15,6 @@ interface Known extends Heard {
   readonly attributes: Attributes;
   /** Heard with a listing or by our own change: the next questions about it are answered from here. */
   readonly prefetched: boolean;
-  /** The name that the cluster was asked for, and no other, as a key of `#entries`. */
-  readonly askedAt: string | undefined;
   /** In a listing, of a live file: what its primary has not told in time is as the catalog knows it. */
   readonly isDoubtful: boolean;
 }
@@ -26,12 +25,6 @@ interface Heard {
   /** When it was asked for: it may be as old as that. */
   readonly askedMs: number;
   readonly answeredMs: number;
-}
-
-interface KeptName {
-  readonly parent: number;
-  readonly name: string;
-  readonly untilMs: number;
 }
 
 interface Entry extends Heard {
@@ -69,12 +62,8 @@ export class AttributeCache {
   readonly #dropped = new Map<number | string, number>();
   /** When what they were made of was heard: attributes that were put together here. */
   readonly #presented = new WeakMap<Attributes, Heard>();
-  /** Names by which the kernel may open an inode without a look-up, and until when; those that were told last at the end. */
-  readonly #namesKept = new Map<number, KeptName>();
-  /** The same by their places. */
-  readonly #keptAt = new Map<string, number>();
-  /** Names by which an open was refused a moment ago, and until when they are asked for each time. */
-  readonly #refused = new Map<string, number>();
+  /** Names by which the kernel may open an inode without a look-up. */
+  readonly keptNames: KeptNames;
 
   /**
    * @param ageMaxMs for how long what was heard is believed; 0 where whoever answers knows better what may be believed,
@@ -82,6 +71,7 @@ export class AttributeCache {
    */
   constructor(ageMaxMs = ATTRIBUTE_AGE_MAX_MS) {
     this.#ageMaxMs = ageMaxMs;
+    this.keptNames = new KeptNames(ageMaxMs);
   }
 
   /** Taken before a question is asked. No two are the same, and what was asked for later has the greater one. */
@@ -96,10 +86,8 @@ export class AttributeCache {
   }
 
   entry(parent: number, name: string): Attributes | undefined {
-    const key = keyOf(parent, name);
-    const entry = this.#entries.get(key);
-    if (entry === undefined || this.#isOld(entry, this.#ageMaxMs, parent) || this.#isRefused(key))
-      return undefined;
+    const entry = this.#entries.get(keyOf(parent, name));
+    if (entry === undefined || this.#isOld(entry, this.#ageMaxMs, parent)) return undefined;
     return this.attributes(entry.inode);
   }
 
@@ -133,13 +121,6 @@ export class AttributeCache {
     return wasAnswered(known) ? known.attributes : undefined;
   }
 
-  /** The same of whoever was refused, and has looked his name up once more: the kernel may keep another one of the file that it is now. */
-  lookedOnceMore(inode: number): Attributes | undefined {
-    const known = this.#known.get(inode);
-    if (known?.askedAt === undefined || !this.#isRefused(known.askedAt)) return undefined;
-    return wasAnswered(known) ? known.attributes : undefined;
-  }
-
   /** The same, where it was the name that was looked up. */
   lookedAt(parent: number, name: string): Attributes | undefined {
     const entry = this.#entries.get(keyOf(parent, name));
@@ -163,22 +144,17 @@ export class AttributeCache {
    *
    * An open comes without a look-up then, and has to ask by itself. So the name of a file that the cluster was asked for alone
    * is not kept the first time: whoever has it opened is going to look it up, and one question serves both. Nor is a name of a file that has
-   * several: by which of them the kernel opens it nobody could tell.
+   * several, of which each open would have to ask for all.
    */
   entryLeftMs(parent: number, name: string, inode: number): number {
-    const key = keyOf(parent, name);
-    const entry = this.#entries.get(key);
-    if (entry?.inode !== inode || !entry.isKept || !this.#hasOneName(inode) || this.#isRefused(key)) return 0;
-    const leftMs = this.#leftMs(entry, parent);
-    const nowMs = performance.now();
-    for (const [oldest, { untilMs }] of this.#namesKept) {
-      if (untilMs >= nowMs) break;
-      this.#unkeep(oldest);
-    }
-    this.#unkeep(inode);
-    // Since when it was heard by one name or another: the longest time there is. Also where it is over by now: what was answered is what was known.
-    this.#keep(inode, { parent, name, untilMs: nowMs + this.#ageMaxMs });
-    return leftMs;
+    const place = { parent, name };
+    const entry = this.#entries.get(keyOf(parent, name));
+    const isKept = entry?.inode === inode && entry.isKept && this.#hasOneName(inode);
+    // Also what is told from memory, for no time at all, may be opened right now.
+    const isRemembered = entry?.inode === inode && !(entry.isAsked && wasAnswered(entry));
+    if (isKept || isRemembered) this.keptNames.told(place, inode);
+    else this.keptNames.notKept(place);
+    return isKept ? this.#leftMs(entry, parent) : 0;
   }
 
   #hasOneName(inode: number): boolean {
@@ -188,39 +164,7 @@ export class AttributeCache {
 
   /** Whether the kernel may open the inode by a name that it was told before. */
   isNameKept(inode: number): boolean {
-    return (this.#namesKept.get(inode)?.untilMs ?? Number.NEGATIVE_INFINITY) >= performance.now();
-  }
-
-  /** @returns the name by which the kernel most likely opens the inode without a look-up, if it does */
-  keptName(inode: number): NamePlace | undefined {
-    const kept = this.#namesKept.get(inode);
-    return kept === undefined || kept.untilMs < performance.now() ? undefined : kept;
-  }
-
-  /** What was renamed here the kernel knows by its new name, for as long as it knew the one before. */
-  moved(from: NamePlace, to: NamePlace, isExchange: boolean): void {
-    const [one, other] = [from, to].map(({ parent, name }) => this.#keptAt.get(keyOf(parent, name)));
-    const oneKept = one === undefined ? undefined : this.#namesKept.get(one);
-    const otherKept = other === undefined ? undefined : this.#namesKept.get(other);
-    for (const inode of [one, other]) if (inode !== undefined) this.#unkeep(inode);
-    if (one !== undefined && oneKept !== undefined) this.#keep(one, { ...to, untilMs: oneKept.untilMs });
-    if (isExchange && other !== undefined && otherKept !== undefined)
-      this.#keep(other, { ...from, untilMs: otherKept.untilMs });
-  }
-
-  #keep(inode: number, kept: KeptName): void {
-    const key = keyOf(kept.parent, kept.name);
-    const before = this.#keptAt.get(key);
-    if (before !== undefined) this.#unkeep(before);
-    this.#namesKept.set(inode, kept);
-    this.#keptAt.set(key, inode);
-  }
-
-  #unkeep(inode: number): void {
-    const kept = this.#namesKept.get(inode);
-    if (kept === undefined) return;
-    this.#namesKept.delete(inode);
-    this.#keptAt.delete(keyOf(kept.parent, kept.name));
+    return this.keptNames.of(inode).length > 0;
   }
 
   /** `presented` is made of `attributes`, and no newer. */
@@ -230,13 +174,7 @@ export class AttributeCache {
   }
 
   /** @param mark as it was when the question was asked */
-  heard(
-    attributes: Attributes,
-    mark: number,
-    prefetched = false,
-    isDoubtful = false,
-    askedAt?: string,
-  ): void {
+  heard(attributes: Attributes, mark: number, prefetched = false, isDoubtful = false): void {
     this.#beforeWrites.delete(attributes.inode);
     if (this.#isBefore(mark, attributes.inode)) {
       // Nor is what was heard before: this answer may be newer.
@@ -252,7 +190,6 @@ export class AttributeCache {
       ...heard,
       prefetched: kept,
       isDoubtful,
-      askedAt,
     });
   }
 
@@ -267,7 +204,7 @@ export class AttributeCache {
     const key = keyOf(parent, name);
     if (this.#isBefore(mark, key) || mark < (this.#entries.get(key)?.mark ?? 0)) return;
     const isAsked = !prefetched && !isDoubtful;
-    this.heard(attributes, mark, prefetched, isDoubtful, isAsked ? key : undefined);
+    this.heard(attributes, mark, prefetched, isDoubtful);
     const { inode, kind } = attributes;
     const before = this.#entries.get(key);
     const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
@@ -409,8 +346,7 @@ export class AttributeCache {
    * @param behind the cluster does not know of it yet: the times are about these, and certainly others than before
    */
   removed(parent: number, name: string, inode: number, atNs: string | null, behind = false): void {
-    const kept = this.#keptAt.get(keyOf(parent, name));
-    if (kept !== undefined) this.#unkeep(kept);
+    this.keptNames.gone({ parent, name });
     this.#entries.delete(keyOf(parent, name));
     this.#noteChange(keyOf(parent, name));
     this.drop(inode);
@@ -436,22 +372,8 @@ export class AttributeCache {
 
   /** The inode turned out to have the name no more. */
   lost({ parent, name }: NamePlace, inode: number): void {
-    const key = keyOf(parent, name);
-    this.#entries.delete(key);
-    this.#unkeep(inode);
+    this.#entries.delete(keyOf(parent, name));
     this.drop(inode);
-    const nowMs = performance.now();
-    for (const [oldest, untilMs] of this.#refused) {
-      if (untilMs >= nowMs) break;
-      this.#refused.delete(oldest);
-    }
-    this.#refused.delete(key);
-    this.#refused.set(key, nowMs + this.#ageMaxMs);
-  }
-
-  /** Whoever was refused is told what the cluster has, and by a name that the kernel does not keep: another refusal would be the program's. */
-  #isRefused(key: string): boolean {
-    return (this.#refused.get(key) ?? Number.NEGATIVE_INFINITY) >= performance.now();
   }
 
   /** The name, and with it its directory, changed. */

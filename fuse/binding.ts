@@ -221,7 +221,7 @@ class Binding {
       },
       truncate: (path, size, cb) => {
         const by = caller();
-        this.#done(cb, async () => calls.truncate(await this.#inode(path), toSafe(size), by));
+        this.#done(cb, async () => calls.truncate(await this.#inodeToOpen(path), toSafe(size), by));
       },
       ftruncate: (path, fd, size, cb) => {
         const by = caller();
@@ -445,7 +445,7 @@ class Binding {
   }
 
   async #openFile(path: string, flags: number, by: Caller, pid: number): Promise<OpenedInfo> {
-    const inode = this.#hidden.get(path) ?? (await this.#at(path, (at) => this.#toOpen(at)));
+    const inode = await this.#inodeToOpen(path);
     const opened = await this.#calls.open(inode, flags, by);
     const { handle, version } = opened;
     // Of a file that is cut to nothing the kernel knows the size.
@@ -457,7 +457,12 @@ class Binding {
     return this.#opened(path, opened);
   }
 
-  async #toOpen({ parent, name }: NamePlace): Promise<number> {
+  /** What has the name now, whatever is remembered of it. */
+  async #inodeToOpen(path: string | null): Promise<number> {
+    if (path === null) throw new ErrnoError('ENOENT', 'What is meant has no name any more');
+    const hidden = this.#hidden.get(path);
+    if (hidden !== undefined) return hidden;
+    const { parent, name } = await this.#place(path);
     return (await this.#calls.lookupToOpen(parent, name)).inode;
   }
 

@@ -88,9 +88,9 @@ export class FileSystem implements FileSystemCalls {
 
   // Names and attributes.
 
-  async lookup(parent: number, name: string): Promise<Attributes> {
+  async lookup(parent: number, name: string, thread = 0): Promise<Attributes> {
     checkName(name);
-    return this.#names.lookup(parent, name);
+    return this.#names.lookup(parent, name, thread);
   }
 
   async lookupToOpen(parent: number, name: string): Promise<Attributes> {
@@ -243,7 +243,7 @@ export class FileSystem implements FileSystemCalls {
       if (inode === undefined) cache.forgetAsked();
       else cache.drop(inode);
     }
-    cache.moved(from, to, mode === 'exchange');
+    cache.keptNames.moved(from, to, mode === 'exchange');
     if (replaced === null) return;
     cache.drop(replaced);
     if (this.#inodes.isOpen(replaced) && !(await this.#hasName(replaced))) this.#files.unlinked(replaced);
@@ -283,8 +283,8 @@ export class FileSystem implements FileSystemCalls {
     return staleIfGone(this.#inodes.change(inode, request));
   }
 
-  async truncate(inode: number, sizeBytes: number, caller: Caller): Promise<Attributes> {
-    await staleIfGone(this.#files.truncate(inode, sizeBytes, caller));
+  async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed = false): Promise<Attributes> {
+    await staleIfGone(this.#files.truncate(inode, sizeBytes, caller, isNamed));
     return staleIfGone(this.#inodes.attributes(inode));
   }
 

@@ -3,6 +3,7 @@ import { AttributeCache } from './attribute-cache.ts';
 import type { AttributeChanges, Attributes, FileSystemBackend } from './backend.ts';
 import { ErrnoError } from './errno.ts';
 import { nowNs, type OpenFile } from './open-file.ts';
+import { RefusedOpens } from './refused-opens.ts';
 import type { AttributeRequest, NamePlace, TimeChange } from './transport.ts';
 
 const SET_USER_ID = 0o4000;
@@ -16,6 +17,7 @@ const TIME_NS_MIN = -(1n << 63n);
 /** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
 export class Inodes {
   readonly cache: AttributeCache;
+  readonly refusedOpens = new RefusedOpens();
   readonly #backend: FileSystemBackend;
   readonly #openFile: (inode: number) => OpenFile | undefined;
 
@@ -58,24 +60,29 @@ export class Inodes {
   }
 
   /**
-   * As `ask`, of a file that is about to be opened. Where the kernel has it from a name that it was told a moment ago, that name is
+   * As `ask`, of a file that is about to be opened. Where the kernel may have it from a name that it was told a moment ago, that name is
    * asked for: another mount may have given it to another file since, while this one lives on under another name.
    *
+   * @param thread that opens it
    * @throws ErrnoError `ESTALE` in that case: the kernel looks the name up again
    */
-  async askToOpen(inode: number): Promise<Attributes> {
+  async askToOpen(inode: number, thread: number): Promise<Attributes> {
     const { mark } = this.cache;
-    const kept = this.cache.keptName(inode);
-    if (kept === undefined) return this.ask(inode);
-    const found = await this.#lookup(kept);
-    if (found?.inode === inode) {
-      this.cache.heard(found, mark);
-      return found;
+    const names = this.cache.keptNames.of(inode);
+    if (names.length === 0) return this.ask(inode);
+    const found = await Promise.all(names.map((name) => this.#lookup(name)));
+    const lost = names.filter((_, place) => found[place]?.inode !== inode);
+    const [attributes] = found;
+    if (lost.length === 0 && attributes != null) {
+      this.cache.heard(attributes, mark);
+      return attributes;
     }
-    const looked = this.cache.lookedOnceMore(inode);
-    this.cache.lost(kept, inode);
-    if (looked !== undefined) return looked;
-    throw new ErrnoError('ESTALE', `"${kept.name}" is not file ${inode} any more`);
+    for (const name of lost) this.cache.lost(name, inode);
+    this.refusedOpens.refuse(thread, inode);
+    throw new ErrnoError(
+      'ESTALE',
+      `"${lost.map(({ name }) => name).join('", "')}" is not file ${inode} any more`,
+    );
   }
 
   async #lookup({ parent, name }: NamePlace): Promise<Attributes | null> {

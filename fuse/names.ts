@@ -23,9 +23,13 @@ export class Names {
     }, windowMs);
   }
 
-  /** @throws ServiceError `not-found` */
-  async lookup(parent: number, name: string): Promise<Attributes> {
-    const found = await this.#find(parent, name);
+  /**
+   * @param thread for which the kernel asks; 0 where that is not known
+   * @throws ServiceError `not-found`
+   */
+  async lookup(parent: number, name: string, thread: number): Promise<Attributes> {
+    const isOnceMore = this.#inodes.refusedOpens.looks(thread);
+    const found = await (isOnceMore ? this.#findOnceMore(parent, name, thread) : this.#find(parent, name));
     return this.#inodes.present(found);
   }
 
@@ -40,7 +44,7 @@ export class Names {
       const found = cache.lookedAt(parent, name) ?? (await this.#askFor(parent, name));
       return await this.#inodes.present(found);
     } catch (error) {
-      if (!(error instanceof ServiceError) || error.code !== 'not-found') throw error;
+      if (!isNotFound(error)) throw error;
       const place = { parent, name };
       cache.lost(place, cache.inodeOf(parent, name) ?? 0);
       throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
@@ -88,6 +92,19 @@ export class Names {
     return attributes;
   }
 
+  /** For whoever was refused by what was remembered. */
+  async #findOnceMore(parent: number, name: string, thread: number): Promise<Attributes> {
+    const { refusedOpens } = this.#inodes;
+    try {
+      const found = await this.#askFor(parent, name);
+      refusedOpens.found(thread, found.inode);
+      return found;
+    } catch (error) {
+      if (isNotFound(error)) refusedOpens.found(thread, null);
+      throw error;
+    }
+  }
+
   async #askFor(parent: number, name: string): Promise<Attributes> {
     const { cache } = this.#inodes;
     const { mark } = cache;
@@ -101,4 +118,8 @@ export class Names {
     if (attributes !== undefined) this.#lookAhead.used(parent);
     return attributes;
   }
+}
+
+function isNotFound(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === 'not-found';
 }

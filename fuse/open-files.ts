@@ -80,10 +80,12 @@ export class OpenFiles {
 
   async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
     const writing = isForWriting(flags);
-    const attributes = this.inodes.cache.looked(inode) ?? (await this.inodes.askToOpen(inode));
+    const { thread = 0 } = caller;
+    const isOnceMore = this.inodes.refusedOpens.comesBack(thread, inode);
+    const attributes = await this.#attributesToOpen(inode, thread, isOnceMore);
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
-    this.#assertMeant(attributes);
+    this.#assertMeant(attributes, isOnceMore);
     const file = this.#opened(attributes, writing);
     try {
       if (writing && file.source.isGiving) await file.source.withdraw();
@@ -102,13 +104,19 @@ export class OpenFiles {
     return this.#handle(file, flags);
   }
 
+  /** @param isOnceMore it was looked up by its name since an open was refused, or has none */
+  async #attributesToOpen(inode: number, thread: number, isOnceMore: boolean): Promise<Attributes> {
+    if (isOnceMore) return this.inodes.ask(inode);
+    return this.inodes.cache.looked(inode) ?? (await this.inodes.askToOpen(inode, thread));
+  }
+
   /**
    * The kernel may have opened a name that it was told a moment ago, which another mount has given to another file since: at
    * this answer it looks the name up once more. A file that lost its name here has none that the kernel keeps.
    */
-  #assertMeant({ inode, links }: Attributes): void {
+  #assertMeant({ inode, links }: Attributes, isOnceMore: boolean): void {
     if (links > 0 || this.#orphans.has(inode)) return;
-    if (this.#open.has(inode) && !this.inodes.cache.isNameKept(inode)) return;
+    if (this.#open.has(inode) && (isOnceMore || !this.inodes.cache.isNameKept(inode))) return;
     this.inodes.cache.drop(inode);
     throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
   }
@@ -158,12 +166,28 @@ export class OpenFiles {
     return inode;
   }
 
-  async truncate(inode: number, sizeBytes: number, caller: Caller): Promise<void> {
-    await this.#withWriter(inode, async (file) => {
+  /** @param isNamed the caller named it, and has not opened it */
+  async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed: boolean): Promise<void> {
+    const attributes = await this.#attributesToTruncate(inode, caller, isNamed);
+    this.inodes.assertNamed(attributes);
+    const file = this.#opened(attributes, true);
+    try {
+      if (file.source.isGiving) await file.source.withdraw();
       await this.#clearPrivileges(file, caller);
       await file.truncate(sizeBytes);
-    });
+    } finally {
+      this.#close(file, true);
+    }
     this.inodes.cache.forget(inode);
+  }
+
+  /** What is named is meant as by an open: what has the name now. */
+  async #attributesToTruncate(inode: number, { thread = 0 }: Caller, isNamed: boolean): Promise<Attributes> {
+    const { cache, refusedOpens } = this.inodes;
+    const isOnceMore = isNamed && refusedOpens.comesBack(thread, inode);
+    if (isOnceMore || (isNamed && cache.isNameKept(inode)))
+      return this.#attributesToOpen(inode, thread, isOnceMore);
+    return this.#open.get(inode)?.attributes ?? cache.looked(inode) ?? (await this.inodes.ask(inode));
   }
 
   /** For how long what was written here is believed: the kernel asks for attributes before it reads, but not where a file is mapped. */
@@ -510,19 +534,6 @@ export class OpenFiles {
     const { killsPrivileges = caller.uid !== 0 } = caller;
     if (!killsPrivileges || mode === withoutPrivileges(mode)) return;
     await this.inodes.change(file.inode, { mode: withoutPrivileges(mode) });
-  }
-
-  async #withWriter<Result>(inode: number, use: (file: OpenFile) => Promise<Result>): Promise<Result> {
-    const attributes =
-      this.#open.get(inode)?.attributes ?? this.inodes.cache.looked(inode) ?? (await this.inodes.ask(inode));
-    this.inodes.assertNamed(attributes);
-    const file = this.#opened(attributes, true);
-    try {
-      if (file.source.isGiving) await file.source.withdraw();
-      return await use(file);
-    } finally {
-      this.#close(file, true);
-    }
   }
 
   #close(file: OpenFile, writing: boolean): void {

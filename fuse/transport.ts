@@ -13,6 +13,8 @@ export interface Caller {
   readonly umask?: number;
   /** A change of contents takes set-user-id and set-group-id away; where it is not said, from all but root. */
   readonly killsPrivileges?: boolean;
+  /** Its number; 0, or absent, where that is not known. */
+  readonly thread?: number;
 }
 
 export interface Opened {
@@ -71,14 +73,16 @@ export interface LockRequest {
  */
 export interface FileSystemCalls {
   readonly root: number;
-  lookup(parent: number, name: string): Promise<Attributes>;
+  /** @param thread for which the kernel asks; 0, or absent, where that is not known */
+  lookup(parent: number, name: string, thread?: number): Promise<Attributes>;
   /** As `lookup`, for a transport that opens by names: what has the name now, or had it when it was looked up a moment ago. */
   lookupToOpen(parent: number, name: string): Promise<Attributes>;
   attributes(inode: number): Promise<Attributes>;
   /** The inode that an open handle is of. */
   inodeOf(handle: number): number;
   setAttributes(inode: number, request: AttributeRequest): Promise<Attributes>;
-  truncate(inode: number, sizeBytes: number, caller: Caller): Promise<Attributes>;
+  /** @param isNamed the caller named it, and has not opened it */
+  truncate(inode: number, sizeBytes: number, caller: Caller, isNamed?: boolean): Promise<Attributes>;
   readLink(inode: number): Promise<string>;
   makeNode(parent: number, name: string, mode: number, device: number, caller: Caller): Promise<Attributes>;
   makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Attributes>;

@@ -83,6 +83,7 @@ export const SETATTR_FLAG = {
   size: 1 << 3,
   accessed: 1 << 4,
   modified: 1 << 5,
+  handle: 1 << 6,
   accessedNow: 1 << 7,
   modifiedNow: 1 << 8,
   killPrivileges: 1 << 11,

@@ -42,6 +42,8 @@ export type Request =
   | {
       readonly kind: 'set-attributes';
       readonly sizeBytes?: number;
+      /** By a file that is open, and not by a name. */
+      readonly isOpen: boolean;
       readonly killsPrivileges: boolean;
       readonly changes: AttributeRequest;
     }
@@ -305,6 +307,7 @@ function decodeSetAttributes(bytes: Buffer, at: number): Request {
   return {
     kind: 'set-attributes',
     ...(has(SETATTR_FLAG.size) ? { sizeBytes: readPosition(bytes, at + 16) } : {}),
+    isOpen: has(SETATTR_FLAG.handle),
     killsPrivileges: has(SETATTR_FLAG.killPrivileges),
     changes: {
       ...(has(SETATTR_FLAG.mode) ? { mode: bytes.readUInt32LE(at + 68) } : {}),

@@ -104,6 +104,7 @@ export class Session {
     const caller = (killsPrivileges = false): Caller => ({
       uid: header.uid,
       gid: header.gid,
+      thread: header.pid,
       killsPrivileges,
       ...('umask' in request ? { umask: request.umask & 0o777 } : {}),
     });
@@ -129,7 +130,7 @@ export class Session {
         for (const node of request.nodes) this.#belief.forget(this.numbers.inode(node));
         return;
       case 'lookup':
-        entry(request.name, () => calls.lookup(inode, request.name));
+        entry(request.name, () => calls.lookup(inode, request.name, header.pid));
         return;
       case 'attributes':
         this.#attributes(header, request, () => calls.attributes(inode));
@@ -310,9 +311,9 @@ export class Session {
     request: Request & { readonly kind: 'set-attributes' },
     caller: (killsPrivileges: boolean) => Caller,
   ): Promise<Attributes> {
-    const { sizeBytes, killsPrivileges, changes } = request;
+    const { sizeBytes, isOpen, killsPrivileges, changes } = request;
     if (sizeBytes === undefined) return this.#calls.setAttributes(inode, changes);
-    const attributes = await this.#calls.truncate(inode, sizeBytes, caller(killsPrivileges));
+    const attributes = await this.#calls.truncate(inode, sizeBytes, caller(killsPrivileges), !isOpen);
     const { modified, ...others } = changes;
     // The truncate itself has set the present.
     const rest = modified === undefined || modified.kind === 'now' ? others : changes;

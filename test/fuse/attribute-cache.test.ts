@@ -198,26 +198,25 @@ test('the kernel keeps no name of a file that has several', () => {
   const cache = new AttributeCache(AGE_MAX_MS);
   cache.heardEntry(1, 'a', { ...file(7), links: 2 }, cache.mark, true);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
-  assert.equal(cache.isNameKept(7), false);
+  assert.equal(cache.isNameKept(7), true, 'It is opened at once, and nobody has asked for the name');
+  cache.heardEntry(1, 'b', { ...file(8), links: 2 }, cache.mark);
+  assert.equal(cache.entryLeftMs(1, 'b', 8), 0);
+  assert.equal(cache.isNameKept(8), false, 'It was asked for just now');
 });
 
-test('a name that the kernel keeps moves with what is renamed here, and is over where it is removed or refused', () => {
+test('a name that the kernel keeps moves with what is renamed here, and is over where it is removed', () => {
   const cache = new AttributeCache(AGE_MAX_MS);
   const keep = (name: string, inode: number): number => {
     cache.heardEntry(1, name, { ...file(inode), links: 1 }, cache.mark, true);
     return cache.entryLeftMs(1, name, inode);
   };
   assert.ok(keep('a', 7) > 0 && keep('b', 8) > 0);
-  cache.moved(PLACES.a, PLACES.b, true);
-  const place = (inode: number): string | undefined => cache.keptName(inode)?.name;
+  const { keptNames } = cache;
+  keptNames.moved(PLACES.a, PLACES.b, true);
+  const place = (inode: number): string | undefined => keptNames.of(inode)[0]?.name;
   assert.deepEqual([place(7), place(8)], ['b', 'a']);
-  cache.moved(PLACES.a, PLACES.b, false);
+  keptNames.moved(PLACES.a, PLACES.b, false);
   assert.deepEqual([place(7), place(8)], [undefined, 'b']);
   cache.removed(1, 'b', 8, null);
   assert.equal(place(8), undefined);
-  assert.ok(keep('a', 9) > 0);
-  cache.lost(PLACES.a, 9);
-  assert.equal(place(9), undefined);
-  assert.equal(keep('a', 10), 0, 'Whoever was refused would be refused again');
-  assert.equal(cache.entry(1, 'a'), undefined);
 });

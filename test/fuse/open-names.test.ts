@@ -9,6 +9,8 @@ import { MemoryBackend } from './memory-backend.ts';
 const ROOT = 1;
 const LIMIT_MS = 5_000;
 const ROOT_USER = { uid: 0, gid: 0 };
+const THREAD = 100;
+const BY_THREAD = { ...ROOT_USER, thread: THREAD };
 
 /** @param names of files that were made on the mount, which remembers that */
 async function started(t: TestContext, ...names: string[]) {
@@ -50,5 +52,22 @@ test('one question serves the look-up and the open that follows it', async (t) =
   assert.equal((await fileSystem.lookupToOpen(ROOT, 'f')).inode, inode);
   const { handle } = await fileSystem.open(inode, constants.O_RDONLY, ROOT_USER);
   assert.deepEqual([backend.calls.lookup, backend.calls.attributes], [asked.lookup, asked.attributes]);
+  await fileSystem.release(handle);
+});
+
+test('a name of several that is told from memory is not opened as the file that had it', async (t) => {
+  const { backend, fileSystem, inodes } = await started(t, 'f');
+  const [f = 0] = inodes;
+  await backend.link(f, ROOT, 'other');
+  const directory = await fileSystem.openDirectory(ROOT);
+  await fileSystem.readDirectory(directory, 0, 10);
+  await backend.unlink(ROOT, 'f');
+  const { inode } = await fileSystem.lookup(ROOT, 'f', THREAD);
+  assert.equal(inode, f, 'It is remembered');
+  assert.equal(fileSystem.nameBelievedMs(ROOT, 'f', inode), 0);
+  await assert.rejects(fileSystem.open(inode, constants.O_RDONLY, BY_THREAD), { errno: 'ESTALE' });
+  await assert.rejects(fileSystem.lookup(ROOT, 'f', THREAD), { code: 'not-found' });
+  const { handle } = await fileSystem.create(ROOT, 'f', 0o644, constants.O_WRONLY, BY_THREAD);
+  assert.notEqual(fileSystem.inodeOf(handle), f);
   await fileSystem.release(handle);
 });

@@ -112,6 +112,7 @@ export class Mirror {
       () => this.#change(mount, 'append', path, (file) => appendFileSync(file, bytes)),
       () => this.#change(mount, 'rewrite', path, (file) => rewrite(file, bytes, at)),
       () => this.#hold(mount, path),
+      () => this.#learn(mount),
       () => this.#writeHeld(bytes, at),
       () => this.#release(),
     ])();
@@ -160,6 +161,16 @@ export class Mirror {
       inode: fstatSync(here.value).ino,
       isDoubtful: false,
     });
+  }
+
+  /** The mount hears of all names that there are, and of some twice; what it may be wrong about is not looked at. */
+  #learn(mount: number): void {
+    for (const folder of FOLDERS) {
+      const root = join(this.#mounts[mount] as string, folder);
+      for (const name of readdirSync(root)) attempt(() => lstatSync(join(root, name)));
+      for (const name of NAMES) this.#touch(mount, join(folder, name));
+    }
+    this.#note(mount, 'learn', '', '');
   }
 
   #writeHeld(bytes: Buffer, at: number): void {

@@ -12,6 +12,8 @@ const OPEN_NAMES = 'test/fuse/open-names.test.ts';
 const OPEN_PATHS = 'test/fuse/open-paths.test.ts';
 const BELIEF = 'test/fuse/kernel/kernel-belief.test.ts';
 const CACHE = 'test/fuse/attribute-cache.test.ts';
+const KEPT = 'test/fuse/kept-names.test.ts';
+const REFUSED = 'test/fuse/refused-opens.test.ts';
 const LISTINGS = 'test/fuse/known-listings.test.ts';
 const REMEMBERING = 'test/client/remembering-client.test.ts';
 
@@ -559,7 +561,7 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'the kernel keeps names of a file that has several',
     {
       file: 'fuse/attribute-cache.ts',
-      find: '|| !this.#hasOneName(inode)',
+      find: ' && this.#hasOneName(inode)',
       replace: '',
     },
     { test: { file: CACHE, name: 'the kernel keeps no name of a file that has several' } },
@@ -568,29 +570,99 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'kept-moved',
     'the kernel opens what was renamed by a name that nobody asks for',
     {
-      file: 'fuse/attribute-cache.ts',
-      find: 'if (one !== undefined && oneKept !== undefined) this.#keep',
-      replace: 'if (one === undefined && oneKept !== undefined) this.#keep',
+      file: 'fuse/kept-names.ts',
+      find: 'if (one !== undefined) this.#keep',
+      replace: 'if (one === undefined) this.#keep',
     },
     {
       test: {
         file: CACHE,
-        name: 'a name that the kernel keeps moves with what is renamed here, and is over where it is removed or refused',
+        name: 'a name that the kernel keeps moves with what is renamed here, and is over where it is removed',
       },
     },
   ),
   replica(
-    'kept-refused',
-    'a name that an open was refused by is kept by the kernel at once',
+    'kept-told',
+    'a name that is told from memory is opened as what had it, where the kernel is not to keep it',
     {
       file: 'fuse/attribute-cache.ts',
-      find: 'this.#refused.set(key, nowMs + this.#ageMaxMs);',
+      find: 'if (isKept || isRemembered) this',
+      replace: 'if (isKept) this',
+    },
+    {
+      test: {
+        file: OPEN_NAMES,
+        name: 'a name of several that is told from memory is not opened as the file that had it',
+      },
+    },
+  ),
+  replica(
+    'kept-second',
+    'of two names of an inode that the kernel keeps the later one alone is asked for when it is opened',
+    {
+      file: 'fuse/kept-names.ts',
+      find: 'if (keys === undefined) this.#byInode',
+      replace: 'if (keys === undefined || keys.size > 0) this.#byInode',
+    },
+    {
+      test: {
+        file: KEPT,
+        name: 'an inode has all names that the kernel was told, until the kernel has forgotten each',
+      },
+    },
+  ),
+  replica(
+    'kept-early',
+    'a name is taken for forgotten while the kernel, which has heard of it late, opens by it',
+    {
+      file: 'fuse/kept-names.ts',
+      find: 'untilMs: nowMs + this.#ageMaxMs + UPTAKE_MS_MAX',
+      replace: 'untilMs: nowMs + this.#ageMaxMs',
+    },
+    {
+      test: {
+        file: KEPT,
+        name: 'an inode has all names that the kernel was told, until the kernel has forgotten each',
+      },
+    },
+  ),
+  replica(
+    'kept-asked',
+    'a name that the kernel asks for is taken for forgotten while it is about to take up the answer before',
+    {
+      file: 'fuse/kept-names.ts',
+      find: 'if (kept !== undefined && performance.now() - kept.toldMs > UPTAKE_MS_MAX) this',
+      replace: 'if (kept !== undefined) this',
+    },
+    {
+      test: {
+        file: KEPT,
+        name: 'what the kernel asks for again it has not kept, unless it may be about to take that up',
+      },
+    },
+  ),
+  replica(
+    'refused-other',
+    'whoever was refused an open may open the same inode, whatever he has looked up since',
+    {
+      file: 'fuse/refused-opens.ts',
+      find: '(refused.looked ?? refused.inode) === inode',
+      replace: '(refused.looked === inode || refused.inode === inode)',
+    },
+    { test: { file: REFUSED, name: 'whoever was refused opens what it has looked up since, and only that' } },
+  ),
+  replica(
+    'refused-unanswered',
+    'a look-up that was not answered counts as none',
+    {
+      file: 'fuse/refused-opens.ts',
+      find: '    refused.looked = UNANSWERED;\n',
       replace: '',
     },
     {
       test: {
-        file: CACHE,
-        name: 'a name that the kernel keeps moves with what is renamed here, and is over where it is removed or refused',
+        file: REFUSED,
+        name: 'what has no name is opened when it comes back without a look-up; what has one is not, where that was not answered',
       },
     },
   ),

@@ -3,7 +3,19 @@
  * Method: a mount over a cluster in memory, whose contents and names are changed as by another mount.
  */
 import assert from 'node:assert/strict';
-import { mkdir, open, readdir, readFile, rename, stat, symlink, unlink, writeFile } from 'node:fs/promises';
+import {
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+  truncate,
+  unlink,
+  writeFile,
+} from 'node:fs/promises';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { kernelObstacle } from '../../../fuse/kernel/kernel-mount.ts';
@@ -99,6 +111,25 @@ overKernel('what was moved away elsewhere is not opened by the name that it had'
   await again.close();
   await handle.close();
 });
+
+overKernel(
+  'what got another name elsewhere is not written to by the name that it had, also where both are known',
+  async (mount) => {
+    const [log, old] = [mount.path('log'), mount.path('log.1')];
+    for (const cut of [(path: string) => writeFile(path, 'new'), (path: string) => truncate(path, 0)]) {
+      await writeFile(log, 'first');
+      for (let look = 0; look < 2; look++) await stat(log);
+      await mount.renameFromElsewhere('log', 'log.1');
+      for (let look = 0; look < 2; look++) await stat(old);
+      for (let round = 0; round < 2; round++) assert.equal(await readFile(old, 'utf8'), 'first');
+      const outcome = await cut(log).catch(({ code }) => code);
+      assert.equal(await readFile(old, 'utf8'), 'first');
+      assert.equal(await readFile(log, 'utf8').catch(() => outcome), outcome ?? 'new');
+      await rm(log, { force: true });
+    }
+  },
+  LONG_MS,
+);
 
 overKernel('what is mounted on a directory stays when its name is looked up again', async (mount) => {
   const below = mount.path('below');

@@ -156,12 +156,14 @@ test('attributes that are set, and those that are not', () => {
     ]);
   assert.deepEqual(decoded(request(OPCODE.setattr, 3, body(0))), {
     kind: 'set-attributes',
+    isOpen: false,
     killsPrivileges: false,
     changes: {},
   });
   assert.deepEqual(decoded(request(OPCODE.setattr, 3, body(0b1000_0011_1111))), {
     kind: 'set-attributes',
     sizeBytes: 1234,
+    isOpen: false,
     killsPrivileges: true,
     changes: {
       mode: 0o100640,
@@ -171,8 +173,9 @@ test('attributes that are set, and those that are not', () => {
       modified: { kind: 'time', ns: -5_500_000_000n },
     },
   });
-  assert.deepEqual(decoded(request(OPCODE.setattr, 3, body(0b1_1011_0000))), {
+  assert.deepEqual(decoded(request(OPCODE.setattr, 3, body(0b1_1111_0000))), {
     kind: 'set-attributes',
+    isOpen: true,
     killsPrivileges: false,
     changes: { accessed: { kind: 'now' }, modified: { kind: 'now' } },
   });
