@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
@@ -98,7 +99,7 @@ export class FileLocks {
   /** Long enough for clocks that run at different rates. */
   readonly #spanMs: number;
   readonly #books = new Map<ReplicaDriver, Book>();
-  readonly #former = new Map<FileId, Former>();
+  readonly #former = new LRUCache<FileId, Former>({ max: FORMER_MAX });
   readonly #shares: LockShares;
 
   constructor(parts: FileLocksParts) {
@@ -120,7 +121,7 @@ export class FileLocks {
   leftUnlocked({ file, counter }: LockEnding, driver: ReplicaDriver | null): void {
     const book = driver === null ? undefined : this.#books.get(driver);
     if (book === undefined) {
-      if ((this.#former.get(file)?.counter ?? 0) < counter) this.#remember(file, { counter, locks: [] });
+      if ((this.#former.get(file)?.counter ?? 0) < counter) this.#former.set(file, { counter, locks: [] });
       return;
     }
     // The word has come late. What was claimed meanwhile is as good as it was.
@@ -445,27 +446,18 @@ export class FileLocks {
     if (!held.own || held.remainingMs <= 0 || clock.nowMs() < book.graceUntilMs) return;
     const { counter } = book.epoch;
     const locks = book.table.list();
-    if (locks.length > 0) this.#remember(driver.file, { counter, locks });
+    if (locks.length > 0) this.#former.set(driver.file, { counter, locks });
     else this.endedUnlocked(driver, counter);
   }
 
   /** Nobody has a lock that was given in the epoch of this counter, and none will be: who leads by the next one need not wait for claims. */
   endedUnlocked({ file, view }: ReplicaDriver, counter: number): void {
     const { self, endedUnlocked } = this.#parts;
-    this.#remember(file, { counter, locks: [] });
+    this.#former.set(file, { counter, locks: [] });
     endedUnlocked(
       { file, counter },
       view.members.filter((member) => member !== self),
     );
-  }
-
-  #remember(file: FileId, former: Former): void {
-    this.#former.delete(file);
-    this.#former.set(file, former);
-    for (const oldest of this.#former.keys()) {
-      if (this.#former.size <= FORMER_MAX) break;
-      this.#former.delete(oldest);
-    }
   }
 
   #grant(book: Book): LockGrant {

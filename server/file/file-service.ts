@@ -597,7 +597,7 @@ export class LocalFileService implements FileService {
   /** As `#activate`, for what needs no more than a place in the order. */
   async #orderer(file: FileId): Promise<ReplicaDriver> {
     const driver = await this.#ordering(file);
-    if (driver === null) return this.#activated(file, (one) => one.orders);
+    if (driver === null) return this.#activated(file, (one) => this.#mayOrder(one));
     if (!driver.leads) this.#leadIfChangedOften(driver);
     return driver;
   }
@@ -617,18 +617,24 @@ export class LocalFileService implements FileService {
    * @throws ServiceError `not-primary`
    */
   async #ordering(file: FileId): Promise<ReplicaDriver | null> {
-    const { host, lease, clock, yieldTo } = this.#parts;
+    const { host, lease, clock } = this.#parts;
     await host.bearingEnded(file);
-    const { own, holder } = lease.view(file);
     const driver = host.loaded(file) ?? (host.isResumable(file) ? host.load(file) : null);
-    const mayGoOn = (view: View): boolean =>
-      holder === null && lease.isUsable() && (yieldTo?.(view) ?? null) === null;
-    if (driver?.orders === true && (own || mayGoOn(driver.view))) {
+    if (driver !== null && this.#mayOrder(driver)) {
       driver.usedAtMs = clock.nowMs();
       return driver;
     }
+    const { own, holder } = lease.view(file);
     if (!own && holder === null) this.#leaveToLastOrderer(file);
     return null;
+  }
+
+  /** Whether the replica gives changes their places, and this server has the lease, or goes on without one where it could have it. */
+  #mayOrder({ file, orders, view }: ReplicaDriver): boolean {
+    const { lease, yieldTo } = this.#parts;
+    const { own, holder } = lease.view(file);
+    if (!orders || own) return orders;
+    return holder === null && lease.isUsable() && (yieldTo?.(view) ?? null) === null;
   }
 
   /** @throws ServiceError `not-primary` */

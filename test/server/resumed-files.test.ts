@@ -202,6 +202,34 @@ test('what is changed so is marked in the catalog, and settled, by numbers that 
   assert.equal(a.lease.view(FILE).own, false);
 });
 
+test('who is being drained, or about to end, orders nothing without a lease either', async (t) => {
+  const { servers, bear } = await started(t);
+  const [a, b] = servers;
+  await bear();
+  await write(a, 1);
+  a.yieldsTo = b.id;
+  await assert.rejects(write(a, 2), isSentTo(b));
+  a.yieldsTo = null;
+  await write(a, 2);
+  a.lease.retire();
+  await assert.rejects(write(a, 3), (error: ServiceError) => error.code === 'not-primary');
+  assert.equal(a.store.record(FILE)?.seq, 4);
+});
+
+test('whoever lets go of a file tells the catalog what was changed without a lease', async (t) => {
+  const { servers, told, bear } = await started(t);
+  const [a] = servers;
+  await bear();
+  await write(a, 1);
+  const driver = a.host.loaded(FILE);
+  assert.ok(driver);
+  for (let round = 0; round < 2; round++) await a.files.settleBeforeRelease(driver);
+  assert.deepEqual(
+    told.map(({ kind }) => kind),
+    ['open-for-write', 'settle'],
+  );
+});
+
 test('who could not store what he has ordered orders nothing else in its place', async (t) => {
   const { servers, bear } = await started(t);
   const [a, b] = servers;

@@ -45,6 +45,8 @@ export interface SmallServer {
   readonly transport: MemoryTransport;
   /** Files of which it has written down that a replica may be here. */
   readonly held: FileId[];
+  /** Who shall lead instead; null while it is not being drained. */
+  yieldsTo: ServerId | null;
 }
 
 /** Servers in one process without disk, network and HTTP: hosts, leases and the file service, as in a real one. */
@@ -153,6 +155,7 @@ export class SmallCluster {
         flush: async () => undefined,
         ...catalog,
       },
+      yieldTo: () => this.servers.find((one) => one.id === id)?.yieldsTo ?? null,
       holds: async (server, file) =>
         this.servers.find((one) => one.id === server)?.store.record(file) != null,
       lockLeaseMs: LOCK_LEASE_MS,
@@ -208,7 +211,7 @@ export class SmallCluster {
       wakes.close();
       void transport().close();
     });
-    return { id, store, host, lease, files, idle, held, transport: transport() };
+    return { id, store, host, lease, files, idle, held, yieldsTo: null, transport: transport() };
   }
 }
 

@@ -33,8 +33,8 @@ export const PLANTED_LOCKS: readonly Planted[] = [
     'a primary that ends says that it left no locks, though it did',
     {
       file: 'server/file/file-locks.ts',
-      find: 'if (locks.length > 0) this.#remember',
-      replace: 'if (locks.length < 0) this.#remember',
+      find: 'if (locks.length > 0) this.#former',
+      replace: 'if (locks.length < 0) this.#former',
     },
     { test: { file: PRIMARY, name: 'locks that a primary left when it ended in good order can be claimed' } },
   ),

@@ -7,6 +7,7 @@ const RESUMED = 'test/server/resumed-files.test.ts';
 const CONVERSATION = 'resumed.txt';
 const CORE = 'replica/replica.ts';
 const RULE = 'replica/resumption.ts';
+const SERVICE = 'server/file/file-service.ts';
 
 export const PLANTED_RESUMED: readonly Planted[] = [
   replica(
@@ -83,6 +84,51 @@ export const PLANTED_RESUMED: readonly Planted[] = [
     { conversation: CONVERSATION },
   ),
   replica(
+    'resumed-drained',
+    'who is being drained goes on without a lease',
+    {
+      file: SERVICE,
+      find: 'return holder === null && lease.isUsable() && (yieldTo?.(view) ?? null) === null;',
+      replace: 'return holder === null && lease.isUsable();',
+    },
+    {
+      test: {
+        file: RESUMED,
+        name: 'who is being drained, or about to end, orders nothing without a lease either',
+      },
+    },
+  ),
+  replica(
+    'resumed-ending',
+    'who is about to end goes on without a lease',
+    {
+      file: SERVICE,
+      find: 'return holder === null && lease.isUsable() && (yieldTo',
+      replace: 'return holder === null && (yieldTo',
+    },
+    {
+      test: {
+        file: RESUMED,
+        name: 'who is being drained, or about to end, orders nothing without a lease either',
+      },
+    },
+  ),
+  replica(
+    'resumed-untold',
+    'what was changed without a lease is not told to the catalog when the file is let go',
+    {
+      file: SERVICE,
+      find: 'if (driver.leads || this.#orderedBy(driver.file) !== null) await',
+      replace: 'if (driver.leads) await',
+    },
+    {
+      test: {
+        file: RESUMED,
+        name: 'whoever lets go of a file tells the catalog what was changed without a lease',
+      },
+    },
+  ),
+  replica(
     'resumed-hanging',
     'what nobody acknowledges without a lease is waited for as long as it takes',
     {
@@ -121,7 +167,7 @@ export const PLANTED_RESUMED: readonly Planted[] = [
     'resumed-turn',
     'two marks of one epoch have one number, and the end of the first ends the second',
     {
-      file: 'server/file/file-service.ts',
+      file: SERVICE,
       find: 'nextTurn: () => ++this.#turns,',
       replace: 'nextTurn: () => 1 + 0 * this.#turns,',
     },
@@ -161,7 +207,7 @@ export const PLANTED_RESUMED: readonly Planted[] = [
     'resumed-overtaken',
     'who only orders refuses a change by a state that others have changed since',
     {
-      file: 'server/file/file-service.ts',
+      file: SERVICE,
       find: 'if (!isRefused || driver.leads) throw error;',
       replace: 'if (isRefused || driver.leads) throw error;',
     },
@@ -186,7 +232,7 @@ export const PLANTED_RESUMED: readonly Planted[] = [
     'resumed-unlocked-later',
     'that nobody led by a birth is said of a later epoch, in which there may be locks',
     {
-      file: 'server/file/file-service.ts',
+      file: SERVICE,
       find: 'driver.epoch.counter === FIRST_COUNTER && !driver.leads',
       replace: '!driver.leads',
     },
@@ -211,7 +257,7 @@ export const PLANTED_RESUMED: readonly Planted[] = [
     'resumed-unlocked',
     'whoever leads first what was borne, and was changed since, waits for claims of locks that nobody ever had',
     {
-      file: 'server/file/file-service.ts',
+      file: SERVICE,
       find: 'this.#locks.endedUnlocked(driver, driver.epoch.counter);',
       replace: 'void driver.epoch.counter;',
     },
@@ -225,7 +271,7 @@ export const PLANTED_RESUMED: readonly Planted[] = [
   replica(
     'made-quiet',
     'who has made a file and does not write to it leads it no sooner than his next heartbeat leaves',
-    { file: 'server/file/file-service.ts', find: "driver.step({ kind: 'read-wanted' });", replace: '' },
+    { file: SERVICE, find: "driver.step({ kind: 'read-wanted' });", replace: '' },
     {
       test: {
         file: 'test/server/made-files.test.ts',
