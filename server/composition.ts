@@ -380,7 +380,8 @@ export async function compose(
   });
   const lockEndings = new LockEndings({
     ...{ log, isConnected },
-    call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
+    call: (to, method, payload, timeoutMs, deferrable) =>
+      connected().call(to, method, payload, timeoutMs, deferrable),
     heard: (ending) => files.leftUnlocked(ending),
   });
   const control = controlOf(process.env);

@@ -55,7 +55,7 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
       lease.disconnected(peer);
       succession.peerLost();
     },
-    isSpare: (method) => method === SPARE_CALL,
+    isSpare: (method) => method === SPARE_CALL || method === UNLOCKED_CALL,
     call: async (from, method, payload) => {
       switch (method) {
         case LEASES_CALL:

@@ -19,7 +19,13 @@ export interface LockEnding {
 interface LockEndingsParts {
   readonly log: Logger;
   isConnected(server: ServerId): boolean;
-  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+  call(
+    to: ServerId,
+    method: string,
+    payload: Uint8Array,
+    timeoutMs: number,
+    deferrable: boolean,
+  ): Promise<Uint8Array>;
   heard(ending: LockEnding): void;
 }
 
@@ -59,7 +65,8 @@ export class LockEndings {
       if (!isConnected(server)) continue;
       for (let from = 0; from < endings.length; from += FILES_MAX) {
         const part = endings.slice(from, from + FILES_MAX);
-        call(server, UNLOCKED_CALL, encodeEndings(part), CALL_MS).catch((error: unknown) => {
+        // Hardly ever is there a lock soon, and who hears of it late ends his wait.
+        call(server, UNLOCKED_CALL, encodeEndings(part), CALL_MS, true).catch((error: unknown) => {
           log.debug(
             { server, files: part.length, err: error },
             'a server does not know of files without locks',

@@ -180,7 +180,8 @@ export class SmallCluster {
     const lockEndings = new LockEndings({
       log,
       isConnected: (server) => transport().isConnected(server),
-      call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
+      call: (to, method, payload, timeoutMs, deferrable) =>
+        transport().call(to, method, payload, timeoutMs, deferrable),
       heard: (ending) => files.leftUnlocked(ending),
     });
     const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs });
