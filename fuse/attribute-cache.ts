@@ -1,5 +1,6 @@
 import type { Attributes, ListedPage } from './backend.ts';
 import { KeptNames } from './kept-names.ts';
+import { placeKey } from './place.ts';
 import type { NamePlace } from './transport.ts';
 
 /** Names and attributes are believed for this long after they were heard, where nobody chose otherwise. */
@@ -15,6 +16,8 @@ interface Known extends Heard {
   readonly attributes: Attributes;
   /** Heard with a listing or by our own change: the next questions about it are answered from here. */
   readonly prefetched: boolean;
+  /** The name that the cluster was asked for, and no other, as a key of `#entries`. */
+  readonly askedAt: string | undefined;
   /** In a listing, of a live file: what its primary has not told in time is as the catalog knows it. */
   readonly isDoubtful: boolean;
 }
@@ -63,7 +66,7 @@ export class AttributeCache {
   /** When what they were made of was heard: attributes that were put together here. */
   readonly #presented = new WeakMap<Attributes, Heard>();
   /** Names by which the kernel may open an inode without a look-up. */
-  readonly keptNames: KeptNames;
+  readonly keptNames = new KeptNames();
 
   /**
    * @param ageMaxMs for how long what was heard is believed; 0 where whoever answers knows better what may be believed,
@@ -71,7 +74,6 @@ export class AttributeCache {
    */
   constructor(ageMaxMs = ATTRIBUTE_AGE_MAX_MS) {
     this.#ageMaxMs = ageMaxMs;
-    this.keptNames = new KeptNames(ageMaxMs);
   }
 
   /** Taken before a question is asked. No two are the same, and what was asked for later has the greater one. */
@@ -86,9 +88,13 @@ export class AttributeCache {
   }
 
   entry(parent: number, name: string): Attributes | undefined {
-    const entry = this.#entries.get(keyOf(parent, name));
+    const key = keyOf(parent, name);
+    const entry = this.#entries.get(key);
     if (entry === undefined || this.#isOld(entry, this.#ageMaxMs, parent)) return undefined;
-    return this.attributes(entry.inode);
+    const attributes = this.attributes(entry.inode);
+    // Whoever is told this has not had the cluster asked.
+    if (attributes !== undefined && entry.isAsked) this.#entries.set(key, { ...entry, isAsked: false });
+    return attributes;
   }
 
   attributes(inode: number): Attributes | undefined {
@@ -114,11 +120,20 @@ export class AttributeCache {
     return this.#hasNoXattrs(inode, Math.max(this.#ageMaxMs, LOOKUP_AGE_MAX_MS));
   }
 
-  /** What a lookup heard this very moment, for the open that follows it; undefined where that may come without one. */
+  /** What a lookup heard this very moment; undefined where the inode may be meant by another name than that. */
   looked(inode: number): Attributes | undefined {
     const known = this.#known.get(inode);
-    if (known === undefined || known.prefetched || this.isNameKept(inode)) return undefined;
-    return wasAnswered(known) ? known.attributes : undefined;
+    if (known === undefined || known.prefetched || !wasAnswered(known)) return undefined;
+    return this.keptNames.isOnly(inode, known.askedAt) ? known.attributes : undefined;
+  }
+
+  /** As `looked`, for the open that follows the look-up: the next one may come without any, as by way of `/proc/self/fd`. */
+  lookedToOpen(inode: number): Attributes | undefined {
+    const attributes = this.looked(inode);
+    const known = this.#known.get(inode);
+    if (attributes !== undefined && known !== undefined)
+      this.#known.set(inode, { ...known, answeredMs: Number.NEGATIVE_INFINITY });
+    return attributes;
   }
 
   /** The same, where it was the name that was looked up. */
@@ -150,16 +165,23 @@ export class AttributeCache {
     const place = { parent, name };
     const entry = this.#entries.get(keyOf(parent, name));
     const isKept = entry?.inode === inode && entry.isKept && this.#hasOneName(inode);
+    const leftMs = isKept ? this.#leftMs(entry, parent) : 0;
     // Also what is told from memory, for no time at all, may be opened right now.
     const isRemembered = entry?.inode === inode && !(entry.isAsked && wasAnswered(entry));
-    if (isKept || isRemembered) this.keptNames.told(place, inode);
+    if (isKept || isRemembered) this.keptNames.told(place, inode, leftMs);
     else this.keptNames.notKept(place);
-    return isKept ? this.#leftMs(entry, parent) : 0;
+    return leftMs;
   }
 
   #hasOneName(inode: number): boolean {
     const attributes = this.#known.get(inode)?.attributes;
     return attributes === undefined || attributes.kind !== 'file' || attributes.links <= 1;
+  }
+
+  /** @returns keys (`placeKey`) of the names by which whoever asks for the inode may have come to it */
+  namesOf(inode: number): string[] {
+    const asked = this.#known.get(inode)?.askedAt;
+    return [...this.keptNames.of(inode).map(placeKey), ...(asked === undefined ? [] : [asked])];
   }
 
   /** Whether the kernel may open the inode by a name that it was told before. */
@@ -174,7 +196,13 @@ export class AttributeCache {
   }
 
   /** @param mark as it was when the question was asked */
-  heard(attributes: Attributes, mark: number, prefetched = false, isDoubtful = false): void {
+  heard(
+    attributes: Attributes,
+    mark: number,
+    prefetched = false,
+    isDoubtful = false,
+    askedAt?: string,
+  ): void {
     this.#beforeWrites.delete(attributes.inode);
     if (this.#isBefore(mark, attributes.inode)) {
       // Nor is what was heard before: this answer may be newer.
@@ -190,6 +218,7 @@ export class AttributeCache {
       ...heard,
       prefetched: kept,
       isDoubtful,
+      askedAt,
     });
   }
 
@@ -204,7 +233,7 @@ export class AttributeCache {
     const key = keyOf(parent, name);
     if (this.#isBefore(mark, key) || mark < (this.#entries.get(key)?.mark ?? 0)) return;
     const isAsked = !prefetched && !isDoubtful;
-    this.heard(attributes, mark, prefetched, isDoubtful);
+    this.heard(attributes, mark, prefetched, isDoubtful, isAsked ? key : undefined);
     const { inode, kind } = attributes;
     const before = this.#entries.get(key);
     const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
@@ -434,7 +463,7 @@ function wasAnswered({ answeredMs }: Heard): boolean {
 }
 
 function keyOf(parent: number, name: string): string {
-  return `${parent}/${name}`;
+  return placeKey({ parent, name });
 }
 
 function bounded<Key, Value>(map: Map<Key, Value>): Map<Key, Value> {

@@ -194,7 +194,7 @@ class Binding {
       },
       link: (from, path, cb) => {
         this.#done(cb, async () => {
-          const inode = await this.#inode(from);
+          const inode = await this.#inodeToOpen(from);
           await this.#at(path, (at) => calls.link(inode, at.parent, at.name));
         });
       },

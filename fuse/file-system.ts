@@ -153,8 +153,9 @@ export class FileSystem implements FileSystemCalls {
     return this.#makeEntry(parent, name, () => this.#backend.symlink(parent, name, target, caller));
   }
 
-  async link(inode: number, parent: number, name: string): Promise<Attributes> {
+  async link(inode: number, parent: number, name: string, thread = 0): Promise<Attributes> {
     checkName(name);
+    await staleIfGone(this.#inodes.assertMeantToLink(inode, thread));
     // Nothing else can be missing than the inode, or the directory.
     const place = { parent, name };
     const attributes = await staleIfGone(
@@ -304,8 +305,14 @@ export class FileSystem implements FileSystemCalls {
     this.#files.taken(bytes);
   }
 
-  write(handle: number, offset: number, bytes: Uint8Array, caller: Caller): Promise<number> {
-    return this.#files.write(handle, offset, bytes, caller);
+  write(
+    handle: number,
+    offset: number,
+    bytes: Uint8Array,
+    caller: Caller,
+    appends?: boolean,
+  ): Promise<number> {
+    return this.#files.write(handle, offset, bytes, caller, appends);
   }
 
   flush(handle: number, owner?: bigint): Promise<void> {

@@ -64,9 +64,10 @@ export class Inodes {
    * asked for: another mount may have given it to another file since, while this one lives on under another name.
    *
    * @param thread that opens it
+   * @param isLink it gets a second name, and is not opened
    * @throws ErrnoError `ESTALE` in that case: the kernel looks the name up again
    */
-  async askToOpen(inode: number, thread: number): Promise<Attributes> {
+  async askToOpen(inode: number, thread: number, isLink = false): Promise<Attributes> {
     const { mark } = this.cache;
     const names = this.cache.keptNames.of(inode);
     if (names.length === 0) return this.ask(inode);
@@ -77,12 +78,18 @@ export class Inodes {
       this.cache.heard(attributes, mark);
       return attributes;
     }
+    this.refusedOpens.refuse(thread, inode, this.cache.namesOf(inode), isLink);
     for (const name of lost) this.cache.lost(name, inode);
-    this.refusedOpens.refuse(thread, inode);
     throw new ErrnoError(
       'ESTALE',
       `"${lost.map(({ name }) => name).join('", "')}" is not file ${inode} any more`,
     );
+  }
+
+  /** As by an open, of a file that is to get a second name. @throws ErrnoError `ESTALE` */
+  async assertMeantToLink(inode: number, thread: number): Promise<void> {
+    if (this.refusedOpens.comesBack(thread, inode) || !this.cache.isNameKept(inode)) return;
+    await this.askToOpen(inode, thread, true);
   }
 
   async #lookup({ parent, name }: NamePlace): Promise<Attributes | null> {

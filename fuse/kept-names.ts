@@ -1,82 +1,120 @@
-import { UPTAKE_MS_MAX } from './kernel/uptake.ts';
+import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from './kernel/uptake.ts';
 import { placeKey } from './place.ts';
 import type { NamePlace } from './transport.ts';
 
+/** The kernel is told whole milliseconds, and rounds them by its own clock. */
+const ROUNDING_MS = 5;
+
 interface Kept {
   readonly place: NamePlace;
+  readonly key: string;
   readonly inode: number;
-  readonly toldMs: number;
-  readonly untilMs: number;
+  /** Until then it believes the name for sure, unless it had no room for it. */
+  believedMs: number;
+  /** From then on it does not, for sure. */
+  untilMs: number;
 }
 
 /**
- * Names that the kernel may still take for an inode's, as the cluster has not just said so: by any of them it opens the inode. One inode can have several, the one that
- * another mount took from it, and the one that it got instead. What is kept here for too long costs a question; what is forgotten too soon
- * would have somebody write to a file that he does not mean.
+ * Names that the kernel may take for an inode's, as the cluster has not just said so: by any of them it opens the inode. One inode can have
+ * several, the one that another mount took from it, and the one that it got instead. What is kept here for too long costs a question; what is
+ * forgotten too soon would have somebody write to a file that he does not mean.
  */
 export class KeptNames {
-  readonly #ageMaxMs: number;
-  /** By place, those that were told last at the end. */
-  readonly #kept = new Map<string, Kept>();
-  readonly #byInode = new Map<number, Set<string>>();
+  /** What each name was told to stand for last. */
+  readonly #current = new Map<string, Kept>();
+  readonly #byInode = new Map<number, Kept[]>();
+  /** All, in the order in which they were told. */
+  readonly #all = new Set<Kept>();
 
-  /** @param ageMaxMs for how long the kernel is told at the most to believe a name, in milliseconds */
-  constructor(ageMaxMs: number) {
-    this.#ageMaxMs = ageMaxMs;
-  }
-
-  /** The kernel is about to be told so, and counts from when it takes that up. */
-  told(place: NamePlace, inode: number): void {
+  /**
+   * The kernel is about to be told so, and counts from when it takes that up.
+   *
+   * @param leftMs for how long it is to believe that, in milliseconds; 0: for what it does at the moment
+   */
+  told(place: NamePlace, inode: number, leftMs: number): void {
     const nowMs = performance.now();
-    for (const { place: oldest, untilMs } of this.#kept.values()) {
-      if (untilMs >= nowMs) break;
-      this.gone(oldest);
-    }
-    this.#keep({ place, inode, toldMs: nowMs, untilMs: nowMs + this.#ageMaxMs + UPTAKE_MS_MAX });
+    this.#forgetPast(nowMs);
+    const key = placeKey(place);
+    const before = this.#current.get(key);
+    if (before !== undefined && before.inode !== inode) this.notKept(place);
+    const same = this.#byInode.get(inode)?.find((kept) => kept.key === key);
+    const kept = same ?? { place, key, inode, believedMs: 0, untilMs: 0 };
+    kept.believedMs = nowMs + leftMs - UPTAKE_SLACK_MS - ROUNDING_MS;
+    kept.untilMs = Math.max(kept.untilMs, nowMs + leftMs + UPTAKE_MS_MAX);
+    this.#keep(kept);
   }
 
-  /** The kernel has asked for the name, and is about to be told to ask the next time, too: what it was told before, it has taken up by now. */
+  /**
+   * The kernel has asked for the name, and is about to be told otherwise, or to ask the next time, too. What it was told before it may be about to take
+   * up, and an open by that be on its way here.
+   */
   notKept(place: NamePlace): void {
-    const kept = this.#kept.get(placeKey(place));
-    if (kept !== undefined && performance.now() - kept.toldMs > UPTAKE_MS_MAX) this.gone(place);
+    const key = placeKey(place);
+    const kept = this.#current.get(key);
+    if (kept === undefined) return;
+    this.#current.delete(key);
+    kept.believedMs = 0;
+    kept.untilMs = Math.min(kept.untilMs, performance.now() + UPTAKE_MS_MAX);
   }
 
   /** @returns the names by which the kernel may open the inode */
   of(inode: number): readonly NamePlace[] {
     const nowMs = performance.now();
-    const places: NamePlace[] = [];
-    for (const key of this.#byInode.get(inode) ?? []) {
-      const kept = this.#kept.get(key);
-      if (kept !== undefined && kept.untilMs >= nowMs) places.push(kept.place);
-    }
-    return places;
+    const all = this.#byInode.get(inode) ?? [];
+    return all.filter(({ untilMs }) => untilMs >= nowMs).map(({ place }) => place);
+  }
+
+  /** Whether all names by which the kernel may open the inode are this one, for which it has just asked, and which it was not to keep then. */
+  isOnly(inode: number, key: string | undefined): boolean {
+    const nowMs = performance.now();
+    const all = this.#byInode.get(inode) ?? [];
+    return all.every((kept) => kept.untilMs < nowMs || (kept.key === key && this.#current.get(key) !== kept));
+  }
+
+  /** Whether the kernel believes the name: where it asks for it all the same, somebody wants to know it for sure. */
+  isBelieved(place: NamePlace): boolean {
+    const kept = this.#current.get(placeKey(place));
+    return kept !== undefined && kept.believedMs >= performance.now();
   }
 
   /** What was renamed here the kernel knows by its new name, for as long as it knew the one before. */
   moved(from: NamePlace, to: NamePlace, isExchange: boolean): void {
-    const [one, other] = [from, to].map((place) => this.#kept.get(placeKey(place)));
+    const [one, other] = [from, to].map((place) => this.#current.get(placeKey(place)));
     for (const place of [from, to]) this.gone(place);
-    if (one !== undefined) this.#keep({ ...one, place: to });
-    if (isExchange && other !== undefined) this.#keep({ ...other, place: from });
+    if (one !== undefined) this.#keep({ ...one, place: to, key: placeKey(to) });
+    if (isExchange && other !== undefined) this.#keep({ ...other, place: from, key: placeKey(from) });
   }
 
   /** The kernel has no such name any more: it was taken away here. */
   gone(place: NamePlace): void {
-    const key = placeKey(place);
-    const kept = this.#kept.get(key);
-    if (kept === undefined) return;
-    this.#kept.delete(key);
-    const keys = this.#byInode.get(kept.inode);
-    keys?.delete(key);
-    if (keys?.size === 0) this.#byInode.delete(kept.inode);
+    const kept = this.#current.get(placeKey(place));
+    if (kept !== undefined) this.#forget(kept);
   }
 
   #keep(kept: Kept): void {
-    this.gone(kept.place);
-    const key = placeKey(kept.place);
-    this.#kept.set(key, kept);
-    const keys = this.#byInode.get(kept.inode);
-    if (keys === undefined) this.#byInode.set(kept.inode, new Set([key]));
-    else keys.add(key);
+    this.#current.set(kept.key, kept);
+    // As the latest.
+    this.#all.delete(kept);
+    this.#all.add(kept);
+    const all = this.#byInode.get(kept.inode);
+    if (all === undefined) this.#byInode.set(kept.inode, [kept]);
+    else if (!all.includes(kept)) all.push(kept);
+  }
+
+  #forgetPast(nowMs: number): void {
+    for (const kept of this.#all) {
+      if (kept.untilMs >= nowMs) return;
+      this.#forget(kept);
+    }
+  }
+
+  #forget(kept: Kept): void {
+    const { key, inode } = kept;
+    this.#all.delete(kept);
+    if (this.#current.get(key) === kept) this.#current.delete(key);
+    const left = (this.#byInode.get(inode) ?? []).filter((one) => one !== kept);
+    if (left.length === 0) this.#byInode.delete(inode);
+    else this.#byInode.set(inode, left);
   }
 }

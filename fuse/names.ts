@@ -28,9 +28,19 @@ export class Names {
    * @throws ServiceError `not-found`
    */
   async lookup(parent: number, name: string, thread: number): Promise<Attributes> {
-    const isOnceMore = this.#inodes.refusedOpens.looks(thread);
-    const found = await (isOnceMore ? this.#findOnceMore(parent, name, thread) : this.#find(parent, name));
-    return this.#inodes.present(found);
+    const { cache, refusedOpens } = this.#inodes;
+    const place = { parent, name };
+    const isOnceMore = refusedOpens.looks(thread, place);
+    // Whoever asks for what the kernel believes wants to make it, or to be sure.
+    const isAsked = isOnceMore || cache.keptNames.isBelieved(place);
+    try {
+      const found = await (isAsked ? this.#askFor(parent, name) : this.#find(parent, name));
+      if (isOnceMore) refusedOpens.found(thread, place, found);
+      return await this.#inodes.present(found);
+    } catch (error) {
+      if (isOnceMore) refusedOpens.found(thread, place, null);
+      throw error;
+    }
   }
 
   /**
@@ -90,19 +100,6 @@ export class Names {
     const attributes = await this.#askFor(parent, name);
     this.#lookAhead.found(parent, name);
     return attributes;
-  }
-
-  /** For whoever was refused by what was remembered. */
-  async #findOnceMore(parent: number, name: string, thread: number): Promise<Attributes> {
-    const { refusedOpens } = this.#inodes;
-    try {
-      const found = await this.#askFor(parent, name);
-      refusedOpens.found(thread, found.inode);
-      return found;
-    } catch (error) {
-      if (isNotFound(error)) refusedOpens.found(thread, null);
-      throw error;
-    }
   }
 
   async #askFor(parent: number, name: string): Promise<Attributes> {

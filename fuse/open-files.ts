@@ -85,8 +85,10 @@ export class OpenFiles {
     const attributes = await this.#attributesToOpen(inode, thread, isOnceMore);
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
-    this.#assertMeant(attributes, isOnceMore);
+    this.#assertMeant(attributes, thread, isOnceMore);
     const file = this.#opened(attributes, writing);
+    // It has lost its name elsewhere since it was looked up.
+    if (attributes.links === 0) this.#orphans.add(inode);
     try {
       if (writing && file.source.isGiving) await file.source.withdraw();
       // Bytes under way are another handle's: an open does not wait for them, a read does.
@@ -107,17 +109,19 @@ export class OpenFiles {
   /** @param isOnceMore it was looked up by its name since an open was refused, or has none */
   async #attributesToOpen(inode: number, thread: number, isOnceMore: boolean): Promise<Attributes> {
     if (isOnceMore) return this.inodes.ask(inode);
-    return this.inodes.cache.looked(inode) ?? (await this.inodes.askToOpen(inode, thread));
+    return this.inodes.cache.lookedToOpen(inode) ?? (await this.inodes.askToOpen(inode, thread));
   }
 
   /**
    * The kernel may have opened a name that it was told a moment ago, which another mount has given to another file since: at
    * this answer it looks the name up once more. A file that lost its name here has none that the kernel keeps.
    */
-  #assertMeant({ inode, links }: Attributes, isOnceMore: boolean): void {
-    if (links > 0 || this.#orphans.has(inode)) return;
-    if (this.#open.has(inode) && (isOnceMore || !this.inodes.cache.isNameKept(inode))) return;
-    this.inodes.cache.drop(inode);
+  #assertMeant({ inode, links }: Attributes, thread: number, isOnceMore: boolean): void {
+    if (links > 0 || isOnceMore || this.#orphans.has(inode)) return;
+    const { cache, refusedOpens } = this.inodes;
+    if (this.#open.has(inode) && !cache.isNameKept(inode)) return;
+    refusedOpens.refuse(thread, inode, cache.namesOf(inode));
+    cache.drop(inode);
     throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
   }
 
@@ -209,7 +213,14 @@ export class OpenFiles {
     this.#readAhead.taken(bytes);
   }
 
-  async write(handle: number, offset: number, bytes: Uint8Array, caller: Caller): Promise<number> {
+  /** @param appends as the descriptor is now; absent: as it was opened */
+  async write(
+    handle: number,
+    offset: number,
+    bytes: Uint8Array,
+    caller: Caller,
+    appends?: boolean,
+  ): Promise<number> {
     const opened = this.#fileHandle(handle);
     const { file } = opened;
     if (!opened.writing) throw new ErrnoError('EBADF', `Handle ${handle} is not open for writing`);
@@ -220,7 +231,7 @@ export class OpenFiles {
     file.locks?.assertKept(handle);
     await this.#clearPrivileges(file, caller);
     this.inodes.cache.written(file.inode);
-    if (opened.appending) await file.append(bytes);
+    if (appends ?? opened.appending) await file.append(bytes);
     else await file.write(offset, bytes);
     if (opened.persisting) await this.persist(handle);
     return bytes.length;

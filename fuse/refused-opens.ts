@@ -1,13 +1,23 @@
-/** Whoever has not come back by then has given up, in milliseconds. */
-const BACK_MS_MAX = 30_000;
-/** A look-up that is not answered yet. */
-const UNANSWERED = -1;
+import type { Attributes } from './backend.ts';
+import { placeKey } from './place.ts';
+import type { NamePlace } from './transport.ts';
+
+/** Whoever was refused looks the path up at once, and opens what it finds at once, in milliseconds. */
+const STEP_MS_MAX = 1_000;
 
 interface Refused {
   readonly inode: number;
-  readonly atMs: number;
-  /** What the last look-up of the thread since then has found; null where there was none. */
-  looked: number | null;
+  /** Names by which it may have been meant. */
+  readonly keys: ReadonlySet<string>;
+  /** Behind the name another one is looked up, which a link is to get. */
+  readonly isLink: boolean;
+  /** When it was refused, or what it asked for last was answered; `Infinity` while it waits for that. */
+  atMs: number;
+  /** `begun`: it has looked up nothing since; `walking`: what is on the way, or a name to which a symbolic link leads; `found`: what it means now. */
+  state: 'begun' | 'walking' | 'found';
+  isBehindLink: boolean;
+  found: number;
+  foundAt: string;
 }
 
 /**
@@ -15,44 +25,80 @@ interface Refused {
  * Between the refusal and that open it asks for them in the name of the same thread, which tells by which name it is opened then.
  */
 export class RefusedOpens {
-  /** By thread; 0 for all those of other containers, which have no number here. The latest last. */
+  /** By thread; 0 for all those of other containers, which have no number here. */
   readonly #refused = new Map<number, Refused>();
 
-  refuse(thread: number, inode: number): void {
+  /**
+   * @param keys of names (`placeKey`) by which the kernel may have come to the inode
+   * @param isLink it was to get a second name, and is not opened
+   */
+  refuse(thread: number, inode: number, keys: readonly string[], isLink = false): void {
     const nowMs = performance.now();
     for (const [oldest, { atMs }] of this.#refused) {
-      if (nowMs - atMs <= BACK_MS_MAX) break;
+      if (nowMs - atMs <= STEP_MS_MAX) break;
       this.#refused.delete(oldest);
     }
     this.#refused.delete(thread);
-    this.#refused.set(thread, { inode, atMs: nowMs, looked: null });
+    this.#refused.set(thread, {
+      ...{ inode, keys: new Set(keys), isLink, atMs: nowMs },
+      ...{ state: 'begun', isBehindLink: false, found: 0, foundAt: '' },
+    });
   }
 
   /** @returns whether the thread has to hear what the cluster has now: it looks up once more what it was refused */
-  looks(thread: number): boolean {
-    const refused = this.#refused.get(thread);
+  looks(thread: number, place: NamePlace): boolean {
+    const refused = this.#current(thread);
     if (refused === undefined) return false;
-    refused.looked = UNANSWERED;
+    // What is another inode than before the kernel asks for twice.
+    const isOther = refused.foundAt !== placeKey(place);
+    if (refused.state === 'found' && isOther && !refused.isLink) {
+      // It has come to something that is not opened, and does something else now.
+      this.#refused.delete(thread);
+      return false;
+    }
+    if (refused.state === 'begun') refused.state = 'walking';
+    refused.atMs = Number.POSITIVE_INFINITY;
     return true;
   }
 
-  /** @param inode what the look-up has found at the cluster; null: nothing, and there will be no open */
-  found(thread: number, inode: number | null): void {
+  /** @param attributes of what the cluster has there; null: nothing, or that is not known */
+  found(thread: number, place: NamePlace, attributes: Attributes | null): void {
     const refused = this.#refused.get(thread);
     if (refused === undefined) return;
-    if (inode === null) this.#refused.delete(thread);
-    else refused.looked = inode;
+    refused.atMs = performance.now();
+    if (refused.state === 'found' && refused.foundAt !== placeKey(place)) return;
+    const isMeant =
+      refused.isBehindLink || refused.keys.has(placeKey(place)) || attributes?.inode === refused.inode;
+    if (attributes === null || (isMeant && attributes.kind === 'directory' && !refused.isBehindLink)) {
+      // There will be no open.
+      this.#refused.delete(thread);
+    } else if (isMeant && attributes.kind === 'symlink') refused.isBehindLink = true;
+    else if (isMeant && attributes.kind !== 'directory') {
+      refused.state = 'found';
+      refused.found = attributes.inode;
+      refused.foundAt = placeKey(place);
+    }
   }
 
   /**
    * The thread opens an inode.
    *
-   * @returns whether that is the one it has just looked up, or, where it has looked up nothing, the same once more: it is opened without a name,
+   * @returns whether that is what it has just looked up, or, where it has looked up nothing, the same once more: it is opened without a name,
    *   as what is open already
    */
   comesBack(thread: number, inode: number): boolean {
-    const refused = this.#refused.get(thread);
+    const refused = this.#current(thread);
     this.#refused.delete(thread);
-    return refused !== undefined && (refused.looked ?? refused.inode) === inode;
+    if (refused === undefined) return false;
+    // Of those without a number another one may open by the same name.
+    if (refused.state === 'begun') return thread !== 0 && refused.inode === inode;
+    return refused.state === 'found' && refused.found === inode;
+  }
+
+  #current(thread: number): Refused | undefined {
+    const refused = this.#refused.get(thread);
+    if (refused === undefined || performance.now() - refused.atMs <= STEP_MS_MAX) return refused;
+    this.#refused.delete(thread);
+    return undefined;
   }
 }

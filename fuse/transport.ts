@@ -87,7 +87,8 @@ export interface FileSystemCalls {
   makeNode(parent: number, name: string, mode: number, device: number, caller: Caller): Promise<Attributes>;
   makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Attributes>;
   symlink(parent: number, name: string, target: string, caller: Caller): Promise<Attributes>;
-  link(inode: number, parent: number, name: string): Promise<Attributes>;
+  /** @param thread as of `lookup` */
+  link(inode: number, parent: number, name: string, thread?: number): Promise<Attributes>;
   unlink(parent: number, name: string, uid?: number): Promise<void>;
   removeDirectory(parent: number, name: string): Promise<void>;
   rename(from: NamePlace, to: NamePlace, flags: number, uid?: number): Promise<void>;
@@ -97,8 +98,19 @@ export interface FileSystemCalls {
   read(handle: number, offset: number, length: number): Promise<Uint8Array>;
   /** The kernel has a copy of what a read returned, and nobody here looks at it any more. Who cannot tell need not call it. */
   taken?(bytes: Uint8Array): void;
-  /** Takes `bytes` over; @returns how many there were */
-  write(handle: number, offset: number, bytes: Uint8Array, caller: Caller): Promise<number>;
+  /**
+   * Takes `bytes` over.
+   *
+   * @param appends whether they go to the end, wherever that is; as the file was opened, where the transport is not told of each write
+   * @returns how many there were
+   */
+  write(
+    handle: number,
+    offset: number,
+    bytes: Uint8Array,
+    caller: Caller,
+    appends?: boolean,
+  ): Promise<number>;
   /** A descriptor was closed: errors of writes that nobody has heard of yet are told now. */
   flush(handle: number, owner?: bigint): Promise<void>;
   /** What was written survives a loss of power. */

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { constants } from 'node:fs';
 import { ErrnoError } from '../errno.ts';
 import type { AttributeRequest, LockRequest, TimeChange } from '../transport.ts';
 import {
@@ -83,6 +84,8 @@ export type Request =
       readonly offset: number;
       /** A view of the request's own bytes. */
       readonly bytes: Uint8Array;
+      /** As the descriptor is now, which may not be as it was opened. */
+      readonly appends: boolean;
       readonly killsPrivileges: boolean;
     }
   | { readonly kind: 'flush'; readonly handle: number; readonly owner: bigint }
@@ -334,7 +337,8 @@ function decodeRename(bytes: Buffer, at: number, namesAt: number, flags: number)
 function decodeWrite(bytes: Buffer, at: number): Request {
   const killsPrivileges = (bytes.readUInt32LE(at + 20) & WRITE_KILL_PRIVILEGES) !== 0;
   const contents = readBytes(bytes, at + 40, bytes.readUInt32LE(at + 16));
-  return { kind: 'write', ...readPlace(bytes, at), bytes: contents, killsPrivileges };
+  const appends = (bytes.readUInt32LE(at + 32) & constants.O_APPEND) !== 0;
+  return { kind: 'write', ...readPlace(bytes, at), bytes: contents, appends, killsPrivileges };
 }
 
 function decodeLock(bytes: Buffer, at: number): { readonly handle: number; readonly lock: LockRequest } {

@@ -153,7 +153,9 @@ export class Session {
         entry(request.name, () => calls.makeDirectory(inode, request.name, request.mode, caller()));
         return;
       case 'link':
-        entry(request.name, () => calls.link(this.numbers.inode(request.of), inode, request.name));
+        entry(request.name, () =>
+          calls.link(this.numbers.inode(request.of), inode, request.name, header.pid),
+        );
         return;
       case 'unlink':
         done(() => calls.unlink(inode, request.name, header.uid));
@@ -209,8 +211,9 @@ export class Session {
         return;
       }
       case 'write': {
-        const { handle, offset, bytes, killsPrivileges } = request;
-        this.#count(header, request, () => calls.write(handle, offset, bytes, caller(killsPrivileges)));
+        const { handle, offset, bytes, appends, killsPrivileges } = request;
+        const by = caller(killsPrivileges);
+        this.#count(header, request, () => calls.write(handle, offset, bytes, by, appends));
         return;
       }
       case 'flush':

@@ -204,6 +204,15 @@ test('the kernel keeps no name of a file that has several', () => {
   assert.equal(cache.isNameKept(8), false, 'It was asked for just now');
 });
 
+test('what was asked for a moment ago, and is told from memory since, an open has to ask for', () => {
+  const cache = new AttributeCache(AGE_MAX_MS);
+  cache.heardEntry(1, 'a', file(7), cache.mark);
+  cache.changed(file(7), cache.changing(7));
+  assert.deepEqual(cache.entry(1, 'a'), file(7));
+  cache.entryLeftMs(1, 'a', 7);
+  assert.equal(cache.isNameKept(7), true);
+});
+
 test('a name that the kernel keeps moves with what is renamed here, and is over where it is removed', () => {
   const cache = new AttributeCache(AGE_MAX_MS);
   const keep = (name: string, inode: number): number => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { KeptNames } from '../../fuse/kept-names.ts';
 import { UPTAKE_MS_MAX } from '../../fuse/kernel/uptake.ts';
+import { placeKey } from '../../fuse/place.ts';
 
 const AGE_MS = 1_000;
 const A = { parent: 1, name: 'a' };
@@ -11,46 +12,63 @@ const B = { parent: 1, name: 'b' };
 function started(t: TestContext) {
   const clock = { nowMs: 0 };
   t.mock.method(performance, 'now', () => clock.nowMs);
-  return { names: new KeptNames(AGE_MS), clock };
+  return { names: new KeptNames(), clock };
 }
 
 test('an inode has all names that the kernel was told, until the kernel has forgotten each', (t) => {
   const { names, clock } = started(t);
-  names.told(A, 7);
+  names.told(A, 7, AGE_MS);
   clock.nowMs = 500;
-  names.told(B, 7);
+  names.told(B, 7, AGE_MS);
   assert.deepEqual(names.of(7), [A, B], 'Another mount may have renamed it');
   clock.nowMs = AGE_MS + UPTAKE_MS_MAX;
   assert.deepEqual(names.of(7), [A, B], 'The kernel counts from when it takes up what it is told');
   clock.nowMs++;
   assert.deepEqual(names.of(7), [B]);
   clock.nowMs += AGE_MS;
-  names.told(A, 8);
+  names.told(A, 8, 0);
   assert.deepEqual([names.of(7), names.of(8)], [[], [A]]);
+  clock.nowMs += UPTAKE_MS_MAX + 1;
+  assert.deepEqual(names.of(8), []);
 });
 
-test('what the kernel asks for again it has not kept, unless it may be about to take that up', (t) => {
+test('what the kernel was told of a name before it may be about to open', (t) => {
   const { names, clock } = started(t);
-  names.told(A, 7);
-  clock.nowMs = UPTAKE_MS_MAX;
-  names.notKept(A);
-  assert.deepEqual(names.of(7), [A]);
-  clock.nowMs++;
+  names.told(A, 7, AGE_MS);
+  names.told(B, 9, AGE_MS);
+  clock.nowMs = 100;
+  names.told(A, 8, AGE_MS);
   names.notKept(B);
-  names.notKept(A);
-  assert.deepEqual(names.of(7), []);
+  assert.deepEqual([names.of(7), names.of(8), names.of(9)], [[A], [A], [B]]);
+  assert.deepEqual(
+    [names.isOnly(8, placeKey(A)), names.isOnly(9, placeKey(A)), names.isOnly(9, placeKey(B))],
+    [false, false, true],
+  );
+  clock.nowMs += UPTAKE_MS_MAX + 1;
+  assert.deepEqual([names.of(7), names.of(8), names.of(9)], [[], [A], []]);
+  assert.equal(names.isOnly(9, undefined), true);
 });
 
-test('a name stands for what the kernel was told last, and moves with what is renamed here', (t) => {
+test('the kernel asks for what it believes where somebody has to know', (t) => {
+  const { names, clock } = started(t);
+  names.told(A, 7, AGE_MS);
+  names.told(B, 8, 0);
+  assert.deepEqual([names.isBelieved(A), names.isBelieved(B)], [true, false]);
+  clock.nowMs = AGE_MS;
+  assert.equal(names.isBelieved(A), false, 'It counts from when it hears, and rounds');
+  names.told(A, 7, AGE_MS);
+  names.notKept(A);
+  assert.equal(names.isBelieved(A), false);
+});
+
+test('a name moves with what is renamed here, and goes with what is removed', (t) => {
   const { names } = started(t);
-  names.told(A, 7);
-  names.told(A, 8);
-  assert.deepEqual([names.of(7), names.of(8)], [[], [A]]);
-  names.told(B, 7);
+  names.told(A, 8, AGE_MS);
+  names.told(B, 7, AGE_MS);
   names.moved(A, B, true);
   assert.deepEqual([names.of(7), names.of(8)], [[A], [B]]);
   names.moved(A, B, false);
-  assert.deepEqual([names.of(7), names.of(8)], [[B], []]);
+  assert.deepEqual([names.of(7), names.of(8), names.isBelieved(B)], [[B], [], true]);
   names.gone(B);
   assert.deepEqual(names.of(7), []);
 });

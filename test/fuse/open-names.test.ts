@@ -71,3 +71,62 @@ test('a name of several that is told from memory is not opened as the file that 
   assert.notEqual(fileSystem.inodeOf(handle), f);
   await fileSystem.release(handle);
 });
+
+test('one look-up serves one open: the next one may come without any', async (t) => {
+  const { backend, fileSystem } = await started(t);
+  await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
+  const { inode } = await fileSystem.lookup(ROOT, 'f', THREAD);
+  for (const questions of [0, 1]) {
+    const asked = backend.calls.attributes ?? 0;
+    const { handle } = await fileSystem.open(inode, constants.O_RDONLY, BY_THREAD);
+    assert.equal((backend.calls.attributes ?? 0) - asked, questions);
+    await fileSystem.release(handle);
+  }
+});
+
+/** @returns a mount of which the kernel believes that `f` is the inode, which another mount has renamed to `away` since */
+async function believed(t: TestContext) {
+  const { backend, fileSystem, inodes } = await started(t, 'f');
+  const directory = await fileSystem.openDirectory(ROOT);
+  await fileSystem.readDirectory(directory, 0, 10);
+  const [inode = 0] = inodes;
+  assert.ok(fileSystem.nameBelievedMs(ROOT, 'f', inode) > 0);
+  await backend.rename({ parent: ROOT, name: 'f' }, { parent: ROOT, name: 'away' }, 'replace');
+  return { backend, fileSystem, inode };
+}
+
+test('what the kernel looks up although it believes it the cluster is asked for', async (t) => {
+  const { fileSystem } = await believed(t);
+  await assert.rejects(fileSystem.lookup(ROOT, 'f', THREAD), { code: 'not-found' });
+});
+
+test('a second name is given to what has the first one now', async (t) => {
+  const { backend, fileSystem, inode } = await believed(t);
+  await assert.rejects(fileSystem.link(inode, ROOT, 'second', THREAD), { errno: 'ESTALE' });
+  const { attributes } = await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
+  assert.equal((await fileSystem.lookup(ROOT, 'f', THREAD)).inode, attributes.inode);
+  await assert.rejects(fileSystem.lookup(ROOT, 'second', THREAD), { code: 'not-found' });
+  assert.equal((await fileSystem.link(attributes.inode, ROOT, 'second', THREAD)).inode, attributes.inode);
+});
+
+test('whoever comes back to a file that was replaced once more in between opens it without a name', async (t) => {
+  const { backend, fileSystem, inode } = await believed(t);
+  await assert.rejects(fileSystem.open(inode, constants.O_RDONLY, BY_THREAD), { errno: 'ESTALE' });
+  const { attributes } = await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
+  await fileSystem.lookup(ROOT, 'f', THREAD);
+  await backend.unlink(ROOT, 'f');
+  const { handle } = await fileSystem.open(attributes.inode, constants.O_RDONLY, BY_THREAD);
+  assert.equal(fileSystem.inodeOf(handle), attributes.inode);
+  await fileSystem.release(handle);
+});
+
+test('a descriptor appends as it is at each write, where that is told', async (t) => {
+  const { fileSystem, inodes } = await started(t, 'f');
+  const [f = 0] = inodes;
+  const { handle } = await fileSystem.open(f, constants.O_RDWR, ROOT_USER);
+  const write = (text: string, appends?: boolean) =>
+    fileSystem.write(handle, 0, Buffer.from(text), ROOT_USER, appends);
+  for (const [text, appends] of [['abc'], ['de', true], ['X', false]] as const) await write(text, appends);
+  assert.equal(Buffer.from(await fileSystem.read(handle, 0, 9)).toString(), 'Xbcde');
+  await fileSystem.release(handle);
+});

@@ -1,43 +1,94 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
+import type { Attributes, NodeKind } from '../../fuse/backend.ts';
+import { placeKey } from '../../fuse/place.ts';
 import { RefusedOpens } from '../../fuse/refused-opens.ts';
 
 const [THREAD, OTHER] = [100, 200];
+const NOTHING = 0;
+const [WAY, A, B] = ['way', 'a', 'b'].map((name) => ({ parent: 1, name })) as [Place, Place, Place];
+type Place = { readonly parent: number; readonly name: string };
 
-test('whoever was refused opens what it has looked up since, and only that', () => {
-  for (const [found, opened, isMeant] of [
-    [7, 7, true],
-    [8, 8, true],
-    [8, 7, false],
+/** @returns those who were refused, and the clock; one was refused inode 7, which the kernel has kept as `a` */
+function started(t: TestContext, { thread = THREAD, isLink = false } = {}) {
+  const clock = { nowMs: 0 };
+  t.mock.method(performance, 'now', () => clock.nowMs);
+  const refused = new RefusedOpens();
+  refused.refuse(thread, 7, [placeKey(A)], isLink);
+  const look = (place: Place, inode: number, kind: NodeKind = 'file'): void => {
+    assert.equal(refused.looks(thread, place), true);
+    refused.found(thread, place, inode === NOTHING ? null : ({ inode, kind } as Attributes));
+  };
+  return { refused, clock, look };
+}
+
+test('whoever was refused opens what it has looked up since, and only that, and once', (t) => {
+  for (const [place, found, opened, isMeant] of [
+    [A, 8, 8, true],
+    [A, 8, 7, false],
+    [B, 7, 7, true],
+    [B, 8, 8, false],
   ] as const) {
-    const refused = new RefusedOpens();
-    refused.refuse(THREAD, 7);
-    // On the way there are directories.
-    for (const inode of [2, found]) {
-      assert.equal(refused.looks(THREAD), true);
-      refused.found(THREAD, inode);
-    }
-    assert.equal(refused.comesBack(THREAD, opened), isMeant);
+    const { refused, look } = started(t);
+    look(WAY, 2, 'directory');
+    // The kernel asks for a second time where the first answer was another inode than it knew.
+    for (let round = 0; round < 2; round++) look(place, found);
+    assert.equal(refused.comesBack(THREAD, opened), isMeant, `${place.name} is ${found}`);
     assert.equal(refused.comesBack(THREAD, opened), false, 'Once');
+    t.mock.restoreAll();
   }
 });
 
-test('what has no name is opened when it comes back without a look-up; what has one is not, where that was not answered', () => {
-  const refused = new RefusedOpens();
-  refused.refuse(THREAD, 7);
-  assert.equal(refused.comesBack(THREAD, 7), true);
-  refused.refuse(THREAD, 7);
-  assert.equal(refused.comesBack(THREAD, 8), false);
-  refused.refuse(THREAD, 7);
-  refused.looks(THREAD);
-  assert.equal(refused.comesBack(THREAD, 7), false);
+test('what has no name is opened when it comes back without a look-up, but not by those who have no number', (t) => {
+  assert.equal(started(t).refused.comesBack(THREAD, 7), true);
+  assert.equal(started(t).refused.comesBack(THREAD, 8), false);
+  const unnumbered = started(t, { thread: 0 });
+  assert.equal(unnumbered.refused.comesBack(0, 7), false, 'Another one may open by the same name');
+  unnumbered.refused.refuse(0, 7, [placeKey(A)]);
+  unnumbered.look(A, 8);
+  assert.equal(unnumbered.refused.comesBack(0, 8), true);
 });
 
-test('a look-up in vain ends it, and another thread has no part in it', () => {
-  const refused = new RefusedOpens();
-  refused.refuse(THREAD, 7);
-  assert.deepEqual([refused.looks(OTHER), refused.comesBack(OTHER, 7)], [false, false]);
-  assert.equal(refused.looks(THREAD), true);
-  refused.found(THREAD, null);
-  assert.deepEqual([refused.looks(THREAD), refused.comesBack(THREAD, 7)], [false, false]);
+test('what is looked up and not opened ends it: whatever the thread opens later is another matter', (t) => {
+  const directory = started(t);
+  directory.look(A, 8, 'directory');
+  assert.equal(directory.refused.looks(THREAD, B), false);
+  const absent = started(t);
+  absent.look(A, NOTHING);
+  assert.equal(absent.refused.comesBack(THREAD, 7), false);
+  const forbidden = started(t);
+  forbidden.look(A, 8);
+  assert.equal(forbidden.refused.looks(THREAD, B), false, 'It has gone on to something else');
+  assert.equal(forbidden.refused.comesBack(THREAD, 8), false);
+});
+
+test('a look-up that is not answered yet is none, and one that was answered long ago has been made use of', (t) => {
+  const { refused, clock, look } = started(t);
+  refused.looks(THREAD, A);
+  clock.nowMs = 60_000;
+  assert.equal(refused.comesBack(THREAD, 7), false);
+  refused.refuse(THREAD, 7, [placeKey(A)]);
+  look(A, 8);
+  clock.nowMs += 1_001;
+  assert.equal(refused.comesBack(THREAD, 8), false);
+});
+
+test('a symbolic link in the place leads to what is opened', (t) => {
+  const { refused, look } = started(t);
+  look(A, 8, 'symlink');
+  look(WAY, 2, 'directory');
+  look(B, 9);
+  assert.equal(refused.comesBack(THREAD, 9), true);
+});
+
+test('behind the name of what is to get a second one that is looked up, and not there', (t) => {
+  const { refused, look } = started(t, { isLink: true });
+  look(A, 8);
+  look(B, NOTHING);
+  assert.equal(refused.comesBack(THREAD, 8), true);
+});
+
+test('another thread has no part in it', (t) => {
+  const { refused } = started(t);
+  assert.deepEqual([refused.looks(OTHER, A), refused.comesBack(OTHER, 7)], [false, false]);
 });

@@ -5,6 +5,7 @@ Arguments: uid, gid, supplementary groups with commas between. The answer is {"v
 """
 import ctypes
 import errno
+import fcntl
 import json
 import mmap
 import os
@@ -295,6 +296,7 @@ CALLS = {
     "rmdir": os.rmdir,
     "same-inode": lambda a, b: "yes" if os.lstat(a).st_ino == os.lstat(b).st_ino else "no",
     "seek-directory": lambda name, place: libc.seekdir(listings[name], int(place)),
+    "set-flags": lambda name, flags: void(fcntl.fcntl(files[name], fcntl.F_SETFL, flags_of(flags))),
     "setfacl": lambda path, text, which="access": os.setxattr(path, acl_attribute(which), acl_bytes(text)),
     "setxattr": lambda path, name, value, flags="0": os.setxattr(path, name, value.encode(), int(flags)),
     "setxattrs": set_xattrs,

@@ -601,8 +601,8 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'of two names of an inode that the kernel keeps the later one alone is asked for when it is opened',
     {
       file: 'fuse/kept-names.ts',
-      find: 'if (keys === undefined) this.#byInode',
-      replace: 'if (keys === undefined || keys.size > 0) this.#byInode',
+      find: 'else if (!all.includes(kept)) all.push(kept);',
+      replace: 'else this.#byInode.set(kept.inode, [kept]);',
     },
     {
       test: {
@@ -614,11 +614,7 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
   replica(
     'kept-early',
     'a name is taken for forgotten while the kernel, which has heard of it late, opens by it',
-    {
-      file: 'fuse/kept-names.ts',
-      find: 'untilMs: nowMs + this.#ageMaxMs + UPTAKE_MS_MAX',
-      replace: 'untilMs: nowMs + this.#ageMaxMs',
-    },
+    { file: 'fuse/kept-names.ts', find: 'nowMs + leftMs + UPTAKE_MS_MAX);', replace: 'nowMs + leftMs);' },
     {
       test: {
         file: KEPT,
@@ -627,42 +623,219 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     },
   ),
   replica(
-    'kept-asked',
-    'a name that the kernel asks for is taken for forgotten while it is about to take up the answer before',
+    'kept-past',
+    'what a name stood for before is taken for forgotten as soon as the kernel is told otherwise',
     {
       file: 'fuse/kept-names.ts',
-      find: 'if (kept !== undefined && performance.now() - kept.toldMs > UPTAKE_MS_MAX) this',
-      replace: 'if (kept !== undefined) this',
+      find: 'kept.untilMs = Math.min(kept.untilMs, performance.now() + UPTAKE_MS_MAX);',
+      replace: 'kept.untilMs = 0;',
+    },
+    { test: { file: KEPT, name: 'what the kernel was told of a name before it may be about to open' } },
+  ),
+  replica(
+    'kept-just-asked',
+    'what the kernel was told of the name for which it has asked just now counts for an open that came without a look-up',
+    {
+      file: 'fuse/kept-names.ts',
+      find: '(kept.key === key && this.#current.get(key) !== kept)',
+      replace: 'kept.key === key',
+    },
+    { test: { file: KEPT, name: 'what the kernel was told of a name before it may be about to open' } },
+  ),
+  replica(
+    'kept-current',
+    'a name that the kernel was not to keep is taken for believed',
+    {
+      file: 'fuse/kept-names.ts',
+      find: 'this.#current.delete(key);\n    kept.believedMs = 0;',
+      replace: 'kept.believedMs = 0;',
+    },
+    { test: { file: KEPT, name: 'what the kernel was told of a name before it may be about to open' } },
+  ),
+  replica(
+    'kept-believed',
+    'what the kernel asks for although it believes it is answered from memory',
+    { file: 'fuse/names.ts', find: 'isOnceMore || cache.keptNames.isBelieved(place)', replace: 'isOnceMore' },
+    {
+      test: {
+        file: OPEN_NAMES,
+        name: 'what the kernel looks up although it believes it the cluster is asked for',
+      },
+    },
+  ),
+  replica(
+    'kept-remembered',
+    'what was asked for once counts as asked for when it is told from memory',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'if (attributes !== undefined && entry.isAsked) this',
+      replace: 'if (attributes === undefined && entry.isAsked) this',
     },
     {
       test: {
-        file: KEPT,
-        name: 'what the kernel asks for again it has not kept, unless it may be about to take that up',
+        file: CACHE,
+        name: 'what was asked for a moment ago, and is told from memory since, an open has to ask for',
       },
     },
+  ),
+  replica(
+    'looked-twice',
+    'one look-up serves all opens of its moment',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: '{ ...known, answeredMs: Number.NEGATIVE_INFINITY }',
+      replace: 'known',
+    },
+    { test: { file: OPEN_NAMES, name: 'one look-up serves one open: the next one may come without any' } },
+  ),
+  replica(
+    'link-unmeant',
+    'a second name is given to the file of before',
+    {
+      file: 'fuse/file-system.ts',
+      find: '    await staleIfGone(this.#inodes.assertMeantToLink(inode, thread));\n',
+      replace: '',
+    },
+    { test: { file: OPEN_NAMES, name: 'a second name is given to what has the first one now' } },
+  ),
+  replica(
+    'open-replaced',
+    'whoever comes back to a file that was replaced once more is refused for good',
+    {
+      file: 'fuse/open-files.ts',
+      find: 'if (links > 0 || isOnceMore || this.#orphans',
+      replace: 'if (links > 0 || this.#orphans',
+    },
+    {
+      test: {
+        file: OPEN_NAMES,
+        name: 'whoever comes back to a file that was replaced once more in between opens it without a name',
+      },
+    },
+  ),
+  replica(
+    'write-appends',
+    'a descriptor appends as it was opened, whatever it was told since',
+    {
+      file: 'fuse/open-files.ts',
+      find: 'if (appends ?? opened.appending) await',
+      replace: 'if (opened.appending) await',
+    },
+    { test: { file: OPEN_NAMES, name: 'a descriptor appends as it is at each write, where that is told' } },
   ),
   replica(
     'refused-other',
     'whoever was refused an open may open the same inode, whatever he has looked up since',
     {
       file: 'fuse/refused-opens.ts',
-      find: '(refused.looked ?? refused.inode) === inode',
-      replace: '(refused.looked === inode || refused.inode === inode)',
-    },
-    { test: { file: REFUSED, name: 'whoever was refused opens what it has looked up since, and only that' } },
-  ),
-  replica(
-    'refused-unanswered',
-    'a look-up that was not answered counts as none',
-    {
-      file: 'fuse/refused-opens.ts',
-      find: '    refused.looked = UNANSWERED;\n',
-      replace: '',
+      find: "return refused.state === 'found' && refused.found === inode;",
+      replace: 'return refused.inode === inode || refused.found === inode;',
     },
     {
       test: {
         file: REFUSED,
-        name: 'what has no name is opened when it comes back without a look-up; what has one is not, where that was not answered',
+        name: 'whoever was refused opens what it has looked up since, and only that, and once',
+      },
+    },
+  ),
+  replica(
+    'refused-on-the-way',
+    'whatever a thread that was refused has looked up last it may open',
+    {
+      file: 'fuse/refused-opens.ts',
+      find: 'refused.isBehindLink || refused.keys.has(placeKey(place)) || attributes?.inode === refused.inode;',
+      replace: 'attributes !== null;',
+    },
+    {
+      test: {
+        file: REFUSED,
+        name: 'whoever was refused opens what it has looked up since, and only that, and once',
+      },
+    },
+  ),
+  replica(
+    'refused-twice',
+    'the second look-up of what is another inode than before ends the refusal',
+    {
+      file: 'fuse/refused-opens.ts',
+      find: "refused.state === 'found' && isOther && !refused.isLink",
+      replace: "refused.state === 'found' && !refused.isLink",
+    },
+    {
+      test: {
+        file: REFUSED,
+        name: 'whoever was refused opens what it has looked up since, and only that, and once',
+      },
+    },
+  ),
+  replica(
+    'refused-unnumbered',
+    'of threads without a number one may open what another one was refused',
+    {
+      file: 'fuse/refused-opens.ts',
+      find: 'return thread !== 0 && refused.inode === inode;',
+      replace: 'return refused.inode === inode;',
+    },
+    {
+      test: {
+        file: REFUSED,
+        name: 'what has no name is opened when it comes back without a look-up, but not by those who have no number',
+      },
+    },
+  ),
+  replica(
+    'refused-directory',
+    'whoever came to a directory, and opened nothing, opens what he looks up later',
+    {
+      file: 'fuse/refused-opens.ts',
+      find: "(isMeant && attributes.kind === 'directory' && !refused.isBehindLink)",
+      replace: 'false',
+    },
+    {
+      test: {
+        file: REFUSED,
+        name: 'what is looked up and not opened ends it: whatever the thread opens later is another matter',
+      },
+    },
+  ),
+  replica(
+    'refused-on',
+    'whoever came to what he may not open opens what he looks up later',
+    {
+      file: 'fuse/refused-opens.ts',
+      find: "refused.state === 'found' && isOther && !refused.isLink",
+      replace: 'false',
+    },
+    {
+      test: {
+        file: REFUSED,
+        name: 'what is looked up and not opened ends it: whatever the thread opens later is another matter',
+      },
+    },
+  ),
+  replica(
+    'refused-late',
+    'a refusal of long ago has a file opened that nobody has asked for',
+    {
+      file: 'fuse/refused-opens.ts',
+      find: 'if (refused === undefined || performance.now() - refused.atMs <= STEP_MS_MAX) return refused;',
+      replace: 'if (refused !== undefined) return refused;',
+    },
+    {
+      test: {
+        file: REFUSED,
+        name: 'a look-up that is not answered yet is none, and one that was answered long ago has been made use of',
+      },
+    },
+  ),
+  replica(
+    'refused-link',
+    'the look-up of the name that a link is to get ends the refusal',
+    { file: 'fuse/refused-opens.ts', find: 'isOther && !refused.isLink', replace: 'isOther' },
+    {
+      test: {
+        file: REFUSED,
+        name: 'behind the name of what is to get a second one that is looked up, and not there',
       },
     },
   ),
