@@ -342,6 +342,8 @@ export function kernelOptions(settings: MountSettings, isRoot: boolean): string[
     settings.readOnly ? 'ro' : 'rw',
     settings.suid ? 'suid' : 'nosuid',
     settings.devices ? 'dev' : 'nodev',
+    // So that nobody is told otherwise: reads change no times.
+    'noatime',
     ...(settings.exec ? [] : ['noexec']),
     ...(settings.allowOther || isRoot ? ['allow_other'] : []),
   ];
@@ -397,6 +399,14 @@ function cacheMode(value: string): CacheMode {
 }
 
 function unknownOption(name: string): CommandFailure {
+  if (name === 'remount') {
+    const hint = '"leasehold umount" it, and mount it with the other options';
+    return new CommandFailure(
+      EXIT_USAGE,
+      'Cannot use the mount option "remount": a mount stays as it was made',
+      hint,
+    );
+  }
   const near = nearest(name);
   const hint =
     near === null

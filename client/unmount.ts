@@ -56,9 +56,17 @@ export async function unmountDirectory(
     );
   }
   const daemons = await daemonsOf(directory, mounted.device);
-  const users = options.lazy === true ? await usersOf(directory) : [];
-  await detach(directory, options.lazy === true);
-  const { timeoutMs = END_TIMEOUT_MS } = options;
+  const { timeoutMs = END_TIMEOUT_MS, lazy = false } = options;
+  const lost = await storeFirst(directory, timeoutMs);
+  if (lost !== null && !lazy) {
+    throw new CommandFailure(
+      EXIT_TEMPORARY,
+      `"${directory}" stays mounted, for not all that was written is stored: ${lost}`,
+      'its log says what; the next "leasehold umount" tries what can still be stored, and --lazy gives it up',
+    );
+  }
+  const users = lazy ? await usersOf(directory) : [];
+  await detach(directory, lazy);
   const deadlineMs = performance.now() + timeoutMs;
   const holders = daemons.length === 0 ? [] : await holdersOf(mounted.device);
   if (holders.length > 0) {
@@ -74,7 +82,19 @@ export async function unmountDirectory(
     await delay(POLL_MS);
     left = left.filter(isAlive);
   }
+  if (lost !== null)
+    throw new CommandFailure(
+      EXIT_TEMPORARY,
+      `Unmounted "${directory}", and not all that was written is stored: ${lost}`,
+    );
   return null;
+}
+
+/** What fails once nothing is mounted any more nobody would hear of. @returns what could not be stored, and why; null where all was, or nobody answers */
+async function storeFirst(directory: string, timeoutMs: number): Promise<string | null> {
+  const synced = await run('env', ['LC_ALL=C', 'sync', directory], timeoutMs);
+  const said = synced.kind === 'failed' ? /error syncing .*: (.*)/.exec(synced.output)?.[1] : undefined;
+  return said ?? null;
 }
 
 /** Those of another container may serve a directory of the same name. */

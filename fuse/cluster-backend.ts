@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { reserveBytes } from '../base/disk-reserve.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import type { Delegations } from '../client/delegations.ts';
@@ -156,7 +157,10 @@ function spaceOf(
     .map((server) => heard.find(({ id, totalBytes }) => id === server.id && totalBytes > 0) ?? server);
   const sum = (of: (disk: (typeof disks)[number]) => number): number =>
     Math.floor(disks.reduce((total, disk) => total + of(disk), 0) / replicas);
-  return { totalBytes: sum((disk) => disk.totalBytes), freeBytes: sum((disk) => disk.freeBytes) };
+  // What servers keep for themselves takes no contents.
+  const usable = ({ freeBytes, totalBytes }: (typeof disks)[number]): number =>
+    Math.max(0, freeBytes - reserveBytes(totalBytes));
+  return { totalBytes: sum((disk) => disk.totalBytes), freeBytes: sum(usable) };
 }
 
 /** A caller has more that is not for the catalog. */

@@ -61,6 +61,10 @@ export class OpenFiles {
   readonly #sealing = new Map<number, Promise<void>>();
   readonly #settleQueue: (() => void)[] = [];
   #settleCount = 0;
+  /** What became of something that was written to a file of which nobody was told at its close. */
+  #untold: unknown;
+  /** Errors of a file's writes that a sync of all has told. */
+  readonly #toldToAll = new WeakMap<OpenFile, number>();
   readonly #orphans: Orphans;
   /** Null before the mount is there. */
   kernel: FileKernel | null = null;
@@ -303,7 +307,11 @@ export class OpenFiles {
       await opened.file.writes.drain();
       // Whoever was to be told was told by fsync, or by close.
       const error = opened.file.writes.errorSince(opened.errorsTold);
-      if (error !== undefined) this.#logLost(opened.file.inode, error);
+      if (error !== undefined) {
+        this.#logLost(opened.file.inode, error);
+        const told = Math.max(opened.errorsTold, this.#toldToAll.get(opened.file) ?? 0);
+        if (this.#flushBehind) this.#untold ??= opened.file.writes.errorSince(told);
+      }
     }
     await opened.file.locks?.release(handle);
     while (opened.file.handleCount === 1 && opened.file.source.isGiving) await opened.file.source.withdraw();
@@ -469,9 +477,17 @@ export class OpenFiles {
       const { errorCount } = file.writes;
       await file.arrive();
       const error = file.writes.errorSince(errorCount);
-      if (error !== undefined) throw error;
+      if (error === undefined) return;
+      this.#toldToAll.set(file, file.writes.errorCount);
+      throw error;
     });
-    await allDone(asked);
+    const failed: unknown = await allDone(asked).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    const error = failed ?? this.#untold;
+    this.#untold = undefined;
+    if (error !== undefined) throw error;
   }
 
   /** When the mount is gone: everything written arrives, and the catalog hears of it. */

@@ -18,6 +18,14 @@ interface Pending extends RemovedName {
   readonly end: () => void;
 }
 
+interface Answer {
+  /** In the order of what was asked. */
+  readonly outcomes: readonly RemovalOutcome[];
+  readonly atNs: string | null;
+  /** The cluster has said nothing for as long as a request may take. */
+  readonly isSilent?: boolean;
+}
+
 export interface RemovalEvents {
   /** The cluster has it. `atNs`: the times of its directory since, where they are known. */
   removed(name: RemovedName, atNs: string | null): void;
@@ -159,8 +167,10 @@ export class Removals {
   }
 
   async #sendBatch(batch: readonly Pending[]): Promise<void> {
-    const { outcomes, atNs } = await this.#outcomes(batch);
+    const { outcomes, atNs, isSilent = false } = await this.#outcomes(batch);
     if (atNs !== null) this.heard(atNs);
+    // Whoever waits for the others has waited as long as for these.
+    if (isSilent) this.#failAll(this.#unsent.splice(0), outcomes);
     for (const [place, pending] of batch.entries()) {
       const outcome = outcomes[place] ?? { kind: 'refused', error: new Error('No outcome was told') };
       this.#pending.delete(placeKey(pending));
@@ -171,16 +181,28 @@ export class Removals {
     for (const go of this.#waiting.splice(0)) go();
   }
 
-  async #outcomes(
-    batch: readonly Pending[],
-  ): Promise<{ readonly outcomes: readonly RemovalOutcome[]; readonly atNs: string | null }> {
+  async #outcomes(batch: readonly Pending[]): Promise<Answer> {
     const names = batch.map(({ parent, name, inode }) => ({ parent, name, inode }));
     const ask = () => this.#backend.remove(names, batch[0]?.uid);
+    const beganMs = performance.now();
+    const isLong = (): boolean => performance.now() - beganMs > SLOW_MS;
     try {
       // What became of the first request may not be known: of what it has removed the second one finds nothing more.
-      return await ask().catch(ask);
+      return await ask().catch((error: unknown) => (isLong() ? Promise.reject(error) : ask()));
     } catch (error) {
-      return { outcomes: batch.map(() => ({ kind: 'refused', error })), atNs: null };
+      return {
+        outcomes: batch.map(() => ({ kind: 'refused', error })),
+        atNs: null,
+        isSilent: isLong(),
+      };
+    }
+  }
+
+  #failAll(all: readonly Pending[], [outcome]: readonly RemovalOutcome[]): void {
+    for (const pending of all) {
+      this.#pending.delete(placeKey(pending));
+      this.#fail(pending, outcome?.kind === 'refused' ? outcome.error : undefined);
+      pending.end();
     }
   }
 

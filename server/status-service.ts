@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { reserveBytes } from '../base/disk-reserve.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
 import type { PeerStatus } from '../replica/actions.ts';
 import type { ServerState } from '../wire/catalog-api.ts';
@@ -9,7 +10,6 @@ import type { NamedLeaseDriver } from './named/named-lease-driver.ts';
 import type { ReplicaDriver } from './replica-driver.ts';
 import type { ReplicaHost } from './replica-host.ts';
 import type { StatusService } from './services.ts';
-import { reserveBytes } from './storage/reserve.ts';
 import type { FileStore } from './storage/store.ts';
 
 /** What this server knows of its part among the others. */

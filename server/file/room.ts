@@ -1,5 +1,6 @@
+import { reserveBytes } from '../../base/disk-reserve.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { LOOK_MS, LOOK_SHARE, reserveBytes } from '../storage/reserve.ts';
+import { LOOK_MS, LOOK_SHARE } from '../storage/reserve.ts';
 import type { FileStore } from '../storage/store.ts';
 
 /**

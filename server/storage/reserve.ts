@@ -1,17 +1,10 @@
+import { reserveBytes } from '../../base/disk-reserve.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { StoreSpace } from './store.ts';
 
-/** Kept free for names, promises and deletions, and for what writers have in flight: so much, or this share of a small disk. */
-const RESERVE_BYTES = 64 * 1024 * 1024;
-const RESERVE_SHARE = 1 / 8;
 /** Contents go by an older look at the disk, but no longer than this, and for no more than this share of what was free. */
 export const LOOK_MS = 100;
 export const LOOK_SHARE = 1 / 64;
-
-/** Primaries refuse what would leave less than this free on a disk of `totalBytes`. */
-export function reserveBytes(totalBytes: number): number {
-  return Math.min(RESERVE_BYTES, totalBytes * RESERVE_SHARE);
-}
 
 /**
  * The last half of the reserve takes no contents, whoever ordered them: the room for a promise, or for the change of the

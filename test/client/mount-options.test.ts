@@ -42,8 +42,14 @@ test('a line of fstab is understood', () => {
     [1000, 7, 0o22, 0],
   );
   assert.equal(settings.operationTimeoutMs, 5_000);
-  assert.deepEqual(kernelOptions(settings, false), ['ro', 'nosuid', 'nodev', 'noexec']);
-  assert.deepEqual(kernelOptions(parseMountOptions([]), true), ['rw', 'nosuid', 'nodev', 'allow_other']);
+  assert.deepEqual(kernelOptions(settings, false), ['ro', 'nosuid', 'nodev', 'noatime', 'noexec']);
+  assert.deepEqual(kernelOptions(parseMountOptions([]), true), [
+    'rw',
+    'nosuid',
+    'nodev',
+    'noatime',
+    'allow_other',
+  ]);
 });
 
 test('the last of two options that contradict each other counts', () => {
@@ -53,6 +59,7 @@ test('the last of two options that contradict each other counts', () => {
     'rw',
     'suid',
     'dev',
+    'noatime',
     'noexec',
   ]);
 });
@@ -64,6 +71,7 @@ test('an unknown option is named, together with the one that comes nearest', () 
   assert.match(refused('op-timeot=3s').hint, /"op_timeout"/);
   assert.match(refused('allowother').hint, /"allow_other"/);
   assert.doesNotMatch(refused('zzzzzzzzzzzz').hint, /nearest/);
+  assert.match(refused('remount,ro').hint, /umount/);
   assert.equal(parseMountOptions(['serverz=a,ro'], true).readOnly, true, 'unless it is to be passed over');
 });
 

@@ -376,3 +376,21 @@ test('a removal that fails ends the row', async (t) => {
   }
   assert.deepEqual(births.removals, []);
 });
+
+test('where the cluster says nothing for as long as a request may take, all that waits behind it has failed as well, and is told once', async (t) => {
+  const clock = { nowMs: 0 };
+  t.mock.method(performance, 'now', () => clock.nowMs);
+  const { births, hold, unlink, persist, isThere, lines } = await started(t);
+  const answer = hold();
+  births.removalFate = 'lost-before';
+  for (const name of ['f0', 'f1', 'f2']) await unlink(name);
+  const asked = births.removals.length;
+  const persisting = persist();
+  clock.nowMs = 6_500;
+  answer();
+  await assert.rejects(persisting, { code: 'unknown' });
+  assert.equal(births.removals.length, asked, 'Nobody waits for that once more');
+  assert.deepEqual([isThere('f0'), isThere('f2')], [true, true]);
+  assert.equal(lines.filter((line) => line === 'a file that was removed is still there').length, 3);
+  await persist();
+});

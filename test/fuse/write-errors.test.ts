@@ -15,9 +15,9 @@ const BYTES = Buffer.from('lost');
 
 const noSpace = (error: unknown): boolean => error instanceof ServiceError && error.code === 'no-space';
 
-async function opened(t: TestContext, backend = new MemoryBackend()) {
+async function opened(t: TestContext, backend = new MemoryBackend(), flushBehind = false) {
   await backend.start();
-  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, undefined, flushBehind);
   t.after(() => fileSystem.stop());
   const { attributes } = await backend.createFile(ROOT, 'f', 0o644, USER, true);
   const open = async () => (await fileSystem.open(attributes.inode, constants.O_RDWR, USER)).handle;
@@ -66,4 +66,29 @@ test('the cluster is told how new a file was when it was opened', async (t) => {
   await open();
   assert.deepEqual(told, [(await backend.lookup(ROOT, 'f')).contents]);
   assert.ok((told[0]?.seq ?? 0) > 0);
+});
+
+test('what a close that waits for nothing did not tell is told by the next fsync of the root, once', async (t) => {
+  const { backend, fileSystem, open } = await opened(t, new MemoryBackend(), true);
+  const handle = await open();
+  backend.disturb({ writesFail: 'no-space' });
+  await fileSystem.write(handle, 0, BYTES, USER);
+  await fileSystem.flush(handle);
+  await fileSystem.release(handle);
+  backend.disturb({ writesFail: null });
+  await assert.rejects(fileSystem.persistDirectory(ROOT), noSpace);
+  await fileSystem.persistDirectory(ROOT);
+});
+
+test('what a sync of all has told, whoever closes afterwards does not leave to the next one', async (t) => {
+  const { backend, fileSystem, open } = await opened(t, new MemoryBackend(), true);
+  const handle = await open();
+  backend.disturb({ writesFail: 'no-space' });
+  await fileSystem.write(handle, 0, BYTES, USER);
+  const [persisted] = await Promise.allSettled([
+    fileSystem.persistDirectory(ROOT),
+    fileSystem.release(handle),
+  ]);
+  assert.equal(persisted.status, 'rejected');
+  await fileSystem.persistDirectory(ROOT);
 });
