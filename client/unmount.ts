@@ -67,27 +67,36 @@ export async function unmountDirectory(
   }
   const users = lazy ? await usersOf(directory) : [];
   await detach(directory, lazy);
-  const deadlineMs = performance.now() + timeoutMs;
   const holders = daemons.length === 0 ? [] : await holdersOf(mounted.device);
-  if (holders.length > 0) {
-    const who = holders.map(describeHolder).join('\n  ');
-    const goesOn = `process ${daemons.join(', ')} goes on, because it is mounted elsewhere:\n  ${who}`;
-    await store(directory, holders, timeoutMs, goesOn);
-    return `Unmounted "${directory}" here, and all that was written is stored; ${goesOn}`;
+  const who = holders.map(describeHolder).join('\n  ');
+  const goesOn = `process ${daemons.join(', ')} goes on, because it is mounted elsewhere:\n  ${who}`;
+  const isElsewhere = holders.length > 0;
+  if (isElsewhere) await store(directory, holders, timeoutMs, goesOn);
+  else await ended(directory, daemons, users, timeoutMs);
+  if (lost !== null) {
+    const why = isElsewhere ? `${lost}\n  ${goesOn}` : lost;
+    throw new CommandFailure(
+      EXIT_TEMPORARY,
+      `Unmounted "${directory}", and not all that was written is stored: ${why}`,
+    );
   }
-  // Neither a child of this process nor kept by another namespace: there is no event for its end.
+  return isElsewhere ? `Unmounted "${directory}" here, and all that was written is stored; ${goesOn}` : null;
+}
+
+/** Neither a child of this process nor kept by another namespace: there is no event for its end. */
+async function ended(
+  directory: string,
+  daemons: readonly number[],
+  users: readonly MountUser[],
+  timeoutMs: number,
+): Promise<void> {
+  const deadlineMs = performance.now() + timeoutMs;
   let left = daemons.filter(isAlive);
   while (left.length > 0) {
     if (performance.now() > deadlineMs) throw notEnded(directory, left, users, timeoutMs);
     await delay(POLL_MS);
     left = left.filter(isAlive);
   }
-  if (lost !== null)
-    throw new CommandFailure(
-      EXIT_TEMPORARY,
-      `Unmounted "${directory}", and not all that was written is stored: ${lost}`,
-    );
-  return null;
 }
 
 /** What fails once nothing is mounted any more nobody would hear of. @returns what could not be stored, and why; null where all was, or nobody answers */

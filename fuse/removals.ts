@@ -22,8 +22,8 @@ interface Answer {
   /** In the order of what was asked. */
   readonly outcomes: readonly RemovalOutcome[];
   readonly atNs: string | null;
-  /** The cluster has said nothing for as long as a request may take. */
-  readonly isSilent?: boolean;
+  /** The error, where the cluster has said nothing for as long as a request may take. */
+  readonly silence?: unknown;
 }
 
 export interface RemovalEvents {
@@ -167,12 +167,13 @@ export class Removals {
   }
 
   async #sendBatch(batch: readonly Pending[]): Promise<void> {
-    const { outcomes, atNs, isSilent = false } = await this.#outcomes(batch);
+    const { outcomes, atNs, silence } = await this.#outcomes(batch);
     if (atNs !== null) this.heard(atNs);
     // Whoever waits for the others has waited as long as for these.
-    if (isSilent) this.#failAll(this.#unsent.splice(0), outcomes);
-    for (const [place, pending] of batch.entries()) {
-      const outcome = outcomes[place] ?? { kind: 'refused', error: new Error('No outcome was told') };
+    const told = silence === undefined ? batch : [...batch, ...this.#unsent.splice(0)];
+    for (const [place, pending] of told.entries()) {
+      const error = silence ?? new Error('No outcome was told');
+      const outcome = outcomes[place] ?? { kind: 'refused', error };
       this.#pending.delete(placeKey(pending));
       if (outcome.kind === 'refused') this.#fail(pending, outcome.error);
       else this.#events.removed(pending, outcome.kind === 'removed' ? atNs : null);
@@ -190,19 +191,8 @@ export class Removals {
       // What became of the first request may not be known: of what it has removed the second one finds nothing more.
       return await ask().catch((error: unknown) => (isLong() ? Promise.reject(error) : ask()));
     } catch (error) {
-      return {
-        outcomes: batch.map(() => ({ kind: 'refused', error })),
-        atNs: null,
-        isSilent: isLong(),
-      };
-    }
-  }
-
-  #failAll(all: readonly Pending[], [outcome]: readonly RemovalOutcome[]): void {
-    for (const pending of all) {
-      this.#pending.delete(placeKey(pending));
-      this.#fail(pending, outcome?.kind === 'refused' ? outcome.error : undefined);
-      pending.end();
+      const outcomes = batch.map((): RemovalOutcome => ({ kind: 'refused', error }));
+      return { outcomes, atNs: null, ...(isLong() ? { silence: error } : {}) };
     }
   }
 

@@ -30,6 +30,7 @@ import type { Counter } from '../metrics.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { CallOptions } from '../router.ts';
 import type { NewReplica } from '../storage/store.ts';
+import type { Transport } from '../transport/transport.ts';
 import {
   BIRTH_CALL,
   type BirthCall,
@@ -62,7 +63,7 @@ const NOTHING = new Uint8Array(0);
 /** Where the contents of a born file stand: its first operation makes all of them. */
 const BORNE: ContentVersion = { epoch: 1, seq: 1 };
 
-export interface BirthsParts {
+export interface BirthsParts extends Pick<Transport, 'call' | 'isConnected'> {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
   readonly clock: Clock;
@@ -71,14 +72,6 @@ export interface BirthsParts {
   readonly traffic: Traffic;
   /** By what became of them: `born`, `refused`, `unborn`. */
   readonly outcomes: Counter;
-  isConnected(server: ServerId): boolean;
-  call(
-    to: ServerId,
-    method: string,
-    payload: Uint8Array,
-    timeoutMs: number,
-    deferrable: boolean,
-  ): Promise<Uint8Array>;
   /** Which servers hold new files of a volume with so many replicas. */
   choose(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[];
   query<Q extends Query>(query: Q, options?: CallOptions): Promise<QueryResults[Q['kind']]>;

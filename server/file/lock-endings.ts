@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { readFileId } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
+import type { Transport } from '../transport/transport.ts';
 
 /** The call by which a primary that has ended in good order tells the file's other servers that it left no locks. */
 export const UNLOCKED_CALL = 'ended-unlocked';
@@ -16,16 +17,8 @@ export interface LockEnding {
   readonly counter: number;
 }
 
-interface LockEndingsParts {
+interface LockEndingsParts extends Pick<Transport, 'call' | 'isConnected'> {
   readonly log: Logger;
-  isConnected(server: ServerId): boolean;
-  call(
-    to: ServerId,
-    method: string,
-    payload: Uint8Array,
-    timeoutMs: number,
-    deferrable: boolean,
-  ): Promise<Uint8Array>;
   heard(ending: LockEnding): void;
 }
 

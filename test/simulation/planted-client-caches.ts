@@ -726,7 +726,11 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
   replica(
     'removal-silent',
     'each removal behind one of which the cluster says nothing is waited for as long as for the first',
-    { file: 'fuse/removals.ts', find: 'if (isSilent) this', replace: 'if (isSilent && atNs !== null) this' },
+    {
+      file: 'fuse/removals.ts',
+      find: 'silence === undefined ? batch',
+      replace: 'outcomes.length > 0 ? batch',
+    },
     {
       test: {
         file: 'test/fuse/removals.test.ts',
