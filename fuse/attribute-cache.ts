@@ -97,6 +97,12 @@ export class AttributeCache {
     return attributes;
   }
 
+  /** Whether nobody else has been able to change what the name stands for since it was asked for. */
+  isCertain({ parent, name }: NamePlace): boolean {
+    const entry = this.#entries.get(keyOf(parent, name));
+    return entry !== undefined && this.#isHeld(entry, parent);
+  }
+
   attributes(inode: number): Attributes | undefined {
     const known = this.#known.get(inode);
     if (known === undefined || !known.prefetched) return undefined;

@@ -31,8 +31,9 @@ export class Names {
     const { cache, refusedOpens } = this.#inodes;
     const place = { parent, name };
     const isOnceMore = refusedOpens.looks(thread, place);
-    // Whoever asks for what the kernel believes wants to make it, or to be sure.
-    const isAsked = isOnceMore || cache.keptNames.isBelieved(place);
+    // Whoever asks for what the kernel believes wants to make it, or to be sure; or the kernel had no room for it.
+    const isForced = cache.keptNames.isBelieved(place) && !cache.isCertain(place);
+    const isAsked = isOnceMore || isForced;
     try {
       const found = await (isAsked ? this.#askFor(parent, name) : this.#find(parent, name));
       if (isOnceMore) refusedOpens.found(thread, place, found);

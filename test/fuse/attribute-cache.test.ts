@@ -213,6 +213,19 @@ test('what was asked for a moment ago, and is told from memory since, an open ha
   assert.equal(cache.isNameKept(7), true);
 });
 
+test('a name is certain that was asked for since nobody else changes its directory, and for as long as that is so', () => {
+  const cache = new AttributeCache(AGE_MAX_MS);
+  let isHeld = true;
+  cache.isHeld = () => isHeld;
+  cache.heardEntry(1, 'a', file(7), cache.mark, true);
+  cache.held(1);
+  cache.heardEntry(1, 'b', file(8), cache.mark, true);
+  const certain = (): boolean[] => [PLACES.a, PLACES.b].map((place) => cache.isCertain(place));
+  assert.deepEqual(certain(), [false, true]);
+  isHeld = false;
+  assert.deepEqual(certain(), [false, false]);
+});
+
 test('a name that the kernel keeps moves with what is renamed here, and is over where it is removed', () => {
   const cache = new AttributeCache(AGE_MAX_MS);
   const keep = (name: string, inode: number): number => {

@@ -655,11 +655,26 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
   replica(
     'kept-believed',
     'what the kernel asks for although it believes it is answered from memory',
-    { file: 'fuse/names.ts', find: 'isOnceMore || cache.keptNames.isBelieved(place)', replace: 'isOnceMore' },
+    { file: 'fuse/names.ts', find: 'isOnceMore || isForced', replace: 'isOnceMore' },
     {
       test: {
         file: OPEN_NAMES,
         name: 'what the kernel looks up although it believes it the cluster is asked for',
+      },
+    },
+  ),
+  replica(
+    'kept-certain',
+    'what was asked for before a directory was held counts as certain',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'return entry !== undefined && this.#isHeld(entry, parent);',
+      replace: 'return entry !== undefined && this.isHeld(parent);',
+    },
+    {
+      test: {
+        file: CACHE,
+        name: 'a name is certain that was asked for since nobody else changes its directory, and for as long as that is so',
       },
     },
   ),
