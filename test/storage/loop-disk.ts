@@ -86,6 +86,12 @@ export class LoopDisk {
     fs.rmSync(this.#parent, { recursive: true });
   }
 
+  /** The same where something went wrong, and files are open on it: what that was is to be heard, and not that the disk is in use. */
+  abandon(): void {
+    spawnSync('umount', ['-l', this.folder]);
+    fs.rmSync(this.#parent, { recursive: true });
+  }
+
   #mount(): boolean {
     return mounted(this.folder, ['-o', this.#options, this.#image]) !== null;
   }

@@ -31,7 +31,10 @@ for (const kind of ['ext4', 'xfs'] as const) {
       before: new Map<number, number>(),
     };
     try {
-      if (!(await canCut(disk))) return t.skip('this kernel cannot shut a file system down');
+      if (!(await canCut(disk))) {
+        disk.remove();
+        return t.skip('this kernel cannot shut a file system down');
+      }
       for (let round = 1; round <= ROUNDS; round++) {
         const underFeet = prng.chance(0.5);
         const lines = prng.integer(150, 1500);
@@ -50,9 +53,11 @@ for (const kind of ['ext4', 'xfs'] as const) {
           `${seen.kept} unsynced operations too, ${seen.gone} were gone, ${seen.rolledBack} files went back a generation`,
       );
       assert.ok(seen.synced > 0 && seen.gone > 0, 'The cuts bit');
-    } finally {
-      disk.remove();
+    } catch (error) {
+      disk.abandon();
+      throw error;
     }
+    disk.remove();
   });
 }
 
