@@ -315,36 +315,17 @@ export class AttributeCache {
   }
 
   /**
-   * We gave the name to what is new, which has changed its directory's times and nothing else of it: the directory, through
-   * which the path of the next file leads as well, stays known for as long as it would have been.
+   * We gave the name to what is new, or gave it a second one, which has changed its directory's times, how many directories there are in it, and nothing
+   * else of it: the directory, through which the path of the next file leads as well, stays known for as long as it would have been.
    *
    * @param attributes of what was made, as its making was answered
+   * @param since a mark from before that was begun
    */
-  made(parent: number, name: string, attributes: Attributes): void {
+  made(parent: number, name: string, attributes: Attributes, since: number): void {
     const key = keyOf(parent, name);
     this.#entries.delete(key);
     this.#noteChange(key);
-    this.#noteChange(parent);
-    const known = this.#known.get(parent);
-    if (known === undefined) return;
-    // A directory counts those in it: whether the one heard of had this one already cannot be told.
-    if (attributes.kind === 'directory') {
-      this.#known.delete(parent);
-      return;
-    }
-    const { changedNs } = attributes;
-    // What was heard may have later changes already.
-    if (BigInt(known.attributes.changedNs) >= BigInt(changedNs)) return;
-    const changed = { ...known.attributes, modifiedNs: changedNs, changedNs };
-    this.#known.set(parent, { ...known, attributes: changed });
-  }
-
-  /** As `made`, of what the cluster does not know of yet: the directory has its times still. */
-  madeHere(parent: number, name: string): void {
-    const key = keyOf(parent, name);
-    this.#entries.delete(key);
-    this.#noteChange(key);
-    this.#noteChange(parent);
+    this.#namesChanged(parent, attributes.changedNs, attributes.kind === 'directory' ? 1 : 0, since);
   }
 
   /**
@@ -353,20 +334,27 @@ export class AttributeCache {
    * @param atNs the directory's times since; null where they are not known
    */
   named(directory: number, atNs: string | null): void {
+    this.#namesChanged(directory, atNs, 0, 0);
+  }
+
+  /** @param directories so many more are in it now; negative: fewer */
+  #namesChanged(directory: number, atNs: string | null, directories: number, since: number): void {
     this.#noteChange(directory);
     const known = this.#known.get(directory);
     if (known === undefined) return;
-    if (atNs === null) this.#known.delete(directory);
-    else if (BigInt(known.attributes.changedNs) < BigInt(atNs)) this.#touch(directory, known, atNs);
-  }
-
-  #touch(directory: number, known: Known, atNs: string): void {
-    const attributes = { ...known.attributes, modifiedNs: atNs, changedNs: atNs };
+    // Whether what was heard while they were changed counts them already cannot be told.
+    if (atNs === null || (directories !== 0 && known.answeredMs >= since)) {
+      this.#known.delete(directory);
+      return;
+    }
+    const { links, changedNs } = known.attributes;
+    const times = BigInt(changedNs) < BigInt(atNs) ? { modifiedNs: atNs, changedNs: atNs } : {};
+    const attributes = { ...known.attributes, links: links + directories, ...times };
     this.#known.set(directory, { ...known, attributes });
   }
 
-  /** A name of a file is about to go: what is heard of it meanwhile, and of its directory, may be older than that. */
-  removing(parent: number, name: string): void {
+  /** What a name stands for changes: what was asked for before, of it and of its directory, may be older than that. */
+  changingName(parent: number, name: string): void {
     const key = keyOf(parent, name);
     this.#entries.delete(key);
     this.#noteChange(key);
@@ -374,7 +362,7 @@ export class AttributeCache {
   }
 
   /**
-   * What was begun with `removing` has happened: of the directory it has changed the times and nothing else, as with `made`.
+   * A file has lost the name, which was begun with `changingName`: of the directory that has changed the times and nothing else, as with `made`.
    *
    * @param inode that had the name
    * @param atNs the directory's times since; null where they are not known
@@ -392,7 +380,43 @@ export class AttributeCache {
       return;
     }
     const laterNs = BigInt(known.attributes.changedNs) + 1n;
-    this.#touch(parent, known, String(laterNs > BigInt(atNs) ? laterNs : BigInt(atNs)));
+    this.named(parent, String(laterNs > BigInt(atNs) ? laterNs : BigInt(atNs)));
+  }
+
+  /** As `removed`, of an empty directory, of which its parent has counted one. @param since as of `made` */
+  removedDirectory(parent: number, name: string, inode: number, atNs: string, since: number): void {
+    this.keptNames.gone({ parent, name });
+    this.changingName(parent, name);
+    this.drop(inode);
+    this.#namesChanged(parent, atNs, -1, since);
+  }
+
+  /**
+   * What is no directory has another name than before, or another directory, which was begun with `changingName`. It is what it was, but for the time
+   * of its change, and counts for the rest of its time; its new name is heard of by that.
+   *
+   * @param atNs the times of both directories since
+   * @param since the mark from after `changingName` and before it was begun
+   */
+  renamed(from: NamePlace, to: NamePlace, inode: number, atNs: string, since: number): void {
+    const isPast = this.#isBefore(since, placeKey(from)) || this.#isBefore(since, placeKey(to));
+    for (const { parent, name } of [from, to]) {
+      this.changingName(parent, name);
+      this.named(parent, atNs);
+    }
+    const known = this.#known.get(inode);
+    this.drop(inode);
+    const isKnown = known !== undefined && !known.isDoubtful && !known.attributes.live;
+    if (!isKnown || isPast || this.#ageMaxMs === 0) return;
+    const { changedNs } = known.attributes;
+    const attributes =
+      BigInt(changedNs) < BigInt(atNs) ? { ...known.attributes, changedNs: atNs } : known.attributes;
+    this.#known.set(inode, {
+      ...known,
+      ...{ attributes, mark: this.#mark, prefetched: true, askedAt: undefined },
+    });
+    const heard = { mark: since, askedMs: since, answeredMs: performance.now() };
+    bounded(this.#entries).set(placeKey(to), { inode, ...heard, isKept: true, isAsked: false });
   }
 
   /** @returns the inode that had the name when it was heard of last */

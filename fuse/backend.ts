@@ -240,13 +240,18 @@ export interface FileSystemBackend {
   }>;
   /** Resolves when the cluster has the removals in a directory, or of an inode, that were told as done. */
   removed?(inode: number): Promise<void>;
-  removeDirectory(parent: number, name: string): Promise<void>;
+  /**
+   * @param inode that had the name when it was heard of last
+   * @returns `atNs`: as of `unlink`
+   */
+  removeDirectory(parent: number, name: string, inode?: number): Promise<{ readonly atNs?: string }>;
+  /** @returns `atNs`: the times of both directories since, where they are known and have changed */
   rename(
     from: { readonly parent: number; readonly name: string },
     to: { readonly parent: number; readonly name: string },
     mode: RenameMode,
     uid?: number,
-  ): Promise<{ readonly replaced: number | null }>;
+  ): Promise<{ readonly replaced: number | null; readonly atNs?: string }>;
   /** A new owner takes set-user-id, and set-group-id where the group may execute, from what is no directory, unless `mode` is given. */
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
   /** A file without a name is still in use: its time to collection starts anew. */

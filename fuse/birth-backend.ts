@@ -65,12 +65,15 @@ export function withBirths(
     },
     unlink: (parent, name, uid, isOpen = () => false) => files.unlink({ parent, name }, uid, isOpen),
     removed: (inode) => files.removed(inode),
-    async removeDirectory(parent, name) {
+    async removeDirectory(parent, name, inode) {
       const place = { parent, name };
       // It may be the directory of any of them, and would not be empty.
       await files.comeFrom();
-      await files.changing([place], () => backend.removeDirectory(parent, name));
+      // The command says that this mount believes nothing of it any more.
+      if (inode !== undefined) files.letGo(inode);
+      const removed = await files.changing([place], () => backend.removeDirectory(parent, name, inode));
       files.changed(place, 'free');
+      return removed;
     },
     async rename(from, to, mode, uid) {
       const isFile = files.fileAt(from) !== null;
@@ -80,7 +83,9 @@ export function withBirths(
       const file = from.parent === to.parent ? files.fileAt(from) : null;
       const renamed = await files.changing([from, to], () => backend.rename(from, to, mode, uid));
       // Of two names of one file none is gone. Which file it was is known where nobody else can have taken the directory meanwhile.
-      if (mode !== 'exchange') files.changed(to, isFile ? (file ?? 'file') : 'other');
+      if (mode === 'exchange') return renamed;
+      files.changed(to, isFile ? (file ?? 'file') : 'other');
+      if (typeof file === 'number' && !files.isLinked(file)) files.changed(from, 'free');
       return renamed;
     },
     async setAttributes(inode, changes) {

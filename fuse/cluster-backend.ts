@@ -84,9 +84,8 @@ export function clusterBackend(
     },
     unlink: (parent, name, uid) =>
       client.command({ kind: 'unlink', place: { parent, name }, by: removerText(uid) }, owning(parent)),
-    async removeDirectory(parent, name) {
-      await client.command({ kind: 'remove-directory', place: { parent, name } }, owning(parent));
-    },
+    removeDirectory: (parent, name, inode = parent) =>
+      client.command({ kind: 'remove-directory', place: { parent, name } }, owning(parent, inode)),
     rename: (from, to, mode, uid) =>
       client.command(
         { kind: 'rename', from, to, mode, by: removerText(uid) },

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../base/errors.ts';
 import { ATTRIBUTE_AGE_MAX_MS } from './attribute-cache.ts';
-import type { Attributes, FileSystemBackend, Space, XattrMode } from './backend.ts';
+import type { Attributes, FileSystemBackend, RenameMode, Space, XattrMode } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { Directories } from './directories.ts';
 import { ErrnoError, errnoName } from './errno.ts';
@@ -155,7 +155,9 @@ export class FileSystem implements FileSystemCalls {
 
   async link(inode: number, parent: number, name: string, thread = 0): Promise<Attributes> {
     checkName(name);
+    const { cache } = this.#inodes;
     await staleIfGone(this.#inodes.assertMeantToLink(inode, thread));
+    const mark = cache.changing(inode);
     // Nothing else can be missing than the inode, or the directory.
     const place = { parent, name };
     const attributes = await staleIfGone(
@@ -163,36 +165,33 @@ export class FileSystem implements FileSystemCalls {
         [place],
         () => this.#backend.link(inode, parent, name),
         (now) => [{ place, now }],
+        (now, since) => {
+          // Of a live file its primary tells the times, which are not those of the directory.
+          if (now.live) return false;
+          cache.made(parent, name, now, since);
+          return true;
+        },
       ),
     );
-    this.#inodes.cache.drop(inode);
+    cache.changed(attributes, mark);
     this.#files.linked(inode);
     return this.#inodes.present(attributes);
   }
 
   async unlink(parent: number, name: string, uid?: number): Promise<void> {
     checkName(name);
-    const { cache } = this.#inodes;
     const place = { parent, name };
-    cache.removing(parent, name);
-    try {
-      const isOpen = (file: number): boolean => this.#inodes.isOpen(file);
-      const {
-        inode,
-        links,
-        atNs = null,
-        behind,
-      } = await this.#names.listings.changing(
-        [place],
-        () => this.#backend.unlink(parent, name, uid, isOpen),
-        () => [{ place, now: null }],
-      );
-      cache.removed(parent, name, inode, atNs, behind);
-      if (links === 0) this.#files.unlinked(inode);
-    } catch (error) {
-      cache.forgetEntry(parent, name);
-      throw error;
-    }
+    const isOpen = (file: number): boolean => this.#inodes.isOpen(file);
+    const { inode, links } = await this.#changeEntries(
+      [place],
+      () => this.#backend.unlink(parent, name, uid, isOpen),
+      () => [{ place, now: null }],
+      ({ inode: file, atNs = null, behind }) => {
+        this.#inodes.cache.removed(parent, name, file, atNs, behind);
+        return true;
+      },
+    );
+    if (links === 0) this.#files.unlinked(inode);
   }
 
   async removeDirectory(parent: number, name: string): Promise<void> {
@@ -203,8 +202,13 @@ export class FileSystem implements FileSystemCalls {
     const place = { parent, name };
     await this.#changeEntries(
       [place],
-      () => this.#backend.removeDirectory(parent, name),
+      () => this.#backend.removeDirectory(parent, name, inode),
       () => [{ place, now: null }],
+      ({ atNs }, since) => {
+        if (atNs === undefined || inode === undefined) return false;
+        cache.removedDirectory(parent, name, inode, atNs, since);
+        return true;
+      },
     );
     if (inode === undefined || attributes?.kind !== 'directory') return;
     this.#removed.set(inode, { ...attributes, links: 0 });
@@ -222,32 +226,45 @@ export class FileSystem implements FileSystemCalls {
       throw new ErrnoError('EINVAL', `Rename flags ${flags} are not supported`);
     }
     const { cache } = this.#inodes;
-    const moved = [from, to].map(({ parent, name: at }) => cache.inodeOf(parent, at));
-    const { listings } = this.#names;
-    const now = listings.entry(from);
-    // Of two names of one file none is gone.
-    const isOther = listings.of(to.parent) !== undefined && listings.entry(to)?.inode !== now?.inode;
-    const isKnown = now !== undefined && isOther && mode !== 'exchange';
+    const [moved, target] = [from, to].map(({ parent, name: at }) => cache.inodeOf(parent, at));
+    const kind = moved === undefined ? undefined : cache.lastOf(moved)?.kind;
+    // A directory is counted by the one that it leaves, and by the one that it comes to.
+    const isCounted = kind === undefined || kind === 'directory' || mode === 'exchange';
+    let isKnown = false;
     const { replaced } = await this.#changeEntries(
       [from, to],
       () => this.#backend.rename(from, to, mode, uid),
-      () =>
-        isKnown
-          ? [
-              { place: from, now: null },
-              { place: to, now },
-            ]
-          : null,
+      this.#afterRename(from, to, mode),
+      ({ atNs }, since) => {
+        if (moved === undefined || atNs === undefined || isCounted) return false;
+        cache.renamed(from, to, moved, atNs, since);
+        isKnown = true;
+        return true;
+      },
     );
     // Of what has another name the times are others, too.
-    for (const inode of moved) {
+    const others = mode === 'exchange' ? [moved, target] : [moved];
+    for (const inode of others) {
       if (inode === undefined) cache.forgetAsked();
-      else cache.drop(inode);
+      else if (!isKnown || this.#inodes.isOpen(inode)) cache.drop(inode);
     }
     cache.keptNames.moved(from, to, mode === 'exchange');
     if (replaced === null) return;
     cache.drop(replaced);
     if (this.#inodes.isOpen(replaced) && !(await this.#hasName(replaced))) this.#files.unlinked(replaced);
+  }
+
+  /** @returns what is then known of listings; `null` where that is nothing */
+  #afterRename(from: NamePlace, to: NamePlace, mode: RenameMode): () => readonly NameChange[] | null {
+    const { listings } = this.#names;
+    const now = listings.entry(from);
+    // Of two names of one file none is gone.
+    const isOther = listings.of(to.parent) !== undefined && listings.entry(to)?.inode !== now?.inode;
+    if (now === undefined || !isOther || mode === 'exchange') return () => null;
+    return () => [
+      { place: from, now: null },
+      { place: to, now },
+    ];
   }
 
   /** Where that cannot be found out it is taken for a file that has none, which is kept for as long as it is open. */
@@ -477,20 +494,24 @@ export class FileSystem implements FileSystemCalls {
    * What was heard before the change and what is heard during it may be old afterwards.
    *
    * @param after @see KnownListings.changing
+   * @param learn has the cache know what came of it. @returns false where that is not known
    */
   async #changeEntries<Result>(
     places: readonly NamePlace[],
     change: () => Promise<Result>,
     after: (result: Result) => readonly NameChange[] | null,
+    learn: (result: Result, since: number) => boolean,
   ): Promise<Result> {
-    const forget = (): void => {
-      for (const { parent, name } of places) this.#inodes.cache.forgetEntry(parent, name);
-    };
-    forget();
+    const { cache } = this.#inodes;
+    for (const { parent, name } of places) cache.changingName(parent, name);
+    const since = cache.mark;
+    let isKnown = false;
     try {
-      return await this.#names.listings.changing(places, change, after);
+      const result = await this.#names.listings.changing(places, change, after);
+      isKnown = learn(result, since);
+      return result;
     } finally {
-      forget();
+      if (!isKnown) for (const { parent, name } of places) cache.forgetEntry(parent, name);
     }
   }
 
@@ -508,6 +529,7 @@ export class FileSystem implements FileSystemCalls {
   ): Promise<Result> {
     const { cache } = this.#inodes;
     const place = { parent, name };
+    const since = cache.mark;
     let result: Result;
     try {
       result = await this.#names.listings.changing([place], make, ({ attributes, created }) =>
@@ -518,8 +540,9 @@ export class FileSystem implements FileSystemCalls {
       throw error;
     }
     if (result.created) {
-      if (result.unborn === true) cache.madeHere(parent, name);
-      else cache.made(parent, name, result.attributes);
+      // The cluster does not know of it yet: the directory has its times still.
+      if (result.unborn === true) cache.changingName(parent, name);
+      else cache.made(parent, name, result.attributes, since);
       cache.heardEntry(parent, name, result.attributes, cache.mark, true);
     } else cache.forgetEntry(parent, name);
     return result;

@@ -331,6 +331,16 @@ export class NewbornFiles {
     this.#directories.linked(inode);
   }
 
+  /** Whether it has got a second name here since its first one was heard of. */
+  isLinked(inode: number): boolean {
+    return this.#directories.isLinked(inode);
+  }
+
+  /** Nothing is known any more of the directory's names. */
+  letGo(directory: number): void {
+    this.#directories.end(directory);
+  }
+
   /** Takes a name away, at once where nobody can tell that from the ordinary way but by the death of this mount. */
   async unlink(
     place: Place,

@@ -639,13 +639,14 @@ export interface CommandResults {
   /** `delegated`: the session to which the directory is delegated from its making on; absent where it is not. */
   readonly 'make-directory': { readonly attributes: Attributes; readonly delegated?: number };
   readonly 'make-node': { readonly attributes: Attributes };
-  readonly 'remove-directory': Record<string, never>;
+  /** `atNs`: as of `unlink`. */
+  readonly 'remove-directory': { readonly atNs?: string };
   /** `atNs`: the times of the directory since; absent in the answer to a retry, and from servers of before. */
   readonly unlink: { readonly inode: number; readonly links: number; readonly atNs?: string };
   /** One for each name, in their order. `atNs`: as of `unlink`. */
   readonly 'unlink-files': { readonly files: readonly UnlinkedFile[]; readonly atNs?: string };
-  /** `replaced`: the inode that lost the target name, if any. */
-  readonly rename: { readonly replaced: number | null };
+  /** `replaced`: the inode that lost the target name, if any. `atNs`: as of `unlink`; absent also where nothing has changed. */
+  readonly rename: { readonly replaced: number | null; readonly atNs?: string };
   readonly symlink: { readonly attributes: Attributes };
   readonly link: { readonly attributes: Attributes };
   readonly 'set-attributes': { readonly attributes: Attributes };

@@ -38,6 +38,9 @@ const BATCH_CHARS_MAX = 2 * 1024 * 1024;
 /** Commands that wait for a batch; more are refused with `busy`. */
 const QUEUE_MAX = 4_096;
 type CommandResult = CommandResults[Command['kind']];
+/** Commands whose answers tell the times of the directories in which they have changed names. */
+const TIMED = ['unlink', 'unlink-files', 'rename', 'remove-directory', 'create-file'] as const;
+type TimedKind = (typeof TIMED)[number];
 
 /** Leads nothing. */
 const NOBODY: Maker = { making: () => undefined, made: () => undefined, unmade: () => undefined };
@@ -347,10 +350,7 @@ export class LocalCatalogService implements CatalogService {
   ): CommandResult {
     // A retry is answered with what was made before, and touches nothing.
     if (change?.inodes.length === 0) return result;
-    if (command.kind === 'unlink' || command.kind === 'unlink-files')
-      return { ...(result as CommandResults['unlink' | 'unlink-files']), atNs: String(nowNs) };
-    if (command.kind === 'create-file' && command.reserved !== undefined)
-      return { ...(result as CommandResults['create-file']), atNs: String(nowNs) };
+    if (isTimed(command)) return { ...(result as CommandResults[TimedKind]), atNs: String(nowNs) };
     if (command.kind !== 'make-directory' || cache?.session === undefined) return result;
     const { attributes } = result as CommandResults['make-directory'];
     return { attributes, ...this.#parts.recaller.delegate(cache.session, attributes.inode) };
@@ -432,6 +432,12 @@ export class LocalCatalogService implements CatalogService {
  * @returns the file that a command has made, if it has: a retry of what was done before has touched nothing. A reserved number was given
  *   out before, and whoever bears files by it may have used the first epoch already
  */
+/** A file that is not made by a reserved number has its directory's times itself. */
+function isTimed(command: Command): boolean {
+  if (command.kind === 'create-file') return command.reserved !== undefined;
+  return TIMED.some((kind) => kind === command.kind);
+}
+
 function madeBy(
   { request: { command } }: Waiting,
   outcome: Outcome | undefined,

@@ -42,7 +42,7 @@ test('however many files are written, no old answer about one of them is kept', 
 });
 
 function directory(inode: number, changedNs: string): Attributes {
-  return { inode, kind: 'directory', modifiedNs: changedNs, changedNs } as Attributes;
+  return { inode, kind: 'directory', links: 2, modifiedNs: changedNs, changedNs } as Attributes;
 }
 
 function made(inode: number, changedNs: string): Attributes {
@@ -52,25 +52,77 @@ function made(inode: number, changedNs: string): Attributes {
 test('a directory stays known while files are made in it, with the times that they give it', () => {
   const cache = new AttributeCache(AGE_MAX_MS);
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
-  cache.made(2, 'first', made(3, '3000'));
+  const { mark } = cache;
+  cache.made(2, 'first', made(3, '3000'), mark);
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
   // Answered late: the directory had what came after it by then.
-  cache.made(2, 'second', made(4, '2000'));
+  cache.made(2, 'second', made(4, '2000'), mark);
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
 });
 
-test('a directory is asked for again when one was made in it, for it counts them', () => {
+test('a directory counts those that are made and removed in it, unless it was heard of meanwhile', (t) => {
+  let nowMs = 0;
+  t.mock.method(performance, 'now', () => ++nowMs);
   const cache = new AttributeCache(AGE_MAX_MS);
+  const counted = (changedNs: string, links: number) => ({ ...directory(2, changedNs), links });
+  cache.heardEntry(1, 'd', counted('1000', 2), cache.mark);
+  const { mark } = cache;
+  cache.made(2, 'sub', directory(3, '3000'), mark);
+  assert.deepEqual(cache.entry(1, 'd'), counted('3000', 3));
+  // Another one, which was answered late.
+  cache.made(2, 'other', directory(4, '2000'), mark);
+  assert.deepEqual(cache.entry(1, 'd'), counted('3000', 4));
+  const later = cache.mark;
+  cache.removedDirectory(2, 'sub', 3, '4000', later);
+  assert.deepEqual(cache.entry(1, 'd'), counted('4000', 3));
+  cache.heardEntry(1, 'd', counted('5000', 3), cache.mark);
+  cache.removedDirectory(2, 'other', 4, '5000', later);
+  assert.equal(cache.entry(1, 'd'), undefined, 'What was heard may count the one that was removed, or not');
+});
+
+test('what got another name is what it was, for as long as it would have been, but for the time of its change', (t) => {
+  let nowMs = 0;
+  t.mock.method(performance, 'now', () => nowMs);
+  const cache = new AttributeCache(1_000);
+  const [from, to] = [
+    { parent: 2, name: 'a' },
+    { parent: 5, name: 'b' },
+  ];
+  const begin = (): number => {
+    for (const { parent, name } of [from, to]) cache.changingName(parent, name);
+    return cache.mark;
+  };
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
-  cache.made(2, 'sub', directory(3, '3000'));
-  assert.equal(cache.entry(1, 'd'), undefined);
+  cache.heardEntry(1, 'e', directory(5, '4000'), cache.mark);
+  cache.heardEntry(2, 'a', made(3, '1000'), cache.mark, true);
+  nowMs = 900;
+  cache.renamed(from, to, 3, '3000', begin());
+  assert.deepEqual(
+    [cache.entry(2, 'a'), cache.entry(5, 'b')],
+    [undefined, { ...made(3, '1000'), changedNs: '3000' }],
+  );
+  assert.deepEqual([cache.entry(1, 'd'), cache.entry(1, 'e')], [directory(2, '3000'), directory(5, '4000')]);
+  nowMs = 1_100;
+  assert.equal(cache.entry(5, 'b'), undefined);
+
+  for (const [why, change] of [
+    ['its new name was changed beside it', () => cache.changingName(to.parent, to.name)],
+    ['its old name was changed beside it', () => cache.changingName(from.parent, from.name)],
+    ['it was changed beside it', () => cache.changing(3)],
+  ] as const) {
+    cache.heardEntry(2, 'a', made(3, '1000'), cache.mark, true);
+    const since = begin();
+    change();
+    cache.renamed(from, to, 3, '5000', since);
+    assert.equal(cache.entry(5, 'b'), undefined, why);
+  }
 });
 
 test('what was asked for before a file was made is not kept of its name and its directory, but of all others', () => {
   const cache = new AttributeCache(AGE_MAX_MS);
   const { mark } = cache;
   cache.heardEntry(2, 'f', file(9), mark, true);
-  cache.made(2, 'f', made(3, '3000'));
+  cache.made(2, 'f', made(3, '3000'), cache.mark);
   assert.equal(cache.entry(2, 'f'), undefined);
   cache.heardEntry(2, 'f', file(9), mark, true);
   cache.heardEntry(1, 'd', directory(2, '1000'), mark);
@@ -86,7 +138,7 @@ test('a directory stays known while files are removed from it, with the times th
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
   for (const name of ['a', 'b']) cache.heardEntry(2, name, file(3), cache.mark, true);
   const { mark } = cache;
-  cache.removing(2, 'a');
+  cache.changingName(2, 'a');
   assert.equal(cache.entry(2, 'a'), undefined);
   cache.heardEntry(2, 'a', file(3), mark, true);
   assert.equal(cache.entry(2, 'a'), undefined, 'It was asked for before');
@@ -103,7 +155,7 @@ test('a directory stays known while files are removed from it, with the times th
 test('a directory is asked for again where it is not known when a file was removed from it', () => {
   const cache = new AttributeCache(AGE_MAX_MS);
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
-  cache.removing(2, 'a');
+  cache.changingName(2, 'a');
   cache.removed(2, 'a', 3, null);
   assert.equal(cache.entry(1, 'd'), undefined);
 });
@@ -114,7 +166,7 @@ test('nothing is believed for longer because files are made', (t) => {
   const cache = new AttributeCache(1_000);
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
   nowMs = 900;
-  cache.made(2, 'f', made(3, '3000'));
+  cache.made(2, 'f', made(3, '3000'), cache.mark);
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
   nowMs = 1_100;
   assert.equal(cache.entry(1, 'd'), undefined);

@@ -179,7 +179,7 @@ export class MemoryBackend implements FileSystemBackend {
     return { inode: inode.inode, links: inode.links, atNs: String(atNs) };
   }
 
-  async removeDirectory(parent: number, name: string): Promise<void> {
+  async removeDirectory(parent: number, name: string) {
     await this.#reach('removeDirectory');
     const inode = this.#child(parent, name);
     if (inode.kind !== 'directory') throw new ServiceError('not-directory', `"${name}" is no directory`);
@@ -188,14 +188,14 @@ export class MemoryBackend implements FileSystemBackend {
     directory.children.delete(name);
     directory.links--;
     this.#inodes.delete(inode.inode);
-    this.#touch(directory);
+    return { atNs: String(this.#touch(directory)) };
   }
 
   async rename(
     from: { parent: number; name: string },
     to: { parent: number; name: string },
     mode: RenameMode,
-  ): Promise<{ replaced: number | null }> {
+  ): Promise<{ replaced: number | null; atNs?: string }> {
     await this.#reach('rename');
     const moved = this.#child(from.parent, from.name);
     const source = this.#directory(from.parent);
@@ -223,10 +223,14 @@ export class MemoryBackend implements FileSystemBackend {
       source.links--;
       target.links++;
     }
-    this.#touch(source);
-    moved.changedNs = this.#touch(target);
-    if (replaced !== null) replaced.links--;
-    return { replaced: replaced?.inode ?? null };
+    const atNs = this.#touch(source);
+    this.#touch(target, atNs);
+    moved.changedNs = atNs;
+    if (replaced !== null) {
+      replaced.links--;
+      replaced.changedNs = atNs;
+    }
+    return { replaced: replaced?.inode ?? null, atNs: String(atNs) };
   }
 
   async setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {
@@ -557,7 +561,7 @@ export class MemoryBackend implements FileSystemBackend {
       device,
     );
     directory.children.set(name, inode.inode);
-    this.#touch(directory);
+    this.#touch(directory, inode.changedNs);
     return inode;
   }
 
@@ -605,10 +609,10 @@ export class MemoryBackend implements FileSystemBackend {
     return this.#get(inode);
   }
 
-  #touch(directory: Inode): bigint {
-    directory.modifiedNs = this.#nowNs();
-    directory.changedNs = directory.modifiedNs;
-    return directory.modifiedNs;
+  #touch(directory: Inode, atNs = this.#nowNs()): bigint {
+    directory.modifiedNs = atNs;
+    directory.changedNs = atNs;
+    return atNs;
   }
 
   /** Every change has a later time than the one before. */

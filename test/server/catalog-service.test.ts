@@ -131,7 +131,7 @@ test('nobody leads first what is made by a reserved number, for it may have been
   assert.deepEqual(told, []);
 });
 
-test('who removes a name, or makes a file by a number of his, hears which times its directory has since, and a retry does not', async () => {
+test('who removes or changes a name, or makes a file by a number of his, hears which times its directory has since, and a retry does not', async () => {
   const times: string[] = [];
   const service = serviceOf((_requests, { nowNs }) => {
     times.push(String(nowNs));
@@ -139,7 +139,8 @@ test('who removes a name, or makes a file by a number of his, hears which times 
     return { body: Buffer.from('x'), outcomes: [outcome], touched: [times.length === 1 ? [1, 7] : []] };
   });
   const reserved = { kind: 'create-file', reserved: { inode: 7, owner: 1 } };
-  for (const command of [{ kind: 'unlink' }, { kind: 'unlink-files' }, reserved] as unknown as Command[]) {
+  const kinds = ['unlink', 'unlink-files', 'rename', 'remove-directory'].map((kind) => ({ kind }));
+  for (const command of [...kinds, reserved] as unknown as Command[]) {
     times.length = 0;
     const request = { session: 1, number: 1, command };
     assert.deepEqual(await service.execute(request), { inode: 7, links: 0, atNs: times[0] });

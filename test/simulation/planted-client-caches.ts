@@ -14,6 +14,7 @@ const BELIEF = 'test/fuse/kernel/kernel-belief.test.ts';
 const CACHE = 'test/fuse/attribute-cache.test.ts';
 const KEPT = 'test/fuse/kept-names.test.ts';
 const REFUSED = 'test/fuse/refused-opens.test.ts';
+const OWN_NAMES = 'test/fuse/own-names.test.ts';
 const LISTINGS = 'test/fuse/known-listings.test.ts';
 const REMEMBERING = 'test/client/remembering-client.test.ts';
 
@@ -350,8 +351,8 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'of two names of one file the one that is renamed to the other is listed as gone',
     {
       file: 'fuse/file-system.ts',
-      find: 'const isKnown = now !== undefined && isOther && mode',
-      replace: 'const isKnown = now !== undefined && mode',
+      find: "if (now === undefined || !isOther || mode === 'exchange')",
+      replace: "if (now === undefined || mode === 'exchange')",
     },
     {
       test: {
@@ -429,6 +430,86 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
         name: 'attributes that were changed here are told from memory, and never those of before',
       },
     },
+  ),
+  replica(
+    'renamed-linked',
+    'the name of a file that has two is free, for whoever makes names, once it is renamed to the other',
+    {
+      file: 'fuse/birth-backend.ts',
+      find: "if (typeof file === 'number' && !files.isLinked(file)) files.changed(from, 'free');",
+      replace: "if (typeof file === 'number') files.changed(from, 'free');",
+    },
+    {
+      test: {
+        file: OWN_NAMES,
+        name: 'a name of a file that has another one here is not taken for free when it is renamed to that',
+      },
+    },
+  ),
+  replica(
+    'renamed-past',
+    'a new name is believed that was changed once more before it was heard of',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'if (!isKnown || isPast || this.#ageMaxMs === 0) return;',
+      replace: 'if (!isKnown || this.#ageMaxMs === 0) return;',
+    },
+    {
+      test: {
+        file: CACHE,
+        name: 'what got another name is what it was, for as long as it would have been, but for the time of its change',
+      },
+    },
+  ),
+  replica(
+    'renamed-unchanged',
+    'what has another name has changed no later than before',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'BigInt(changedNs) < BigInt(atNs) ? { ...known.attributes, changedNs: atNs } : known.attributes;',
+      replace: 'known.attributes;',
+    },
+    { test: { file: OWN_NAMES, name: 'what is told is what is there (SEED=1)' } },
+  ),
+  replica(
+    'renamed-directory',
+    'a directory that is moved is counted where it was',
+    {
+      file: 'fuse/file-system.ts',
+      find: "const isCounted = kind === undefined || kind === 'directory' || mode === 'exchange';",
+      replace: "const isCounted = mode === 'exchange';",
+    },
+    {
+      test: {
+        file: OWN_NAMES,
+        name: 'a directory that is moved is counted by the one that it comes to, and by the one that it leaves no more',
+      },
+    },
+  ),
+  replica(
+    'counted-twice',
+    'a directory counts one in it that was in what was heard meanwhile',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'if (atNs === null || (directories !== 0 && known.answeredMs >= since)) {',
+      replace: 'if (atNs === null) {',
+    },
+    {
+      test: {
+        file: CACHE,
+        name: 'a directory counts those that are made and removed in it, unless it was heard of meanwhile',
+      },
+    },
+  ),
+  replica(
+    'removed-counted',
+    'a directory counts those that were removed from it',
+    {
+      file: 'fuse/attribute-cache.ts',
+      find: 'this.#namesChanged(parent, atNs, -1, since);',
+      replace: 'this.#namesChanged(parent, atNs, 0, since);',
+    },
+    { test: { file: OWN_NAMES, name: 'what is told is what is there (SEED=1)' } },
   ),
   replica(
     'changed-strict',

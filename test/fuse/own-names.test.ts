@@ -1,0 +1,184 @@
+/**
+ * Goal: what a mount tells of names, files and directories that it has changed itself is what the cluster has, and it does not ask for that.
+ * Method: the mount's calls over a cluster in memory. Changes are drawn; after each of them some of what is there is asked for through the mount, and
+ * compared.
+ */
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { Prng } from '../../base/prng.ts';
+import type { Attributes, FileSystemBackend } from '../../fuse/backend.ts';
+import { withBirths } from '../../fuse/birth-backend.ts';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { MemoryBackend } from './memory-backend.ts';
+import { MemoryBirths } from './memory-births.ts';
+
+const ROOT = 1;
+const LIMIT_MS = 5_000;
+const USER = { uid: 7, gid: 8 };
+const FLAGS = constants.O_RDWR | constants.O_CREAT;
+const NAMES = ['a', 'b', 'c', 'd', 'e'];
+const STEPS = 1_500;
+const AGE_MS = 600_000;
+const EXCHANGE = 2;
+
+/** @param bears directories are delegated to the mount, and files made here first */
+function started(t: TestContext, bears: boolean) {
+  const memory = new MemoryBackend();
+  const births = new MemoryBirths(memory);
+  const backend: FileSystemBackend = bears ? withBirths(births.backend, births, () => undefined) : memory;
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, AGE_MS);
+  t.after(async () => {
+    await fileSystem.stop();
+    await backend.stop();
+  });
+  const file = async (parent: number, name: string): Promise<void> => {
+    const { handle } = await fileSystem.create(parent, name, 0o640, FLAGS | constants.O_EXCL, USER);
+    await fileSystem.write(handle, 0, Buffer.from(name), USER);
+    await fileSystem.flush(handle);
+    await fileSystem.release(handle);
+  };
+  const arrived = async (): Promise<void> => backend.comeFrom?.();
+  return { memory, births, fileSystem, file, arrived };
+}
+
+/** What programs see of it. */
+function seen({ inode, kind, mode, links, sizeBytes, modifiedNs, changedNs }: Attributes) {
+  return { inode, kind, mode, links, sizeBytes, modifiedNs, changedNs };
+}
+
+async function nullIfGone<Value>(answer: Promise<Value>): Promise<Value | null> {
+  return answer.catch((error: { code?: string }) => {
+    if (error.code === 'not-found' || error.code === 'ESTALE') return null;
+    throw error;
+  });
+}
+
+for (const seed of [1, 2, 3, 4, 5, 6]) {
+  const bears = seed % 2 === 0;
+  test(`what is told is what is there (SEED=${seed}${bears ? ', delegated' : ''})`, async (t) => {
+    const { memory, fileSystem, file, arrived } = started(t, bears);
+    const prng = new Prng(seed);
+    const directories = [ROOT];
+    const place = () => ({ parent: prng.pick(directories), name: prng.pick(NAMES) });
+    const at = async ({ parent, name }: ReturnType<typeof place>) =>
+      (await nullIfGone(fileSystem.lookup(parent, name)))?.inode;
+    const isDirectory = async ({ parent, name }: ReturnType<typeof place>) =>
+      (await nullIfGone(memory.lookup(parent, name)))?.kind === 'directory';
+    const changes = [
+      async () => {
+        const { parent, name } = place();
+        await file(parent, name);
+      },
+      async () => {
+        const { parent, name } = place();
+        if (directories.length < 6)
+          directories.push((await fileSystem.makeDirectory(parent, name, 0o755, USER)).inode);
+      },
+      async () => {
+        const { parent, name } = place();
+        const { inode } = await fileSystem.lookup(parent, name);
+        await fileSystem.removeDirectory(parent, name);
+        directories.splice(directories.indexOf(inode), 1);
+      },
+      async () => {
+        const [from, to] = [place(), place()];
+        const flags = prng.chance(0.1) ? EXCHANGE : 0;
+        // A directory might come to be below itself, which the kernel refuses.
+        const isFree = flags === 0 && !(await isDirectory(from));
+        const target = isFree ? to : { ...to, parent: prng.pick([from.parent, ROOT]) };
+        // As the kernel does before.
+        for (const name of [from, target]) await at(name);
+        await fileSystem.rename(from, target, flags);
+      },
+      async () => {
+        const [of, { parent, name }] = [place(), place()];
+        const inode = await at(of);
+        if (inode !== undefined && !(await isDirectory(of))) await fileSystem.link(inode, parent, name);
+      },
+      async () => {
+        const { parent, name } = place();
+        await fileSystem.unlink(parent, name);
+      },
+      async () => {
+        const inode = await at(place());
+        if (inode !== undefined) await fileSystem.setAttributes(inode, { mode: prng.integer(0o600, 0o777) });
+      },
+    ];
+    let changed = 0;
+    for (let step = 0; step < STEPS; step++) {
+      const change = prng.pick(changes);
+      // What is refused changes nothing, and what is known stays true.
+      await change().then(
+        () => changed++,
+        (error: { code?: string }) => {
+          if (typeof error.code !== 'string') throw error;
+        },
+      );
+      await arrived();
+      for (const directory of directories) {
+        if (prng.chance(0.5)) continue;
+        const now = await memory.attributes(directory);
+        assert.deepEqual(seen(await fileSystem.attributes(directory)), seen(now), `step ${step}`);
+        const name = prng.pick(NAMES);
+        const [told, there] = [
+          await nullIfGone(fileSystem.lookup(directory, name)),
+          await nullIfGone(memory.lookup(directory, name)),
+        ];
+        assert.deepEqual(told && seen(told), there && seen(there), `step ${step}: ${name} in ${directory}`);
+      }
+    }
+    assert.ok(changed > STEPS / 4, `${changed} changes`);
+  });
+}
+
+test('what was renamed, made and removed in a directory that nobody else changes is known without a question', async (t) => {
+  const { memory, births, fileSystem, file } = started(t, true);
+  const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
+  await file(directory, 'first');
+  await fileSystem.attributes(directory);
+  const asked = () => {
+    const { lookup = 0, attributes = 0, list = 0, bear = 0 } = memory.calls;
+    // The cluster in memory looks itself at what it bears.
+    return { lookup, attributes: attributes - bear, list, delegated: births.asked.count };
+  };
+  const before = { ...asked(), borne: memory.calls.bear ?? 0 };
+  for (let round = 0; round < 3; round++) {
+    await assert.rejects(fileSystem.lookup(directory, 'lock'), { code: 'not-found' });
+    await file(directory, 'lock');
+    await fileSystem.rename({ parent: directory, name: 'lock' }, { parent: directory, name: 'config' }, 0);
+    await fileSystem.lookup(directory, 'config');
+    await fileSystem.makeDirectory(directory, `sub${round}`, 0o755, USER);
+    await fileSystem.attributes(directory);
+    await fileSystem.removeDirectory(directory, `sub${round}`);
+    const { links } = await fileSystem.attributes(directory);
+    assert.equal(links, 2);
+  }
+  assert.deepEqual({ ...asked(), borne: (memory.calls.bear ?? 0) - 3 }, before);
+});
+
+test('a directory that is moved is counted by the one that it comes to, and by the one that it leaves no more', async (t) => {
+  const { fileSystem } = started(t, false);
+  const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
+  await fileSystem.makeDirectory(directory, 'sub', 0o755, USER);
+  const links = async () =>
+    Promise.all([ROOT, directory].map(async (inode) => (await fileSystem.attributes(inode)).links));
+  assert.deepEqual(await links(), [3, 3]);
+  await fileSystem.lookup(directory, 'sub');
+  await fileSystem.rename({ parent: directory, name: 'sub' }, { parent: ROOT, name: 'sub' }, 0);
+  assert.deepEqual(await links(), [4, 2]);
+});
+
+test('a name of a file that has another one here is not taken for free when it is renamed to that', async (t) => {
+  const { fileSystem, file } = started(t, true);
+  const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
+  await file(directory, 'first');
+  await file(directory, 'one');
+  const { inode } = await fileSystem.lookup(directory, 'one');
+  await fileSystem.link(inode, directory, 'other');
+  await fileSystem.rename({ parent: directory, name: 'one' }, { parent: directory, name: 'other' }, 0);
+  assert.equal((await fileSystem.lookup(directory, 'one')).inode, inode);
+  await assert.rejects(fileSystem.create(directory, 'one', 0o640, FLAGS | constants.O_EXCL, USER), {
+    code: 'exists',
+  });
+});
