@@ -28,8 +28,8 @@ export interface MountSettings {
   /** The longest that a call waits for the cluster, in milliseconds; null for what follows from its lease. */
   operationTimeoutMs: number | null;
   xattrs: boolean;
-  /** `leasehold.*` attributes are part of the list of attributes. */
-  factsListed: boolean;
+  /** Whether `leasehold.*` attributes are part of the list of attributes; `auto`: of what `getfattr` is told. */
+  facts: 'auto' | 'listed' | 'hidden';
   logLevel: 'error' | 'warn' | 'info' | 'debug';
   cache: CacheMode;
   /** A close waits for nothing. */
@@ -227,10 +227,11 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
   },
   {
     name: 'facts',
-    value: 'listed|hidden',
-    effect: 'whether `leasehold.*` attributes are in the list of attributes; `hidden` is the default',
+    value: 'auto|listed|hidden',
+    effect:
+      'whether `leasehold.*` attributes are in the list of attributes; `auto`, the default, is for `getfattr` alone',
     apply: (settings, value) => {
-      settings.factsListed = oneOf(value, ['listed', 'hidden']) === 'listed';
+      settings.facts = oneOf(value, ['auto', 'listed', 'hidden']);
     },
   },
   {
@@ -303,7 +304,7 @@ export function parseMountOptions(texts: readonly string[], sloppy = false): Mou
     directoryMask: null,
     operationTimeoutMs: null,
     xattrs: true,
-    factsListed: false,
+    facts: 'auto',
     logLevel: 'info',
     cache: { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS },
     flushBehind: false,

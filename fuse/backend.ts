@@ -257,7 +257,8 @@ export interface FileSystemBackend {
   /** A file without a name is still in use: its time to collection starts anew. */
   keepOrphan(inode: number): Promise<void>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
-  xattrs(inode: number): Promise<readonly string[]>;
+  /** @param thread that of the program that asks; 0, or absent, where that is not known */
+  xattrs(inode: number, thread?: number): Promise<readonly string[]>;
   /** @param clearsSetgid with an access control list: the set-group-id bit goes */
   setXattr(
     inode: number,

@@ -305,7 +305,8 @@ class Binding {
         });
       },
       listxattr: (path, cb) => {
-        this.#answer(cb, async () => [...(await calls.xattrs(await this.#inode(path)))]);
+        const pid = context()?.pid ?? 0;
+        this.#answer(cb, async () => [...(await calls.xattrs(await this.#inode(path), pid))]);
       },
       removexattr: (path, name, cb) => {
         this.#answer(cb, async () => calls.removeXattr(await this.#inode(path), name));

@@ -98,9 +98,9 @@ export function withBirths(
       await files.come(inode);
       return backend.xattr(inode, name);
     },
-    async xattrs(inode) {
+    async xattrs(inode, ...by) {
       await files.come(inode);
-      return backend.xattrs(inode);
+      return backend.xattrs(inode, ...by);
     },
     async setXattr(inode, ...how) {
       await files.come(inode);

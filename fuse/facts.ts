@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { ErrnoError } from './errno.ts';
@@ -46,10 +47,18 @@ export function clusterFacts(client: ClusterClient, volume: string): Facts {
 }
 
 /**
- * @param listed whether facts are in the list of attributes. Programs that copy all attributes of that list (as
- * `rsync -X` of root does) fail at the target, which does not take these.
+ * Who finds facts in the list of attributes. Programs that copy all of that list (as `rsync -X` of root does) fail at a target
+ * that does not take these; `auto`: a program that shows them, and copies nothing.
  */
-export function withFacts(backend: FileSystemBackend, facts: Facts, listed: boolean): FileSystemBackend {
+export type FactsListing = 'auto' | 'listed' | 'hidden';
+
+const PROGRAM_THAT_SHOWS = 'getfattr';
+
+export function withFacts(
+  backend: FileSystemBackend,
+  facts: Facts,
+  listing: FactsListing,
+): FileSystemBackend {
   return {
     ...backend,
     async xattr(inode, name) {
@@ -58,9 +67,10 @@ export function withFacts(backend: FileSystemBackend, facts: Facts, listed: bool
       if (value === null) throw new ErrnoError('ENODATA', `There is no ${name} here`);
       return Buffer.from(value);
     },
-    async xattrs(inode) {
-      const kept = await backend.xattrs(inode);
-      if (!listed) return kept;
+    async xattrs(inode, thread = 0) {
+      const kept = await backend.xattrs(inode, thread);
+      const isListed = listing === 'auto' ? await isOfProgramThatShows(thread) : listing === 'listed';
+      if (!isListed) return kept;
       const { kind } = await backend.attributes(inode);
       const more = kind === 'file' ? OF_FILES : kind === 'directory' ? OF_DIRECTORIES : [];
       return [...kept, ...[...OF_ALL, ...more].map((name) => PREFIX + name)];
@@ -74,6 +84,16 @@ export function withFacts(backend: FileSystemBackend, facts: Facts, listed: bool
       await backend.removeXattr(inode, name);
     },
   };
+}
+
+/** @returns false also where nothing can be found out: it runs in another container, or has ended */
+async function isOfProgramThatShows(thread: number): Promise<boolean> {
+  if (thread === 0) return false;
+  try {
+    return (await readFile(`/proc/${thread}/comm`, 'utf8')).trimEnd() === PROGRAM_THAT_SHOWS;
+  } catch {
+    return false;
+  }
 }
 
 function refuseFact(name: string): void {

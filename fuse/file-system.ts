@@ -422,8 +422,8 @@ export class FileSystem implements FileSystemCalls {
     return this.#backend.xattr(inode, name);
   }
 
-  async xattrs(inode: number): Promise<readonly string[]> {
-    return this.#backend.xattrs(inode);
+  async xattrs(inode: number, thread?: number): Promise<readonly string[]> {
+    return this.#backend.xattrs(inode, thread);
   }
 
   async setXattr(

@@ -87,9 +87,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       settings.cache.kind !== 'strict' && !settings.readOnly ? new ClusterBirths(client, failed) : null;
     const plain = clusterBackend(client, volume, path, births?.delegations);
     // Facts are of what is there now.
-    const whole = isSnapshot(volume)
-      ? plain
-      : withFacts(plain, clusterFacts(client, volume), settings.factsListed);
+    const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
     const rowMs = clientOptions.exact ? 0 : REMOVAL_ROW_MS;
     const changeable = births === null ? whole : withBirths(whole, births, log, rowMs);
     const backend = settings.readOnly ? readOnlyBackend(changeable) : changeable;

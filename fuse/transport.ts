@@ -147,7 +147,8 @@ export interface FileSystemCalls {
   releaseDirectory(handle: number): Promise<void>;
   space(): Promise<Space>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
-  xattrs(inode: number): Promise<readonly string[]>;
+  /** @param thread as of `lookup` */
+  xattrs(inode: number, thread?: number): Promise<readonly string[]>;
   /** @param clearsSetgid with an access control list: the set-group-id bit goes, for the caller is not of the group */
   setXattr(
     inode: number,

@@ -402,7 +402,7 @@ export class Session {
         return;
       case 'xattrs':
         this.#sized(header, request, async () =>
-          Buffer.from((await calls.xattrs(inode)).map((name) => `${name}\0`).join('')),
+          Buffer.from((await calls.xattrs(inode, header.pid)).map((name) => `${name}\0`).join('')),
         );
         return;
       case 'set-xattr':

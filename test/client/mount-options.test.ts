@@ -82,7 +82,7 @@ test('values are looked at', () => {
   assert.match(refused('op_timeout=1').message, /duration of 100 ms or more/);
   assert.match(refused('uid').message, /needs a value, as in uid=NUMBER/);
   assert.match(refused('ro=1').message, /takes no value/);
-  assert.match(refused('facts=some').message, /not listed or hidden/);
+  assert.match(refused('facts=some').message, /not auto, listed or hidden/);
 });
 
 test('a value keeps its separators on the way to the process of the mount', () => {

@@ -277,15 +277,13 @@ async function define(): Promise<void> {
     assert.equal((await leasehold('umount', other.directory)).code, 0);
   });
 
-  test('leasehold.* attributes tell who holds a file; nobody can set them', async (t) => {
-    const other = await ClusterMount.start(cluster, 'main', '-o', 'facts=listed');
-    t.after(() => other.stop());
+  test('leasehold.* attributes tell who holds a file; nobody can set them', async () => {
     const { text } = await runOk('getfattr', [
       '--absolute-names',
       '-d',
       '-m',
       'leasehold.',
-      other.path('sub', 'file'),
+      mount.path('sub', 'file'),
     ]);
     const info = await cluster.info('s1', 'main/sub/file');
     const facts = Object.fromEntries(
@@ -306,7 +304,7 @@ async function define(): Promise<void> {
       '-d',
       '-m',
       'leasehold.',
-      other.path('sub'),
+      mount.path('sub'),
     ]);
     assert.match(directory.text, /leasehold\.volume="main"/);
     assert.match(directory.text, /leasehold\.copies="3"/);
@@ -314,22 +312,38 @@ async function define(): Promise<void> {
       ['-n', 'leasehold.primary', '-v', 's1'],
       ['-x', 'leasehold.primary'],
     ]) {
-      const set = await run('setfattr', [...argv, other.path('sub', 'file')]);
+      const set = await run('setfattr', [...argv, mount.path('sub', 'file')]);
       assert.notEqual(set.code, 0);
       assert.match(set.text, /not supported/);
     }
-    // Not in the list unless it was asked for: programs that copy all attributes would fail.
+  });
+
+  test('leasehold.* attributes are listed for the program that shows them, unless it was asked otherwise', async (t) => {
+    const show = (at: ClusterMount, ...argv: string[]) =>
+      runOk('getfattr', ['--absolute-names', ...argv, at.path('sub', 'file')]);
+    // A program that copies all of a list would fail at a target that does not take them.
+    const list = (at: ClusterMount) =>
+      runOk('python3', ['-c', 'import os,sys; print(os.listxattr(sys.argv[1]))', at.path('sub', 'file')]);
+    const [primary, own] = [/leasehold\.primary/, /user\.own/];
     await runOk('setfattr', ['-n', 'user.own', '-v', 'x', mount.path('sub', 'file')]);
-    const listed = await runOk('getfattr', ['--absolute-names', '-d', '-m', '-', mount.path('sub', 'file')]);
-    assert.doesNotMatch(listed.text, /leasehold\.[a-z]+=/);
-    assert.match(listed.text, /user\.own/);
-    const named = await runOk('getfattr', [
-      '--absolute-names',
-      '-n',
-      'leasehold.primary',
-      mount.path('sub', 'file'),
-    ]);
-    assert.match(named.text, /leasehold\.primary="s[123]"/);
+    for (const transport of isRoot ? ['kernel', 'native'] : ['native']) {
+      const by = async (facts: string): Promise<ClusterMount> => {
+        const other = await ClusterMount.start(cluster, 'main', '-o', `transport=${transport}${facts}`);
+        t.after(() => other.stop());
+        return other;
+      };
+      const usual = await by('');
+      assert.match((await show(usual, '-d', '-m', '-')).text, primary);
+      const listed = (await list(usual)).text;
+      assert.doesNotMatch(listed, primary);
+      assert.match(listed, own);
+      const hidden = await by(',facts=hidden');
+      const shown = (await show(hidden, '-d', '-m', '-')).text;
+      assert.doesNotMatch(shown, primary);
+      assert.match(shown, own);
+      assert.match((await show(hidden, '-n', 'leasehold.primary')).text, /leasehold\.primary="s[123]"/);
+      assert.match((await list(await by(',facts=listed'))).text, primary);
+    }
   });
 
   test('the time limit of calls follows from the lease of the cluster', async (t) => {
