@@ -235,10 +235,12 @@ export class OpenFiles {
     file.locks?.assertKept(handle);
     await this.#clearPrivileges(file, caller);
     this.inodes.cache.written(file.inode);
+    // Once they have arrived there are none any more.
+    const { length } = bytes;
     if (appends ?? opened.appending) await file.append(bytes);
     else await file.write(offset, bytes);
     if (opened.persisting) await this.persist(handle);
-    return bytes.length;
+    return length;
   }
 
   async flush(handle: number, owner?: bigint): Promise<void> {

@@ -433,6 +433,19 @@ overTransports('a write that fails is told at fsync, at close and to the next wr
   assert.equal(await readFile(mount.path('closed'), 'utf8'), 'found');
 });
 
+overTransports(
+  'a write of any size that survives a loss of power tells how much of it was written',
+  async (start) => {
+    const mount = await start();
+    const { code: exit, stderr } = await mount.shell(`
+    for bytes in 1 20000 1M; do
+      for flag in sync dsync; do dd if=/dev/zero of=$flag.$bytes bs=$bytes count=3 oflag=$flag || exit 1; done
+    done`);
+    assert.equal(exit, 0, stderr);
+    assert.equal((await stat(mount.path('sync.20000'))).size, 60_000);
+  },
+);
+
 overTransports('bytes arrive in the order of the writes although several travel at a time', async (start) => {
   const mount = await start();
   await mount.disturb({ delayMs: 3 });
