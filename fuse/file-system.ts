@@ -289,7 +289,12 @@ export class FileSystem implements FileSystemCalls {
       const opened = await this.#files.open(attributes.inode, flags, caller);
       return { ...opened, attributes: await this.#inodes.attributes(attributes.inode) };
     }
-    return { ...(await this.#files.created(attributes, flags)), attributes };
+    try {
+      return { ...(await this.#files.created(attributes, flags)), attributes };
+    } catch (error) {
+      this.#inodes.cache.forgetEntry(parent, name);
+      throw error;
+    }
   }
 
   /** Whether the file is open for writing here. */
@@ -403,6 +408,7 @@ export class FileSystem implements FileSystemCalls {
     if (known !== undefined && performance.now() - known.heardMs < SPACE_AGE_MAX_MS) return known.space;
     const asked = this.#backend.space().then((space) => {
       this.#space = { space, heardMs: performance.now() };
+      this.#files.room.heard(space);
       return space;
     });
     try {

@@ -12,6 +12,7 @@ import { Lineage } from './lineage.ts';
 import { OpenLocks } from './locks.ts';
 import type { ReadAhead, ReadPosition } from './read-ahead.ts';
 import { type GivePages, ReadSource } from './read-source.ts';
+import type { Room } from './room.ts';
 import type { MountedTransport } from './transport.ts';
 import { WriteBehind } from './write-behind.ts';
 import type { PagesOfFile } from './written-pages.ts';
@@ -52,10 +53,12 @@ export class OpenFile {
   /** The size that the kernel was told last. */
   #toldSizeBytes: number;
   readonly #kernel: () => Pick<MountedTransport, 'givePages'> | null;
+  readonly #room: Pick<Room, 'failed'>;
 
   /**
    * @param pages what was written to it before, of the same contents
    * @param kernel null before the mount is there
+   * @param room is told of what fails
    */
   constructor(
     attributes: Attributes,
@@ -63,7 +66,8 @@ export class OpenFile {
     budget: DirtyBudget,
     limitMs: number,
     pages: PagesOfFile,
-    kernel: () => Pick<MountedTransport, 'givePages'> | null = () => null,
+    kernel: () => Pick<MountedTransport, 'givePages'> | null,
+    room: Pick<Room, 'failed'>,
   ) {
     this.inode = attributes.inode;
     this.attributes = attributes;
@@ -73,6 +77,7 @@ export class OpenFile {
     pages.opened();
     this.#toldSizeBytes = attributes.sizeBytes;
     this.#kernel = kernel;
+    this.#room = room;
     this.#backend = backend;
     this.#limitMs = limitMs;
     this.source = new ReadSource(
@@ -86,7 +91,10 @@ export class OpenFile {
       writeParts: (parts) => backend.writeParts(parts),
       taken: (offset, bytes) => pages.put(offset, bytes),
       acknowledged: (state) => this.#changed(state),
-      failed: () => pages.clear(),
+      failed: (error) => {
+        pages.clear();
+        room.failed(error);
+      },
       budget,
       limitMs,
     });
@@ -332,8 +340,13 @@ export class OpenFile {
     if (contentVersionCompare(state.contents, this.#newest) >= 0) this.#state = pick(state);
   }
 
-  #bounded<Value>(promise: Promise<Value>, what: string): Promise<Value> {
-    return withDeadline(promise, this.#limitMs, `${what} of file ${this.inode}`);
+  async #bounded<Value>(promise: Promise<Value>, what: string): Promise<Value> {
+    try {
+      return await withDeadline(promise, this.#limitMs, `${what} of file ${this.inode}`);
+    } catch (error) {
+      this.#room.failed(error);
+      throw error;
+    }
   }
 }
 

@@ -10,6 +10,7 @@ import type { OpenLocks } from './locks.ts';
 import { OpenFile } from './open-file.ts';
 import { Orphans } from './orphans.ts';
 import { ReadAhead, ReadPosition } from './read-ahead.ts';
+import { Room } from './room.ts';
 import type { Caller, FileKernel, LockRequest, Log, Opened } from './transport.ts';
 import { contentsName } from './transport.ts';
 import { WrittenPages, writtenBytesMax } from './written-pages.ts';
@@ -45,6 +46,7 @@ interface FileHandle {
 /** Files that are open on this mount, their handles, and what there is to do when they are closed. */
 export class OpenFiles {
   readonly inodes: Inodes;
+  readonly room: Room;
   readonly #backend: FileSystemBackend;
   readonly #limitMs: number;
   readonly #log: Log;
@@ -79,6 +81,7 @@ export class OpenFiles {
     this.#flushBehind = flushBehind;
     this.#ageMaxMs = ageMaxMs;
     this.inodes = new Inodes(backend, (inode) => this.#open.get(inode), ageMaxMs);
+    this.room = new Room(() => backend.space());
     this.#orphans = new Orphans(backend, () => this.#open.keys(), log);
   }
 
@@ -135,7 +138,21 @@ export class OpenFiles {
     file.unsettled = true;
     // Somebody may have found its name already, and read it.
     if (file.source.isGiving) await file.source.withdraw();
+    if (this.room.isTight) await this.#arriveOrGiveUp(file, isForWriting(flags));
     return this.#handle(file, flags);
+  }
+
+  /** Whoever makes a file hears that there is no room for it. */
+  async #arriveOrGiveUp(file: OpenFile, writing: boolean): Promise<void> {
+    try {
+      await file.arrive();
+    } catch (error) {
+      // Before whoever made it is told, so that nobody finds it afterwards.
+      file.unsettled = false;
+      await file.settle().catch(() => undefined);
+      this.#close(file, writing);
+      throw error;
+    }
   }
 
   /** What was just made is not opened: nobody writes to it, and the catalog is told so. */
@@ -239,8 +256,17 @@ export class OpenFiles {
     const { length } = bytes;
     if (appends ?? opened.appending) await file.append(bytes);
     else await file.write(offset, bytes);
-    if (opened.persisting) await this.persist(handle);
+    await this.#written(handle, opened);
     return length;
+  }
+
+  /** What was taken of a write has to be at the cluster before it is answered where the program wants that, or may be told that there is no room. */
+  async #written(handle: number, opened: FileHandle): Promise<void> {
+    if (opened.persisting) await this.persist(handle);
+    else if (this.room.isTight) {
+      await opened.file.arrive();
+      this.#throwFailed(opened);
+    }
   }
 
   async flush(handle: number, owner?: bigint): Promise<void> {
@@ -346,7 +372,9 @@ export class OpenFiles {
       case FALLOC_FL_KEEP_SIZE: {
         const { sizeBytes } = await file.state();
         if (end <= sizeBytes) return;
-        const { freeBytes, isQuota } = await this.#backend.space();
+        const space = await this.#backend.space();
+        this.room.heard(space);
+        const { freeBytes, isQuota } = space;
         if (end - sizeBytes > freeBytes) {
           throw new ErrnoError(isQuota ? 'EDQUOT' : 'ENOSPC', `There is room for ${freeBytes} more bytes`);
         }
@@ -419,7 +447,7 @@ export class OpenFiles {
     const done = file.keeps(toOffset + wanted)
       ? await this.#copyHere(source, fromOffset, file, toOffset, wanted)
       : await this.#copyThere(source, fromOffset, file, toOffset, wanted);
-    if (opened.persisting) await this.persist(to);
+    await this.#written(to, opened);
     return done;
   }
 
@@ -513,7 +541,15 @@ export class OpenFiles {
     if (file === undefined) {
       const backend = this.#backend.openFile(attributes.inode, attributes.replicas, attributes.contents);
       const pages = this.#pages.of(attributes.inode, attributes.contents);
-      file = new OpenFile(attributes, backend, this.#budget, this.#limitMs, pages, () => this.kernel);
+      file = new OpenFile(
+        attributes,
+        backend,
+        this.#budget,
+        this.#limitMs,
+        pages,
+        () => this.kernel,
+        this.room,
+      );
       this.#open.set(attributes.inode, file);
     }
     file.handleCount++;

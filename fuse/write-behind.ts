@@ -35,7 +35,7 @@ export interface WriteBehindOptions {
   readonly taken: (offset: number, bytes: Uint8Array) => void;
   readonly acknowledged: (state: FileState) => void;
   /** Nobody knows what became of bytes that were taken. */
-  readonly failed: () => void;
+  readonly failed: (error: unknown) => void;
   readonly budget: DirtyBudget;
   /** The longest that one write call may wait, and one chunk may travel. */
   readonly limitMs: number;
@@ -270,7 +270,7 @@ export class WriteBehind {
 
   /** After a failure the rest would fail too, each after its own time limit: it is given up now. */
   #fail(error: unknown): void {
-    this.#options.failed();
+    this.#options.failed(error);
     this.#errorCount++;
     this.#error = error ?? new ErrnoError('EIO', 'A write failed');
     clearTimeout(this.#timer);

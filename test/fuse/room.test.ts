@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
+import type { Space } from '../../fuse/backend.ts';
+import { withBirths } from '../../fuse/birth-backend.ts';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { Room } from '../../fuse/room.ts';
+import { MemoryBackend } from './memory-backend.ts';
+import { MemoryBirths } from './memory-births.ts';
+
+/** Goal: where there may be no room, it is the write that says so, as most programs look at nothing else. */
+
+const ROOT = 1;
+const USER = { uid: 0, gid: 0 };
+const FLAGS = constants.O_RDWR | constants.O_CREAT;
+const BYTES = Buffer.from('bytes');
+const MIB = 1024 * 1024;
+
+const code = (wanted: string) => (error: unknown) => error instanceof ServiceError && error.code === wanted;
+const refusal = new ServiceError('no-space', 'Refused by intent');
+const spaceOf = (freeBytes: number, more: Partial<Space> = {}): Space => ({
+  ...{ totalBytes: 1024 * MIB, freeBytes, inodes: 0 },
+  ...more,
+});
+
+async function started(t: TestContext, freeBytes = 1024 * MIB) {
+  const memory = new MemoryBackend();
+  memory.space = async () => spaceOf(freeBytes);
+  const births = new MemoryBirths(memory);
+  const backend = withBirths(births.backend, births, () => undefined);
+  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined, 1_000);
+  t.after(async () => {
+    await fileSystem.stop();
+    await backend.stop();
+  });
+  const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
+  const create = (name: string) => fileSystem.create(directory, name, 0o640, FLAGS, USER);
+  const write = (handle: number) => fileSystem.write(handle, 0, BYTES, USER);
+  const close = (handle: number) => fileSystem.flush(handle).finally(() => fileSystem.release(handle));
+  // In the ordinary way, which shows that files can be made here.
+  const { handle } = await create('first');
+  await close(handle);
+  // Until there are numbers for them.
+  await turn();
+  return { memory, births, fileSystem, directory, create, write, close };
+}
+
+test('after a close was refused for want of room, the next write is', async (t) => {
+  const { memory, births, create, write, close } = await started(t);
+  births.fate = 'unborn';
+  memory.disturb({ writesFail: 'no-space' });
+  const gathered = await create('gathered');
+  assert.equal(await write(gathered.handle), BYTES.length);
+  await assert.rejects(close(gathered.handle), code('no-space'));
+  const told = await create('told');
+  await assert.rejects(write(told.handle), code('no-space'));
+  memory.disturb({ writesFail: null });
+  const later = await create('later');
+  const { write: before = 0 } = memory.calls;
+  await write(later.handle);
+  assert.equal(memory.calls.write, before + 1, 'It is at the cluster when it is answered');
+  await close(later.handle);
+});
+
+test('where no file can be had, nobody is told that one was made, or finds it', async (t) => {
+  const { births, fileSystem, directory, create, write, close } = await started(t);
+  births.fate = 'refused';
+  const gathered = await create('gathered');
+  await write(gathered.handle);
+  await assert.rejects(close(gathered.handle), code('quota-exceeded'));
+  await assert.rejects(create('told'), code('quota-exceeded'));
+  await assert.rejects(fileSystem.lookup(directory, 'told'), code('not-found'));
+  births.fate = 'born';
+  await close((await create('told')).handle);
+});
+
+test('what df would tell counts as well', async (t) => {
+  const { births, fileSystem, create, close } = await started(t, 0);
+  await fileSystem.space();
+  const requests = births.requests.length;
+  const { handle } = await create('f');
+  assert.equal(births.requests.length, requests + 1, 'It is at the cluster when it is made');
+  await close(handle);
+});
+
+test('there is room again when that was said, and nobody was refused for a while', () => {
+  const room = new Room(async () => spaceOf(0), 0);
+  room.heard(spaceOf(MIB));
+  assert.equal(room.isTight, false, 'Little is enough for whoever was not refused');
+  room.failed(new ServiceError('sealed', 'No matter of room'));
+  assert.equal(room.isTight, false);
+  room.failed(refusal);
+  assert.equal(room.isTight, true);
+  room.heard(spaceOf(MIB));
+  assert.equal(room.isTight, true, 'Too little for what may be gathered');
+  room.heard(spaceOf(0, { totalBytes: 0 }));
+  room.heard(spaceOf(100 * MIB));
+  assert.equal(room.isTight, false);
+  room.heard(spaceOf(100 * MIB, { freeInodes: 0 }));
+  assert.equal(room.isTight, true);
+  room.heard(spaceOf(2 * MIB, { totalBytes: 10 * MIB }));
+  assert.equal(room.isTight, false, 'Much of a small volume is free');
+  const held = new Room(async () => spaceOf(0));
+  held.failed(refusal);
+  held.heard(spaceOf(100 * MIB));
+  assert.equal(held.isTight, true, 'Other servers may have the room than those of the next file');
+});
+
+test('while there is none, whoever writes has it looked for, and not with each write', async () => {
+  let asked = 0;
+  const room = new Room(async () => {
+    asked++;
+    return spaceOf(100 * MIB);
+  }, 0);
+  assert.equal(room.isTight, false);
+  assert.equal(asked, 0);
+  room.failed(refusal);
+  assert.equal(room.isTight, true);
+  await turn();
+  assert.equal(room.isTight, false);
+  room.failed(refusal);
+  assert.equal(room.isTight, true);
+  assert.equal(asked, 1);
+});
