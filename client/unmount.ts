@@ -34,8 +34,8 @@ export interface UnmountOptions {
 }
 
 /**
- * Removes a mount, and waits until its process has ended, or has stored what was written and goes on for those who have the same file
- * system mounted elsewhere: in a container, in a service with mounts of its own.
+ * Removes a mount, and waits until its process has ended, or has stored what was written and goes on: for those who have the same file
+ * system mounted elsewhere, in a container, in a service with mounts of its own; or for those from under whom it was detached.
  *
  * @returns for people, who they are; null where the process has ended
  * @throws CommandFailure with exit code 5 where it is not known that everything is stored
@@ -57,11 +57,12 @@ export async function unmountDirectory(
   }
   const daemons = await daemonsOf(directory, mounted.device);
   const { timeoutMs = END_TIMEOUT_MS, lazy = false } = options;
-  const lost = await storeFirst(directory, timeoutMs);
-  if (lost !== null && !lazy) {
+  const stored = await storeFirst(directory, timeoutMs);
+  const isLost = stored.kind === 'lost';
+  if (isLost && !lazy) {
     throw new CommandFailure(
       EXIT_TEMPORARY,
-      `"${directory}" stays mounted, for not all that was written is stored: ${lost}`,
+      `"${directory}" stays mounted, for not all that was written is stored: ${stored.why}`,
       'its log says what; the next "leasehold umount" tries what can still be stored, and --lazy gives it up',
     );
   }
@@ -72,9 +73,10 @@ export async function unmountDirectory(
   const goesOn = `process ${daemons.join(', ')} goes on, because it is mounted elsewhere:\n  ${who}`;
   const isElsewhere = holders.length > 0;
   if (isElsewhere) await store(directory, holders, timeoutMs, goesOn);
-  else await ended(directory, daemons, users, timeoutMs);
-  if (lost !== null) {
-    const why = isElsewhere ? `${lost}\n  ${goesOn}` : lost;
+  else if (users.length > 0) return leftToUsers(directory, daemons, users, stored);
+  else await ended(directory, daemons, timeoutMs);
+  if (isLost) {
+    const why = isElsewhere ? `${stored.why}\n  ${goesOn}` : stored.why;
     throw new CommandFailure(
       EXIT_TEMPORARY,
       `Unmounted "${directory}", and not all that was written is stored: ${why}`,
@@ -83,27 +85,48 @@ export async function unmountDirectory(
   return isElsewhere ? `Unmounted "${directory}" here, and all that was written is stored; ${goesOn}` : null;
 }
 
-/** Neither a child of this process nor kept by another namespace: there is no event for its end. */
-async function ended(
+/** The mount's process ends when they are through, which nobody waits for. */
+function leftToUsers(
   directory: string,
   daemons: readonly number[],
   users: readonly MountUser[],
-  timeoutMs: number,
-): Promise<void> {
+  stored: Stored,
+): string | null {
+  const left = daemons.filter(isAlive);
+  if (left.length === 0 && stored.kind === 'all') return null;
+  const who = users.map(describeUser).join('\n  ');
+  const goesOn = `process ${left.join(', ')} goes on for those who use it, until they are through:\n  ${who}`;
+  if (stored.kind === 'all')
+    return `Unmounted "${directory}", and all that was written so far is stored; ${goesOn}`;
+  const what =
+    stored.kind === 'lost'
+      ? 'and not all that was written is stored'
+      : 'but it is not known that all that was written is stored';
+  const why = left.length === 0 ? stored.why : `${stored.why}\n  ${goesOn}`;
+  throw new CommandFailure(EXIT_TEMPORARY, `Unmounted "${directory}", ${what}: ${why}`);
+}
+
+/** Neither a child of this process nor kept by another namespace: there is no event for its end. */
+async function ended(directory: string, daemons: readonly number[], timeoutMs: number): Promise<void> {
   const deadlineMs = performance.now() + timeoutMs;
   let left = daemons.filter(isAlive);
   while (left.length > 0) {
-    if (performance.now() > deadlineMs) throw notEnded(directory, left, users, timeoutMs);
+    if (performance.now() > deadlineMs) throw notEnded(directory, left, timeoutMs);
     await delay(POLL_MS);
     left = left.filter(isAlive);
   }
 }
 
-/** What fails once nothing is mounted any more nobody would hear of. @returns what could not be stored, and why; null where all was, or nobody answers */
-async function storeFirst(directory: string, timeoutMs: number): Promise<string | null> {
+/** Of what was written before: whether it is stored, as far as that is known, and why not. */
+type Stored = { readonly kind: 'all' } | { readonly kind: 'lost' | 'unknown'; readonly why: string };
+
+/** What fails once nothing is mounted any more nobody would hear of. */
+async function storeFirst(directory: string, timeoutMs: number): Promise<Stored> {
   const synced = await run('env', ['LC_ALL=C', 'sync', directory], timeoutMs);
-  const said = synced.kind === 'failed' ? /error syncing .*: (.*)/.exec(synced.output)?.[1] : undefined;
-  return said ?? null;
+  if (synced.kind === 'done') return { kind: 'all' };
+  if (synced.kind === 'missing') return { kind: 'unknown', why: 'the program sync is not installed' };
+  const said = /error syncing .*: (.*)/.exec(synced.output)?.[1];
+  return said === undefined ? { kind: 'unknown', why: synced.output } : { kind: 'lost', why: said };
 }
 
 /** Those of another container may serve a directory of the same name. */
@@ -146,24 +169,10 @@ function describeHolder({ directory, isHere, processes: entries }: MountHolder):
   return `process ${first === undefined ? '' : describeProcess(first)}${more}: on ${directory} in another namespace of mounts`;
 }
 
-function notEnded(
-  directory: string,
-  pids: readonly number[],
-  users: readonly MountUser[],
-  timeoutMs: number,
-): CommandFailure {
-  const using = users.filter(({ pid }) => isAlive(pid));
-  const still = `Unmounted "${directory}", but process ${pids.join(', ')} goes on after ${formatDuration(timeoutMs)}`;
-  if (using.length > 0) {
-    return new CommandFailure(
-      EXIT_TEMPORARY,
-      `${still}: it was in use\n  ${using.map(describeUser).join('\n  ')}`,
-      'it ends when all that they have written is stored, and they are through',
-    );
-  }
+function notEnded(directory: string, pids: readonly number[], timeoutMs: number): CommandFailure {
   return new CommandFailure(
     EXIT_TEMPORARY,
-    `${still}, and has not stored everything`,
+    `Unmounted "${directory}", but process ${pids.join(', ')} goes on after ${formatDuration(timeoutMs)}, and has not stored everything`,
     'leave it running until the cluster has a majority again; what it holds is lost if it is killed',
   );
 }

@@ -175,11 +175,31 @@ async function define(): Promise<void> {
     assert.match(refused.text, new RegExp(`process ${reader.pid} \\(s[^)]*\\): .*/sub/file is open`));
     assert.ok((await mountAt(other.directory)) !== null);
     sleeper.kill();
-    const lazy = leasehold('umount', '--lazy', other.directory);
-    await until('it is detached', async () => (await mountAt(other.directory)) === null);
+    const lazy = await leasehold('umount', '--lazy', other.directory);
+    assert.equal(lazy.code, 0, lazy.text);
+    assert.match(
+      lazy.text,
+      new RegExp(`all that was written so far is stored; process ${other.pid} goes on for those who use it`),
+    );
+    assert.match(lazy.text, new RegExp(`process ${reader.pid} \\(s[^)]*\\): .*/sub/file is open`));
+    assert.equal(await mountAt(other.directory), null);
+    assert.ok(existsSync(`/proc/${other.pid}`));
     reader.kill();
-    assert.equal((await lazy).code, 0);
     await gone(other.pid);
+  });
+
+  test('umount --lazy of a mount in use that says nothing says what is not known', async (t) => {
+    const silent = await ClusterMount.start(cluster, 'main');
+    t.after(() => silent.stop());
+    const sleeper = await sleeperIn(t, silent.path('sub'));
+    process.kill(silent.pid, 'SIGSTOP');
+    const { code, text } = await leasehold('umount', '--lazy', '--wait', '500ms', silent.directory);
+    process.kill(silent.pid, 'SIGCONT');
+    assert.equal(code, 5, text);
+    assert.match(text, /it is not known that all that was written is stored: it took longer than 500 ms/);
+    assert.match(text, new RegExp(`process ${sleeper.pid} `));
+    sleeper.kill();
+    await gone(silent.pid);
   });
 
   test('umount has everything stored also where another namespace keeps the mount, and says who does', {
