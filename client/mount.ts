@@ -239,7 +239,7 @@ async function lookAt(directory: string): Promise<'directory' | 'other' | 'missi
 interface ReadyLine {
   readonly ready?: unknown;
   readonly pid?: unknown;
-  readonly error?: { readonly code?: unknown; readonly message?: unknown };
+  readonly error?: { readonly code?: unknown; readonly message?: unknown; readonly hint?: unknown };
 }
 
 /** Waits for the line with which the mount's process says that it is ready, or why it is not. */
@@ -268,9 +268,9 @@ async function becomeReady(child: ChildProcess, log: string | null, timeoutMs: n
     if (said.ready === true && child.pid !== undefined) {
       return typeof said.pid === 'number' ? said.pid : child.pid;
     }
-    const { code, message = line } = said.error ?? {};
+    const { code, message = line, hint = '' } = said.error ?? {};
     if (isErrorCode(code)) throw new ServiceError(code, `Cannot mount: ${String(message)}`);
-    throw new CommandFailure(EXIT_FAILED, `Cannot mount: ${String(message)}`);
+    throw new CommandFailure(EXIT_FAILED, `Cannot mount: ${String(message)}`, String(hint));
   } finally {
     abort.abort();
     child.removeAllListeners();

@@ -17,7 +17,7 @@ import { withBirths } from './birth-backend.ts';
 import { clusterBackend, isSnapshot } from './cluster-backend.ts';
 import { ClusterBirths } from './cluster-births.ts';
 import { withDeadline } from './deadline.ts';
-import { ErrnoError } from './errno.ts';
+import { errnoName } from './errno.ts';
 import { clusterFacts, withFacts } from './facts.ts';
 import { stderrLog } from './log.ts';
 import { type Mounted, mountVolume } from './mount.ts';
@@ -26,7 +26,7 @@ import { isAsStored, presenter } from './presentation.ts';
 import { readOnlyBackend } from './read-only.ts';
 import { REMOVAL_ROW_MS } from './removal-rows.ts';
 import type { KernelCache } from './transport.ts';
-import { transportNamed } from './transports.ts';
+import { TransportError, transportNamed } from './transports.ts';
 
 const USAGE =
   'usage: fuse/main.ts [--servers URL,URL,…] [-o OPTION,OPTION=VALUE,…] VOLUME[:/DIRECTORY] DIR; docs/mount.md has the options';
@@ -109,7 +109,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     return 0;
   } catch (error) {
     log('error', 'cannot mount', { volume, directory, error: messageOf(error) });
-    sayReady({ error: { code: codeOf(error), message: messageOf(error) } });
+    const hint = error instanceof TransportError ? { hint: error.hint } : {};
+    sayReady({ error: { code: codeOf(error), message: messageOf(error), ...hint } });
     return 1;
   }
 }
@@ -219,8 +220,8 @@ async function usualLimit(servers: readonly string[], access: Access): Promise<n
 
 function codeOf(error: unknown): string {
   if (error instanceof ServiceError) return error.code;
-  if (error instanceof ErrnoError) return 'no-majority';
-  return 'internal';
+  if (error instanceof TransportError) return 'transport';
+  return errnoName(error) === 'ETIMEDOUT' ? 'no-majority' : 'internal';
 }
 
 function messageOf(error: unknown): string {

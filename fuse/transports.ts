@@ -1,4 +1,3 @@
-import { ErrnoError } from './errno.ts';
 import { kernelObstacle, mountWithKernel } from './kernel/kernel-mount.ts';
 import type { Transport } from './transport.ts';
 
@@ -16,11 +15,27 @@ const mountNatively: Transport = async (directory, calls, options) => {
   return mountWithBinding(directory, calls, options);
 };
 
-/** @throws ErrnoError EPERM where `kernel` is asked for and cannot be had */
+/** This process, or this machine, cannot have the transport that was asked for. */
+export class TransportError extends Error {
+  override readonly name = 'TransportError';
+  /** What to do next, in a sentence without a period. */
+  readonly hint: string;
+
+  constructor(message: string, hint: string) {
+    super(message);
+    this.hint = hint;
+  }
+}
+
+/** @throws TransportError where `kernel` is asked for and cannot be had */
 export function transportNamed(name: TransportName): Transport {
   if (name === 'native') return mountNatively;
   const obstacle = kernelObstacle();
   if (obstacle === null) return mountWithKernel;
   if (name === 'auto') return mountNatively;
-  throw new ErrnoError('EPERM', `The transport "kernel" cannot be used: ${obstacle}`);
+  const others = 'use --transport native, or leave it out: then the better one that works is taken';
+  throw new TransportError(
+    `the transport "kernel" cannot be used here: ${obstacle}`,
+    process.getuid?.() === 0 ? others : `run it as root, or ${others}`,
+  );
 }

@@ -366,6 +366,17 @@ async function define(): Promise<void> {
     }
   });
 
+  test('a transport that only root can have is refused to others with what to do', async (t) => {
+    const user = isRoot ? ['setpriv', '--reuid=1234', '--regid=1234', '--clear-groups', '--'] : ['env'];
+    const [program = '', ...argv] = [...user, process.execPath, LAUNCHER];
+    if ((await run(program, [...argv, '--version'])).code !== 0) return t.skip('others cannot read it');
+    const folder = folderFor(t);
+    const asked = await run(program, [...argv, 'mount', 'main', folder, '-o', `${servers},transport=kernel`]);
+    assert.equal(asked.code, 1, asked.text);
+    assert.match(asked.text, /the transport "kernel" cannot be used here: only root can/);
+    assert.match(asked.text, /run it as root, or use --transport native/);
+  });
+
   test('the time limit of calls follows from the lease of the cluster', async (t) => {
     const folder = folderFor(t);
     const log = join(cluster.folder, 'limit.log');
