@@ -10,6 +10,7 @@ import { addDoctorCommand } from './commands/doctor.ts';
 import { addLeaseCommands } from './commands/lease.ts';
 import { addLiveCommands } from './commands/live.ts';
 import { addMountCommands } from './commands/mount.ts';
+import { refuseCallOfFuse } from './commands/mount-helper.ts';
 import { addReferenceCommands } from './commands/reference.ts';
 import { addReplicaCommands } from './commands/replica.ts';
 import { addScrubCommand } from './commands/scrub.ts';
@@ -57,6 +58,7 @@ export async function runCli(argv: readonly string[], around: Surroundings = ALO
     throw error;
   });
   try {
+    refuseCallOfFuse(argv);
     await buildProgram({}, around).parseAsync([...argv], { from: 'user' });
   } catch (error) {
     const { exit, lines } = endOf(error);

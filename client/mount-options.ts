@@ -285,7 +285,7 @@ const BY_NAME = new Map(MOUNT_OPTIONS.map((option) => [option.name, option]));
 /**
  * @param texts what stands behind each `-o`: options with commas between them. A backslash before a character, or
  * double quotes around some, make these part of a value.
- * @param sloppy an unknown option is passed over, as `mount -s` demands
+ * @param sloppy an unknown option is passed over, as `mount -s` demands; not `remount`
  * @throws CommandFailure of usage that names the option, and the known one that comes nearest
  */
 export function parseMountOptions(texts: readonly string[], sloppy = false): MountSettings {
@@ -311,7 +311,10 @@ export function parseMountOptions(texts: readonly string[], sloppy = false): Mou
     localReads: true,
     transport: 'auto',
   };
-  for (const { name, value } of texts.flatMap(splitOptions)) {
+  const options = texts.flatMap(splitOptions);
+  // First: mount(8) repeats the options of a mount that it is to change, as the kernel has them.
+  if (options.some(({ name }) => name === 'remount')) throw remountRefused();
+  for (const { name, value } of options) {
     const option = BY_NAME.get(/^x-/i.test(name) ? 'x-*' : name);
     if (option === undefined) {
       if (sloppy) continue;
@@ -399,15 +402,15 @@ function cacheMode(value: string): CacheMode {
   return ageMs === 0 ? { kind: 'strict' } : { kind: 'ttl', ageMs };
 }
 
+function remountRefused(): CommandFailure {
+  return new CommandFailure(
+    EXIT_USAGE,
+    'Cannot use the mount option "remount": a mount stays as it was made',
+    '"leasehold umount" it, and mount it with the other options',
+  );
+}
+
 function unknownOption(name: string): CommandFailure {
-  if (name === 'remount') {
-    const hint = '"leasehold umount" it, and mount it with the other options';
-    return new CommandFailure(
-      EXIT_USAGE,
-      'Cannot use the mount option "remount": a mount stays as it was made',
-      hint,
-    );
-  }
   const near = nearest(name);
   const hint =
     near === null

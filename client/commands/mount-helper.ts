@@ -3,12 +3,14 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { CommandFailure, describeFailure, EXIT_PRECONDITION, EXIT_USAGE, isSystemError } from '../failure.ts';
-import { optionText } from '../mount-options.ts';
+import { optionText, parseMountOptions } from '../mount-options.ts';
 import type { MountRequest } from './mount.ts';
 
 /** Where mount(8) looks for a program `mount.TYPE`. */
 export const HELPER_FOLDER = '/sbin';
 const HELPER_NAME = 'mount.leasehold';
+/** Of the type under which the kernel has a mount: asked to change one, mount(8) looks for this. */
+const MOUNTED_HELPER_NAME = 'mount.fuse.leasehold';
 const HELPER = fileURLToPath(new URL('../../bin/mount.leasehold.js', import.meta.url));
 
 /** Exit codes of mount(8). */
@@ -70,9 +72,34 @@ export function addMountHelper(
     });
 }
 
-/** Makes `mount.leasehold` in a folder, a link to the one of this installation. @returns its path */
+/**
+ * Where there is no helper for the type `fuse.leasehold`, fuse's own calls this program: `leasehold SOURCE DIRECTORY -o OPTIONS`. It adds
+ * options that nobody has asked for (`dev,suid`), and so nothing is mounted by it.
+ *
+ * @throws CommandFailure that says what to do instead
+ */
+export function refuseCallOfFuse([source, directory, flag, list, ...more]: readonly string[]): void {
+  const isOne =
+    directory?.startsWith('/') === true && flag === '-o' && list !== undefined && more.length === 0;
+  if (!isOne || source === 'mount') return;
+  // Which says that nothing is mounted anew.
+  parseMountOptions([list], true);
+  throw new CommandFailure(
+    EXIT_USAGE,
+    `Cannot mount "${source}" by the type "fuse.leasehold"`,
+    '"leasehold mount --install-helper" has mount(8) find this program: mount -t leasehold VOLUME:/ DIR',
+  );
+}
+
+/** Makes `mount.leasehold` in a folder, and what changes of mounts ask for: links to the one of this installation. @returns its path */
 export async function installHelper(folder: string): Promise<string> {
-  const path = join(folder, HELPER_NAME);
+  const path = await linkHelper(folder, HELPER_NAME);
+  await linkHelper(folder, MOUNTED_HELPER_NAME);
+  return path;
+}
+
+async function linkHelper(folder: string, name: string): Promise<string> {
+  const path = join(folder, name);
   try {
     await symlink(HELPER, path);
   } catch (error) {

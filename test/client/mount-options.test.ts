@@ -72,6 +72,7 @@ test('an unknown option is named, together with the one that comes nearest', () 
   assert.match(refused('allowother').hint, /"allow_other"/);
   assert.doesNotMatch(refused('zzzzzzzzzzzz').hint, /nearest/);
   assert.match(refused('remount,ro').hint, /umount/);
+  assert.match(refused('rw,user_id=0,remount').hint, /umount/, 'As the kernel has its options');
   assert.equal(parseMountOptions(['serverz=a,ro'], true).readOnly, true, 'unless it is to be passed over');
 });
 
