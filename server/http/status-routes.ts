@@ -138,6 +138,8 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
       lag.versions += server.lag?.versions ?? 0;
       lag.bytes += server.lag?.bytes ?? 0;
     }
+    if (lag.files > 0)
+      reasons.push('Replicas of files that are not in use are behind: they are brought up to date');
     const moving = servers.find(({ id }) => id === primary)?.moving;
     const verdict: Verdict = down ? 'down' : reasons.length > 0 ? 'degraded' : 'healthy';
     return {

@@ -18,6 +18,11 @@ const CALL_MS = 10_000;
 const SETTLE_MS = 2_000;
 /** While replicas lag, the next comparison comes sooner. */
 const LAGGING_PERIOD_MS = 30_000;
+/** Between looks whether those that were found behind still are: at first, and at the most. */
+const LOOK_MS = 500;
+const LOOK_MS_MAX = 5_000;
+/** Who is behind for less is not told of: somebody always is a moment behind (decision 26). */
+const TOLD_MS = 1_000;
 /** Files that are opened at the same time so that their primaries bring all replicas up, and the pause after each. */
 const OPEN_PARALLEL = 2;
 const OPEN_PAUSE_MS = 50;
@@ -26,11 +31,21 @@ type Asked = readonly [file: number, counter: number, server: string, incarnatio
 /** A replica that is behind: where it stands, or null where there is none. */
 type Behind = readonly [file: number, seq: number | null];
 
+/** A peer's replica as it was found. */
+interface BehindReplica {
+  /** Where the one here stood: who has come so far is not behind any more. */
+  readonly position: Position;
+  readonly versions: number;
+  readonly bytes: number;
+  readonly foundMs: number;
+}
+
 export interface AntiEntropyParts {
   readonly self: ServerId;
   readonly log: Logger;
   readonly everyMs: number;
   readonly settleMs?: number;
+  readonly toldMs?: number;
   /** Files with a replica here, in ascending order. */
   list(after: FileId, countMax: number): readonly FileId[];
   record(file: FileId): ReplicaRecord | null;
@@ -51,9 +66,10 @@ export interface AntiEntropyParts {
  */
 export class AntiEntropy {
   readonly #parts: AntiEntropyParts;
-  readonly #lag = new Map<ServerId, ReplicaLag>();
+  readonly #behind = new Map<ServerId, Map<FileId, BehindReplica>>();
   readonly #due = new Map<ServerId, NodeJS.Timeout>();
   #timer: NodeJS.Timeout | null = null;
+  #lookTimer: NodeJS.Timeout | null = null;
   #working: Promise<void> = Promise.resolve();
   #closed = false;
 
@@ -62,15 +78,11 @@ export class AntiEntropy {
     this.#schedule();
   }
 
-  /** What was found when each peer was compared last. */
+  /** What was found when peers were compared, and has not come along since. */
   lag(): ReplicaLag {
-    const sum = { files: 0, versions: 0, bytes: 0 };
-    for (const { files, versions, bytes } of this.#lag.values()) {
-      sum.files += files;
-      sum.versions += versions;
-      sum.bytes += bytes;
-    }
-    return sum;
+    const beforeMs = performance.now() - (this.#parts.toldMs ?? TOLD_MS);
+    const told = [...this.#behind.values()].flatMap((replicas) => [...replicas.values()]);
+    return lagOf(told.filter(({ foundMs }) => foundMs <= beforeMs));
   }
 
   connected(peer: ServerId): void {
@@ -78,7 +90,10 @@ export class AntiEntropy {
     clearTimeout(this.#due.get(peer));
     const timer = setTimeout(() => {
       this.#due.delete(peer);
-      void this.#inTurn(() => this.compare(peer));
+      void this.#inTurn(() => this.compare(peer)).then(() => {
+        // Where something is left, the next comparison is not so far away any more.
+        if (this.#isAnyBehind) this.#schedule();
+      });
     }, this.#parts.settleMs ?? SETTLE_MS);
     this.#due.set(peer, timer);
   }
@@ -86,6 +101,7 @@ export class AntiEntropy {
   close(): void {
     this.#closed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
+    if (this.#lookTimer !== null) clearTimeout(this.#lookTimer);
     for (const timer of this.#due.values()) clearTimeout(timer);
     this.#due.clear();
   }
@@ -110,8 +126,8 @@ export class AntiEntropy {
   /** Compares all replicas that this server and `peer` both should have, and opens the files of those behind. */
   async compare(peer: ServerId): Promise<void> {
     const { record, sizeBytes, isInUse, list, log } = this.#parts;
-    const lag = { files: 0, versions: 0, bytes: 0 };
-    const files: FileId[] = [];
+    const before = this.#behind.get(peer);
+    const found = new Map<FileId, BehindReplica>();
     for (let after = 0 as FileId; !this.#closed; ) {
       const page = list(after, PAGE);
       const last = page.at(-1);
@@ -126,25 +142,65 @@ export class AntiEntropy {
       });
       if (asked.length === 0) continue;
       const behind = new Map(await this.#ask(peer, asked));
-      for (const { file, seq } of asked) {
+      for (const { file, position, seq } of asked) {
         const theirs = behind.get(file);
         if (theirs === undefined || isInUse(file)) continue;
-        files.push(file);
-        lag.files += 1;
-        lag.versions += Math.max(0, seq - (theirs ?? 0));
-        if (theirs === null) lag.bytes += sizeBytes(file);
+        found.set(file, {
+          position,
+          versions: Math.max(0, seq - (theirs ?? 0)),
+          bytes: theirs === null ? sizeBytes(file) : 0,
+          foundMs: before?.get(file)?.foundMs ?? performance.now(),
+        });
       }
     }
-    this.#lag.set(peer, lag);
-    if (files.length === 0) return;
-    log.info({ peer, ...lag }, 'replicas are behind: their files are opened');
-    await this.#openAll(files);
+    this.#behind.set(peer, found);
+    if (found.size === 0) return;
+    log.info({ peer, ...lagOf([...found.values()]) }, 'replicas are behind: their files are opened');
+    this.#lookIn(LOOK_MS);
+    await this.#openAll([...found.keys()]);
+  }
+
+  get #isAnyBehind(): boolean {
+    return [...this.#behind.values()].some((replicas) => replicas.size > 0);
+  }
+
+  /** Looks from time to time who has come along, also while others are still being opened. */
+  #lookIn(pauseMs: number): void {
+    if (this.#lookTimer !== null) clearTimeout(this.#lookTimer);
+    this.#lookTimer = setTimeout(() => {
+      this.#lookTimer = null;
+      const looks = [...this.#behind.keys()].map((peer) => this.#attempt(() => this.#look(peer)));
+      void Promise.all(looks).then(() => {
+        if (this.#closed || this.#lookTimer !== null || !this.#isAnyBehind) return;
+        this.#lookIn(Math.min(2 * pauseMs, LOOK_MS_MAX));
+      });
+    }, pauseMs);
+  }
+
+  /** Those that were found first are opened first: where one page of them has come along, there is another. */
+  async #look(peer: ServerId): Promise<void> {
+    const replicas = this.#behind.get(peer);
+    while (replicas !== undefined && replicas.size > 0 && !this.#closed) {
+      for (const file of replicas.keys()) if (!this.#isOf(file, peer)) replicas.delete(file);
+      const asked = [...replicas].slice(0, PAGE).map(([file, { position }]) => ({ file, position }));
+      if (asked.length === 0) return;
+      const left = new Map(await this.#ask(peer, asked));
+      for (const { file } of asked) if (!left.has(file)) replicas.delete(file);
+      if (left.size > 0) return;
+    }
+  }
+
+  /** Whether there is such a file still, and the server is to have a replica of it. */
+  #isOf(file: FileId, server: ServerId): boolean {
+    const record = this.#parts.record(file);
+    return record !== null && viewVoters(record.view).includes(server);
   }
 
   #schedule(): void {
     if (this.#closed) return;
     const { everyMs } = this.#parts;
-    const pauseMs = this.lag().files > 0 ? Math.min(everyMs, LAGGING_PERIOD_MS) : everyMs;
+    const pauseMs = this.#isAnyBehind ? Math.min(everyMs, LAGGING_PERIOD_MS) : everyMs;
+    if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       void this.#inTurn(() => this.#compareAll()).then(() => this.#schedule());
     }, pauseMs);
@@ -152,7 +208,7 @@ export class AntiEntropy {
 
   async #compareAll(): Promise<void> {
     const peers = this.#parts.peers();
-    for (const known of [...this.#lag.keys()]) if (!peers.includes(known)) this.#lag.delete(known);
+    for (const known of [...this.#behind.keys()]) if (!peers.includes(known)) this.#behind.delete(known);
     for (const peer of peers) {
       if (this.#closed) return;
       await this.#attempt(() => this.compare(peer));
@@ -199,6 +255,15 @@ export class AntiEntropy {
     const answer = await this.#parts.call(peer, POSITIONS_CALL, payload, CALL_MS);
     return decodeBehind(answer);
   }
+}
+
+function lagOf(replicas: readonly BehindReplica[]): ReplicaLag {
+  const lag = { files: replicas.length, versions: 0, bytes: 0 };
+  for (const { versions, bytes } of replicas) {
+    lag.versions += versions;
+    lag.bytes += bytes;
+  }
+  return lag;
 }
 
 function positionOf({ installed, seq }: ReplicaRecord): Position {

@@ -104,6 +104,14 @@ describe('status over HTTP', () => {
       verdict: 'degraded',
       reason: /^2 files have fewer current replicas/m,
     },
+    {
+      name: 'replicas that nobody uses are behind',
+      arrange: ({ servers }) => {
+        (servers[1] as { status: object }).status = { lag: { files: 2, versions: 3, bytes: 0 } };
+      },
+      verdict: 'degraded',
+      reason: /^Replicas of files that are not in use are behind/m,
+    },
   ];
   for (const { name, arrange, verdict, reason } of cases) {
     test(`${name}: ${verdict}`, async () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
@@ -27,12 +27,13 @@ class Host {
   readonly antiEntropy: AntiEntropy;
   others = new Map<ServerId, Host>();
 
-  constructor(self: ServerId, everyMs = 2 ** 30) {
+  constructor(self: ServerId, everyMs = 2 ** 30, toldMs = 0) {
     this.antiEntropy = new AntiEntropy({
       self,
       log: pino({ level: 'silent' }),
       everyMs,
       settleMs: 5,
+      toldMs,
       list: (after, countMax) =>
         [...this.replicas.keys()]
           .filter((file) => file > after)
@@ -98,6 +99,51 @@ test('files of which the other is behind, or has nothing, are opened; nobody els
   assert.deepEqual(a.antiEntropy.lag(), { files: 3, versions: 2 + 0 + 9, bytes: 100 });
   await b.antiEntropy.compare(A);
   assert.deepEqual(b.opened, [8], 'Each looks after what it is ahead in');
+});
+
+test('who was found behind is told of until it has come along, or there is nothing to come along with', async (t) => {
+  const [a, b] = pair();
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  for (const file of [1, 2, 3]) a.replicas.set(file, { epoch: 1, seq: 5 });
+  await a.antiEntropy.compare(B);
+  const files = () => a.antiEntropy.lag().files;
+  assert.equal(files(), 3);
+  // Whoever leads it has gone on meanwhile, and is nobody's business here.
+  a.replicas.set(1, { epoch: 2, seq: 9 });
+  a.inUse.add(1);
+  b.replicas.set(1, { epoch: 2, seq: 6 });
+  await until(() => files() === 2);
+  a.replicas.delete(2);
+  await until(() => files() === 1);
+  b.replicas.set(3, { epoch: 1, seq: 5 });
+  await until(() => files() === 0);
+});
+
+test('who was a moment behind when it was compared is not told of', async (t) => {
+  const [a, b] = [new Host(A, 2 ** 30, 60_000), new Host(B)];
+  a.others = new Map([[B, b]]);
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  a.replicas.set(1, { epoch: 1, seq: 5 });
+  await a.antiEntropy.compare(B);
+  assert.deepEqual(a.opened, [1]);
+  assert.equal(a.antiEntropy.lag().files, 0);
+});
+
+test('where a peer that came is left behind, the next comparison comes sooner', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const [a, b] = pair();
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  a.replicas.set(1, { epoch: 1, seq: 5 });
+  a.antiEntropy.connected(B);
+  // The pauses between files take time of their own.
+  for (const opened of [1, 2]) {
+    for (let second = 0; a.opened.length < opened && second < 40; second++) {
+      t.mock.timers.tick(1_000);
+      for (let turns = 0; turns < 5; turns++) await turn();
+    }
+    assert.equal(a.opened.length, opened);
+    for (const untilMs = performance.now() + 200; performance.now() < untilMs; ) await turn();
+  }
 });
 
 test('a peer that comes is compared, and all are from time to time', async (t) => {
