@@ -27,6 +27,8 @@ export function clusterBackend(
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   /** Which snapshot is meant, in each question; found out at the start. */
   let shown: { readonly snapshot?: number } = {};
+  /** On which disk each server stores, as it said last. */
+  const disks = new Map<string, string>();
   return {
     async start() {
       if (isSnapshot(volume)) {
@@ -118,7 +120,8 @@ export function clusterBackend(
         client.query({ kind: 'servers', counts: false }),
         client.status(),
       ]);
-      const { totalBytes, freeBytes } = spaceOf(servers, heard, info.replicas);
+      for (const { id, disk } of heard) if (disk !== undefined) disks.set(id, disk);
+      const { totalBytes, freeBytes } = spaceOf(servers, heard, info.replicas, (id) => disks.get(id) ?? id);
       const { quotaBytes, quotaInodes, namedBytes, namedInodes, inodes } = info;
       const leftBytes = quotaBytes === 0 ? Number.POSITIVE_INFINITY : Math.max(0, quotaBytes - namedBytes);
       return {
@@ -142,24 +145,31 @@ interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
 
 /**
  * What can be stored on all servers together, where each byte takes as much room on each of its replicas. A server that is silent
- * counts with what it last said of itself: its disk is still there.
+ * counts with what it last said of itself: its disk is still there. The room of a disk that several of them store on is there once.
  *
  * @param heard what servers say of themselves now
+ * @param diskOf what servers that store on one disk have in common
  */
 function spaceOf(
   servers: readonly Disk[],
   heard: readonly Omit<Disk, 'state'>[],
   replicas: number,
+  diskOf: (server: string) => string,
 ): Pick<Space, 'totalBytes' | 'freeBytes'> {
-  const disks = servers
+  const told = servers
     .filter(({ state }) => state !== 'out')
     .map((server) => heard.find(({ id, totalBytes }) => id === server.id && totalBytes > 0) ?? server);
-  const sum = (of: (disk: (typeof disks)[number]) => number): number =>
-    Math.floor(disks.reduce((total, disk) => total + of(disk), 0) / replicas);
+  // Servers of one disk differ in when they have looked.
+  const disks = [...Map.groupBy(told, ({ id }) => diskOf(id)).values()];
+  const sum = (of: (sharers: typeof told) => number): number =>
+    Math.floor(disks.reduce((total, sharers) => total + of(sharers), 0) / replicas);
   // What servers keep for themselves takes no contents.
-  const usable = ({ freeBytes, totalBytes }: (typeof disks)[number]): number =>
+  const usable = ({ freeBytes, totalBytes }: (typeof told)[number]): number =>
     Math.max(0, freeBytes - reserveBytes(totalBytes));
-  return { totalBytes: sum((disk) => disk.totalBytes), freeBytes: sum(usable) };
+  return {
+    totalBytes: sum((sharers) => Math.max(...sharers.map(({ totalBytes }) => totalBytes))),
+    freeBytes: sum((sharers) => Math.min(...sharers.map(usable))),
+  };
 }
 
 /** A caller has more that is not for the catalog. */

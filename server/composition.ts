@@ -261,6 +261,7 @@ export async function compose(
     failure: () => failure,
     scrub: () => scrubber.status(),
     isConnected,
+    disk: folder.disk,
   });
   let failure: string | null = null;
   storeFailed = (reason) => {

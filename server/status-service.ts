@@ -39,6 +39,8 @@ export interface StatusServiceParts {
   /** Null while no scrubber is there. */
   scrub(): Promise<ScrubStatus> | null;
   isConnected(server: ServerId): boolean;
+  /** Null where it is not known, absent where there is none. */
+  readonly disk?: string | null;
 }
 
 /** Who is behind for less is not told of: somebody always is a moment behind (decision 26). */
@@ -133,6 +135,7 @@ export class LocalStatusService implements StatusService {
       ...(catalogBehind.length === 0 ? {} : { catalogBehind }),
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,
+      ...(typeof this.#parts.disk === 'string' ? { disk: this.#parts.disk } : {}),
       ...(failure === null && space.freeBytes < reserveBytes(space.totalBytes) ? { diskFull: true } : {}),
       pid: process.pid,
       version: VERSION,

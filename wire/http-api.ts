@@ -192,6 +192,8 @@ export interface ServerStatus {
   readonly catalogBehind?: readonly string[];
   readonly freeBytes: number;
   readonly totalBytes: number;
+  /** The same for servers that store on one file system, whose room is there once; absent where the server does not say. */
+  readonly disk?: string;
   /** What is free is the reserve, which takes no contents; absent where there is more. */
   readonly diskFull?: true;
   readonly pid: number;

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { assert } from '../../base/assert.ts';
@@ -20,6 +20,8 @@ const MEMORY = '/dev/shm';
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 /** What an interrupted first start may leave behind before there is a META file. */
 const OWN_BEFORE_META = new Set(['META.new', 'lock.db', 'lock.db-journal', 'lock.pid', CONTAINERS_FOLDER]);
+
+const DISK_NAME_CHARS = 16;
 
 /** Numbers of files that are written down at a time: the sync of META is one for so many of them. */
 const HELD_AHEAD = 4_096;
@@ -85,6 +87,8 @@ export class DataFolder {
   readonly powerLossStart: number;
   /** What an earlier start with other timing asks for; this start is silent for no less. */
   readonly silences: Silences;
+  /** The same for all folders of one file system of this machine, in containers, too; null where that is not known. */
+  readonly disk: string | null;
   readonly #lock: FolderLock;
   #meta: Meta;
   #clean = false;
@@ -96,6 +100,7 @@ export class DataFolder {
     this.powerLossStart = meta.powerLossStart;
     this.lostPower = lostPower;
     this.silences = meta.silences;
+    this.disk = meta.bootId === null ? null : diskName(folder, meta.bootId);
     this.#lock = lock;
     this.#meta = meta;
   }
@@ -447,6 +452,12 @@ function readBootId(): string | null {
     if (errorCode(error) === 'ENOENT' || errorCode(error) === 'EACCES') return null;
     throw error;
   }
+}
+
+/** Devices have their numbers for as long as the machine runs; containers share both. */
+function diskName(folder: string, bootId: string): string {
+  const { dev } = fs.statSync(folder);
+  return createHash('sha256').update(`${bootId} ${dev}`).digest('hex').slice(0, DISK_NAME_CHARS);
 }
 
 function flushDirectory(directory: string): void {

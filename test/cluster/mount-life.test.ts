@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, type TestContext, test } from 'node:test';
@@ -428,6 +428,13 @@ async function define(): Promise<void> {
     );
     assert.equal(other.code, 1);
     assert.match(other.text, /failed {3}server http:\/\/127\.0\.0\.1:1: it does not answer/);
+  });
+
+  test('df counts the room of a disk once on which all servers store', async () => {
+    const { text } = await runOk('df', ['--output=size', '--block-size=1', mount.directory]);
+    const { blocks, bsize } = statfsSync(cluster.folder);
+    const share = (Number(text.trim().split('\n').at(-1)) * 3) / (blocks * bsize);
+    assert.ok(Math.abs(share - 1) < 0.01, `Three replicas take ${share} of the disk`);
   });
 
   test('without a majority df answers, and nothing can be mounted, which is said', async (t) => {

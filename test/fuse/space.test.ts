@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ClusterClient } from '../../client/cluster-client.ts';
+import { clusterBackend } from '../../fuse/cluster-backend.ts';
+
+/** Goal: df tells how much can be stored, where each byte takes room for each of its replicas. */
+
+const GIB = 2 ** 30;
+/** Of a disk of this size. */
+const RESERVE = 64 * 2 ** 20;
+
+interface Server {
+  readonly id: string;
+  readonly freeBytes: number;
+  readonly disk?: string;
+  readonly isSilent?: boolean;
+}
+
+/** @param rounds what the servers of each question say */
+function spaces(...rounds: (readonly Server[])[]) {
+  let round = -1;
+  const now = () => rounds[round] ?? [];
+  const query = async ({ kind }: { readonly kind: string }) => {
+    if (kind === 'volume') {
+      round++;
+      return {
+        volume: { replicas: 3, quotaBytes: 0, quotaInodes: 0, namedBytes: 0, namedInodes: 0, inodes: 0 },
+      };
+    }
+    // What the catalog was told, which may be older.
+    return {
+      servers: now().map(({ id, freeBytes }) => ({ id, state: 'in', totalBytes: 30 * GIB, freeBytes })),
+    };
+  };
+  const status = async () => ({
+    servers: now().map(({ id, freeBytes, disk, isSilent = false }) => {
+      if (isSilent) return { id, totalBytes: 0, freeBytes: 0 };
+      return { id, totalBytes: 30 * GIB, freeBytes, ...(disk === undefined ? {} : { disk }) };
+    }),
+  });
+  const backend = clusterBackend({ query, status } as unknown as ClusterClient, 'main');
+  return async () => {
+    const { totalBytes, freeBytes } = await backend.space();
+    return [totalBytes, freeBytes];
+  };
+}
+
+test('servers with disks of their own have as much room as all of them for each replica', async () => {
+  const servers = ['s1', 's2', 's3'].map((id) => ({ id, freeBytes: 15 * GIB }));
+  const alone = await spaces(servers)();
+  assert.deepEqual(alone, [30 * GIB, 15 * GIB - RESERVE]);
+  const said = await spaces(servers.map((server) => ({ ...server, disk: `disk of ${server.id}` })))();
+  assert.deepEqual(said, alone);
+});
+
+test('the room of a disk that servers share is there once, also while one of them is silent', async () => {
+  const one = { id: 's1', freeBytes: 15 * GIB, disk: 'a' };
+  const other = { id: 's2', freeBytes: 12 * GIB, disk: 'a' };
+  const own = { id: 's3', freeBytes: 9 * GIB, disk: 'b' };
+  const space = spaces([one, other, own], [one, { ...other, isSilent: true }, own]);
+  const both = [20 * GIB, (12 * GIB - RESERVE + (9 * GIB - RESERVE)) / 3];
+  assert.deepEqual(await space(), both.map(Math.floor));
+  assert.deepEqual(await space(), both.map(Math.floor));
+});
