@@ -147,7 +147,7 @@ export class OpenFiles {
     try {
       await file.arrive();
     } catch (error) {
-      // Before whoever made it is told, so that nobody finds it afterwards.
+      // Before whoever made it is told, so that nobody finds it afterwards. What this fails with is what has failed already.
       file.unsettled = false;
       await file.settle().catch(() => undefined);
       this.#close(file, writing);
