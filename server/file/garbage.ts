@@ -14,8 +14,8 @@ import type { DepartedFiles } from './departed-files.ts';
 const SHORT_GRACE_MS = 5 * 60_000;
 /** Files compared with the catalog in one query, and collected by one command. */
 const PAGE = 1_000;
-/** Pages of what removed snapshots showed that are swept in one round. */
-const SWEEPS_MAX = 100;
+/** Pages of files without a name, and of what removed snapshots showed, in one round. */
+const PAGES_MAX = 100;
 
 export interface GarbageParts {
   readonly self: ServerId;
@@ -85,9 +85,16 @@ export class Garbage {
 
   async #collect(): Promise<void> {
     const beforeNs = this.#parts.nowNs() - BigInt(Math.round(this.#graceMs)) * 1_000_000n;
-    await this.#parts.command({ kind: 'collect', beforeNs: beforeNs.toString(), countMax: PAGE });
+    for (let page = 0; page < PAGES_MAX; page++) {
+      const { inodes } = (await this.#parts.command({
+        kind: 'collect',
+        beforeNs: beforeNs.toString(),
+        countMax: PAGE,
+      })) as CommandResults['collect'];
+      if (inodes.length === 0) break;
+    }
     if (!(await this.#parts.query({ kind: 'sweeps' })).pending) return;
-    for (let page = 0; page < SWEEPS_MAX; page++) {
+    for (let page = 0; page < PAGES_MAX; page++) {
       const { more } = (await this.#parts.command({
         kind: 'sweep',
         countMax: PAGE,

@@ -25,6 +25,9 @@ class World {
   readonly garbage: Garbage;
 
   isRoomShort = false;
+  /** Files without a name, and how many commands have collected some of them; null: another server does that. */
+  orphans: number | null = null;
+  collects = 0;
 
   constructor(view: View, graceMs = GRACE_MS) {
     this.store.create(1 as FileId, view, 4_096);
@@ -50,9 +53,14 @@ class World {
       isRoomShort: () => this.isRoomShort,
       nowNs: () => 0n,
       nowMs: () => this.nowMs,
-      isCatalogPrimary: () => false,
-      command: async () => ({}),
-      query: async () => ({ files: this.placed }),
+      isCatalogPrimary: () => this.orphans !== null,
+      command: async ({ countMax }: { readonly countMax: number }) => {
+        const count = Math.min(countMax, this.orphans ?? 0);
+        this.orphans = (this.orphans ?? 0) - count;
+        this.collects++;
+        return { inodes: Array.from({ length: count }, (_, inode) => inode) };
+      },
+      query: async () => ({ files: this.placed, pending: false }),
       holds: async (server: ServerId) => {
         if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');
         return this.whole.has(server);
@@ -156,4 +164,17 @@ test('the grace begins anew where the file came back in between', async () => {
   world.nowMs += GRACE_MS / 2;
   world.place(7, ['s2', 's3', 's4']);
   assert.deepEqual(await world.rounds(), [1]);
+});
+
+test('all files without a name are collected in one round, in commands of a bounded size, up to a hundred of them', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.place(1, ['s1', 's2', 's3']);
+  world.orphans = 4_500;
+  await world.garbage.run();
+  assert.deepEqual([world.orphans, world.collects], [0, 6]);
+  world.orphans = 1_000_000;
+  world.collects = 0;
+  await world.garbage.run();
+  world.garbage.close();
+  assert.deepEqual([world.orphans, world.collects], [900_000, 100]);
 });
