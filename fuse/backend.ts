@@ -206,6 +206,8 @@ export interface FileSystemBackend {
   /** Whether nobody else changes the directory, its names and its own attributes, since `onHeld` told of it. */
   isHeld?(directory: number): boolean;
   onHeld?(held: (directory: number) => void): void;
+  /** Whether the cluster has been asked in vain for so long that nothing that can be done without is asked for. */
+  isAway?(): boolean;
   /** Resolves when the cluster has all files that are unborn, and all removals, or those in a directory. @throws what one of them failed with */
   comeFrom?(directory?: number): Promise<void>;
   /** Whether a directory has files that are unborn: its attributes are about to change. */

@@ -4,6 +4,7 @@ import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import type { Delegations } from '../client/delegations.ts';
 import type { AttributeChanges, BackendFile, FileSystemBackend, Owner, Space } from './backend.ts';
+import { CatalogReach } from './catalog-reach.ts';
 import { removerText } from './users.ts';
 
 /** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
@@ -27,6 +28,10 @@ export function clusterBackend(
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   /** Which snapshot is meant, in each question; found out at the start. */
   let shown: { readonly snapshot?: number } = {};
+  const reach = new CatalogReach(() => client.query({ kind: 'volume', name: volume.replace(/@.*$/, '') }));
+  const query: ClusterClient['query'] = (question) => reach.ask((limits) => client.query(question, limits));
+  const command: ClusterClient['command'] = (change, options) =>
+    reach.ask((limits) => client.command(change, { ...options, ...limits }));
   /** On which disk each server stores, as it said last. */
   const disks = new Map<string, string>();
   return {
@@ -49,70 +54,71 @@ export function clusterBackend(
       const answer = await client.query({ kind: 'volume', name: volume });
       return answer.volume.root;
     },
-    stop: () => client.close(),
+    stop: () => {
+      reach.close();
+      return client.close();
+    },
+    isAway: () => reach.isAway,
     async lookup(parent, name) {
-      return (await client.query({ kind: 'lookup', parent, name, ...shown })).attributes;
+      return (await query({ kind: 'lookup', parent, name, ...shown })).attributes;
     },
     async attributes(inode) {
-      return (await client.query({ kind: 'attributes', inode, ...shown })).attributes;
+      return (await query({ kind: 'attributes', inode, ...shown })).attributes;
     },
-    list: (inode, after, countMax) => client.query({ kind: 'list', inode, after, countMax, ...shown }),
+    list: (inode, after, countMax) => query({ kind: 'list', inode, after, countMax, ...shown }),
     async createFile(parent, name, mode, owner, exclusive) {
       const place = { parent, name };
-      const command = { kind: 'create-file', place, mode, ...ownerOf(owner), exclusive } as const;
-      const { created, attributes } = await client.command(command, owning(parent));
+      const change = { kind: 'create-file', place, mode, ...ownerOf(owner), exclusive } as const;
+      const { created, attributes } = await command(change, owning(parent));
       if (created) client.noteMaker(attributes, client.catalogPrimary);
       return { created, attributes };
     },
     async makeDirectory(parent, name, mode, owner) {
-      const command = { kind: 'make-directory', place: { parent, name }, mode, ...ownerOf(owner) } as const;
+      const change = { kind: 'make-directory', place: { parent, name }, mode, ...ownerOf(owner) } as const;
       const { mark } = delegations ?? { mark: 0 };
-      const made = await client.command(command, delegations?.asMaker(parent));
+      const made = await command(change, delegations?.asMaker(parent));
       delegations?.learn(made.attributes.inode, made.delegated, mark);
       return made.attributes;
     },
     async makeNode(parent, name, type, device, mode, owner) {
       const place = { parent, name };
-      const command = { kind: 'make-node', place, type, device, mode, ...ownerOf(owner) } as const;
-      return (await client.command(command, owning(parent))).attributes;
+      const change = { kind: 'make-node', place, type, device, mode, ...ownerOf(owner) } as const;
+      return (await command(change, owning(parent))).attributes;
     },
     async symlink(parent, name, target, { uid, gid }) {
-      const command = { kind: 'symlink', place: { parent, name }, target, uid, gid } as const;
-      return (await client.command(command, owning(parent))).attributes;
+      const change = { kind: 'symlink', place: { parent, name }, target, uid, gid } as const;
+      return (await command(change, owning(parent))).attributes;
     },
     async link(inode, parent, name) {
-      const command = { kind: 'link', inode, place: { parent, name } } as const;
-      return (await client.command(command, { live: true, ...owning(parent) })).attributes;
+      const change = { kind: 'link', inode, place: { parent, name } } as const;
+      return (await command(change, { live: true, ...owning(parent) })).attributes;
     },
     unlink: (parent, name, uid) =>
-      client.command({ kind: 'unlink', place: { parent, name }, by: removerText(uid) }, owning(parent)),
+      command({ kind: 'unlink', place: { parent, name }, by: removerText(uid) }, owning(parent)),
     removeDirectory: (parent, name, inode = parent) =>
-      client.command({ kind: 'remove-directory', place: { parent, name } }, owning(parent, inode)),
+      command({ kind: 'remove-directory', place: { parent, name } }, owning(parent, inode)),
     rename: (from, to, mode, uid) =>
-      client.command(
-        { kind: 'rename', from, to, mode, by: removerText(uid) },
-        owning(from.parent, to.parent),
-      ),
+      command({ kind: 'rename', from, to, mode, by: removerText(uid) }, owning(from.parent, to.parent)),
     async setAttributes(inode, changes: AttributeChanges) {
-      const command = { kind: 'set-attributes', inode, ...changes } as const;
-      return (await client.command(command, { live: true, ...owning(inode) })).attributes;
+      const change = { kind: 'set-attributes', inode, ...changes } as const;
+      return (await command(change, { live: true, ...owning(inode) })).attributes;
     },
     async keepOrphan(inode) {
       await client.command({ kind: 'keep-orphan', inode });
     },
     async xattr(inode, name) {
-      return Buffer.from((await client.query({ kind: 'xattr', inode, name, ...shown })).value, 'base64');
+      return Buffer.from((await query({ kind: 'xattr', inode, name, ...shown })).value, 'base64');
     },
     async xattrs(inode) {
-      return (await client.query({ kind: 'xattrs', inode, ...shown })).names;
+      return (await query({ kind: 'xattrs', inode, ...shown })).names;
     },
     async setXattr(inode, name, value, mode, clearsSetgid = false) {
       const base64 = Buffer.from(value).toString('base64');
       const more = clearsSetgid ? { clearsSetgid } : {};
-      await client.command({ kind: 'set-xattr', inode, name, value: base64, mode, ...more }, owning(inode));
+      await command({ kind: 'set-xattr', inode, name, value: base64, mode, ...more }, owning(inode));
     },
     async removeXattr(inode, name) {
-      await client.command({ kind: 'remove-xattr', inode, name }, owning(inode));
+      await command({ kind: 'remove-xattr', inode, name }, owning(inode));
     },
     async space() {
       const [{ volume: info }, { servers }, { servers: heard }] = await Promise.all([

@@ -25,7 +25,7 @@ export interface HeldDirectoryEvents {
  * cluster.
  */
 export class HeldDirectories {
-  readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list'>;
+  readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>;
   readonly #birth: BirthBackend;
   readonly #log: Log;
   readonly #events: HeldDirectoryEvents;
@@ -44,7 +44,7 @@ export class HeldDirectories {
   readonly #idle = new Map<number, () => void>();
 
   constructor(
-    backend: Pick<FileSystemBackend, 'attributes' | 'list'>,
+    backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>,
     birth: BirthBackend,
     log: Log,
     events: HeldDirectoryEvents,
@@ -132,7 +132,7 @@ export class HeldDirectories {
   async ask(directory: number): Promise<void> {
     const isTooSoon =
       this.#recalledMs.sinceMs(directory) < RECALLED_MS || this.#refusedMs.sinceMs(directory) < REFUSED_MS;
-    if (isTooSoon || this.#asking.has(directory)) return;
+    if (isTooSoon || this.#asking.has(directory) || this.#backend.isAway?.() === true) return;
     const changed = new Set<string>();
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#asking.set(directory, { changed, over: promise });

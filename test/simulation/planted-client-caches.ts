@@ -14,6 +14,7 @@ const BELIEF = 'test/fuse/kernel/kernel-belief.test.ts';
 const CACHE = 'test/fuse/attribute-cache.test.ts';
 const KEPT = 'test/fuse/kept-names.test.ts';
 const REFUSED = 'test/fuse/refused-opens.test.ts';
+const REACH = 'test/fuse/catalog-reach.test.ts';
 const OWN_NAMES = 'test/fuse/own-names.test.ts';
 const LISTINGS = 'test/fuse/known-listings.test.ts';
 const REMEMBERING = 'test/client/remembering-client.test.ts';
@@ -510,6 +511,51 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       replace: 'this.#namesChanged(parent, atNs, 0, since);',
     },
     { test: { file: OWN_NAMES, name: 'what is told is what is there (SEED=1)' } },
+  ),
+  replica(
+    'away-patient',
+    'each of many questions finds out anew that the catalog is out of reach',
+    {
+      file: 'fuse/catalog-reach.ts',
+      find: 'await ask(this.#isAway ? { timeoutMs: SHORT_MS } : {});',
+      replace: 'await ask({});',
+    },
+    {
+      test: {
+        file: REACH,
+        name: 'questions take as long as they usually may until one was asked in vain, then no longer than a moment',
+      },
+    },
+  ),
+  replica(
+    'away-refused',
+    'the catalog is taken for out of reach when it refuses what it is asked',
+    {
+      file: 'fuse/catalog-reach.ts',
+      find: "return error instanceof ServiceError && error.remedy === 'retry';",
+      replace: 'return error instanceof ServiceError;',
+    },
+    {
+      test: {
+        file: REACH,
+        name: 'whoever was asked before is believed: the catalog is back with the first answer, also with a refusal',
+      },
+    },
+  ),
+  replica(
+    'away-old',
+    'what was asked long ago in vain says that the catalog is out of reach, which has answered since',
+    {
+      file: 'fuse/catalog-reach.ts',
+      find: 'else if (!this.#isAway && beganMs > this.#answeredMs) this.#began();',
+      replace: 'else if (!this.#isAway) this.#began();',
+    },
+    {
+      test: {
+        file: REACH,
+        name: 'what was asked before somebody was answered says nothing of the time since',
+      },
+    },
   ),
   replica(
     'changed-strict',
