@@ -2,6 +2,7 @@ import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ServerId } from '../base/ids.ts';
 import type { Command, CommandOf, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
+import { noteAccesses } from './commands/accesses.ts';
 import { removeXattr, setAttributes, setXattr } from './commands/attributes.ts';
 import { bear, reserveInodes } from './commands/births.ts';
 import {
@@ -162,6 +163,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return link(tables, command, atNs);
     case 'set-attributes':
       return setAttributes(tables, command, atNs);
+    case 'note-accesses':
+      return noteAccesses(tables, command, atNs);
     case 'open-for-write':
       return openForWrite(tables, command, atNs);
     case 'settle':

@@ -246,6 +246,12 @@ export class InodeTables {
     this.#statements.run('UPDATE inodes SET accessed_ns = ? WHERE id = ?', accessedNs, id);
   }
 
+  /** As `setAccessed`, by a read: nobody is called back for that, and nobody is told. */
+  noteAccessed(id: number, accessedNs: string): void {
+    this.#snapshots.keepInode(id);
+    this.#statements.run('UPDATE inodes SET accessed_ns = ? WHERE id = ?', accessedNs, id);
+  }
+
   setModified(id: number, modifiedNs: string, epoch: number, seq: number): void {
     this.#snapshots.keepInode(id);
     this.#changes.touch(id);

@@ -8,8 +8,9 @@ import type { Command } from '../wire/catalog-api.ts';
  * what they do, makes this number larger, and has its line below; a server that does not know the version of a batch refuses it.
  *
  * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
+ * 4: access times.
  */
-export const COMMANDS_VERSION = 3;
+export const COMMANDS_VERSION = 4;
 
 /** By which version a command came. A new command needs a line here. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -49,6 +50,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'snapshot-remove': 2,
   sweep: 2,
   'unlink-files': 3,
+  'note-accesses': 4,
 };
 
 /**

@@ -529,6 +529,8 @@ function describeCommand(command: Command): string {
       return `reserve ${command.count} numbers for files`;
     case 'unlink-files':
       return `remove ${command.files.length} files`;
+    case 'note-accesses':
+      return `tell of ${command.accesses.length} reads`;
     case 'bear':
       return `make ${command.files.length} files`;
     case 'forgo':

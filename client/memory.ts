@@ -103,6 +103,14 @@ export class Memory {
     this.#names = 0;
   }
 
+  /** The catalog knows of a read, which calls nothing back: what is remembered has the access time, too. @param from that of before */
+  accessed(inode: number, from: string, to: string): void {
+    // An answer that is under way may be of before.
+    this.#stamp(inode);
+    const known = this.#attributes.get(inode);
+    if (known?.accessedNs === from) this.#attributes.set(inode, { ...known, accessedNs: to });
+  }
+
   /** From here until `changed`, nothing of it is believed or learned. */
   changing(change: OwnChange): void {
     for (const key of this.#forgetOwn(change)) this.#changing.set(key, (this.#changing.get(key) ?? 0) + 1);

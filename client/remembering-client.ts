@@ -101,7 +101,11 @@ export class RememberingClient extends ClusterClient {
     options: CommandOptions = {},
   ): Promise<CommandResults[Kind]> {
     const change = this.#changeOf(command as Command);
-    if (change.names.length + change.inodes.length === 0) return super.command<Kind>(command, options);
+    if (change.names.length + change.inodes.length === 0) {
+      const result = await super.command<Kind>(command, options);
+      this.#noted(command as Command);
+      return result;
+    }
     this.#memory.changing(change);
     try {
       const forgets = [...new Set([...change.inodes, ...change.names.map(({ parent }) => parent)])];
@@ -220,6 +224,12 @@ export class RememberingClient extends ClusterClient {
   async #recalled(inodes: readonly number[]): Promise<void> {
     for (const inode of inodes) this.#memory.forget(inode);
     await Promise.all([this.#forgotten(inodes), this.#sharer?.recalled(inodes)]);
+  }
+
+  #noted(command: Command): void {
+    if (command.kind !== 'note-accesses') return;
+    for (const { inode, accessedNs, seen } of command.accesses)
+      this.#memory.accessed(inode, seen.accessedNs, accessedNs);
   }
 
   /** What a command names; whatever else it changes is called back from this client as from all others. */

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import type { ErrorCode } from '../base/errors.ts';
 import { RESERVED_NUMBERS_MAX } from './birth-numbers.ts';
 import { BIRTHS_MAX } from './births.ts';
-import { UNLINKS_MAX } from './request-limits.ts';
+import { ACCESSES_MAX, UNLINKS_MAX } from './request-limits.ts';
 
 /** The catalog's commands and queries as they travel in JSON, and their answers. Times are decimal nanoseconds since 1970. */
 
@@ -269,6 +269,27 @@ export const Command = Type.Union([
     accessedNs: Type.Optional(Nanoseconds),
     modifiedNs: Type.Optional(Nanoseconds),
     contents: Type.Optional(ContentVersion),
+  }),
+  /**
+   * What was read, told a moment later. An access time only becomes later by it, and nothing else of the inode changes; inodes that are gone, or
+   * of another volume, are passed over. Whoever may read may tell so.
+   */
+  Type.Object({
+    kind: Type.Literal('note-accesses'),
+    volume: VolumeName,
+    accesses: Type.Array(
+      Type.Object({
+        inode: Inode,
+        /** When it was read, as whoever has read it knows the time; not later than now. */
+        accessedNs: Nanoseconds,
+        /**
+         * As they were known then. Counts where one of the two is the same still: else somebody may have set the access time since, and that
+         * stays.
+         */
+        seen: Type.Object({ accessedNs: Nanoseconds, changedNs: Nanoseconds }),
+      }),
+      { minItems: 1, maxItems: ACCESSES_MAX },
+    ),
   }),
   /** From now on the file's primary knows size and modification time, not the catalog. */
   Type.Object({
@@ -650,6 +671,8 @@ export interface CommandResults {
   readonly symlink: { readonly attributes: Attributes };
   readonly link: { readonly attributes: Attributes };
   readonly 'set-attributes': { readonly attributes: Attributes };
+  /** How many access times are later now. */
+  readonly 'note-accesses': { readonly noted: number };
   /** `preserve`: the file is not marked yet. Its contents, if of this version, are to be preserved as the inode first. */
   readonly 'open-for-write': { readonly attributes: Attributes; readonly preserve?: Preservation };
   readonly settle: { readonly settled: number };

@@ -2,5 +2,7 @@
 
 /** Names that one command takes away at the most. */
 export const UNLINKS_MAX = 256;
+/** Inodes that one command tells of as read at the most. */
+export const ACCESSES_MAX = 500;
 /** Directories of a request that their owner is not to be told of at the most. */
 export const FORGETS_MAX = 16;

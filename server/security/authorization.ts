@@ -152,9 +152,9 @@ async function checkBody(request: FastifyRequest, grant: Grant, parts: Authoriza
   const { body } = request;
   switch (request.routeOptions.url) {
     case COMMANDS: {
-      const role = commandRole(body);
+      const role = commandRole(body) ?? 'write';
       if (role === 'server') throw new ServiceError('forbidden', 'Only servers tell the catalog this');
-      if (role !== null) checkRole(grant, role);
+      checkRole(grant, role);
       await parts.scope.check(grant, commandReach(body));
       return;
     }

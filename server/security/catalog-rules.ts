@@ -23,6 +23,8 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   symlink: 'write',
   link: 'write',
   'set-attributes': 'write',
+  // Reading makes access times later, and this does no more.
+  'note-accesses': 'read',
   'open-for-write': 'server',
   settle: 'server',
   'set-xattr': 'write',

@@ -159,6 +159,14 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
       maxLength: 3,
     }),
   }),
+  fc.record({
+    kind: fc.constant('note-accesses' as const),
+    volume: fc.constantFrom('main', 'second'),
+    accesses: fc.array(
+      fc.record({ inode, accessedNs: timeNs, seen: fc.record({ accessedNs: timeNs, changedNs: timeNs }) }),
+      { minLength: 1, maxLength: 3 },
+    ),
+  }),
   fc.record({ kind: fc.constant('create-orphan' as const), volume: fc.constant('main'), mode, ...owner }),
   fc.record({ kind: fc.constant('keep-orphan' as const), inode }),
   fc.record({

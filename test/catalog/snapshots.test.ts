@@ -106,7 +106,7 @@ class World {
   readonly disks: Disks = new Map();
   readonly seen = new Map<string, Seen>();
   readonly #random: Prng;
-  readonly counts = { preserved: 0, swept: 0, snapshots: 0, refused: 0 };
+  readonly counts = { preserved: 0, swept: 0, snapshots: 0, read: 0, refused: 0 };
   #seq = 0;
   #turn = 0;
 
@@ -154,7 +154,7 @@ class World {
   #act(): void {
     const place = this.#place();
     const owner = { uid: 1, gid: 1 };
-    switch (this.#random.integer(0, 17)) {
+    switch (this.#random.integer(0, 18)) {
       case 0:
       case 1:
         this.catalog.run({ kind: 'make-directory', place, mode: 0o755, ...owner });
@@ -226,6 +226,9 @@ class World {
         this.seen.delete(name);
         return;
       }
+      case 17:
+        this.#read(this.#someInode());
+        return;
       default:
         if (this.#random.chance(0.5)) this.#collect();
         else
@@ -270,6 +273,18 @@ class World {
     if (this.#random.chance(0.7)) this.#settle(inode);
   }
 
+  /** Told some steps behind, as it was seen then. */
+  #read(inode: number): void {
+    const { accessedNs, changedNs } = runQuery(this.catalog.db, { kind: 'attributes', inode }).attributes;
+    if (this.#random.chance(0.3)) this.catalog.run({ kind: 'set-attributes', inode, accessedNs: '5' });
+    const access = { inode, accessedNs: '1800000000000000000', seen: { accessedNs, changedNs } };
+    this.counts.read += this.catalog.run({
+      kind: 'note-accesses',
+      volume: 'main',
+      accesses: [access],
+    }).noted;
+  }
+
   #settle(inode: number): void {
     const [epoch = 0, seq = 0] = String(this.disks.get(inode)).split('.').map(Number);
     const mark = { epoch: 1, turn: this.#turn };
@@ -305,7 +320,7 @@ class World {
 }
 
 test('snapshots show what was, whatever is done, and go without a trace', () => {
-  const all = { preserved: 0, swept: 0, snapshots: 0, refused: 0 };
+  const all = { preserved: 0, swept: 0, snapshots: 0, read: 0, refused: 0 };
   for (let seed = 1; seed <= 16; seed++) {
     const world = new World(seed);
     for (let step = 0; step < 250; step++) {
@@ -315,7 +330,7 @@ test('snapshots show what was, whatever is done, and go without a trace', () => 
     world.end();
     for (const [key, count] of Object.entries(world.counts)) all[key as keyof typeof all] += count;
   }
-  assert.ok(all.preserved > 40 && all.swept > 40 && all.snapshots > 80, JSON.stringify(all));
+  assert.ok(all.preserved > 40 && all.swept > 40 && all.snapshots > 80 && all.read > 40, JSON.stringify(all));
 });
 
 test('a snapshot has a name of its own, and a volume with snapshots is not removed', () => {

@@ -3,7 +3,7 @@ import type { Mutation } from '../simulation/planted.ts';
 
 /**
  * What makes a server of this release one of the release before, in all that others see of it: it names no version of commands and knows
- * the first alone, and does not have what came with the second and the third. Formats on disks are not other ones: `test/catalog` and `test/storage` bring
+ * the first alone, and does not have what came with those after it. Formats on disks are not other ones: `test/catalog` and `test/storage` bring
  * those of before up to date.
  */
 const EARLIER: readonly Mutation[] = [
@@ -14,7 +14,7 @@ const EARLIER: readonly Mutation[] = [
   },
   {
     file: 'catalog/versions.ts',
-    find: 'export const COMMANDS_VERSION = 3;',
+    find: 'export const COMMANDS_VERSION = 4;',
     replace: 'export const COMMANDS_VERSION = 1;',
   },
   {
@@ -27,7 +27,7 @@ const EARLIER: readonly Mutation[] = [
     file: 'server/http/catalog-routes.ts',
     find: '  Command.anyOf.map(',
     replace:
-      '  Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files)/.test(properties.kind.const)).map(',
+      '  Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|note-)/.test(properties.kind.const)).map(',
   },
   {
     file: 'server/http/catalog-routes.ts',

@@ -204,6 +204,17 @@ const MATRIX: readonly (readonly [name: string, ask: (who: string) => Promise<An
     (who) => askJson(`/v1/leases/${who}`, who, { owner: 'me', ttlMs: 2000, keys: {} }),
     '011',
   ],
+  [
+    'tell what he has read',
+    (who) =>
+      command(who, {
+        kind: 'note-accesses',
+        volume: 'main',
+        accesses: [{ inode: 1, accessedNs: '1', seen: { accessedNs: '1', changedNs: '1' } }],
+      }),
+    '111',
+  ],
+  ['tell what nobody knows', (who) => command(who, { kind: 'from-tomorrow' }), '011'],
   ['tell what only servers tell', (who) => command(who, { kind: 'settle', files: [] }), '000'],
 ];
 

@@ -291,6 +291,12 @@ test('who is let in for a volume reaches no other, by name or by number', async 
     return ask('scoped', 'POST', '/v1/catalog/commands', { kind: 'unlink-files', files });
   };
   assert.deepEqual([await many(17, 17), await many(17, 117)], ['let in', 'forbidden']);
+  const reads = (volume: string) => {
+    const seen = { accessedNs: '1', changedNs: '1' };
+    const accesses = [17, 117].map((inode) => ({ inode, accessedNs: '1', seen }));
+    return ask('scoped', 'POST', '/v1/catalog/commands', { kind: 'note-accesses', volume, accesses });
+  };
+  assert.deepEqual([await reads('main'), await reads('other')], ['let in', 'forbidden']);
   assert.equal(await ask('scoped', 'DELETE', '/v1/trash/main'), 'let in');
   assert.equal(await ask('scoped', 'DELETE', '/v1/trash/other'), 'forbidden');
 });

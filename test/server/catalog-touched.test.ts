@@ -99,4 +99,13 @@ describe('what a command touches', () => {
     covers({ kind: 'make-directory', place: place(e, 'f'), mode: 0o755, ...owner });
     covers({ kind: 'remove-directory', place: place(e, 'f') });
   });
+
+  test('but those of which only the access time is another: nobody is called back for a read', () => {
+    const { accessedNs, changedNs } = runQuery(db, { kind: 'attributes', inode: root }).attributes;
+    number += 10;
+    const access = { inode: root, accessedNs: String(number * 1_000), seen: { accessedNs, changedNs } };
+    assert.deepEqual(run({ kind: 'note-accesses', volume: 'v', accesses: [access] }), []);
+    const { attributes } = runQuery(db, { kind: 'attributes', inode: root });
+    assert.deepEqual([attributes.accessedNs, attributes.changedNs], [access.accessedNs, changedNs]);
+  });
 });

@@ -1,0 +1,38 @@
+import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
+import type { InodeRow } from '../inode-rows.ts';
+import { timeCheck } from '../names.ts';
+import type { Tables } from '../tables.ts';
+import { volumeOf } from '../tree.ts';
+
+type Access = CommandOf<'note-accesses'>['accesses'][number];
+
+/**
+ * Access times as reads make them, told behind the reads (decision 0075). They only become later, and not later than now: whoever may read could else
+ * tell of reads to come. Neither the time of the change of status nor what clients believe is touched.
+ */
+export function noteAccesses(
+  tables: Tables,
+  command: CommandOf<'note-accesses'>,
+  atNs: string,
+): CommandResults['note-accesses'] {
+  const volume = volumeOf(tables, command.volume);
+  let noted = 0;
+  for (const access of command.accesses) {
+    const accessedNs = earlierNs(timeCheck(access.accessedNs), atNs);
+    const inode = tables.inode(access.inode);
+    if (inode === undefined || inode.volume !== volume.id) continue;
+    if (BigInt(accessedNs) <= BigInt(inode.accessedNs) || mayBeSet(inode, access)) continue;
+    tables.inodes.noteAccessed(inode.id, accessedNs);
+    noted += 1;
+  }
+  return { noted };
+}
+
+/** Whoever sets an access time by hand changes the time of the change of status, too. */
+function mayBeSet(inode: InodeRow, { seen }: Access): boolean {
+  return inode.accessedNs !== seen.accessedNs && inode.changedNs !== seen.changedNs;
+}
+
+function earlierNs(a: string, b: string): string {
+  return BigInt(a) < BigInt(b) ? a : b;
+}
