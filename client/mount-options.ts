@@ -20,6 +20,10 @@ export interface MountSettings {
   exec: boolean;
   suid: boolean;
   devices: boolean;
+  /** When reads make access times later. */
+  accessTimes: 'relatime' | 'strictatime' | 'noatime';
+  /** Also of directories. */
+  directoryAccessTimes: boolean;
   /** Shown instead of what is stored; null for what is stored. */
   uid: number | null;
   gid: number | null;
@@ -66,6 +70,10 @@ const NO_EFFECT = () => undefined;
 
 function word(name: string, effect: string, apply: (settings: MountSettings) => void): MountOption {
   return { name, value: null, effect, apply };
+}
+
+function relatime(settings: MountSettings): void {
+  settings.accessTimes = 'relatime';
 }
 
 function ignored(name: string, effect: string, value: string | null = null): MountOption {
@@ -177,6 +185,26 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
   word('dev', 'they are devices; root only', (settings) => {
     settings.devices = true;
   }),
+  word(
+    'relatime',
+    'the default: a read makes the access time later where nothing was read since the last change, or for a day',
+    relatime,
+  ),
+  word('strictatime', 'each read does', (settings) => {
+    settings.accessTimes = 'strictatime';
+  }),
+  word('noatime', 'none does: access times change only when a program sets them', (settings) => {
+    settings.accessTimes = 'noatime';
+  }),
+  word('nodiratime', 'none of a directory does', (settings) => {
+    settings.directoryAccessTimes = false;
+  }),
+  word('diratime', 'the default', (settings) => {
+    settings.directoryAccessTimes = true;
+  }),
+  word('atime', 'as `relatime`', relatime),
+  word('norelatime', 'as `relatime`, which the kernel takes then, too', relatime),
+  word('nostrictatime', 'the same', relatime),
   {
     name: 'noxattr',
     value: null,
@@ -252,16 +280,8 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     },
   },
   ignored('default_permissions', 'the kernel checks permissions always'),
-  ignored('noatime', 'access times change only when a program sets them'),
-  ignored('atime', 'the same'),
-  ignored('relatime', 'the same'),
-  ignored('norelatime', 'the same'),
-  ignored('strictatime', 'the same'),
-  ignored('nostrictatime', 'the same'),
-  ignored('lazytime', 'the same'),
+  ignored('lazytime', 'access times always follow behind'),
   ignored('nolazytime', 'the same'),
-  ignored('diratime', 'the same'),
-  ignored('nodiratime', 'the same'),
   ignored('async', 'the default of every mount'),
   ignored('defaults', 'what fstab says where it has nothing to say'),
   ignored('_netdev', 'for the boot: wait for the network'),
@@ -298,6 +318,8 @@ export function parseMountOptions(texts: readonly string[], sloppy = false): Mou
     exec: true,
     suid: false,
     devices: false,
+    accessTimes: 'relatime',
+    directoryAccessTimes: true,
     uid: null,
     gid: null,
     fileMask: null,
@@ -346,8 +368,9 @@ export function kernelOptions(settings: MountSettings, isRoot: boolean): string[
     settings.readOnly ? 'ro' : 'rw',
     settings.suid ? 'suid' : 'nosuid',
     settings.devices ? 'dev' : 'nodev',
-    // So that nobody is told otherwise: reads change no times.
-    'noatime',
+    // The kernel leaves access times to the mount; its table says what that does.
+    settings.accessTimes,
+    ...(settings.directoryAccessTimes ? [] : ['nodiratime']),
     ...(settings.exec ? [] : ['noexec']),
     ...(settings.allowOther || isRoot ? ['allow_other'] : []),
   ];

@@ -307,6 +307,15 @@ export class AttributeCache {
     if (isKnown && this.#ageMaxMs > 0) this.heard(attributes, this.#mark, true);
   }
 
+  /** The cluster knows of a read. @param from the access time of before */
+  accessed(inode: number, from: string, to: string): void {
+    for (const heard of [this.#known, this.#beforeWrites]) {
+      const known = heard.get(inode);
+      if (known?.attributes.accessedNs !== from) continue;
+      heard.set(inode, { ...known, attributes: { ...known.attributes, accessedNs: to } });
+    }
+  }
+
   /** For changes of contents, which are many: what is heard of other inodes meanwhile is kept. */
   drop(inode: number): void {
     this.#known.delete(inode);

@@ -153,6 +153,14 @@ export interface AttributeChanges {
   readonly modifiedNs?: string;
 }
 
+/** That something was read. */
+export interface NotedAccess {
+  readonly inode: number;
+  readonly accessedNs: string;
+  /** As the cluster knew them then, as far as that is known here. */
+  readonly seen: { readonly accessedNs: string; readonly changedNs: string };
+}
+
 export interface Space {
   readonly totalBytes: number;
   readonly freeBytes: number;
@@ -256,6 +264,11 @@ export interface FileSystemBackend {
   ): Promise<{ readonly replaced: number | null; readonly atNs?: string }>;
   /** A new owner takes set-user-id, and set-group-id where the group may execute, from what is no directory, unless `mode` is given. */
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
+  /**
+   * What was read: access times become later where nobody has set them since, and nothing else changes. What is gone is passed over. Not there where
+   * nobody keeps them.
+   */
+  noteAccesses?(accesses: readonly NotedAccess[]): Promise<void>;
   /** A file without a name is still in use: its time to collection starts anew. */
   keepOrphan(inode: number): Promise<void>;
   xattr(inode: number, name: string): Promise<Uint8Array>;

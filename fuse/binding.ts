@@ -62,6 +62,9 @@ class FuseWithOptions extends Fuse {
   }
 }
 
+/** Words for the kernel that libfuse, and fusermount3, take for mistakes: the table of mounts says `relatime` then, as where nothing is said. */
+const UNKNOWN_TO_LIBRARY: ReadonlySet<string> = new Set(['relatime', 'strictatime', 'nodiratime']);
+
 type Answer<Value> = (error: number, value?: Value) => void;
 type OpenedInfo = Fuse.FileInfoResult & { readonly fd: number };
 
@@ -98,7 +101,7 @@ export async function mountWithBinding(
       },
     },
   );
-  fuse.kernelOptions = options.kernelOptions;
+  fuse.kernelOptions = options.kernelOptions.filter((word) => !UNKNOWN_TO_LIBRARY.has(word));
   await new Promise<void>((done, failed) => {
     fuse.mount((error) => (error ? failed(error) : done()));
   });
@@ -279,8 +282,8 @@ class Binding {
           return calls.copyRange(Number(fromFd), from, Number(toFd), to, Number(length), by);
         });
       },
-      opendir: (path, _flags, cb) => {
-        const open = async () => ({ fd: await calls.openDirectory(await this.#inode(path)) });
+      opendir: (path, flags, cb) => {
+        const open = async () => ({ fd: await calls.openDirectory(await this.#inode(path), flags) });
         this.#answerOpened(cb, open, (handle) => calls.releaseDirectory(handle));
       },
       readdirPaged: (_path, fd, offset, cb) => this.#readDirectory(Number(fd), toSafe(offset), cb),
@@ -480,6 +483,7 @@ class Binding {
       if (this.#versions.size <= VERSIONS_MAX) break;
       this.#versions.delete(oldest);
     }
+    if (keepCache) this.#calls.keptPages?.(handle);
     return { fd: handle, directIO, keepCache };
   }
 

@@ -103,6 +103,9 @@ export function clusterBackend(
       const change = { kind: 'set-attributes', inode, ...changes } as const;
       return (await command(change, { live: true, ...owning(inode) })).attributes;
     },
+    async noteAccesses(accesses) {
+      await client.command({ kind: 'note-accesses', volume, accesses: [...accesses] });
+    },
     async keepOrphan(inode) {
       await client.command({ kind: 'keep-orphan', inode });
     },

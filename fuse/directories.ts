@@ -8,6 +8,8 @@ const OWN_COUNT = 2;
 
 interface DirectoryHandle {
   readonly inode: number;
+  /** O_NOATIME. */
+  readonly unnoted: boolean;
   listing: Listing;
 }
 
@@ -22,16 +24,22 @@ export class Directories {
     this.#names = names;
   }
 
-  open(inode: number): number {
+  /** @param unnoted what is read of it is nobody's access */
+  open(inode: number, unnoted = false): number {
     this.#handleLast += 2;
     const handle = this.#handleLast;
-    this.#open.set(handle, { inode, listing: this.#listing(inode) });
+    this.#open.set(handle, { inode, unnoted, listing: this.#listing(inode) });
     return handle;
   }
 
   /** @returns undefined where no directory is open under the handle */
   inodeOf(handle: number): number | undefined {
     return this.#open.get(handle)?.inode;
+  }
+
+  /** Whether what is read through the handle counts as an access. */
+  isNoted(handle: number): boolean {
+    return this.#open.get(handle)?.unnoted === false;
   }
 
   /** @param offset 0, or the position after an entry that was told under this handle since a read at 0 */

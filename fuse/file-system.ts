@@ -1,5 +1,6 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../base/errors.ts';
+import { ACCESS_RULE_DEFAULT, AccessTimes } from './access-times.ts';
 import { ATTRIBUTE_AGE_MAX_MS } from './attribute-cache.ts';
 import type { Attributes, FileSystemBackend, RenameMode, Space, XattrMode } from './backend.ts';
 import { withDeadline } from './deadline.ts';
@@ -43,6 +44,7 @@ export class FileSystem implements FileSystemCalls {
   readonly #backend: FileSystemBackend;
   readonly #limitMs: number;
   readonly #log: Log;
+  readonly #accesses: AccessTimes;
   readonly #files: OpenFiles;
   readonly #inodes: Inodes;
   readonly #names: Names;
@@ -56,6 +58,7 @@ export class FileSystem implements FileSystemCalls {
    * @param root as `backend.start` answered it
    * @param limitMs the longest that one question to the cluster may take
    * @param flushBehind a close does not wait until the cluster has what was written
+   * @param accessRule when reads make access times later
    */
   constructor(
     backend: FileSystemBackend,
@@ -64,12 +67,14 @@ export class FileSystem implements FileSystemCalls {
     log: Log,
     ageMaxMs = ATTRIBUTE_AGE_MAX_MS,
     flushBehind = false,
+    accessRule = ACCESS_RULE_DEFAULT,
   ) {
     this.#backend = backend;
     this.root = root;
     this.#limitMs = limitMs;
     this.#log = log;
-    this.#files = new OpenFiles(backend, limitMs, log, ageMaxMs, flushBehind);
+    this.#accesses = new AccessTimes(backend, accessRule, log);
+    this.#files = new OpenFiles(backend, limitMs, log, ageMaxMs, flushBehind, this.#accesses);
     this.#inodes = this.#files.inodes;
     const { cache } = this.#inodes;
     backend.onNamed?.((directory, atNs) => {
@@ -115,6 +120,7 @@ export class FileSystem implements FileSystemCalls {
       this.#inodes.cache.looked(inode) ??
       (await staleIfGone(this.#inodes.ask(inode)));
     if (attributes.kind !== 'symlink') throw new ErrnoError('EINVAL', `Inode ${inode} is no symbolic link`);
+    this.#accesses.read(attributes);
     return attributes.target;
   }
 
@@ -191,7 +197,9 @@ export class FileSystem implements FileSystemCalls {
         return true;
       },
     );
-    if (links === 0) this.#files.unlinked(inode);
+    if (links > 0) return;
+    this.#files.unlinked(inode);
+    if (!this.#inodes.isOpen(inode)) this.#accesses.forget(inode);
   }
 
   async removeDirectory(parent: number, name: string): Promise<void> {
@@ -210,7 +218,9 @@ export class FileSystem implements FileSystemCalls {
         return true;
       },
     );
-    if (inode === undefined || attributes?.kind !== 'directory') return;
+    if (inode === undefined) return;
+    this.#accesses.forget(inode);
+    if (attributes?.kind !== 'directory') return;
     this.#removed.set(inode, { ...attributes, links: 0 });
     for (const oldest of this.#removed.keys()) {
       if (this.#removed.size <= REMOVED_MAX) break;
@@ -323,6 +333,10 @@ export class FileSystem implements FileSystemCalls {
     return this.#files.read(handle, offset, length);
   }
 
+  keptPages(handle: number): void {
+    this.#files.keptPages(handle);
+  }
+
   taken(bytes: Uint8Array): void {
     this.#files.taken(bytes);
   }
@@ -356,6 +370,7 @@ export class FileSystem implements FileSystemCalls {
   async persistDirectory(inode: number): Promise<void> {
     if (inode === this.root) await this.#files.persistAll();
     await this.#backend.comeFrom?.(inode === this.root ? undefined : inode);
+    if (inode === this.root) await this.#accesses.flush();
   }
 
   release(handle: number): Promise<void> {
@@ -383,18 +398,26 @@ export class FileSystem implements FileSystemCalls {
 
   // Directories.
 
-  async openDirectory(inode: number): Promise<number> {
-    return this.#directories.open(inode);
+  async openDirectory(inode: number, flags = 0): Promise<number> {
+    return this.#directories.open(inode, (flags & constants.O_NOATIME) !== 0);
   }
 
-  readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
-    return this.#directories.read(handle, offset, countMax);
+  async readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
+    const page = await this.#directories.read(handle, offset, countMax);
+    const inode = this.#directories.isNoted(handle) ? this.#directories.inodeOf(handle) : undefined;
+    const attributes = inode === undefined ? undefined : this.#inodes.cache.lastOf(inode);
+    // Where a name in it is just being changed here nothing is known of it: its next listing is noted.
+    if (attributes !== undefined) this.#accesses.read(attributes);
+    return page;
   }
 
   /** Of a file that is open here more is known than a listing tells. */
   listed(parent: number, name: string): Attributes | undefined {
     const attributes = this.#inodes.cache.entry(parent, name);
-    return attributes === undefined || this.#inodes.isOpen(attributes.inode) ? undefined : attributes;
+    if (attributes === undefined || this.#inodes.isOpen(attributes.inode)) return undefined;
+    const shown = this.#accesses.shown(attributes);
+    this.#inodes.cache.presented(attributes, shown);
+    return shown;
   }
 
   async releaseDirectory(handle: number): Promise<void> {
@@ -470,6 +493,11 @@ export class FileSystem implements FileSystemCalls {
     this.#files.kernel = kernel;
   }
 
+  /** @returns attributes as they were heard of those that were answered with the access times of reads here */
+  asHeard(attributes: Attributes): Attributes {
+    return this.#accesses.heard(attributes);
+  }
+
   /** @see KernelCache.believedMs */
   believedMs(attributes: Attributes): number {
     return this.#inodes.cache.leftMs(attributes);
@@ -491,9 +519,10 @@ export class FileSystem implements FileSystemCalls {
     return this.#files.drain();
   }
 
-  /** When the mount is gone: everything written arrives, and the catalog hears of it. */
-  stop(): Promise<void> {
-    return this.#files.stop();
+  /** When the mount is gone: everything written arrives, and the catalog hears of it, and of what was read. */
+  async stop(): Promise<void> {
+    await this.#files.stop();
+    await this.#accesses.stop();
   }
 
   /**

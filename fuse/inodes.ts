@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { AccessTimes } from './access-times.ts';
 import { AttributeCache } from './attribute-cache.ts';
 import type { AttributeChanges, Attributes, FileSystemBackend } from './backend.ts';
 import { ErrnoError } from './errno.ts';
@@ -20,15 +21,22 @@ export class Inodes {
   readonly refusedOpens = new RefusedOpens();
   readonly #backend: FileSystemBackend;
   readonly #openFile: (inode: number) => OpenFile | undefined;
+  readonly #accesses: AccessTimes;
 
   constructor(
     backend: FileSystemBackend,
     openFile: (inode: number) => OpenFile | undefined,
+    accesses: AccessTimes,
     ageMaxMs?: number,
   ) {
     this.cache = new AttributeCache(ageMaxMs);
     this.#backend = backend;
     this.#openFile = openFile;
+    this.#accesses = accesses;
+    accesses.told = ({ inode, accessedNs, seen }) => {
+      this.cache.accessed(inode, seen.accessedNs, accessedNs);
+      openFile(inode)?.accessed(seen.accessedNs, accessedNs);
+    };
   }
 
   isOpen(inode: number): boolean {
@@ -52,11 +60,10 @@ export class Inodes {
 
   /** Attributes as the cluster told them when it was asked, together with what only this mount knows. */
   async present(attributes: Attributes): Promise<Attributes> {
-    const file = this.#openFile(attributes.inode);
-    if (file === undefined) return attributes;
-    const presented = await file.present(attributes);
-    this.cache.presented(attributes, presented);
-    return presented;
+    const presented = (await this.#openFile(attributes.inode)?.present(attributes)) ?? attributes;
+    const shown = this.#accesses.shown(presented);
+    this.cache.presented(attributes, shown);
+    return shown;
   }
 
   /**
@@ -127,6 +134,8 @@ export class Inodes {
       if (kind !== 'directory') changes.mode = withoutPrivileges(changes.mode);
     }
     if (Object.keys(changes).length === 0) return this.attributes(inode);
+    // What was read before does not count after it, also where it is on its way.
+    if (changes.accessedNs !== undefined) await this.#accesses.setting(inode);
     const mark = this.cache.changing(inode);
     const attributes = await this.#backend.setAttributes(inode, changes);
     this.cache.changed(attributes, mark);

@@ -13,6 +13,7 @@ import {
   parseMountSource,
 } from '../client/mount-options.ts';
 import { RememberingClient, type RememberingClientOptions } from '../client/remembering-client.ts';
+import type { AccessRule } from './access-times.ts';
 import { withBirths } from './birth-backend.ts';
 import { clusterBackend, isSnapshot } from './cluster-backend.ts';
 import { ClusterBirths } from './cluster-births.ts';
@@ -98,6 +99,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       // Lists speak of the owners and modes that are stored.
       acls: isAsStored(settings),
       flushBehind: settings.flushBehind,
+      accessRule: settings.readOnly ? { times: 'noatime', directories: false } : accessRule(settings),
       ageMaxMs: settings.cache.kind === 'ttl' ? settings.cache.ageMs : 0,
       ...(believedMs === undefined ? {} : { believedMs }),
     });
@@ -113,6 +115,10 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     sayReady({ error: { code: codeOf(error), message: messageOf(error), ...hint } });
     return 1;
   }
+}
+
+function accessRule({ accessTimes, directoryAccessTimes }: MountSettings): AccessRule {
+  return { times: accessTimes, directories: directoryAccessTimes };
 }
 
 /** The client of a mount, and for how long what it told stays true. */

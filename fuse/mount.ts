@@ -1,3 +1,4 @@
+import type { AccessRule } from './access-times.ts';
 import { ATTRIBUTE_AGE_MAX_MS } from './attribute-cache.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
@@ -19,6 +20,8 @@ export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOpti
   readonly believedMs?: KernelCache['believedMs'];
   /** A close does not wait until the cluster has what was written. */
   readonly flushBehind?: boolean;
+  /** When reads make access times later; `relatime` where it is absent. */
+  readonly accessRule?: AccessRule;
 }
 
 export interface Mounted {
@@ -43,9 +46,9 @@ export async function mountVolume(
   transport: Transport,
   options: MountOptions,
 ): Promise<Mounted> {
-  const { limitMs, log, ageMaxMs = ATTRIBUTE_AGE_MAX_MS, flushBehind } = options;
+  const { limitMs, log, ageMaxMs = ATTRIBUTE_AGE_MAX_MS, flushBehind, accessRule } = options;
   const root = await withDeadline(backend.start(), limitMs, 'Reaching the cluster');
-  const fileSystem = new FileSystem(backend, root, limitMs, log, ageMaxMs, flushBehind);
+  const fileSystem = new FileSystem(backend, root, limitMs, log, ageMaxMs, flushBehind, accessRule);
   const stop = async (): Promise<void> => {
     await fileSystem.stop();
     await backend.stop();
@@ -56,7 +59,7 @@ export async function mountVolume(
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const mounted = await transport(directory, fileSystem, {
       ...{ source, kernelOptions, present, limitMs, xattrs, acls, log },
-      cache: kernelCache(fileSystem, ageMaxMs, believing(backend, options.believedMs)),
+      cache: kernelCache(fileSystem, ageMaxMs, believing(backend, fileSystem, options.believedMs)),
     });
     fileSystem.mounted(mounted);
     // Should the cluster be away when df asks for the first time, there are numbers to tell.
@@ -86,11 +89,12 @@ export async function mountVolume(
 
 /** What this mount is about to change by itself nobody calls back from it. */
 function believing(
-  { isChanging }: Pick<FileSystemBackend, 'isChanging'>,
+  { isChanging = () => false }: Pick<FileSystemBackend, 'isChanging'>,
+  fileSystem: Pick<FileSystem, 'asHeard'>,
   believedMs: KernelCache['believedMs'],
 ): KernelCache['believedMs'] {
-  if (isChanging === undefined || believedMs === undefined) return believedMs;
-  return (attributes) => (isChanging(attributes.inode) ? 0 : believedMs(attributes));
+  if (believedMs === undefined) return undefined;
+  return (attributes) => (isChanging(attributes.inode) ? 0 : believedMs(fileSystem.asHeard(attributes)));
 }
 
 /** What is remembered for a while, the kernel remembers for the rest of that while; what may be called back has no name. */

@@ -251,12 +251,26 @@ export class OpenFile {
       return presented;
     }
     this.#toldSizeBytes = Math.max(presented.sizeBytes, this.writes.dirtyEnd);
-    return {
-      ...presented,
-      sizeBytes: this.#toldSizeBytes,
-      modifiedNs: String(this.#writtenNs),
-      changedNs: laterNs(String(this.#writtenNs), presented.changedNs),
-    };
+    return { ...this.#asWritten(presented), sizeBytes: this.#toldSizeBytes };
+  }
+
+  /** With the times of bytes that are on their way. */
+  #asWritten(attributes: Attributes): Attributes {
+    const modifiedNs = String(this.#writtenNs);
+    return { ...attributes, modifiedNs, changedNs: laterNs(modifiedNs, attributes.changedNs) };
+  }
+
+  /** What is known of it, without a question and without waiting for bytes under way. */
+  get latest(): Attributes {
+    const state = this.#state;
+    const isOld = state !== undefined && contentVersionCompare(state.contents, this.attributes.contents) > 0;
+    const known = isOld ? withContents(this.attributes, state) : this.attributes;
+    return this.writes.dirty ? this.#asWritten(known) : known;
+  }
+
+  /** The cluster knows of a read. @param from the access time of before */
+  accessed(from: string, to: string): void {
+    if (this.attributes.accessedNs === from) this.attributes = { ...this.attributes, accessedNs: to };
   }
 
   /** @returns what has become of attributes by what was written here, all of which has arrived; null where that is not known */

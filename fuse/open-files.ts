@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
+import type { AccessTimes } from './access-times.ts';
 import { allDone } from './all-done.ts';
 import type { Attributes, FileSystemBackend } from './backend.ts';
 import { DirtyBudget } from './dirty-budget.ts';
@@ -39,6 +40,12 @@ interface FileHandle {
   /** O_SYNC or O_DSYNC: every write survives a loss of power before it is answered. */
   readonly persisting: boolean;
   readonly position: ReadPosition;
+  /** O_NOATIME: what is read through it is nobody's access. */
+  readonly unnoted: boolean;
+  /** Something was asked for through it. */
+  hasRead: boolean;
+  /** The kernel has pages from before, of which it may answer without a question. */
+  hasPages: boolean;
   /** Errors of the file's writes that this handle was told of, or that were before its time. */
   errorsTold: number;
 }
@@ -52,6 +59,7 @@ export class OpenFiles {
   readonly #log: Log;
   readonly #flushBehind: boolean;
   readonly #ageMaxMs: number;
+  readonly #accesses: AccessTimes;
   readonly #budget = new DirtyBudget(DIRTY_BYTES_MAX);
   readonly #pages = new WrittenPages(writtenBytesMax());
   readonly #readAhead = new ReadAhead(READ_AHEAD_BYTES_MAX);
@@ -74,13 +82,21 @@ export class OpenFiles {
   #handleLast = -1;
 
   /** @param flushBehind a close waits for nothing, but where there are locks */
-  constructor(backend: FileSystemBackend, limitMs: number, log: Log, ageMaxMs: number, flushBehind: boolean) {
+  constructor(
+    backend: FileSystemBackend,
+    limitMs: number,
+    log: Log,
+    ageMaxMs: number,
+    flushBehind: boolean,
+    accesses: AccessTimes,
+  ) {
     this.#backend = backend;
     this.#limitMs = limitMs;
     this.#log = log;
     this.#flushBehind = flushBehind;
     this.#ageMaxMs = ageMaxMs;
-    this.inodes = new Inodes(backend, (inode) => this.#open.get(inode), ageMaxMs);
+    this.#accesses = accesses;
+    this.inodes = new Inodes(backend, (inode) => this.#open.get(inode), accesses, ageMaxMs);
     this.room = new Room(() => backend.space());
     this.#orphans = new Orphans(backend, () => this.#open.keys(), log);
   }
@@ -222,11 +238,33 @@ export class OpenFiles {
   }
 
   async read(handle: number, offset: number, length: number): Promise<Uint8Array> {
-    const { file, position, appending } = this.#fileHandle(handle);
+    const opened = this.#fileHandle(handle);
+    const { file, position, appending } = opened;
     file.locks?.assertKept(handle);
     if (length === 0) return new Uint8Array(0);
+    opened.hasRead = true;
     // Whoever appends reads past the kernel's pages, and it asks for no attributes.
-    return file.read(this.#readAhead, position, offset, length, appending ? 0 : this.#writtenMs);
+    const believedMs = appending ? 0 : this.#writtenMs;
+    const bytes = await file.read(this.#readAhead, position, offset, length, believedMs);
+    this.#noteRead(opened);
+    return bytes;
+  }
+
+  /** @see FileSystemCalls.keptPages */
+  keptPages(handle: number): void {
+    this.#fileHandle(handle).hasPages = true;
+  }
+
+  /** What the kernel has answered by itself nobody here has heard of: who opens a file to read it, most likely has. */
+  async #noteLikelyRead(opened: FileHandle): Promise<void> {
+    const { file, hasPages, hasRead, writing } = opened;
+    if (hasPages && !hasRead && !writing && this.#noteRead(opened))
+      await this.kernel?.dropAttributes(file.inode);
+  }
+
+  /** @returns whether the file has another access time by that */
+  #noteRead({ file, unnoted }: FileHandle): boolean {
+    return !unnoted && this.#accesses.read(file.latest);
   }
 
   /** Nobody looks at bytes any more that `read` returned. */
@@ -271,6 +309,7 @@ export class OpenFiles {
 
   async flush(handle: number, owner?: bigint): Promise<void> {
     const opened = this.#fileHandle(handle);
+    await this.#noteLikelyRead(opened);
     if (this.#flushBehind && opened.file.locks === null) return;
     // Who gets the lock next shall find what was written under it.
     if (opened.writing) await opened.file.arrive();
@@ -341,6 +380,7 @@ export class OpenFiles {
         if (this.#flushBehind) this.#untold ??= opened.file.writes.errorSince(told);
       }
     }
+    await this.#noteLikelyRead(opened);
     await opened.file.locks?.release(handle);
     while (opened.file.handleCount === 1 && opened.file.source.isGiving) await opened.file.source.withdraw();
     this.#close(opened.file, opened.writing);
@@ -427,7 +467,8 @@ export class OpenFiles {
     length: number,
     caller: Caller,
   ): Promise<number> {
-    const source = this.#fileHandle(from).file;
+    const read = this.#fileHandle(from);
+    const source = read.file;
     const opened = this.#fileHandle(to);
     const { file } = opened;
     if (!opened.writing || opened.appending) {
@@ -447,6 +488,8 @@ export class OpenFiles {
     const done = file.keeps(toOffset + wanted)
       ? await this.#copyHere(source, fromOffset, file, toOffset, wanted)
       : await this.#copyThere(source, fromOffset, file, toOffset, wanted);
+    read.hasRead = true;
+    if (done > 0) this.#noteRead(read);
     await this.#written(to, opened);
     return done;
   }
@@ -567,6 +610,9 @@ export class OpenFiles {
       appending,
       persisting: (flags & (constants.O_SYNC | constants.O_DSYNC)) !== 0,
       position: new ReadPosition(),
+      unnoted: (flags & constants.O_NOATIME) !== 0,
+      hasRead: false,
+      hasPages: false,
       errorsTold: file.writes.errorCount,
     });
     return {
@@ -615,6 +661,7 @@ export class OpenFiles {
     });
     file.closed();
     this.#open.delete(file.inode);
+    if (this.#orphans.has(file.inode)) this.#accesses.forget(file.inode);
     this.#orphans.delete(file.inode);
   }
 

@@ -17,6 +17,7 @@ export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
     removeDirectory: refuse,
     rename: refuse,
     setAttributes: refuse,
+    noteAccesses: refuse,
     setXattr: refuse,
     removeXattr: refuse,
     openFile: (inode, replicas, contents) => readOnlyFile(backend.openFile(inode, replicas, contents)),

@@ -96,6 +96,8 @@ export interface FileSystemCalls {
   create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Created>;
   /** @returns bytes that belong to the file system; they stay as they are for as long as it is not told that they were `taken` */
   read(handle: number, offset: number, length: number): Promise<Uint8Array>;
+  /** The kernel was told to keep the pages that it has of the file: what is read through the handle nobody may hear of. */
+  keptPages?(handle: number): void;
   /** The kernel has a copy of what a read returned, and nobody here looks at it any more. Who cannot tell need not call it. */
   taken?(bytes: Uint8Array): void;
   /**
@@ -139,7 +141,8 @@ export interface FileSystemCalls {
   lockHolder?(handle: number, request: LockRequest): Promise<LockRequest | null>;
   /** Rejects with EAGAIN, EDEADLK or ENOLCK, and with EINTR once `signal` is aborted and nothing was locked. */
   lock?(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void>;
-  openDirectory(inode: number): Promise<number>;
+  /** @param flags of open(2) */
+  openDirectory(inode: number, flags?: number): Promise<number>;
   /** @returns at most `countMax` entries at the position `offset` and after it */
   readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage>;
   /** What a listing told of a name, where it may still be believed. */
@@ -220,7 +223,10 @@ export interface MountedTransport {
 }
 
 /** What whoever knows the open files has to know of the kernel, and to tell it. */
-export type FileKernel = Pick<MountedTransport, 'asksBeforeReads' | 'invalidateInode' | 'givePages'>;
+export type FileKernel = Pick<
+  MountedTransport,
+  'asksBeforeReads' | 'invalidateInode' | 'dropAttributes' | 'givePages'
+>;
 
 /** Connects a file system with the kernel at a directory. */
 export type Transport = (

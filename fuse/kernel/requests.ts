@@ -110,7 +110,7 @@ export type Request =
       readonly length: number;
       readonly flags: number;
     }
-  | { readonly kind: 'open-directory' }
+  | { readonly kind: 'open-directory'; readonly flags: number }
   | {
       readonly kind: 'read-directory';
       readonly handle: number;
@@ -266,7 +266,7 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
     case OPCODE.removexattr:
       return { kind: 'remove-xattr', name: readText(bytes, at).text };
     case OPCODE.opendir:
-      return { kind: 'open-directory' };
+      return { kind: 'open-directory', flags: bytes.readUInt32LE(at) };
     case OPCODE.readdir:
     case OPCODE.readdirplus: {
       const bytesMax = bytes.readUInt32LE(at + 16);

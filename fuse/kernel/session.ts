@@ -248,7 +248,7 @@ export class Session {
         this.#answers.answer(
           header,
           request,
-          () => calls.openDirectory(inode),
+          () => calls.openDirectory(inode, request.flags),
           (handle) => this.#reply.put(unique, (reply, at) => putOpened(reply, at, handle, 0)),
           (handle) => calls.releaseDirectory(handle),
         );
@@ -539,6 +539,7 @@ export class Session {
 
   #openedFlags(inode: number, opened: Opened, flags: number): number {
     const isSame = this.#belief.opened(inode, opened.version);
+    if (isSame && !opened.directIo) this.#calls.keptPages?.(opened.handle);
     const pages = opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
     // Errors of writes are told at close, and locks are given back.
     const writes = (flags & (fsConstants.O_WRONLY | fsConstants.O_RDWR)) !== 0;

@@ -42,12 +42,12 @@ test('a line of fstab is understood', () => {
     [1000, 7, 0o22, 0],
   );
   assert.equal(settings.operationTimeoutMs, 5_000);
-  assert.deepEqual(kernelOptions(settings, false), ['ro', 'nosuid', 'nodev', 'noatime', 'noexec']);
+  assert.deepEqual(kernelOptions(settings, false), ['ro', 'nosuid', 'nodev', 'relatime', 'noexec']);
   assert.deepEqual(kernelOptions(parseMountOptions([]), true), [
     'rw',
     'nosuid',
     'nodev',
-    'noatime',
+    'relatime',
     'allow_other',
   ]);
 });
@@ -59,9 +59,20 @@ test('the last of two options that contradict each other counts', () => {
     'rw',
     'suid',
     'dev',
-    'noatime',
+    'relatime',
     'noexec',
   ]);
+});
+
+test('when reads change access times is said as to mount(8), and the table of mounts says so', () => {
+  const told = (...options: string[]) =>
+    kernelOptions(parseMountOptions(options), false).filter((word) => word.endsWith('atime'));
+  assert.deepEqual(told(), ['relatime']);
+  assert.deepEqual(told('noatime'), ['noatime']);
+  assert.deepEqual(told('strictatime,nodiratime'), ['strictatime', 'nodiratime']);
+  assert.deepEqual(told('nodiratime,diratime,lazytime'), ['relatime']);
+  for (const word of ['atime', 'relatime', 'norelatime', 'nostrictatime'])
+    assert.deepEqual(told('noatime,strictatime', word), ['relatime'], word);
 });
 
 test('an unknown option is named, together with the one that comes nearest', () => {

@@ -75,6 +75,7 @@ async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES, ageMaxMs?: num
     // What is written here is not read from here: it would never be fetched.
     asksBeforeReads: false,
     invalidateInode: async () => undefined,
+    dropAttributes: async () => undefined,
     givePages: async (_inode, offset, bytes, isCurrent) => {
       if (!isCurrent()) return false;
       await kernel.pass();

@@ -10,6 +10,7 @@ import type {
   FileSystemBackend,
   NewFile,
   NodeKind,
+  NotedAccess,
   Owner,
   RenameMode,
   Space,
@@ -57,6 +58,8 @@ export interface Disturbance {
 export class MemoryBackend implements FileSystemBackend {
   readonly #inodes = new Map<number, Inode>();
   readonly calls: Record<string, number> = {};
+  /** What was told of as read. */
+  readonly noted: (readonly NotedAccess[])[] = [];
   /** Of all files. */
   policy: 'quorum' | 'read-only' = 'quorum';
   readonly #locks = new Map<number, LockTable>();
@@ -249,6 +252,18 @@ export class MemoryBackend implements FileSystemBackend {
     }
     target.changedNs = this.#nowNs();
     return this.#attributes(target);
+  }
+
+  async noteAccesses(accesses: readonly NotedAccess[]): Promise<void> {
+    await this.#reach('noteAccesses');
+    this.noted.push(accesses);
+    for (const { inode, accessedNs, seen } of accesses) {
+      const target = this.#inodes.get(inode);
+      if (target === undefined || BigInt(accessedNs) <= target.accessedNs) continue;
+      const isSeen =
+        String(target.accessedNs) === seen.accessedNs || String(target.changedNs) === seen.changedNs;
+      if (isSeen) target.accessedNs = BigInt(accessedNs);
+    }
   }
 
   async keepOrphan(): Promise<void> {

@@ -25,7 +25,8 @@ async function started(t: TestContext, { ageMaxMs = AGE_MS, asksBeforeReads = tr
   const births = new MemoryBirths(memory);
   const backend = withBirths(births.backend, births, () => undefined);
   const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, ageMaxMs);
-  fileSystem.mounted({ asksBeforeReads, invalidateInode: async () => undefined });
+  const done = async () => undefined;
+  fileSystem.mounted({ asksBeforeReads, invalidateInode: done, dropAttributes: done });
   t.after(() => fileSystem.stop());
   const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
   const write = (handle: number, text: string, offset = 0) =>

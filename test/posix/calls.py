@@ -58,7 +58,9 @@ def fields_of(st, wanted):
     known = {"type": TYPES[stat.S_IFMT(st.st_mode)], "mode": format(stat.S_IMODE(st.st_mode), "04o"),
              "links": st.st_nlink, "uid": st.st_uid, "gid": st.st_gid, "size": st.st_size, "inode": st.st_ino,
              "accessed": st.st_atime_ns, "modified": st.st_mtime_ns, "changed": st.st_ctime_ns,
-             "device": st.st_rdev, "blocks": st.st_blocks}
+             "device": st.st_rdev, "blocks": st.st_blocks,
+             # Since it was written.
+             "read": "yes" if st.st_atime_ns > st.st_mtime_ns else "no"}
     return " ".join(str(known[name]) for name in wanted.split(","))
 
 

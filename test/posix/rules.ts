@@ -16,7 +16,7 @@ import { type Outcome, Program, USERS, type UserName } from './program.ts';
  *
  * `->` is followed by the value or the error; without it the call succeeds. `~>` is followed by what the call answers
  * before long: it is repeated for a few seconds. `=>` is followed by paths with the
- * times that the call changes (m: modification, c: status change, -: neither); `old>new` where it moves the path.
+ * times that the call changes (m: modification, c: status change, -: neither; a: access, where that is said); `old>new` where it moves the path.
  * Calls are Alice's, who owns the empty directory that each rule has for itself, unless they name someone else;
  * `bob@2` calls on the second mount, which is read-only where there is one of the rules. A line with TYPE is one for each type that a name can be of, with
  * NODIR for each that is no directory. `x*255` is a text of that length, `deep*4095/f` a path of that length, `\xff` a byte, `_` an empty text. A rule
@@ -167,11 +167,11 @@ async function playTimes(
   call: () => Promise<Outcome>,
 ): Promise<string | null> {
   const watched = wanted.split(' ').map((each) => {
-    const [, before = '', after = before, times = ''] = /^([^>:]+)(?:>([^:]+))?:([mc-]+)$/.exec(each) ?? [];
+    const [, before = '', after = before, times = ''] = /^([^>:]+)(?:>([^:]+))?:([acm-]+)$/.exec(each) ?? [];
     return { before, after, times };
   });
   const timesOf = async (path: string): Promise<bigint[]> =>
-    (await root.value('lstat', path, 'modified,changed')).split(' ').map(BigInt);
+    (await root.value('lstat', path, 'modified,changed,accessed')).split(' ').map(BigInt);
   const before: bigint[][] = [];
   for (const path of watched) before.push(await timesOf(path.before));
   await delay(CLOCK_STEP_MS);
@@ -180,9 +180,11 @@ async function playTimes(
   for (const [index, path] of watched.entries()) {
     const then = before[index] as bigint[];
     const now = await timesOf(path.after);
+    // That something was read is not looked at unless the rule says so.
+    const watchedTimes = ['m', 'c', ...(path.times.includes('a') ? ['a'] : [])];
     const moved =
-      ['m', 'c'].filter((_, time) => (now[time] as bigint) > (then[time] as bigint)).join('') || '-';
-    const back = ['m', 'c'].some((_, time) => (now[time] as bigint) < (then[time] as bigint));
+      watchedTimes.filter((_, time) => (now[time] as bigint) > (then[time] as bigint)).join('') || '-';
+    const back = watchedTimes.some((_, time) => (now[time] as bigint) < (then[time] as bigint));
     if (back) return `a time of ${path.after} goes back`;
     if (moved !== path.times) return `of ${path.after} the times ${moved} change`;
   }

@@ -1,0 +1,179 @@
+import assert from 'node:assert/strict';
+import { mkdir, readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises';
+import { after, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import { mountObstacle } from '../../client/mount.ts';
+import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { ClusterMount, runOk } from './cluster-mount.ts';
+import { earlierRelease } from './earlier-release.ts';
+import { RealCluster, until } from './real-cluster.ts';
+
+/**
+ * Goal: access times of what is read on a mount are those that its options promise, on the mount at once, at the cluster later, and at its end at
+ * the latest; reading costs no request, and a cluster that knows nothing of them costs nobody a call.
+ * Method: mounts with each option over each transport, and the catalog asked by a client.
+ */
+const skip = (await mountObstacle()) ?? false;
+const overKernel = kernelObstacle() === null;
+const LONG_AGO = new Date(5_000);
+
+const WAYS = [
+  ['native', '--transport', 'native'],
+  ...(overKernel
+    ? [
+        ['kernel', '--transport', 'kernel'],
+        ['kernel and leases', '--transport', 'kernel', '--cache', 'leases'],
+        ['kernel and strict', '--transport', 'kernel', '--cache', 'strict'],
+      ]
+    : []),
+] as const;
+
+const cluster = await RealCluster.start();
+after(() => cluster.stop());
+await cluster.createVolume('main');
+const client = new ClusterClient({ servers: cluster.urls });
+after(() => client.close());
+
+async function storedMs(path: string): Promise<number> {
+  const { accessedNs } = await client.resolve('main', path);
+  return Number(BigInt(accessedNs) / 1_000_000n);
+}
+
+function told(): Promise<number> {
+  return cluster.counted('leasehold_catalog_commands_total', 'kind="note-accesses"');
+}
+
+/** A file and a directory that nobody has read for long. */
+async function unread(mount: ClusterMount, name: string): Promise<{ file: string; directory: string }> {
+  const [file, directory] = [mount.path(`${name}-f`), mount.path(`${name}-d`)];
+  await writeFile(file, 'contents');
+  await mkdir(directory);
+  for (const path of [file, directory]) await utimes(path, LONG_AGO, LONG_AGO);
+  return { file, directory };
+}
+
+async function optionsOf(mount: ClusterMount): Promise<readonly string[]> {
+  const table = await readFile('/proc/self/mounts', 'utf8');
+  const line = table.split('\n').find((each) => each.split(' ')[1] === mount.directory);
+  return line?.split(' ')[3]?.split(',') ?? [];
+}
+
+for (const [place, [way, ...flags]] of WAYS.entries()) {
+  test(`what is read has the present as its access time (${way})`, { skip }, async (t) => {
+    const mount = await ClusterMount.start(cluster, 'main', ...flags);
+    t.after(() => mount.stop());
+    assert.ok((await optionsOf(mount)).includes('relatime'));
+    const { file, directory } = await unread(mount, `way${place}`);
+    const beganMs = Date.now();
+    await readFile(file);
+    await readdir(directory);
+    for (const path of [file, directory]) assert.ok((await stat(path)).atimeMs >= beganMs - 1, path);
+    assert.equal((await stat(file)).mtimeMs, LONG_AGO.getTime());
+    // Of which the kernel has the pages by now.
+    await utimes(file, LONG_AGO, LONG_AGO);
+    await readFile(file);
+    assert.ok((await stat(file)).atimeMs >= beganMs - 1, 'also where the kernel answers');
+    const shown = (await stat(file)).atimeMs;
+    await readFile(file);
+    assert.equal((await stat(file)).atimeMs, shown, 'It was read since it changed');
+    await mount.unmount();
+    assert.ok((await storedMs(`/way${place}-f`)) >= beganMs - 1, 'The end of the mount waits for it');
+    assert.ok((await storedMs(`/way${place}-d`)) >= beganMs - 1);
+  });
+}
+
+test('a mount that is asked to end tells of what was read, one that is killed does not', {
+  skip,
+}, async (t) => {
+  const mounts = [
+    await ClusterMount.start(cluster, 'main'),
+    await ClusterMount.start(cluster, 'main'),
+  ] as const;
+  for (const mount of mounts) t.after(() => mount.stop());
+  for (const [place, mount] of mounts.entries()) {
+    const { file } = await unread(mount, `end${place}`);
+    await readFile(file);
+  }
+  const beganMs = Date.now();
+  process.kill(mounts[0].pid, 'SIGTERM');
+  process.kill(mounts[1].pid, 'SIGKILL');
+  await until('that is told', async () => (await storedMs('/end0-f')) > LONG_AGO.getTime());
+  assert.ok(Date.now() - beganMs < 4_000, 'It is not the time that is over');
+  assert.equal(await storedMs('/end1-f'), LONG_AGO.getTime());
+});
+
+test('what the options say, the mount does, and the table of mounts says', { skip }, async (t) => {
+  const transport = overKernel ? 'kernel' : 'native';
+  const mounted = async (options: string): Promise<ClusterMount> => {
+    const mount = await ClusterMount.start(cluster, 'main', '--transport', transport, '-o', options);
+    t.after(() => mount.stop());
+    return mount;
+  };
+  const never = await mounted('noatime');
+  assert.ok((await optionsOf(never)).includes('noatime'));
+  const { file, directory } = await unread(never, 'options');
+  await readFile(file);
+  await readdir(directory);
+  for (const path of [file, directory]) assert.equal((await stat(path)).atimeMs, LONG_AGO.getTime());
+  const readOnly = await mounted('ro');
+  await readFile(readOnly.path('options-f'));
+  assert.equal((await stat(readOnly.path('options-f'))).atimeMs, LONG_AGO.getTime());
+  const files = await mounted('nodiratime,strictatime');
+  if (overKernel) {
+    const options = await optionsOf(files);
+    assert.deepEqual(
+      options.filter((word) => word.endsWith('atime')),
+      ['nodiratime'],
+      'With strictatime the kernel says nothing',
+    );
+  }
+  await readdir(files.path('options-d'));
+  assert.equal((await stat(files.path('options-d'))).atimeMs, LONG_AGO.getTime());
+  const times: number[] = [];
+  for (let turn = 0; turn < 3; turn++) {
+    await readFile(files.path('options-f'));
+    times.push((await stat(files.path('options-f'))).atimeMs);
+    await delay(20);
+  }
+  assert.equal(new Set(times).size, 3, times.join());
+});
+
+test('many reads are few requests, and files that come and go are none', { skip }, async (t) => {
+  const mount = await ClusterMount.start(cluster, 'main');
+  t.after(() => mount.stop());
+  const folder = mount.path('many');
+  await mkdir(folder);
+  const names = Array.from({ length: 60 }, (_, count) => `${folder}/f${count}`);
+  const before = await told();
+  for (const name of names) {
+    await writeFile(name, 'x');
+    await readFile(name);
+  }
+  await runOk('rm', ['-r', folder]);
+  await delay(6_000);
+  assert.equal((await told()) - before, 0);
+  await mkdir(folder);
+  for (const name of names) await writeFile(name, 'x');
+  for (const name of names) await readFile(name);
+  await until('that is told', async () => (await told()) > before);
+  await mount.unmount();
+  assert.ok((await told()) - before <= 3);
+});
+
+test('a cluster that knows nothing of reads is asked once, and nobody fails', { skip }, async (t) => {
+  const earlier = await RealCluster.start({ environment: () => earlierRelease() });
+  t.after(() => earlier.stop());
+  await earlier.createVolume('main');
+  const mount = await ClusterMount.start(earlier, 'main');
+  t.after(() => mount.stop());
+  const { file } = await unread(mount, 'old');
+  await readFile(file);
+  const isLogged = async (): Promise<boolean> =>
+    /takes no access times/.test(await readFile(mount.log, 'utf8'));
+  await until('that is refused', isLogged);
+  await until('what is not kept is not shown', async () => (await stat(file)).atimeMs === LONG_AGO.getTime());
+  await readFile(file);
+  await mount.unmount();
+  assert.equal((await readFile(mount.log, 'utf8')).split('takes no access times').length, 2);
+});

@@ -1,0 +1,406 @@
+/**
+ * Goal: what is read here has the access time that the rule of the mount gives it, at once for whoever looks here, and some seconds later at the
+ * cluster; and nobody waits for that, nor hears of it when it fails.
+ * Method: the mount's calls over a cluster in memory, with a clock that the test moves.
+ */
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import { type AccessRule, AccessTimes } from '../../fuse/access-times.ts';
+import type { Attributes, NotedAccess } from '../../fuse/backend.ts';
+import { withBirths } from '../../fuse/birth-backend.ts';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { MemoryBackend } from './memory-backend.ts';
+import { MemoryBirths } from './memory-births.ts';
+
+const ROOT = 1;
+const USER = { uid: 7, gid: 8 };
+const START_MS = 1_700_000_000_000;
+const GATHER_MS = 5_000;
+const DAY_MS = 86_400_000;
+const RELATIME: AccessRule = { times: 'relatime', directories: true };
+
+/** Moves all clocks, and lets what is due happen. */
+function clockOf(t: TestContext) {
+  t.mock.timers.enable({ apis: ['setTimeout', 'Date'], now: START_MS });
+  t.mock.method(performance, 'now', () => Date.now() - START_MS + 1_000);
+  const turns = async (): Promise<void> => {
+    for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+  };
+  return {
+    nowNs: () => String(BigInt(Date.now()) * 1_000_000n),
+    turns,
+    pass: async (ms: number): Promise<void> => {
+      t.mock.timers.tick(ms);
+      await turns();
+    },
+  };
+}
+
+/** A mount with a file and a directory, of which nothing was read since they were changed. */
+async function started(t: TestContext, rule = RELATIME, ageMaxMs = 1_000) {
+  const clock = clockOf(t);
+  const memory = new MemoryBackend();
+  const births = new MemoryBirths(memory);
+  /** Reads that are on their way arrive after this. */
+  const way = { open: Promise.resolve() };
+  const backend = {
+    ...withBirths(births.backend, births, () => undefined),
+    noteAccesses: async (noted: readonly NotedAccess[]) => {
+      await way.open;
+      await memory.noteAccesses(noted);
+    },
+  };
+  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined, ageMaxMs, false, rule);
+  t.after(async () => {
+    await fileSystem.stop();
+    await backend.stop();
+  });
+  const open = async (inode: number, flags = constants.O_RDONLY) =>
+    (await fileSystem.open(inode, flags, USER)).handle;
+  const close = async (handle: number) => {
+    await fileSystem.flush(handle);
+    await fileSystem.release(handle);
+  };
+  const write = async (inode: number, text: string) => {
+    const handle = await open(inode, constants.O_WRONLY);
+    await fileSystem.write(handle, 0, Buffer.from(text), USER);
+    await close(handle);
+  };
+  const read = async (inode: number, flags = constants.O_RDONLY) => {
+    const handle = await open(inode, flags);
+    await fileSystem.read(handle, 0, 100);
+    await close(handle);
+  };
+  const list = async (inode: number) => {
+    const handle = await fileSystem.openDirectory(inode);
+    await fileSystem.readDirectory(handle, 0, 100);
+    await fileSystem.releaseDirectory(handle);
+  };
+  const accessed = async (inode: number) => (await fileSystem.attributes(inode)).accessedNs;
+  const stored = async (inode: number) => (await memory.attributes(inode)).accessedNs;
+  const { attributes, handle } = await fileSystem.create(ROOT, 'f', 0o644, constants.O_WRONLY, USER);
+  await fileSystem.write(handle, 0, Buffer.from('contents'), USER);
+  await close(handle);
+  const { inode: directory } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
+  await clock.pass(2_000);
+  const file = attributes.inode;
+  const calls = { open, close, write, read, list, accessed, stored };
+  return { clock, memory, way, fileSystem, file, directory, ...calls };
+}
+
+test('what is read has the present as its access time at once, and at the cluster some seconds later', async (t) => {
+  const { clock, memory, file, read, accessed, stored } = await started(t);
+  const before = await stored(file);
+  const readNs = clock.nowNs();
+  await read(file);
+  assert.equal(await accessed(file), readNs);
+  await clock.pass(GATHER_MS - 1);
+  assert.equal(await stored(file), before);
+  assert.equal(await accessed(file), readNs);
+  await clock.pass(1);
+  assert.equal(await stored(file), readNs);
+  assert.equal(await accessed(file), readNs, 'also where what is remembered is older');
+  assert.equal(memory.calls.noteAccesses, 1);
+});
+
+test('with relatime it is another one where nothing was read since a change, or for a day', async (t) => {
+  const { clock, file, read, write, accessed, fileSystem } = await started(t);
+  await read(file);
+  const first = await accessed(file);
+  await clock.pass(1_000);
+  await read(file);
+  assert.equal(await accessed(file), first, 'It was read since it changed');
+  await write(file, 'others');
+  await clock.pass(1_000);
+  await read(file);
+  assert.equal(await accessed(file), clock.nowNs(), 'after a write');
+  await clock.pass(1_000);
+  await fileSystem.setAttributes(file, { mode: 0o600 });
+  await clock.pass(1_000);
+  await read(file);
+  assert.equal(await accessed(file), clock.nowNs(), 'after a change of its mode');
+  const last = await accessed(file);
+  await clock.pass(DAY_MS - 1);
+  await read(file);
+  assert.equal(await accessed(file), last, 'Not a day ago');
+  await clock.pass(1);
+  await read(file);
+  assert.equal(await accessed(file), clock.nowNs(), 'a day ago');
+});
+
+test('with strictatime each read counts, with noatime none', async (t) => {
+  const strict = await started(t, { times: 'strictatime', directories: true });
+  for (let turn = 0; turn < 3; turn++) {
+    await strict.clock.pass(1_000);
+    await strict.read(strict.file);
+    assert.equal(await strict.accessed(strict.file), strict.clock.nowNs());
+  }
+  t.mock.timers.reset();
+  t.mock.restoreAll();
+  const never = await started(t, { times: 'noatime', directories: true });
+  const before = await never.accessed(never.file);
+  await never.read(never.file);
+  await never.list(never.directory);
+  await never.clock.pass(GATHER_MS);
+  assert.equal(await never.accessed(never.file), before);
+  assert.equal(never.memory.calls.noteAccesses, undefined);
+});
+
+test('listing a directory and reading a symbolic link are reads, to look something up is none', async (t) => {
+  const { clock, directory, fileSystem, list, accessed } = await started(t);
+  const { inode: link } = await fileSystem.symlink(ROOT, 's', 'f', USER);
+  await clock.pass(1_000);
+  const [before, linkBefore] = [await accessed(directory), await accessed(link)];
+  await fileSystem.lookup(directory, 'x').catch(() => undefined);
+  await fileSystem.attributes(link);
+  assert.deepEqual([await accessed(directory), await accessed(link)], [before, linkBefore]);
+  await list(directory);
+  await fileSystem.readLink(link);
+  assert.deepEqual([await accessed(directory), await accessed(link)], [clock.nowNs(), clock.nowNs()]);
+});
+
+test('with nodiratime directories keep theirs', async (t) => {
+  const { clock, directory, file, list, read, accessed } = await started(t, {
+    ...RELATIME,
+    directories: false,
+  });
+  const before = await accessed(directory);
+  await list(directory);
+  await read(file);
+  assert.deepEqual([await accessed(directory), await accessed(file)], [before, clock.nowNs()]);
+});
+
+test('what is opened with O_NOATIME, written, or opened and closed is not read', async (t) => {
+  const { clock, memory, directory, file, fileSystem, read, write, open, close, accessed } = await started(t);
+  const [before, listed] = [await accessed(file), await accessed(directory)];
+  await read(file, constants.O_RDONLY | constants.O_NOATIME);
+  await write(file, 'written');
+  await close(await open(file));
+  const handle = await fileSystem.openDirectory(directory, constants.O_NOATIME);
+  await fileSystem.readDirectory(handle, 0, 100);
+  await fileSystem.releaseDirectory(handle);
+  await clock.pass(GATHER_MS);
+  assert.deepEqual([await accessed(file), await accessed(directory)], [before, listed]);
+  assert.equal(memory.calls.noteAccesses, undefined);
+});
+
+test('whoever opens a file of which the kernel keeps its pages, to read it, has read it when it is closed', async (t) => {
+  const { clock, file, fileSystem, open, close, accessed } = await started(t);
+  const dropped: number[] = [];
+  fileSystem.mounted({
+    asksBeforeReads: true,
+    invalidateInode: async () => undefined,
+    dropAttributes: async (inode) => void dropped.push(inode),
+  });
+  const before = await accessed(file);
+  for (const flags of [constants.O_RDONLY | constants.O_NOATIME, constants.O_RDWR]) {
+    const handle = await open(file, flags);
+    fileSystem.keptPages(handle);
+    await close(handle);
+  }
+  assert.deepEqual([await accessed(file), dropped], [before, []]);
+  const handle = await open(file);
+  fileSystem.keptPages(handle);
+  assert.equal(await accessed(file), before, 'It may be read still');
+  await close(handle);
+  assert.deepEqual([await accessed(file), dropped], [clock.nowNs(), [file]]);
+});
+
+test('many reads are one request, and a file that was removed meanwhile is not in it', async (t) => {
+  const { clock, memory, directory, fileSystem, close, read } = await started(t);
+  const files: number[] = [];
+  for (let count = 0; count < 20; count++) {
+    const made = await fileSystem.create(directory, `f${count}`, 0o644, constants.O_RDWR, USER);
+    await fileSystem.write(made.handle, 0, Buffer.from('x'), USER);
+    await close(made.handle);
+    files.push(made.attributes.inode);
+  }
+  await clock.pass(GATHER_MS);
+  assert.equal(memory.calls.noteAccesses, undefined, 'What is only made is not read');
+  for (const file of files) await read(file);
+  for (let count = 0; count < 10; count++) await fileSystem.unlink(directory, `f${count}`);
+  await clock.pass(GATHER_MS);
+  assert.equal(memory.calls.noteAccesses, 1);
+  assert.deepEqual(
+    memory.noted[0]?.map(({ inode }) => inode),
+    files.slice(10),
+  );
+});
+
+test('what is made, read and removed within the time costs nothing', async (t) => {
+  const { clock, memory, directory, fileSystem, close, read } = await started(t);
+  const made = await fileSystem.create(directory, 'g', 0o644, constants.O_RDWR, USER);
+  await fileSystem.write(made.handle, 0, Buffer.from('x'), USER);
+  await close(made.handle);
+  const held = await fileSystem.open(made.attributes.inode, constants.O_RDONLY, USER);
+  await read(made.attributes.inode);
+  await fileSystem.unlink(directory, 'g');
+  await fileSystem.read(held.handle, 0, 1);
+  await close(held.handle);
+  await clock.pass(2 * GATHER_MS);
+  assert.equal(memory.calls.noteAccesses, undefined);
+});
+
+test('an access time that is set by hand stays, whatever was read before it', async (t) => {
+  const { clock, way, file, fileSystem, read, accessed, stored } = await started(t);
+  await read(file);
+  await fileSystem.setAttributes(file, { accessed: { kind: 'time', ns: 5n } });
+  assert.equal(await accessed(file), '5');
+  await clock.pass(GATHER_MS);
+  assert.deepEqual([await accessed(file), await stored(file)], ['5', '5']);
+  // Also the one that it has had: as of a program that gives back what it has changed by reading.
+  await read(file);
+  const request = Promise.withResolvers<void>();
+  way.open = request.promise;
+  const flushed = fileSystem.persistDirectory(ROOT);
+  await clock.turns();
+  const set = fileSystem.setAttributes(file, { accessed: { kind: 'time', ns: 5n } });
+  await clock.turns();
+  request.resolve();
+  await Promise.all([flushed, set]);
+  assert.deepEqual([await accessed(file), await stored(file)], ['5', '5']);
+});
+
+test('a time that another mount has set is shown, and stays', async (t) => {
+  const { clock, memory, file, read, accessed, stored } = await started(t);
+  await read(file);
+  await memory.setAttributes(file, { accessedNs: '5' });
+  await clock.pass(1_500);
+  assert.equal(await accessed(file), '5');
+  await clock.pass(GATHER_MS);
+  assert.deepEqual([await accessed(file), await stored(file)], ['5', '5']);
+});
+
+test('other changes of a file leave the read in force', async (t) => {
+  const { clock, file, fileSystem, read, accessed, stored } = await started(t);
+  await read(file);
+  const readNs = await accessed(file);
+  await clock.pass(1_000);
+  const changed = await fileSystem.setAttributes(file, { mode: 0o600 });
+  assert.equal(changed.accessedNs, readNs);
+  await fileSystem.setAttributes(file, { modified: { kind: 'time', ns: 9n } });
+  await clock.pass(GATHER_MS);
+  assert.deepEqual([await accessed(file), await stored(file)], [readNs, readNs]);
+});
+
+test('a listing with attributes shows what was read here', async (t) => {
+  const { clock, file, fileSystem, list, read } = await started(t);
+  await read(file);
+  await list(ROOT);
+  assert.equal(fileSystem.listed(ROOT, 'f')?.accessedNs, clock.nowNs());
+  const shown = fileSystem.listed(ROOT, 'f');
+  assert.ok(shown !== undefined && fileSystem.believedMs(shown) > 0, 'and the kernel may believe it');
+});
+
+test('the sync of the root, and the end of the mount, tell the cluster at once', async (t) => {
+  const { clock, file, directory, fileSystem, read, list, accessed, stored } = await started(t);
+  await read(file);
+  await fileSystem.persistDirectory(directory);
+  assert.notEqual(await stored(file), await accessed(file));
+  await fileSystem.persistDirectory(ROOT);
+  assert.equal(await stored(file), await accessed(file));
+  await list(directory);
+  await fileSystem.stop();
+  assert.equal(await stored(directory), clock.nowNs());
+});
+
+/** The bookkeeping alone, with a cluster that answers what the test says. */
+function alone(t: TestContext) {
+  const clock = clockOf(t);
+  const asked: (readonly NotedAccess[])[] = [];
+  const answers: (() => Promise<void>)[] = [];
+  const logged: string[] = [];
+  const noteAccesses = async (noted: readonly NotedAccess[]) => {
+    asked.push(noted);
+    await answers.shift()?.();
+  };
+  const log = (level: string, message: string) => void logged.push(`${level}: ${message}`);
+  const times = new AccessTimes({ noteAccesses }, RELATIME, log);
+  t.after(() => times.stop());
+  return { clock, asked, answers, logged, times };
+}
+
+function attributesOf(inode: number, ns = '5'): Attributes {
+  return {
+    ...{ inode, kind: 'file', mode: 0o644, uid: 1, gid: 1, links: 1, sizeBytes: 1, target: '', device: 0 },
+    ...{ accessedNs: ns, modifiedNs: ns, changedNs: ns, replicas: [], live: false },
+    contents: { epoch: 1, seq: 1 },
+  };
+}
+
+test('a cluster that does not know of reads is asked once, and again after a while', async (t) => {
+  const { clock, asked, answers, logged, times } = alone(t);
+  answers.push(async () => {
+    throw new ServiceError('bad-request', 'There is no such command');
+  });
+  assert.equal(times.read(attributesOf(1)), true);
+  await clock.pass(GATHER_MS);
+  assert.equal(asked.length, 1);
+  assert.deepEqual(logged, ['warn: the cluster takes no access times: for now none are kept']);
+  assert.equal(times.shown(attributesOf(1)).accessedNs, '5', 'Nothing is shown that nobody keeps');
+  assert.equal(times.read(attributesOf(2)), false);
+  await clock.pass(10 * 60_000);
+  assert.equal(asked.length, 1);
+  assert.equal(times.read(attributesOf(2)), true);
+  await clock.pass(GATHER_MS);
+  assert.equal(asked.length, 2);
+});
+
+test('what could not be told is told later, and shown meanwhile', async (t) => {
+  const { clock, asked, answers, logged, times } = alone(t);
+  answers.push(async () => {
+    throw new ServiceError('no-majority', 'Not now');
+  });
+  times.read(attributesOf(1));
+  const readNs = clock.nowNs();
+  await clock.pass(GATHER_MS);
+  assert.deepEqual(logged, ['debug: the cluster could not be told of reads']);
+  assert.equal(times.shown(attributesOf(1)).accessedNs, readNs);
+  await clock.pass(60_000);
+  assert.deepEqual(asked[1], asked[0]);
+  assert.equal(times.count, 0);
+});
+
+test('what is read again while the cluster is being told counts as well', async (t) => {
+  const { clock, asked, answers, times } = alone(t);
+  const request = Promise.withResolvers<void>();
+  answers.push(() => request.promise);
+  times.read(attributesOf(1));
+  const firstNs = clock.nowNs();
+  await clock.pass(GATHER_MS);
+  const written = { ...attributesOf(1), modifiedNs: clock.nowNs(), changedNs: clock.nowNs() };
+  await clock.pass(1_000);
+  times.read(written);
+  request.resolve();
+  await clock.pass(GATHER_MS);
+  assert.deepEqual(
+    asked.map(([noted]) => noted?.seen.accessedNs),
+    ['5', firstNs],
+  );
+});
+
+test('a clock that is behind that of the servers counts no read as before the change that was read', async (t) => {
+  const { clock, times } = alone(t);
+  const ahead = String(BigInt(clock.nowNs()) + 3_000_000_000n);
+  assert.equal(times.read(attributesOf(1, ahead)), true);
+  assert.equal(times.shown(attributesOf(1, ahead)).accessedNs, String(BigInt(ahead) + 1n));
+  assert.equal(times.read(attributesOf(1, ahead)), false, 'It was read since it changed');
+});
+
+test('reads of many files are told of in time, and those of too many are not noted', async (t) => {
+  const { clock, asked, answers, times } = alone(t);
+  const request = Promise.withResolvers<void>();
+  answers.push(() => request.promise);
+  for (let inode = 1; inode <= 30_000; inode++) times.read(attributesOf(inode));
+  assert.equal(times.count, 20_000);
+  await clock.pass(0);
+  assert.equal(asked.length, 1, 'as soon as there are many');
+  request.resolve();
+  await clock.turns();
+  await times.flush();
+  assert.equal(times.count, 0);
+  assert.ok(asked.every((noted) => noted.length <= 500));
+  assert.equal(asked.flat().length, 20_000);
+});
