@@ -1,5 +1,6 @@
 /** Known bugs of the replica layer; see `planted.ts`. */
 import type { Planted } from './planted.ts';
+import { PLANTED_ACCESSES } from './planted-accesses.ts';
 import { PLANTED_BIRTHS } from './planted-births.ts';
 import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
 import { PLANTED_CONTENTS } from './planted-contents.ts';
@@ -38,6 +39,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_REMOVALS,
   ...PLANTED_RESUMED,
   ...PLANTED_VERSIONS,
+  ...PLANTED_ACCESSES,
   ...PLANTED_SECURITY,
   ...PLANTED_PROGRESS,
   ...PLANTED_LOCAL_READS,
