@@ -307,13 +307,22 @@ export class AttributeCache {
     if (isKnown && this.#ageMaxMs > 0) this.heard(attributes, this.#mark, true);
   }
 
-  /** The cluster knows of a read. @param from the access time of before */
-  accessed(inode: number, from: string, to: string): void {
+  /**
+   * The cluster knows of a read.
+   *
+   * @param from the access time of before
+   * @returns what has taken the place of what was heard, and is no newer
+   */
+  accessed(inode: number, from: string, to: string): ReadonlyMap<Attributes, Attributes> {
+    const replaced = new Map<Attributes, Attributes>();
     for (const heard of [this.#known, this.#beforeWrites]) {
       const known = heard.get(inode);
       if (known?.attributes.accessedNs !== from) continue;
-      heard.set(inode, { ...known, attributes: { ...known.attributes, accessedNs: to } });
+      const attributes = { ...known.attributes, accessedNs: to };
+      replaced.set(known.attributes, attributes);
+      heard.set(inode, { ...known, attributes });
     }
+    return replaced;
   }
 
   /** For changes of contents, which are many: what is heard of other inodes meanwhile is kept. */

@@ -34,8 +34,8 @@ export class Inodes {
     this.#openFile = openFile;
     this.#accesses = accesses;
     accesses.told = ({ inode, accessedNs, seen }) => {
-      this.cache.accessed(inode, seen.accessedNs, accessedNs);
-      openFile(inode)?.accessed(seen.accessedNs, accessedNs);
+      const replaced = this.cache.accessed(inode, seen.accessedNs, accessedNs);
+      openFile(inode)?.accessed(seen.accessedNs, accessedNs, replaced);
     };
   }
 

@@ -268,9 +268,10 @@ export class OpenFile {
     return this.writes.dirty ? this.#asWritten(known) : known;
   }
 
-  /** The cluster knows of a read. @param from the access time of before */
-  accessed(from: string, to: string): void {
+  /** The cluster knows of a read. @param from the access time of before. @param replaced as `AttributeCache.accessed` answers */
+  accessed(from: string, to: string, replaced: ReadonlyMap<Attributes, Attributes>): void {
     if (this.attributes.accessedNs === from) this.attributes = { ...this.attributes, accessedNs: to };
+    this.#heard = replaced.get(this.#heard) ?? this.#heard;
   }
 
   /** @returns what has become of attributes by what was written here, all of which has arrived; null where that is not known */

@@ -137,6 +137,19 @@ test('that nobody has changed it makes it believed for longer', async (t) => {
   assert.ok(isAsked());
 });
 
+test('that the cluster was told of a read makes nothing newer that was heard before', async (t) => {
+  const { time, memory, inode, handle, read, fileSystem, elsewhere, isAsked } = await written(t);
+  assert.equal(await read(handle), 'text');
+  time.nowMs += AGE_MS - 100;
+  await fileSystem.persistDirectory(ROOT);
+  assert.equal(memory.noted.length, 1);
+  await fileSystem.attributes(inode);
+  await elsewhere(inode).write(0, [Buffer.from('T')]);
+  time.nowMs += 200;
+  assert.equal(await read(handle), 'Text');
+  assert.ok(isAsked());
+});
+
 test('a change made elsewhere between two of ours is read', async (t) => {
   const { inode, handle, read, write, fileSystem, elsewhere } = await written(t);
   await elsewhere(inode).write(1, [Buffer.from('E')]);

@@ -139,6 +139,21 @@ export const PLANTED_ACCESSES: readonly Planted[] = [
     { test: { file: MOUNT, name: 'what is read again while the cluster is being told counts as well' } },
   ),
   replica(
+    'access-newer',
+    'what was heard before counts as heard anew when the cluster was told of a read',
+    {
+      file: 'fuse/open-file.ts',
+      find: 'this.#heard = replaced.get(this.#heard) ?? this.#heard;',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/fuse/own-contents.test.ts',
+        name: 'that the cluster was told of a read makes nothing newer that was heard before',
+      },
+    },
+  ),
+  replica(
     'access-asked-again',
     'a cluster that does not know of reads is told of each',
     {
