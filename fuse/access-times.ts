@@ -54,6 +54,12 @@ export class AccessTimes {
   /** What copies that were shown are copies of. */
   readonly #copied = new WeakMap<Attributes, Attributes>();
   #timer: NodeJS.Timeout | undefined;
+  /** The timer is not for what gathers, but for what is much. */
+  #isSoon = false;
+  /** What has gathered is being told, and what comes meanwhile is seen to afterwards. */
+  #isTelling = false;
+  /** Before this it is not told again by itself. */
+  #againMs = Number.NEGATIVE_INFINITY;
   #offUntilMs = Number.NEGATIVE_INFINITY;
   #isStopped = false;
 
@@ -90,7 +96,7 @@ export class AccessTimes {
     const told = this.#told.get(inode);
     const heardNs = told !== undefined && isSince(told, attributes) ? told.accessedNs : attributes.accessedNs;
     this.#noted.set(inode, { accessedNs: String(atNs), seen: { accessedNs: heardNs, changedNs } });
-    this.#schedule(this.#noted.size >= GATHERED_COUNT ? 0 : GATHER_MS);
+    this.#schedule();
     return true;
   }
 
@@ -136,17 +142,25 @@ export class AccessTimes {
     this.#noted.clear();
   }
 
-  #schedule(inMs: number): void {
-    if (inMs === 0) {
+  #schedule(): void {
+    if (this.#isStopped || this.#isTelling || this.#noted.size === 0) return;
+    const isMany = this.#noted.size >= GATHERED_COUNT;
+    if (isMany && !this.#isSoon) {
       clearTimeout(this.#timer);
       this.#timer = undefined;
     }
-    if (this.#isStopped) return;
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
-      void this.flush();
-    }, inMs);
-    this.#timer.unref();
+    this.#isSoon = isMany;
+    const waitMs = Math.max(isMany ? 0 : GATHER_MS, this.#againMs - performance.now());
+    this.#timer ??= setTimeout(() => void this.#tell(), waitMs).unref();
+  }
+
+  async #tell(): Promise<void> {
+    this.#timer = undefined;
+    this.#isSoon = false;
+    this.#isTelling = true;
+    await this.flush();
+    this.#isTelling = false;
+    this.#schedule();
   }
 
   /** @returns whether more can be told of */
@@ -202,7 +216,8 @@ export class AccessTimes {
     this.#log('debug', 'the cluster could not be told of reads', facts);
     for (const [inode, note] of batch)
       if (!this.#noted.has(inode) && this.#noted.size < COUNT_MAX) this.#noted.set(inode, note);
-    this.#schedule(AGAIN_MS);
+    this.#againMs = performance.now() + AGAIN_MS;
+    this.#schedule();
   }
 
   /** As the kernel has it of a local disk. */

@@ -358,8 +358,12 @@ test('what could not be told is told later, and shown meanwhile', async (t) => {
   await clock.pass(GATHER_MS);
   assert.deepEqual(logged, ['debug: the cluster could not be told of reads']);
   assert.equal(times.shown(attributesOf(1)).accessedNs, readNs);
+  times.read(attributesOf(2));
+  await clock.pass(2 * GATHER_MS);
+  assert.equal(asked.length, 1, 'Not with each read that follows');
   await clock.pass(60_000);
-  assert.deepEqual(asked[1], asked[0]);
+  assert.deepEqual(asked[1]?.map(({ inode }) => inode).sort(), [1, 2]);
+  assert.ok(asked[1]?.some((noted) => noted.accessedNs === readNs));
   assert.equal(times.count, 0);
 });
 
@@ -374,6 +378,7 @@ test('what is read again while the cluster is being told counts as well', async 
   await clock.pass(1_000);
   times.read(written);
   request.resolve();
+  await clock.turns();
   await clock.pass(GATHER_MS);
   assert.deepEqual(
     asked.map(([noted]) => noted?.seen.accessedNs),
@@ -397,10 +402,15 @@ test('reads of many files are told of in time, and those of too many are not not
   assert.equal(times.count, 20_000);
   await clock.pass(0);
   assert.equal(asked.length, 1, 'as soon as there are many');
+  for (let turn = 0; turn < 10; turn++) {
+    times.read(attributesOf(30_001 + turn));
+    await clock.pass(10);
+  }
+  assert.equal(asked.length, 1, 'one request after the other');
   request.resolve();
   await clock.turns();
   await times.flush();
   assert.equal(times.count, 0);
   assert.ok(asked.every((noted) => noted.length <= 500));
-  assert.equal(asked.flat().length, 20_000);
+  assert.equal(asked.flat().length, 20_010);
 });
