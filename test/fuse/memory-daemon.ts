@@ -1,7 +1,7 @@
 import { stderrLog } from '../../fuse/log.ts';
 import { sayReady, unmountOnSignal } from '../../fuse/main.ts';
 import { mountVolume } from '../../fuse/mount.ts';
-import { isTransportName, transportNamed } from '../../fuse/transports.ts';
+import { type TransportName, transportNamed } from '../../fuse/transports.ts';
 import { type Disturbance, MemoryBackend } from './memory-backend.ts';
 
 /** What the test's process sends; each is answered. */
@@ -21,23 +21,23 @@ export interface Report {
   readonly sizes: Readonly<Record<string, number>>;
 }
 
-/** Arguments: directory, time limit in milliseconds, transport, and for how long what is heard is believed. A mount as users have it, over a cluster in memory. */
-const [directory, limitMs, transport, ageMaxMs] = process.argv.slice(2);
-if (
-  directory === undefined ||
-  limitMs === undefined ||
-  transport === undefined ||
-  !isTransportName(transport)
-)
-  throw new Error('A directory, a time limit and a transport are needed');
+export interface DaemonOptions {
+  readonly limitMs: number;
+  readonly transport: TransportName;
+  /** For how long what is heard is believed. */
+  readonly ageMaxMs?: number;
+  readonly flushBehind?: boolean;
+}
+
+/** A mount as users have it, over a cluster in memory. Arguments: the word by which it is known for a mount's process, `DaemonOptions`, the directory. */
+const [, optionsText, directory] = process.argv.slice(2);
+if (optionsText === undefined || directory === undefined)
+  throw new Error('Options and a directory are needed');
+const { transport, ...options } = JSON.parse(optionsText) as DaemonOptions;
 const backend = new MemoryBackend();
 const mounted = await mountVolume(backend, transportNamed(transport), {
-  directory,
-  source: 'leasehold:test',
-  limitMs: Number(limitMs),
-  xattrs: true,
-  ...(ageMaxMs === undefined ? {} : { ageMaxMs: Number(ageMaxMs) }),
-  log: stderrLog('warn'),
+  ...{ directory, source: 'leasehold:test', xattrs: true, log: stderrLog('warn') },
+  ...options,
 });
 unmountOnSignal(mounted.unmount, (error) => console.error(error));
 process.on('message', (order: Order) => {

@@ -11,7 +11,7 @@ import { promisify } from 'node:util';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import type { TransportName } from '../../fuse/transports.ts';
 import type { Disturbance } from './memory-backend.ts';
-import type { Order, Report } from './memory-daemon.ts';
+import type { DaemonOptions, Order, Report } from './memory-daemon.ts';
 
 const run = promisify(execFile);
 const DAEMON = fileURLToPath(new URL('memory-daemon.ts', import.meta.url));
@@ -74,12 +74,12 @@ export class TestMount {
     test: TestContext,
     limitMs = 20_000,
     transport: TransportName = 'auto',
-    ageMaxMs?: number,
+    more: Pick<DaemonOptions, 'ageMaxMs' | 'flushBehind'> = {},
   ): Promise<TestMount> {
     // In a directory of its own: whoever lists what is beside it must not wait for another test's mount.
     const directory = join(await mkdtemp(join(tmpdir(), 'leasehold-mount-')), 'mount');
     await mkdir(directory);
-    const mount = new TestMount(directory, spawnDaemon(directory, limitMs, transport, ageMaxMs));
+    const mount = new TestMount(directory, spawnDaemon(directory, { limitMs, transport, ...more }));
     test.after(() => mount.#remove());
     await mount.#ready();
     return mount;
@@ -87,7 +87,7 @@ export class TestMount {
 
   /** After its end: at the same directory, with a new volume. */
   async restart(limitMs: number, transport: TransportName): Promise<void> {
-    this.#daemon = spawnDaemon(this.directory, limitMs, transport);
+    this.#daemon = spawnDaemon(this.directory, { limitMs, transport });
     await this.#ready();
   }
 
@@ -189,14 +189,9 @@ export class TestMount {
   }
 }
 
-function spawnDaemon(
-  directory: string,
-  limitMs: number,
-  transport: TransportName,
-  ageMaxMs?: number,
-): ChildProcess {
-  const age = ageMaxMs === undefined ? [] : [String(ageMaxMs)];
-  return fork(DAEMON, [directory, String(limitMs), transport, ...age], {
+/** By its arguments it is known for the process of the mount, as that of a cluster is. */
+function spawnDaemon(directory: string, options: DaemonOptions): ChildProcess {
+  return fork(DAEMON, ['mount-daemon', JSON.stringify(options), directory], {
     stdio: ['ignore', 'inherit', 'inherit', 'pipe', 'ipc'],
   });
 }

@@ -24,11 +24,15 @@ import { TestMount } from '../mounted.ts';
 const skip = kernelObstacle() ?? false;
 const FILES = 300;
 const NAMES_KEPT_MS = 1_100;
-const LONG_MS = 3_600_000;
+const LONG = { ageMaxMs: 3_600_000 };
 
-/** @param ageMaxMs for how long names are believed, where the test is not about the end of that time */
-function overKernel(name: string, run: (mount: TestMount) => Promise<void>, ageMaxMs?: number): void {
-  const start = (t: TestContext): Promise<TestMount> => TestMount.start(t, 20_000, 'kernel', ageMaxMs);
+/** @param more for how long names are believed, where the test is not about the end of that time */
+function overKernel(
+  name: string,
+  run: (mount: TestMount) => Promise<void>,
+  more: { readonly ageMaxMs?: number } = {},
+): void {
+  const start = (t: TestContext): Promise<TestMount> => TestMount.start(t, 20_000, 'kernel', more);
   test(name, { skip, timeout: 120_000 }, async (t) => run(await start(t)));
 }
 
@@ -54,7 +58,7 @@ overKernel(
     });
     assert.deepEqual([calls.lookup ?? 0, calls.attributes ?? 0], [0, 0], JSON.stringify(calls));
   },
-  LONG_MS,
+  LONG,
 );
 
 overKernel(
@@ -71,7 +75,7 @@ overKernel(
     });
     assert.deepEqual([calls.lookup ?? 0, calls.attributes ?? 0], [0, 0], JSON.stringify(calls));
   },
-  LONG_MS,
+  LONG,
 );
 
 overKernel('who opens a file sees all that was written elsewhere before', async (mount) => {
@@ -128,7 +132,7 @@ overKernel(
       await rm(log, { force: true });
     }
   },
-  LONG_MS,
+  LONG,
 );
 
 overKernel('what is mounted on a directory stays when its name is looked up again', async (mount) => {

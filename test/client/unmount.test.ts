@@ -1,0 +1,173 @@
+/**
+ * Goal: `leasehold umount` says what could not be stored while somebody can still do something about it, who uses a mount, and why one stays; and
+ * it ends in bounded time.
+ * Method: real mounts of a volume in memory, whose cluster fails as the test says.
+ */
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { promisify } from 'node:util';
+import { mountAt } from '../../client/mount-table.ts';
+import { type UnmountOptions, unmountDirectory } from '../../client/unmount.ts';
+import { noMount, TestMount } from '../fuse/mounted.ts';
+
+const skip = noMount;
+const isRoot = process.getuid?.() === 0;
+const LIMIT_MS = 20_000;
+const SHORT_MS = 300;
+
+const run = promisify(execFile);
+
+interface Refusal {
+  readonly exit: number;
+  readonly message: string;
+  readonly hint: string;
+}
+
+/** @returns what is said */
+async function refused(directory: string, options?: UnmountOptions): Promise<Refusal> {
+  let refusal: Refusal | undefined;
+  await assert.rejects(unmountDirectory(directory, options), (error: unknown) => {
+    refusal = error as Refusal;
+    return true;
+  });
+  assert.ok(refusal !== undefined);
+  return refusal;
+}
+
+/** A program that says when it has done the first part of what it is told, and ends with the test, or when its input does. */
+async function program(t: TestContext, file: string, ...argv: string[]) {
+  const child = spawn(file, ['-c', ...argv], { stdio: ['pipe', 'pipe', 'inherit'], cwd: '/' });
+  t.after(() => child.kill('SIGKILL'));
+  await once(child.stdout, 'data');
+  return child;
+}
+
+/** Where a close waits for nothing, and what was written to `lost` did not arrive. */
+async function withLoss(t: TestContext): Promise<TestMount> {
+  const mount = await TestMount.start(t, LIMIT_MS, 'auto', { flushBehind: true });
+  await mount.disturb({ writesFail: 'internal' });
+  await writeFile(mount.path('lost'), 'lost');
+  return mount;
+}
+
+test('what could not be stored is said before the mount goes, which it does the next time', {
+  skip,
+}, async (t) => {
+  const mount = await withLoss(t);
+  const { exit, message, hint } = await refused(mount.directory);
+  assert.equal(exit, 5);
+  assert.match(message, /stays mounted, for not all that was written is stored: Input\/output error$/);
+  assert.match(hint, /--lazy gives it up/);
+  await mount.disturb({ writesFail: null });
+  await writeFile(mount.path('kept'), 'kept');
+  const last = mount.lastReport();
+  assert.equal(await unmountDirectory(mount.directory), null);
+  assert.equal(await mountAt(mount.directory), null);
+  assert.equal((await last).sizes.kept, 4);
+  assert.equal(await mount.exited(), 0);
+});
+
+test('--lazy gives up what could not be stored, and says so', { skip }, async (t) => {
+  const mount = await withLoss(t);
+  const { exit, message } = await refused(mount.directory, { lazy: true });
+  assert.equal(exit, 5);
+  assert.match(message, /^Unmounted ".*", and not all that was written is stored: Input\/output error$/);
+  assert.equal(await mountAt(mount.directory), null);
+  assert.equal(await mount.exited(), 0);
+});
+
+test('whoever holds what was detached reads and writes on, and what he writes is stored', {
+  skip,
+}, async (t) => {
+  const mount = await TestMount.start(t, LIMIT_MS);
+  await writeFile(mount.path('held'), 'before');
+  const inside = await program(t, 'sh', 'cd "$0" && echo in && read go && cat held', mount.directory);
+  const holder = await program(
+    t,
+    'sh',
+    'exec 3>>"$0"; echo open; read go; echo after >&3',
+    mount.path('held'),
+  );
+  const last = mount.lastReport();
+  // How long it waits for them, and what it says of that, is another matter.
+  const unmounting = unmountDirectory(mount.directory, { lazy: true, timeoutMs: SHORT_MS }).then(
+    () => undefined,
+    ({ exit, message }: Refusal) => {
+      assert.equal(exit, 5);
+      assert.match(message, new RegExp(`process ${inside.pid} \\(.*\\): its working directory is `));
+      assert.match(message, new RegExp(`process ${holder.pid} \\(.*\\): .*/held is open`));
+    },
+  );
+  await unmounting;
+  assert.equal(await mountAt(mount.directory), null);
+  const ended = once(holder, 'exit');
+  holder.stdin.end('go\n');
+  assert.deepEqual(await ended, [0, null]);
+  const said: Buffer[] = [];
+  inside.stdout.on('data', (bytes: Buffer) => said.push(bytes));
+  const closed = once(inside, 'close');
+  inside.stdin.end('go\n');
+  assert.deepEqual(await closed, [0, null]);
+  assert.equal(Buffer.concat(said).toString(), 'beforeafter\n');
+  assert.equal((await last).sizes.held, 12);
+  assert.equal(await mount.exited(), 0);
+});
+
+test('whoever uses a mount is named: by what is open or mapped, by a directory, and by what is mounted inside', {
+  skip,
+}, async (t) => {
+  const mount = await TestMount.start(t, LIMIT_MS);
+  await mount.shell('mkdir inside && cp /bin/sh shell');
+  const mapping = await program(t, mount.path('shell'), 'echo mapped; read go');
+  const expected = [`process ${mapping.pid} \\(.*/shell -c echo [^)]*\\): .*/shell is mapped`];
+  if (isRoot) {
+    const script = 'import os, sys; os.chroot(sys.argv[1]); print("there", flush=True); sys.stdin.read()';
+    const root = await program(t, 'python3', script, mount.path('inside'));
+    await run('mount', ['-t', 'tmpfs', 'none', mount.path('inside')]);
+    t.after(() => run('umount', ['-l', mount.path('inside')]).catch(() => undefined));
+    expected.push(`process ${root.pid} \\(.*python3[^)]*\\): its root directory is .*/inside`);
+    expected.push('a file system of type tmpfs is mounted on .*/inside');
+  }
+  const { exit, message, hint } = await refused(mount.directory);
+  assert.equal(exit, 4);
+  for (const line of expected) assert.match(message, new RegExp(`^ {2}${line}$`, 'm'));
+  assert.match(hint, /--lazy/);
+  assert.ok((await mountAt(mount.directory)) !== null);
+});
+
+test('a process that answers nothing is not waited for for longer than that, and left to store what it has', {
+  skip,
+}, async (t) => {
+  const mount = await TestMount.start(t, LIMIT_MS);
+  await writeFile(mount.path('a'), 'text');
+  mount.signal('SIGSTOP');
+  const { exit, message, hint } = await refused(mount.directory, { timeoutMs: SHORT_MS });
+  assert.equal(exit, 5);
+  assert.match(
+    message,
+    new RegExp(`process ${mount.daemonPid} goes on after 300 ms, and has not stored everything$`),
+  );
+  assert.match(hint, /leave it running/);
+  const last = mount.lastReport();
+  mount.signal('SIGCONT');
+  assert.equal((await last).sizes.a, 4);
+  assert.equal(await mount.exited(), 0);
+});
+
+test('what is no mount of a volume is not unmounted', { skip }, async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-unmount-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  assert.match(
+    (await refused('/proc')).message,
+    /a file system of type proc is mounted there, not a volume$/,
+  );
+  assert.match((await refused(folder)).message, /nothing is mounted there$/);
+  assert.equal((await refused(join(folder, 'no', 'directory'))).exit, 3);
+  assert.ok((await readFile('/proc/self/mountinfo', 'utf8')).includes(' /proc '));
+});
