@@ -189,8 +189,12 @@ function isAlive(pid: number): boolean {
   }
 }
 
+/** In one line, and nothing in it that a terminal would obey. */
 function describeProcess({ pid, argv }: ProcessEntry): string {
-  return `${pid} (${argv.join(' ').slice(0, COMMAND_CHARS_MAX)})`;
+  return `${pid} (${argv
+    .join(' ')
+    .replaceAll(/\p{Cc}/gu, '?')
+    .slice(0, COMMAND_CHARS_MAX)})`;
 }
 
 function describeUser(user: MountUser): string {

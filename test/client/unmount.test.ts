@@ -124,7 +124,8 @@ test('whoever uses a mount is named: by what is open or mapped, by a directory, 
 }, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS);
   await mount.shell('mkdir inside && cp /bin/sh shell');
-  const mapping = await program(t, mount.path('shell'), 'echo mapped; read go');
+  // Also one whose command line has more than one line.
+  const mapping = await program(t, mount.path('shell'), 'echo mapped\nread go');
   const expected = [`process ${mapping.pid} \\(.*/shell -c echo [^)]*\\): .*/shell is mapped`];
   if (isRoot) {
     const script = 'import os, sys; os.chroot(sys.argv[1]); print("there", flush=True); sys.stdin.read()';
