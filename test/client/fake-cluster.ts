@@ -390,6 +390,8 @@ export class FakeServer {
   #livezMuted = false;
   #livezOpen = 0;
   #muted: PromiseWithResolvers<void> | null = null;
+  /** Of its disk. */
+  room = { freeBytes: 1e9, totalBytes: 2e9 };
   /** Called with every request but those for health and names; null means: answer properly. */
   intercept: (request: SeenRequest) => Reaction | null = () => null;
 
@@ -463,8 +465,8 @@ export class FakeServer {
       backups: 2,
       replicas: 3,
     };
-    const room = { freeBytes: 1e9, totalBytes: 2e9, pid: 1, uptimeMs: 1000 };
-    return { id, url, ...common, ...room, underReplicated: [], clockOffsets: {} };
+    const process = { pid: 1, uptimeMs: 1000 };
+    return { id, url, ...common, ...this.room, ...process, underReplicated: [], clockOffsets: {} };
   }
 
   async #serve(message: IncomingMessage, response: ServerResponse): Promise<void> {
