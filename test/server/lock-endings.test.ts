@@ -1,0 +1,60 @@
+/** Goal: the word that a file has no locks costs no frame of its own, neither the call nor its answer: nobody waits for them. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { pino } from 'pino';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { type LockEnding, LockEndings } from '../../server/file/lock-endings.ts';
+import { type PeerHandlersParts, peerHandlers } from '../../server/peer-handlers.ts';
+import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
+import { DEFERRED_MS_MAX } from '../../server/transport/outbox.ts';
+import { CHANNEL_LEASE, type TransportHandlers } from '../../server/transport/transport.ts';
+
+const [A, B] = ['a', 'b'] as [ServerId, ServerId];
+const ENDING: LockEnding = { file: 7 as FileId, counter: 3 };
+const log = pino({ level: 'silent' });
+
+/** All that the event loop has to do at the moment, and that comes of it; time stands still. */
+async function settled(): Promise<void> {
+  for (let turns = 0; turns < 20; turns++) await turn();
+}
+
+test('the word that a file has no locks, and what is answered, travel with what somebody waits for', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const network = new MemoryNetwork();
+  const heard: LockEnding[] = [];
+  const join = (server: ServerId) => {
+    const made: { transport?: MemoryTransport } = {};
+    const transport = (): MemoryTransport => made.transport ?? assert.fail('It is there');
+    const lockEndings = new LockEndings({
+      log,
+      isConnected: (peer) => transport().isConnected(peer),
+      call: (...argv) => transport().call(...argv),
+      heard: (ending) => heard.push(ending),
+    });
+    const { call, isSpare } = peerHandlers({ lockEndings } as PeerHandlersParts);
+    const rest = { message: () => undefined, connected: () => undefined, disconnected: () => undefined };
+    const handlers = { ...rest, call, isSpare } as TransportHandlers;
+    made.transport = network.join({ server, handlers, log });
+    return { transport: made.transport, lockEndings };
+  };
+  const [a, b] = [join(A), join(B)];
+  t.after(() => Promise.all([a, b].map(({ transport }) => transport.close())));
+  const frames = (): number[] => [a, b].map(({ transport }) => transport.stats().framesReceived);
+  await settled();
+  a.lockEndings.tell(ENDING, [B]);
+  await settled();
+  assert.deepEqual(frames(), [0, 0], 'Nobody waits for it');
+  a.transport.send(B, CHANNEL_LEASE, Uint8Array.of(1));
+  await settled();
+  assert.deepEqual([heard, frames()], [[ENDING], [0, 1]], 'Nor for the answer');
+  b.transport.send(A, CHANNEL_LEASE, Uint8Array.of(1));
+  await settled();
+  assert.deepEqual([frames(), a.transport.stats().messagesReceived], [[1, 1], 2]);
+  a.lockEndings.tell(ENDING, [B]);
+  await settled();
+  t.mock.timers.tick(DEFERRED_MS_MAX);
+  await settled();
+  assert.equal(heard.length, 2, 'Where nothing else is sent it leaves all the same');
+  t.mock.timers.tick(DEFERRED_MS_MAX);
+});
