@@ -70,6 +70,8 @@ export class Spoken {
         return [String(this.#replica.nextWakeMs())];
       case 'status':
         return this.#status();
+      case 'age':
+        return [this.#age()];
       case 'lead':
         this.#lead(number(args[0]), args.slice(1) as ServerId[], options);
         return [];
@@ -154,6 +156,12 @@ export class Spoken {
       return `${server}: ${part === 'learner' ? 'learner, ' : ''}${state} at ${at}${behind}`;
     });
     return [whole.join(', '), ...known];
+  }
+
+  /** How old what is here may be, in milliseconds. */
+  #age(): string {
+    const { currentAtMs } = this.#replica.status(this.#nowMs);
+    return currentAtMs === -Infinity ? 'unknown' : String(this.#nowMs - currentAtMs);
   }
 
   #step(what: ReplicaEvent): string[] {
