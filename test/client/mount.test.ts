@@ -1,0 +1,54 @@
+/** Goal: where nothing can be mounted `leasehold mount` says why, also where a mount there does not answer. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import { run } from '../cluster/cluster-mount.ts';
+import { noMount, TestMount } from '../fuse/mounted.ts';
+import { FakeCluster } from './fake-cluster.ts';
+import { LAUNCHER } from './run-cli.ts';
+
+const skip = noMount;
+/** Several times as long as it looks at what does not answer. */
+const HANGS_MS = 30_000;
+
+const cluster = await FakeCluster.start(1);
+after(() => cluster.stop());
+{
+  await using client = new ClusterClient({ servers: cluster.urls });
+  await client.command({ kind: 'volume-create', name: 'main', replicas: 1, objectBytes: 131_072 });
+}
+
+/** In a process of its own, which may hang: nothing of this one may ask the mount. */
+function mountOn(directory: string) {
+  const argv = [LAUNCHER, 'mount', 'main', directory, '--servers', cluster.urls.join()];
+  return run(process.execPath, argv, { timeoutMs: HANGS_MS });
+}
+
+test('a mount that does not answer is looked at for a while, and said to be one', { skip }, async (t) => {
+  // Nothing is believed: whoever looks at it has to ask.
+  const mount = await TestMount.start(t, 20_000, 'auto', { ageMaxMs: 0 });
+  mount.signal('SIGSTOP');
+  const { code, text } = await mountOn(mount.directory);
+  assert.equal(code, 4, text);
+  assert.match(text, /leasehold:test is mounted there already, which does not answer\n.*umount --lazy/);
+});
+
+test('there is no mount on another one, on a file, nor where nothing is', { skip }, async (t) => {
+  const mount = await TestMount.start(t);
+  const there = await mountOn(mount.directory);
+  assert.deepEqual(
+    [there.code, /is mounted there already\n.*umount \//.test(there.text)],
+    [4, true],
+    there.text,
+  );
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-mount-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  writeFileSync(join(folder, 'file'), '');
+  const file = await mountOn(join(folder, 'file'));
+  assert.deepEqual([file.code, /it is not a directory/.test(file.text)], [2, true], file.text);
+  const missing = await mountOn(join(folder, 'missing'));
+  assert.deepEqual([missing.code, /mkdir -p .*missing/.test(missing.text)], [3, true], missing.text);
+});
