@@ -7,7 +7,7 @@ import { type Place, placeKey } from './place.ts';
 /** Removals of which the cluster does not know yet: whoever removes more waits. */
 const COUNT_MAX = 500;
 /** Nothing more is told as done while one is on its way for so long, in milliseconds: others may see what is a second old, and no more is lost with the mount. */
-const SLOW_MS = 1_000;
+export const SLOW_MS = 1_000;
 /** Directories in which a removal failed of which nobody was told yet. */
 const FAILURES_MAX = 1_000;
 

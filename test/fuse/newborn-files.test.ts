@@ -1,0 +1,468 @@
+/**
+ * Goal: what is made or removed here before the cluster hears of it is what the cluster would have made of it, in the order in which programs did it,
+ * whoever else has a part in the directory.
+ * Method: the calls of a mount's backend over a cluster in memory, in which any call can be held.
+ */
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
+import type { Attributes, FileSystemBackend } from '../../fuse/backend.ts';
+import { withBirths } from '../../fuse/birth-backend.ts';
+import { UNBORN_MS_MAX } from '../../fuse/newborn-files.ts';
+import { SLOW_MS } from '../../fuse/removals.ts';
+import { MemoryBackend } from './memory-backend.ts';
+import { MemoryBirths } from './memory-births.ts';
+
+const ROOT = 1;
+const USER = { uid: 7, gid: 8 };
+const ROW_MS = 100;
+
+type Call = (...argv: never[]) => Promise<unknown>;
+
+/** All that the event loop has to do at the moment, and that comes of it. */
+async function settled(): Promise<void> {
+  for (let turns = 0; turns < 20; turns++) await turn();
+}
+
+async function hasEnded(work: Promise<unknown>): Promise<boolean> {
+  let ended = false;
+  const note = (): void => {
+    ended = true;
+  };
+  void work.then(note, note);
+  await settled();
+  return ended;
+}
+
+/** A mount's backend whose time stands still, and a directory that is delegated to it, in which it has made a file at the cluster. */
+async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 'quorum' as const } = {}) {
+  const clock = { nowMs: 0 };
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.mock.method(performance, 'now', () => clock.nowMs);
+  const pass = (ms: number): void => {
+    clock.nowMs += ms;
+    t.mock.timers.tick(ms);
+  };
+  const memory = new MemoryBackend();
+  Object.assign(memory, { policy });
+  const births = new MemoryBirths(memory);
+  const holds: (() => void)[] = [];
+  /** The next call is carried out and answered when the function is called that is returned; with `isAnswerHeld` it is carried out at once. */
+  const hold = (
+    of: object,
+    name: keyof FileSystemBackend | keyof MemoryBirths,
+    isAnswerHeld = false,
+  ): (() => void) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    holds.push(resolve);
+    const call = (Reflect.get(of, name) as Call).bind(of);
+    const held: Call = async (...argv) => {
+      Object.assign(of, { [name]: call });
+      if (!isAnswerHeld) await promise;
+      const answer = call(...argv);
+      if (isAnswerHeld) await Promise.allSettled([answer, promise]);
+      return answer;
+    };
+    Object.assign(of, { [name]: held });
+    return resolve;
+  };
+  const cluster: FileSystemBackend = births.backend;
+  const lines: string[] = [];
+  const backend = withBirths(cluster, births, (_, message) => lines.push(message), ROW_MS);
+  t.after(async () => {
+    for (const release of holds) release();
+    await backend.stop();
+  });
+  const { inode: directory } = await backend.makeDirectory(ROOT, 'd', mode, { uid: USER.uid, gid });
+  const make = (name: string, owner = {}, at = directory) =>
+    backend.createFile(at, name, 0o666, { ...USER, ...owner }, true);
+  const file = ({ inode, replicas, contents }: Attributes) => backend.openFile(inode, replicas, contents);
+  /** Makes files that the cluster has. */
+  const made = async (...names: string[]): Promise<number[]> => {
+    const inodes: number[] = [];
+    for (const name of names) {
+      const { attributes } = await make(name);
+      await file(attributes).settle();
+      inodes.push(attributes.inode);
+    }
+    return inodes;
+  };
+  const unlink = (name: string) => backend.unlink(directory, name);
+  /** Two removals at the cluster: those that follow are a row. */
+  const row = async (): Promise<void> => {
+    await made('row 1', 'row 2');
+    for (const name of ['row 1', 'row 2']) await unlink(name);
+  };
+  await made('first');
+  await settled();
+  const isThere = (name: string): boolean => memory.inodeAt(directory, name) !== undefined;
+  return {
+    ...{ clock, pass, memory, births, cluster, hold, lines, backend, directory },
+    ...{ make, made, file, unlink, row, isThere },
+  };
+}
+
+const isNotFound = { code: 'not-found' };
+
+// What a new file is.
+
+test('a new file has the mode that its maker’s mask leaves, and its directory’s group where that is to be so', async (t) => {
+  const { make, memory, file, directory } = await started(t, { mode: 0o2775, gid: 50 });
+  const { attributes, unborn } = await make('f', { umask: 0o027 });
+  assert.deepEqual([unborn, attributes.mode, attributes.uid, attributes.gid], [true, 0o640, USER.uid, 50]);
+  await file(attributes).settle();
+  const { mode, uid, gid } = await memory.lookup(directory, 'f');
+  assert.deepEqual([mode, uid, gid], [0o640, USER.uid, 50]);
+});
+
+test('the group of a new file that has its directory’s is changed at the cluster, which decides about that', async (t) => {
+  const { make, memory, backend, directory } = await started(t, { mode: 0o2775, gid: 50 });
+  const { attributes } = await make('f');
+  assert.equal((await backend.setAttributes(attributes.inode, { gid: 60 })).gid, 60);
+  assert.equal((await memory.lookup(directory, 'f')).gid, 60);
+});
+
+test('who gives a new file to another user takes away what it may do for its owner', async (t) => {
+  const { make, memory, backend, file, directory } = await started(t);
+  const { attributes } = await make('f');
+  await backend.setAttributes(attributes.inode, { mode: 0o6755 });
+  assert.equal((await backend.setAttributes(attributes.inode, { uid: 70 })).mode, 0o755);
+  await file(attributes).settle();
+  assert.equal((await memory.lookup(directory, 'f')).mode, 0o755);
+});
+
+test('a time of access that was set on a new file stays, however the cluster hears of it', async (t) => {
+  const { make, memory, births, backend, file, directory } = await started(t);
+  for (const [name, fate] of [
+    ['f', 'born'],
+    ['g', 'unborn'],
+  ] as const) {
+    births.fate = fate;
+    const { attributes } = await make(name);
+    await backend.setAttributes(attributes.inode, { accessedNs: '5000' });
+    await file(attributes).settle();
+    assert.equal((await memory.lookup(directory, name)).accessedNs, '5000', fate);
+  }
+});
+
+test('where a directory has attributes that its files inherit, and in volumes whose files cannot be borne, they are made at the cluster', async (t) => {
+  const inheriting = await started(t);
+  const { backend, directory } = inheriting;
+  await backend.setXattr(directory, 'system.posix_acl_default', Buffer.from('x'), 'set');
+  // It is asked for once more when the next ones are made.
+  for (const name of ['a', 'b']) assert.equal((await inheriting.make(name)).unborn, undefined);
+  await settled();
+  assert.ok(backend.isHeld?.(directory));
+  assert.equal((await inheriting.make('c')).unborn, undefined);
+  t.mock.reset();
+  const sealing = await started(t, { policy: 'read-only' as 'quorum' });
+  for (const name of ['a', 'b']) assert.equal((await sealing.make(name)).unborn, undefined);
+});
+
+test('the times of a directory are told as others find them, once what was made or removed in it is at the cluster', async (t) => {
+  const { make, memory, births, backend, file, directory, row, made, unlink } = await started(t);
+  const told: (string | null)[] = [];
+  backend.onNamed?.((of, atNs) => {
+    if (of === directory) told.push(atNs);
+  });
+  const { attributes } = await make('f');
+  await file(attributes).settle();
+  assert.deepEqual(told, [(await memory.attributes(directory)).changedNs]);
+  await made('g');
+  await row();
+  births.removalFate = 'refused';
+  told.length = 0;
+  await unlink('g');
+  await settled();
+  assert.deepEqual(told, [null], 'What was told of them is not so');
+});
+
+// Listings.
+
+test('a page of a directory has the new files that belong to it, each once, and those of no other directory', async (t) => {
+  const { make, made, births, cluster, backend, directory, hold, file } = await started(t);
+  await made('b', 'd', 'f');
+  const { inode: other } = await backend.makeDirectory(ROOT, 'other', 0o755, USER);
+  await make('elsewhere', {}, other);
+  for (const name of ['a', 'c', 'e', 'g']) await make(name);
+  const names: string[][] = [];
+  for (let after = '', more = true; more; ) {
+    const page = await backend.list(directory, after, 2);
+    names.push(page.entries.map(({ name }) => name));
+    ({ more } = page);
+    after = page.entries.at(-1)?.name ?? '';
+  }
+  assert.deepEqual(names.flat(), ['a', 'b', 'c', 'd', 'e', 'f', 'first', 'g']);
+  assert.equal(births.requests.length, 3, 'The cluster has heard of none of them');
+  // What arrives while the directory is asked for is in the answer already.
+  const { attributes } = await make('late');
+  const answer = hold(cluster, 'list');
+  const listed = backend.list(directory, 'g', 10);
+  await file(attributes).settle();
+  answer();
+  assert.deepEqual(
+    (await listed).entries.map(({ name }) => name),
+    ['late'],
+  );
+});
+
+// When the cluster hears of it.
+
+test('each file that stays open is there for others a moment after it was made', async (t) => {
+  const { make, isThere, pass } = await started(t);
+  await make('a');
+  pass(100);
+  await make('b');
+  pass(UNBORN_MS_MAX - 100);
+  await settled();
+  assert.deepEqual([isThere('a'), isThere('b')], [true, false]);
+  pass(100);
+  await settled();
+  assert.ok(isThere('b'));
+});
+
+test('when delegations are over, and when the mount ends, new files go to the cluster', async (t) => {
+  const { make, births, backend, isThere } = await started(t);
+  await make('a');
+  births.end();
+  await settled();
+  assert.ok(isThere('a'));
+  await make('b');
+  await make('c');
+  await settled();
+  assert.equal((await make('d')).unborn, true);
+  await backend.stop();
+  assert.ok(isThere('d'));
+});
+
+test('who makes more files than are kept here waits until there are fewer, unless he makes them at the cluster', async (t) => {
+  const { make, memory, file, directory } = await started(t);
+  const kept: Attributes[] = [];
+  const fill = async (prefix: string): Promise<boolean> => {
+    const { attributes, unborn } = await make(`${prefix}${kept.length}`);
+    kept.push(attributes);
+    // Numbers are asked for in between.
+    await turn();
+    return unborn === true;
+  };
+  while (kept.length < 2_000) assert.ok(await fill('f'));
+  const waiting = make('more');
+  assert.equal(await hasEnded(waiting), false);
+  assert.equal((await make('elsewhere', {}, ROOT)).unborn, undefined, 'Nobody holds the root');
+  const [first] = kept as [Attributes];
+  await file(first).settle();
+  assert.equal((await waiting).unborn, true);
+  await Promise.all(kept.map((one) => file(one).settle()));
+  // The same of their contents.
+  const bytes = new Uint8Array(256 * 1024);
+  for (let count = 0; count < 64; count++) {
+    const { attributes } = await make(`large ${count}`);
+    await file(attributes).write(0, [bytes]);
+  }
+  assert.equal(memory.inodeAt(directory, 'large 0'), undefined);
+  const { attributes } = await make('one more');
+  await file(attributes).write(0, [bytes.subarray(0, 1)]);
+  const last = make('last');
+  assert.equal(await hasEnded(last), false);
+  await file(attributes).settle();
+  await last;
+});
+
+// What others have a part in.
+
+test('what a directory had before it was called back, or the session was over, is not believed when it is had again', async (t) => {
+  const { make, memory, births, cluster, backend, directory, hold, pass } = await started(t);
+  for (const [name, end] of [
+    ['called back', () => births.recall(directory)],
+    ['over', () => births.end()],
+  ] as const) {
+    await end();
+    await memory.createFile(directory, name, 0o600, USER, true);
+    // It is not asked for at once: somebody else makes names in it.
+    pass(60_000);
+    await make(`${name} 1`);
+    const answer = hold(cluster, 'attributes');
+    await make(`${name} 2`);
+    await settled();
+    assert.ok(births.isDelegated(directory));
+    assert.equal((await backend.lookup(directory, name)).mode, 0o600, name);
+    answer();
+    await settled();
+    assert.ok(backend.isHeld?.(directory), name);
+  }
+});
+
+test('a directory that somebody else wanted is left to him for a while', async (t) => {
+  const { make, births, directory, pass } = await started(t);
+  await births.recall(directory);
+  const { count } = births.asked;
+  for (const name of ['a', 'b', 'c']) await make(name);
+  await settled();
+  assert.equal(births.asked.count, count);
+  pass(5_001);
+  for (const name of ['d', 'e']) await make(name);
+  await settled();
+  assert.equal(births.asked.count, count + 1);
+});
+
+test('what was asked for before a name was given away is not known of it afterwards', async (t) => {
+  const { make, made, cluster, backend, directory, hold } = await started(t);
+  await made('f');
+  const at = (name: string) => ({ parent: directory, name });
+  await backend.rename(at('f'), at('g'), 'replace');
+  const answer = hold(cluster, 'lookup', true);
+  const asked = assert.rejects(backend.lookup(directory, 'f'), isNotFound);
+  await settled();
+  const { attributes } = await make('f');
+  answer();
+  await asked;
+  assert.equal((await backend.lookup(directory, 'f')).inode, attributes.inode);
+});
+
+test('a change of a directory counts for what is made in it meanwhile and afterwards, and what was made before is there before', async (t) => {
+  const { make, memory, cluster, backend, file, directory, hold } = await started(t);
+  const { attributes } = await make('before');
+  await backend.setAttributes(directory, { modifiedNs: '5000' });
+  await file(attributes).settle();
+  assert.equal((await memory.attributes(directory)).modifiedNs, '5000');
+  for (const name of ['a', 'b']) await make(name);
+  await settled();
+  assert.ok(backend.isHeld?.(directory));
+  const answer = hold(cluster, 'setAttributes');
+  const changing = backend.setAttributes(directory, { mode: 0o2755, gid: 50 });
+  await settled();
+  const making = make('meanwhile');
+  await settled();
+  answer();
+  await changing;
+  await file((await making).attributes).settle();
+  await file((await make('afterwards')).attributes).settle();
+  assert.equal((await memory.lookup(directory, 'afterwards')).gid, 50);
+  assert.equal((await making).unborn, undefined, 'Who decides about it is the cluster');
+});
+
+// Removals.
+
+test('a name that was removed is gone for all who look, also when delegations are over before the cluster has heard of it', async (t) => {
+  const { made, births, backend, directory, hold, row, unlink, isThere } = await started(t);
+  await made('a', 'b');
+  await row();
+  const answer = hold(births, 'remove');
+  assert.equal((await unlink('a')).behind, true);
+  await assert.rejects(backend.lookup(directory, 'a'), isNotFound);
+  const again = assert.rejects(unlink('a'), isNotFound);
+  births.end();
+  await assert.rejects(backend.lookup(directory, 'a'), isNotFound);
+  assert.ok(isThere('a'));
+  answer();
+  await again;
+});
+
+test('a name that was removed in the ordinary way can be given to a new file at once', async (t) => {
+  const { make, made, unlink } = await started(t);
+  await made('a');
+  assert.equal((await unlink('a')).behind, undefined);
+  assert.equal((await make('a')).unborn, true);
+});
+
+test('who removes a file long after others removes it for itself', async (t) => {
+  const { made, row, unlink, pass } = await started(t);
+  await made('a', 'b', 'c');
+  await row();
+  for (const name of ['a', 'b']) assert.equal((await unlink(name)).behind, true);
+  await settled();
+  pass(ROW_MS);
+  assert.equal((await unlink('c')).behind, undefined);
+});
+
+test('nothing more is told as removed while the cluster has not answered for long', async (t) => {
+  const { made, births, hold, row, unlink, pass } = await started(t);
+  const names = Array.from({ length: 14 }, (_, number) => `f${number}`);
+  await made(...names);
+  await row();
+  const answer = hold(births, 'remove');
+  const stepMs = ROW_MS - 1;
+  for (const [place, name] of names.entries()) {
+    assert.equal((await unlink(name)).behind, place * stepMs > SLOW_MS ? undefined : true, name);
+    pass(stepMs);
+  }
+  answer();
+  await settled();
+});
+
+test('what was removed once cannot be removed again', async (t) => {
+  const { made, row, unlink } = await started(t);
+  await made('a', 'b');
+  await row();
+  await unlink('a');
+  await settled();
+  await assert.rejects(unlink('a'), isNotFound);
+});
+
+test('in a directory with the sticky bit the cluster says who may remove what', async (t) => {
+  const { made, row, unlink } = await started(t, { mode: 0o1777 });
+  await made('a');
+  await row();
+  assert.equal((await unlink('a')).behind, undefined);
+});
+
+test('whatever comes behind removals is done when they are: what the file is asked for, what needs a quota, and the removal of the directory', async (t) => {
+  const { made, make, births, cluster, backend, directory, hold, row, unlink, isThere } = await started(t);
+  const inodes = await made('a', 'b', 'c', 'd', 'e');
+  /** What is begun after a removal, and may be done when that is. */
+  const behind = async (name: string, begin: () => Promise<unknown>): Promise<unknown> => {
+    await row();
+    const answer = hold(births, 'remove');
+    assert.equal((await unlink(name)).behind, true, name);
+    const begun = begin();
+    assert.equal(await hasEnded(begun), false, name);
+    answer();
+    return begun;
+  };
+  await behind('a', () => backend.xattrs(inodes[0] ?? 0));
+  await behind('e', () => backend.attributes(directory));
+  const quota = new ServiceError('quota-exceeded', 'By intent');
+  const symlink = cluster.symlink.bind(cluster);
+  Object.assign(cluster, {
+    symlink: (...argv: Parameters<typeof symlink>) =>
+      isThere('b') ? Promise.reject(quota) : symlink(...argv),
+  });
+  await behind('b', () => backend.symlink(directory, 'l', 'target', USER));
+  const bear = births.bear.bind(births);
+  births.bear = async (bearer, files) =>
+    files[0]?.name === 'new' ? [{ kind: 'refused', error: quota }] : bear(bearer, files);
+  const { attributes } = await make('new');
+  await behind('c', () => backend.openFile(attributes.inode, [], attributes.contents).settle());
+  await backend.unlink(directory, 'new');
+  for (const name of ['l', 'first']) await unlink(name);
+  await behind('d', () => backend.removeDirectory(ROOT, 'd'));
+});
+
+test('fsync of a directory tells what was not removed from it, and from no other one', async (t) => {
+  const { births, backend, directory, made, row, unlink } = await started(t);
+  await made('a');
+  await row();
+  births.removalFate = 'refused';
+  await unlink('a');
+  const { inode: other } = await backend.makeDirectory(ROOT, 'other', 0o755, USER);
+  await backend.comeFrom?.(other);
+  await assert.rejects(async () => backend.comeFrom?.(directory), { code: 'forbidden' });
+  await backend.comeFrom?.();
+});
+
+test('a directory is asked for anew when what was removed from it before is gone', async (t) => {
+  const { births, make, made, hold, row, unlink, directory, backend } = await started(t);
+  await made('a');
+  await row();
+  const answer = hold(births, 'remove');
+  await unlink('a');
+  births.end();
+  const { delegated } = births.asked;
+  await make('b');
+  await settled();
+  assert.equal(births.asked.delegated, delegated);
+  answer();
+  await settled();
+  assert.deepEqual([births.asked.delegated, backend.isHeld?.(directory)], [delegated + 1, true]);
+});
