@@ -1,0 +1,291 @@
+/**
+ * Goal: a new file that the cluster does not know of has the bytes that were written to it, tells of each change as any file does, and is a file as any
+ * other from when the cluster has it, however that came about.
+ * Method: one such file, over a cluster that answers as the test says; bytes are compared with those of an array.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Prng } from '../../base/prng.ts';
+import { BIRTH_LIMITS } from '../../client/birth-limits.ts';
+import type { Attributes, BackendFile, BirthOutcome, FileState, NewFile } from '../../fuse/backend.ts';
+import { UnbornFile, type UnbornFileParts } from '../../fuse/unborn-file.ts';
+
+const SIZE_MAX = 3_000;
+const LATER_NS = '9';
+
+const BEFORE: Attributes = {
+  ...{ inode: 7, kind: 'file', mode: 0o644, links: 1, sizeBytes: 0, target: '', device: 0, uid: 1, gid: 2 },
+  ...{ accessedNs: '1', modifiedNs: '1', changedNs: '1', replicas: [], live: false, xattrs: 0 },
+  contents: { epoch: 0, seq: 0 },
+};
+
+type Outcome = BirthOutcome['kind'] | 'unknown';
+
+/** A new file, and what the cluster was told. */
+function started() {
+  const calls: string[] = [];
+  const told = { keptBytes: 0, lost: 0, doubted: 0, there: 0 };
+  const cluster = {
+    /** What becomes of its birth. */
+    outcome: 'born' as Outcome,
+    /** Bytes that a file made in the ordinary way has already. */
+    foundBytes: 0,
+    makeFails: false,
+    isFull: false,
+    inheritsGroup: false,
+    born: null as NewFile | null,
+    /** Before a birth is answered. */
+    answer: Promise.resolve(),
+  };
+  let seq = 1;
+  const stateOf = (sizeBytes: number, before?: number): FileState => ({
+    ...{ sizeBytes, modifiedNs: LATER_NS, contents: { epoch: 5, seq } },
+    ...(before === undefined ? {} : { before: { epoch: 5, seq: before } }),
+  });
+  const change = (name: string, sizeBytes: number) => async (): Promise<FileState> => {
+    calls.push(name);
+    const before = seq++;
+    return stateOf(sizeBytes, before);
+  };
+  const attributesOf = (sizeBytes: number): Attributes => ({ ...BEFORE, ...stateOf(sizeBytes) });
+  const locks = {
+    lock: async () => void calls.push('lock'),
+    close: async () => void calls.push('close'),
+  };
+  const there = {
+    read: async () => Uint8Array.of(1),
+    range: async () => ({ atMs: 1 }),
+    write: async (offset: number, parts: readonly Uint8Array[]) =>
+      change('write', offset + parts.reduce((sum, { length }) => sum + length, 0))(),
+    append: change('append', 1),
+    truncate: change('truncate', 0),
+    settle: async () => void calls.push('settle'),
+    openLocks: () => locks,
+  } as unknown as BackendFile;
+  const parts: UnbornFileParts = {
+    bear: async (whole) => {
+      calls.push('bear');
+      const { outcome } = cluster;
+      await cluster.answer;
+      cluster.born = { ...whole, contents: Uint8Array.from(whole.contents) };
+      if (outcome === 'unknown') throw new Error('Lost by intent');
+      if (outcome === 'unborn') return { kind: 'unborn' };
+      if (outcome === 'refused') return { kind: 'refused', error: new Error('Refused by intent') };
+      return { kind: 'born', attributes: attributesOf(whole.contents.length), namedNs: '3' };
+    },
+    make: async () => {
+      calls.push('make');
+      if (cluster.makeFails) throw new Error('Fails by intent');
+      return { attributes: attributesOf(cluster.foundBytes), namedNs: '3' };
+    },
+    setAttributes: async (_, { modifiedNs }) => {
+      calls.push(`times ${modifiedNs}`);
+      return BEFORE;
+    },
+    open: () => there,
+    there: () => void told.there++,
+    lost: () => void told.lost++,
+    doubted: () => void told.doubted++,
+    kept: (bytes) => {
+      told.keptBytes += bytes;
+    },
+    isFull: () => cluster.isFull,
+    inheritsGroup: false,
+  };
+  const file = new UnbornFile({ parent: 1, name: 'f' }, BEFORE, {
+    ...parts,
+    get inheritsGroup() {
+      return cluster.inheritsGroup;
+    },
+  });
+  return { file, cluster, calls, told };
+}
+
+const bytesOf = (text: string): Uint8Array => Buffer.from(text);
+
+for (const seed of [1, 2, 3]) {
+  test(`it has the bytes that were written to it, and is borne with them (SEED=${seed})`, async () => {
+    const prng = new Prng(seed);
+    for (let round = 0; round < 50; round++) {
+      const { file, cluster, calls, told } = started();
+      let model = Buffer.alloc(0);
+      let changes = 0;
+      const sized = (sizeBytes: number): void => {
+        const sizedModel = Buffer.alloc(sizeBytes);
+        model.copy(sizedModel);
+        model = sizedModel;
+      };
+      const put = (offset: number, bytes: Uint8Array): void => {
+        sized(Math.max(model.length, offset + bytes.length));
+        model.set(bytes, offset);
+      };
+      const drawn = (): { readonly offset: number; readonly bytes: Uint8Array } => ({
+        offset: prng.integer(0, SIZE_MAX),
+        bytes: new Uint8Array(1 + prng.integer(0, SIZE_MAX / 4)).fill(1 + prng.integer(0, 254)),
+      });
+      const steps: (() => Promise<FileState>)[] = [
+        () => {
+          const { offset, bytes } = drawn();
+          const at = prng.integer(0, bytes.length);
+          put(offset, bytes);
+          return file.write(offset, [bytes.subarray(0, at), bytes.subarray(at)]);
+        },
+        () => {
+          const parts = [drawn(), drawn()];
+          for (const { offset, bytes } of parts) put(offset, bytes);
+          return file.writeParts(parts);
+        },
+        () => {
+          const { bytes } = drawn();
+          put(model.length, bytes);
+          return file.append(bytes);
+        },
+        () => {
+          const sizeBytes = prng.integer(0, SIZE_MAX);
+          sized(sizeBytes);
+          return file.truncate(sizeBytes);
+        },
+      ];
+      for (let step = 0; step < 12; step++) {
+        const [offset, length] = [prng.integer(0, SIZE_MAX), prng.integer(0, SIZE_MAX)];
+        const read = await file.read(offset, length);
+        const expected = Buffer.from(model.subarray(offset, offset + length));
+        const { sizeBytes, contents, before } = await prng.pick(steps)();
+        assert.deepEqual(Buffer.from(read), expected, 'What was read stays as it was');
+        assert.deepEqual(
+          [sizeBytes, before, contents],
+          [model.length, { epoch: 0, seq: changes }, { epoch: 0, seq: ++changes }],
+        );
+        assert.equal(file.attributes.sizeBytes, model.length);
+      }
+      const arrived = await file.arrive();
+      assert.deepEqual(Buffer.from(cluster.born?.contents ?? []), model);
+      assert.deepEqual(
+        [arrived?.before, arrived?.contents],
+        [
+          { epoch: 0, seq: changes },
+          { epoch: 5, seq: 1 },
+        ],
+      );
+      assert.deepEqual([calls, told.keptBytes, told.there], [['bear'], 0, 1]);
+    }
+  });
+}
+
+test('what is written to it after a time was set is newer than that', async () => {
+  const { file } = started();
+  file.setAttributes({ modifiedNs: '5' });
+  await file.append(bytesOf('later'));
+  assert.ok(BigInt(file.attributes.modifiedNs) > 5n);
+  assert.ok(BigInt(file.attributes.changedNs) > 5n);
+});
+
+test('what is too large, or is too much together with others, is written at the cluster', async () => {
+  for (const isFull of [false, true]) {
+    const { file, cluster, calls } = started();
+    await file.write(0, [bytesOf('small')]);
+    cluster.isFull = isFull;
+    await file.write(isFull ? 5 : BIRTH_LIMITS.fileBytes, [bytesOf('more')]);
+    assert.deepEqual(calls, ['make', 'write', 'write']);
+  }
+  const { file, calls } = started();
+  await file.append(new Uint8Array(BIRTH_LIMITS.fileBytes - 1));
+  await file.append(bytesOf('more'));
+  assert.deepEqual(calls, ['make', 'write', 'append']);
+});
+
+test('while the cluster is told of it, and where it may know of it, nothing is changed here any more', async () => {
+  const { file, cluster, calls } = started();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  cluster.answer = promise;
+  cluster.outcome = 'unborn';
+  cluster.makeFails = true;
+  assert.ok(file.takes({ mode: 0o600 }) && file.keeps(1));
+  const coming = assert.rejects(file.come('born'));
+  assert.deepEqual([file.takes({ mode: 0o600 }), file.keeps(1)], [false, false], 'On its way');
+  resolve();
+  await coming;
+  assert.deepEqual([file.takes({ mode: 0o600 }), file.keeps(1)], [false, false], 'It may be there');
+  cluster.makeFails = false;
+  cluster.outcome = 'refused';
+  await file.come('born');
+  assert.deepEqual(calls, ['bear', 'make', 'make'], 'It is not borne beside itself');
+});
+
+test('a group that is the directory’s is not changed here', () => {
+  const { file, cluster } = started();
+  assert.ok(file.takes({ gid: 9 }));
+  cluster.inheritsGroup = true;
+  assert.deepEqual([file.takes({ gid: 9 }), file.takes({ mode: 0o600 })], [false, true]);
+});
+
+test('the catalog is told of what it was not borne with, and of nothing else', async () => {
+  const borne = started();
+  await borne.file.settle();
+  assert.deepEqual(borne.calls, ['bear']);
+  await borne.file.append(bytesOf('more'));
+  await borne.file.settle();
+  assert.deepEqual(borne.calls, ['bear', 'append', 'settle']);
+  const made = started();
+  made.cluster.outcome = 'unborn';
+  await made.file.settle();
+  assert.deepEqual(made.calls, ['bear', 'make', 'settle']);
+});
+
+test('what is given up takes no memory, and neither does what comes to the cluster after that', async () => {
+  const { file, cluster, told } = started();
+  await file.append(bytesOf('text'));
+  assert.ok(told.keptBytes > 0);
+  cluster.outcome = 'refused';
+  for (let round = 0; round < 2; round++) await assert.rejects(file.settle(), /Refused/);
+  assert.deepEqual([told.keptBytes, told.lost], [0, 2]);
+  cluster.outcome = 'born';
+  await file.settle();
+  assert.equal(told.keptBytes, 0);
+});
+
+test('where it is made in the ordinary way it has the times that programs have seen', async () => {
+  for (const [outcome, isTouched, text, expected] of [
+    ['unborn', false, '', ['bear', 'make']],
+    ['unborn', true, '', ['bear', 'make', 'times 5']],
+    ['unknown', true, 'text', ['bear', 'make', 'write', 'times 5']],
+  ] as const) {
+    const { file, cluster, calls } = started();
+    cluster.outcome = outcome;
+    if (text !== '') await file.append(bytesOf(text));
+    if (isTouched) file.setAttributes({ modifiedNs: '5' });
+    const arrived = await file.arrive();
+    assert.deepEqual(calls, expected);
+    assert.equal(arrived?.modifiedNs, isTouched ? '5' : LATER_NS);
+  }
+  // What follows sets them anyway.
+  const { file, cluster, calls } = started();
+  await file.append(bytesOf('text'));
+  cluster.isFull = true;
+  await file.append(bytesOf('more'));
+  assert.deepEqual(calls, ['make', 'write', 'append']);
+});
+
+test('nobody takes for its contents what a file of its number had before', async () => {
+  for (const text of ['', 'text']) {
+    const { file, cluster } = started();
+    cluster.outcome = 'unknown';
+    cluster.foundBytes = 9;
+    if (text !== '') await file.append(bytesOf(text));
+    assert.equal(await file.arrive(), undefined);
+  }
+});
+
+test('once it is there it is a file as any other, also to whoever locks it', async () => {
+  const { file, calls } = started();
+  assert.equal(await file.range(0, 9), null);
+  const [unused, used] = [file.openLocks(() => undefined), file.openLocks(() => undefined)];
+  await unused.close();
+  assert.deepEqual(calls, [], 'Nobody has locked it');
+  const { signal } = new AbortController();
+  await used.lock({ kind: 'posix', type: 'shared', owner: 'o', start: 0, end: 1, pid: 1 }, false, signal);
+  await used.close();
+  assert.deepEqual(calls, ['make', 'lock', 'close']);
+  assert.ok((await file.range(0, 9)) !== null);
+  assert.deepEqual(await file.read(0, 9), Uint8Array.of(1));
+});
