@@ -7,8 +7,11 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { REMOVAL_LIMITS } from '../../client/removal-limits.ts';
+import type { RemovedName } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { Removals } from '../../fuse/removals.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
 
@@ -393,4 +396,76 @@ test('where the cluster says nothing for as long as a request may take, all that
   assert.deepEqual([isThere('f0'), isThere('f2')], [true, true]);
   assert.equal(lines.filter((line) => line === 'a file that was removed is still there').length, 3);
   await persist();
+});
+
+/** Removals, and what the cluster was asked; it answers once the function is called. */
+function begun(refused: readonly string[] = [], atNs: string | null = null) {
+  const requests: { readonly names: readonly RemovedName[]; readonly uid: number | undefined }[] = [];
+  const { promise, resolve: answer } = Promise.withResolvers<void>();
+  const removals = new Removals(
+    {
+      async remove(removed, uid) {
+        requests.push({ names: removed, uid });
+        await promise;
+        const outcome = (name: string) =>
+          refused.includes(name)
+            ? ({ kind: 'refused', error: new Error(`Refused: ${name}`) } as const)
+            : ({ kind: 'removed' } as const);
+        return { outcomes: removed.map(({ name }) => outcome(name)), atNs };
+      },
+    },
+    { removed: () => undefined, failed: () => undefined },
+  );
+  return { removals, requests, answer };
+}
+
+test('a request has names of no more directories than a server takes, and of one user', async () => {
+  const { removals, requests, answer } = begun();
+  const directories = 3 * REMOVAL_LIMITS.directories;
+  for (let parent = 1; parent <= directories; parent++)
+    for (const name of ['a', 'b'])
+      removals.add({ parent, name, inode: 10 * parent }, parent % 5 === 0 ? 1 : 2);
+  answer();
+  await removals.gone();
+  for (const { names: removed, uid } of requests) {
+    assert.ok(new Set(removed.map(({ parent }) => parent)).size <= REMOVAL_LIMITS.directories);
+    assert.deepEqual([...new Set(removed.map(({ parent }) => (parent % 5 === 0 ? 1 : 2)))], [uid]);
+  }
+  assert.equal(requests.flatMap(({ names: removed }) => removed).length, 2 * directories);
+});
+
+test('what failed in several directories a sync of all tells once, and that of one of them its own', async () => {
+  const { removals, answer } = begun(['a', 'b', 'c']);
+  const add = (parent: number, name: string) => removals.add({ parent, name, inode: parent }, undefined);
+  for (const [place, name] of ['a', 'b', 'c'].entries()) add(place + 1, name);
+  answer();
+  await assert.rejects(removals.persist(2), /Refused: b/);
+  await removals.persist(2);
+  await assert.rejects(removals.persist(), /Refused: a/);
+  for (const directory of [undefined, 3]) await removals.persist(directory);
+});
+
+test('what fails while removals are under way, and not for want of a quota, is not tried once more', async () => {
+  const { removals, answer } = begun();
+  removals.add({ parent: 1, name: 'a', inode: 1 }, undefined);
+  let tried = 0;
+  const change = () => {
+    tried++;
+    return Promise.reject(new Error('By intent'));
+  };
+  const changed = assert.rejects(removals.withQuota(change), /By intent/);
+  answer();
+  await changed;
+  assert.equal(tried, 1);
+});
+
+test('the time of a removal is by the clock of whoever has answered before', async () => {
+  const aheadNs = BigInt(Date.now()) * 1_000_000n + 3_600_000_000_000n;
+  const { removals, answer } = begun([], String(aheadNs));
+  const add = (name: string) => BigInt(removals.add({ parent: 1, name, inode: 1 }, undefined));
+  assert.ok(add('a') < aheadNs);
+  answer();
+  await removals.gone();
+  assert.ok(add('b') >= aheadNs);
+  await removals.gone();
 });
