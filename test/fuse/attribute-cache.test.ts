@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AttributeCache } from '../../fuse/attribute-cache.ts';
 import type { Attributes } from '../../fuse/backend.ts';
+import { placeKey } from '../../fuse/place.ts';
 
 const AGE_MAX_MS = 60_000;
 
@@ -293,4 +294,111 @@ test('a name that the kernel keeps moves with what is renamed here, and is over 
   assert.deepEqual([place(7), place(8)], [undefined, 'b']);
   cache.removed(1, 'b', 8, null);
   assert.equal(place(8), undefined);
+});
+
+/** A cache, and the clock. */
+function timed(t: TestContext, ageMaxMs = AGE_MAX_MS) {
+  const clock = { nowMs: 1 };
+  t.mock.method(performance, 'now', () => clock.nowMs);
+  return { cache: new AttributeCache(ageMaxMs), clock };
+}
+
+test('no open is served by what a listing tells of a file that is being written, nor by a name that was asked for long ago', (t) => {
+  const { cache, clock } = timed(t);
+  const live = { ...file(7), live: true };
+  cache.heardPage(1, { entries: [{ name: 'a', attributes: live }], more: false }, cache.mark);
+  assert.equal(cache.lookedAt(1, 'a'), undefined, 'The catalog may not know its size');
+  cache.closed(7, (heard) => heard);
+  assert.equal(cache.attributes(7), undefined);
+  cache.heardEntry(1, 'b', file(8), cache.mark);
+  assert.deepEqual(cache.lookedAt(1, 'b'), file(8));
+  clock.nowMs += 60;
+  cache.heard(file(8), cache.mark);
+  assert.equal(cache.lookedAt(1, 'b'), undefined, 'The inode was asked for, and not its name');
+});
+
+test('the kernel is told to keep no name for an inode that it does not stand for any more, nor what was answered long before', (t) => {
+  const { cache, clock } = timed(t);
+  cache.heardEntry(1, 'a', file(8), cache.mark, true);
+  assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
+  cache.heardEntry(1, 'b', file(9), cache.mark);
+  clock.nowMs += 60;
+  cache.entryLeftMs(1, 'b', 9);
+  assert.equal(cache.isNameKept(9), true, 'An open has to ask');
+});
+
+test('whoever is refused an inode may have come to it by the name for which he has just asked', (t) => {
+  const { cache } = timed(t);
+  cache.heardEntry(1, 'a', file(7), cache.mark);
+  assert.deepEqual(cache.namesOf(7), [placeKey(PLACES.a)]);
+});
+
+test('what is made of older attributes is not believed as long as newer ones', (t) => {
+  const { cache } = timed(t);
+  const [older, newer] = [file(7, 1), file(7, 2)];
+  cache.heard(older, cache.mark, true);
+  cache.heard(newer, cache.mark, true);
+  const [ofOlder, ofNewer] = [file(7, 3), file(7, 4)];
+  cache.presented(older, ofOlder);
+  cache.presented(newer, ofNewer);
+  assert.equal(cache.leftMs(ofOlder), 0);
+  assert.ok(cache.leftMs(ofNewer) > 0);
+});
+
+test('what was asked for during a change is not believed after it, of a file that is being written neither', (t) => {
+  const { cache } = timed(t);
+  const changing = cache.changing(7);
+  const { mark } = cache;
+  cache.changed({ ...file(7, 5), live: true }, changing);
+  cache.heard(file(7), mark, true);
+  assert.equal(cache.attributes(7), undefined);
+});
+
+test('a directory’s times do not go back, whatever answers come late', (t) => {
+  const { cache } = timed(t);
+  cache.heardEntry(1, 'd', directory(2, '5000'), cache.mark);
+  cache.named(2, '4000');
+  assert.deepEqual(cache.entry(1, 'd'), directory(2, '5000'));
+  cache.removed(2, 'a', 3, '4000', true);
+  assert.deepEqual(cache.entry(1, 'd'), directory(2, '5001'), 'Something has been removed since');
+  cache.removed(2, 'b', 4, '7000', true);
+  assert.deepEqual(cache.entry(1, 'd'), directory(2, '7000'));
+});
+
+test('a name that was lost is not told again because its inode is heard of', (t) => {
+  const { cache } = timed(t);
+  cache.heardEntry(1, 'a', file(7), cache.mark, true);
+  cache.lost(PLACES.a, 7);
+  cache.heardEntry(1, 'b', file(7), cache.mark, true);
+  assert.deepEqual([cache.entry(1, 'a'), cache.entry(1, 'b')], [undefined, file(7)]);
+});
+
+test('what was asked for before a name was changed, or before nobody knows what was, is not believed', (t) => {
+  const { cache } = timed(t);
+  let { mark } = cache;
+  cache.forgetEntry(1, 'a');
+  cache.heardEntry(1, 'a', file(7), mark, true);
+  assert.equal(cache.entry(1, 'a'), undefined);
+  ({ mark } = cache);
+  cache.forgetAsked();
+  cache.heardEntry(1, 'b', file(8), mark, true);
+  assert.equal(cache.entry(1, 'b'), undefined);
+});
+
+test('however many files are written, what was asked for before a change of names is not believed', (t) => {
+  const { cache } = timed(t);
+  for (let inode = 1; inode <= 20_000; inode++) cache.drop(inode);
+  const { mark } = cache;
+  cache.forget(50_000);
+  for (let inode = 20_001; inode <= 20_010; inode++) cache.drop(inode);
+  cache.heardEntry(1, 'a', file(60_000), mark, true);
+  assert.equal(cache.entry(1, 'a'), undefined);
+});
+
+test('that there are no extended attributes is believed for its time, and no longer', (t) => {
+  const { cache, clock } = timed(t);
+  cache.heard({ ...file(7), xattrs: 0 }, cache.mark);
+  assert.equal(cache.hasNoXattrs(7), true);
+  clock.nowMs += AGE_MAX_MS + 2;
+  assert.equal(cache.hasNoXattrs(7), false);
 });

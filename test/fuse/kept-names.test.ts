@@ -72,3 +72,24 @@ test('a name moves with what is renamed here, and goes with what is removed', (t
   names.gone(B);
   assert.deepEqual(names.of(7), []);
 });
+
+test('a name is one, however often it was told, and is kept for the longest time for which it was', (t) => {
+  const { names, clock } = started(t);
+  names.told(A, 7, AGE_MS);
+  clock.nowMs = 10;
+  names.told(A, 7, 0);
+  assert.deepEqual(names.of(7), [A]);
+  clock.nowMs = AGE_MS;
+  assert.deepEqual(names.of(7), [A], 'The kernel may have taken up the earlier answer last');
+});
+
+test('what a name stands for now stays when what it stood for before is forgotten', (t) => {
+  const { names, clock } = started(t);
+  names.told(A, 7, AGE_MS);
+  names.told(A, 8, 10 * AGE_MS);
+  clock.nowMs = 2 * AGE_MS;
+  names.told(B, 9, 0);
+  assert.deepEqual([names.isBelieved(A), names.isOnly(8, placeKey(A))], [true, false]);
+  names.moved(A, { parent: 2, name: 'c' }, false);
+  assert.deepEqual(names.of(8), [{ parent: 2, name: 'c' }]);
+});

@@ -150,7 +150,9 @@ test('of two changes at a time nobody knows here which one the cluster has made 
   }
 });
 
-test('nothing is told that was asked for too long ago, or where nothing is believed', () => {
+test('nothing is told that was asked for too long ago, or where nothing is believed', (t) => {
+  const clock = { nowMs: 0 };
+  t.mock.method(performance, 'now', () => clock.nowMs);
   for (const ageMaxMs of [0, -1]) {
     const listings = new KnownListings(ageMaxMs, () => true);
     listings.heard(listings.asking(DIRECTORY), pageOf(new Map([['a', 1]])));
@@ -164,4 +166,39 @@ test('what was used the longest time ago makes room', () => {
     listings.heard(listings.asking(directory), pageOf(new Map([['a', directory + 100]])));
   assert.equal(listings.of(1), undefined);
   assert.deepEqual(listings.of(65), [{ name: 'a', inode: 165, kind: 'file' }]);
+});
+
+test('what is changed here makes no listing younger', async (t) => {
+  const clock = { nowMs: 0 };
+  t.mock.method(performance, 'now', () => clock.nowMs);
+  const listings = new KnownListings(1_000, () => true);
+  listings.heard(listings.asking(DIRECTORY), pageOf(new Map([['a', 1]])));
+  clock.nowMs = 600;
+  const place = { parent: DIRECTORY, name: 'a' };
+  await listings.changing(
+    [place],
+    async () => undefined,
+    () => [{ place, now: null }],
+  );
+  assert.deepEqual(listings.of(DIRECTORY), []);
+  clock.nowMs = 1_200;
+  assert.equal(listings.of(DIRECTORY), undefined);
+});
+
+test('what is moved to another directory is there, and in that one alone', async () => {
+  const listings = new KnownListings(AGE_MS, () => true);
+  const [from, to] = [1, 2].map((parent) => ({ parent, name: 'a' }));
+  assert.ok(from !== undefined && to !== undefined);
+  listings.heard(listings.asking(1), pageOf(new Map([['a', 7]])));
+  listings.heard(listings.asking(2), pageOf(new Map([['b', 8]])));
+  await listings.changing(
+    [from, to],
+    async () => undefined,
+    () => [
+      { place: from, now: null },
+      { place: to, now: { inode: 7, kind: 'file' } },
+    ],
+  );
+  const names = (directory: number) => listings.of(directory)?.map(({ name, inode }) => `${name}=${inode}`);
+  assert.deepEqual([names(1), names(2)], [[], ['a=7', 'b=8']]);
 });

@@ -92,3 +92,19 @@ test('another thread has no part in it', (t) => {
   const { refused } = started(t);
   assert.deepEqual([refused.looks(OTHER, A), refused.comesBack(OTHER, 7)], [false, false]);
 });
+
+test('a symbolic link on the way says nothing of what is behind it', (t) => {
+  const { refused, look } = started(t);
+  look(WAY, 2, 'symlink');
+  look(B, 8);
+  assert.equal(refused.comesBack(THREAD, 8), false);
+});
+
+test('whoever waits long for an answer is not forgotten for others meanwhile', (t) => {
+  const { refused, clock } = started(t);
+  refused.looks(THREAD, A);
+  clock.nowMs = 60_000;
+  refused.refuse(OTHER, 9, []);
+  refused.found(THREAD, A, { inode: 8, kind: 'file' } as Attributes);
+  assert.equal(refused.comesBack(THREAD, 8), true);
+});
