@@ -32,8 +32,8 @@ test('a mount that does not answer is looked at for a while, and said to be one'
   const mount = await TestMount.start(t, 20_000, 'auto', { ageMaxMs: 0 });
   mount.signal('SIGSTOP');
   const { code, text } = await mountOn(mount.directory);
-  assert.equal(code, 4, text);
   assert.match(text, /leasehold:test is mounted there already, which does not answer\n.*umount --lazy/);
+  assert.equal(code, 4);
 });
 
 test('there is no mount on another one, on a file, nor where nothing is', { skip }, async (t) => {

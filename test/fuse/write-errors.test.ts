@@ -92,3 +92,13 @@ test('what a sync of all has told, whoever closes afterwards does not leave to t
   assert.equal(persisted.status, 'rejected');
   await fileSystem.persistDirectory(ROOT);
 });
+
+test('what a sync of all has told is not left to the next one by whoever closes later', async (t) => {
+  const { backend, fileSystem, open } = await opened(t, new MemoryBackend(), true);
+  const handle = await open();
+  backend.disturb({ writesFail: 'internal' });
+  await fileSystem.write(handle, 0, BYTES, USER);
+  await assert.rejects(fileSystem.persistDirectory(ROOT), { code: 'internal' });
+  await fileSystem.release(handle);
+  await fileSystem.persistDirectory(ROOT);
+});
