@@ -4,6 +4,7 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const TABLE = 'test/server/lock-table.test.ts';
+const ENDINGS = 'test/server/lock-endings.test.ts';
 const PRIMARY = 'test/server/file-locks.test.ts';
 const CLIENT = 'test/client/file-locks.test.ts';
 
@@ -138,5 +139,25 @@ export const PLANTED_LOCKS: readonly Planted[] = [
       replace: 'lockLeaseMs / 2);',
     },
     { test: { file: PRIMARY, name: 'a wait is for a small part of the lock lease' } },
+  ),
+  replica(
+    'unlocked-frame',
+    'the word that a file has no locks leaves at once, in a frame of its own',
+    {
+      file: 'server/file/lock-endings.ts',
+      find: 'encodeEndings(part), CALL_MS, true)',
+      replace: 'encodeEndings(part), CALL_MS, false)',
+    },
+    { test: { file: ENDINGS, name: 'the word that a file has no locks, and what is answered, travel' } },
+  ),
+  replica(
+    'unlocked-answered',
+    'the answer to the word that a file has no locks leaves at once, in a frame of its own',
+    {
+      file: 'server/peer-handlers.ts',
+      find: 'method === SPARE_CALL || method === UNLOCKED_CALL,',
+      replace: 'method === SPARE_CALL,',
+    },
+    { test: { file: ENDINGS, name: 'the word that a file has no locks, and what is answered, travel' } },
   ),
 ];

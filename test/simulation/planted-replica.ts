@@ -8,6 +8,9 @@ import { PLANTED_DIRECT_WRITES } from './planted-direct-writes.ts';
 import { PLANTED_GUARDS } from './planted-guards.ts';
 import { PLANTED_LOCAL_READS } from './planted-local-reads.ts';
 import { PLANTED_LOCKS } from './planted-locks.ts';
+import { PLANTED_MOUNTS } from './planted-mounts.ts';
+import { PLANTED_NAMES } from './planted-names.ts';
+import { PLANTED_NEWBORNS } from './planted-newborns.ts';
 import { PLANTED_PROGRESS } from './planted-progress.ts';
 import { PLANTED_QUOTA } from './planted-quota.ts';
 import { PLANTED_REMOVALS } from './planted-removals.ts';
@@ -37,6 +40,9 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_TRASH,
   ...PLANTED_BIRTHS,
   ...PLANTED_REMOVALS,
+  ...PLANTED_NAMES,
+  ...PLANTED_NEWBORNS,
+  ...PLANTED_MOUNTS,
   ...PLANTED_RESUMED,
   ...PLANTED_VERSIONS,
   ...PLANTED_ACCESSES,

@@ -269,6 +269,46 @@ export const PLANTED_RESUMED: readonly Planted[] = [
     },
   ),
   replica(
+    'resumed-newest',
+    'what a replica hears of who orders without a lease makes what it has the newest',
+    {
+      file: 'replica/backup.ts',
+      find: 'if (message.guardMs > 0 && standing.seq >= message.committedSeq) this',
+      replace: 'if (standing.seq >= message.committedSeq) this',
+    },
+    { conversation: 'age.txt' },
+  ),
+  replica(
+    'resumed-sure',
+    'who orders without a lease takes what it has for the newest',
+    {
+      file: CORE,
+      find: "currentAtMs: state.kind === 'active' ? nowMs",
+      replace: "currentAtMs: state.kind !== 'backup' ? nowMs",
+    },
+    { conversation: 'age.txt' },
+  ),
+  replica(
+    'resumed-guard',
+    'who orders without a lease has others keep a guard, for reads that it does not answer',
+    {
+      file: 'replica/write-order.ts',
+      find: 'const guardMs = this.#isLed ? Math.max(0, Math.floor(this.#lease.untilMs - nowMs)) : 0;',
+      replace: 'const guardMs = Math.max(0, Math.floor(this.#isLed ? this.#lease.untilMs - nowMs : 1_000));',
+    },
+    { conversation: CONVERSATION },
+  ),
+  replica(
+    'age-behind',
+    'what a replica lacks of what is committed does not make it older',
+    {
+      file: 'replica/backup.ts',
+      find: 'if (message.guardMs > 0 && standing.seq >= message.committedSeq) this',
+      replace: 'if (message.guardMs > 0) this',
+    },
+    { conversation: 'age.txt' },
+  ),
+  replica(
     'made-quiet',
     'who has made a file and does not write to it leads it no sooner than his next heartbeat leaves',
     { file: SERVICE, find: "driver.step({ kind: 'read-wanted' });", replace: '' },
