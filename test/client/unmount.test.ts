@@ -4,7 +4,7 @@
  * Method: real mounts of a volume in memory, whose cluster fails as the test says.
  */
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
@@ -45,6 +45,16 @@ async function refused(directory: string, options?: UnmountOptions): Promise<Ref
 /** A program that says when it has done the first part of what it is told, and ends with the test, or when its input does. */
 async function program(t: TestContext, file: string, ...argv: string[]) {
   const child = spawn(file, ['-c', ...argv], { stdio: ['pipe', 'pipe', 'inherit'], cwd: '/' });
+  t.after(() => child.kill('SIGKILL'));
+  await once(child.stdout, 'data');
+  return child;
+}
+
+/** A process in a namespace of mounts of its own, which has a copy of every mount that is there now. */
+async function namespaceCopy(t: TestContext): Promise<ChildProcess> {
+  const child = spawn('unshare', ['-m', 'sh', '-c', 'echo there; exec sleep 300'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   t.after(() => child.kill('SIGKILL'));
   await once(child.stdout, 'data');
   return child;
@@ -120,6 +130,52 @@ test('whoever holds what was detached reads and writes on, and what he writes is
   assert.equal((await last).sizes.held, 12);
   assert.equal(await mount.exited(), 0);
 });
+
+for (const [where, keep] of [
+  [
+    'in another namespace',
+    async (t: TestContext) => `process ${(await namespaceCopy(t)).pid} \\(.*in another namespace`,
+  ],
+  [
+    'on another directory',
+    async (t: TestContext, { directory }: TestMount) => {
+      const other = mkdtempSync(join(tmpdir(), 'leasehold-bound-'));
+      await run('mount', ['--bind', directory, other]);
+      t.after(async () => {
+        await run('umount', ['-l', other]).catch(() => undefined);
+        rmSync(other, { recursive: true });
+      });
+      return `here, too, on ${other}`;
+    },
+  ],
+] as const) {
+  test(`where a mount is kept ${where}, what is stored is said, and what is lost, and who keeps it`, {
+    skip: skip || (!isRoot && 'not root'),
+  }, async (t) => {
+    const mount = await TestMount.start(t, LIMIT_MS, 'auto', { flushBehind: true });
+    const kept = await keep(t, mount);
+    await writeFile(mount.path('kept'), 'kept');
+    const said = await unmountDirectory(mount.directory);
+    const goesOn = `process ${mount.daemonPid} goes on, because it is mounted elsewhere:\n {2}${kept}`;
+    assert.match(
+      said ?? '',
+      new RegExp(`^Unmounted ".*" here, and all that was written is stored; ${goesOn}`),
+    );
+    assert.equal((await mount.report()).sizes.kept, 4);
+
+    const losing = await withLoss(t);
+    const keptToo = await keep(t, losing);
+    const { exit, message } = await refused(losing.directory, { lazy: true });
+    assert.equal(exit, 5);
+    assert.match(
+      message,
+      new RegExp(
+        `not all that was written is stored: Input/output error\n {2}process ${losing.daemonPid} goes on`,
+      ),
+    );
+    assert.match(message, new RegExp(keptToo));
+  });
+}
 
 test('whoever uses a mount is named: by what is open or mapped, by a directory, and by what is mounted inside', {
   skip,

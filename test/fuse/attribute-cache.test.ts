@@ -402,3 +402,11 @@ test('that there are no extended attributes is believed for its time, and no lon
   clock.nowMs += AGE_MAX_MS + 2;
   assert.equal(cache.hasNoXattrs(7), false);
 });
+
+test('where nothing is believed, that there is no list of rights is for whoever was just told of the file', (t) => {
+  const { cache, clock } = timed(t, 0);
+  cache.heard({ ...file(7), xattrs: 0 }, cache.mark);
+  assert.deepEqual([cache.hasNoAcls(7), cache.hasNoXattrs(7)], [true, false]);
+  clock.nowMs += 60;
+  assert.equal(cache.hasNoAcls(7), false);
+});

@@ -178,6 +178,20 @@ test('the times of a directory are told as others find them, once what was made 
   assert.deepEqual(told, [null], 'What was told of them is not so');
 });
 
+test('whoever asks for extended attributes of a new file, or takes one away, asks the cluster, which has it then', async (t) => {
+  const { make, backend, isThere } = await started(t);
+  for (const [name, work] of [
+    ['a', (inode: number) => backend.xattrs(inode)],
+    ['b', (inode: number) => backend.xattr(inode, 'user.a')],
+    ['c', (inode: number) => backend.removeXattr(inode, 'user.a')],
+  ] as const) {
+    const { attributes, unborn } = await make(name);
+    assert.equal(unborn, true);
+    await work(attributes.inode).catch((error: ServiceError) => assert.equal(error.code, 'no-attribute'));
+    assert.ok(isThere(name), name);
+  }
+});
+
 // Listings.
 
 test('a page of a directory has the new files that belong to it, each once, and those of no other directory', async (t) => {

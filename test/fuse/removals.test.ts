@@ -469,3 +469,13 @@ test('the time of a removal is by the clock of whoever has answered before', asy
   assert.ok(add('b') >= aheadNs);
   await removals.gone();
 });
+
+test('of very many directories in which something was not removed the first are forgotten', async () => {
+  const { removals, answer } = begun(['a']);
+  for (let parent = 1; parent <= 1_001; parent++)
+    removals.add({ parent, name: 'a', inode: parent }, undefined);
+  answer();
+  await removals.gone();
+  await removals.persist(1);
+  await assert.rejects(removals.persist(2), /Refused: a/);
+});

@@ -60,6 +60,11 @@ function started() {
     append: change('append', 1),
     truncate: change('truncate', 0),
     settle: async () => void calls.push('settle'),
+    seal: async () => void calls.push('seal'),
+    flush: change('flush', 1),
+    seek: async () => 0,
+    punch: change('punch', 1),
+    copyFrom: async () => ({ copiedBytes: 1, state: await change('copy', 1)() }),
     openLocks: () => locks,
   } as unknown as BackendFile;
   const parts: UnbornFileParts = {
@@ -288,4 +293,19 @@ test('once it is there it is a file as any other, also to whoever locks it', asy
   assert.deepEqual(calls, ['make', 'lock', 'close']);
   assert.ok((await file.range(0, 9)) !== null);
   assert.deepEqual(await file.read(0, 9), Uint8Array.of(1));
+});
+
+test('what can be done at the cluster alone has it there before', async () => {
+  for (const [work, expected] of [
+    [(file: UnbornFile) => file.flush(), ['bear', 'flush']],
+    [(file: UnbornFile) => file.seal(), ['bear', 'seal']],
+    [(file: UnbornFile) => file.seek(0, 'data'), ['bear']],
+    [(file: UnbornFile) => file.punch(0, 1, false), ['make', 'write', 'punch']],
+    [(file: UnbornFile) => file.copyFrom(8, 0, 0, 1), ['make', 'write', 'copy']],
+  ] as const) {
+    const { file, calls } = started();
+    await file.append(bytesOf('text'));
+    await work(file);
+    assert.deepEqual([calls, file.isThere], [expected, true]);
+  }
 });
