@@ -36,6 +36,21 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     { test: { file: UNMOUNT, name: '--lazy gives up what could not be stored, and says so' } },
   ),
   replica(
+    'umount-kept',
+    'what a mount has lost that another namespace keeps is passed over',
+    {
+      file: 'client/unmount.ts',
+      find: '  if (lost !== null) {\n    const why',
+      replace: '  if (lost !== null && !isElsewhere) {\n    const why',
+    },
+    {
+      test: {
+        file: UNMOUNT,
+        name: 'where a mount is kept on another directory, what is stored is said, and what is lost, and who keeps it',
+      },
+    },
+  ),
+  replica(
     'umount-held',
     'whoever holds a mount that is detached loses what he writes then',
     {
