@@ -15,8 +15,8 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     'a mount goes although not all that was written is stored',
     {
       file: 'client/unmount.ts',
-      find: 'if (lost !== null && !lazy) {',
-      replace: 'if (lost !== null && lazy) {',
+      find: 'if (isLost && !lazy) {',
+      replace: 'if (isLost && lazy) {',
     },
     {
       test: {
@@ -30,8 +30,8 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     'that a mount which goes lazily has lost something nobody is told',
     {
       file: 'client/unmount.ts',
-      find: '  if (lost !== null) {\n    const why',
-      replace: '  if (lost !== null && !lazy) {\n    const why',
+      find: '  if (isLost) {\n    const why',
+      replace: '  if (isLost && !lazy) {\n    const why',
     },
     { test: { file: UNMOUNT, name: '--lazy gives up what could not be stored, and says so' } },
   ),
@@ -40,8 +40,8 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     'what a mount has lost that another namespace keeps is passed over',
     {
       file: 'client/unmount.ts',
-      find: '  if (lost !== null) {\n    const why',
-      replace: '  if (lost !== null && !isElsewhere) {\n    const why',
+      find: '  if (isLost) {\n    const why',
+      replace: '  if (isLost && !isElsewhere) {\n    const why',
     },
     {
       test: {
@@ -123,8 +123,8 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     'whoever asks for a remount is told the option that comes nearest to that word',
     {
       file: 'client/mount-options.ts',
-      find: "if (name === 'remount') {",
-      replace: "if (name === '') {",
+      find: "if (options.some(({ name }) => name === 'remount')) throw",
+      replace: "if (options.some(({ name }) => name === '')) throw",
     },
     {
       test: {
@@ -183,8 +183,8 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     'the disk of a server that is silent is no room',
     {
       file: 'fuse/cluster-backend.ts',
-      find: '?? server);\n  const sum',
-      replace: '?? { ...server, totalBytes: 0, freeBytes: 0 });\n  const sum',
+      find: '&& totalBytes > 0) ?? server);',
+      replace: '&& totalBytes > 0) ?? { ...server, totalBytes: 0, freeBytes: 0 });',
     },
     {
       test: {
