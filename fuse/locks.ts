@@ -1,13 +1,24 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../base/errors.ts';
 import type { BackendLock, BackendLocks } from './backend.ts';
 import { ErrnoError } from './errno.ts';
 import type { LockRequest } from './transport.ts';
 
 const RANGE_END = Number.MAX_SAFE_INTEGER;
+/** After a close the kernel's word that it was the last one is awaited for so long, in milliseconds: a descriptor that was copied is closed without. */
+const LAST_CLOSE_MS = 200;
 
 interface Owner {
   readonly kind: BackendLock['kind'];
   readonly owner: string;
+}
+
+/** A handle that has locks, of which a descriptor was closed. */
+interface Closing {
+  /** From then on the file is taken for open still; Infinity once the kernel has said that it is not. */
+  readonly untilMs: number;
+  /** Resolves when its locks are given back. */
+  readonly gone: PromiseWithResolvers<void>;
 }
 
 /**
@@ -18,6 +29,11 @@ export class OpenLocks {
   readonly #locks: BackendLocks;
   /** Who locked through which handle: what is written through it is written under that lock. */
   readonly #under = new Map<number, Map<string, Owner>>();
+  /**
+   * The locks of an open file go with it, of which the kernel tells when the last `close` has returned already. Whoever is
+   * told that one of them stands in the way may know of that close, and be right that there is none.
+   */
+  readonly #closing = new Map<number, Closing>();
 
   constructor(locks: BackendLocks) {
     this.#locks = locks;
@@ -31,11 +47,18 @@ export class OpenLocks {
       await this.#locks.unlock({ ...owner, start, end, pid });
       return;
     }
+    // Whoever asks for one has it open. To give back is a part of closing, as libfuse does it.
+    this.#settled(handle);
     const known = this.#under.get(handle) ?? new Map<string, Owner>();
     known.set(keyOf(owner), owner);
     this.#under.set(handle, known);
+    const wish = { ...owner, type, start, end, pid };
+    const closing = this.#closingNow(owner.kind);
     try {
-      await this.#locks.lock({ ...owner, type, start, end, pid }, waits, signal);
+      await this.#locks.lock(wish, waits, signal).catch(async (error: unknown) => {
+        if (!isTaken(error) || !(await this.#goneAfter(closing, signal))) throw error;
+        await this.#locks.lock(wish, waits, signal);
+      });
     } catch (error) {
       if (signal.aborted) throw new ErrnoError('EINTR', 'The wait for a lock was interrupted');
       throw isLoss(error) ? lost() : error;
@@ -46,7 +69,11 @@ export class OpenLocks {
   async holder(handle: number, request: LockRequest): Promise<LockRequest | null> {
     const { start, end, pid, type } = request;
     if (type === 'unlock') return null;
-    const found = await this.#locks.holder({ ...ownerOf(handle, request), type, start, end, pid });
+    const wish = { ...ownerOf(handle, request), type, start, end, pid };
+    this.#settled(handle);
+    const closing = this.#closingNow(wish.kind);
+    let found = await this.#locks.holder(wish);
+    if (found?.own === true && (await this.#goneAfter(closing))) found = await this.#locks.holder(wish);
     if (found === null) return null;
     const { lock, own } = found;
     const { kind, type: held, start: from, end: to } = lock;
@@ -71,18 +98,72 @@ export class OpenLocks {
     await this.#giveBack(closing);
   }
 
+  /** A close of the handle is about to return; perhaps it was the last. */
+  closed(handle: number): void {
+    if ((this.#under.get(handle)?.size ?? 0) === 0) return;
+    const { untilMs = 0, gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
+    this.#closing.set(handle, { untilMs: Math.max(untilMs, performance.now() + LAST_CLOSE_MS), gone });
+  }
+
+  /** The last close of the handle has returned; what it has is about to be given back. */
+  closedLast(handle: number): void {
+    if (!this.#under.has(handle)) return;
+    const { gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
+    this.#closing.set(handle, { untilMs: Number.POSITIVE_INFINITY, gone });
+  }
+
   /**
    * The last descriptor of an open file is gone, and with it what belonged to the open file: its lock of `flock`, and
    * locks of `fcntl` that no process has closed, which are those of F_OFD_SETLK.
    */
   async release(handle: number): Promise<void> {
     const owners = [...(this.#under.get(handle)?.values() ?? [])];
-    this.#under.delete(handle);
-    for (const owner of owners) await this.#giveBack(owner);
+    try {
+      for (const owner of owners) await this.#giveBack(owner);
+    } finally {
+      this.#under.delete(handle);
+      this.#settled(handle);
+    }
   }
 
   close(): Promise<void> {
     return this.#locks.close();
+  }
+
+  /** @returns handles that were closed before this moment, perhaps for the last time, with locks of the kind */
+  #closingNow(kind: Owner['kind']): readonly number[] {
+    const nowMs = performance.now();
+    return [...this.#closing].flatMap(([handle, { untilMs }]) => {
+      if (untilMs <= nowMs) this.#closing.delete(handle);
+      const owners = [...(this.#under.get(handle)?.values() ?? [])];
+      return untilMs > nowMs && owners.some((owner) => owner.kind === kind) ? [handle] : [];
+    });
+  }
+
+  /** Waits until each of the handles has given its locks back, or is taken for open. @returns false where there are none */
+  async #goneAfter(handles: readonly number[], signal?: AbortSignal): Promise<boolean> {
+    for (const handle of handles) {
+      for (;;) {
+        const closing = this.#closing.get(handle);
+        const leftMs = (closing?.untilMs ?? 0) - performance.now();
+        if (closing === undefined || leftMs <= 0) break;
+        // That the last close was heard of lets everybody wait longer, and is looked at when the first wait is over.
+        const pause = delay(
+          Math.min(leftMs, LAST_CLOSE_MS),
+          undefined,
+          signal === undefined ? {} : { signal },
+        );
+        await Promise.race([closing.gone.promise, pause]);
+      }
+    }
+    return handles.length > 0;
+  }
+
+  /** The handle is open, or its locks are given back. */
+  #settled(handle: number): void {
+    const closing = this.#closing.get(handle);
+    this.#closing.delete(handle);
+    closing?.gone.resolve();
   }
 
   #giveBack(owner: Owner): Promise<void> {
@@ -96,6 +177,10 @@ function keyOf({ kind, owner }: Owner): string {
 
 function ownerOf(handle: number, { kind, owner }: LockRequest): Owner {
   return { kind, owner: kind === 'flock' ? `h${handle}` : String(owner) };
+}
+
+function isTaken(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === 'locked';
 }
 
 function isLoss(error: unknown): boolean {

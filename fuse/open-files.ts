@@ -311,9 +311,13 @@ export class OpenFiles {
     const opened = this.#fileHandle(handle);
     await this.#noteLikelyRead(opened);
     if (this.#flushBehind && opened.file.locks === null) return;
-    // Who gets the lock next shall find what was written under it.
-    if (opened.writing) await opened.file.arrive();
-    if (owner !== undefined) await opened.file.locks?.flush(owner);
+    try {
+      // Who gets the lock next shall find what was written under it.
+      if (opened.writing) await opened.file.arrive();
+      if (owner !== undefined) await opened.file.locks?.flush(owner);
+    } finally {
+      opened.file.locks?.closed(handle);
+    }
     // Told to whoever closes: it may be a copy of the descriptor in a child that is about to run another program.
     if (opened.writing) this.#throwFailed(opened);
   }
@@ -370,6 +374,7 @@ export class OpenFiles {
   async release(handle: number): Promise<void> {
     const opened = this.#fileHandle(handle);
     this.#handles.delete(handle);
+    opened.file.locks?.closedLast(handle);
     if (opened.writing) {
       await opened.file.writes.drain();
       // Whoever was to be told was told by fsync, or by close.

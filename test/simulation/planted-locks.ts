@@ -7,6 +7,9 @@ const TABLE = 'test/server/lock-table.test.ts';
 const ENDINGS = 'test/server/lock-endings.test.ts';
 const PRIMARY = 'test/server/file-locks.test.ts';
 const CLIENT = 'test/client/file-locks.test.ts';
+const CLOSED = 'test/fuse/closed-locks.test.ts';
+
+const LAST_CLOSE = "a lock of flock that goes with a closed file is in nobody's way, however long that takes";
 
 export const PLANTED_LOCKS: readonly Planted[] = [
   replica(
@@ -159,5 +162,50 @@ export const PLANTED_LOCKS: readonly Planted[] = [
       replace: 'method === SPARE_CALL,',
     },
     { test: { file: ENDINGS, name: 'the word that a file has no locks, and what is answered, travel' } },
+  ),
+  replica(
+    'lock-closed',
+    'the lock of a file that was closed stands in the way until the kernel says that it is',
+    {
+      file: 'fuse/locks.ts',
+      find: 'if (!isTaken(error) || !(await this.#goneAfter(closing, signal))) throw error;',
+      replace: 'throw error;',
+    },
+    { test: { file: CLOSED, name: LAST_CLOSE } },
+  ),
+  replica(
+    'lock-closed-holder',
+    'whoever asks is told of the lock of a file that was closed',
+    {
+      file: 'fuse/locks.ts',
+      find: 'if (found?.own === true && (await this.#goneAfter(closing))) found',
+      replace: 'if (found === null) found',
+    },
+    { test: { file: CLOSED, name: LAST_CLOSE } },
+  ),
+  replica(
+    'lock-closed-slowly',
+    'a lock that is being given back is waited for no longer than for the word that it will be',
+    {
+      file: 'fuse/open-files.ts',
+      find: 'opened.file.locks?.closedLast(handle);',
+      replace: '',
+    },
+    { test: { file: CLOSED, name: LAST_CLOSE } },
+  ),
+  replica(
+    'lock-copied',
+    'after a close whoever has the file open is waited for, although it locks',
+    {
+      file: 'fuse/locks.ts',
+      find: 'this.#settled(handle);\n    const known',
+      replace: 'const known',
+    },
+    {
+      test: {
+        file: CLOSED,
+        name: 'whoever locks through a handle has it open: nobody waits for its last close',
+      },
+    },
   ),
 ];
