@@ -73,10 +73,8 @@ export class CallsUnderWay {
   interrupt(unique: number): void {
     const call = this.#calls.get(unique);
     if (call === undefined) return;
-    if (call.abort !== undefined) {
-      call.abort.abort();
-      return;
-    }
+    // It ends when all is put right that it has begun, for which nobody waits who is killed, now or later.
+    call.abort?.abort();
     const sinceMs = performance.now();
     this.#interrupted.set(call, sinceMs);
     this.#lookAtInterrupted(call, sinceMs);

@@ -9,6 +9,8 @@ const PRIMARY = 'test/server/file-locks.test.ts';
 const CLIENT = 'test/client/file-locks.test.ts';
 const CLOSED = 'test/fuse/closed-locks.test.ts';
 
+const KILLED =
+  'whoever was killed waits no longer for a lock, though what has become of it is not known yet; another one does';
 const LAST_CLOSE = "a lock of flock that goes with a closed file is in nobody's way, however long that takes";
 
 export const PLANTED_LOCKS: readonly Planted[] = [
@@ -207,5 +209,15 @@ export const PLANTED_LOCKS: readonly Planted[] = [
         name: 'whoever locks through a handle has it open: nobody waits for its last close',
       },
     },
+  ),
+  replica(
+    'lock-killed',
+    'a program that was killed stays until what has become of its lock is known',
+    {
+      file: 'fuse/kernel/calls-under-way.ts',
+      find: 'call.abort?.abort();',
+      replace: 'if (call.abort !== undefined) return call.abort.abort();',
+    },
+    { test: { file: 'test/fuse/kernel/calls-under-way.test.ts', name: KILLED } },
   ),
 ];

@@ -29,3 +29,29 @@ test('the close of a program that was killed is given time, and is not waited fo
   ]);
   calls.stop();
 });
+
+test('whoever was killed waits no longer for a lock, though what has become of it is not known yet; another one does', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let pending: 'killed' | 'stopping' = 'stopping';
+  const broken: number[] = [];
+  const calls = new CallsUnderWay(
+    ({ header }) => broken.push(header.unique),
+    () => pending,
+  );
+  const lock = { kind: 'posix', type: 'exclusive', start: 0, end: 9, owner: 1n, pid: 4711 } as const;
+  const begin = (unique: number): AbortSignal => {
+    const abort = new AbortController();
+    const request = { kind: 'lock', handle: 1, lock, waits: false } as const;
+    calls.begin({ header: { ...HEADER, unique }, request, lateAtMs: Number.POSITIVE_INFINITY, abort });
+    calls.interrupt(unique);
+    return abort.signal;
+  };
+  const stopped = begin(2);
+  assert.deepEqual([stopped.aborted, broken], [true, []]);
+  pending = 'killed';
+  const killed = begin(4);
+  assert.deepEqual([killed.aborted, broken], [true, [4]], 'What was asked for is given back all the same');
+  t.mock.timers.tick(100);
+  assert.deepEqual(broken, [4, 2], 'The kernel tells of the first signal alone');
+  calls.stop();
+});

@@ -118,6 +118,28 @@ test('a caller that is killed while its call waits ends at once', options, async
   assert.equal(await readFile(mount.path('f'), 'utf8'), 'x');
 });
 
+test('so does one that asks for a lock', options, async (t) => {
+  const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
+  await writeFile(mount.path('f'), 'x');
+  const script = `
+import fcntl, os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+handle = os.open(os.environ["MOUNT"] + "/f", os.O_RDWR)
+print("opened", flush=True)
+signal.sigwait([signal.SIGUSR1])
+fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)`;
+  const { child, ended } = program(mount, script);
+  await once(child.stdout as NonNullable<ChildProcess['stdout']>, 'data');
+  await mount.disturb({ stalled: true });
+  child.kill('SIGUSR1');
+  await waitsInMount(child.pid as number);
+  const startMs = performance.now();
+  child.kill('SIGKILL');
+  assert.equal(await ended, 'opened SIGKILL');
+  assert.ok(performance.now() - startMs < LIMIT_MS / 2);
+  await mount.disturb({ stalled: false });
+});
+
 test('whoever waits for the end of a program that was killed gets its lock', options, async (t) => {
   const mount = await TestMount.start(t, LIMIT_MS, 'kernel');
   await writeFile(mount.path('f'), 'x');
