@@ -308,8 +308,8 @@ class Binding {
         });
       },
       listxattr: (path, cb) => {
-        const pid = context()?.pid ?? 0;
-        this.#answer(cb, async () => [...(await calls.xattrs(await this.#inode(path), pid))]);
+        const by = { ...caller(), thread: context()?.pid ?? 0 };
+        this.#answer(cb, async () => [...(await calls.xattrs(await this.#inode(path), by))]);
       },
       removexattr: (path, name, cb) => {
         this.#answer(cb, async () => calls.removeXattr(await this.#inode(path), name));

@@ -22,7 +22,7 @@ import type {
   NamePlace,
   Opened,
 } from './transport.ts';
-import { xattrKind } from './xattr-names.ts';
+import { isNamespaceAlone, isTrusted, xattrKind } from './xattr-names.ts';
 
 const NAME_BYTES_MAX = 255;
 const XATTR_VALUE_BYTES_MAX = 64 * 1024;
@@ -443,6 +443,7 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async xattr(inode: number, name: string): Promise<Uint8Array> {
+    assertXattrName(name);
     const kind = xattrKind(name);
     if (kind === 'none') throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     const { cache } = this.#inodes;
@@ -451,8 +452,10 @@ export class FileSystem implements FileSystemCalls {
     return this.#backend.xattr(inode, name);
   }
 
-  async xattrs(inode: number, thread?: number): Promise<readonly string[]> {
-    return this.#backend.xattrs(inode, thread);
+  async xattrs(inode: number, { uid, thread }: Caller): Promise<readonly string[]> {
+    const names = await this.#backend.xattrs(inode, thread);
+    // The kernel refuses these to all others by name, and leaves the list to us.
+    return uid === 0 ? names : names.filter((name) => !isTrusted(name));
   }
 
   async setXattr(
@@ -462,6 +465,7 @@ export class FileSystem implements FileSystemCalls {
     flags: number,
     clearsSetgid = false,
   ): Promise<void> {
+    assertXattrName(name);
     const kind = xattrKind(name);
     if (kind !== 'kept' && kind !== 'acl')
       throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
@@ -483,6 +487,7 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async removeXattr(inode: number, name: string): Promise<void> {
+    assertXattrName(name);
     if (xattrKind(name) === 'none') throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     await this.#backend.removeXattr(inode, name);
     this.#inodes.cache.drop(inode);
@@ -603,6 +608,10 @@ function checkName(name: string): void {
   if (Buffer.byteLength(name) > NAME_BYTES_MAX) {
     throw new ErrnoError('ENAMETOOLONG', 'A name is longer than 255 bytes');
   }
+}
+
+function assertXattrName(name: string): void {
+  if (isNamespaceAlone(name)) throw new ErrnoError('EINVAL', `"${name}" has no name behind its namespace`);
 }
 
 function nodeType(mode: number): 'file' | 'fifo' | 'socket' | 'character' | 'block' {

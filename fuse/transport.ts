@@ -150,8 +150,8 @@ export interface FileSystemCalls {
   releaseDirectory(handle: number): Promise<void>;
   space(): Promise<Space>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
-  /** @param thread as of `lookup` */
-  xattrs(inode: number, thread?: number): Promise<readonly string[]>;
+  /** @param caller who may not see all of them */
+  xattrs(inode: number, caller: Caller): Promise<readonly string[]>;
   /** @param clearsSetgid with an access control list: the set-group-id bit goes, for the caller is not of the group */
   setXattr(
     inode: number,

@@ -12,7 +12,17 @@ export type XattrKind = 'kept' | 'acl' | 'fact' | 'none';
 const ACL_NAMES: readonly string[] = ['system.posix_acl_access', 'system.posix_acl_default'];
 
 export function xattrKind(name: string): XattrKind {
-  if (name.startsWith('user.') || name.startsWith('trusted.')) return 'kept';
+  if (name.startsWith('user.') || isTrusted(name)) return 'kept';
   if (ACL_NAMES.includes(name)) return 'acl';
   return name.startsWith('security.') || name.startsWith('system.') ? 'none' : 'fact';
+}
+
+/** @returns whether only root may know of it */
+export function isTrusted(name: string): boolean {
+  return name.startsWith('trusted.');
+}
+
+/** @returns whether nothing stands behind `user.` or `trusted.`, which names no attribute */
+export function isNamespaceAlone(name: string): boolean {
+  return name === 'user.' || name === 'trusted.';
 }

@@ -271,7 +271,7 @@ export class Session {
       case 'xattrs':
       case 'set-xattr':
       case 'remove-xattr':
-        this.#xattr(header, inode, request);
+        this.#xattr(header, inode, request, caller());
         return;
       case 'lock-holder':
       case 'lock':
@@ -388,6 +388,7 @@ export class Session {
     header: RequestHeader,
     inode: number,
     request: Request & { readonly kind: 'xattr' | 'xattrs' | 'set-xattr' | 'remove-xattr' },
+    caller: Caller,
   ): void {
     const { unique } = header;
     const calls = this.#calls;
@@ -402,7 +403,7 @@ export class Session {
         return;
       case 'xattrs':
         this.#sized(header, request, async () =>
-          Buffer.from((await calls.xattrs(inode, header.pid)).map((name) => `${name}\0`).join('')),
+          Buffer.from((await calls.xattrs(inode, caller)).map((name) => `${name}\0`).join('')),
         );
         return;
       case 'set-xattr':

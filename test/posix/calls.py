@@ -135,7 +135,7 @@ def set_xattrs(path, count):
 
 
 def xattr_names(path):
-    return " ".join(sorted(name for name in os.listxattr(path, follow_symlinks=False) if name.startswith("user.")))
+    return " ".join(sorted(name for name in os.listxattr(path, follow_symlinks=False) if name.startswith(("user.", "trusted."))))
 
 
 ACL_TAGS = {"u": (2, 1), "g": (8, 4), "m": (16, 16), "o": (32, 32)}
