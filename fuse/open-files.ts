@@ -103,6 +103,8 @@ export class OpenFiles {
 
   async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
     const writing = isForWriting(flags);
+    // As Linux has it, whatever the file is opened for: the kernel asks for the right to write.
+    const truncates = (flags & constants.O_TRUNC) !== 0;
     const { thread = 0 } = caller;
     const isOnceMore = this.inodes.refusedOpens.comesBack(thread, inode);
     const attributes = await this.#attributesToOpen(inode, thread, isOnceMore);
@@ -116,12 +118,12 @@ export class OpenFiles {
       if (writing && file.source.isGiving) await file.source.withdraw();
       // Bytes under way are another handle's: an open does not wait for them, a read does.
       if (!file.writes.dirty) await file.present(attributes);
-      if (writing && attributes.policy === 'read-only') await this.#assertUnsealed(file);
-      if (writing && (flags & constants.O_TRUNC) !== 0) {
+      if ((writing || truncates) && attributes.policy === 'read-only') await this.#assertUnsealed(file);
+      if (writing && truncates) {
         await this.#clearPrivileges(file, caller);
         this.inodes.cache.written(inode);
         await file.truncate(0);
-      }
+      } else if (truncates) await this.truncate(inode, 0, caller, false);
     } catch (error) {
       this.#close(file, writing);
       throw error;
