@@ -418,14 +418,14 @@ export class OpenFiles {
       case 0:
       case FALLOC_FL_KEEP_SIZE: {
         const { sizeBytes } = await file.state();
-        if (end <= sizeBytes) return;
+        if (end <= sizeBytes) return this.#touch(file, caller);
         const space = await this.#backend.space();
         this.room.heard(space);
         const { freeBytes, isQuota } = space;
         if (end - sizeBytes > freeBytes) {
           throw new ErrnoError(isQuota ? 'EDQUOT' : 'ENOSPC', `There is room for ${freeBytes} more bytes`);
         }
-        if (mode === FALLOC_FL_KEEP_SIZE) return;
+        if (mode === FALLOC_FL_KEEP_SIZE) return this.#touch(file, caller);
         await this.#clearPrivileges(file, caller);
         // Not by a truncate to this size: somebody may have appended beyond it meanwhile.
         await file.punch(end, end, true);
@@ -445,6 +445,12 @@ export class OpenFiles {
     }
     this.inodes.cache.forget(file.inode);
     this.#throwFailed(opened);
+  }
+
+  /** What was asked for is there, and counts as a change all the same. */
+  async #touch(file: OpenFile, caller: Caller): Promise<void> {
+    await this.#clearPrivileges(file, caller);
+    await this.inodes.change(file.inode, { modified: { kind: 'now' } });
   }
 
   /**
