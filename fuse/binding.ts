@@ -271,7 +271,7 @@ class Binding {
         this.#answer(cb, async () => {
           if (whence !== SEEK_DATA && whence !== SEEK_HOLE)
             throw new ErrnoError('EINVAL', `Cannot seek by ${whence}`);
-          return calls.seek(Number(fd), toSafe(offset), whence === SEEK_DATA ? 'data' : 'hole');
+          return calls.seek(Number(fd), toSafe(offset, 'ENXIO'), whence === SEEK_DATA ? 'data' : 'hole');
         });
       },
       copyFileRange: (_from, fromFd, fromOffset, _to, toFd, toOffset, length, flags, cb) => {
@@ -607,9 +607,10 @@ function toStatfs(space: Space): Fuse.Statfs {
   };
 }
 
-function toSafe(value: number | bigint): number {
+/** @param beyond what is answered where no file reaches as far */
+function toSafe(value: number | bigint, beyond: 'EFBIG' | 'ENXIO' = 'EFBIG'): number {
   const number = Number(value);
   if (!Number.isSafeInteger(number) || number < 0)
-    throw new ErrnoError('EFBIG', `${value} is not a file position`);
+    throw new ErrnoError(beyond, `${value} is not a file position`);
   return number;
 }

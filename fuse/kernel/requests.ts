@@ -153,7 +153,7 @@ export function decodeHeader(bytes: Buffer): RequestHeader | null {
 
 /**
  * @param bytes the whole request, header included; a write's bytes stay a part of it
- * @throws ErrnoError EILSEQ for names that are not UTF-8, EFBIG for positions beyond 2^53, EIO for a request cut short
+ * @throws ErrnoError EILSEQ for names that are not UTF-8, EFBIG for positions beyond 2^53 (ENXIO where one is looked at), EIO for a request cut short
  */
 export function decodeRequest(header: RequestHeader, bytes: Buffer): Request {
   try {
@@ -281,7 +281,7 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
       return { kind: 'allocate', handle, offset, length, mode: bytes.readUInt32LE(at + 24) };
     }
     case OPCODE.lseek:
-      return { kind: 'seek', ...readPlace(bytes, at), whence: bytes.readUInt32LE(at + 16) };
+      return { kind: 'seek', ...readPlace(bytes, at, 'ENXIO'), whence: bytes.readUInt32LE(at + 16) };
     case OPCODE.copyFileRange:
       return {
         kind: 'copy-range',
@@ -361,14 +361,19 @@ function clamped(position: bigint): number {
   return position > BigInt(Number.MAX_SAFE_INTEGER) ? Number.MAX_SAFE_INTEGER : Number(position);
 }
 
-function readPlace(bytes: Buffer, at: number): { readonly handle: number; readonly offset: number } {
-  return { handle: readNumber(bytes, at), offset: readPosition(bytes, at + 8) };
+/** @param beyond what is answered where no file reaches as far */
+function readPlace(
+  bytes: Buffer,
+  at: number,
+  beyond: 'EFBIG' | 'ENXIO' = 'EFBIG',
+): { readonly handle: number; readonly offset: number } {
+  return { handle: readNumber(bytes, at), offset: readPosition(bytes, at + 8, beyond) };
 }
 
-function readPosition(bytes: Buffer, at: number): number {
+function readPosition(bytes: Buffer, at: number, beyond: 'EFBIG' | 'ENXIO' = 'EFBIG'): number {
   const position = readNumber(bytes, at);
   if (!Number.isSafeInteger(position))
-    throw new ErrnoError('EFBIG', 'A position is beyond what a file may have');
+    throw new ErrnoError(beyond, 'A position is beyond what a file may have');
   return position;
 }
 
