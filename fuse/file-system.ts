@@ -316,6 +316,10 @@ export class FileSystem implements FileSystemCalls {
     return staleIfGone(this.#inodes.change(inode, request));
   }
 
+  touchStatus(inode: number, caller: Caller): Promise<Attributes> {
+    return staleIfGone(this.#inodes.touch(inode, caller));
+  }
+
   async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed = false): Promise<Attributes> {
     await staleIfGone(this.#files.truncate(inode, sizeBytes, caller, isNamed));
     return staleIfGone(this.#inodes.attributes(inode));

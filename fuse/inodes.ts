@@ -5,7 +5,7 @@ import type { AttributeChanges, Attributes, FileSystemBackend } from './backend.
 import { ErrnoError } from './errno.ts';
 import { nowNs, type OpenFile } from './open-file.ts';
 import { RefusedOpens } from './refused-opens.ts';
-import type { AttributeRequest, NamePlace, TimeChange } from './transport.ts';
+import type { AttributeRequest, Caller, NamePlace, TimeChange } from './transport.ts';
 
 const SET_USER_ID = 0o4000;
 const SET_GROUP_ID = 0o2000;
@@ -116,6 +116,16 @@ export class Inodes {
     if (links > 0 || this.isOpen(inode)) return;
     this.cache.drop(inode);
     throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
+  }
+
+  /**
+   * A change of nothing (`chown` with neither an owner nor a group): the time of the last change of status is the present, and the set-id bits
+   * of a file go. The kernel says the same, and of anybody, before a write to a file with such bits, which takes them away itself.
+   */
+  async touch(inode: number, { uid }: Caller): Promise<Attributes> {
+    const { kind, mode, uid: owner } = await this.ask(inode);
+    const isOwner = uid === 0 || uid === owner;
+    return this.change(inode, { mode: kind === 'directory' || !isOwner ? mode : withoutPrivileges(mode) });
   }
 
   /** @returns what the inode's attributes are now */

@@ -315,7 +315,11 @@ export class Session {
     caller: (killsPrivileges: boolean) => Caller,
   ): Promise<Attributes> {
     const { sizeBytes, isOpen, killsPrivileges, changes } = request;
-    if (sizeBytes === undefined) return this.#calls.setAttributes(inode, changes);
+    if (sizeBytes === undefined) {
+      return Object.keys(changes).length === 0
+        ? this.#calls.touchStatus(inode, caller(killsPrivileges))
+        : this.#calls.setAttributes(inode, changes);
+    }
     const attributes = await this.#calls.truncate(inode, sizeBytes, caller(killsPrivileges), !isOpen);
     const { modified, ...others } = changes;
     // The truncate itself has set the present.

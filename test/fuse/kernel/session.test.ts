@@ -263,7 +263,7 @@ test('attributes are kept for as long as they are believed as they are, and name
     attributesMs: 0,
     believedMs: (attributes: Attributes) => (attributes === believed ? 5000 : 0),
   };
-  const calls = { lookup: async () => FILE, attributes: async () => FILE, setAttributes: async () => FILE };
+  const calls = { lookup: async () => FILE, attributes: async () => FILE, touchStatus: async () => FILE };
   const exchange = new Exchange(calls, cache);
   const told = async (opcode: number, body: Buffer, ...places: [number, number][]): Promise<number[]> => {
     exchange.ask(opcode, 7, body);
