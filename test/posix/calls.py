@@ -269,6 +269,8 @@ CALLS = {
     "link": lambda old, new, how="nofollow": libc_call(
         libc.linkat(AT_FDCWD, os.fsencode(old), AT_FDCWD, os.fsencode(new), 0x400 if how == "follow" else 0)),
     "list": listing,
+    "listed-as": lambda path: "as stat" if all(
+        entry.inode() == os.lstat(entry.path).st_ino for entry in os.scandir(path)) else "otherwise",
     "listxattr": xattr_names,
     "lseek": lambda name, offset, whence: str(os.lseek(files[name], int(offset), int(whence))),
     "lstat": lambda path, wanted: fields_of(os.lstat(path), wanted),
