@@ -248,7 +248,13 @@ class Connection {
       made.reject(error);
       this.#fail(error);
     });
-    this.socket.on('end', () => this.destroy(new Error('The server closed the connection')));
+    this.socket.on('end', () => {
+      // As one does that speaks with encryption only.
+      const isMute = tls === null && this.socket.bytesRead === 0;
+      const authority = `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+      const what = isMute ? ` without a word: it may want https://${authority}` : '';
+      this.destroy(new Error(`The server closed the connection${what}`));
+    });
     this.socket.setTimeout(IDLE_MS_MAX, () => {
       if (this.#waiter === null) this.destroy(new Error('The connection was idle'));
     });

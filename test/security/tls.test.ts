@@ -62,6 +62,19 @@ async function dial(
   return end;
 }
 
+test('whoever asks without encryption hears that a server with TLS may want it', async () => {
+  const servers = cluster.urls.map((url) => url.replace('https:', 'http:'));
+  const plain = new ClusterClient({ servers });
+  await assert.rejects(plain.query({ kind: 'volumes' }, { timeoutMs: 2_000 }), (error: ServiceError) => {
+    assert.match(
+      error.message,
+      /closed the connection without a word: it may want https:\/\/127\.0\.0\.1:\d+/,
+    );
+    return true;
+  });
+  await plain.close();
+});
+
 test('a cluster with TLS serves: every server takes every request', async () => {
   const source = Buffer.from('whole and in secret');
   await client.upload(
