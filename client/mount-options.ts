@@ -420,8 +420,8 @@ function cacheMode(value: string): CacheMode {
   if (value === 'strict' || value === 'leases') return { kind: value };
   const duration = /^ttl:(.+)$/.exec(value)?.[1];
   if (duration === undefined) throw new Error(`"${value}" is not strict, leases or ttl:DURATION`);
-  const ageMs = parseDurationMs(duration);
-  if (ageMs === null) throw new Error(`"${duration}" is not a duration such as 1s`);
+  const ageMs = withUnitMs(duration);
+  if (ageMs === null) throw new Error(`"${duration}" is not a duration such as 1s or 500ms, as in ttl:1s`);
   return ageMs === 0 ? { kind: 'strict' } : { kind: 'ttl', ageMs };
 }
 
@@ -513,8 +513,14 @@ export function parseMountSource(text: string): MountSource {
   return { volume: of, path };
 }
 
-function timeoutOf(text: string): number {
+/** Without a unit it would be milliseconds, which few mean. @returns null where it is no duration */
+function withUnitMs(text: string): number | null {
   const ms = parseDurationMs(text);
+  return ms === 0 || /[a-z]$/.test(text.trim()) ? ms : null;
+}
+
+function timeoutOf(text: string): number {
+  const ms = withUnitMs(text);
   if (ms === null || ms < OPERATION_TIMEOUT_MIN_MS) {
     throw new Error(
       `${text} is not a duration of ${formatDuration(OPERATION_TIMEOUT_MIN_MS)} or more, such as 20s`,
