@@ -10,7 +10,7 @@ import { addDoctorCommand } from './commands/doctor.ts';
 import { addLeaseCommands } from './commands/lease.ts';
 import { addLiveCommands } from './commands/live.ts';
 import { addMountCommands } from './commands/mount.ts';
-import { refuseCallOfFuse } from './commands/mount-helper.ts';
+import { HELPER_COMMAND, HELPER_NAME, refuseCallOfFuse } from './commands/mount-helper.ts';
 import { addReferenceCommands } from './commands/reference.ts';
 import { addReplicaCommands } from './commands/replica.ts';
 import { addScrubCommand } from './commands/scrub.ts';
@@ -132,7 +132,10 @@ function usageError(text: string): string {
 /** Every usage error ends with the way to the help of the command it happened in. */
 function addUsageHints(command: Command, path = 'leasehold'): void {
   command.showHelpAfterError(`  "${path} --help" shows the usage`);
-  for (const child of command.commands) addUsageHints(child, `${path} ${child.name()}`);
+  for (const child of command.commands) {
+    const name = child.name();
+    addUsageHints(child, name === HELPER_COMMAND ? HELPER_NAME : `${path} ${name}`);
+  }
 }
 
 function version(): string {

@@ -2,13 +2,24 @@ import { readlink, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
-import { CommandFailure, describeFailure, EXIT_PRECONDITION, EXIT_USAGE, isSystemError } from '../failure.ts';
+import {
+  CommandFailure,
+  describeFailure,
+  EXIT_FAILED,
+  EXIT_NOT_FOUND,
+  EXIT_PRECONDITION,
+  EXIT_USAGE,
+  isSystemError,
+  systemReason,
+} from '../failure.ts';
 import { optionText, parseMountOptions } from '../mount-options.ts';
 import type { MountRequest } from './mount.ts';
 
 /** Where mount(8) looks for a program `mount.TYPE`. */
 export const HELPER_FOLDER = '/sbin';
-const HELPER_NAME = 'mount.leasehold';
+export const HELPER_NAME = 'mount.leasehold';
+/** What that runs. */
+export const HELPER_COMMAND = 'mount-helper';
 /** Of the type under which the kernel has a mount: asked to change one, mount(8) looks for this. */
 const MOUNTED_HELPER_NAME = 'mount.fuse.leasehold';
 const HELPER = fileURLToPath(new URL('../../bin/mount.leasehold.js', import.meta.url));
@@ -34,7 +45,8 @@ export function addMountHelper(
   mount: (request: MountRequest, command: Command) => Promise<void>,
 ): void {
   program
-    .command('mount-helper', { hidden: true })
+    .command(HELPER_COMMAND, { hidden: true })
+    .configureHelp({ commandUsage: (command) => `${HELPER_NAME} ${command.usage()}` })
     .description('what mount(8) calls for the type "leasehold"')
     .argument('<source>')
     .argument('<directory>')
@@ -103,7 +115,8 @@ async function linkHelper(folder: string, name: string): Promise<string> {
   try {
     await symlink(HELPER, path);
   } catch (error) {
-    if (!isSystemError(error) || error.code !== 'EEXIST') throw error;
+    if (!isSystemError(error)) throw error;
+    if (error.code !== 'EEXIST') throw notInstalled(path, folder, error);
     const target = await readlink(path).catch((notLink: unknown) => {
       if (isSystemError(notLink) && notLink.code === 'EINVAL') return null;
       throw notLink;
@@ -117,4 +130,22 @@ async function linkHelper(folder: string, name: string): Promise<string> {
     }
   }
   return path;
+}
+
+/** What the system says names the one that is linked to, which is not what is wrong. */
+function notInstalled(path: string, folder: string, error: NodeJS.ErrnoException): CommandFailure {
+  if (error.code === 'ENOENT') {
+    const make = `make it first: mkdir -p ${folder}; mount(8) looks in ${HELPER_FOLDER}`;
+    return new CommandFailure(
+      EXIT_NOT_FOUND,
+      `Cannot install "${path}": there is no folder "${folder}"`,
+      make,
+    );
+  }
+  const isRefused = error.code === 'EACCES' || error.code === 'EPERM';
+  return new CommandFailure(
+    EXIT_FAILED,
+    `Cannot install "${path}": ${systemReason(error)}`,
+    isRefused ? 'run it as root, or name a folder of your own' : '',
+  );
 }

@@ -291,6 +291,23 @@ test('called by the helper of fuse, which mount(8) takes where there is none of 
   assert.match(mount.stderr, /by the type "fuse.leasehold"\n.*--install-helper/);
 });
 
+test('the helper of mount(8) is installed into a folder that there is, and goes by its own name', async () => {
+  const missing = await runCli(['mount', '--install-helper', '/nowhere/at all']);
+  assert.equal(missing.code, 3);
+  assert.match(
+    missing.stderr,
+    /"\/nowhere\/at all\/mount.leasehold": there is no folder "\/nowhere\/at all"\n.*mkdir -p/,
+  );
+  const file = await runCli(['mount', '--install-helper', process.execPath]);
+  assert.equal(file.code, 1);
+  assert.match(file.stderr, /mount.leasehold": it is not a directory/);
+  assert.match(
+    (await runCli(['mount-helper', '--help'])).stdout,
+    /^Usage: mount.leasehold \[options\] <source>/,
+  );
+  assert.match((await runCli(['mount-helper'])).stderr, /"mount.leasehold --help" shows the usage/);
+});
+
 test('a get that is stopped leaves nothing behind and ends by the signal', async () => {
   await using cluster = await FakeCluster.start();
   const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
