@@ -44,7 +44,9 @@ export function addDoctorCommand(program: Command): void {
       const data = options.data ?? process.env.LEASEHOLD_DATA;
       const findings = [
         ...(await examineMachine(process.getuid?.() === 0)),
-        ...(await examinePorts(options.listen === undefined ? servers : [options.listen])),
+        ...(await (options.listen === undefined
+          ? examinePorts(servers, access)
+          : examinePorts([options.listen]))),
         ...(data === undefined || data === '' ? [] : await examineDataFolder(data)),
         ...(await examineCertificates(servers, access)),
         ...(await examineCluster(servers, programVersion(), access)),

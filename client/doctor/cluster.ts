@@ -131,11 +131,25 @@ function examineClocks({ status, ahead }: Heard, all: readonly Heard[], skewMs: 
  * Whether a server may listen where this machine is meant.
  *
  * @param addresses `HOST:PORT`, or base URLs; those of other machines are left out
+ * @param access shown to whoever has a port, where that cannot be seen: only for servers that are asked anyway
  */
-export async function examinePorts(addresses: readonly string[]): Promise<Finding[]> {
+export async function examinePorts(
+  addresses: readonly string[],
+  access: Access = Access.NONE,
+): Promise<Finding[]> {
+  const asking = new Asking(access);
+  try {
+    return await examinePortsThrough(addresses, asking);
+  } finally {
+    await asking.close();
+  }
+}
+
+async function examinePortsThrough(addresses: readonly string[], asking: Asking): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const address of addresses) {
-    const { hostname, port } = new URL(address.includes('://') ? address : `http://${address}`);
+    const url = new URL(address.includes('://') ? address : `http://${address}`);
+    const { hostname, port } = url;
     if (!(await isHere(hostname))) continue;
     const name = `port ${port}`;
     const listeners = await listenersOn(Number(port));
@@ -152,8 +166,15 @@ export async function examinePorts(addresses: readonly string[]): Promise<Findin
     if (listeners.length === 0) findings.push(ok(name, 'it is free'));
     else if (others.length === 0) findings.push(ok(name, `a server has it: ${who}`));
     else {
+      const isUnseen = others.every(({ pid }) => pid === null);
+      // Of another user, or of a container: whose it is, it says itself.
+      const server = isUnseen ? await askServer(url.origin, asking) : null;
+      if (server !== null && 'status' in server && typeof server.status.id === 'string') {
+        findings.push(ok(name, `server ${server.status.id} has it`));
+        continue;
+      }
       findings.push(
-        others.every(({ pid }) => pid === null)
+        isUnseen
           ? warning(name, `it is taken by ${who}`, 'root sees whose it is')
           : failed(name, `it is taken by ${who}`, 'end that, or give the server another --listen'),
       );

@@ -1,15 +1,19 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { examineCluster, examinePorts } from '../../client/doctor/cluster.ts';
 import { examineDataFolder } from '../../client/doctor/data-folder.ts';
 import type { Finding } from '../../client/doctor/finding.ts';
 import { examineMachine } from '../../client/doctor/machine.ts';
+
+const NOBODY = 65_534;
 
 const skip = process.platform !== 'linux' && 'it looks at /proc';
 
@@ -59,6 +63,32 @@ test('a port: free, or taken by a process that is named', { skip }, async (t) =>
   assert.deepEqual(lines(await examinePorts([`http://127.0.0.1:${port}`])), ['ok: it is free']);
   assert.deepEqual(await examinePorts(['192.0.2.1:7401']), [], 'not of this machine');
 });
+
+test('a port of a process that cannot be seen: a server says that it is one, and all others are suspected', {
+  skip: skip || (process.getuid?.() !== 0 && 'root alone can hide something from somebody'),
+}, async (t) => {
+  const answers: object[] = [{ id: 's1', state: 'serving' }, { hello: 'world' }];
+  const server = createHttpServer((_, response) => response.end(JSON.stringify(answers.shift())));
+  t.after(() => server.close());
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const seen = async () => lines(await asNobody(`http://127.0.0.1:${port}`));
+  assert.deepEqual(await seen(), ['ok: server s1 has it']);
+  assert.deepEqual(await seen(), ['warning: it is taken by a process that cannot be seen from here']);
+});
+
+/** As `examinePorts`, by a user who sees nothing of the processes of others. */
+async function asNobody(address: string): Promise<readonly Finding[]> {
+  const source = new URL('../../client/doctor/cluster.ts', import.meta.url).href;
+  const code = `console.log(JSON.stringify(await (await import('${source}')).examinePorts(['${address}'])))`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', code], {
+    uid: NOBODY,
+    gid: NOBODY,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  return JSON.parse(await text(child.stdout)) as readonly Finding[];
+}
 
 test('a cluster that is away, and a program on its port that is no server', async (t) => {
   const server = createServer((socket) => socket.end('HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n'));
