@@ -30,6 +30,7 @@ const COMMAND_CHARS_MAX = 60;
 export interface UnmountOptions {
   /** Detach even if it is in use: those who use it keep what they have open. */
   readonly lazy?: boolean;
+  /** So long all of it may take together. */
   readonly timeoutMs?: number;
 }
 
@@ -57,7 +58,8 @@ export async function unmountDirectory(
   }
   const daemons = await daemonsOf(directory, mounted.device);
   const { timeoutMs = END_TIMEOUT_MS, lazy = false } = options;
-  const stored = await storeFirst(directory, timeoutMs);
+  const wait = { timeoutMs, untilMs: performance.now() + timeoutMs };
+  const stored = await storeFirst(directory, daemons, wait);
   const isLost = stored.kind === 'lost';
   if (isLost && !lazy) {
     throw new CommandFailure(
@@ -72,9 +74,9 @@ export async function unmountDirectory(
   const who = holders.map(describeHolder).join('\n  ');
   const goesOn = `process ${daemons.join(', ')} goes on, because it is mounted elsewhere:\n  ${who}`;
   const isElsewhere = holders.length > 0;
-  if (isElsewhere) await store(directory, holders, timeoutMs, goesOn);
+  if (isElsewhere) await store(directory, holders, stored, wait, goesOn);
   else if (users.length > 0) return leftToUsers(directory, daemons, users, stored);
-  else await ended(directory, daemons, timeoutMs);
+  else await ended(directory, daemons, wait);
   if (isLost) {
     const why = isElsewhere ? `${stored.why}\n  ${goesOn}` : stored.why;
     throw new CommandFailure(
@@ -83,6 +85,17 @@ export async function unmountDirectory(
     );
   }
   return isElsewhere ? `Unmounted "${directory}" here, and all that was written is stored; ${goesOn}` : null;
+}
+
+/** For how long the command waits, and until when (monotonic). */
+interface Wait {
+  readonly timeoutMs: number;
+  readonly untilMs: number;
+}
+
+/** @returns what is left of it, for one of the steps; a little even where it is over */
+function leftMs({ untilMs }: Wait): number {
+  return Math.max(POLL_MS, Math.ceil(untilMs - performance.now()));
 }
 
 /** The mount's process ends when they are through, which nobody waits for. */
@@ -107,11 +120,10 @@ function leftToUsers(
 }
 
 /** Neither a child of this process nor kept by another namespace: there is no event for its end. */
-async function ended(directory: string, daemons: readonly number[], timeoutMs: number): Promise<void> {
-  const deadlineMs = performance.now() + timeoutMs;
+async function ended(directory: string, daemons: readonly number[], wait: Wait): Promise<void> {
   let left = daemons.filter(isAlive);
   while (left.length > 0) {
-    if (performance.now() > deadlineMs) throw notEnded(directory, left, timeoutMs);
+    if (performance.now() > wait.untilMs) throw notEnded(directory, left, wait);
     await delay(POLL_MS);
     left = left.filter(isAlive);
   }
@@ -121,12 +133,21 @@ async function ended(directory: string, daemons: readonly number[], timeoutMs: n
 type Stored = { readonly kind: 'all' } | { readonly kind: 'lost' | 'unknown'; readonly why: string };
 
 /** What fails once nothing is mounted any more nobody would hear of. */
-async function storeFirst(directory: string, timeoutMs: number): Promise<Stored> {
-  const synced = await run('env', ['LC_ALL=C', 'sync', directory], timeoutMs);
+async function storeFirst(directory: string, daemons: readonly number[], wait: Wait): Promise<Stored> {
+  const synced = await run('env', ['LC_ALL=C', 'sync', directory], leftMs(wait));
   if (synced.kind === 'done') return { kind: 'all' };
   if (synced.kind === 'missing') return { kind: 'unknown', why: 'the program sync is not installed' };
   const said = /error syncing .*: (.*)/.exec(synced.output)?.[1];
-  return said === undefined ? { kind: 'unknown', why: synced.output } : { kind: 'lost', why: said };
+  if (said !== undefined) return { kind: 'lost', why: said };
+  return { kind: 'unknown', why: synced.output + stoppedText(daemons) };
+}
+
+/** @returns that some of them are stopped, and what to do; empty where none is */
+function stoppedText(daemons: readonly number[]): string {
+  const stopped = daemons.filter(isStopped).join(' ');
+  return stopped === ''
+    ? ''
+    : `, for process ${stopped} is stopped: continue it with "kill -CONT ${stopped}"`;
 }
 
 /** Those of another container may serve a directory of the same name. */
@@ -144,14 +165,16 @@ async function daemonsOf(directory: string, device: string): Promise<number[]> {
 async function store(
   directory: string,
   holders: readonly MountHolder[],
-  timeoutMs: number,
+  stored: Stored,
+  wait: Wait,
   goesOn: string,
 ): Promise<void> {
-  let why = 'nobody can ask for it';
+  let why = stored.kind === 'unknown' ? stored.why : 'nobody can ask for it';
   for (const holder of holders) {
+    if (performance.now() >= wait.untilMs) break;
     const [{ pid } = { pid: 'self' }] = holder.processes;
     // By a process of its own, which can be killed where the mount does not answer.
-    const synced = await run('sync', [`/proc/${pid}/root${holder.directory}`], timeoutMs);
+    const synced = await run('sync', [`/proc/${pid}/root${holder.directory}`], leftMs(wait));
     if (synced.kind === 'done') return;
     why = synced.kind === 'missing' ? 'the program sync is not installed' : synced.output;
   }
@@ -169,7 +192,15 @@ function describeHolder({ directory, isHere, processes: entries }: MountHolder):
   return `process ${first === undefined ? '' : describeProcess(first)}${more}: on ${directory} in another namespace of mounts`;
 }
 
-function notEnded(directory: string, pids: readonly number[], timeoutMs: number): CommandFailure {
+function notEnded(directory: string, pids: readonly number[], { timeoutMs }: Wait): CommandFailure {
+  const stopped = pids.filter(isStopped).join(' ');
+  if (stopped !== '') {
+    return new CommandFailure(
+      EXIT_TEMPORARY,
+      `Unmounted "${directory}", but process ${stopped} is stopped, and may not have stored everything`,
+      `continue it with "kill -CONT ${stopped}": it stores the rest, and ends; what it holds is lost if it is killed`,
+    );
+  }
   return new CommandFailure(
     EXIT_TEMPORARY,
     `Unmounted "${directory}", but process ${pids.join(', ')} goes on after ${formatDuration(timeoutMs)}, and has not stored everything`,
@@ -179,12 +210,22 @@ function notEnded(directory: string, pids: readonly number[], timeoutMs: number)
 
 /** A process that has ended stays in the table until its parent asks for it, which the first process of a container may never do. */
 function isAlive(pid: number): boolean {
+  return !['', 'Z'].includes(stateOf(pid));
+}
+
+/** By a signal, or by a debugger. */
+function isStopped(pid: number): boolean {
+  return ['T', 't'].includes(stateOf(pid));
+}
+
+/** @returns the letter that `ps` shows, see proc_pid_stat(5); empty where there is no such process */
+function stateOf(pid: number): string {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     // After the name, which may have any character in it.
-    return stat.slice(stat.lastIndexOf(')') + 2, stat.lastIndexOf(')') + 3) !== 'Z';
+    return stat.slice(stat.lastIndexOf(')') + 2, stat.lastIndexOf(')') + 3);
   } catch (error) {
-    if (isSystemError(error) && (error.code === 'ENOENT' || error.code === 'ESRCH')) return false;
+    if (isSystemError(error) && (error.code === 'ENOENT' || error.code === 'ESRCH')) return '';
     throw error;
   }
 }
