@@ -3,7 +3,7 @@ import { ErrnoError } from './errno.ts';
 
 /**
  * A volume that cannot be changed from here. The kernel refuses changes to a mount with `ro` by itself; this holds
- * also after somebody has told the kernel otherwise (`mount -o remount,rw`).
+ * also after somebody has told the kernel otherwise (`mount -i -o remount,rw`).
  */
 export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
   return {
