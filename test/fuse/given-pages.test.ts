@@ -16,7 +16,7 @@ const ROOT = 1;
 const USER = { uid: 0, gid: 0 };
 const PAGE = 4096;
 /** Of the event loop: in so many all that can happen has happened. */
-const TURNS = 20;
+const TURNS = 200;
 /** More than it takes for a block to be fetched, whatever was measured. */
 const MISSES_MAX = 500;
 

@@ -71,8 +71,8 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     'what a mount that answers nothing has stored is waited for for longer than anybody has said',
     {
       file: 'client/unmount.ts',
-      find: "await run('env', ['LC_ALL=C', 'sync', directory], timeoutMs);",
-      replace: "await run('env', ['LC_ALL=C', 'sync', directory], 40 * timeoutMs);",
+      find: "await run('env', ['LC_ALL=C', 'sync', directory], leftMs(wait));",
+      replace: "await run('env', ['LC_ALL=C', 'sync', directory], 40 * wait.timeoutMs);",
     },
     {
       test: {
