@@ -118,8 +118,10 @@ export async function volumeMounts(): Promise<MountEntry[]> {
   );
 }
 
-/** A namespace of mounts in which a file system is mounted. */
+/** A file system that is mounted in a namespace of mounts. */
 export interface MountHolder {
+  /** The namespace, as the kernel names it: `mnt:[4026531841]`. */
+  readonly namespace: string;
   /** Where it is mounted there, as the processes of the namespace see it. */
   readonly directory: string;
   /** The namespace is this process's own. */
@@ -128,7 +130,10 @@ export interface MountHolder {
   readonly processes: readonly ProcessEntry[];
 }
 
-/** @returns where the file system of the number `device` is mounted, in all namespaces that can be looked into */
+/**
+ * @returns where the file system of the number `device` is mounted, in all namespaces that can be looked into. Once it is mounted nowhere any more,
+ *   the kernel gives the number to another one.
+ */
 export async function holdersOf(device: string): Promise<MountHolder[]> {
   const own = await readlink('/proc/self/ns/mnt');
   const members = new Map<string, ProcessEntry[]>();
@@ -141,12 +146,24 @@ export async function holdersOf(device: string): Promise<MountHolder[]> {
   }
   const holders: MountHolder[] = [];
   for (const [namespace, entries] of members) {
-    const mounts = await mountsOf(entries);
-    const mount = mounts.find((found) => found.device === device);
-    if (mount === undefined) continue;
-    holders.push({ directory: mount.directory, isHere: namespace === own, processes: entries });
+    for (const mount of await mountsOf(entries)) {
+      if (mount.device !== device) continue;
+      const { directory } = mount;
+      holders.push({ namespace, directory, isHere: namespace === own, processes: entries });
+    }
   }
   return holders;
+}
+
+/**
+ * @param found what has the number of a file system now
+ * @param before where that was mounted before
+ * @returns where it is mounted still: what has the number somewhere else is another file system, which has got it since
+ */
+export function stillHeld(found: readonly MountHolder[], before: readonly MountHolder[]): MountHolder[] {
+  return found.filter(({ namespace, directory }) =>
+    before.some((holder) => holder.namespace === namespace && holder.directory === directory),
+  );
 }
 
 /** @returns the mounts that processes of one namespace see */

@@ -17,6 +17,7 @@ import {
   mountAt,
   mountsBelow,
   type ProcessEntry,
+  stillHeld,
   usersOf,
 } from './mount-table.ts';
 import { formatDuration } from './quantities.ts';
@@ -56,7 +57,8 @@ export async function unmountDirectory(
       `Cannot unmount "${directory}": a file system of type ${mounted.type} is mounted there, not a volume`,
     );
   }
-  const daemons = await daemonsOf(directory, mounted.device);
+  const before = await holdersOf(mounted.device);
+  const daemons = daemonsOf(directory, before);
   const { timeoutMs = END_TIMEOUT_MS, lazy = false } = options;
   const wait = { timeoutMs, untilMs: performance.now() + timeoutMs };
   const stored = await storeFirst(directory, daemons, wait);
@@ -70,7 +72,7 @@ export async function unmountDirectory(
   }
   const users = lazy ? await usersOf(directory) : [];
   await detach(directory, lazy);
-  const holders = daemons.length === 0 ? [] : await holdersOf(mounted.device);
+  const holders = daemons.length === 0 ? [] : stillHeld(await holdersOf(mounted.device), before);
   const who = holders.map(describeHolder).join('\n  ');
   const goesOn = `process ${daemons.join(', ')} goes on, because it is mounted elsewhere:\n  ${who}`;
   const isElsewhere = holders.length > 0;
@@ -151,14 +153,12 @@ function stoppedText(daemons: readonly number[]): string {
 }
 
 /** Those of another container may serve a directory of the same name. */
-async function daemonsOf(directory: string, device: string): Promise<number[]> {
-  const pids: number[] = [];
-  for (const { processes: entries } of await holdersOf(device)) {
-    for (const { pid, argv } of entries) {
-      if (argv.includes('mount-daemon') && argv.at(-1) === directory) pids.push(pid);
-    }
+function daemonsOf(directory: string, holders: readonly MountHolder[]): number[] {
+  const pids = new Set<number>();
+  for (const { pid, argv } of holders.flatMap(({ processes: entries }) => entries)) {
+    if (argv.includes('mount-daemon') && argv.at(-1) === directory) pids.add(pid);
   }
-  return pids;
+  return [...pids];
 }
 
 /** Has the mount's process store all that was written: it does so when the root of the mount is synced, which is elsewhere by now. */

@@ -3,7 +3,14 @@ import { mkdtemp, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { canonical, findMount, mountAt, usersOf } from '../../client/mount-table.ts';
+import {
+  canonical,
+  findMount,
+  type MountHolder,
+  mountAt,
+  stillHeld,
+  usersOf,
+} from '../../client/mount-table.ts';
 
 const TABLE = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
 88 22 0:51 / /mnt/a\\040b rw,nosuid,nodev - fuse leasehold:main rw,user_id=0
@@ -37,4 +44,14 @@ test('a directory is named without symbolic links on the way, and without being 
   } finally {
     await rm(folder, { recursive: true });
   }
+});
+
+test('what has got the number of a file system that was unmounted is not taken for that', () => {
+  const held = (namespace: string, directory: string): MountHolder => {
+    return { namespace, directory, isHere: namespace === 'mnt:[1]', processes: [] };
+  };
+  const [mount, copy] = [held('mnt:[1]', '/mnt'), held('mnt:[2]', '/mnt')];
+  assert.deepEqual(stillHeld([copy], [mount, copy]), [copy]);
+  assert.deepEqual(stillHeld([held('mnt:[2]', '/proc')], [mount, copy]), []);
+  assert.deepEqual(stillHeld([held('mnt:[3]', '/mnt')], [mount, copy]), []);
 });

@@ -67,6 +67,21 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     },
   ),
   replica(
+    'umount-number',
+    'whatever has got the number of a mount that is gone is taken for that',
+    {
+      file: 'client/mount-table.ts',
+      find: 'holder.namespace === namespace && holder.directory === directory,',
+      replace: 'holder.namespace === namespace,',
+    },
+    {
+      test: {
+        file: 'test/client/mount-table.test.ts',
+        name: 'what has got the number of a file system that was unmounted is not taken for that',
+      },
+    },
+  ),
+  replica(
     'umount-hanging',
     'what a mount that answers nothing has stored is waited for for longer than anybody has said',
     {
