@@ -71,8 +71,8 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     'whatever has got the number of a mount that is gone is taken for that',
     {
       file: 'client/mount-table.ts',
-      find: 'holder.namespace === namespace && holder.directory === directory,',
-      replace: 'holder.namespace === namespace,',
+      find: 'holder.namespace === namespace && holder.directory === directory',
+      replace: 'holder.namespace === namespace',
     },
     {
       test: {
