@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
+import { isLater } from '../base/times.ts';
 import { ACCESS_LIMITS } from '../client/access-limits.ts';
 import type { Attributes, FileSystemBackend, NotedAccess } from './backend.ts';
 import { withDeadline } from './deadline.ts';
@@ -251,10 +252,4 @@ function isSince({ accessedNs, seen }: Note, attributes: Attributes): boolean {
 
 function withAccess(attributes: Attributes, { accessedNs }: Note): Attributes {
   return { ...attributes, accessedNs };
-}
-
-/** @returns whether `a` is later, both in decimal nanoseconds */
-function isLater(a: string, b: string): boolean {
-  const isPlain = a.length === b.length && !a.startsWith('-') && !b.startsWith('-');
-  return isPlain ? a > b : BigInt(a) > BigInt(b);
 }

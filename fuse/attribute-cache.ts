@@ -1,3 +1,4 @@
+import { isLater, laterNs } from '../base/times.ts';
 import type { Attributes, ListedPage } from './backend.ts';
 import { KeptNames } from './kept-names.ts';
 import { placeKey } from './place.ts';
@@ -340,9 +341,7 @@ export class AttributeCache {
    * @param since a mark from before that was begun
    */
   made(parent: number, name: string, attributes: Attributes, since: number): void {
-    const key = keyOf(parent, name);
-    this.#entries.delete(key);
-    this.#noteChange(key);
+    this.changingName(parent, name);
     this.#namesChanged(parent, attributes.changedNs, attributes.kind === 'directory' ? 1 : 0, since);
   }
 
@@ -366,7 +365,7 @@ export class AttributeCache {
       return;
     }
     const { links, changedNs } = known.attributes;
-    const times = BigInt(changedNs) < BigInt(atNs) ? { modifiedNs: atNs, changedNs: atNs } : {};
+    const times = isLater(atNs, changedNs) ? { modifiedNs: atNs, changedNs: atNs } : {};
     const attributes = { ...known.attributes, links: links + directories, ...times };
     this.#known.set(directory, { ...known, attributes });
   }
@@ -387,26 +386,26 @@ export class AttributeCache {
    * @param behind the cluster does not know of it yet: the times are about these, and certainly others than before
    */
   removed(parent: number, name: string, inode: number, atNs: string | null, behind = false): void {
-    this.keptNames.gone({ parent, name });
-    this.#entries.delete(keyOf(parent, name));
-    this.#noteChange(keyOf(parent, name));
-    this.drop(inode);
-    this.#beforeWrites.delete(inode);
+    this.#gone(parent, name, inode);
     const known = this.#known.get(parent);
     if (!behind || atNs === null || known === undefined) {
       this.named(parent, atNs);
       return;
     }
-    const laterNs = BigInt(known.attributes.changedNs) + 1n;
-    this.named(parent, String(laterNs > BigInt(atNs) ? laterNs : BigInt(atNs)));
+    const nextNs = BigInt(known.attributes.changedNs) + 1n;
+    this.named(parent, laterNs(String(nextNs), atNs));
   }
 
   /** As `removed`, of an empty directory, of which its parent has counted one. @param since as of `made` */
   removedDirectory(parent: number, name: string, inode: number, atNs: string, since: number): void {
+    this.#gone(parent, name, inode);
+    this.#namesChanged(parent, atNs, -1, since);
+  }
+
+  #gone(parent: number, name: string, inode: number): void {
     this.keptNames.gone({ parent, name });
     this.changingName(parent, name);
     this.drop(inode);
-    this.#namesChanged(parent, atNs, -1, since);
   }
 
   /**
@@ -426,9 +425,8 @@ export class AttributeCache {
     this.drop(inode);
     const isKnown = known !== undefined && !known.isDoubtful && !known.attributes.live;
     if (!isKnown || isPast || this.#ageMaxMs === 0) return;
-    const { changedNs } = known.attributes;
-    const attributes =
-      BigInt(changedNs) < BigInt(atNs) ? { ...known.attributes, changedNs: atNs } : known.attributes;
+    const changedNs = laterNs(known.attributes.changedNs, atNs);
+    const attributes = { ...known.attributes, changedNs };
     this.#known.set(inode, {
       ...known,
       ...{ attributes, mark: this.#mark, prefetched: true, askedAt: undefined },

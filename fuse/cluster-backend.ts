@@ -28,7 +28,9 @@ export function clusterBackend(
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   /** Which snapshot is meant, in each question; found out at the start. */
   let shown: { readonly snapshot?: number } = {};
-  const reach = new CatalogReach(() => client.query({ kind: 'volume', name: volume.replace(/@.*$/, '') }));
+  /** Also where a snapshot of it is meant. */
+  const volumeName = volume.replace(/@.*$/, '');
+  const reach = new CatalogReach(() => client.query({ kind: 'volume', name: volumeName }));
   const query: ClusterClient['query'] = (question) => reach.ask((limits) => client.query(question, limits));
   const command: ClusterClient['command'] = (change, options) =>
     reach.ask((limits) => client.command(change, { ...options, ...limits }));
@@ -125,7 +127,7 @@ export function clusterBackend(
     },
     async space() {
       const [{ volume: info }, { servers }, { servers: heard }] = await Promise.all([
-        client.query({ kind: 'volume', name: volume.replace(/@.*$/, '') }),
+        client.query({ kind: 'volume', name: volumeName }),
         client.query({ kind: 'servers', counts: false }),
         client.status(),
       ]);

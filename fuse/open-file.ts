@@ -1,3 +1,4 @@
+import { laterNs } from '../base/times.ts';
 import {
   type Attributes,
   type BackendFile,
@@ -373,13 +374,9 @@ export class OpenFile {
 function withContents(attributes: Attributes, known: FileState): Attributes {
   const { sizeBytes, modifiedNs, contents } = known;
   if (contentVersionCompare(contents, attributes.contents) <= 0) return { ...attributes, sizeBytes };
+  // A change of contents is one of the status as well.
   const changedNs = laterNs(modifiedNs, attributes.changedNs);
   return { ...attributes, sizeBytes, modifiedNs, contents, changedNs };
-}
-
-/** A change of contents is one of the status as well. */
-function laterNs(a: string, b: string): string {
-  return BigInt(a) > BigInt(b) ? a : b;
 }
 
 function pick(state: FileState): FileState {

@@ -1,6 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { ServiceError } from '../base/errors.ts';
 import type { FileId } from '../base/ids.ts';
+import { laterNs } from '../base/times.ts';
 import type { Attributes, ContentVersion } from '../wire/catalog-api.ts';
 import type { FileState } from '../wire/http-api.ts';
 
@@ -48,10 +49,6 @@ export function attributesWithState(attributes: Attributes, state: FileState): A
     changedNs: newer ? laterNs(state.modifiedNs, attributes.changedNs) : attributes.changedNs,
     contents: newer ? state.contents : attributes.contents,
   };
-}
-
-function laterNs(a: string, b: string): string {
-  return BigInt(a) > BigInt(b) ? a : b;
 }
 
 async function merged(attributes: Attributes, ask: AskState, timeoutMs?: number): Promise<Attributes> {

@@ -1,3 +1,4 @@
+import { earlierNs, isLater } from '../../base/times.ts';
 import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { timeCheck } from '../names.ts';
@@ -21,7 +22,7 @@ export function noteAccesses(
     const accessedNs = earlierNs(timeCheck(access.accessedNs), atNs);
     const inode = tables.inode(access.inode);
     if (inode === undefined || inode.volume !== volume.id) continue;
-    if (BigInt(accessedNs) <= BigInt(inode.accessedNs) || mayBeSet(inode, access)) continue;
+    if (!isLater(accessedNs, inode.accessedNs) || mayBeSet(inode, access)) continue;
     tables.inodes.noteAccessed(inode.id, accessedNs);
     noted += 1;
   }
@@ -31,8 +32,4 @@ export function noteAccesses(
 /** Whoever sets an access time by hand changes the time of the change of status, too. */
 function mayBeSet(inode: InodeRow, { seen }: Access): boolean {
   return inode.accessedNs !== seen.accessedNs && inode.changedNs !== seen.changedNs;
-}
-
-function earlierNs(a: string, b: string): string {
-  return BigInt(a) < BigInt(b) ? a : b;
 }

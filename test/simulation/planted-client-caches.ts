@@ -467,8 +467,8 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'what has another name has changed no later than before',
     {
       file: 'fuse/attribute-cache.ts',
-      find: 'BigInt(changedNs) < BigInt(atNs) ? { ...known.attributes, changedNs: atNs } : known.attributes;',
-      replace: 'known.attributes;',
+      find: 'const changedNs = laterNs(known.attributes.changedNs, atNs);',
+      replace: 'const { changedNs } = known.attributes;',
     },
     { test: { file: OWN_NAMES, name: 'what is told is what is there (SEED=1)' } },
   ),

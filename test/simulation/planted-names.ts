@@ -200,7 +200,7 @@ export const PLANTED_NAMES: readonly Planted[] = [
     'a late answer sets the times of a directory back',
     {
       file: 'fuse/attribute-cache.ts',
-      find: 'const times = BigInt(changedNs) < BigInt(atNs) ? { modifiedNs: atNs, changedNs: atNs } : {};',
+      find: 'const times = isLater(atNs, changedNs) ? { modifiedNs: atNs, changedNs: atNs } : {};',
       replace: 'const times = { modifiedNs: atNs, changedNs: atNs };',
     },
     { test: { file: CACHE, name: 'a directory’s times do not go back, whatever answers come late' } },
@@ -210,8 +210,8 @@ export const PLANTED_NAMES: readonly Planted[] = [
     'a directory has the times of before after something was removed from it',
     {
       file: 'fuse/attribute-cache.ts',
-      find: 'const laterNs = BigInt(known.attributes.changedNs) + 1n;',
-      replace: 'const laterNs = BigInt(known.attributes.changedNs);',
+      find: 'const nextNs = BigInt(known.attributes.changedNs) + 1n;',
+      replace: 'const nextNs = BigInt(known.attributes.changedNs);',
     },
     { test: { file: CACHE, name: 'a directory’s times do not go back, whatever answers come late' } },
   ),
