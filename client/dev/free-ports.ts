@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { createServer } from 'node:net';
+import { createServer, type ListenOptions } from 'node:net';
 
 const HOST = '127.0.0.1';
 /**
@@ -9,12 +9,19 @@ const HOST = '127.0.0.1';
 const PORT_FIRST = 10_081;
 const PORT_END = 32_000;
 
-/** @returns ports of 127.0.0.1 that nobody uses just now */
-export async function freePorts(count: number): Promise<number[]> {
+/**
+ * @param drawn gives a port to try
+ * @returns ports of 127.0.0.1 that nobody uses just now, and that nobody else is given by this function as long as this
+ *   process lives
+ */
+export async function freePorts(
+  count: number,
+  drawn: () => number = () => randomInt(PORT_FIRST, PORT_END),
+): Promise<number[]> {
   const ports = new Set<number>();
   while (ports.size < count) {
-    const port = randomInt(PORT_FIRST, PORT_END);
-    if (await isFree(port)) ports.add(port);
+    const port = drawn();
+    if ((await isFree(port)) && (await reserve(port))) ports.add(port);
   }
   return [...ports];
 }
@@ -24,14 +31,36 @@ export async function freePortsInARow(count: number): Promise<number[]> {
   for (;;) {
     const first = randomInt(PORT_FIRST, PORT_END - count);
     const ports = Array.from({ length: count }, (_, place) => first + place);
-    if ((await Promise.all(ports.map(isFree))).every(Boolean)) return ports;
+    const areFree = (await Promise.all(ports.map(isFree))).every(Boolean);
+    if (areFree && (await Promise.all(ports.map(reserve))).every(Boolean)) return ports;
   }
 }
 
 function isFree(port: number): Promise<boolean> {
+  return listens({ port, host: HOST }, false);
+}
+
+/**
+ * Whoever gets a port listens on it some time later, in a process of his own; until then others would find it free.
+ * A socket in the abstract namespace (unix(7)) belongs to one process, goes with it whatever ends it, and is seen by all
+ * that share the ports.
+ */
+function reserve(port: number): Promise<boolean> {
+  return listens({ path: `\0leasehold-port-${port}` }, true);
+}
+
+/** @returns whether the address could be had, which is kept until this process ends, or given back at once */
+function listens(address: ListenOptions, keeps: boolean): Promise<boolean> {
   const server = createServer();
   return new Promise((resolve) => {
     server.once('error', () => resolve(false));
-    server.listen(port, HOST, () => server.close(() => resolve(true)));
+    server.listen(address, () => {
+      if (!keeps) {
+        server.close(() => resolve(true));
+        return;
+      }
+      server.unref();
+      resolve(true);
+    });
   });
 }
