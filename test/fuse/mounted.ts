@@ -22,15 +22,22 @@ export const noMount: string | false = await findObstacle();
 async function findObstacle(): Promise<string | false> {
   try {
     await access('/dev/fuse', constants.R_OK | constants.W_OK);
-  } catch {
-    return '/dev/fuse is not there or not to be used';
+  } catch (error) {
+    return missing(error, '/dev/fuse is not there or not to be used');
   }
   try {
     await run('fusermount3', ['--version']);
-  } catch {
-    return 'fusermount3 is not installed (Debian package fuse3)';
+  } catch (error) {
+    return missing(error, 'fusermount3 is not installed (Debian package fuse3)');
   }
   return false;
+}
+
+/** Whatever else goes wrong is no reason to pass a test over. */
+function missing(error: unknown, obstacle: string): string {
+  const { code } = error as NodeJS.ErrnoException;
+  if (!['ENOENT', 'EACCES', 'EPERM', 'ENODEV'].includes(code ?? '')) throw error;
+  return obstacle;
 }
 
 /** Every way to the kernel, and why it cannot be taken here, or false. */

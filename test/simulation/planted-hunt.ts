@@ -116,7 +116,11 @@ async function testRun(
     );
   }
   if (Number(/^# tests (\d+)/m.exec(stdout)?.[1] ?? 0) === 0) throw new Error(`No test "${name}" in ${file}`);
-  if (status === 0) return null;
+  if (status === 0) {
+    const [, obstacle] = /^ *ok .* # SKIP ?(.*)$/m.exec(stdout) ?? [];
+    if (obstacle !== undefined) throw new Error(`"${name}" in ${file} was passed over: ${obstacle}`);
+    return null;
+  }
   return /^ *error: (?:\|-\n *)?(.*)$/m.exec(stdout)?.[1]?.replace(/^['"]|['"]$/g, '') ?? 'It fails';
 }
 
