@@ -164,17 +164,21 @@ test('no more connections than allowed: more requests wait for their turn', asyn
 });
 
 test('one that is given up hears why, and its connection is not used again', async (context) => {
+  let wasAsked: () => void = () => undefined;
   const { url, sockets } = await httpServer(context, (request, _body, response) => {
     if (request.url === '/begun') {
       response.writeHead(200, { 'content-length': 10 });
       response.write('12345');
     } else if (request.url !== '/never') response.end('done');
+    wasAsked();
   });
   const direct = directTo(context, url);
   for (const path of ['/never', '/begun']) {
     const controller = new AbortController();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    wasAsked = resolve;
     const answer = direct.request(asked(path, { signal: controller.signal }));
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await promise;
     controller.abort(new Error('given up'));
     await assert.rejects(answer, /given up/);
   }
@@ -212,13 +216,15 @@ test('a connection that breaks before the end of an answer is no short answer', 
 });
 
 test('a connection that the server closes between two requests is replaced', async (context) => {
+  let closed = Promise.resolve<unknown>(undefined);
   const url = await rawServer(context, (socket) => {
+    closed = once(socket, 'close');
     socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
   });
   const direct = directTo(context, url);
   for (let count = 0; count < 3; count++) {
     assert.equal(await (await direct.request(asked('/'))).body.text(), 'ok');
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await closed;
   }
 });
 
