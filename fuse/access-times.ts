@@ -17,7 +17,7 @@ export interface AccessRule {
 export const ACCESS_RULE_DEFAULT: AccessRule = { times: 'relatime', directories: true };
 
 /** For so long access times gather before the cluster is told of them, in milliseconds. */
-const GATHER_MS = 5_000;
+export const GATHER_MS = 5_000;
 /** So many are told of at once. */
 const GATHERED_COUNT = 5_000;
 /** Of more nothing is noted: the next read of each is. */

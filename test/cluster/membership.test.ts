@@ -16,7 +16,7 @@ import { RECORD_BYTES, RecordWriter, recordOf } from './record-writer.ts';
 const FILES = 12;
 const GRACE_MS = 1_500;
 /** A machine with too few cores for all that runs on it. */
-const MOVE_MS_MAX = 60_000;
+const MOVE_MS_MAX = 240_000;
 
 const cluster = await RealCluster.start({
   flags: [
@@ -212,11 +212,7 @@ test('a server that stays away for too long is replaced by itself', async () => 
   members.add('s6');
   await cluster.kill('s3');
   members.delete('s3');
-  await until(
-    'the files of s3 are elsewhere',
-    async () => (await servers()).get('s3')?.replicas === 0,
-    60_000,
-  );
+  await until('the files of s3 are elsewhere', async () => (await servers()).get('s3')?.replicas === 0);
   await allAreOn(3);
   await allAreThere();
   await cluster.restart('s3');
@@ -264,7 +260,7 @@ test('a disk is replaced by an empty one: the server gets all its replicas again
   cluster.spawn('s4');
   await cluster.ready(['s4']);
   members.add('s4');
-  await until('s4 holds again what it held', async () => (await replicasOnDisk('s4')) >= held, 60_000);
+  await until('s4 holds again what it held', async () => (await replicasOnDisk('s4')) >= held);
   await allAreOn(3);
   await allAreThere();
   const { bornAt } = (await servers()).get('s4') as Listed;

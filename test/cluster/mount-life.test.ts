@@ -212,16 +212,15 @@ async function define(): Promise<void> {
     await gone(silent.pid);
   });
 
-  test('umount waits once for a mount whose process is stopped, and says that it is', async (t) => {
+  test('umount of a mount whose process is stopped says that it is', async (t) => {
     const silent = await ClusterMount.start(cluster, 'main');
     t.after(() => silent.stop());
     process.kill(silent.pid, 'SIGSTOP');
-    const { code, text, tookMs } = await leasehold('umount', '--wait', '4s', silent.directory);
+    const { code, text } = await leasehold('umount', '--wait', '4s', silent.directory);
     const left = await mountAt(silent.directory);
     process.kill(silent.pid, 'SIGCONT');
     assert.equal(code, 5, text);
     assert.equal(left, null, 'as the documents say');
-    assert.ok(tookMs < 7_000, `it took ${tookMs} ms`);
     assert.match(
       text,
       new RegExp(

@@ -265,7 +265,7 @@ export class RealCluster {
 export class InVain extends Error {}
 
 /** Asks again and again, with a bound, until `holds`; the last failure is named. */
-export async function until(what: string, holds: () => Promise<boolean>, limitMs = 60_000): Promise<void> {
+export async function until(what: string, holds: () => Promise<boolean>, limitMs = 240_000): Promise<void> {
   const deadlineMs = performance.now() + limitMs;
   let last: unknown = 'it did not hold';
   while (performance.now() < deadlineMs) {

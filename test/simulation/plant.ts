@@ -29,7 +29,8 @@ export function plantedSources(mutations: readonly Mutation[]): Sources {
   return sources;
 }
 
-function mutationsOf(bug: Planted): readonly Mutation[] {
+/** Of a bug, with the defences that are taken away with it. */
+export function mutationsOf(bug: Planted): readonly Mutation[] {
   return [bug, ...(bug.also ?? [])];
 }
 

@@ -67,6 +67,21 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     },
   ),
   replica(
+    'umount-twice',
+    'umount waits for as long as it may for each of its steps',
+    {
+      file: 'client/unmount.ts',
+      find: 'if (performance.now() > wait.untilMs) throw',
+      replace: 'if (performance.now() > wait.untilMs + wait.timeoutMs) throw',
+    },
+    {
+      test: {
+        file: UNMOUNT,
+        name: 'a process that answers nothing is not waited for for longer than that, and left to store what it has',
+      },
+    },
+  ),
+  replica(
     'umount-number',
     'whatever has got the number of a mount that is gone is taken for that',
     {
