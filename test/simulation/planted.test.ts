@@ -15,7 +15,9 @@ test('no two bugs of a layer have one name', () => {
 
 for (const page of PAGES) {
   test(`docs/${page.layer}-planted.md has a row for each bug`, () => {
-    const rows = pageRead(page)
+    const text = pageRead(page);
+    assert.ok(text.startsWith(`${page.head}\n| `), 'It begins as it does when it is made anew');
+    const rows = text
       .split('\n')
       .filter((line) => /^\| \S/.test(line))
       .slice(1);
