@@ -320,6 +320,21 @@ test('a directory that somebody else wanted is left to him for a while', async (
   assert.equal(births.asked.count, count + 1);
 });
 
+test('while the catalog is out of reach no directory is asked for', async (t) => {
+  const { make, births, cluster } = await started(t);
+  let isAway = true;
+  Object.assign(cluster, { isAway: () => isAway });
+  births.end();
+  const { count } = births.asked;
+  for (const name of ['a', 'b', 'c']) await make(name);
+  await settled();
+  assert.equal(births.asked.count, count);
+  isAway = false;
+  await make('d');
+  await settled();
+  assert.equal(births.asked.count, count + 1);
+});
+
 test('what was asked for before a name was given away is not known of it afterwards', async (t) => {
   const { make, made, cluster, backend, directory, hold } = await started(t);
   await made('f');

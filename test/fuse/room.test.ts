@@ -96,8 +96,11 @@ test('there is room again when that was said, and nobody was refused for a while
   room.heard(spaceOf(MIB));
   assert.equal(room.isTight, true, 'Too little for what may be gathered');
   room.heard(spaceOf(0, { totalBytes: 0 }));
+  assert.equal(room.isTight, true, 'Nobody knows');
   room.heard(spaceOf(100 * MIB));
   assert.equal(room.isTight, false);
+  room.heard(spaceOf(0, { totalBytes: 0 }));
+  assert.equal(room.isTight, false, 'Nobody knows');
   room.heard(spaceOf(100 * MIB, { freeInodes: 0 }));
   assert.equal(room.isTight, true);
   room.heard(spaceOf(2 * MIB, { totalBytes: 10 * MIB }));
@@ -121,6 +124,19 @@ test('while there is none, whoever writes has it looked for, and not with each w
   await turn();
   assert.equal(room.isTight, false);
   room.failed(refusal);
+  assert.equal(room.isTight, true);
+  assert.equal(asked, 1);
+});
+
+test('while nobody says how much there is, what was heard last counts', async () => {
+  let asked = 0;
+  const room = new Room(async () => {
+    asked++;
+    throw new ServiceError('no-majority', 'Nobody answers');
+  }, 0);
+  room.failed(refusal);
+  assert.equal(room.isTight, true);
+  await turn();
   assert.equal(room.isTight, true);
   assert.equal(asked, 1);
 });

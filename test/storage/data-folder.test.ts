@@ -39,6 +39,18 @@ describe('data folder', () => {
     second.close();
   });
 
+  test('says the same of the disk as another one on it, within one start of the machine', () => {
+    const diskOf = (name: string, bootId: string): string | null => {
+      const opened = DataFolder.open(path.join(parent, name), { ...FOLDER, bootId });
+      opened.close();
+      return opened.disk;
+    };
+    const disk = diskOf('a', 'one');
+    assert.ok(disk !== null);
+    assert.equal(diskOf('b', 'one'), disk);
+    assert.notEqual(diskOf('c', 'two'), disk, 'It may be a disk of another machine');
+  });
+
   test('remembers the longest silence until nothing of it is left', () => {
     const open = (filesMs: number, namesMs: number) =>
       DataFolder.open(folder, { ...FOLDER, silences: { filesMs, namesMs } });

@@ -203,6 +203,8 @@ test('names that are not UTF-8, and positions beyond what a file may have, are r
   assert.throws(() => decoded(request(OPCODE.lookup, 1, Buffer.from([0x61, 0xff, 0]))), { errno: 'EILSEQ' });
   const far = request(OPCODE.read, 3, longs(11, 2n ** 60n), words(1, 0), longs(0), words(0, 0));
   assert.throws(() => decoded(far), { errno: 'EFBIG' });
+  const sought = request(OPCODE.lseek, 3, longs(11, 2n ** 60n), words(3, 0));
+  assert.throws(() => decoded(sought), { errno: 'ENXIO' }, 'Nothing follows where no file reaches as far');
 });
 
 test('whatever bytes come, they are a request or refused', () => {

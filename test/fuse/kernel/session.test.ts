@@ -287,6 +287,34 @@ test('attributes are kept for as long as they are believed as they are, and name
   assert.deepEqual([await lookup(), await attributes()], [[0, 0], [0]], 'Others were heard meanwhile');
 });
 
+test('a request that sets nothing, as of chown with neither an owner nor a group, is a change of status', async () => {
+  const called: unknown[] = [];
+  const exchange = new Exchange(
+    {
+      touchStatus: async (inode, { uid }) => {
+        called.push(['touch', inode, uid]);
+        return FILE;
+      },
+      setAttributes: async (inode, changes) => {
+        called.push(['set', inode, changes]);
+        return FILE;
+      },
+    },
+    STRICT,
+  );
+  const body = Buffer.alloc(88);
+  exchange.ask(OPCODE.setattr, 7, body);
+  // FATTR_GID.
+  body.writeUInt32LE(4, 0);
+  body.writeUInt32LE(34, 80);
+  exchange.ask(OPCODE.setattr, 7, body);
+  await settled();
+  assert.deepEqual(called, [
+    ['touch', 7, 0],
+    ['set', 7, { gid: 34 }],
+  ]);
+});
+
 test('a page of a directory has what a look-up of each name would tell, where that is known', async () => {
   const entries = [
     { name: '.', kind: 'directory', inode: ROOT, position: 0 },

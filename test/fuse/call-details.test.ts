@@ -1,0 +1,122 @@
+/**
+ * Goal: calls have the lesser effects that Linux gives them, and refuse what it refuses. `test/posix` plays all of these rules on mounts; here
+ * it is what answers the kernel, over a cluster in memory.
+ */
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { lentMemory } from '../../base/lent-memory.ts';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { MemoryBackend } from './memory-backend.ts';
+
+const ROOT = 1;
+const LIMIT_MS = 5_000;
+const USER = { uid: 7, gid: 8 };
+const OTHER = { uid: 9, gid: 8 };
+const SUPERUSER = { uid: 0, gid: 0 };
+const FALLOC_FL_KEEP_SIZE = 1;
+/** Long ago: whatever changes a time makes it another one. */
+const OLD_NS = 1n;
+
+/** @param mode of a file that has contents */
+async function started(t: TestContext, mode = 0o644) {
+  const backend = new MemoryBackend();
+  await backend.start();
+  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  t.after(() => fileSystem.stop());
+  const { attributes } = await backend.createFile(ROOT, 'f', mode, USER, true);
+  backend.writeFromElsewhere('f', 'hello');
+  const { inode } = attributes;
+  const open = async (flags: number) => (await fileSystem.open(inode, flags, USER)).handle;
+  return { backend, fileSystem, inode, open };
+}
+
+test('a file that is opened with O_TRUNC is emptied, also where it is opened for reading', async (t) => {
+  for (const flags of [constants.O_RDONLY, constants.O_WRONLY]) {
+    const { backend, fileSystem, inode, open } = await started(t);
+    const handle = await open(flags | constants.O_TRUNC);
+    assert.equal((await fileSystem.attributes(inode)).sizeBytes, 0);
+    assert.equal(backend.textAt(ROOT, 'f'), '');
+    const written = fileSystem.write(handle, 0, Buffer.from('x'), USER);
+    if (flags === constants.O_RDONLY) await assert.rejects(written, { errno: 'EBADF' });
+    else assert.equal(await written, 1);
+    await fileSystem.release(handle);
+  }
+});
+
+test('a name that is another mount’s pipe or socket by now is not opened as a file', async (t) => {
+  const { backend, fileSystem } = await started(t);
+  for (const type of ['fifo', 'socket'] as const) {
+    const { inode } = await backend.makeNode(ROOT, type, type, 0, 0o644, USER);
+    await fileSystem.lookup(ROOT, type);
+    await assert.rejects(fileSystem.open(inode, constants.O_RDONLY, USER), { errno: 'ENXIO' }, type);
+  }
+});
+
+test('a change of nothing is one of status, and takes the set-id bits of a program away where it is the owner’s or root’s', async (t) => {
+  for (const [caller, mode] of [
+    [USER, 0o755],
+    [SUPERUSER, 0o755],
+    // The kernel says so before each write; what is written takes them away itself.
+    [OTHER, 0o6755],
+  ] as const) {
+    const { fileSystem, inode } = await started(t, 0o6755);
+    const { changedNs, modifiedNs } = await fileSystem.attributes(inode);
+    const touched = await fileSystem.touchStatus(inode, caller);
+    assert.equal(touched.mode, mode);
+    assert.notEqual(touched.changedNs, changedNs);
+    assert.equal(touched.modifiedNs, modifiedNs);
+  }
+  const { fileSystem } = await started(t);
+  const { inode } = await fileSystem.makeDirectory(ROOT, 'd', 0o2755, USER);
+  assert.equal((await fileSystem.touchStatus(inode, USER)).mode, 0o2755, 'What is made in it has its group');
+});
+
+test('to allocate what is there already, or beyond a size that is kept, changes the times and nothing else', async (t) => {
+  const { backend, fileSystem, inode, open } = await started(t);
+  const handle = await open(constants.O_RDWR);
+  for (const [mode, length] of [
+    [0, 5],
+    [FALLOC_FL_KEEP_SIZE, 5],
+    [FALLOC_FL_KEEP_SIZE, 5_000],
+  ] as const) {
+    await fileSystem.setAttributes(inode, { modified: { kind: 'time', ns: OLD_NS } });
+    assert.equal((await fileSystem.attributes(inode)).modifiedNs, String(OLD_NS));
+    await fileSystem.allocate(handle, mode, 0, length, USER);
+    const { modifiedNs, sizeBytes } = await fileSystem.attributes(inode);
+    assert.notEqual(modifiedNs, String(OLD_NS), `${length} bytes by mode ${mode}`);
+    assert.equal(sizeBytes, 5);
+  }
+  assert.equal(backend.textAt(ROOT, 'f'), 'hello');
+  await fileSystem.release(handle);
+});
+
+test('what is written to survive a loss of power is counted, although its memory is given back when it is there', async (t) => {
+  for (const flag of [constants.O_SYNC, constants.O_DSYNC]) {
+    const { backend, fileSystem, open } = await started(t);
+    const handle = await open(constants.O_WRONLY | flag);
+    const bytes = lentMemory(100_000).fill('x');
+    assert.equal(await fileSystem.write(handle, 0, bytes, USER), 100_000);
+    assert.equal(bytes.length, 0, 'The kernel’s next request has the memory');
+    assert.equal(backend.textAt(ROOT, 'f'), 'x'.repeat(100_000));
+    await fileSystem.release(handle);
+  }
+});
+
+test('names of trusted attributes are root’s to see', async (t) => {
+  const { fileSystem, inode } = await started(t);
+  for (const name of ['user.own', 'trusted.own']) await fileSystem.setXattr(inode, name, Buffer.from('x'), 0);
+  assert.deepEqual(await fileSystem.xattrs(inode, SUPERUSER), ['user.own', 'trusted.own']);
+  assert.deepEqual(await fileSystem.xattrs(inode, USER), ['user.own']);
+});
+
+test('a namespace of attributes is no attribute', async (t) => {
+  const { fileSystem, inode } = await started(t);
+  for (const name of ['user.', 'trusted.']) {
+    const einval = { errno: 'EINVAL' };
+    await assert.rejects(fileSystem.setXattr(inode, name, Buffer.from('x'), 0), einval);
+    await assert.rejects(fileSystem.xattr(inode, name), einval);
+    await assert.rejects(fileSystem.removeXattr(inode, name), einval);
+  }
+  assert.deepEqual(await fileSystem.xattrs(inode, SUPERUSER), []);
+});
