@@ -1,9 +1,10 @@
-/** Known bugs of access times, each noticed by a test of the mount or of the catalog; see `planted.ts`. */
+/** Known bugs of access times, each noticed by a test of the mount or of the catalog, and of which moment is the later one; see `planted.ts`. */
 import { type Planted, plantedIn } from './planted.ts';
 
 const replica = plantedIn('replica');
 
 const CATALOG = 'test/catalog/accesses.test.ts';
+const TIMES = 'test/base/times.test.ts';
 const MOUNT = 'test/fuse/access-times.test.ts';
 
 export const PLANTED_ACCESSES: readonly Planted[] = [
@@ -165,6 +166,36 @@ export const PLANTED_ACCESSES: readonly Planted[] = [
       test: {
         file: MOUNT,
         name: 'a cluster that does not know of reads is asked once, and again after a while',
+      },
+    },
+  ),
+  replica(
+    'moment-digits',
+    'of two moments the one that begins with the larger digit is the later one',
+    {
+      file: 'base/times.ts',
+      find: 'a.length === b.length && ',
+      replace: '',
+    },
+    {
+      test: {
+        file: TIMES,
+        name: 'moments are in the order of their numbers, before 1970 and of fewer digits, too',
+      },
+    },
+  ),
+  replica(
+    'moment-early',
+    'before 1970 the earlier one of two moments is the later one',
+    {
+      file: 'base/times.ts',
+      find: " && !a.startsWith('-') && !b.startsWith('-')",
+      replace: '',
+    },
+    {
+      test: {
+        file: TIMES,
+        name: 'moments are in the order of their numbers, before 1970 and of fewer digits, too',
       },
     },
   ),

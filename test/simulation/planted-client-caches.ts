@@ -558,6 +558,46 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     },
   ),
   replica(
+    'away-crowd',
+    'each question that is asked in vain has the catalog looked for once more',
+    {
+      file: 'fuse/catalog-reach.ts',
+      find: 'else if (!this.#isAway && beganMs > this.#answeredMs) this.#began();',
+      replace: 'else if (beganMs > this.#answeredMs) this.#began();',
+    },
+    {
+      test: {
+        file: REACH,
+        name: 'questions take as long as they usually may until one was asked in vain, then no longer than a moment',
+      },
+    },
+  ),
+  replica(
+    'away-endless',
+    'a mount that has ended looks for the catalog for ever',
+    {
+      file: 'fuse/catalog-reach.ts',
+      find: 'while (this.#isAway && !this.#isClosed) {',
+      replace: 'while (this.#isAway) {',
+    },
+    { test: { file: REACH, name: 'it is looked for until it is back, or the mount ends' } },
+  ),
+  replica(
+    'away-directories',
+    'directories are asked for of a catalog that is out of reach',
+    {
+      file: 'fuse/held-directories.ts',
+      find: ' || this.#backend.isAway?.() === true) return;',
+      replace: ') return;',
+    },
+    {
+      test: {
+        file: 'test/fuse/newborn-files.test.ts',
+        name: 'while the catalog is out of reach no directory is asked for',
+      },
+    },
+  ),
+  replica(
     'changed-strict',
     'what a change was answered is believed by an open, where nothing is to be believed',
     {

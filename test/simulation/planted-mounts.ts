@@ -7,6 +7,7 @@ const UNMOUNT = 'test/client/unmount.test.ts';
 const MOUNT = 'test/client/mount.test.ts';
 const OPTIONS = 'test/client/mount-options.test.ts';
 const SPACE = 'test/fuse/cluster-space.test.ts';
+const SHARED = 'test/fuse/space.test.ts';
 const ERRORS = 'test/fuse/write-errors.test.ts';
 
 export const PLANTED_MOUNTS: readonly Planted[] = [
@@ -164,6 +165,16 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     },
   ),
   replica(
+    'mount-unit',
+    'an age without a unit, as in ttl:1, is taken for one of milliseconds',
+    {
+      file: 'client/mount-options.ts',
+      find: 'const ageMs = withUnitMs(duration);',
+      replace: 'const ageMs = parseDurationMs(duration);',
+    },
+    { test: { file: OPTIONS, name: 'values are looked at' } },
+  ),
+  replica(
     'space-reserve',
     'what servers keep for themselves is told as room, though they refuse to fill it',
     {
@@ -220,6 +231,51 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
       test: {
         file: SPACE,
         name: 'a server that is silent counts with what it said last, and one that is out does not',
+      },
+    },
+  ),
+  replica(
+    'space-shared',
+    'the room of a disk counts once for each server that stores on it',
+    {
+      file: 'fuse/cluster-backend.ts',
+      find: '(id) => disks.get(id) ?? id);',
+      replace: '(id) => id);',
+    },
+    {
+      test: {
+        file: SHARED,
+        name: 'the room of a disk that servers share is there once, also while one of them is silent',
+      },
+    },
+  ),
+  replica(
+    'space-shared-silent',
+    'a server that is silent is taken for one with a disk of its own',
+    {
+      file: 'fuse/cluster-backend.ts',
+      find: 'if (disk !== undefined) disks.set(id, disk);',
+      replace: 'disks.set(id, disk ?? id);',
+    },
+    {
+      test: {
+        file: SHARED,
+        name: 'the room of a disk that servers share is there once, also while one of them is silent',
+      },
+    },
+  ),
+  replica(
+    'space-named',
+    'servers that store on one disk say that it is one for each',
+    {
+      file: 'server/storage/data-folder.ts',
+      find: 'const { dev } = fs.statSync(folder);',
+      replace: 'const dev = folder;',
+    },
+    {
+      test: {
+        file: 'test/storage/data-folder.test.ts',
+        name: 'says the same of the disk as another one on it, within one start of the machine',
       },
     },
   ),

@@ -4,6 +4,7 @@ import { PLANTED_ACCESSES } from './planted-accesses.ts';
 import { PLANTED_BIRTHS } from './planted-births.ts';
 import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
 import { PLANTED_CONTENTS } from './planted-contents.ts';
+import { PLANTED_DETAILS } from './planted-details.ts';
 import { PLANTED_DIRECT_WRITES } from './planted-direct-writes.ts';
 import { PLANTED_GUARDS } from './planted-guards.ts';
 import { PLANTED_LOCAL_READS } from './planted-local-reads.ts';
@@ -20,6 +21,7 @@ import { PLANTED_READS } from './planted-replica-reads.ts';
 import { PLANTED_SEALED } from './planted-replica-sealed.ts';
 import { PLANTED_SERVERS } from './planted-replica-server.ts';
 import { PLANTED_RESUMED } from './planted-resumed.ts';
+import { PLANTED_ROOM } from './planted-room.ts';
 import { PLANTED_SECURITY } from './planted-security.ts';
 import { PLANTED_SNAPSHOTS } from './planted-snapshots.ts';
 import { PLANTED_TRASH } from './planted-trash.ts';
@@ -43,6 +45,8 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_NAMES,
   ...PLANTED_NEWBORNS,
   ...PLANTED_MOUNTS,
+  ...PLANTED_ROOM,
+  ...PLANTED_DETAILS,
   ...PLANTED_RESUMED,
   ...PLANTED_VERSIONS,
   ...PLANTED_ACCESSES,

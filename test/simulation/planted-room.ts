@@ -1,0 +1,124 @@
+/** Known bugs of what a mount makes of the room that there is, each noticed by its test; see `planted.ts`. */
+import { type Planted, plantedIn } from './planted.ts';
+
+const replica = plantedIn('replica');
+
+const ROOM = 'test/fuse/room.test.ts';
+
+export const PLANTED_ROOM: readonly Planted[] = [
+  replica(
+    'room-quota',
+    'where a quota is exhausted what is written is told as written, and lost when it is closed',
+    {
+      file: 'fuse/room.ts',
+      find: "(error.code === 'no-space' || error.code === 'quota-exceeded')",
+      replace: "error.code === 'no-space'",
+    },
+    { test: { file: ROOM, name: 'where no file can be had, nobody is told that one was made, or finds it' } },
+  ),
+  replica(
+    'room-little',
+    'a few bytes that are free are taken for room for all that may be gathered',
+    {
+      file: 'fuse/room.ts',
+      find: 'freeBytes >= Math.min(ROOM_BYTES_MIN, totalBytes * ROOM_SHARE)',
+      replace: 'freeBytes >= Math.min(1, totalBytes * ROOM_SHARE)',
+    },
+    {
+      test: {
+        file: ROOM,
+        name: 'there is room again when that was said, and nobody was refused for a while',
+      },
+    },
+  ),
+  replica(
+    'room-small',
+    'a small volume never has room again',
+    {
+      file: 'fuse/room.ts',
+      find: 'Math.min(ROOM_BYTES_MIN, totalBytes * ROOM_SHARE)',
+      replace: 'ROOM_BYTES_MIN',
+    },
+    {
+      test: {
+        file: ROOM,
+        name: 'there is room again when that was said, and nobody was refused for a while',
+      },
+    },
+  ),
+  replica(
+    'room-held',
+    'whoever was refused is believed no longer when other servers have room',
+    {
+      file: 'fuse/room.ts',
+      find: 'performance.now() - this.#refusedMs >= this.#holdMs',
+      replace: 'performance.now() >= this.#refusedMs',
+    },
+    {
+      test: {
+        file: ROOM,
+        name: 'there is room again when that was said, and nobody was refused for a while',
+      },
+    },
+  ),
+  replica(
+    'room-unknown',
+    'where nobody knows how much room there is, there is none',
+    {
+      file: 'fuse/room.ts',
+      find: 'if (totalBytes === 0) return;',
+      replace: '',
+    },
+    {
+      test: {
+        file: ROOM,
+        name: 'there is room again when that was said, and nobody was refused for a while',
+      },
+    },
+  ),
+  replica(
+    'room-looks',
+    'while there is no room the cluster is asked about it with each write',
+    {
+      file: 'fuse/room.ts',
+      find: 'performance.now() - this.#lookedMs >= LOOK_MS',
+      replace: 'performance.now() >= this.#lookedMs',
+    },
+    {
+      test: {
+        file: ROOM,
+        name: 'while there is none, whoever writes has it looked for, and not with each write',
+      },
+    },
+  ),
+  replica(
+    'room-away',
+    'there is room again when nobody answers how much',
+    {
+      file: 'fuse/room.ts',
+      find: '() => undefined,',
+      replace: '() => void (this.#isTight = false),',
+    },
+    { test: { file: ROOM, name: 'while nobody says how much there is, what was heard last counts' } },
+  ),
+  replica(
+    'room-written',
+    'where there may be no room a write does not wait for the cluster, and its close is refused',
+    {
+      file: 'fuse/open-files.ts',
+      find: 'else if (this.room.isTight) {',
+      replace: 'else if (this.room.isTight && this.#flushBehind) {',
+    },
+    { test: { file: ROOM, name: 'after a close was refused for want of room, the next write is' } },
+  ),
+  replica(
+    'room-made',
+    'where there may be no room a file is told as made before it can be had',
+    {
+      file: 'fuse/open-files.ts',
+      find: 'if (this.room.isTight) await this.#arriveOrGiveUp(file, isForWriting(flags));',
+      replace: '',
+    },
+    { test: { file: ROOM, name: 'where no file can be had, nobody is told that one was made, or finds it' } },
+  ),
+];
