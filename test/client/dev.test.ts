@@ -160,7 +160,8 @@ describe('a whole cluster on this machine', () => {
 test('the demo kills a primary and finds every byte', async () => {
   const { code, stdout, stderr } = await runCli([
     ...['demo', '--auto', '--kills', '1', '--json'],
-    ...['--lease', '1s', '--clock-skew', '50ms'],
+    // What is promised grows with the lease, what a busy machine adds does not.
+    ...['--lease', '5s', '--clock-skew', '50ms'],
   ]);
   assert.equal(code, 0, stderr);
   const result = JSON.parse(stdout);

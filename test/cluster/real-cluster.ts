@@ -264,11 +264,15 @@ export class RealCluster {
 /** What is waited for cannot come any more. */
 export class InVain extends Error {}
 
-/** Asks again and again, with a bound, until `holds`; the last failure is named. */
+/**
+ * Asks again and again, with a bound, until `holds`; the last failure is named. It rests for as long as it asked: what is
+ * waited for needs the processors, too.
+ */
 export async function until(what: string, holds: () => Promise<boolean>, limitMs = 240_000): Promise<void> {
   const deadlineMs = performance.now() + limitMs;
   let last: unknown = 'it did not hold';
   while (performance.now() < deadlineMs) {
+    const askedMs = performance.now();
     try {
       if (await holds()) return;
       last = 'it did not hold';
@@ -276,7 +280,7 @@ export async function until(what: string, holds: () => Promise<boolean>, limitMs
       last = error;
       if (error instanceof InVain) break;
     }
-    await delay(25);
+    await delay(Math.max(25, performance.now() - askedMs));
   }
   throw new Error(`Waited ${Math.round(performance.now() - deadlineMs + limitMs)} ms in vain until ${what}`, {
     cause: last,

@@ -319,7 +319,7 @@ overTransports('programs work: cp, cmp, dd, tar, git', async (start, t) => {
     code: exit,
   } = await mount.shell(`
     set -e
-    head -c 209715200 /dev/urandom > "$0.reference"
+    head -c 67108864 /dev/urandom > "$0.reference"
     trap 'rm -f "$0.reference"' EXIT
     cp "$0.reference" big; cmp "$0.reference" big
     dd if=big of=copy bs=64k conv=fsync 2>/dev/null; cmp big copy; rm copy

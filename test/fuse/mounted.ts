@@ -46,7 +46,9 @@ const transports: readonly { readonly transport: TransportName; readonly skip: s
   { transport: 'kernel', skip: kernelObstacle() ?? false },
 ];
 
-const TEST_TIMEOUT_MS = 120_000;
+/** A machine may be much slower than another; what hangs is killed all the same. */
+const TEST_TIMEOUT_MS = 600_000;
+const SHELL_TIMEOUT_MS = 300_000;
 
 /** One test, over every way to the kernel: what a program sees is the same. */
 export function overTransports(
@@ -118,7 +120,7 @@ export class TestMount {
   }
 
   /** Runs a script of the shell in the mount; `code` is its exit code. */
-  async shell(script: string, timeoutMs = 60_000): Promise<ShellResult> {
+  async shell(script: string, timeoutMs = SHELL_TIMEOUT_MS): Promise<ShellResult> {
     // The shell changes into the mount, not this process: a chdir here would be a synchronous call.
     const child = execFile('sh', ['-c', `cd "$0" && ${script}`, this.directory], { timeout: timeoutMs });
     const collect = async (stream: Readable | null): Promise<string> => {

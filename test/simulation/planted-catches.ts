@@ -1,7 +1,7 @@
 /** What the tests of planted bugs have in common, by layer; see `planted.ts`. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { mutationsOf, plantedSources } from './plant.ts';
@@ -12,20 +12,20 @@ import { campaignLoad, pairHunt, plantedHunt } from './planted-hunt.ts';
 /** Bugs that tests notice, in processes of their own, at a time: such a test waits more than it computes. */
 const AT_A_TIME = 2;
 /**
- * Such bugs are tried in so many parts, one for each commit, by its name: hundreds of processes take minutes. `PLANTED=all` tries all of them, as
- * `npm run planted` does.
+ * Such bugs are tried in so many parts, another one with each change of the code: hundreds of processes take minutes. `PLANTED=all` tries all of
+ * them, as `npm run planted` does.
  */
-const PARTS = 3;
+const PARTS = 10;
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
-/** @returns those whose turn it is; all of them where git tells no commit, as in a folder that is no checkout */
+/** @returns those whose turn it is, by the text of all files that have bugs planted in them */
 function turnOf(bugs: readonly Planted[]): readonly Planted[] {
   if (process.env.PLANTED === 'all') return bugs;
-  const argv = ['--git-dir', `${ROOT}.git`, 'rev-parse', 'HEAD'];
-  const { status, stdout: commit } = spawnSync('git', argv, { encoding: 'utf8' });
-  if (status !== 0) return bugs;
-  const turn = Number.parseInt(commit.slice(0, 8), 16) % PARTS;
+  const files = new Set(bugs.flatMap((bug) => mutationsOf(bug).map(({ file }) => file)));
+  const code = createHash('sha256');
+  for (const file of [...files].toSorted()) code.update(readFileSync(`${ROOT}${file}`));
+  const turn = code.digest().readUInt32BE() % PARTS;
   return bugs.filter((_, place) => place % PARTS === turn);
 }
 

@@ -103,7 +103,7 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     {
       file: 'client/unmount.ts',
       find: "await run('env', ['LC_ALL=C', 'sync', directory], leftMs(wait));",
-      replace: "await run('env', ['LC_ALL=C', 'sync', directory], 40 * wait.timeoutMs);",
+      replace: "await run('env', ['LC_ALL=C', 'sync', directory], 3 * wait.timeoutMs);",
     },
     {
       test: {

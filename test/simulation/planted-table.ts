@@ -27,7 +27,7 @@ Each row is one line of the real code, changed as it is loaded. Who notices is o
 of \`test/testdata/replica\`; a directed schedule of whole servers in \`test/simulation\`, judged by what their clients and disks
 show; a test of the servers' storage; or the first of the random seeds 1, 2, 3 … of the system simulation that breaks a rule.
 A conversation says that the replica answers otherwise than it should; a schedule or a seed says what comes of it.
-\`npm test\` demands it of every row, of those that name a test in thirds, another one for each commit (\`PLANTED=all npm test\` at once), and that the
+\`npm test\` demands it of every row, of those that name a test in tenths, another one with each change of the code (\`PLANTED=all npm test\` at once), and that the
 unchanged code passes all of it; \`npm run planted -- replica --write\` makes this page anew. The lines themselves are in \`test/simulation/planted-replica*.ts\`.
 
 Some bugs are covered by a second defence, which is taken away with them: "with n more". Where both are *paired*, nobody
