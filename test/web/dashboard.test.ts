@@ -9,7 +9,7 @@ import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
 
 const PHONE = { width: 360, height: 780 };
 const DESK = { width: 1280, height: 900 };
-const WAIT = { timeout: 20_000 };
+const WAIT = { timeout: 120_000 };
 const SENTENCE = '#file-sentence';
 /** What happened a while ago says something alike. */
 const IS_LED = { hasText: 'is the primary of main:/slots' };

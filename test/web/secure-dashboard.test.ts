@@ -18,7 +18,7 @@ import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
 
 const PHONE = { width: 360, height: 780 };
 const DESK = { width: 1280, height: 900 };
-const WAIT = { timeout: 20_000 };
+const WAIT = { timeout: 120_000 };
 const SERVERS = ['s1', 's2', 's3', 's4'];
 /** What a browser itself says of an answer that refuses: the page shows why. */
 const REFUSAL = /Failed to load resource: the server responded with a status of 40[139]/;
