@@ -1,5 +1,5 @@
-import { type Dispatcher, Pool } from 'undici';
 import { ServiceError } from '../base/errors.ts';
+import { type Dispatcher, Pool } from '../http-parts/undici.ts';
 import { Access } from './access.ts';
 import {
   bodyBytes,

@@ -1,5 +1,5 @@
-import { get as getHttp } from 'node:http';
 import { get as getHttps } from 'node:https';
+import { get as getHttp } from '../http-parts/node-http.ts';
 import { Access } from './access.ts';
 import type { Traffic } from './traffic.ts';
 

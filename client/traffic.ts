@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
-import { buildConnector } from 'undici';
+import { buildConnector, type Connector } from '../http-parts/undici.ts';
 import { Access } from './access.ts';
 
 /** The connections to one server as their bytes show them: whether anything comes in, and how far away the server is. */
 export class Traffic {
   /** For the pool whose connections these are; others are told of by `add`. */
-  readonly connector: buildConnector.connector;
+  readonly connector: Connector;
   /** Bytes that had come in on each when last looked at. */
   readonly #bytesSeen = new Map<Socket, number>();
   readonly #access: Access;

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { request } from 'undici';
+import { request } from '../../http-parts/undici.ts';
 import { type FileState, HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { formatDuration } from '../quantities.ts';

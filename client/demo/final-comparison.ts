@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { request } from 'undici';
+import { request } from '../../http-parts/undici.ts';
 import { CommandFailure, EXIT_FAILED, isSystemError } from '../failure.ts';
 import { type Damage, damageSum, NO_DAMAGE } from './ledger.ts';
 import type { Load } from './load.ts';

@@ -1,4 +1,4 @@
-import { request } from 'undici';
+import { request } from '../../http-parts/undici.ts';
 import { CommandFailure, EXIT_FAILED } from '../failure.ts';
 import { formatDuration } from '../quantities.ts';
 import { Stage } from './stage.ts';

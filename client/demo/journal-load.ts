@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { request } from 'undici';
 import { ServiceError } from '../../base/errors.ts';
+import { request } from '../../http-parts/undici.ts';
 import { isSystemError } from '../failure.ts';
 import type { FileHandle } from '../file-handle.ts';
 import { GapMeter } from './gap-meter.ts';

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { open } from 'node:fs/promises';
-import { request } from 'undici';
+import { request } from '../../http-parts/undici.ts';
 import { Stage } from './stage.ts';
 
 const BYTES = 8 * 1024 * 1024;

@@ -1,5 +1,5 @@
-import { request } from 'undici';
 import { isErrorCode } from '../../base/errors.ts';
+import { request } from '../../http-parts/undici.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { formatDuration } from '../quantities.ts';
 import { Stage } from './stage.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { request } from 'undici';
+import { request } from '../../http-parts/undici.ts';
 import { HEADER_AGE } from '../../wire/http-api.ts';
 
 const PAUSE_MS = 20;

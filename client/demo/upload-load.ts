@@ -1,4 +1,4 @@
-import { request } from 'undici';
+import { request } from '../../http-parts/undici.ts';
 import type { Damage } from './ledger.ts';
 import { DamageLog, type Load, repeat } from './load.ts';
 import { decodeRecords, encodeRecord, RECORD_BYTES } from './records.ts';

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
-import { get as getPlain, type IncomingMessage } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { get as getSecure } from 'node:https';
+import { get as getPlain } from '../../http-parts/node-http.ts';
 import type { TlsOptions } from '../access.ts';
 
 /** @returns whether the server at `url` says that it can serve; it need not be there yet */

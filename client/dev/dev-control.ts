@@ -1,6 +1,7 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { createServer } from '../../http-parts/node-http.ts';
 import { streamEventText } from '../../wire/sse.ts';
 import type { ServerProcess } from './server-process.ts';
 

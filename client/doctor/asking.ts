@@ -1,4 +1,4 @@
-import { Agent, type Dispatcher, request } from 'undici';
+import { Agent, type Dispatcher, request } from '../../http-parts/undici.ts';
 import type { Access } from '../access.ts';
 
 /** So long one question is waited for. */

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { Pool } from 'undici';
 import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
+import { Pool } from '../../http-parts/undici.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import type { PeerTls } from '../security/peer-tls.ts';

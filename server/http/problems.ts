@@ -1,8 +1,8 @@
-import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { AssertionFailure } from '../../base/assert.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
+import { STATUS_CODES } from '../../http-parts/node-http.ts';
 import type { Problem } from '../../wire/http-api.ts';
 import { demandToken } from '../security/authorization.ts';
 

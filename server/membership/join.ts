@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { Agent, type Dispatcher, getGlobalDispatcher, request } from 'undici';
 import type { ServerId } from '../../base/ids.ts';
+import { Agent, type Dispatcher, request } from '../../http-parts/undici.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
@@ -40,11 +40,11 @@ export interface Joined {
  */
 export async function joinCluster(parts: JoinParts): Promise<Joined> {
   const { tls } = parts;
-  const agent = tls === null ? null : new Agent({ connect: tls.connectorByHost(ANSWER_MS) });
+  const agent = new Agent(tls === null ? {} : { connect: tls.connectorByHost(ANSWER_MS) });
   try {
-    return await joinAnywhere(parts, agent ?? getGlobalDispatcher());
+    return await joinAnywhere(parts, agent);
   } finally {
-    await agent?.destroy();
+    await agent.destroy();
   }
 }
 

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { Agent, request } from 'undici';
 import type { ServerId } from '../../base/ids.ts';
+import { Agent, request } from '../../http-parts/undici.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { timedLeaseState } from '../../wire/lease-changes.ts';

@@ -1,7 +1,8 @@
 import { constants } from 'node:crypto';
-import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
+import type { RequestListener, Server, ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { FastifyBaseLogger } from 'fastify';
+import { createServer } from '../../http-parts/node-http.ts';
 import type { AddressConnections } from './address-connections.ts';
 import { TLS_VERSION_MIN } from './peer-tls.ts';
 import type { TlsMaterial, TlsTexts } from './tls-material.ts';

@@ -1,8 +1,8 @@
 import { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { checkServerIdentity, type PeerCertificate, type SecureVersion, TLSSocket } from 'node:tls';
-import { buildConnector } from 'undici';
 import type { ServerId } from '../../base/ids.ts';
+import { buildConnector, type Connector } from '../../http-parts/undici.ts';
 import { identityOf } from './certified.ts';
 import type { TlsMaterial, TlsTexts } from './tls-material.ts';
 
@@ -36,12 +36,12 @@ export class PeerTls {
   }
 
   /** For requests to `server`. Each connection takes the certificate that this server has then. */
-  connectorTo(server: ServerId, timeoutMs: number): buildConnector.connector {
+  connectorTo(server: ServerId, timeoutMs: number): Connector {
     return this.#connector(() => this.dialOptions(server), timeoutMs);
   }
 
   /** For a server of which only an address is known: its certificate has to have that among its names. */
-  connectorByHost(timeoutMs: number): buildConnector.connector {
+  connectorByHost(timeoutMs: number): Connector {
     return this.#connector(
       () =>
         this.#options((host, certificate) => {
@@ -53,7 +53,7 @@ export class PeerTls {
     );
   }
 
-  #connector(options: () => DialOptions, timeout: number): buildConnector.connector {
+  #connector(options: () => DialOptions, timeout: number): Connector {
     return (target, callback) =>
       buildConnector({ ...options(), timeout, maxCachedSessions: 0 })(target, (...outcome) => {
         if (outcome[1] !== null) this.attend(outcome[1]);

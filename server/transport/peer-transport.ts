@@ -1,11 +1,11 @@
 import type { IncomingMessage } from 'node:http';
-import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Logger } from 'pino';
 import { WebSocket, WebSocketServer } from 'ws';
 import { assert } from '../../base/assert.ts';
 import type { ServerId } from '../../base/ids.ts';
+import { STATUS_CODES } from '../../http-parts/node-http.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import { serverBehind } from '../security/certified.ts';
 import type { PeerTls } from '../security/peer-tls.ts';

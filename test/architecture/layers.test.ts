@@ -19,11 +19,12 @@ const LAYERS: Readonly<Record<string, Layer>> = {
   base: { folders: [], node: false, packages: [] },
   wire: { folders: ['base'], node: false, packages: ['typebox'] },
   checksum: { folders: [], node: true, packages: ['@node-rs/crc32'] },
+  'http-parts': { folders: [], node: true, packages: ['undici'] },
   lease: { folders: ['base', 'wire'], node: false, packages: [] },
   replica: { folders: ['base', 'wire'], node: false, packages: [] },
   catalog: { folders: ['base', 'wire'], node: false, packages: [], types: ['better-sqlite3'] },
   server: {
-    folders: ['base', 'wire', 'checksum', 'lease', 'replica', 'catalog'],
+    folders: ['base', 'wire', 'checksum', 'http-parts', 'lease', 'replica', 'catalog'],
     node: true,
     packages: [
       '@fastify/busboy',
@@ -36,14 +37,13 @@ const LAYERS: Readonly<Record<string, Layer>> = {
       'pino',
       'smol-toml',
       'typebox',
-      'undici',
       'ws',
     ],
   },
   client: {
-    folders: ['base', 'wire', 'checksum'],
+    folders: ['base', 'wire', 'checksum', 'http-parts'],
     node: true,
-    packages: ['@peculiar/x509', 'commander', 'lru-cache', 'reflect-metadata', 'undici'],
+    packages: ['@peculiar/x509', 'commander', 'lru-cache', 'reflect-metadata'],
   },
   fuse: { folders: ['base', 'client'], node: true, packages: ['fuse-native'] },
   model: { folders: [], node: true, packages: [] },
@@ -178,6 +178,13 @@ test('programs that people start load no schemas, which only servers check: a th
     }
     assert.ok(loaded.size > 50, `${main} loads ${loaded.size} files`);
   }
+});
+
+test('values of node:http come from http-parts/: an import of it has Node load its own undici', () => {
+  const faults = FILES.filter(({ folder }) => !FREE.includes(folder)).flatMap(({ path, imports }) =>
+    imports.filter(({ specifier, typeOnly }) => specifier === 'node:http' && !typeOnly).map(() => path),
+  );
+  assert.deepEqual(faults, []);
 });
 
 test('the dashboard imports its own modules and the chart library, and asks nobody but servers', () => {
