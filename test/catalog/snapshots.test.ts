@@ -374,6 +374,7 @@ test('a primary that knows no snapshots does not come to write what one shows', 
 
 test('a snapshot of a volume with many files costs no more than that of an empty one', () => {
   const catalog = new Catalog();
+  const filledMs = performance.now();
   for (let file = 0; file < 20_000; file++) {
     catalog.run({
       kind: 'symlink',
@@ -384,10 +385,11 @@ test('a snapshot of a volume with many files costs no more than that of an empty
     });
   }
   const beganMs = performance.now();
+  const perNameMs = (beganMs - filledMs) / 20_000;
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
   const tookMs = performance.now() - beganMs;
   console.log(`snapshot-create of 20,000 names: ${tookMs.toFixed(2)} ms`);
-  assert.ok(tookMs < 20);
+  assert.ok(tookMs < 1_000 * perNameMs, 'It looks at no name');
 });
 
 test('what was begun for a snapshot that is gone is not gone on with after a change', () => {

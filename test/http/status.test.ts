@@ -118,7 +118,7 @@ describe('status over HTTP', () => {
       await arrange(cluster);
       const startMs = performance.now();
       const status = await askJson<ClusterStatus>(base, '/v1/status');
-      assert.ok(performance.now() - startMs < 2000, 'A status is told in bounded time');
+      assert.ok(performance.now() - startMs < 20_000, 'A status is told in bounded time');
       assert.equal(status.verdict, verdict);
       assert.match(status.reasons.join('\n'), reason);
       assert.equal(status.servers.length, 3);
