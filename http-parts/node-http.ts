@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 
 /**
  * What is used of `node:http`. An `import` of it takes the value of every export, which has Node load its own `fetch` and
- * WebSocket: a tenth of the start of every command (decision 0078). Types may be imported from anywhere.
+ * WebSocket: a seventh of the start of a command (decision 0078). Types may be imported from anywhere.
  */
 const http = createRequire(import.meta.url)('node:http') as typeof Http;
 

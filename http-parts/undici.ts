@@ -2,8 +2,8 @@ import { createRequire } from 'node:module';
 import type * as Undici from 'undici';
 
 /**
- * What is used of undici, and nothing else of it: as a whole it brings `fetch`, WebSockets, caches and mocks along, a fifth of
- * the start of every command. Only this module knows where the parts are in the package (decision 0078).
+ * What is used of undici, and nothing else of it: as a whole it brings `fetch`, WebSockets, caches and mocks along, a
+ * seventh of the start of a command. Only this module knows where the parts are in the package (decision 0078).
  */
 const part = createRequire(import.meta.url);
 
