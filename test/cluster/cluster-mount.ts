@@ -9,7 +9,7 @@ import { pipeline } from 'node:stream/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LAUNCHER, type RealCluster } from './real-cluster.ts';
 
-const PATIENCE = '20s';
+const PATIENCE = '120s';
 
 export interface RunResult {
   /** Exit code; null where a signal or the time limit ended it. */
