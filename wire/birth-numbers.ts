@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox';
+import { type Static, Type } from './schema.ts';
 
 /** Numbers for new files that are going to be borne: `POST /v1/births/numbers`. */
 

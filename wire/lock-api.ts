@@ -1,5 +1,5 @@
-import { type Static, Type } from 'typebox';
 import { LOCK_REQUESTS_PENDING_MAX, LOCKS_PER_CLIENT_MAX } from './lock-limits.ts';
+import { type Static, Type } from './schema.ts';
 
 /** Locks on files, as they travel in JSON. */
 

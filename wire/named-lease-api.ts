@@ -1,12 +1,12 @@
-import { type Static, Type } from 'typebox';
 import type { LeaseEventKind } from './lease-events.ts';
 import type { LeaseKeys } from './named-lease.ts';
+import { type Static, Type } from './schema.ts';
 
 /** Leases under names, as they travel in JSON. All spans are in milliseconds. */
 
 const SpanMs = Type.Number({ exclusiveMinimum: 0 });
 /** Form and number are checked by the service, whose messages say more than a pattern. */
-const Keys = Type.Record(Type.String(), Type.String());
+const Keys = Type.Record(Type.String());
 
 export const AcquireBody = Type.Object(
   { owner: Type.String(), ttlMs: SpanMs, keys: Type.Optional(Keys) },

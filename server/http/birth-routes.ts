@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify';
-import { Compile } from 'typebox/compile';
 import { ServiceError } from '../../base/errors.ts';
-import { NumbersRequest, RESERVED_NUMBERS_MAX, type ReservedNumbers } from '../../wire/birth-numbers.ts';
+import { NumbersRequest, type ReservedNumbers } from '../../wire/birth-numbers.ts';
 import {
   BIRTHS_BODY_BYTES_MAX,
   type BirthAnswer,
@@ -10,21 +9,16 @@ import {
 } from '../../wire/births.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { Births } from '../file/births.ts';
+import { bodyReader } from './body.ts';
 import { callOptionsOf } from './input.ts';
 import { WRITE } from './roles.ts';
 
-const NUMBERS_BODY = Compile(NumbersRequest);
+const numbersBody = bodyReader(NumbersRequest);
 
 /** `POST /v1/births` and `/v1/births/numbers`: small files as a whole, many in one request. */
 export function birthRoutes(app: FastifyInstance, births: Births): void {
   app.post('/v1/births/numbers', WRITE, async (request): Promise<ReservedNumbers> => {
-    if (!NUMBERS_BODY.Check(request.body)) {
-      throw new ServiceError(
-        'bad-request',
-        `The body has "owner", a number, and "count", 1 to ${RESERVED_NUMBERS_MAX}`,
-      );
-    }
-    return births.reserve(request.body);
+    return births.reserve(numbersBody(request));
   });
 
   app.register(async (octets) => {

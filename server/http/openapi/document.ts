@@ -1,5 +1,5 @@
-import { type TSchema, Type } from 'typebox';
 import { ERRORS } from '../../../base/errors.ts';
+import { type Schema, Type } from '../../../wire/schema.ts';
 import type { RouteRole } from '../roles.ts';
 import { FILE_OPERATIONS } from './file-operations.ts';
 import type { AnswerText, Media, Operation, Operations } from './operation.ts';
@@ -17,7 +17,7 @@ export const OPERATIONS: Operations = { ...FILE_OPERATIONS, ...OTHER_OPERATIONS 
 /** Paths that the router does not see: their rest is a user's path, of any number of names. */
 const USER_PATHS: ReadonlySet<string> = new Set(['/v1/files', '/v1/info']);
 
-const PARAMETERS: Readonly<Record<string, TSchema>> = {
+const PARAMETERS: Readonly<Record<string, Schema>> = {
   volume: Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' }),
   path: Type.String({
     description: 'Names from the root of the volume on, each percent-encoded, with slashes between them',

@@ -1,5 +1,5 @@
-import { Type } from 'typebox';
 import { NodeKind } from '../../../wire/catalog-api.ts';
+import { Type } from '../../../wire/schema.ts';
 import {
   type AnswerText,
   count,

@@ -1,9 +1,9 @@
-import { type TSchema, Type } from 'typebox';
+import { type Schema, Type } from '../../../wire/schema.ts';
 
 /** Bytes or a document, with the label they have. */
 export interface Media {
   readonly type: string;
-  readonly schema: TSchema;
+  readonly schema: Schema;
 }
 
 export interface AnswerText {
@@ -19,8 +19,8 @@ export interface Operation {
   readonly id: string;
   readonly tag: 'files' | 'uploads' | 'leases' | 'state' | 'cluster' | 'data' | 'catalog';
   readonly summary: string;
-  readonly query?: Readonly<Record<string, TSchema>>;
-  readonly headers?: Readonly<Record<string, TSchema>>;
+  readonly query?: Readonly<Record<string, Schema>>;
+  readonly headers?: Readonly<Record<string, Schema>>;
   readonly body?: Media;
   readonly answers: Readonly<Record<string, AnswerText>>;
 }
@@ -28,17 +28,17 @@ export interface Operation {
 /** By method and path, in the form `GET /v1/leases/:name`. */
 export type Operations = Readonly<Record<string, Operation>>;
 
-export const json = (schema: TSchema = Type.Object({})): Media => ({ type: 'application/json', schema });
+export const json = (schema: Schema = Type.Object({})): Media => ({ type: 'application/json', schema });
 export const octets: Media = {
   type: 'application/octet-stream',
   schema: Type.Unsafe<Uint8Array>({ type: 'string', format: 'binary' }),
 };
 
-export const text = (description: string): TSchema => Type.String({ description });
-export const count = (description: string): TSchema => Type.Integer({ minimum: 0, description });
-export const flag = (description: string): TSchema =>
+export const text = (description: string): Schema => Type.String({ description });
+export const count = (description: string): Schema => Type.Integer({ minimum: 0, description });
+export const flag = (description: string): Schema =>
   Type.Union([Type.Literal('true'), Type.Literal('false')], { description });
-export const switched = (description: string): TSchema => Type.Literal('', { description });
+export const switched = (description: string): Schema => Type.Literal('', { description });
 
 export const done: AnswerText = { text: 'Done' };
-export const told = (what: string, schema?: TSchema): AnswerText => ({ text: what, media: json(schema) });
+export const told = (what: string, schema?: Schema): AnswerText => ({ text: what, media: json(schema) });

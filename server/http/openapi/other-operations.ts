@@ -1,8 +1,8 @@
-import { Type } from 'typebox';
 import { NumbersRequest } from '../../../wire/birth-numbers.ts';
 import { CacheRequest, ChangesRequest, CommandRequest, QueryRequest } from '../../../wire/catalog-api.ts';
 import { LockBody, LockRenewalBody } from '../../../wire/lock-api.ts';
 import { AcquireBody, KeyBody, RefreshBody } from '../../../wire/named-lease-api.ts';
+import { Type } from '../../../wire/schema.ts';
 import { count, done, flag, json, type Operation, type Operations, octets, text, told } from './operation.ts';
 
 const SESSION = { 'Leasehold-Session': count('The session that holds the lease: its secret') };
