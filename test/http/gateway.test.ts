@@ -12,7 +12,7 @@ import { FakeCluster } from './fake-services.ts';
 const S1 = 's1' as ServerId;
 const S2 = 's2' as ServerId;
 const S3 = 's3' as ServerId;
-const TIMEOUT_MS = 600;
+const TIMEOUT_MS = 1_000;
 
 describe('the gateway', () => {
   let cluster: FakeCluster;
