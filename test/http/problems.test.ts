@@ -28,7 +28,7 @@ describe('problems of the catalogue', () => {
   let file: FileId;
 
   before(async () => {
-    cluster = await FakeCluster.start({ operationTimeoutMs: 300 });
+    cluster = await FakeCluster.start({ operationTimeoutMs: 1_500 });
     base = cluster.server(0).url;
     await ask(base, 'PUT', `${FILES}/f`, { body: 'contents' });
     await ask(base, 'PUT', `${FILES}/d/full/?parents=true`);

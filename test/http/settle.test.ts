@@ -12,8 +12,8 @@ let client: ClusterClient;
 const settled: number[] = [];
 
 before(async () => {
-  cluster = await FakeCluster.start({ servers: 3, operationTimeoutMs: 600 });
-  client = new ClusterClient({ servers: cluster.servers.map(({ url }) => url), operationTimeoutMs: 2_000 });
+  cluster = await FakeCluster.start({ servers: 3, operationTimeoutMs: 1_500 });
+  client = new ClusterClient({ servers: cluster.servers.map(({ url }) => url), operationTimeoutMs: 5_000 });
 });
 after(async () => {
   await client.close();

@@ -15,7 +15,7 @@ describe('status over HTTP', () => {
   let base: string;
 
   beforeEach(async () => {
-    cluster = await FakeCluster.start({ operationTimeoutMs: 300 });
+    cluster = await FakeCluster.start({ operationTimeoutMs: 1_500 });
     base = cluster.server(0).url;
   });
   afterEach(() => cluster.close());
