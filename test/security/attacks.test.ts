@@ -12,6 +12,7 @@ import { drawToken, emptyTokenFile } from '../../client/certificates/token-file.
 import type { Role } from '../../wire/access.ts';
 import { encodeBirths } from '../../wire/births.ts';
 import { formatTokenFile, type KnownToken, parseTokenFile } from '../../wire/tokens.ts';
+import { until } from '../cluster/real-cluster.ts';
 import { SecureCluster } from './secure-cluster.ts';
 import { ask, close, converse, type Question, send } from './wire-client.ts';
 
@@ -46,8 +47,12 @@ before(async () => {
   makeToken('reader', 'read');
   for (const volume of ['main', 'other']) {
     const command = { kind: 'volume-create', name: volume, replicas: 3, objectBytes: 131072 };
-    await as('root', 'POST', '/v1/catalog/commands', {
-      json: { session: 1, number: volume.length, command },
+    // The catalog may have no primary yet.
+    await until(`there is a volume "${volume}"`, async () => {
+      const json = { session: 1, number: volume.length, command };
+      const made = await as('root', 'POST', '/v1/catalog/commands', { json });
+      assert.equal(made.status, 200, made.text);
+      return true;
     });
     assert.equal(
       (await as('root', 'PUT', `/v1/files/${volume}/secret`, { body: `of ${volume}` })).status,
