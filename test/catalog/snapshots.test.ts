@@ -374,8 +374,9 @@ test('a primary that knows no snapshots does not come to write what one shows', 
 
 test('a snapshot of a volume with many files costs no more than that of an empty one', () => {
   const catalog = new Catalog();
+  const names = 20_000;
   const filledMs = performance.now();
-  for (let file = 0; file < 20_000; file++) {
+  for (let file = 0; file < names; file++) {
     catalog.run({
       kind: 'symlink',
       place: { parent: catalog.root, name: `f${file}` },
@@ -385,10 +386,10 @@ test('a snapshot of a volume with many files costs no more than that of an empty
     });
   }
   const beganMs = performance.now();
-  const perNameMs = (beganMs - filledMs) / 20_000;
+  const perNameMs = (beganMs - filledMs) / names;
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
   const tookMs = performance.now() - beganMs;
-  console.log(`snapshot-create of 20,000 names: ${tookMs.toFixed(2)} ms`);
+  console.log(`snapshot-create of ${names} names: ${tookMs.toFixed(2)} ms`);
   assert.ok(tookMs < 1_000 * perNameMs, 'It looks at no name');
 });
 

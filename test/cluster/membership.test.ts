@@ -22,7 +22,7 @@ const MOVE_MS_MAX = 240_000;
 let replaceAfter = '6s';
 const cluster = await RealCluster.start({
   environment: () => ({ LEASEHOLD_REPLACE_AFTER: replaceAfter }),
-  flags: [...['--gc-grace', `${GRACE_MS}ms`, '--compare-every', '4s', '--lease-idle', '1s']],
+  flags: ['--gc-grace', `${GRACE_MS}ms`, '--compare-every', '4s', '--lease-idle', '1s'],
 });
 after(() => cluster.stop());
 /** Those that are part of the cluster and run. */
