@@ -18,6 +18,16 @@ export interface OwnChange {
   readonly inodes: readonly number[];
 }
 
+/** What has become of a change of names. */
+export interface OwnOutcome {
+  /** What names stand for since; null: for nothing. */
+  readonly names: readonly (NamedPlace & { readonly inode: number | null })[];
+  /** The times, in nanoseconds, that the directories of all names of the change have since. */
+  readonly atNs: string;
+  /** So many more directories are in them. */
+  readonly directories: number;
+}
+
 interface Directory {
   /** Null for a name that is not there. */
   readonly names: Map<string, number | null>;
@@ -42,6 +52,8 @@ export class Memory {
   readonly #stamps = new Map<number | string, number>();
   /** What own commands under way are going to change. */
   readonly #changing = new Map<number | string, number>();
+  /** Of directories in which one own command is changing names, and nobody else anything: what was known before. */
+  readonly #before = new Map<number, Attributes>();
   #names = 0;
   #mark = 0;
   #floor = 0;
@@ -91,6 +103,7 @@ export class Memory {
     this.#stamp(inode);
     this.#stamp(directoryKey(inode));
     this.#attributes.delete(inode);
+    this.#before.delete(inode);
     this.#forgetDirectory(inode);
   }
 
@@ -99,6 +112,7 @@ export class Memory {
     this.#floor = this.#mark;
     this.#stamps.clear();
     this.#attributes.clear();
+    this.#before.clear();
     this.#directories.clear();
     this.#names = 0;
   }
@@ -107,21 +121,50 @@ export class Memory {
   accessed(inode: number, from: string, to: string): void {
     // An answer that is under way may be of before.
     this.#stamp(inode);
-    const known = this.#attributes.get(inode);
-    if (known?.accessedNs === from) this.#attributes.set(inode, { ...known, accessedNs: to });
+    for (const known of [this.#attributes, this.#before]) {
+      const attributes = known.get(inode);
+      if (attributes?.accessedNs === from) known.set(inode, { ...attributes, accessedNs: to });
+    }
   }
 
-  /** From here until `changed`, nothing of it is believed or learned. */
-  changing(change: OwnChange): void {
+  /** From here until `changed`, nothing of it is believed or learned. @returns a mark for `changed` */
+  changing(change: OwnChange): number {
+    const before = [...directoriesOf(change)].map(
+      (parent) => [parent, this.#attributes.get(parent)] as const,
+    );
     for (const key of this.#forgetOwn(change)) this.#changing.set(key, (this.#changing.get(key) ?? 0) + 1);
+    for (const [parent, attributes] of before)
+      if (attributes !== undefined) this.#before.set(parent, attributes);
+    return this.#mark;
   }
 
-  changed(change: OwnChange): void {
+  /**
+   * The catalog calls nothing back from a client for its own change. What was remembered of a directory is what it was but for that, if
+   * nothing else happened to it meanwhile.
+   *
+   * @param since as `changing` has returned it
+   * @param outcome null where it is not known what has become of it
+   */
+  changed(change: OwnChange, since: number, outcome: OwnOutcome | null = null): void {
+    const names = (outcome?.names ?? []).filter((place) => this.#isOwnAlone(place, since));
+    const before = [...directoriesOf(change)].map((parent) => [parent, this.#before.get(parent)] as const);
     for (const key of this.#forgetOwn(change)) {
       const count = this.#changing.get(key) ?? 0;
       if (count <= 1) this.#changing.delete(key);
       else this.#changing.set(key, count - 1);
     }
+    if (outcome === null) return;
+    for (const [parent, attributes] of before)
+      if (attributes !== undefined) this.#attributes.set(parent, afterwards(attributes, outcome));
+    for (const { parent, name, inode } of names) this.learnName(parent, name, inode, this.#mark);
+  }
+
+  /** Whether the directory was believed all the time since a change of the name was begun, and no other change of it was under way. */
+  #isOwnAlone({ parent, name }: NamedPlace, since: number): boolean {
+    const isBelieved = this.#directories.has(parent) || this.#before.has(parent);
+    if (!isBelieved || !this.#isFreshDirectory(parent, since)) return false;
+    const key = nameKey(parent, name);
+    return this.#changing.get(key) === 1 && (this.#stamps.get(key) ?? 0) <= since;
   }
 
   /** @returns the keys of all that the change concerns */
@@ -136,7 +179,9 @@ export class Memory {
     }
     for (const key of keys) {
       this.#stamp(key);
-      if (typeof key === 'number') this.#attributes.delete(key);
+      if (typeof key !== 'number') continue;
+      this.#attributes.delete(key);
+      this.#before.delete(key);
     }
     return keys;
   }
@@ -184,6 +229,15 @@ export class Memory {
       this.#forgetDirectory(oldest);
     }
   }
+}
+
+function directoriesOf({ names }: OwnChange): ReadonlySet<number> {
+  return new Set(names.map(({ parent }) => parent));
+}
+
+/** @returns a directory's attributes after a change of names in it */
+function afterwards(before: Attributes, { atNs, directories }: OwnOutcome): Attributes {
+  return { ...before, links: before.links + directories, modifiedNs: atNs, changedNs: atNs };
 }
 
 function nameKey(parent: number, name: string): string {

@@ -4,6 +4,7 @@ import type {
   Attributes,
   CacheOwner,
   Command,
+  CommandOf,
   CommandResults,
   Place,
   Query,
@@ -13,7 +14,8 @@ import { CacheSession, drawClientNumber } from './cache-session.ts';
 import { ClusterClient, type ClusterClientOptions, type CommandOptions } from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
 import type { GrantedSession, SessionEvents } from './idle-session.ts';
-import { Memory, type NamedPlace, type OwnChange } from './memory.ts';
+import { Memory, type NamedPlace, type OwnChange, type OwnOutcome } from './memory.ts';
+import { outcomeOfBirths, outcomeOfCommand } from './own-outcome.ts';
 
 export interface RememberingClientOptions extends ClusterClientOptions {
   /** What was made of answers about these inodes is forgotten, too, when it resolves: others change them then. */
@@ -69,6 +71,13 @@ export class RememberingClient extends ClusterClient {
     return this.#memory.attributes(attributes.inode) === attributes ? this.#session.leftMs : 0;
   }
 
+  /** Whether it is known, without asking anybody, what has the name, and its attributes. */
+  remembers(parent: number, name: string): boolean {
+    const inode = this.#memory.name(parent, name);
+    const isKnown = typeof inode === 'number' && this.#memory.attributes(inode) !== undefined;
+    return isKnown && this.#session.session !== null;
+  }
+
   /** The session under which this client remembers, for somebody to whom more is granted by it; told of all that is called back. */
   share(events: Pick<SessionEvents, 'recalled' | 'ended'>): GrantedSession {
     this.#sharer = events;
@@ -106,17 +115,15 @@ export class RememberingClient extends ClusterClient {
       this.#noted(command as Command);
       return result;
     }
-    this.#memory.changing(change);
-    try {
-      const forgets = [...new Set([...change.inodes, ...change.names.map(({ parent }) => parent)])];
-      await this.#changing(forgets);
-      return await super.command<Kind>(command, {
-        ...options,
-        cache: { ...options.cache, client: this.#session.client, forgets },
-      });
-    } finally {
-      this.#memory.changed(change);
-    }
+    const moved =
+      command.kind === 'rename' ? this.#knownAt((command as CommandOf<'rename'>).from) : undefined;
+    const forgets = [...new Set([...change.inodes, ...change.names.map(({ parent }) => parent)])];
+    return this.#change(
+      change,
+      forgets,
+      (cache) => super.command<Kind>(command, { ...options, cache: { ...options.cache, ...cache } }),
+      (result) => outcomeOfCommand(command as Command, result, moved),
+    );
   }
 
   override async bear(
@@ -126,22 +133,36 @@ export class RememberingClient extends ClusterClient {
   ): Promise<readonly BirthOutcome[]> {
     const names = births.map(({ parent, name }) => ({ parent, name }));
     const change = { names, inodes: births.map(({ inode }) => inode) };
-    this.#memory.changing(change);
-    try {
-      const forgets = [...new Set(names.map(({ parent }) => parent))];
-      await this.#changing(forgets);
-      return await super.bear(bearer, births, {
-        ...options,
-        cache: { client: this.#session.client, forgets },
-      });
-    } finally {
-      this.#memory.changed(change);
-    }
+    return this.#change(
+      change,
+      [...new Set(names.map(({ parent }) => parent))],
+      (cache) => super.bear(bearer, births, { ...options, cache }),
+      (outcomes) => outcomeOfBirths(births, outcomes),
+    );
   }
 
   override async close(): Promise<void> {
     await this.#session.stop();
     await super.close();
+  }
+
+  /** @param forgets what of it nobody here believes any more when it is asked for: for that this client is not called back */
+  async #change<Result>(
+    change: OwnChange,
+    forgets: readonly number[],
+    ask: (cache: CacheOwner) => Promise<Result>,
+    outcomeOf: (result: Result) => OwnOutcome | null,
+  ): Promise<Result> {
+    const mark = this.#memory.changing(change);
+    let outcome: OwnOutcome | null = null;
+    try {
+      await this.#changing(forgets);
+      const result = await ask({ client: this.#session.client, forgets: [...forgets] });
+      outcome = outcomeOf(result);
+      return result;
+    } finally {
+      this.#memory.changed(change, mark, outcome);
+    }
   }
 
   async #query(query: Query, options?: CallOptions): Promise<QueryResults[Query['kind']]> {
@@ -230,6 +251,13 @@ export class RememberingClient extends ClusterClient {
     if (command.kind !== 'note-accesses') return;
     for (const { inode, accessedNs, seen } of command.accesses)
       this.#memory.accessed(inode, seen.accessedNs, accessedNs);
+  }
+
+  /** @returns attributes of what has the name, where both are remembered */
+  #knownAt(place: Place): Attributes | undefined {
+    if ('volume' in place) return undefined;
+    const inode = this.#memory.name(place.parent, place.name);
+    return typeof inode === 'number' ? this.#memory.attributes(inode) : undefined;
   }
 
   /** What a command names; whatever else it changes is called back from this client as from all others. */

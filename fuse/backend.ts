@@ -193,6 +193,8 @@ export interface FileSystemBackend {
   start(): Promise<number>;
   stop(): Promise<void>;
   lookup(parent: number, name: string): Promise<Attributes>;
+  /** Whether a `lookup` of the name would not ask the cluster, because it calls back what it has told; absent where it does not. */
+  remembers?(parent: number, name: string): boolean;
   attributes(inode: number): Promise<Attributes>;
   /** Entries with names after `after`, in the bytewise order of their names. */
   list(inode: number, after: string, countMax: number): Promise<ListedPage>;

@@ -3,6 +3,7 @@ import { reserveBytes } from '../base/disk-reserve.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import type { Delegations } from '../client/delegations.ts';
+import { RememberingClient } from '../client/remembering-client.ts';
 import type { AttributeChanges, BackendFile, FileSystemBackend, Owner, Space } from './backend.ts';
 import { CatalogReach } from './catalog-reach.ts';
 import { removerText } from './users.ts';
@@ -64,6 +65,9 @@ export function clusterBackend(
     async lookup(parent, name) {
       return (await query({ kind: 'lookup', parent, name, ...shown })).attributes;
     },
+    ...(client instanceof RememberingClient
+      ? { remembers: (parent, name) => client.remembers(parent, name) }
+      : {}),
     async attributes(inode) {
       return (await query({ kind: 'attributes', inode, ...shown })).attributes;
     },

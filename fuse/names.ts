@@ -5,18 +5,24 @@ import type { Inodes } from './inodes.ts';
 import { KnownListings, type ListedName } from './known-listings.ts';
 import { LookAhead } from './look-ahead.ts';
 
+/** Names that are looked up further apart do not belong together, where what is listed is remembered until it is called back. */
+const REMEMBERED_WINDOW_MS = 1_000;
+
+type NamesBackend = Pick<FileSystemBackend, 'lookup' | 'list' | 'remembers'>;
+
 /** What names stand for: as remembered, or as the cluster tells, one by one or many at once. */
 export class Names {
   readonly listings: KnownListings;
-  readonly #backend: Pick<FileSystemBackend, 'lookup' | 'list'>;
+  readonly #backend: NamesBackend;
   readonly #inodes: Inodes;
   readonly #lookAhead: LookAhead;
 
-  /** @param windowMs names that are looked up further apart do not belong together; 0: each is asked for by itself */
-  constructor(backend: Pick<FileSystemBackend, 'lookup' | 'list'>, inodes: Inodes, windowMs: number) {
+  /** @param ageMaxMs for how long what was heard is believed; 0: what the backend remembers, or nothing */
+  constructor(backend: NamesBackend, inodes: Inodes, ageMaxMs: number) {
     this.#backend = backend;
     this.#inodes = inodes;
-    this.listings = new KnownListings(windowMs, (directory) => inodes.cache.isHeld(directory));
+    const windowMs = backend.remembers === undefined ? ageMaxMs : REMEMBERED_WINDOW_MS;
+    this.listings = new KnownListings(ageMaxMs, (directory) => inodes.cache.isHeld(directory));
     this.#lookAhead = new LookAhead(async (parent, after, countMax) => {
       const { entries, more } = await this.#ask(parent, after, countMax);
       return { count: entries.length, more };
@@ -92,10 +98,10 @@ export class Names {
   }
 
   async #find(parent: number, name: string): Promise<Attributes> {
-    const known = this.#known(parent, name);
+    const known = await this.#known(parent, name);
     if (known !== undefined) return known;
     if (await this.#lookAhead.reach(parent, name)) {
-      const reached = this.#known(parent, name);
+      const reached = await this.#known(parent, name);
       if (reached !== undefined) return reached;
     }
     const attributes = await this.#askFor(parent, name);
@@ -111,10 +117,11 @@ export class Names {
     return attributes;
   }
 
-  #known(parent: number, name: string): Attributes | undefined {
+  async #known(parent: number, name: string): Promise<Attributes | undefined> {
     const attributes = this.#inodes.cache.entry(parent, name);
-    if (attributes !== undefined) this.#lookAhead.used(parent);
-    return attributes;
+    if (attributes === undefined && this.#backend.remembers?.(parent, name) !== true) return undefined;
+    this.#lookAhead.used(parent);
+    return attributes ?? this.#askFor(parent, name);
   }
 }
 

@@ -645,7 +645,7 @@ export interface CommandResults {
   readonly 'volume-create': { readonly volume: VolumeInfo };
   readonly 'volume-set': { readonly volume: VolumeInfo };
   readonly 'volume-remove': Record<string, never>;
-  /** `atNs`: as of `unlink`; of a file that is made by a reserved number, whose own times may be others. */
+  /** `atNs`: as of `unlink`; the file's own times are others where they were said. */
   readonly 'create-file': {
     readonly attributes: Attributes;
     readonly created: boolean;
@@ -658,8 +658,12 @@ export interface CommandResults {
   readonly 'keep-orphan': Record<string, never>;
   readonly replace: { readonly attributes: Attributes; readonly replaced: number | null };
   /** `delegated`: the session to which the directory is delegated from its making on; absent where it is not. */
-  readonly 'make-directory': { readonly attributes: Attributes; readonly delegated?: number };
-  readonly 'make-node': { readonly attributes: Attributes };
+  readonly 'make-directory': {
+    readonly attributes: Attributes;
+    readonly delegated?: number;
+    readonly atNs?: string;
+  };
+  readonly 'make-node': { readonly attributes: Attributes; readonly atNs?: string };
   /** `atNs`: as of `unlink`. */
   readonly 'remove-directory': { readonly atNs?: string };
   /** `atNs`: the times of the directory since; absent in the answer to a retry, and from servers of before. */
@@ -668,8 +672,8 @@ export interface CommandResults {
   readonly 'unlink-files': { readonly files: readonly UnlinkedFile[]; readonly atNs?: string };
   /** `replaced`: the inode that lost the target name, if any. `atNs`: as of `unlink`; absent also where nothing has changed. */
   readonly rename: { readonly replaced: number | null; readonly atNs?: string };
-  readonly symlink: { readonly attributes: Attributes };
-  readonly link: { readonly attributes: Attributes };
+  readonly symlink: { readonly attributes: Attributes; readonly atNs?: string };
+  readonly link: { readonly attributes: Attributes; readonly atNs?: string };
   readonly 'set-attributes': { readonly attributes: Attributes };
   /** How many access times are later now. */
   readonly 'note-accesses': { readonly noted: number };

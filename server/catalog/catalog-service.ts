@@ -39,7 +39,10 @@ const BATCH_CHARS_MAX = 2 * 1024 * 1024;
 const QUEUE_MAX = 4_096;
 type CommandResult = CommandResults[Command['kind']];
 /** Commands whose answers tell the times of the directories in which they have changed names. */
-const TIMED = ['unlink', 'unlink-files', 'rename', 'remove-directory', 'create-file'] as const;
+const TIMED = [
+  ...(['unlink', 'unlink-files', 'rename', 'remove-directory'] as const),
+  ...(['create-file', 'make-directory', 'make-node', 'symlink', 'link'] as const),
+] as const;
 type TimedKind = (typeof TIMED)[number];
 
 /** Leads nothing. */
@@ -350,10 +353,11 @@ export class LocalCatalogService implements CatalogService {
   ): CommandResult {
     // A retry is answered with what was made before, and touches nothing.
     if (change?.inodes.length === 0) return result;
-    if (isTimed(command)) return { ...(result as CommandResults[TimedKind]), atNs: String(nowNs) };
-    if (command.kind !== 'make-directory' || cache?.session === undefined) return result;
+    if (!TIMED.some((kind) => kind === command.kind)) return result;
+    const timed = { ...(result as CommandResults[TimedKind]), atNs: String(nowNs) };
+    if (command.kind !== 'make-directory' || cache?.session === undefined) return timed;
     const { attributes } = result as CommandResults['make-directory'];
-    return { attributes, ...this.#parts.recaller.delegate(cache.session, attributes.inode) };
+    return { ...timed, ...this.#parts.recaller.delegate(cache.session, attributes.inode) };
   }
 
   /**
@@ -432,12 +436,6 @@ export class LocalCatalogService implements CatalogService {
  * @returns the file that a command has made, if it has: a retry of what was done before has touched nothing. A reserved number was given
  *   out before, and whoever bears files by it may have used the first epoch already
  */
-/** A file that is not made by a reserved number has its directory's times itself. */
-function isTimed(command: Command): boolean {
-  if (command.kind === 'create-file') return command.reserved !== undefined;
-  return TIMED.some((kind) => kind === command.kind);
-}
-
 function madeBy(
   { request: { command } }: Waiting,
   outcome: Outcome | undefined,

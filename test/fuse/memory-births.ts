@@ -43,7 +43,7 @@ export class MemoryBirths implements BirthBackend {
     const memory = this.#backend;
     const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as Exclude<
       keyof FileSystemBackend,
-      'onNamed' | 'isHeld' | 'onHeld' | 'isChanging' | 'comeFrom' | 'removed' | 'isAway'
+      'onNamed' | 'isHeld' | 'onHeld' | 'isChanging' | 'comeFrom' | 'removed' | 'isAway' | 'remembers'
     >[];
     const calls = Object.fromEntries(
       names.map((name) => [name, (memory[name] as () => unknown).bind?.(memory)]),

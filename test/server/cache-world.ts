@@ -2,7 +2,8 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { ServerId } from '../../base/ids.ts';
 import { CacheSession } from '../../client/cache-session.ts';
 import { Delegated } from '../../client/delegated.ts';
-import { Memory, type OwnChange } from '../../client/memory.ts';
+import { Memory, type OwnChange, type OwnOutcome } from '../../client/memory.ts';
+import { outcomeOfCommand } from '../../client/own-outcome.ts';
 import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
 import { Recaller } from '../../server/catalog/recaller.ts';
 import type { Clock } from '../../server/clock.ts';
@@ -20,6 +21,8 @@ export const LEASE_MS = 1_000;
 const GUARD_MS = 700;
 const NAME = 'name';
 const INODES = 6;
+/** What the name stands for where it is there. */
+const NAMED = 7;
 const MESSAGE_MS_MAX = 30;
 
 /** Numbers that look random and are the same for the same seed. */
@@ -69,6 +72,8 @@ export class CacheWorld {
   delegated = 0;
   trusted = 0;
   committed = 0;
+  /** How often a client knew a directory, or the name in it, after a change of its own. */
+  kept = 0;
   slowestMs = 0;
   #random = 1;
 
@@ -143,6 +148,8 @@ class WorldPrimary {
   rightUntilMs: number;
   readonly #world: CacheWorld;
   #staged: (() => void)[] = [];
+  /** The time of the batch that is executed: no two have the same. */
+  #batchNs = 0;
 
   constructor(world: CacheWorld) {
     this.#world = world;
@@ -170,7 +177,7 @@ class WorldPrimary {
     this.service = new LocalCatalogService({
       settle: () => Promise.resolve(),
       self,
-      clock: { nowMs: () => world.nowMs, wallNs: () => 0n } as unknown as Clock,
+      clock: { nowMs: () => world.nowMs, wallNs: () => BigInt(this.#nextNs()) } as unknown as Clock,
       operationTimeoutMs: 60_000,
       placement: () => [],
       isConnected: () => true,
@@ -203,21 +210,28 @@ class WorldPrimary {
     }
   }
 
+  #nextNs(): number {
+    this.#batchNs = this.#world.draw();
+    return this.#batchNs;
+  }
+
   #execute(requests: readonly CommandRequest[]): object {
     const { versions, names } = this.#world;
+    const atNs = this.#batchNs;
     this.#staged = [];
     const touched = requests.map(({ command, cache }) => {
       const named = 'place' in command && 'parent' in command.place ? command.place.parent : null;
       const inode = named ?? ('inode' in command ? command.inode : 1);
       this.#staged.push(() => {
-        versions.set(inode, (versions.get(inode) ?? 0) + 1);
+        versions.set(inode, atNs);
         this.#world.writersOf(inode).push(cache?.client ?? 0);
-        if (named !== null) names.set(named, !(names.get(named) ?? false));
+        if (named !== null) names.set(named, command.kind === 'create-file');
         this.#world.committed++;
       });
       return [inode];
     });
-    return { body: new Uint8Array(1), touched, outcomes: requests.map(() => ({ kind: 'done', result: {} })) };
+    const result = { attributes: { inode: NAMED }, created: true };
+    return { body: new Uint8Array(1), touched, outcomes: requests.map(() => ({ kind: 'done', result })) };
   }
 
   #query(query: Query): object {
@@ -319,7 +333,7 @@ export class WorldClient {
       if (granted === null || granted.session !== this.session.session || granted.refused.includes(inode))
         return;
       if (kind === 'attributes') this.memory.learn(result.attributes, mark);
-      else this.memory.learnName(inode, NAME, result.there ? 7 : null, mark);
+      else this.memory.learnName(inode, NAME, result.there ? NAMED : null, mark);
     } catch (error) {
       if (!(error instanceof Error)) throw error;
     }
@@ -354,22 +368,29 @@ export class WorldClient {
     const change: OwnChange = ofName
       ? { names: [{ parent: inode, name: NAME }], inodes: [] }
       : { names: [], inodes: [inode] };
+    const kind = this.#world.dice.chance(50) ? 'unlink' : 'create-file';
     const command = (
-      ofName ? { kind: 'unlink', place: { parent: inode, name: NAME } } : { kind: 'set-attributes', inode }
+      ofName ? { kind, place: { parent: inode, name: NAME } } : { kind: 'set-attributes', inode }
     ) as Command;
-    this.memory.changing(change);
+    const mark = this.memory.changing(change);
+    let outcome: OwnOutcome | null = null;
     const beganMs = this.#world.nowMs;
     try {
       await this.#world.delay(1 + this.#world.dice.below(MESSAGE_MS_MAX));
       const cache = { client: this.#number, forgets: [inode] };
-      await primary.service.execute({ session: 1, number: this.#world.draw(), command, cache });
+      const number = this.#world.draw();
+      const result = await primary.service.execute({ session: 1, number, command, cache });
       this.#world.slowestMs = Math.max(this.#world.slowestMs, this.#world.nowMs - beganMs);
       await this.#world.delay(1 + this.#world.dice.below(MESSAGE_MS_MAX));
+      outcome = outcomeOfCommand(command, result, undefined);
     } catch (error) {
       if (!(error instanceof Error)) throw error;
     }
     await this.#thawed();
-    this.memory.changed(change);
+    this.memory.changed(change, mark, outcome);
+    const isKnown =
+      this.memory.attributes(inode) !== undefined || this.memory.name(inode, NAME) !== undefined;
+    if (outcome !== null && isKnown) this.#world.kept++;
   }
 
   async #poll(request: CacheRequest): Promise<{ readonly answer: CacheAnswer; readonly sentMs: number }> {

@@ -215,7 +215,7 @@ for (let seed = 1; seed <= SEEDS; seed++) {
       if (client === undefined) continue;
       if (dice.chance(60)) void client.ask(world.anyInode());
       if (dice.chance(10)) void client.askForDelegation(world.anyInode());
-      if (dice.chance(4)) void client.change(world.anyInode());
+      if (dice.chance(5)) void client.change(world.anyInode());
       if (dice.below(1_000) < 2 && !client.frozen) void client.freeze(100 + dice.below(2 * LEASE_MS));
       if (dice.below(10_000) < 8) void world.failover();
       await world.pass();
@@ -224,6 +224,7 @@ for (let seed = 1; seed <= SEEDS; seed++) {
     }
     assert.ok(world.believed > 1_000, `${world.believed} beliefs`);
     assert.ok(world.committed > 40, `${world.committed} changes`);
+    assert.ok(world.kept > 0, `${world.kept} times something known after a change of one's own`);
     assert.ok(world.delegated > 10, `${world.delegated} delegations`);
     assert.ok(world.trusted > 1_000, `delegations relied on ${world.trusted} times`);
     // A change can wait for one session after another that was granted something before the change was known.

@@ -18,6 +18,7 @@ const REACH = 'test/fuse/catalog-reach.test.ts';
 const OWN_NAMES = 'test/fuse/own-names.test.ts';
 const LISTINGS = 'test/fuse/known-listings.test.ts';
 const REMEMBERING = 'test/client/remembering-client.test.ts';
+const MEMORY = 'test/client/memory.test.ts';
 
 export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
   replica(
@@ -48,7 +49,7 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       find: 'this.#renew(sentMs + answer.validMs)',
       replace: 'this.#renew(this.#parts.nowMs() + answer.validMs)',
     },
-    { test: { file: CACHES, name: 'nobody believes what is not so (SEED=4)' } },
+    { test: { file: CACHES, name: 'nobody believes what is not so (SEED=1)' } },
   ),
   replica(
     '63d',
@@ -104,6 +105,46 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       replace: 'if (mark < 0) return false;',
     },
     { test: { file: CACHES, name: 'nobody believes what is not so (SEED=1)' } },
+  ),
+  replica(
+    'own-recalled',
+    "a directory that was called back during a client's own change is believed after it",
+    {
+      file: 'client/memory.ts',
+      find: '    this.#before.delete(inode);\n    this.#forgetDirectory(inode);',
+      replace: '    this.#forgetDirectory(inode);',
+    },
+    { test: { file: CACHES, name: 'nobody believes what is not so (SEED=1)' } },
+  ),
+  replica(
+    'own-ended',
+    "a directory is believed beyond the session in which a client's own change of it was begun",
+    {
+      file: 'client/memory.ts',
+      find: '    this.#before.clear();\n',
+      replace: '',
+    },
+    { test: { file: MEMORY, name: 'nothing outlives the session' } },
+  ),
+  replica(
+    'own-crossed',
+    'of two changes of one name at a time the one that was answered last counts',
+    {
+      file: 'client/memory.ts',
+      find: 'return this.#changing.get(key) === 1 && (this.#stamps.get(key) ?? 0) <= since;',
+      replace: 'return this.#changing.get(key) === 1;',
+    },
+    { test: { file: MEMORY, name: 'of two changes at a time nobody knows which was the last one' } },
+  ),
+  replica(
+    'own-ungranted',
+    'what a client changes in a directory of which nothing is granted to it is believed',
+    {
+      file: 'client/memory.ts',
+      find: 'if (!isBelieved || !this.#isFreshDirectory(parent, since)) return false;',
+      replace: 'if (!this.#isFreshDirectory(parent, since)) return false;',
+    },
+    { test: { file: MEMORY, name: 'of a directory of which nothing is granted nothing is learned' } },
   ),
   replica(
     '63i',

@@ -1,0 +1,130 @@
+/**
+ * Goal: what a client knows after a change of its own is so, and what it cannot know it does not believe.
+ * Method: one directory, one change and whatever may come between its beginning and its end.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Memory, type OwnChange, type OwnOutcome } from '../../client/memory.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+
+const DIRECTORY = 5;
+const [GONE, OTHER] = ['gone', 'other'];
+const BEFORE = {
+  ...{ inode: DIRECTORY, kind: 'directory', live: false, links: 2 },
+  ...{ accessedNs: '1', modifiedNs: '1', changedNs: '1' },
+} as Attributes;
+const UNLINK: OwnChange = { names: [{ parent: DIRECTORY, name: GONE }], inodes: [70] };
+const UNLINKED: OwnOutcome = {
+  names: [{ parent: DIRECTORY, name: GONE, inode: null }],
+  atNs: '9',
+  directories: 0,
+};
+
+/** A memory of a directory with two names. */
+function memoryOfTwo(): Memory {
+  const memory = new Memory();
+  memory.learn(BEFORE, memory.mark);
+  memory.learnName(DIRECTORY, GONE, 70, memory.mark);
+  memory.learnName(DIRECTORY, OTHER, 71, memory.mark);
+  return memory;
+}
+
+function unlink(memory: Memory, between: (since: number) => void, outcome: OwnOutcome | null = UNLINKED) {
+  const since = memory.changing(UNLINK);
+  between(since);
+  memory.changed(UNLINK, since, outcome);
+  return {
+    attributes: memory.attributes(DIRECTORY),
+    gone: memory.name(DIRECTORY, GONE),
+    other: memory.name(DIRECTORY, OTHER),
+  };
+}
+
+const CHANGED = { ...BEFORE, modifiedNs: '9', changedNs: '9' };
+const AS_BEFORE = { attributes: undefined, gone: undefined, other: 71 };
+
+test('a directory is what it was, but for what was changed', () => {
+  const memory = memoryOfTwo();
+  const known = unlink(memory, () => {
+    assert.equal(memory.attributes(DIRECTORY), undefined, 'Nothing is believed while it is under way');
+    assert.equal(memory.name(DIRECTORY, GONE), undefined);
+  });
+  assert.deepEqual(known, { attributes: CHANGED, gone: null, other: 71 });
+  const child = { names: [{ parent: DIRECTORY, name: 'child' }], inodes: [] };
+  const made = { names: [{ parent: DIRECTORY, name: 'child', inode: 72 }], atNs: '8', directories: 1 };
+  memory.changed(child, memory.changing(child), made);
+  const after = { ...BEFORE, links: 3, modifiedNs: '8', changedNs: '8' };
+  assert.deepEqual(memory.attributes(DIRECTORY), after, 'The time is the last one, and not the latest');
+  assert.equal(memory.name(DIRECTORY, 'child'), 72);
+});
+
+test('of what nobody knows what became of it nothing is believed', () => {
+  assert.deepEqual(
+    unlink(memoryOfTwo(), () => undefined, null),
+    AS_BEFORE,
+  );
+});
+
+test('what is called back meanwhile is not believed', () => {
+  const memory = memoryOfTwo();
+  const known = unlink(memory, () => memory.forget(DIRECTORY));
+  assert.deepEqual(known, { attributes: undefined, gone: undefined, other: undefined });
+});
+
+test('what is called back and asked for anew meanwhile is as old as it was asked for', () => {
+  const memory = memoryOfTwo();
+  const known = unlink(memory, () => {
+    memory.forget(DIRECTORY);
+    memory.learnName(DIRECTORY, OTHER, 71, memory.mark);
+  });
+  assert.deepEqual(known, AS_BEFORE);
+});
+
+test('nothing outlives the session', () => {
+  const memory = memoryOfTwo();
+  const known = unlink(memory, () => memory.forgetAll());
+  assert.deepEqual(known, { attributes: undefined, gone: undefined, other: undefined });
+});
+
+test('of two changes at a time nobody knows which was the last one', () => {
+  const memory = memoryOfTwo();
+  const other = { names: [{ parent: DIRECTORY, name: GONE }], inodes: [] };
+  let mark = 0;
+  const known = unlink(memory, () => {
+    mark = memory.changing(other);
+  });
+  assert.deepEqual(known, AS_BEFORE);
+  memory.changed(other, mark, UNLINKED);
+  assert.deepEqual([memory.attributes(DIRECTORY), memory.name(DIRECTORY, GONE)], [undefined, undefined]);
+});
+
+test('names that are changed at a time by themselves are known, their directory is not', () => {
+  const memory = memoryOfTwo();
+  const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
+  const mark = memory.changing(rest);
+  assert.deepEqual(
+    unlink(memory, () => undefined),
+    { attributes: undefined, gone: null, other: undefined },
+  );
+  memory.changed(rest, mark, { ...UNLINKED, names: [{ parent: DIRECTORY, name: OTHER, inode: null }] });
+  assert.deepEqual([memory.attributes(DIRECTORY), memory.name(DIRECTORY, OTHER)], [undefined, null]);
+});
+
+test("a change of the directory's own attributes meanwhile is not forgotten", () => {
+  const memory = memoryOfTwo();
+  const chmod = { names: [], inodes: [DIRECTORY] };
+  const known = unlink(memory, () => memory.changed(chmod, memory.changing(chmod)));
+  assert.deepEqual(known, { attributes: undefined, gone: null, other: 71 });
+});
+
+test('of a directory of which nothing is granted nothing is learned', () => {
+  const memory = new Memory();
+  const known = unlink(memory, () => undefined);
+  assert.deepEqual(known, { attributes: undefined, gone: undefined, other: undefined });
+});
+
+test('a read of the directory meanwhile counts', () => {
+  const memory = memoryOfTwo();
+  const known = unlink(memory, () => memory.accessed(DIRECTORY, '1', '5'));
+  assert.deepEqual(known.attributes, { ...CHANGED, accessedNs: '5' });
+});
