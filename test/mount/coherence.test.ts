@@ -12,6 +12,7 @@ import { RealCluster } from '../cluster/real-cluster.ts';
 import { mountPairs, noMounts } from '../posix/mounts.ts';
 import { Coherence } from './coherence.ts';
 import { Register } from './register.ts';
+import { unpromised } from './subjects.ts';
 
 const ROUNDS = Number(process.env.ROUNDS ?? 400);
 const SEED = Number(process.env.SEED ?? 1);
@@ -54,8 +55,7 @@ async function define(): Promise<void> {
     const places = mounts.map((mount) => ({ path: (name: string) => mount.path(transport, name) }));
     test(`over ${transport}: nobody sees the past`, async (t) => {
       await mkdir(mounts[0].path(transport));
-      // Through the library a file that is open takes the size of the one that gets its name.
-      const without = transport === 'native' ? ['replaced'] : [];
+      const without = unpromised(transport);
       const coherence = new Coherence(places, { seed: SEED, groups: 1, rounds: ROUNDS, actors: 4, without });
       const { changes, looks, failed, wrong } = await coherence.run();
       t.diagnostic(`${changes} changes, ${looks} looks`);

@@ -4,6 +4,7 @@ import { RealCluster } from '../cluster/real-cluster.ts';
 import { mountOver, noMounts } from '../posix/mounts.ts';
 import { Coherence } from './coherence.ts';
 import { befall, FAULTS, type Fault } from './faults.ts';
+import { unpromised } from './subjects.ts';
 
 const HELP = `Changes and looks at things on several mounts at once, and judges what each sees.
 
@@ -59,6 +60,7 @@ async function main(argv: readonly string[]): Promise<number> {
       rounds: Number(values.rounds),
       actors: Number(values.actors),
       limitMs: Number(values.seconds) * 1000,
+      without: unpromised(values.transport),
     });
     const befallen = befall(faults, cluster, mounts, ended.signal);
     const { changes, looks, failed, wrong } = await coherence.run();

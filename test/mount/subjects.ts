@@ -196,6 +196,11 @@ function mappedContents(name: string, of: (version: number) => string): Subject[
   };
 }
 
+/** Kinds of subjects that mounts of a transport do not promise: through the library a file that is open takes the size of the one that gets its name. */
+export function unpromised(transport: string): readonly string[] {
+  return transport === 'native' ? ['replaced'] : [];
+}
+
 /** @param number tells this group of subjects from others of their kinds */
 export function subjects(number: number): Subject[] {
   const named = (name: string): string => `${name}-${number}`;
