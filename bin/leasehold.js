@@ -13,6 +13,11 @@ import { setFlagsFromString } from 'node:v8';
 
 const NODE_MAJOR = 24;
 const EXIT_USAGE = 2;
+/**
+ * What V8 is told about the memory of a server. Left alone on a machine with much memory, it lets what was made a moment ago grow to
+ * 128 MiB before it looks what of that is in use still.
+ */
+const SERVER_MEMORY = ['--max-semi-space-size=16'];
 const self = fileURLToPath(import.meta.url);
 const IS_INSTALLED = self.split(sep).includes('node_modules');
 const IS_BUILT = existsSync(join(dirname(self), '..', 'dist', 'package.json'));
@@ -30,15 +35,17 @@ if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR) {
 
 /** @param {string[]} argv */
 async function run(argv) {
+  const [command, ...rest] = argv;
+  // With a word behind it, it is about the servers of a cluster; a server itself is only given options.
+  const isServer = command === 'server' && !/^[a-z]/.test(rest[0] ?? '');
+  if (isServer) beginWith(SERVER_MEMORY);
   // Before anything uses the pool: a few long syncs must not hold up every read and write behind them.
   process.env.UV_THREADPOOL_SIZE ??= '8';
   if (IS_INSTALLED && KIND === 'ts') await import('./typescript.js');
-  const [command, ...rest] = argv;
   stopWithParent();
   collectLessOften();
   module.enableCompileCache(process.env.NODE_COMPILE_CACHE ?? COMPILED);
-  // With a word behind it, it is about the servers of a cluster; a server itself is only given options.
-  if (command === 'server' && !/^[a-z]/.test(rest[0] ?? '')) {
+  if (isServer) {
     const { runServer } = await import(`${TREE}/server/main.${KIND}`);
     // Not only at its end: it may be killed.
     module.flushCompileCache();
@@ -63,6 +70,19 @@ async function run(argv) {
 function collectLessOften() {
   setFlagsFromString('--external-memory-accounted-in-global-limit');
   setFlagsFromString('--heap-growing-percent=300');
+}
+
+/**
+ * Begins once more, as the same process, with what V8 is told at its start; unless whoever started it has told it so, or otherwise.
+ *
+ * @param {readonly string[]} flags
+ */
+function beginWith(flags) {
+  const told = [...process.execArgv, process.env.NODE_OPTIONS ?? ''].join(' ');
+  const isTold = flags.every((flag) => told.includes(flag.replace(/=.*/, '')));
+  if (isTold || process.execve === undefined) return;
+  const argv = [process.execPath, ...flags, ...process.execArgv, ...process.argv.slice(1)];
+  process.execve(process.execPath, argv, process.env);
 }
 
 /**

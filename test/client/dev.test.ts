@@ -78,6 +78,11 @@ describe('a whole cluster on this machine', () => {
       assert.equal((await fetch(`${url}/readyz`)).status, 200);
       process.kill(pid, 0);
       await access(data);
+      const argv = (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0');
+      assert.ok(
+        argv.includes('--max-semi-space-size=16'),
+        'Told to V8 at its start, and by whoever began as this process',
+      );
     }
     const { volumes } = JSON.parse((await runCli(['volume', 'ls', '--json'], { env })).stdout);
     assert.equal(volumes[0].name, 'main');

@@ -9,6 +9,8 @@ import { freePorts } from '../../client/dev/free-ports.ts';
 import type { ClusterStatus, FileInfo } from '../../wire/http-api.ts';
 
 export const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
+/** What the launcher would begin once more with. */
+const SERVER_MEMORY = ['--max-semi-space-size=16'];
 
 /** Servers start within a second; with much data, or on a machine that does much else, within minutes. */
 const START_MS_MAX = 300_000;
@@ -105,7 +107,7 @@ export class RealCluster {
 
   spawn(id: string, environment: NodeJS.ProcessEnv = {}): ChildProcess {
     const own = this.#environment(this.ids.indexOf(id));
-    const child = spawn(process.execPath, [LAUNCHER, 'server', ...this.flags(id)], {
+    const child = spawn(process.execPath, [...SERVER_MEMORY, LAUNCHER, 'server', ...this.flags(id)], {
       // The launcher ends its server where its standard input ends: no orphans, even after a kill -9 of the test.
       stdio: ['pipe', 'ignore', 'pipe'],
       env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1', ...own, ...environment },
