@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
@@ -14,6 +13,7 @@ import { BIRTH_LENGTH } from './file/borne-file.ts';
 import type { DepartedFiles } from './file/departed-files.ts';
 import { FileSubject } from './file/file-subject.ts';
 import { TransferPace } from './file/transfer-pace.ts';
+import { recentlyUsed } from './recently-used.ts';
 import { ReplicaDriver, type ReplicaSurroundings } from './replica-driver.ts';
 import { decodeStateRequest, STATE_CALL } from './state-call.ts';
 import type { FileStore, NewReplica, NewTrust } from './storage/store.ts';
@@ -92,7 +92,7 @@ export class ReplicaHost {
   /** Being made with their first operations: nobody takes them into use. */
   readonly #bearing = new Map<FileId, Promise<unknown>>();
   /** Files not in use: where an epoch of this process has ended, by which it may go on ordering (decision 0074). */
-  readonly #ended = new LRUCache<FileId, Position>({ max: ENDED_MAX });
+  readonly #ended = recentlyUsed<FileId, Position>(ENDED_MAX);
   /** Objects of files that are damaged here, as far as somebody met them. */
   readonly #damaged = new Map<FileId, Set<number>>();
   /** Of files in use: it never changes, and is told while the store may not be asked any more. */

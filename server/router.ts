@@ -1,11 +1,11 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
-import { LRUCache } from 'lru-cache';
 import { type ErrorCode, ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type CellId, type FileId, isServerId, type ServerId } from '../base/ids.ts';
 import type { CacheOwner } from '../wire/catalog-api.ts';
 import { bounded } from './bounded.ts';
 import type { MetricsRegistry } from './metrics.ts';
+import { recentlyUsed } from './recently-used.ts';
 import type { Services } from './services.ts';
 
 export interface CallOptions {
@@ -87,10 +87,10 @@ export class Router {
   readonly #random53: () => number;
   readonly #askWhere: RouterOptions['askWhere'];
   readonly #countRetry: () => void;
-  readonly #primaries = new LRUCache<CellId, { readonly server: ServerId; readonly epoch: number }>({
-    max: HINTS_MAX,
-  });
-  readonly #members = new LRUCache<FileId, readonly ServerId[]>({ max: MEMBERS_MAX });
+  readonly #primaries = recentlyUsed<CellId, { readonly server: ServerId; readonly epoch: number }>(
+    HINTS_MAX,
+  );
+  readonly #members = recentlyUsed<FileId, readonly ServerId[]>(MEMBERS_MAX);
   /** This server leads nothing any more: all that it is asked for goes to others. */
   #retired = false;
   #closing = false;

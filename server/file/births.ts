@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
@@ -27,6 +26,7 @@ import type { Clock } from '../clock.ts';
 import type { RequestName } from '../http/request-names.ts';
 import type { Traffic } from '../live/traffic.ts';
 import type { Counter } from '../metrics.ts';
+import { recentlyUsed } from '../recently-used.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { CallOptions } from '../router.ts';
 import type { NewReplica } from '../storage/store.ts';
@@ -103,7 +103,7 @@ export class Births {
   /** Requests under way, by their names: a retry waits for the same. */
   readonly #underWay = new Map<string, Promise<BirthOutcome[]>>();
   #bytesUnderWay = 0;
-  readonly #volumes = new LRUCache<number, string>({ max: DIRECTORIES_MAX });
+  readonly #volumes = recentlyUsed<number, string>(DIRECTORIES_MAX);
   readonly #nests = new Map<string, Nest>();
 
   constructor(parts: BirthsParts) {

@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
@@ -17,6 +16,7 @@ import type {
 import { LOCK_WAITERS_MAX, LOCKS_PER_CLIENT_MAX, LOCKS_PER_FILE_MAX } from '../../wire/lock-limits.ts';
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
+import { recentlyUsed } from '../recently-used.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { FileStore } from '../storage/store.ts';
 import { wasBorneOnly } from './borne-file.ts';
@@ -99,7 +99,7 @@ export class FileLocks {
   /** Long enough for clocks that run at different rates. */
   readonly #spanMs: number;
   readonly #books = new Map<ReplicaDriver, Book>();
-  readonly #former = new LRUCache<FileId, Former>({ max: FORMER_MAX });
+  readonly #former = recentlyUsed<FileId, Former>(FORMER_MAX);
   readonly #shares: LockShares;
 
   constructor(parts: FileLocksParts) {

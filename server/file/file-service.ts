@@ -1,5 +1,4 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { unreachable } from '../../base/assert.ts';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
@@ -17,6 +16,7 @@ import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from
 import { unlessFirst, within } from '../bounded.ts';
 import type { Traffic } from '../live/traffic.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
+import { recentlyUsed } from '../recently-used.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { CopyPiece, FileLocated, FileRead, FileService, FileStanding, Hole } from '../services.ts';
@@ -116,7 +116,7 @@ export class LocalFileService implements FileService {
   readonly #liveMarks: LiveMarks;
   readonly #memberNews: MemberNews;
   /** When somebody was last sent to the server that has ordered a file last. */
-  readonly #sentMs = new LRUCache<FileId, number>({ max: SENT_MAX });
+  readonly #sentMs = recentlyUsed<FileId, number>(SENT_MAX);
   /** Of files that nobody leads. */
   readonly #changes = new Bursts();
   /** Marks that were asked of the catalog. */

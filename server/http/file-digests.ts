@@ -1,8 +1,8 @@
-import { LRUCache } from 'lru-cache';
 import type { FileId } from '../../base/ids.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { contentVersionCompare } from '../live-attributes.ts';
+import { recentlyUsed } from '../recently-used.ts';
 import { digestHash, digestText } from './digests.ts';
 import { Permits } from './permits.ts';
 
@@ -16,7 +16,7 @@ export class FileDigests {
   readonly #gateway: Gateway;
   readonly #permits = new Permits(COMPUTING_MAX);
   /** By entity tag and algorithm: equal tags mean equal bytes, so that nothing here is ever outdated. */
-  readonly #known = new LRUCache<string, string>({ max: REMEMBERED_COUNT });
+  readonly #known = recentlyUsed<string, string>(REMEMBERED_COUNT);
 
   constructor(gateway: Gateway) {
     this.#gateway = gateway;

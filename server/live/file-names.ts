@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Gateway } from '../gateway.ts';
+import { recentlyUsed } from '../recently-used.ts';
 import { HeardLast } from './heard-last.ts';
 
 const NAMES_MAX = 2_000;
@@ -18,7 +18,7 @@ export class FileNames {
   readonly #gateway: Gateway;
   readonly #log: Logger;
   readonly #nowMs: () => number;
-  readonly #names = new LRUCache<FileId, string>({ max: NAMES_MAX });
+  readonly #names = recentlyUsed<FileId, string>(NAMES_MAX);
   /** Who has a name may change with every upload. */
   readonly #files: HeardLast<FileId>;
 

@@ -1,4 +1,5 @@
-import { LRUCache } from 'lru-cache';
+import type { LRUCache } from 'lru-cache';
+import { recentlyUsed } from '../recently-used.ts';
 
 /** How long is told what was heard, before it is asked for anew, in milliseconds. */
 const HEARD_MS = 1_000;
@@ -24,7 +25,7 @@ export class HeardLast<Value> {
 
   constructor(parts: HeardLastParts) {
     this.#parts = parts;
-    this.#heard = new LRUCache<string, Heard<Value>>({ max: parts.max });
+    this.#heard = recentlyUsed<string, Heard<Value>>(parts.max);
   }
 
   /** @returns what was heard last, while it is asked for anew where that was a moment ago; null where nothing was */

@@ -1,7 +1,7 @@
-import { LRUCache } from 'lru-cache';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
+import { recentlyUsed } from '../recently-used.ts';
 import type { Happenings } from './happenings.ts';
 import { type FormerLease, SENTENCES } from './sentences.ts';
 
@@ -41,7 +41,7 @@ export interface ObservedReplica {
  */
 export class Observer {
   readonly #parts: ObserverParts;
-  readonly #heard = new LRUCache<FileId, HeardLease>({ max: HEARD_MAX });
+  readonly #heard = recentlyUsed<FileId, HeardLease>(HEARD_MAX);
   /** Leases held here, and what was before them. */
   readonly #held = new Map<FileId, FormerLease>();
   readonly #resetsSinceMs = new Map<FileId, number>();

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
-import { LRUCache } from 'lru-cache';
 import { type CellId, type ServerId, serverIdCompare } from '../../base/ids.ts';
+import { recentlyUsed } from '../recently-used.ts';
 
 /** Most servers that vote on one name. */
 const MEMBERS_MAX = 3;
@@ -17,7 +17,7 @@ export interface LeasePlace {
 /** The places of names among the servers of one configuration. */
 export class LeasePlaces {
   readonly #servers: readonly ServerId[];
-  readonly #known = new LRUCache<string, LeasePlace>({ max: REMEMBERED_MAX });
+  readonly #known = recentlyUsed<string, LeasePlace>(REMEMBERED_MAX);
 
   /** @param servers all servers of the configuration, in any order */
   constructor(servers: readonly ServerId[]) {

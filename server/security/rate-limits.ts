@@ -1,5 +1,6 @@
-import { LRUCache } from 'lru-cache';
+import type { LRUCache } from 'lru-cache';
 import { ServiceError } from '../../base/errors.ts';
+import { recentlyUsed } from '../recently-used.ts';
 import { type Principal, principalName } from './principal.ts';
 
 /** Clients of which it is remembered how much they have asked lately. */
@@ -18,8 +19,8 @@ interface Bucket {
 export class RateLimits {
   readonly #clientPerS: number;
   readonly #nowMs: () => number;
-  readonly #clients = new LRUCache<string, Bucket>({ max: CLIENTS_MAX });
-  readonly #strangers = new LRUCache<string, Bucket>({ max: CLIENTS_MAX });
+  readonly #clients = recentlyUsed<string, Bucket>(CLIENTS_MAX);
+  readonly #strangers = recentlyUsed<string, Bucket>(CLIENTS_MAX);
 
   /** @param clientPerS `Infinity` for no bound */
   constructor(clientPerS: number, nowMs: () => number = () => performance.now()) {

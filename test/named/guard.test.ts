@@ -8,7 +8,7 @@ import { exitCodeOf, GuardedCommand } from '../../client/lease/guarded-command.t
 import { leaseLeftMs, leaseMomentAfter, leaseMomentNow } from '../../client/lease/lease-clock.ts';
 import { until } from '../cluster/real-cluster.ts';
 
-const TTL_MS = 2_000;
+const TTL_MS = 4_000;
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-guard-'));
 after(() => rmSync(folder, { recursive: true }));
 

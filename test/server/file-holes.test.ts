@@ -6,11 +6,14 @@ import { ServiceError } from '../../base/errors.ts';
 import type { CopyPiece } from '../../server/services.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
+const LEASE_MS = 2_000;
+
 async function started(
   ids: readonly string[],
   close: (cluster: SmallCluster) => void,
 ): Promise<SmallCluster> {
-  const cluster = new SmallCluster(ids);
+  // Nobody else is to lead the file meanwhile, however slow it goes.
+  const cluster = new SmallCluster(ids, {}, { leaseMs: LEASE_MS });
   close(cluster);
   await cluster.ready();
   return cluster;

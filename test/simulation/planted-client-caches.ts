@@ -331,8 +331,8 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'a mount changes what its own kernel still believes, and is not called back for',
     {
       file: 'client/remembering-client.ts',
-      find: 'await this.#changing(forgets);\n      return await super.command',
-      replace: 'return await super.command',
+      find: 'await this.#changing(forgets);\n      const result = await ask(',
+      replace: 'const result = await ask(',
     },
     {
       test: { file: REMEMBERING, name: 'nobody here believes any more what this client asks to be changed' },
