@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { access, open, stat } from 'node:fs/promises';
+import { access, constants, open, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -57,9 +57,11 @@ export interface Mounted {
 /** @returns why nothing can be mounted on this machine, or null if it can */
 export async function mountObstacle(): Promise<string | null> {
   try {
-    await access('/dev/fuse');
+    await access('/dev/fuse', constants.R_OK | constants.W_OK);
   } catch (error) {
     if (!isSystemError(error)) throw error;
+    if (error.code === 'EACCES')
+      return 'this user may not read and write /dev/fuse (as root: chmod 666 /dev/fuse)';
     return 'there is no /dev/fuse here (in a container, start it with --device /dev/fuse --cap-add SYS_ADMIN)';
   }
   // Root mounts without help.

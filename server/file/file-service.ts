@@ -304,17 +304,24 @@ export class LocalFileService implements FileService {
     await this.#assertRoomAtBackups(driver, request);
   }
 
-  /** What backups cannot store no majority will have: that is told before it has a place in the order. */
+  /**
+   * What backups cannot store no majority will have: that is told before it has a place in the order. Who is away stores nothing either; and what
+   * has a place then is in the way of all that is there, for whoever leads next has to have it stored first.
+   */
   async #assertRoomAtBackups(driver: ReplicaDriver, request: RequestId): Promise<void> {
-    const { isDiskFull = () => false, self } = this.#parts;
+    const { isDiskFull = () => false, isConnected, self } = this.#parts;
     const { view } = driver;
-    const full = viewVoters(view).filter((member) => member !== self && isDiskFull(member));
-    const hasRoom = (member: ServerId): boolean => !full.includes(member);
-    const isEnough = view.policy === 'all' ? full.length === 0 : viewHasMajority(view, hasRoom);
+    const others = viewVoters(view).filter((member) => member !== self);
+    const full = others.filter((member) => isDiskFull(member));
+    if (full.length === 0) return;
+    const away = others.filter((member) => !full.includes(member) && !isConnected(member));
+    const hasRoom = (member: ServerId): boolean => !full.includes(member) && !away.includes(member);
+    const isEnough = view.policy !== 'all' && viewHasMajority(view, hasRoom);
     if (isEnough || (await this.#isKnown(driver, request))) return;
+    const unreachable = away.length === 0 ? '' : `, and ${away.join(', ')} is not reachable`;
     throw new ServiceError(
       'no-space',
-      `The disks of ${full.join(', ')} are full: delete files, or give them more room`,
+      `The disks of ${full.join(', ')} are full${unreachable}: delete files, or give them more room`,
     );
   }
 

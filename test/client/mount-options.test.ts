@@ -81,6 +81,8 @@ test('an unknown option is named, together with the one that comes nearest', () 
   assert.match(failure.hint, /"servers"/);
   assert.match(refused('op-timeot=3s').hint, /"op_timeout"/);
   assert.match(refused('allowother').hint, /"allow_other"/);
+  assert.match(refused('cahce=strict').hint, /"cache"/, 'Two letters are swapped');
+  assert.match(refused('umaks=022').hint, /"umask"/);
   assert.doesNotMatch(refused('zzzzzzzzzzzz').hint, /nearest/);
   assert.match(refused('remount,ro').hint, /umount/);
   assert.match(refused('rw,user_id=0,remount').hint, /umount/, 'As the kernel has its options');

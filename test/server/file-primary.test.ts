@@ -284,3 +284,26 @@ test('writes that are asked for again after a fail-over have the versions that t
   const once = [await write(b, 1), await write(b, 2), await write(b, 3)];
   assert.deepEqual(once.map(told), [...before, third].map(told));
 });
+
+/**
+ * Goal: what no majority can take has no place in the order: it would be in the way of all that is there, until those who are away are back.
+ */
+test('where those in reach have no room nothing is ordered for want of those who are away', async (t) => {
+  const { cluster, servers } = await started(t, new Catalog());
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  cluster.full.add(c.id);
+  await a.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2));
+  for (const other of [a, c]) cluster.network.cut(b.id, other.id);
+  const seq = () => a.host.loaded(FILE)?.orderedSeq;
+  const before = seq();
+  await assert.rejects(a.files.write(FILE, requestOf(3), 'append', Uint8Array.of(3)), {
+    code: 'no-space',
+    message: /of c are full, and b is not reachable/,
+  });
+  assert.equal(seq(), before);
+  assert.deepEqual([...(await a.files.read(FILE, 0, 9)).bytes], [1, 2]);
+  cluster.full.delete(c.id);
+  await a.files.write(FILE, requestOf(3), 'append', Uint8Array.of(3));
+  assert.deepEqual(cluster.fatal, []);
+});

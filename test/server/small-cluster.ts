@@ -55,6 +55,8 @@ export class SmallCluster {
   /** What would have ended a process. */
   readonly fatal: unknown[] = [];
   readonly network = new MemoryNetwork();
+  /** Who has said so to the others; their stores take all the same what they are given. */
+  readonly full = new Set<ServerId>();
   /** Who synced its index because a primary was about to end, and whether the file was led then. */
   readonly prepared: { readonly at: ServerId; readonly isLed: boolean }[] = [];
   /** Successors in the order in which primaries chose them. */
@@ -163,6 +165,7 @@ export class SmallCluster {
       endedUnlocked: (ending, servers) => lockEndings.tell(ending, servers),
       operationTimeoutMs: 3_000,
       isConnected: (server) => server === id || transport().isConnected(server),
+      isDiskFull: (server) => this.full.has(server),
     });
     const succession = new Succession({
       self: id,

@@ -1,11 +1,27 @@
-/** Known bugs of what a mount makes of the room that there is, each noticed by its test; see `planted.ts`. */
+/** Known bugs of what servers and mounts make of the room that there is, each noticed by its test; see `planted.ts`. */
 import { type Planted, plantedIn } from './planted.ts';
 
 const replica = plantedIn('replica');
 
 const ROOM = 'test/fuse/room.test.ts';
+const PRIMARY = 'test/server/file-primary.test.ts';
 
 export const PLANTED_ROOM: readonly Planted[] = [
+  replica(
+    'room-unreachable',
+    'a server that is away is taken for one that has room',
+    {
+      file: 'server/file/file-service.ts',
+      find: '!full.includes(member) && !away.includes(member);',
+      replace: '!full.includes(member);',
+    },
+    {
+      test: {
+        file: PRIMARY,
+        name: 'where those in reach have no room nothing is ordered for want of those who are away',
+      },
+    },
+  ),
   replica(
     'room-quota',
     'where a quota is exhausted what is written is told as written, and lost when it is closed',
