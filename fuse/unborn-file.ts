@@ -241,7 +241,8 @@ export class UnbornFile implements BackendFile {
     if (!this.keeps(endBytes)) return this.#after(atCluster);
     change();
     const before = { epoch: 0, seq: this.#seq++ };
-    this.#attributes = { ...this.#attributes, modifiedNs: String(nowNs()), changedNs: String(nowNs()) };
+    const atNs = String(nowNs());
+    this.#attributes = { ...this.#attributes, modifiedNs: atNs, changedNs: atNs };
     return { ...this.#state(), before };
   }
 

@@ -353,6 +353,9 @@ test('without a majority a command is stopped before its lease ends, and nobody 
   await namesServed();
 });
 
+/** Whoever watches is told of all that happens long before. */
+const WATCHED_MS_MAX = 120_000;
+
 test('a watch at a server that is no member tells everything, and goes on when the member dies that it asks', async (t) => {
   const name = 'watched/one:x';
   const { members, other } = membersOf(name);
@@ -371,8 +374,13 @@ test('a watch at a server that is no member tells everything, and goes on when t
     if (!controller.signal.aborted) throw error;
   });
   const after = async (kind: string, token?: number): Promise<void> => {
+    const limit = AbortSignal.timeout(WATCHED_MS_MAX);
     while (!told.some((event) => event.kind === kind && (token === undefined || event.token === token))) {
-      await new Promise<void>((resolve) => heard.add(resolve));
+      if (limit.aborted) assert.fail(`"${kind}" ${token} was not told, but ${JSON.stringify(told)}`);
+      await new Promise<void>((resolve) => {
+        heard.add(resolve);
+        limit.addEventListener('abort', () => resolve(), { once: true });
+      });
     }
   };
   await after('state');
