@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { editDistance } from '../base/edit-distance.ts';
 import { isTreeName } from '../wire/access.ts';
 import type { AccessFiles } from './access.ts';
 import { CommandFailure, EXIT_USAGE } from './failure.ts';
@@ -460,23 +461,6 @@ function nearest(name: string): string | null {
     if (distance < bestDistance) [best, bestDistance] = [known, distance];
   }
   return best;
-}
-
-/** How many letters are too many, missing or others; two that are swapped count once. */
-function editDistance(a: string, b: string): number {
-  let before: number[] = [];
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      const isSwapped = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
-      const swapped = isSwapped ? (before[j - 2] ?? Infinity) + 1 : Infinity;
-      next.push(Math.min(replaced, swapped, (row[j] as number) + 1, (next[j - 1] as number) + 1));
-    }
-    [before, row] = [row, next];
-  }
-  return row.at(-1) as number;
 }
 
 /** @returns base URLs out of a list with commas or semicolons; a bare name gets what is usual before and behind it */

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { access, constants, open, stat } from 'node:fs/promises';
+import { open, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -16,6 +16,7 @@ import {
   EXIT_USAGE,
   isSystemError,
 } from './failure.ts';
+import { deviceObstacle } from './fuse-device.ts';
 import { optionText } from './mount-options.ts';
 import { mountAt } from './mount-table.ts';
 import { LAUNCHER, logTail } from './programs.ts';
@@ -56,14 +57,8 @@ export interface Mounted {
 
 /** @returns why nothing can be mounted on this machine, or null if it can */
 export async function mountObstacle(): Promise<string | null> {
-  try {
-    await access('/dev/fuse', constants.R_OK | constants.W_OK);
-  } catch (error) {
-    if (!isSystemError(error)) throw error;
-    if (error.code === 'EACCES')
-      return 'this user may not read and write /dev/fuse (as root: chmod 666 /dev/fuse)';
-    return 'there is no /dev/fuse here (in a container, start it with --device /dev/fuse --cap-add SYS_ADMIN)';
-  }
+  const obstacle = await deviceObstacle();
+  if (obstacle !== null) return `${obstacle.what} (${obstacle.fix})`;
   // Root mounts without help.
   if (process.getuid?.() === 0) return null;
   const found = await run('fusermount3', ['--version']);

@@ -73,9 +73,7 @@ export class RememberingClient extends ClusterClient {
 
   /** Whether it is known, without asking anybody, what has the name, and its attributes. */
   remembers(parent: number, name: string): boolean {
-    const inode = this.#memory.name(parent, name);
-    const isKnown = typeof inode === 'number' && this.#memory.attributes(inode) !== undefined;
-    return isKnown && this.#session.session !== null;
+    return this.#session.session !== null && this.#knownAt({ parent, name }) !== undefined;
   }
 
   /** The session under which this client remembers, for somebody to whom more is granted by it; told of all that is called back. */
@@ -190,9 +188,8 @@ export class RememberingClient extends ClusterClient {
         return attributes === undefined ? undefined : { attributes };
       }
       case 'lookup': {
-        const inode = memory.name(query.parent, query.name);
-        if (inode === null || inode === undefined) return inode;
-        const attributes = memory.attributes(inode);
+        if (memory.name(query.parent, query.name) === null) return null;
+        const attributes = this.#knownAt(query);
         return attributes === undefined ? undefined : { attributes };
       }
       case 'list': {

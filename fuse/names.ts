@@ -98,10 +98,10 @@ export class Names {
   }
 
   async #find(parent: number, name: string): Promise<Attributes> {
-    const known = await this.#known(parent, name);
+    const known = this.#known(parent, name);
     if (known !== undefined) return known;
     if (await this.#lookAhead.reach(parent, name)) {
-      const reached = await this.#known(parent, name);
+      const reached = this.#known(parent, name);
       if (reached !== undefined) return reached;
     }
     const attributes = await this.#askFor(parent, name);
@@ -117,7 +117,8 @@ export class Names {
     return attributes;
   }
 
-  async #known(parent: number, name: string): Promise<Attributes | undefined> {
+  /** @returns undefined where the cluster would have to be asked */
+  #known(parent: number, name: string): Attributes | Promise<Attributes> | undefined {
     const attributes = this.#inodes.cache.entry(parent, name);
     if (attributes === undefined && this.#backend.remembers?.(parent, name) !== true) return undefined;
     this.#lookAhead.used(parent);

@@ -1,3 +1,5 @@
+import { editDistance } from '../base/edit-distance.ts';
+
 /** The options of a server, in the order of its help. What a value must look like, `config.ts` says. */
 export const OPTIONS = [
   {
@@ -249,18 +251,4 @@ export function suggestion(given: string, names: readonly string[], prefix: stri
   const [longer] = names.filter((name) => given.length >= 3 && name.startsWith(given));
   const found = near?.name ?? longer;
   return found === undefined ? '' : `: did you mean ${prefix}${found}?`;
-}
-
-/** Levenshtein distance: single-character insertions, deletions and substitutions from `a` to `b`. */
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const substituted = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(substituted, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
 }

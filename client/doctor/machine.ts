@@ -1,7 +1,8 @@
 import { constants } from 'node:fs';
-import { access, readFile, stat } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { isSystemError } from '../failure.ts';
+import { DEVICE, deviceObstacle } from '../fuse-device.ts';
 import { processes, volumeMounts } from '../mount-table.ts';
 import { formatBytes } from '../quantities.ts';
 import { run } from '../run-program.ts';
@@ -14,7 +15,6 @@ const OPEN_FILES_MIN = 4096;
 const MEMORY_MIN_BYTES = 512 * 1024 ** 2;
 /** A mount that lives answers long before. */
 const MOUNT_ANSWER_MS = 3_000;
-const DEVICE = '/dev/fuse';
 const FUSE_CONFIGURATION = '/etc/fuse.conf';
 
 export async function examineMachine(isRoot: boolean): Promise<Finding[]> {
@@ -47,19 +47,10 @@ async function examineKernel(): Promise<Finding> {
 }
 
 async function examineDevice(): Promise<Finding> {
-  try {
-    await access(DEVICE, constants.R_OK | constants.W_OK);
-    return ok('device', `${DEVICE} can be used`);
-  } catch (error) {
-    if (isSystemError(error) && error.code === 'ENOENT') {
-      const fix = 'modprobe fuse; in a container, start it with --device /dev/fuse --cap-add SYS_ADMIN';
-      return failed('device', `there is no ${DEVICE}`, fix);
-    }
-    if (isSystemError(error) && (error.code === 'EACCES' || error.code === 'EPERM')) {
-      return failed('device', `${DEVICE} is not to be used by this user`, `as root: chmod 666 ${DEVICE}`);
-    }
-    throw error;
-  }
+  const obstacle = await deviceObstacle();
+  return obstacle === null
+    ? ok('device', `${DEVICE} can be used`)
+    : failed('device', obstacle.what, obstacle.fix);
 }
 
 /** Others than root mount with the rights of this program. */

@@ -40,8 +40,15 @@ const QUEUE_MAX = 4_096;
 type CommandResult = CommandResults[Command['kind']];
 /** Commands whose answers tell the times of the directories in which they have changed names. */
 const TIMED = [
-  ...(['unlink', 'unlink-files', 'rename', 'remove-directory'] as const),
-  ...(['create-file', 'make-directory', 'make-node', 'symlink', 'link'] as const),
+  'unlink',
+  'unlink-files',
+  'rename',
+  'remove-directory',
+  'create-file',
+  'make-directory',
+  'make-node',
+  'symlink',
+  'link',
 ] as const;
 type TimedKind = (typeof TIMED)[number];
 

@@ -4,16 +4,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
 import type { CopyPiece } from '../../server/services.ts';
-import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
-
-const LEASE_MS = 2_000;
+import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
 
 async function started(
   ids: readonly string[],
   close: (cluster: SmallCluster) => void,
 ): Promise<SmallCluster> {
-  // Nobody else is to lead the file meanwhile, however slow it goes.
-  const cluster = new SmallCluster(ids, {}, { leaseMs: LEASE_MS });
+  const cluster = new SmallCluster(ids, {}, STEADY);
   close(cluster);
   await cluster.ready();
   return cluster;

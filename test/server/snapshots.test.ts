@@ -16,11 +16,10 @@ import { SnapshotCut } from '../../server/catalog/snapshot-cut.ts';
 import type { CatalogAccess } from '../../server/file/file-service.ts';
 import { ShownFiles } from '../../server/shown-files.ts';
 import type { Command, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
-import { requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+import { requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
 
 const MEMBERS = ['a', 'b', 'c'] as ServerId[];
 const TIMEOUT_MS = 3_000;
-const LEASE_MS = 2_000;
 
 /** The catalog's tables behind a barrier, as its primary has them; commands come late. */
 class World {
@@ -39,8 +38,7 @@ class World {
       attributes: async (file) => this.query({ kind: 'attributes', inode: file }).attributes,
       command: (command) => this.command(command),
     };
-    // Nobody else is to lead a file meanwhile, however slow it goes.
-    this.cluster = new SmallCluster(MEMBERS, catalog, { leaseMs: LEASE_MS });
+    this.cluster = new SmallCluster(MEMBERS, catalog, STEADY);
     this.cut = new SnapshotCut({
       operationTimeoutMs: TIMEOUT_MS,
       nowMs: () => performance.now(),
