@@ -17,7 +17,7 @@ import {
   isSystemError,
 } from './failure.ts';
 import { deviceObstacle } from './fuse-device.ts';
-import { optionText } from './mount-options.ts';
+import { optionText, parseMountOptions } from './mount-options.ts';
 import { mountAt } from './mount-table.ts';
 import { LAUNCHER, logTail } from './programs.ts';
 import { formatDuration } from './quantities.ts';
@@ -109,7 +109,10 @@ export async function mountInForeground(
 
 /** @returns the directory by its real name, with room for the mount */
 async function prepare(options: MountOptions): Promise<string> {
-  const obstacle = await mountObstacle();
+  const { transport } = parseMountOptions(options.options ?? [], options.sloppy);
+  // What only root can have is refused by the mount's process, which says that: no right to the device would help.
+  const isRefused = transport === 'kernel' && process.getuid?.() !== 0;
+  const obstacle = isRefused ? null : await mountObstacle();
   if (obstacle !== null) throw new CommandFailure(EXIT_FAILED, `Cannot mount: ${obstacle}`);
   const directory = await canonicalOrFail(options.directory, `make it first: mkdir -p ${options.directory}`);
   await makeRoom(directory);
