@@ -292,7 +292,10 @@ export async function compose(
     peers: () => connected().peers,
     isConnected,
     call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
-    changed: (isLow) => happenings.tell(isLow ? SENTENCES.diskFull(self) : SENTENCES.diskHasRoom(self)),
+    changed: (isLow) => {
+      happenings.tell(isLow ? SENTENCES.diskFull(self) : SENTENCES.diskHasRoom(self));
+      if (!isLow) idle.hasRoom();
+    },
   });
   const scrubber = new Scrubber({
     clock,
@@ -474,6 +477,7 @@ export async function compose(
   security.watchEnds(({ whose }, leftMs) => happenings.tell(SENTENCES.certificateEnds(self, whose, leftMs)));
   await app.listen({ host: config.listen.host, port: config.listen.port });
   transport.start();
+  fullDisks.start();
   scrubber.begin();
   // The catalog's own record knows better than the configuration who holds it now.
   const view = catalog.view();

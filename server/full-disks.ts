@@ -7,7 +7,7 @@ import type { DiskReserve } from './storage/reserve.ts';
 export const DISK_CALL = 'disk';
 
 const CALL_MS = 2_000;
-/** While its disk is full a server looks whether it still is, and says so again. */
+/** A server looks so often whether its disk is full, whoever fills it, and while it is says so again. */
 const REPEAT_MS = 1_000;
 /** What was said is believed for so long. */
 const BELIEVED_MS = 5 * REPEAT_MS;
@@ -59,6 +59,12 @@ export class FullDisks {
     return new Uint8Array(0);
   }
 
+  /** To be called when the other servers can be. */
+  start(): void {
+    this.#look();
+    this.#timer = setInterval(() => this.#look(), REPEAT_MS).unref();
+  }
+
   close(): void {
     this.#parts.reserve.changed = () => undefined;
     if (this.#timer !== null) clearInterval(this.#timer);
@@ -67,26 +73,22 @@ export class FullDisks {
 
   #changed(isLow: boolean): void {
     const { log } = this.#parts;
-    if (isLow) {
+    if (isLow)
       log.warn('the disk is nearly full: nothing is written to files of which most replicas have no room');
-      this.#timer ??= setInterval(() => this.#repeat(), REPEAT_MS).unref();
-    } else {
-      log.info('the disk has room again');
-      if (this.#timer !== null) clearInterval(this.#timer);
-      this.#timer = null;
-    }
+    else log.info('the disk has room again');
     this.#tell(isLow);
     this.#parts.changed?.(isLow);
   }
 
-  #repeat(): void {
+  #look(): void {
     const { reserve, log } = this.#parts;
+    const wasLow = reserve.isLow;
     try {
       reserve.look();
     } catch (error) {
       log.debug({ err: error }, 'the room on the disk is not known');
     }
-    if (reserve.isLow) this.#tell(true);
+    if (wasLow && reserve.isLow) this.#tell(true);
   }
 
   #tell(isLow: boolean): void {

@@ -20,6 +20,8 @@ export interface PrimaryWaiterParts {
   readonly lease: LeaseDriver;
   readonly operationTimeoutMs: number;
   isConnected(server: ServerId): boolean;
+  /** Whether another server has said of late that it has no room. */
+  isDiskFull?(server: ServerId): boolean;
 }
 
 /** A primary that said it would let go has so long to do it. */
@@ -97,8 +99,13 @@ export class PrimaryWaiter {
 
   noMajority(view: View, subject: string): ServiceError {
     const unreachable = this.#unreachable(view);
-    const missing = unreachable.length > 0 ? `cannot reach ${unreachable.join(', ')}` : 'no answer in time';
-    return new ServiceError('no-majority', `There is no majority of the servers of ${subject}: ${missing}`, {
+    const full = this.#full(view);
+    const missing = [
+      ...(unreachable.length > 0 ? [`cannot reach ${unreachable.join(', ')}`] : []),
+      ...(full.length > 0 ? [`no room on the disk of ${full.join(', ')}`] : []),
+    ];
+    const why = missing.length > 0 ? missing.join(', and ') : 'no answer in time';
+    return new ServiceError('no-majority', `There is no majority of the servers of ${subject}: ${why}`, {
       unreachable,
       retryAfterMs: 1_000,
     });
@@ -128,6 +135,12 @@ export class PrimaryWaiter {
     return viewVoters(view).filter(
       (member) => member !== this.#parts.self && !this.#parts.isConnected(member),
     );
+  }
+
+  /** What has a place in the order before they say so is stored there when there is room again. */
+  #full(view: View): ServerId[] {
+    const { self, isConnected, isDiskFull = () => false } = this.#parts;
+    return viewVoters(view).filter((member) => member !== self && isConnected(member) && isDiskFull(member));
   }
 
   #change(driver: ReplicaDriver): Promise<void> {

@@ -23,6 +23,8 @@ import type { WakeQueue } from './wake-queue.ts';
 
 /** A state transfer that gets no answer for this long is given up and begun again. */
 const FETCH_TIMEOUT_MS = 10_000;
+/** Where there is no room for another one's state, there will hardly be any at the next heartbeat. */
+const NO_ROOM_PAUSE_MS = 1_000;
 
 /** Nobody waits longer for replicas to move, which may go on all the same. */
 const CHANGE_MS_MAX = 10 * 60_000;
@@ -105,6 +107,8 @@ export class ReplicaDriver {
   #ordersUnderWay = 0;
   /** The end of what waits for a change of view to be synced. */
   #syncing: Promise<void> | null = null;
+  /** Why the last fetch was in vain: told once. */
+  #fetchFailure: string | null = null;
   #stepping = false;
   readonly #queued: ReplicaEvent[] = [];
   readonly #stopWaiters: (() => void)[] = [];
@@ -612,17 +616,26 @@ export class ReplicaDriver {
         ...(urgent ? {} : { pace: catchUpPace }),
       });
       const { position, view, sessions, lost = [] } = fetched;
+      this.#fetchFailure = null;
       if (lost.length > 0)
         this.#around.log.error({ file: this.file, lost }, 'no replica has these objects whole');
       this.step({ kind: 'state-fetched', epoch, position, view, sessions });
     } catch (error) {
       if (error instanceof AssertionFailure) return this.#around.fatal(error);
       const reason = error instanceof Error ? error.message : String(error);
-      this.#around.log.info({ file: this.file, from, reason }, 'state transfer begins again');
+      if (reason !== this.#fetchFailure)
+        this.#around.log.info({ file: this.file, from, reason }, 'state transfer begins again');
+      this.#fetchFailure = reason;
+      if (error instanceof ServiceError && error.code === 'no-space') await this.#pause(NO_ROOM_PAUSE_MS);
       this.step({ kind: 'state-failed', epoch, reason });
     } finally {
       this.#ordersUnderWay--;
     }
+  }
+
+  #pause(ms: number): Promise<void> {
+    const { clock, wakes } = this.#around;
+    return new Promise((resolve) => wakes.at(clock.nowMs() + ms, resolve));
   }
 
   #scheduleWake(): void {

@@ -5,6 +5,7 @@ import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
+import { FailedReplicas } from './failed-replicas.ts';
 import type { LocalFileService } from './file-service.ts';
 import { SUCCESSION_MS_MAX, type Succession } from './succession.ts';
 
@@ -37,6 +38,7 @@ export class IdleFiles {
   readonly #parts: IdleFilesParts;
   readonly #timer: NodeJS.Timeout;
   readonly #leaving = new Set<ReplicaDriver>();
+  readonly #failed = new FailedReplicas();
 
   constructor(parts: IdleFilesParts) {
     this.#parts = parts;
@@ -76,16 +78,19 @@ export class IdleFiles {
 
   /**
    * A replica whose disk refused something acknowledges nothing more. It is forgotten, so that the next
-   * message finds a new one, which begins from what the disk holds and fetches the rest: perhaps there is room now.
+   * message finds a new one, which begins from what the disk holds and fetches the rest: perhaps there is room by then.
    */
   #giveUp(driver: ReplicaDriver): void {
-    if (driver.file === CATALOG_CELL) {
-      // The catalog's stays loaded, and its lease wanted.
-      if (driver.idle) driver.renew();
-      return;
-    }
-    this.#parts.lease.close(driver.file);
-    if (driver.idle) this.#parts.host.unload(driver);
+    // The catalog's stays loaded, and its lease wanted.
+    if (driver.file !== CATALOG_CELL) this.#parts.lease.close(driver.file);
+    if (!driver.idle || !this.#failed.begins(driver.file, this.#parts.clock.nowMs())) return;
+    if (driver.file === CATALOG_CELL) driver.renew();
+    else this.#parts.host.unload(driver);
+  }
+
+  /** The disk has room again, where it had none. */
+  hasRoom(): void {
+    this.#failed.forget();
   }
 
   async #leaveAll(drivers: readonly ReplicaDriver[]): Promise<void> {

@@ -203,3 +203,54 @@ test('two of three disks are full: writers are told, the rest goes on', { timeou
     await cluster.stop();
   }
 });
+
+/**
+ * Goal: where the only majority in reach has a full disk, what is there is read, and what would need room is refused at once: an append
+ * that had its place in the order would have to be stored before anybody could lead the file again.
+ */
+test('one disk is full and another server is dead: appends are refused, and all is read', {
+  timeout: 240_000,
+}, async (t) => {
+  const cluster = await RealCluster.start();
+  let disk: LoopDisk | null = null;
+  try {
+    await cluster.createVolume('main');
+    const made = await onDiskOfItsOwn(cluster, 's3', 96);
+    if (made.disk === null) return t.skip(made.why);
+    disk = made.disk;
+    for (const name of ['one', 'another']) {
+      await put(cluster, 's1', name, 1);
+      await cluster.current(`main/${name}`);
+    }
+    const filler = fillDisk(disk, 64 * 4096);
+    // What was ordered before the others know would have to be stored first.
+    await hasTold(cluster, 's3', /^The disk of s3 is/);
+    await cluster.kill('s1');
+    await until('s2 knows', async () => {
+      const { servers } = await cluster.status('s2');
+      return servers.find(({ id }) => id === 's1')?.state !== 'serving';
+    });
+    for (const name of ['one', 'another']) {
+      const append = () =>
+        ask(cluster.url('s2'), 'PATCH', `/v1/files/main/${name}?append`, { body: body(2, 10) });
+      await until(`an append to ${name} is refused`, async () => {
+        const { status, text } = await append();
+        assert.ok(status >= 300, 'No majority can store it');
+        return JSON.parse(text).code === 'no-space';
+      });
+      await until(`${name} is read`, async () => {
+        await isThere(cluster, 's2', name, 1);
+        return true;
+      });
+    }
+    fs.rmSync(filler);
+    await until('there is room again', async () => {
+      const path = '/v1/files/main/one?append';
+      return (await ask(cluster.url('s2'), 'PATCH', path, { body: body(2, 10) })).status < 300;
+    });
+  } finally {
+    await cluster.kill('s3');
+    disk?.remove();
+    await cluster.stop();
+  }
+});

@@ -5,6 +5,7 @@ const replica = plantedIn('replica');
 
 const ROOM = 'test/fuse/room.test.ts';
 const PRIMARY = 'test/server/file-primary.test.ts';
+const FULL = 'test/server/full-disks.test.ts';
 
 export const PLANTED_ROOM: readonly Planted[] = [
   replica(
@@ -19,6 +20,32 @@ export const PLANTED_ROOM: readonly Planted[] = [
       test: {
         file: PRIMARY,
         name: 'where those in reach have no room nothing is ordered for want of those who are away',
+      },
+    },
+  ),
+  replica(
+    'room-unlooked',
+    'a disk that others fill is noticed by whoever is to store something that has a place in the order',
+    { file: 'server/full-disks.ts', find: '      reserve.look();', replace: '' },
+    {
+      test: {
+        file: FULL,
+        name: 'a disk that others fill is noticed though nothing is stored, and so is that they gave it back',
+      },
+    },
+  ),
+  replica(
+    'room-retried',
+    'a replica that fails again and again begins anew at every look',
+    {
+      file: 'server/file/failed-replicas.ts',
+      find: 'if (nowMs - last.atMs < last.waitMs) return false;',
+      replace: '',
+    },
+    {
+      test: {
+        file: FULL,
+        name: 'a replica that fails again and again begins anew less and less often, until there is room',
       },
     },
   ),

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import pino from 'pino';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { FailedReplicas } from '../../server/file/failed-replicas.ts';
+import { FullDisks } from '../../server/full-disks.ts';
+import { DiskReserve } from '../../server/storage/reserve.ts';
+
+const MIB = 2 ** 20;
+const [OWN, OTHER] = ['s1', 's2'] as ServerId[] as [ServerId, ServerId];
+
+const [FILE, OTHER_FILE] = [7, 8] as FileId[] as [FileId, FileId];
+
+/** Two servers, of which the first has a disk that somebody else fills. */
+function pair() {
+  const disk = { totalBytes: 1_024 * MIB, freeBytes: 512 * MIB };
+  const reserve = new DiskReserve(() => disk);
+  const silent = pino({ enabled: false });
+  const calls: Promise<Uint8Array>[] = [];
+  const other = new FullDisks({
+    ...{ log: silent, reserve: new DiskReserve(() => ({ totalBytes: 1, freeBytes: 1 })) },
+    ...{ peers: () => [], isConnected: () => true },
+    call: () => Promise.reject(new Error('It has nothing to say')),
+  });
+  const own = new FullDisks({
+    ...{ log: silent, reserve, peers: () => [OTHER], isConnected: () => true },
+    call: (_to, _method, payload) => {
+      const answer = Promise.resolve(other.serve(OWN, payload));
+      calls.push(answer);
+      return answer;
+    },
+  });
+  return { disk, own, other, calls };
+}
+
+test('a disk that others fill is noticed though nothing is stored, and so is that they gave it back', (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const { disk, own, other, calls } = pair();
+  own.start();
+  t.mock.timers.tick(3_000);
+  assert.deepEqual([other.isFull(OWN), calls.length], [false, 0], 'Of room nothing is said');
+  disk.freeBytes = 1 * MIB;
+  t.mock.timers.tick(1_000);
+  assert.ok(other.isFull(OWN), 'The other server knows');
+  t.mock.timers.tick(2_000);
+  assert.equal(calls.length, 3, 'Said again, for whoever was away');
+  disk.freeBytes = 512 * MIB;
+  t.mock.timers.tick(1_000);
+  assert.deepEqual([other.isFull(OWN), own.isAnyFull], [false, false]);
+  own.close();
+  disk.freeBytes = 0;
+  t.mock.timers.tick(5_000);
+  assert.equal(calls.length, 4);
+});
+
+test('a disk that is full at the start is told at once', (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const { disk, own, other } = pair();
+  disk.freeBytes = 0;
+  own.start();
+  assert.ok(other.isFull(OWN));
+  own.close();
+});
+
+test('a replica that fails again and again begins anew less and less often, until there is room', () => {
+  const failed = new FailedReplicas();
+  const begun: number[] = [];
+  for (let nowMs = 0; nowMs < 20_000; nowMs += 100) if (failed.begins(FILE, nowMs)) begun.push(nowMs);
+  assert.deepEqual(begun, [0, 300, 900, 2_100, 4_500, 9_300, 14_300, 19_300]);
+  assert.ok(failed.begins(OTHER_FILE, 20_000), 'Each file by itself');
+  assert.ok(!failed.begins(FILE, 20_000));
+  failed.forget();
+  assert.ok(failed.begins(FILE, 20_000));
+  assert.ok(!failed.begins(FILE, 20_100));
+  assert.ok(failed.begins(FILE, 30_000), 'It has lived for a while');
+  assert.ok(failed.begins(FILE, 30_300), 'and is as good as any other');
+});
