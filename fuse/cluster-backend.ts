@@ -1,11 +1,20 @@
 import { assert } from '../base/assert.ts';
 import { reserveBytes } from '../base/disk-reserve.ts';
 import { ServiceError } from '../base/errors.ts';
+import { majority } from '../base/quorum.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import type { Delegations } from '../client/delegations.ts';
 import { RememberingClient } from '../client/remembering-client.ts';
-import type { AttributeChanges, BackendFile, FileSystemBackend, Owner, Space } from './backend.ts';
+import type {
+  AttributeChanges,
+  Attributes,
+  BackendFile,
+  FileSystemBackend,
+  Owner,
+  Space,
+} from './backend.ts';
 import { CatalogReach } from './catalog-reach.ts';
+import { replicatedRoom } from './replicated-room.ts';
 import { removerText } from './users.ts';
 
 /** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
@@ -136,7 +145,7 @@ export function clusterBackend(
         client.status(),
       ]);
       for (const { id, disk } of heard) if (disk !== undefined) disks.set(id, disk);
-      const { totalBytes, freeBytes } = spaceOf(servers, heard, info.replicas, (id) => disks.get(id) ?? id);
+      const { totalBytes, freeBytes } = spaceOf(servers, heard, info, (id) => disks.get(id) ?? id);
       const { quotaBytes, quotaInodes, namedBytes, namedInodes, inodes } = info;
       const leftBytes = quotaBytes === 0 ? Number.POSITIVE_INFINITY : Math.max(0, quotaBytes - namedBytes);
       return {
@@ -159,7 +168,7 @@ interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
 }
 
 /**
- * What can be stored on all servers together, where each byte takes as much room on each of its replicas. A server that is silent
+ * What can be stored on all servers together, where each byte takes as much room on each of its replicas ({@link replicatedRoom}). A server that is silent
  * counts with what it last said of itself: its disk is still there. The room of a disk that several of them store on is there once.
  *
  * @param heard what servers say of themselves now
@@ -168,7 +177,7 @@ interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
 function spaceOf(
   servers: readonly Disk[],
   heard: readonly Omit<Disk, 'state'>[],
-  replicas: number,
+  { replicas, policy }: { readonly replicas: number } & Pick<Attributes, 'policy'>,
   diskOf: (server: string) => string,
 ): Pick<Space, 'totalBytes' | 'freeBytes'> {
   const told = servers
@@ -176,14 +185,19 @@ function spaceOf(
     .map((server) => heard.find(({ id, totalBytes }) => id === server.id && totalBytes > 0) ?? server);
   // Servers of one disk differ in when they have looked.
   const disks = [...Map.groupBy(told, ({ id }) => diskOf(id)).values()];
-  const sum = (of: (sharers: typeof told) => number): number =>
-    Math.floor(disks.reduce((total, sharers) => total + of(sharers), 0) / replicas);
+  const needed = policy === 'all' ? replicas : majority(replicas);
+  const room = (of: (sharers: typeof told) => number): number =>
+    replicatedRoom(
+      disks.map((sharers) => ({ bytes: of(sharers), servers: sharers.length })),
+      replicas,
+      needed,
+    );
   // What servers keep for themselves takes no contents.
   const usable = ({ freeBytes, totalBytes }: (typeof told)[number]): number =>
     Math.max(0, freeBytes - reserveBytes(totalBytes));
   return {
-    totalBytes: sum((sharers) => Math.max(...sharers.map(({ totalBytes }) => totalBytes))),
-    freeBytes: sum((sharers) => Math.min(...sharers.map(usable))),
+    totalBytes: room((sharers) => Math.max(...sharers.map(({ totalBytes }) => totalBytes))),
+    freeBytes: room((sharers) => Math.min(...sharers.map(usable))),
   };
 }
 

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { clusterBackend } from '../../fuse/cluster-backend.ts';
+import { replicatedRoom } from '../../fuse/replicated-room.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import { FakeCluster } from '../client/fake-cluster.ts';
 
@@ -37,10 +38,10 @@ test('what servers keep for themselves is no room, on a small disk neither, and 
   const large = { totalBytes: 10_000 * MIB, freeBytes: 1_064 * MIB };
   const small = { totalBytes: 80 * MIB, freeBytes: 30 * MIB };
   const full = { totalBytes: 1_000 * MIB, freeBytes: 10 * MIB };
-  const { totalBytes, freeBytes } = await spaceOf(t, [large, small, full], [{}, {}, {}]);
+  const { totalBytes, freeBytes } = await spaceOf(t, [large, large, small, full], [{}, {}, {}, {}]);
   const smallBytes = small.freeBytes - small.totalBytes * RESERVE_SHARE;
-  assert.equal(freeBytes, (large.freeBytes - RESERVE_BYTES + smallBytes) / 2);
-  assert.equal(totalBytes, (large.totalBytes + small.totalBytes + full.totalBytes) / 2);
+  assert.equal(freeBytes, (2 * (large.freeBytes - RESERVE_BYTES) + smallBytes) / 2);
+  assert.equal(totalBytes, (2 * large.totalBytes + small.totalBytes + full.totalBytes) / 2);
 });
 
 test('a server that is silent counts with what it said last, and one that is out does not', async (t) => {
@@ -48,5 +49,106 @@ test('a server that is silent counts with what it said last, and one that is out
   const silent = { totalBytes: 1_000 * MIB, freeBytes: 464 * MIB };
   const listed = [{ ...disk, freeBytes: 0 }, silent, { ...silent, state: 'out' as const }];
   const { totalBytes, freeBytes } = await spaceOf(t, [disk], listed);
-  assert.deepEqual([totalBytes, freeBytes], [1_000 * MIB, (200 * MIB + 400 * MIB) / 2]);
+  assert.deepEqual([totalBytes, freeBytes], [1_000 * MIB, 200 * MIB]);
+});
+
+/** Disks, by what is on each and how many servers store there; what fits of three copies, of which two are waited for. */
+const ROOM: readonly (readonly [
+  disks: readonly (readonly [bytes: number, servers: number])[],
+  bytes: number,
+])[] = [
+  [[], 0],
+  [[[90, 1]], 90],
+  [[[90, 2]], 45],
+  [[[90, 3]], 30],
+  [
+    [
+      [90, 1],
+      [60, 1],
+    ],
+    60,
+  ],
+  [
+    [
+      [90, 1],
+      [90, 1],
+      [90, 1],
+    ],
+    90,
+  ],
+  // A replica that has no room lags.
+  [
+    [
+      [100, 1],
+      [100, 1],
+      [10, 1],
+    ],
+    100,
+  ],
+  [
+    [
+      [100, 1],
+      [80, 1],
+      [0, 1],
+    ],
+    80,
+  ],
+  [
+    [
+      [100, 1],
+      [0, 1],
+      [0, 1],
+    ],
+    0,
+  ],
+  [
+    [
+      [100, 1],
+      [100, 1],
+      [100, 1],
+      [100, 1],
+      [100, 1],
+    ],
+    166,
+  ],
+  // The largest has one copy of all, and what is more is of no use.
+  [
+    [
+      [900, 1],
+      [50, 1],
+      [50, 1],
+      [50, 1],
+    ],
+    75,
+  ],
+  [
+    [
+      [900, 1],
+      [900, 1],
+      [50, 1],
+      [50, 1],
+    ],
+    900,
+  ],
+  [
+    [
+      [120, 2],
+      [50, 1],
+      [50, 1],
+    ],
+    73,
+  ],
+];
+
+test('room is what all copies have, or as many as a write waits for', () => {
+  for (const [disks, bytes] of ROOM) {
+    const given = disks.map(([size, servers]) => ({ bytes: size, servers }));
+    assert.equal(replicatedRoom(given, 3, 2), bytes, JSON.stringify(disks));
+    // In whatever order.
+    assert.equal(replicatedRoom(given.toReversed(), 3, 2), bytes, JSON.stringify(disks));
+  }
+  const disks = [100, 100, 10].map((bytes) => ({ bytes, servers: 1 }));
+  assert.equal(replicatedRoom(disks, 3, 3), 10, 'Where all are waited for, the smallest decides');
+  assert.equal(replicatedRoom(disks, 2, 2), 105);
+  assert.equal(replicatedRoom(disks, 1, 1), 210);
 });

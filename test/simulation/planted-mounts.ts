@@ -220,6 +220,26 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     },
   ),
   replica(
+    'space-unequal',
+    'the room of disks is their sum over the number of copies, however they differ',
+    {
+      file: 'fuse/replicated-room.ts',
+      find: 'if (above < wanted) allBytes',
+      replace: 'if (above === 0) allBytes',
+    },
+    { test: { file: SPACE, name: 'room is what all copies have, or as many as a write waits for' } },
+  ),
+  replica(
+    'space-lagging',
+    'there is no room where one copy of three has none, though writes wait for two',
+    {
+      file: 'fuse/replicated-room.ts',
+      find: 'Math.max(allBytes, neededBytes)',
+      replace: 'Math.max(allBytes, neededBytes * 0)',
+    },
+    { test: { file: SPACE, name: 'room is what all copies have, or as many as a write waits for' } },
+  ),
+  replica(
     'space-silent',
     'the disk of a server that is silent is no room',
     {
