@@ -5,7 +5,8 @@ import { Agent, request } from '../../http-parts/undici.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { timedLeaseState } from '../../wire/lease-changes.ts';
-import type { LeaseState } from '../../wire/named-lease-api.ts';
+import { isLeaseEventKind } from '../../wire/lease-events.ts';
+import type { LeaseEvent } from '../../wire/named-lease-api.ts';
 import { StreamEventReader } from '../../wire/sse.ts';
 import { type LeaseSource, type LeaseWatcher, membersToAsk } from './lease-watches.ts';
 
@@ -104,9 +105,9 @@ export class RelaySource implements LeaseSource {
       response.body.setEncoding('utf8');
       for await (const text of response.body) {
         timer.refresh();
-        for (const { data } of reader.push(String(text))) {
+        for (const { event, data } of reader.push(String(text))) {
           heard();
-          watcher.changed(timedLeaseState(stateOf(data), this.#parts.nowMs()));
+          watcher.changed(timedLeaseState(eventOf(event, data), this.#parts.nowMs()));
         }
       }
     } finally {
@@ -116,9 +117,10 @@ export class RelaySource implements LeaseSource {
 }
 
 /** Peers are of the same release; what is not of the form ends the stream. */
-function stateOf(data: string): LeaseState {
+function eventOf(kind: string, data: string): LeaseEvent {
+  if (!isLeaseEventKind(kind)) throw new MalformedError(`A watch of a lease tells nothing of "${kind}"`);
   try {
-    return JSON.parse(data) as LeaseState;
+    return { ...(JSON.parse(data) as LeaseEvent), kind };
   } catch (cause) {
     throw new MalformedError('An event of a watch is not JSON', { cause });
   }

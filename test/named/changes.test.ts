@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { type LeaseEventSink, LeaseWatch } from '../../server/named/lease-watches.ts';
 import { MalformedError } from '../../wire/bytes.ts';
-import { LEASE_FREE, leaseChanges, type TimedLeaseState } from '../../wire/lease-changes.ts';
+import { LEASE_FREE, leaseChanges, type TimedLeaseState, timedLeaseState } from '../../wire/lease-changes.ts';
 import type { LeaseEvent } from '../../wire/named-lease-api.ts';
 import { STREAM_COMMENT, StreamEventReader, streamEventText } from '../../wire/sse.ts';
 
@@ -31,6 +31,29 @@ test('what happened between two states', () => {
   assert.deepEqual(kinds(held(5, 9_000), held(7, 15_000)), ['expired 5', 'acquired 7']);
   assert.deepEqual(kinds(held(7, 12_000), held(5, 15_000)), [], 'Old news');
   assert.deepEqual(kinds(free(5), held(5, 15_000)), [], 'Late news of a holder whose end was told');
+});
+
+test('how a lease ended is what somebody nearer to it said, however late its beginning was told', () => {
+  let nowMs = NOW_MS;
+  const told: LeaseEvent[] = [];
+  const watch = new LeaseWatch('n', { write: (event) => told.push(event) > 0, end: () => {} }, () => nowMs);
+  const relayed = (kind: LeaseEvent['kind'], token: number, remainingMs: number): void => {
+    const isHeld = remainingMs > 0;
+    const event = { kind, name: 'n', held: isHeld, owner: isHeld ? 'o' : null, token, keys: {}, remainingMs };
+    watch.changed(timedLeaseState(event, nowMs));
+  };
+  relayed('acquired', 5, 2_000);
+  // The first word was under way for longer than the second.
+  nowMs += 1_900;
+  relayed('expired', 5, 0);
+  relayed('acquired', 7, 1_000);
+  nowMs += 1_500;
+  relayed('released', 7, 0);
+  assert.deepEqual(
+    told.map(({ kind, token }) => `${kind} ${token}`),
+    ['state 5', 'expired 5', 'acquired 7', 'released 7'],
+  );
+  assert.ok(told.every((event) => !('end' in event)));
 });
 
 test('tokens that a watcher is told of as acquired rise, whatever order the news come in', () => {

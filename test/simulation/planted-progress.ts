@@ -32,6 +32,21 @@ export const PLANTED_PROGRESS: readonly Planted[] = [
     },
   ),
   replica(
+    'watch-relayed',
+    'how a lease ended is judged by when its beginning was heard of, and not by who knows',
+    {
+      file: 'wire/lease-changes.ts',
+      find: 'return leaseEvent(said ?? seen,',
+      replace: 'return leaseEvent(seen ?? said,',
+    },
+    {
+      test: {
+        file: 'test/named/changes.test.ts',
+        name: 'how a lease ended is what somebody nearer to it said, however late its beginning was told',
+      },
+    },
+  ),
+  replica(
     '74c',
     'a watcher is not told that changes before are not known any more',
     {
