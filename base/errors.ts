@@ -92,7 +92,7 @@ export function isErrorCode(text: unknown): text is ErrorCode {
 export interface ErrorDetails {
   /** Ids of the servers that did not answer. */
   readonly unreachable?: readonly string[];
-  /** The id of the primary to ask instead. */
+  /** The id of the primary to ask instead; that of whoever refuses for want of room says that nobody else has any. */
   readonly primary?: string;
   /** How long to wait before trying again. */
   readonly retryAfterMs?: number;

@@ -195,6 +195,8 @@ export class Router {
           if (!(error instanceof ServiceError) || !ELSEWHERE.has(error.code)) throw error;
           last = error;
           if (error.code === 'no-space') {
+            // Who stays primary has looked at the others: there is no server with room that could take its place.
+            if (error.details.primary === asked) throw this.#failure(call, error, silent, trail);
             const nowMs = performance.now();
             if (nowMs - (full.get(asked) ?? nowMs) > TAKEOVER_MS_MAX)
               throw this.#failure(call, error, silent, trail);

@@ -298,8 +298,10 @@ export class LocalFileService implements FileService {
       if (viewHasMajority(driver.view, isThere)) {
         this.#givenAway.set(driver, { untilMs: clock.nowMs() + GIVEN_AWAY_MS, error });
         await this.#giveAway(driver);
+        throw error;
       }
-      throw error;
+      if (!(error instanceof ServiceError)) throw error;
+      throw new ServiceError(error.code, error.message, { primary: self }, { cause: error });
     }
     await this.#assertRoomAtBackups(driver, request);
   }
@@ -322,6 +324,7 @@ export class LocalFileService implements FileService {
     throw new ServiceError(
       'no-space',
       `The disks of ${full.join(', ')} are full${unreachable}: delete files, or give them more room`,
+      { primary: self },
     );
   }
 

@@ -244,6 +244,22 @@ describe('the gateway', () => {
     assert.ok(asked >= 4, `${asked} attempts`);
   });
 
+  test('a primary that has room itself and stays is believed at once that others have none', async () => {
+    const file = await makeFile('lagging');
+    await write(0, file, 1, 'x');
+    const asked: string[] = [];
+    cluster.intercept = ({ method, server }) => {
+      if (method !== 'write') return;
+      asked.push(server);
+      if (server === S1) throw new ServiceError('no-space', 'The others are full', { primary: S1 });
+    };
+    for (const index of [0, 1]) {
+      const answer = await write(index, file, 2, 'y');
+      assert.deepEqual([answer.status, problemIn(answer).code], [507, 'no-space']);
+      assert.equal(asked.splice(0).filter((server) => server === S1).length, 1, 'Asked once');
+    }
+  });
+
   test('no room is not told where an attempt before may have found some', async () => {
     const file = await makeFile('doubt');
     await write(0, file, 1, 'x');

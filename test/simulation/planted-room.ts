@@ -35,6 +35,21 @@ export const PLANTED_ROOM: readonly Planted[] = [
     },
   ),
   replica(
+    'room-kept',
+    'whoever writes waits for another primary with room, where the one that there is stays because there is none',
+    {
+      file: 'server/router.ts',
+      find: 'if (error.details.primary === asked) throw this.#failure(call, error, silent, trail);',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/http/gateway.test.ts',
+        name: 'a primary that has room itself and stays is believed at once that others have none',
+      },
+    },
+  ),
+  replica(
     'room-retried',
     'a replica that fails again and again begins anew at every look',
     {
