@@ -384,29 +384,29 @@ test('a watch at a server that is no member tells everything, and goes on when t
     }
   };
   const path = encodeURIComponent(name);
-  /** What has come and gone before it could be told is left out: it is held for as long as nobody was told. */
-  const toldWhileHeld = async (session: number, token: number): Promise<void> => {
+  /** What has come and gone before it could be told is left out: a lease is held for as long as something is still to be told. */
+  const whileHeld = async (session: number, work: () => Promise<void>): Promise<void> => {
     const body = { ttlMs: TTL_MS };
     const refreshing = setInterval(() => void request(second, 'PATCH', path, { session, body }), TTL_MS / 4);
-    await after('acquired', token).finally(() => clearInterval(refreshing));
+    await work().finally(() => clearInterval(refreshing));
   };
   await after('state');
   const { token } = await acquire(second, name, 11);
-  await toldWhileHeld(11, token);
-  const set = await request(other, 'PUT', `${path}/keys/endpoint`, {
-    session: 11,
-    body: { value: 'here:1' },
+  await whileHeld(11, async () => {
+    await after('acquired', token);
+    const body = { value: 'here:1' };
+    const set = await request(other, 'PUT', `${path}/keys/endpoint`, { session: 11, body });
+    assert.equal(set.status, 200, set.text);
+    await after('keys', token);
   });
-  assert.equal(set.status, 200, set.text);
-  await after('keys', token);
   assert.equal((await request(second, 'DELETE', path, { session: 11 })).status, 204);
   await after('released', token);
   const next = await acquire(second, name, 12);
-  await toldWhileHeld(12, next.token);
+  await whileHeld(12, () => after('acquired', next.token));
   await after('expired', next.token);
   await cluster.kill(asked);
   const last = await acquire(second, name, 13);
-  await toldWhileHeld(13, last.token);
+  await whileHeld(13, () => after('acquired', last.token));
   t.diagnostic(told.map((event) => event.kind).join(' '));
   assert.equal(told[0]?.kind, 'state');
   assert.ok(told.every((event) => !JSON.stringify(event).includes('session')));
