@@ -107,13 +107,16 @@ export async function mountInForeground(
   }
 }
 
+/** What only root can have is refused by the mount's process, which says that: to mend the obstacle would not help. */
+function asksForRoot({ options = [], sloppy }: MountOptions): boolean {
+  return process.getuid?.() !== 0 && parseMountOptions(options, sloppy).transport === 'kernel';
+}
+
 /** @returns the directory by its real name, with room for the mount */
 async function prepare(options: MountOptions): Promise<string> {
-  const { transport } = parseMountOptions(options.options ?? [], options.sloppy);
-  // What only root can have is refused by the mount's process, which says that: no right to the device would help.
-  const isRefused = transport === 'kernel' && process.getuid?.() !== 0;
-  const obstacle = isRefused ? null : await mountObstacle();
-  if (obstacle !== null) throw new CommandFailure(EXIT_FAILED, `Cannot mount: ${obstacle}`);
+  const obstacle = await mountObstacle();
+  if (obstacle !== null && !asksForRoot(options))
+    throw new CommandFailure(EXIT_FAILED, `Cannot mount: ${obstacle}`);
   const directory = await canonicalOrFail(options.directory, `make it first: mkdir -p ${options.directory}`);
   await makeRoom(directory);
   return directory;

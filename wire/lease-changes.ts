@@ -1,4 +1,4 @@
-import type { LeaseEventKind } from './lease-events.ts';
+import { isLeaseEventKind, type LeaseEventKind } from './lease-events.ts';
 import type { LeaseEvent, LeaseState } from './named-lease-api.ts';
 
 /** A state as one process keeps it: with the moment of its end on that process's own clock instead of a span. */
@@ -23,6 +23,11 @@ export function timedLeaseState(state: LeaseState | LeaseEvent, nowMs: number): 
     ...{ held, owner, token, keys, untilMs: held ? nowMs + state.remainingMs : 0 },
     ...(kind === 'released' || kind === 'expired' ? { end: kind } : {}),
   };
+}
+
+/** @returns an event of a watch as it comes over the wire; null for one of a kind that is not known */
+export function leaseEventOf(kind: string, data: string): LeaseEvent | null {
+  return isLeaseEventKind(kind) ? { ...(JSON.parse(data) as LeaseEvent), kind } : null;
 }
 
 /** `after`, with what is still known from `before`: a token that was seen is not forgotten when its holder goes. */

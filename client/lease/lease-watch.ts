@@ -1,5 +1,10 @@
-import { leaseChanges, leaseMerge, type TimedLeaseState, timedLeaseState } from '../../wire/lease-changes.ts';
-import { isLeaseEventKind } from '../../wire/lease-events.ts';
+import {
+  leaseChanges,
+  leaseEventOf,
+  leaseMerge,
+  type TimedLeaseState,
+  timedLeaseState,
+} from '../../wire/lease-changes.ts';
 import type { LeaseEvent } from '../../wire/named-lease-api.ts';
 import type { Endpoints } from '../endpoints.ts';
 import { followEvents } from '../event-stream.ts';
@@ -24,7 +29,7 @@ export async function* watchLease(
     path: `/v1/leases/${encodeURIComponent(name)}/watch`,
     what: `lease "${name}"`,
     silentMsMax: SILENT_MS_MAX,
-    read: leaseEvent,
+    read: leaseEventOf,
   };
   let state: TimedLeaseState | null = null;
   for await (const event of followEvents(endpoints, source, patienceMs, signal)) {
@@ -35,8 +40,4 @@ export async function* watchLease(
     if (event.kind === 'state' && before !== null) yield* leaseChanges(name, before, next, nowMs);
     else yield event;
   }
-}
-
-function leaseEvent(event: string, data: string): LeaseEvent | null {
-  return isLeaseEventKind(event) ? { ...(JSON.parse(data) as LeaseEvent), kind: event } : null;
 }

@@ -17,12 +17,14 @@ export class FailedReplicas {
   /** @returns whether the file's replica, which has failed, shall begin anew now; then it is taken for begun */
   begins(file: FileId, nowMs: number): boolean {
     const last = this.#begun.get(file);
-    if (last === undefined || nowMs - last.atMs > 2 * last.waitMs + FORGOTTEN_MS) {
-      this.#begun.set(file, { atMs: nowMs, waitMs: WAIT_FIRST_MS });
-      return true;
-    }
-    if (nowMs - last.atMs < last.waitMs) return false;
-    this.#begun.set(file, { atMs: nowMs, waitMs: Math.min(WAIT_MAX_MS, 2 * last.waitMs) });
+    const sinceMs = last === undefined ? Infinity : nowMs - last.atMs;
+    const { waitMs = 0 } = last ?? {};
+    if (sinceMs < waitMs) return false;
+    const isForgotten = sinceMs > 2 * waitMs + FORGOTTEN_MS;
+    this.#begun.set(file, {
+      atMs: nowMs,
+      waitMs: isForgotten ? WAIT_FIRST_MS : Math.min(WAIT_MAX_MS, 2 * waitMs),
+    });
     return true;
   }
 

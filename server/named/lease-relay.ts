@@ -4,8 +4,7 @@ import type { ServerId } from '../../base/ids.ts';
 import { Agent, request } from '../../http-parts/undici.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
-import { timedLeaseState } from '../../wire/lease-changes.ts';
-import { isLeaseEventKind } from '../../wire/lease-events.ts';
+import { leaseEventOf, timedLeaseState } from '../../wire/lease-changes.ts';
 import type { LeaseEvent } from '../../wire/named-lease-api.ts';
 import { StreamEventReader } from '../../wire/sse.ts';
 import { type LeaseSource, type LeaseWatcher, membersToAsk } from './lease-watches.ts';
@@ -118,10 +117,11 @@ export class RelaySource implements LeaseSource {
 
 /** Peers are of the same release; what is not of the form ends the stream. */
 function eventOf(kind: string, data: string): LeaseEvent {
-  if (!isLeaseEventKind(kind)) throw new MalformedError(`A watch of a lease tells nothing of "${kind}"`);
   try {
-    return { ...(JSON.parse(data) as LeaseEvent), kind };
+    const event = leaseEventOf(kind, data);
+    if (event !== null) return event;
   } catch (cause) {
     throw new MalformedError('An event of a watch is not JSON', { cause });
   }
+  throw new MalformedError(`A watch of a lease tells nothing of "${kind}"`);
 }

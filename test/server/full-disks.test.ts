@@ -1,15 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import pino from 'pino';
-import type { FileId, ServerId } from '../../base/ids.ts';
-import { FailedReplicas } from '../../server/file/failed-replicas.ts';
+import type { ServerId } from '../../base/ids.ts';
 import { FullDisks } from '../../server/full-disks.ts';
 import { DiskReserve } from '../../server/storage/reserve.ts';
 
 const MIB = 2 ** 20;
 const [OWN, OTHER] = ['s1', 's2'] as ServerId[] as [ServerId, ServerId];
-
-const [FILE, OTHER_FILE] = [7, 8] as FileId[] as [FileId, FileId];
 
 /** Two servers, of which the first has a disk that somebody else fills. */
 function pair() {
@@ -60,18 +57,4 @@ test('a disk that is full at the start is told at once', (t) => {
   own.start();
   assert.ok(other.isFull(OWN));
   own.close();
-});
-
-test('a replica that fails again and again begins anew less and less often, until there is room', () => {
-  const failed = new FailedReplicas();
-  const begun: number[] = [];
-  for (let nowMs = 0; nowMs < 20_000; nowMs += 100) if (failed.begins(FILE, nowMs)) begun.push(nowMs);
-  assert.deepEqual(begun, [0, 300, 900, 2_100, 4_500, 9_300, 14_300, 19_300]);
-  assert.ok(failed.begins(OTHER_FILE, 20_000), 'Each file by itself');
-  assert.ok(!failed.begins(FILE, 20_000));
-  failed.forget();
-  assert.ok(failed.begins(FILE, 20_000));
-  assert.ok(!failed.begins(FILE, 20_100));
-  assert.ok(failed.begins(FILE, 30_000), 'It has lived for a while');
-  assert.ok(failed.begins(FILE, 30_300), 'and is as good as any other');
 });

@@ -54,12 +54,12 @@ export const PLANTED_ROOM: readonly Planted[] = [
     'a replica that fails again and again begins anew at every look',
     {
       file: 'server/file/failed-replicas.ts',
-      find: 'if (nowMs - last.atMs < last.waitMs) return false;',
+      find: 'if (sinceMs < waitMs) return false;',
       replace: '',
     },
     {
       test: {
-        file: FULL,
+        file: 'test/server/failed-replicas.test.ts',
         name: 'a replica that fails again and again begins anew less and less often, until there is room',
       },
     },
