@@ -4,7 +4,7 @@ import path from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
 import { Prng } from '../base/prng.ts';
-import type { Epoch } from '../replica/actions.ts';
+import type { Epoch } from '../replica/epoch.ts';
 import { DataFolder } from '../server/storage/data-folder.ts';
 import { DiskStore } from '../server/storage/disk-store.ts';
 import { diskFileOps } from '../server/storage/file-ops.ts';

@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import { ClusterClient } from '../client/cluster-client.ts';
 import { RealCluster } from '../test/cluster/real-cluster.ts';
 import type { ReservedNumbers } from '../wire/birth-numbers.ts';
-import { BIRTHS_MAX, type Birth, type BirthAnswer, encodeBirths } from '../wire/births.ts';
+import { type Birth, type BirthAnswer, encodeBirths } from '../wire/births.ts';
+import { BIRTHS_MAX } from '../wire/request-limits.ts';
 
 const FILES = Number(process.argv[2] ?? 100_000);
 const FILES_OF_DIRECTORY = 1_000;

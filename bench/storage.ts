@@ -3,7 +3,7 @@ import os from 'node:os';
 import path from 'node:path';
 import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
 import { Prng } from '../base/prng.ts';
-import type { Epoch } from '../replica/actions.ts';
+import type { Epoch } from '../replica/epoch.ts';
 import { DataFolder } from '../server/storage/data-folder.ts';
 import { DiskStore } from '../server/storage/disk-store.ts';
 

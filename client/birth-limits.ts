@@ -1,5 +1,5 @@
-import { BIRTH_BYTES_MAX, BIRTHS_BYTES_MAX, BIRTHS_MAX } from '../wire/births.ts';
-import { FORGETS_MAX } from '../wire/request-limits.ts';
+import { BIRTH_BYTES_MAX, BIRTHS_BYTES_MAX } from '../wire/births.ts';
+import { BIRTHS_MAX, FORGETS_MAX } from '../wire/request-limits.ts';
 
 /** What one request for births takes at the most. */
 export const BIRTH_LIMITS = {

@@ -18,7 +18,6 @@ import type { ClusterStatus, FileInfo, ScrubStatuses, ServerStatus, TreeCopy } f
 import type { LockList } from '../wire/lock-api.ts';
 import type { RevokedList } from '../wire/tokens.ts';
 import type { Access } from './access.ts';
-import { type Download, type DownloadOptions, downloadFile } from './download.ts';
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
 import { FileHandle, type FileOptions, lostSession } from './file-handle.ts';
 import { FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
@@ -28,7 +27,6 @@ import { encodePath, type RemotePath } from './remote-path.ts';
 import { drawSession, RequestWindow } from './request-window.ts';
 import { readJson } from './response.ts';
 import { SettleBatches } from './settle-batches.ts';
-import { type Upload, type UploadOptions, uploadFile } from './upload.ts';
 
 const OPERATION_TIMEOUT_MS = 30_000;
 const LIST_COUNT_MAX = 1_000;
@@ -347,24 +345,6 @@ export class ClusterClient {
       if (!page.more || last === undefined) return;
       after = last.name;
     }
-  }
-
-  /**
-   * Stores a stream as the file at `path`, at once and durably: until it resolves readers see what was
-   * there before. Survives the death of any server on the way.
-   */
-  upload(
-    volume: string,
-    path: string,
-    source: AsyncIterable<Uint8Array>,
-    options?: UploadOptions,
-  ): Promise<Upload> {
-    return uploadFile(this, volume, path, source, options);
-  }
-
-  /** Begins to read the file at `path`; the bytes come from `chunks`. */
-  download(volume: string, path: string, options?: DownloadOptions): Promise<Download> {
-    return downloadFile(this, volume, path, options);
   }
 
   /** What a server makes of the whole cluster. */

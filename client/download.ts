@@ -2,9 +2,9 @@ import { ServiceError } from '../base/errors.ts';
 import type { Attributes } from '../wire/catalog-api.ts';
 import type { FileState } from '../wire/http-api.ts';
 import type { ClusterClient } from './cluster-client.ts';
+import { entityTag } from './entity-tag.ts';
 import type { CallOptions } from './exchange.ts';
 import type { FileHandle, ReadResult } from './file-handle.ts';
-import { entityTag } from './upload.ts';
 
 const PIECE_BYTES = 1024 * 1024;
 const PIECES_IN_FLIGHT_MAX = 4;
@@ -23,6 +23,7 @@ export interface Download {
   readonly chunks: AsyncGenerator<Uint8Array, void, undefined>;
 }
 
+/** Begins to read the file at `path`; the bytes come from `chunks`. */
 export async function downloadFile(
   client: ClusterClient,
   volume: string,

@@ -1,5 +1,6 @@
 import type { Attributes, Command } from '../wire/catalog-api.ts';
 import type { ClusterClient } from './cluster-client.ts';
+import { entityTag } from './entity-tag.ts';
 import type { CallOptions } from './exchange.ts';
 import type { FileHandle } from './file-handle.ts';
 import { UnderWay } from './under-way.ts';
@@ -30,12 +31,10 @@ export interface Upload {
   readonly etag: string;
 }
 
-/** @returns the entity tag under which the REST face knows these contents */
-export function entityTag(attributes: Pick<Attributes, 'inode' | 'contents'>): string {
-  const { epoch, seq } = attributes.contents;
-  return `"${attributes.inode.toString(16)}-${epoch.toString(16)}-${seq.toString(16)}"`;
-}
-
+/**
+ * Stores a stream as the file at `path`, at once and durably: until it resolves readers see what was there before.
+ * Survives the death of any server on the way.
+ */
 export async function uploadFile(
   client: ClusterClient,
   volume: string,

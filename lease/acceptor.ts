@@ -1,6 +1,6 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
-import type { LeaseAction, LeaseMark, LeaseTiming } from './actions.ts';
+import type { LeaseAction, LeaseMark } from './actions.ts';
 import { ballotText } from './ballot.ts';
 import type { CellTable } from './cell-table.ts';
 import { type Group, NO_MEMBERS } from './group.ts';
@@ -16,6 +16,7 @@ import type {
   WriteMessage,
   WrongViewMessage,
 } from './messages.ts';
+import type { LeaseTiming } from './parameters.ts';
 import { type Register, registerRead, registerRelease, registerWrite } from './register.ts';
 import type { LeaseRules } from './rules.ts';
 

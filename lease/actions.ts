@@ -1,46 +1,6 @@
 import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
+import type { KnownView } from './group.ts';
 import type { LeaseEnvelope, LeaseMessage } from './messages.ts';
-
-/** Timing that all servers of a cluster must share; a hash of it travels with every frame. In milliseconds. */
-export interface LeaseTiming {
-  /** Length of a lease, t_max in the papers. At least ten times `clockSkewMaxMs`. */
-  readonly leaseMs: number;
-  /** ε: any two lease clocks differ by at most this, at any moment. */
-  readonly clockSkewMaxMs: number;
-}
-
-/**
- * `flease`: leases end at a moment of synchronized clocks, and everybody who heard of one can tell when it is over.
- * `paxoslease`: every server counts spans on its own clock, so nothing is asked of clocks but their rate.
- */
-export type LeaseAlgorithm = 'flease' | 'paxoslease';
-
-export interface LeaseConfig extends LeaseTiming {
-  readonly self: ServerId;
-  readonly incarnation: Incarnation;
-  /** The same on all servers of a cluster. `flease` if absent. */
-  readonly algorithm?: LeaseAlgorithm;
-  /**
-   * While peers are known to answer, ask no more of them than a majority needs, and the rest only when somebody
-   * refuses or is slow. Two fifths of the messages less; true if absent. Flease only.
-   */
-  readonly thrifty?: boolean;
-  /**
-   * The longest silence that an earlier life with other timing would have kept, in milliseconds: what it gave
-   * out may run for so long. The silence after this start is no shorter.
-   */
-  readonly formerSilenceMs?: number;
-  /**
-   * Spread of those who compete for a lease that is over, in milliseconds: the shorter, the sooner it is taken, and
-   * the oftener two of them refuse each other and have to begin anew. A twentieth of a lease if absent, at most 100.
-   */
-  readonly jitterMaxMs?: number;
-  /**
-   * The view of a cell as it is on disk here, where its members ever changed; null for all other cells. What this
-   * layer was told of a cell is forgotten with the cell; by this it never votes by a view that is over.
-   */
-  readonly knownView?: (cell: CellId) => KnownView | null;
-}
 
 /** Largest note that travels with a claim, in UTF-16 code units. */
 export const CLAIM_NOTE_MAX = 8192;
@@ -88,13 +48,6 @@ export type LeaseOutcome =
   | { readonly kind: 'seen'; readonly lease: ClaimedLease }
   /** No majority has answered in time. What was asked for may or may not have come about. */
   | { readonly kind: 'unknown' };
-
-/** Who votes on a cell, as the layer above has it on disk. */
-export interface KnownView {
-  readonly view: number;
-  readonly members: readonly ServerId[];
-  readonly joint?: readonly ServerId[];
-}
 
 /** Events of the host: one per server process, with all its cells. */
 export type LeaseEvent =

@@ -2,12 +2,25 @@ import { assert, unreachable } from '../base/assert.ts';
 import type { CellId, ServerId } from '../base/ids.ts';
 import type { Prng } from '../base/prng.ts';
 import type { Acceptor } from './acceptor.ts';
-import type { KnownView, LeaseAction, LeaseMark, LeaseOutcome, LeaseView } from './actions.ts';
+import type { LeaseAction, LeaseMark, LeaseOutcome, LeaseView } from './actions.ts';
+import {
+  type Attempt,
+  attemptDeadlineMs,
+  attemptStart,
+  attemptWrite,
+  type ReadingAttempt,
+  readingMerge,
+  tallyAdd,
+  tallyLost,
+  tallyWon,
+  type WritingAttempt,
+} from './attempt.ts';
 import { type BallotSequence, ballotCompare } from './ballot.ts';
 import type { Belief, CellTable } from './cell-table.ts';
 import type { ClientBidder } from './client-bidder.ts';
 import type { ClockMonitor } from './clock-monitor.ts';
 import type { Flow } from './flow.ts';
+import type { KnownView } from './group.ts';
 import { type Group, groupAll, groupSome } from './group.ts';
 import { type Lease, leaseText } from './lease.ts';
 import type {
@@ -24,21 +37,9 @@ import type {
   WrongViewMessage,
 } from './messages.ts';
 import type { LeaseParameters } from './parameters.ts';
-import {
-  type Attempt,
-  attemptDeadlineMs,
-  attemptStart,
-  attemptWrite,
-  type ReadingAttempt,
-  readingMerge,
-  type ServerBidder,
-  tallyAdd,
-  tallyLost,
-  tallyWon,
-  type WritingAttempt,
-} from './proposer.ts';
 import { type Register, registerStanding } from './register.ts';
 import type { LeaseRules } from './rules.ts';
+import type { ServerBidder } from './server-bidder.ts';
 import type { Wheel } from './wheel.ts';
 import { type Work, workBegin, workDueMs, workIsDone } from './work.ts';
 
@@ -490,7 +491,8 @@ export class Cell {
     if (tally === null) return;
     const { rules } = this.#context;
     const lease = message.lease === null ? null : rules.heard(message.lease, nowMs);
-    const merged = readingMerge(attempt, tally, message.written, lease, rules);
+    const outranks = rules.outranks(attempt, message.written, lease);
+    const merged = readingMerge(attempt, tally, message.written, lease, outranks);
     work.attempt = merged;
     if (tallyWon(tally, group)) this.#propose(work, merged, nowMs, out);
   }

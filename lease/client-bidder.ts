@@ -1,11 +1,12 @@
 import { unreachable } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
 import type { ClaimedLease, LeaseEvent, LeaseOrder, LeaseOutcome } from './actions.ts';
+import type { Bid, Bidder, ReadingAttempt } from './attempt.ts';
 import { ballotToken } from './ballot.ts';
+import type { Finding } from './finding.ts';
 import type { Claim, Lease } from './lease.ts';
 import { CLOCK_DRIFT_MAX, type LeaseParameters } from './parameters.ts';
-import type { Bid, Bidder, ReadingAttempt } from './proposer.ts';
-import type { Finding, LeaseRules } from './rules.ts';
+import type { LeaseRules } from './rules.ts';
 
 type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 

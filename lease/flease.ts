@@ -1,12 +1,13 @@
+import type { ReadingAttempt } from './attempt.ts';
 import type { Ballot } from './ballot.ts';
 import { ballotCompare } from './ballot.ts';
+import type { Finding } from './finding.ts';
 import { type Lease, leaseAge } from './lease.ts';
 import type { WriteMessage } from './messages.ts';
 import type { LeaseParameters } from './parameters.ts';
-import type { ReadingAttempt } from './proposer.ts';
 import { ballotRefusal, type Recovery, recoveryStart } from './recovery.ts';
 import { type Register, registerStillValid } from './register.ts';
-import type { Finding, LeaseRules, Refusal } from './rules.ts';
+import type { LeaseRules, Refusal } from './rules.ts';
 
 /**
  * [Flease]: a lease ends at a moment of clocks that differ by at most ε. So everybody who reads it can

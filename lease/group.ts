@@ -22,6 +22,13 @@ export interface Group {
   readonly joint: number;
 }
 
+/** Who votes on a cell, as the layer above has it on disk. */
+export interface KnownView {
+  readonly view: number;
+  readonly members: readonly ServerId[];
+  readonly joint?: readonly ServerId[];
+}
+
 /** A cell that this server was only asked about: the view is known, its members are not. */
 function groupOfStranger(view: number): Group {
   return { view, voters: NO_MEMBERS, members: 0, joint: 0 };

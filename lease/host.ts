@@ -5,9 +5,7 @@ import { Acceptor } from './acceptor.ts';
 import {
   CLAIM_NOTE_MAX,
   type ClaimedLease,
-  type KnownView,
   type LeaseAction,
-  type LeaseConfig,
   type LeaseEvent,
   type LeaseMark,
   type LeaseView,
@@ -19,11 +17,13 @@ import { ClientBidder } from './client-bidder.ts';
 import { ClockMonitor, type ClockOffset } from './clock-monitor.ts';
 import { FleaseRules } from './flease.ts';
 import { Flow } from './flow.ts';
+import type { KnownView } from './group.ts';
 import type { LeaseEnvelope, LeaseMessage } from './messages.ts';
+import type { LeaseConfig } from './parameters.ts';
 import { type LeaseParameters, leaseParameters } from './parameters.ts';
 import { PaxosLeaseRules } from './paxos-lease.ts';
-import { ServerBidder } from './proposer.ts';
 import type { LeaseRules } from './rules.ts';
+import { ServerBidder } from './server-bidder.ts';
 import { Wheel } from './wheel.ts';
 
 type FrameEvent = Extract<LeaseEvent, { kind: 'frame' }>;

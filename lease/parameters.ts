@@ -1,6 +1,6 @@
 import { assert } from '../base/assert.ts';
-import type { Incarnation, ServerId } from '../base/ids.ts';
-import type { LeaseAlgorithm, LeaseConfig, LeaseTiming } from './actions.ts';
+import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
+import type { KnownView } from './group.ts';
 
 /** Counts incompatible changes of the protocol; part of the hash below. */
 const PROTOCOL_VERSION = 2;
@@ -10,6 +10,47 @@ export const CLOCK_DRIFT_MAX = 0.005;
 
 /** A timer may be this share of a lease late; the wheel of all timers turns in such steps. */
 const TIMER_LATE_SHARE = 1 / 1000;
+
+/** Timing that all servers of a cluster must share; a hash of it travels with every frame. In milliseconds. */
+export interface LeaseTiming {
+  /** Length of a lease, t_max in the papers. At least ten times `clockSkewMaxMs`. */
+  readonly leaseMs: number;
+  /** ε: any two lease clocks differ by at most this, at any moment. */
+  readonly clockSkewMaxMs: number;
+}
+
+/**
+ * `flease`: leases end at a moment of synchronized clocks, and everybody who heard of one can tell when it is over.
+ * `paxoslease`: every server counts spans on its own clock, so nothing is asked of clocks but their rate.
+ */
+export type LeaseAlgorithm = 'flease' | 'paxoslease';
+
+export interface LeaseConfig extends LeaseTiming {
+  readonly self: ServerId;
+  readonly incarnation: Incarnation;
+  /** The same on all servers of a cluster. `flease` if absent. */
+  readonly algorithm?: LeaseAlgorithm;
+  /**
+   * While peers are known to answer, ask no more of them than a majority needs, and the rest only when somebody
+   * refuses or is slow. Two fifths of the messages less; true if absent. Flease only.
+   */
+  readonly thrifty?: boolean;
+  /**
+   * The longest silence that an earlier life with other timing would have kept, in milliseconds: what it gave
+   * out may run for so long. The silence after this start is no shorter.
+   */
+  readonly formerSilenceMs?: number;
+  /**
+   * Spread of those who compete for a lease that is over, in milliseconds: the shorter, the sooner it is taken, and
+   * the oftener two of them refuse each other and have to begin anew. A twentieth of a lease if absent, at most 100.
+   */
+  readonly jitterMaxMs?: number;
+  /**
+   * The view of a cell as it is on disk here, where its members ever changed; null for all other cells. What this
+   * layer was told of a cell is forgotten with the cell; by this it never votes by a view that is over.
+   */
+  readonly knownView?: (cell: CellId) => KnownView | null;
+}
 
 /** What follows from the configuration. All times in milliseconds of the lease clock. */
 export interface LeaseParameters {

@@ -1,12 +1,13 @@
+import type { ReadingAttempt } from './attempt.ts';
 import type { Ballot } from './ballot.ts';
 import { ballotCompare, ballotIsSane } from './ballot.ts';
+import type { Finding } from './finding.ts';
 import { type Lease, leaseSameHolder } from './lease.ts';
 import type { WriteMessage } from './messages.ts';
 import { CLOCK_DRIFT_MAX, type LeaseParameters } from './parameters.ts';
-import type { ReadingAttempt } from './proposer.ts';
 import type { Recovery } from './recovery.ts';
 import { type Register, registerStillValid } from './register.ts';
-import type { Finding, LeaseRules } from './rules.ts';
+import type { LeaseRules } from './rules.ts';
 
 /**
  * [PaxosLease] (Trencseni, Gazso, Reinhardt 2009): every server counts spans on its own clock, so

@@ -1,20 +1,13 @@
+import type { ReadingAttempt } from './attempt.ts';
 import type { Ballot } from './ballot.ts';
+import type { Finding } from './finding.ts';
 import type { Lease } from './lease.ts';
 import type { WriteMessage } from './messages.ts';
-import type { ReadingAttempt } from './proposer.ts';
 import type { Recovery } from './recovery.ts';
 import type { Register } from './register.ts';
 
 /** Why an acceptor refuses a request that its register would allow. */
 export type Refusal = 'old' | 'future' | 'still-valid';
-
-/** What a majority's answers say of a cell. */
-export type Finding =
-  /** Nobody holds it, on any clock. */
-  | { readonly kind: 'free' }
-  /** Its lease is over here but perhaps not at its holder, until then. */
-  | { readonly kind: 'grace'; readonly lease: Lease; readonly untilMs: number }
-  | { readonly kind: 'held'; readonly lease: Lease };
 
 /**
  * Where the two algorithms differ: what a lease's end means, and which ballots are of this time. All

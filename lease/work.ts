@@ -1,8 +1,8 @@
 import type { ServerId } from '../base/ids.ts';
+import { type Attempt, attemptDeadlineMs } from './attempt.ts';
 import type { Ballot } from './ballot.ts';
 import type { ClientBidder } from './client-bidder.ts';
 import type { LeaseParameters } from './parameters.ts';
-import { type Attempt, attemptDeadlineMs } from './proposer.ts';
 
 /** A RELEASE being repeated. */
 export interface Releasing {

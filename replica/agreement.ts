@@ -1,6 +1,8 @@
 import type { ServerId } from '../base/ids.ts';
-import type { Position, ReplicaRecord, Trust, View } from './actions.ts';
+import type { Position } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
+import type { ReplicaRecord, Trust } from './record.ts';
+import type { View } from './view.ts';
 import { viewHasMajority } from './view.ts';
 
 /**

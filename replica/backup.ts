@@ -1,7 +1,8 @@
 import { assert } from '../base/assert.ts';
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import { MalformedError } from '../wire/bytes.ts';
-import type { Epoch, Position, ReplicaConfig, View } from './actions.ts';
+import type { ReplicaConfig } from './actions.ts';
+import type { Epoch, Position } from './epoch.ts';
 import { epochEqual, epochFormat, POSITION_ZERO, positionCompare, positionFormat } from './epoch.ts';
 import type { Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
@@ -10,6 +11,7 @@ import type { Outbox } from './outbox.ts';
 import type { ReadLease } from './read-lease.ts';
 import { SessionTable } from './sessions.ts';
 import { type Standing, sessionsAfter } from './standing.ts';
+import type { View } from './view.ts';
 
 /** Messages that only the (would-be) primary of their epoch sends. */
 export type PrimaryMessage = Extract<

@@ -1,5 +1,7 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
-import type { Epoch, ReplicaRecord, Trust, View } from './actions.ts';
+import type { Epoch } from './epoch.ts';
+import type { ReplicaRecord, Trust } from './record.ts';
+import type { View } from './view.ts';
 import { viewHasMajority } from './view.ts';
 
 /**

@@ -1,9 +1,12 @@
 import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
 import { isFileId, isServerId } from '../base/ids.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
-import type { Epoch, Operation, Policy, Position, RequestId, Trust, View } from './actions.ts';
+import type { Epoch, Position } from './epoch.ts';
 import { EPOCH_ZERO } from './epoch.ts';
 import type { ReplicaMessage, ReplicaMessageBody } from './messages.ts';
+import type { Operation, RequestId } from './operation.ts';
+import type { Trust } from './record.ts';
+import type { Policy, View } from './view.ts';
 
 // A tag is given once and never reused.
 const TAG_PREPARE = 1;

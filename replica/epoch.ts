@@ -1,6 +1,22 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import { serverIdCompare } from '../base/ids.ts';
-import type { Epoch, Position } from './actions.ts';
+
+/**
+ * One life of a primary: who orders operations. Chosen during replica reset by the lease holder,
+ * promised by a majority, kept on disk. Compared by counter, then server, then incarnation.
+ * Not derived from a clock, so that the lease layer may be wrong in any way without touching writes.
+ */
+export interface Epoch {
+  readonly counter: number;
+  readonly server: ServerId;
+  readonly incarnation: Incarnation;
+}
+
+/** Where a replica stands: the epoch whose base it has installed, and the last operation applied. */
+export interface Position {
+  readonly epoch: Epoch;
+  readonly seq: number;
+}
 
 /** Before the first epoch: what a replica that never heard of one has promised and installed. */
 export const EPOCH_ZERO: Epoch = { counter: 0, server: '' as ServerId, incarnation: 0 as Incarnation };

@@ -1,4 +1,4 @@
-import type { Epoch } from './actions.ts';
+import type { Epoch } from './epoch.ts';
 
 /**
  * How much the rates of two clocks may differ, as a fraction. Generous: it covers a clock that is slewed to

@@ -1,5 +1,5 @@
 import { assert } from '../base/assert.ts';
-import type { Epoch } from './actions.ts';
+import type { Epoch } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import type { Outbox } from './outbox.ts';
 import type { Standing } from './standing.ts';

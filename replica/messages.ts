@@ -1,5 +1,8 @@
 import type { Incarnation } from '../base/ids.ts';
-import type { Epoch, Operation, Position, Trust, View } from './actions.ts';
+import type { Epoch, Position } from './epoch.ts';
+import type { Operation } from './operation.ts';
+import type { Trust } from './record.ts';
+import type { View } from './view.ts';
 
 /** In the place of a replica's life where none was heard of. */
 export const LIFE_UNKNOWN = 0 as Incarnation;

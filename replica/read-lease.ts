@@ -1,5 +1,5 @@
 import type { ServerId } from '../base/ids.ts';
-import type { Epoch } from './actions.ts';
+import type { Epoch } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import { DRIFT_MAX } from './guard.ts';
 

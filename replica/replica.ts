@@ -1,30 +1,22 @@
 import { assert, unreachable } from '../base/assert.ts';
 import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
 import { Prng } from '../base/prng.ts';
-import type {
-  Epoch,
-  Operation,
-  PeerStatus,
-  Position,
-  ReplicaAction,
-  ReplicaConfig,
-  ReplicaEvent,
-  ReplicaRecord,
-  Role,
-  Trust,
-  View,
-} from './actions.ts';
+import type { PeerStatus, ReplicaAction, ReplicaConfig, ReplicaEvent, Role } from './actions.ts';
 import { Backup, type PrimaryMessage } from './backup.ts';
 import { firstEpoch } from './birth.ts';
+import type { Epoch, Position } from './epoch.ts';
 import { epochCompare, epochEqual, epochFormat, POSITION_ZERO } from './epoch.ts';
 import { Guard } from './guard.ts';
 import { LocalFlush } from './local-flush.ts';
 import { LIFE_UNKNOWN, type ReplicaMessage } from './messages.ts';
+import type { Operation } from './operation.ts';
 import { Outbox } from './outbox.ts';
 import { ReadGrants, ReadLease } from './read-lease.ts';
+import type { ReplicaRecord, Trust } from './record.ts';
 import { Reset } from './reset.ts';
 import { mayBeResumed } from './resumption.ts';
 import { Standing } from './standing.ts';
+import type { View } from './view.ts';
 import { viewVoters } from './view.ts';
 import { type LeaseReading, WriteOrder } from './write-order.ts';
 

@@ -1,8 +1,10 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
 import { majority } from '../base/quorum.ts';
-import type { Epoch, Position, Trust, View } from './actions.ts';
+import type { Epoch, Position } from './epoch.ts';
 import { positionCompare } from './epoch.ts';
+import type { Trust } from './record.ts';
+import type { View } from './view.ts';
 import { viewHasMajority, viewSides, viewVoters } from './view.ts';
 
 /** Whose state a new epoch begins with, and where it stands. */

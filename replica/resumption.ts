@@ -1,6 +1,7 @@
-import type { Position, View } from './actions.ts';
+import type { Position } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import type { Standing } from './standing.ts';
+import type { View } from './view.ts';
 
 /**
  * Ordering without a lease, by an epoch that this process has ended in good order. A lease decides who may answer reads, and keeps candidates from

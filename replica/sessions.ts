@@ -1,6 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
-import type { RequestId } from './actions.ts';
+import type { RequestId } from './operation.ts';
 
 /** Results kept per session at the most. A client has at most half as many requests under way at a time. */
 export const SESSION_WINDOW = 128;

@@ -1,9 +1,12 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
-import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from './actions.ts';
+import type { Epoch, Position } from './epoch.ts';
 import { epochCompare, epochEqual, POSITION_ZERO } from './epoch.ts';
+import type { Operation } from './operation.ts';
 import type { Outbox } from './outbox.ts';
+import type { ReplicaRecord, Trust } from './record.ts';
 import { SessionTable } from './sessions.ts';
+import type { View } from './view.ts';
 import { sameServers } from './view.ts';
 
 /** A new epoch (or, within one, a newer state) on its way into this replica. */

@@ -1,7 +1,25 @@
 import { assert } from '../base/assert.ts';
 import type { ServerId } from '../base/ids.ts';
 import { majority } from '../base/quorum.ts';
-import type { View } from './actions.ts';
+
+/**
+ * Who must have an operation before it is answered. `quorum`: a majority. `all`: every member, so that a
+ * write fails while one is away. `read-only`: a majority until the file is sealed, which never changes again.
+ */
+export type Policy = 'quorum' | 'all' | 'read-only';
+
+/**
+ * The servers that hold a subject's replicas. A change of members passes through a view that has both sets,
+ * in which every majority is one of each; numbers grow by one with each, so that the newest is known.
+ */
+export interface View {
+  readonly number: number;
+  readonly members: readonly ServerId[];
+  /** While the members change: those that are to come. */
+  readonly joint?: readonly ServerId[];
+  /** `quorum` where absent. */
+  readonly policy?: Policy;
+}
 
 /** @returns all servers that vote, each once: the members, and while they change also those to come */
 export function viewVoters({ members, joint }: View): readonly ServerId[] {

@@ -1,15 +1,19 @@
 import { assert } from '../base/assert.ts';
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import { majority } from '../base/quorum.ts';
-import type { Epoch, Operation, PeerStatus, Position, ReplicaConfig, Trust, View } from './actions.ts';
+import type { PeerStatus, ReplicaConfig } from './actions.ts';
+import type { Epoch, Position } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import { DRIFT_MAX, type Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
 import { LIFE_UNKNOWN, type ReplicaMessage } from './messages.ts';
+import type { Operation } from './operation.ts';
 import type { Outbox } from './outbox.ts';
 import type { ReadGrants } from './read-lease.ts';
+import type { Trust } from './record.ts';
 import type { SessionTable } from './sessions.ts';
 import { type Standing, sessionsAfter } from './standing.ts';
+import type { View } from './view.ts';
 import {
   sameServers,
   viewHasMajority,

@@ -3,7 +3,7 @@ import { parse as parseToml, TomlError } from 'smol-toml';
 import { DURATION_FORM, durationFormat, durationParse } from '../base/duration.ts';
 import { CLIENT_VARIABLES } from '../base/environment.ts';
 import { isServerId, type ServerId, serverIdCompare } from '../base/ids.ts';
-import type { LeaseAlgorithm } from '../lease/actions.ts';
+import type { LeaseAlgorithm } from '../lease/parameters.ts';
 import { type Address, addressFormat } from './address.ts';
 import {
   type Given,

@@ -1,6 +1,7 @@
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
-import type { RequestId, View } from '../replica/actions.ts';
+import type { RequestId } from '../replica/operation.ts';
+import type { View } from '../replica/view.ts';
 import type {
   Attributes,
   CacheAnswer,

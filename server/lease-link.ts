@@ -1,16 +1,11 @@
 import type { Logger } from 'pino';
 import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
-import type {
-  KnownView,
-  LeaseAction,
-  LeaseAlgorithm,
-  LeaseEvent,
-  LeaseMark,
-  LeaseTiming,
-} from '../lease/actions.ts';
+import type { LeaseAction, LeaseEvent, LeaseMark } from '../lease/actions.ts';
 import { LeaseFrameReader, LeaseFrameWriter } from '../lease/codec.ts';
+import type { KnownView } from '../lease/group.ts';
 import { LeaseHost } from '../lease/host.ts';
 import type { LeaseMessage } from '../lease/messages.ts';
+import type { LeaseAlgorithm, LeaseTiming } from '../lease/parameters.ts';
 import { MalformedError } from '../wire/bytes.ts';
 import type { Clock } from './clock.ts';
 import type { WakeQueue } from './wake-queue.ts';

@@ -2,19 +2,13 @@ import type { Logger } from 'pino';
 import { AssertionFailure, assert, unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
-import type {
-  Epoch,
-  Operation,
-  PeerStatus,
-  Position,
-  ReplicaAction,
-  ReplicaEvent,
-  Role,
-  View,
-} from '../replica/actions.ts';
+import type { PeerStatus, ReplicaAction, ReplicaEvent, Role } from '../replica/actions.ts';
+import type { Epoch, Position } from '../replica/epoch.ts';
 import { epochCompare } from '../replica/epoch.ts';
 import type { ReplicaMessage } from '../replica/messages.ts';
+import type { Operation } from '../replica/operation.ts';
 import { Replica } from '../replica/replica.ts';
+import type { View } from '../replica/view.ts';
 import { viewVoters } from '../replica/view.ts';
 import type { Clock } from './clock.ts';
 import { encodeStateRequest, STATE_CALL } from './state-call.ts';

@@ -1,11 +1,12 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
-import type { Epoch, Position, View } from '../replica/actions.ts';
 import { firstEpoch, mayBeBorne } from '../replica/birth.ts';
 import { decodeReplicaMessage, encodeReplicaPieces } from '../replica/codec.ts';
+import type { Epoch, Position } from '../replica/epoch.ts';
 import { epochEqual } from '../replica/epoch.ts';
 import { messageView, type ReplicaMessage } from '../replica/messages.ts';
+import type { View } from '../replica/view.ts';
 import { viewVoters } from '../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
 import type { Clock } from './clock.ts';

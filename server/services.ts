@@ -1,5 +1,7 @@
 import type { FileId, ServerId } from '../base/ids.ts';
-import type { PeerStatus, RequestId, View } from '../replica/actions.ts';
+import type { PeerStatus } from '../replica/actions.ts';
+import type { RequestId } from '../replica/operation.ts';
+import type { View } from '../replica/view.ts';
 import type {
   Attributes,
   CacheAnswer,

@@ -1,6 +1,6 @@
 import type { FileId } from '../base/ids.ts';
-import type { Epoch } from '../replica/actions.ts';
 import { readEpoch, readFileId, writeEpoch } from '../replica/codec.ts';
+import type { Epoch } from '../replica/epoch.ts';
 import { ByteReader, ByteWriter } from '../wire/bytes.ts';
 
 /** The call between servers by which a replica fetches another's state. */

@@ -1,5 +1,8 @@
 import type { ServerId } from '../base/ids.ts';
-import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from '../replica/actions.ts';
+import type { Epoch, Position } from '../replica/epoch.ts';
+import type { Operation } from '../replica/operation.ts';
+import type { ReplicaRecord, Trust } from '../replica/record.ts';
+import type { View } from '../replica/view.ts';
 
 /** Asks the server that holds the wanted state; bound to one epoch, which the answerer must have promised. */
 export type AskSource = (method: string, payload: Uint8Array) => Promise<Uint8Array>;

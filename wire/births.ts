@@ -1,12 +1,10 @@
 import type { ErrorCode } from '../base/errors.ts';
 import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
 import type { Attributes, CacheOwner } from './catalog-api.ts';
-import { FORGETS_MAX } from './request-limits.ts';
+import { BIRTHS_MAX, FORGETS_MAX } from './request-limits.ts';
 
 /** New files that travel with all of their contents: `POST /v1/births`. */
 
-/** Files of one request at the most. */
-export const BIRTHS_MAX = 256;
 /** Bytes of one file at the most. */
 export const BIRTH_BYTES_MAX = 256 * 1024;
 /** Bytes of all files of one request together at the most. */

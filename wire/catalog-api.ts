@@ -1,7 +1,6 @@
 import type { ErrorCode } from '../base/errors.ts';
 import { RESERVED_NUMBERS_MAX } from './birth-numbers.ts';
-import { BIRTHS_MAX } from './births.ts';
-import { ACCESSES_MAX, UNLINKS_MAX } from './request-limits.ts';
+import { ACCESSES_MAX, BIRTHS_MAX, UNLINKS_MAX } from './request-limits.ts';
 import { type Static, Type } from './schema.ts';
 
 /** The catalog's commands and queries as they travel in JSON, and their answers. Times are decimal nanoseconds since 1970. */

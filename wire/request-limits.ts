@@ -6,3 +6,5 @@ export const UNLINKS_MAX = 256;
 export const ACCESSES_MAX = 500;
 /** Directories of a request that their owner is not to be told of at the most. */
 export const FORGETS_MAX = 16;
+/** New files that travel in one request with all of their contents at the most. */
+export const BIRTHS_MAX = 256;

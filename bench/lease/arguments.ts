@@ -1,4 +1,4 @@
-import type { LeaseAlgorithm } from '../../lease/actions.ts';
+import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { type CommandLine, type Sectioned, sectionedCommandLineOf, UsageError } from '../command-line.ts';
 import { SECTION_NAMES, type SectionName } from './names.ts';
 

@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { freePorts } from '../../client/dev/free-ports.ts';
-import type { LeaseAlgorithm, LeaseTiming } from '../../lease/actions.ts';
+import type { LeaseAlgorithm, LeaseTiming } from '../../lease/parameters.ts';
 import { killAtEnd } from './cleanup.ts';
 import { processCpuMs } from './cpu.ts';
 import type { LeaseReport, LeaseServerOptions, Order } from './orders.ts';

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { LeaseTiming } from '../../lease/actions.ts';
+import type { LeaseTiming } from '../../lease/parameters.ts';
 import { EXIT_FAILURE, wantedOrExit } from '../command-line.ts';
 import { machineHere, machineText } from '../machine.ts';
 import { argumentsOf, USAGE, type Wanted } from './arguments.ts';

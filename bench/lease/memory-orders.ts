@@ -1,4 +1,4 @@
-import type { LeaseAlgorithm } from '../../lease/actions.ts';
+import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 
 /** A lease frame between two hosts, which may live in different processes. */
 export interface Parcel {

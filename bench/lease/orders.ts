@@ -1,4 +1,4 @@
-import type { LeaseAlgorithm } from '../../lease/actions.ts';
+import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 
 /** Orders of the benchmark to one lease server. Each is answered by one report of the kind that stands beside it. */
 export type Order =

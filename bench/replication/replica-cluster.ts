@@ -5,12 +5,17 @@ import { RealCluster } from '../../test/cluster/real-cluster.ts';
 import { removeAtEnd } from '../lease/cleanup.ts';
 import { processCpuMs } from '../lease/cpu.ts';
 import { metricsOf, type PeerTraffic, peerTrafficOf, trafficSum } from './counters.ts';
-import type { Timing } from './section.ts';
 import { bytesBetween } from './sockets.ts';
 
 const CONNECTIONS = 64;
 const SERVERS = 3;
 const OPERATION_MS = 60_000;
+
+/** How long leases last in a section, and how far clocks may differ. */
+export interface Timing {
+  readonly leaseMs: number;
+  readonly clockSkewMs: number;
+}
 
 /** A file under measurement. */
 export interface BenchFile {

@@ -1,11 +1,5 @@
 import type { Report } from '../lease/report.ts';
-import type { ReplicaCluster } from './replica-cluster.ts';
-
-/** How long leases last in a section, and how far clocks may differ. */
-export interface Timing {
-  readonly leaseMs: number;
-  readonly clockSkewMs: number;
-}
+import type { ReplicaCluster, Timing } from './replica-cluster.ts';
 
 /** What a section finds when it runs. */
 export interface Bench {

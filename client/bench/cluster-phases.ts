@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { ClusterClient } from '../cluster-client.ts';
+import { downloadFile } from '../download.ts';
 import type { CallOptions } from '../exchange.ts';
 import type { FileHandle } from '../file-handle.ts';
+import { uploadFile } from '../upload.ts';
 import type { Phase } from './phase.ts';
 
 /** What databases write at a time. */
@@ -37,14 +39,14 @@ export function clusterPhases(client: ClusterClient, options: ClusterPhaseOption
       name: 'put',
       operationBytes: fileBytes,
       async step(worker) {
-        await client.upload(volume, pathOf(worker), Readable.from([bytes]), call);
+        await uploadFile(client, volume, pathOf(worker), Readable.from([bytes]), call);
       },
     },
     {
       name: 'get',
       operationBytes: fileBytes,
       async step(worker) {
-        const { chunks } = await client.download(volume, pathOf(worker), call);
+        const { chunks } = await downloadFile(client, volume, pathOf(worker), call);
         let count = 0;
         for await (const chunk of chunks) count += chunk.length;
         if (count !== fileBytes)

@@ -13,7 +13,7 @@ import {
   systemReason,
 } from '../failure.ts';
 import { optionText, parseMountOptions } from '../mount-options.ts';
-import type { MountRequest } from './mount.ts';
+import { mountFromTexts } from './mount-request.ts';
 
 /** Where mount(8) looks for a program `mount.TYPE`. */
 export const HELPER_FOLDER = '/sbin';
@@ -35,15 +35,8 @@ interface HelperOptions {
   readonly v?: true;
 }
 
-/**
- * The command that `mount.leasehold` runs: the arguments of mount(8)'s helpers, as in "External helpers" of its manual.
- *
- * @param mount mounts what is asked for
- */
-export function addMountHelper(
-  program: Command,
-  mount: (request: MountRequest, command: Command) => Promise<void>,
-): void {
+/** The command that `mount.leasehold` runs: the arguments of mount(8)'s helpers, as in "External helpers" of its manual. */
+export function addMountHelper(program: Command): void {
   program
     .command(HELPER_COMMAND, { hidden: true })
     .configureHelp({ commandUsage: (command) => `${HELPER_NAME} ${command.usage()}` })
@@ -60,7 +53,7 @@ export function addMountHelper(
     .action(async (source: string, directory: string, options: HelperOptions, command: Command) => {
       try {
         if (options.f) return;
-        await mount(
+        await mountFromTexts(
           {
             source,
             directory,

@@ -1,9 +1,6 @@
 import { type Command, Option } from 'commander';
-import { ServiceError } from '../../base/errors.ts';
-import { Access, accessFiles } from '../access.ts';
-import { othersAllowed } from '../doctor/machine.ts';
 import { CommandFailure, EXIT_FAILED, EXIT_USAGE } from '../failure.ts';
-import { type Mounted, mountInForeground, mountVolume } from '../mount.ts';
+import type { Mounted } from '../mount.ts';
 import {
   flagOptions,
   MOUNT_OPTIONS,
@@ -13,8 +10,9 @@ import {
 } from '../mount-options.ts';
 import { printJson, printLine } from '../output.ts';
 import { unmountDirectory } from '../unmount.ts';
-import { accessOptions, addClusterOptions, duration, serversOf, withClient } from './cluster-command.ts';
+import { addClusterOptions, duration } from './cluster-command.ts';
 import { addMountHelper, HELPER_FOLDER, installHelper } from './mount-helper.ts';
+import { mountFromTexts } from './mount-request.ts';
 
 interface MountCommandOptions {
   readonly option: readonly string[];
@@ -74,7 +72,7 @@ export function addMountCommands(program: Command): void {
     );
   for (const option of tableFlags()) mount.addOption(option);
 
-  addMountHelper(program, mountFromTexts);
+  addMountHelper(program);
 
   program
     .command('umount')
@@ -92,53 +90,6 @@ export function addMountCommands(program: Command): void {
       });
       if (left !== null) process.stderr.write(`leasehold: ${left}\n`);
     });
-}
-
-export interface MountRequest {
-  readonly source: string;
-  readonly directory: string;
-  /** As they stand behind `-o`. */
-  readonly texts: readonly string[];
-  readonly log: string | undefined;
-  /** Options that are not known are passed over. */
-  readonly sloppy?: boolean;
-  readonly foreground?: boolean;
-  /** Called when the mount is usable. */
-  readonly say: (mounted: Mounted) => void;
-}
-
-/** Mounts what the request names, after a look at whether it is there. Sets the exit code in the foreground. */
-export async function mountFromTexts(request: MountRequest, command: Command): Promise<void> {
-  const { directory, texts, log, sloppy = false } = request;
-  const { volume, path } = parseMountSource(request.source);
-  const settings = parseMountOptions(texts, sloppy);
-  const access = accessFiles({ ...accessOptions(command), ...settings.access });
-  const servers = settings.servers.length > 0 ? settings.servers : serversOf(command);
-  if (settings.allowOther && process.getuid?.() !== 0 && !(await othersAllowed())) {
-    throw new CommandFailure(
-      EXIT_FAILED,
-      'Cannot mount with allow_other: /etc/fuse.conf lets only root do that',
-      'as root: echo user_allow_other >> /etc/fuse.conf',
-    );
-  }
-  await withClient(
-    command,
-    async (client, call) => {
-      // Asked here, so that the answer does not have to come through the mount's process.
-      const { kind } = await client.resolve(volume, path, call);
-      if (kind !== 'directory') {
-        throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);
-      }
-    },
-    servers,
-    new Access(access),
-  );
-  const options = {
-    ...{ servers, volume, path, directory, options: texts, sloppy, access },
-    ...(log === undefined ? {} : { log }),
-  };
-  if (request.foreground === true) process.exitCode = await mountInForeground(options, request.say);
-  else request.say(await mountVolume(options));
 }
 
 /** Options of the table that may also be given as options of the command; `--servers` is there already. */

@@ -9,6 +9,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { Download } from '../download.ts';
+import { downloadFile } from '../download.ts';
 import type { CallOptions } from '../exchange.ts';
 import {
   CommandFailure,
@@ -20,6 +21,7 @@ import {
 } from '../failure.ts';
 import { Progress, printJson } from '../output.ts';
 import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
+import { uploadFile } from '../upload.ts';
 import { addClusterOptions, withClient } from './cluster-command.ts';
 import { getDirectory, putDirectory } from './transfer-tree.ts';
 
@@ -87,7 +89,7 @@ async function put(
   await checkTarget(client, target, call);
   const progress = new Progress(basename(target.path), source.stats?.size ?? null);
   try {
-    const stored = await client.upload(target.volume, target.path, source.stream, {
+    const stored = await uploadFile(client, target.volume, target.path, source.stream, {
       ...call,
       mode: (source.stats?.mode ?? 0o644) & 0o7777,
       uid: process.getuid?.() ?? 0,
@@ -191,7 +193,7 @@ async function get(
   refuseSwapped(sourceText, local, 'get VOLUME:/path LOCAL', true);
   const source = parseRemotePath(sourceText);
   if (local === '-') {
-    const download = await client.download(source.volume, source.path, call);
+    const download = await downloadFile(client, source.volume, source.path, call);
     const progress = new Progress(baseName(source.path), download.sizeBytes);
     try {
       await pipeline(Readable.from(counted(download, progress)), process.stdout, { end: false });
@@ -202,7 +204,7 @@ async function get(
   }
   const target = await localTarget(local, baseName(source.path));
   for (let attempt = 1; ; attempt++) {
-    const download = await client.download(source.volume, source.path, call);
+    const download = await downloadFile(client, source.volume, source.path, call);
     try {
       await (target.regular ? storeWhole(download, target.path) : storeInto(download, target.path));
       if (options.json) {

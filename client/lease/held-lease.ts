@@ -1,10 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { LeaseKeys } from '../../wire/named-lease.ts';
-import type { GrantedLease } from '../../wire/named-lease-api.ts';
-import type { CallOptions, ExchangeOutcome } from '../exchange.ts';
+import type { GrantedLease, LeaseEvent } from '../../wire/named-lease-api.ts';
+import type { CallOptions, ExchangeOutcome, ExchangeRequest } from '../exchange.ts';
 import { type LeaseMoment, leaseLeftMs } from './lease-clock.ts';
-import type { NamedLeaseClient } from './named-lease-client.ts';
 
 /** A lease is refreshed when this part of it is left. */
 const REFRESH_SHARE = 0.5;
@@ -22,6 +21,18 @@ export interface Grant {
   readonly end: LeaseMoment;
 }
 
+/** What a lease that is held asks of the cluster. */
+export interface LeaseExchange {
+  /** Sends a change of a lease, in the name of its session. */
+  change(request: LeaseChange, session: number, options: CallOptions): Promise<ExchangeOutcome<Grant>>;
+  /** @throws ServiceError */
+  release(name: string, session: number, options: CallOptions): Promise<void>;
+  /** What happens to a lease, beginning with how it stands. */
+  watch(name: string, options?: CallOptions): AsyncGenerator<LeaseEvent, void, undefined>;
+}
+
+export type LeaseChange = Pick<ExchangeRequest, 'what' | 'method' | 'path' | 'body'>;
+
 export function leasePath(name: string): string {
   return `/v1/leases/${encodeURIComponent(name)}`;
 }
@@ -37,7 +48,7 @@ export class HeldLease {
   /** Fencing token: whoever was shown a larger one refuses this one. */
   readonly token: number;
   readonly session: number;
-  readonly #client: NamedLeaseClient;
+  readonly #cluster: LeaseExchange;
   readonly #ttlMs: number;
   readonly #marginMs: number;
   readonly #lost = new AbortController();
@@ -54,13 +65,13 @@ export class HeldLease {
   #lostEarly = false;
 
   /** @param marginMs how long before its end the lease counts as lost */
-  constructor(client: NamedLeaseClient, grant: Grant, ttlMs: number, marginMs: number) {
+  constructor(cluster: LeaseExchange, grant: Grant, ttlMs: number, marginMs: number) {
     const { name, owner, token, session, keys } = grant.lease;
     this.name = name;
     this.owner = owner;
     this.token = token;
     this.session = session;
-    this.#client = client;
+    this.#cluster = cluster;
     this.#ttlMs = ttlMs;
     this.#marginMs = marginMs;
     this.#keys = keys;
@@ -147,7 +158,7 @@ export class HeldLease {
     if (this.#released) return;
     this.abandon();
     await this.#turn;
-    await this.#client
+    await this.#cluster
       .release(this.name, this.session, { timeoutMs: RELEASE_MS_MAX, failFast: true })
       .catch((error: unknown) => {
         // It is over already, which is what was wanted.
@@ -186,7 +197,7 @@ export class HeldLease {
     };
     const signal = AbortSignal.any([this.lost, this.#ending.signal]);
     const call: CallOptions = { timeoutMs: leftMs, attemptMs: this.#ttlMs * ATTEMPT_SHARE, signal };
-    const outcome = await this.#client.change(request, this.session, call);
+    const outcome = await this.#cluster.change(request, this.session, call);
     if (outcome.kind === 'answered') {
       const { token } = outcome.value.lease;
       if (token === this.token) this.#extend(outcome.value);
@@ -249,7 +260,7 @@ export class HeldLease {
     const signal = AbortSignal.any([this.lost, this.#ending.signal]);
     while (!signal.aborted) {
       try {
-        for await (const { held, owner, token } of this.#client.watch(this.name, { signal })) {
+        for await (const { held, owner, token } of this.#cluster.watch(this.name, { signal })) {
           // A smaller token is late word of an earlier holder.
           if (token < this.token || (token === this.token && held)) continue;
           const why = held ? `${owner} has it, with token ${token}` : 'somebody else has given it back';

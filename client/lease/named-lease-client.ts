@@ -8,7 +8,7 @@ import type { ClusterClientOptions } from '../cluster-client.ts';
 import { type CallOptions, type ExchangeOutcome, type ExchangeRequest, Exchanger } from '../exchange.ts';
 import { drawSession } from '../request-window.ts';
 import { readJson } from '../response.ts';
-import { type Grant, HeldLease, leasePath } from './held-lease.ts';
+import { type Grant, HeldLease, type LeaseChange, type LeaseExchange, leasePath } from './held-lease.ts';
 import { leaseMomentAfter, leaseMomentNow } from './lease-clock.ts';
 import { watchLease } from './lease-watch.ts';
 
@@ -34,7 +34,7 @@ export interface AcquireOptions {
 }
 
 /** Leases under names, as clients of a cluster see them. */
-export class NamedLeaseClient {
+export class NamedLeaseClient implements LeaseExchange {
   readonly #exchanger: Exchanger;
   readonly #operationTimeoutMs: number;
 
@@ -103,12 +103,7 @@ export class NamedLeaseClient {
     return watchLease(this.#exchanger.endpoints, name, patienceMs, options.signal);
   }
 
-  /** For `HeldLease`: sends a change of a lease, in the name of its session. */
-  async change(
-    request: Pick<ExchangeRequest, 'what' | 'method' | 'path' | 'body'>,
-    session: number,
-    options: CallOptions,
-  ): Promise<ExchangeOutcome<Grant>> {
+  async change(request: LeaseChange, session: number, options: CallOptions): Promise<ExchangeOutcome<Grant>> {
     let sent = leaseMomentNow();
     const whole: ExchangeRequest = {
       ...request,
@@ -132,7 +127,6 @@ export class NamedLeaseClient {
     );
   }
 
-  /** For `HeldLease`. @throws ServiceError */
   async release(name: string, session: number, options: CallOptions): Promise<void> {
     const request: ExchangeRequest = {
       what: `Cannot release lease "${name}"`,

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type {
   CacheAnswer,

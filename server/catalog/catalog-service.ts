@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
 import { commandVersion } from '../../catalog/versions.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type {
   Attributes,

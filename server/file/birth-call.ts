@@ -1,9 +1,10 @@
 import { type ErrorCode, isErrorCode } from '../../base/errors.ts';
-import type { Epoch, View } from '../../replica/actions.ts';
 import { readEpoch, readFileId, readView, writeEpoch, writeView } from '../../replica/codec.ts';
-import { BIRTHS_MAX } from '../../wire/births.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import { decodeFileOperation, encodeFileOperation } from '../../wire/file-operation.ts';
+import { BIRTHS_MAX } from '../../wire/request-limits.ts';
 import type { NewReplica } from '../storage/store.ts';
 
 /** The call by which a server that bears files has others store their replicas. */

@@ -1,5 +1,5 @@
-import type { ReplicaRecord } from '../../replica/actions.ts';
 import { FIRST_COUNTER } from '../../replica/birth.ts';
+import type { ReplicaRecord } from '../../replica/record.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { FILE_CANDIDATES_FROM, type ReplicaDriver } from '../replica-driver.ts';

@@ -2,7 +2,7 @@ import fs from 'node:fs/promises';
 import path from 'node:path';
 import type { FileId } from '../../base/ids.ts';
 import { isFileId } from '../../base/ids.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import { FolderError } from '../storage/folder-error.ts';
 
 interface Line {

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Position } from '../../replica/actions.ts';
+import type { Position } from '../../replica/epoch.ts';
 import {
   type Digest,
   digestEqual,
@@ -11,7 +11,8 @@ import {
   ObjectDigests,
   type Version,
 } from '../storage/object-digests.ts';
-import type { FileStore, ObjectEntry } from '../storage/store.ts';
+import type { ObjectEntry } from '../storage/object-entry.ts';
+import type { FileStore } from '../storage/store.ts';
 import type { AskSource } from '../subject.ts';
 import {
   type Comparison,

@@ -2,7 +2,7 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
-import type { Epoch } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { epochCompare } from '../../replica/epoch.ts';
 import type {
   LockBody,

@@ -1,8 +1,9 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Epoch, RequestId } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { epochCompare } from '../../replica/epoch.ts';
+import type { RequestId } from '../../replica/operation.ts';
 import type { ContentVersion, LiveMark, Preservation } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { WriteGuard } from '../../wire/http-api.ts';

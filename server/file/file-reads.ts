@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { Epoch } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import type { FileExtent, FileState, Whence } from '../../wire/http-api.ts';
 import { LOCATIONS_HELD_MS } from '../../wire/locations.ts';

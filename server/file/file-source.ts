@@ -2,7 +2,8 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { FAN_OUT, type ObjectDigests, type Version } from '../storage/object-digests.ts';
-import type { FetchedObject, FileStore, ObjectEntry } from '../storage/store.ts';
+import type { ObjectEntry } from '../storage/object-entry.ts';
+import type { FetchedObject, FileStore } from '../storage/store.ts';
 import {
   decodeKnown,
   decodeNodes,

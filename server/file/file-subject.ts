@@ -1,10 +1,13 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Epoch, Operation, Position, ReplicaRecord, Trust } from '../../replica/actions.ts';
+import type { Epoch, Position } from '../../replica/epoch.ts';
 import { epochEqual } from '../../replica/epoch.ts';
+import type { Operation } from '../../replica/operation.ts';
+import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import { decodeFileOperation, type FileOperation, partsWritten } from '../../wire/file-operation.ts';
-import type { FetchedObject, FileDifference, FileStore, ObjectEntry } from '../storage/store.ts';
+import type { ObjectEntry } from '../storage/object-entry.ts';
+import type { FetchedObject, FileDifference, FileStore } from '../storage/store.ts';
 import type { AskSource, FetchedState, FetchHelp, Subject } from '../subject.ts';
 import { Difference, objectEqual } from './difference.ts';
 import { FileSource } from './file-source.ts';

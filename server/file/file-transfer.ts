@@ -1,9 +1,11 @@
-import type { Position, View } from '../../replica/actions.ts';
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
+import type { Position } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import { SEALS, type Seal, viewFormat, viewParse } from '../../wire/file-operation.ts';
 import { type Digest, type DigestNode, FAN_OUT, type Version } from '../storage/object-digests.ts';
-import type { FetchedObject, FileAttributes, ObjectEntry } from '../storage/store.ts';
+import type { ObjectEntry } from '../storage/object-entry.ts';
+import type { FetchedObject, FileAttributes } from '../storage/store.ts';
 
 /** Objects in one answer at the most. */
 export const WANTED_MAX = 256;

@@ -1,8 +1,9 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import type { Position, ReplicaRecord } from '../../replica/actions.ts';
+import type { Position } from '../../replica/epoch.ts';
 import { positionCompare } from '../../replica/epoch.ts';
+import type { ReplicaRecord } from '../../replica/record.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Command, CommandResults, PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { LeaseDriver } from '../lease-driver.ts';

@@ -1,6 +1,6 @@
 import type { ServerId } from '../../base/ids.ts';
-import type { ReplicaRecord } from '../../replica/actions.ts';
 import { epochEqual } from '../../replica/epoch.ts';
+import type { ReplicaRecord } from '../../replica/record.ts';
 
 /**
  * Who has ordered a file last, as far as a replica of another server can tell: if nobody leads it, and that process lives, it may go on at once

@@ -1,5 +1,5 @@
 /** What a file's own sequence tells of the mark that the catalog has of it (decisions 0005 and 0056). Pure. */
-import type { Epoch } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import type { FileAttributes } from '../storage/store.ts';
 
 type Changed = Pick<FileAttributes, 'versionEpoch' | 'versionSeq' | 'seal'>;

@@ -1,6 +1,6 @@
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import type { Position } from '../../replica/actions.ts';
+import type { Position } from '../../replica/epoch.ts';
 import type { Command, LiveMark, Preservation } from '../../wire/catalog-api.ts';
 import { areSo } from '../bounded.ts';
 import type { FileStore } from '../storage/store.ts';

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import type { FileId } from '../../base/ids.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 

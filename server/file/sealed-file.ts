@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { RequestId } from '../../replica/actions.ts';
+import type { RequestId } from '../../replica/operation.ts';
 import { type SessionAnswer, SessionTable } from '../../replica/sessions.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 

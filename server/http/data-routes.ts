@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { giveBack } from '../../base/lent-memory.ts';
-import type { RequestId } from '../../replica/actions.ts';
+import type { RequestId } from '../../replica/operation.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import {
   decodeWriteParts,

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import type { PlacedFile, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { Moving } from '../../wire/http-api.ts';
 import type { Candidate } from '../placement.ts';

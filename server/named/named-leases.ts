@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
-import type { LeaseTiming } from '../../lease/actions.ts';
+import type { LeaseTiming } from '../../lease/parameters.ts';
 import type { Clock } from '../clock.ts';
 import type { FormerTiming } from '../lease-link.ts';
 import type { Labels, MetricsRegistry } from '../metrics.ts';

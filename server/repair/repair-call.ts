@@ -1,7 +1,7 @@
 import type { FileId } from '../../base/ids.ts';
 import { readFileId } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
-import type { ObjectEntry } from '../storage/store.ts';
+import type { ObjectEntry } from '../storage/object-entry.ts';
 
 /** The call between servers by which one asks another for the bytes of an object that is damaged on its own disk. */
 export const REPAIR_CALL = 'repair';

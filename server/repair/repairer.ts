@@ -5,7 +5,7 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import { crc32 } from '../../checksum/crc32.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { DiskStore } from '../storage/disk-store.ts';
-import type { ObjectEntry } from '../storage/store.ts';
+import type { ObjectEntry } from '../storage/object-entry.ts';
 import { decodeRepairRequest, encodeRepairRequest, REPAIR_CALL } from './repair-call.ts';
 
 /** One object of one server is waited for so long, in milliseconds; then the next one is asked. */

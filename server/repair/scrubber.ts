@@ -4,7 +4,7 @@ import type { FileId } from '../../base/ids.ts';
 import type { ScrubStatus } from '../../wire/http-api.ts';
 import type { Clock } from '../clock.ts';
 import type { DiskStore } from '../storage/disk-store.ts';
-import type { ObjectEntry } from '../storage/store.ts';
+import type { ObjectEntry } from '../storage/object-entry.ts';
 import type { DamagedObject, Repairer } from './repairer.ts';
 import {
   type ScrubRecord,

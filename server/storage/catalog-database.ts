@@ -2,8 +2,9 @@
 import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import { ServiceError } from '../../base/errors.ts';
-import type { Epoch, View } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { EPOCH_ZERO } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import type { LogPosition } from './catalog-transfer.ts';
 import { LOST_START } from './contents.ts';
 

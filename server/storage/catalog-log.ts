@@ -1,8 +1,8 @@
 /** The recent operations of the catalog, which lie in its database, for replicas that lag. */
 import type Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
-import type { View } from '../../replica/actions.ts';
 import { epochEqual } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import { type CatalogRecord, formatEpoch, parseEpoch, statement } from './catalog-database.ts';
 import type { CatalogTail, LogEntry, LogPosition } from './catalog-transfer.ts';
 

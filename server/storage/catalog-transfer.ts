@@ -1,6 +1,8 @@
 /** What replicas of the catalog tell each other of their state, and its bytes: where they stand, pieces of the log, copies of the database. */
-import type { Epoch, Position, View } from '../../replica/actions.ts';
+
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
+import type { Epoch, Position } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import { viewFormat, viewParse } from '../../wire/file-operation.ts';
 

@@ -1,8 +1,11 @@
 import { assert, unreachable } from '../../base/assert.ts';
 import { crc32 } from '../../checksum/crc32.ts';
-import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { ReplicaRecord, Trust } from '../../replica/record.ts';
+import type { View } from '../../replica/view.ts';
 import { type FileOperation, partsWritten, type Seal } from '../../wire/file-operation.ts';
-import type { FileAttributes, FileDescription, NewTrust, ObjectEntry } from './store.ts';
+import type { ObjectEntry } from './object-entry.ts';
+import type { FileAttributes, FileDescription, NewTrust } from './store.ts';
 
 /** Everything about a replica but its objects. A value: an operation makes a new one. */
 export interface FileState {
@@ -94,10 +97,6 @@ export function fileStatePreserved(
     lender,
     installedStart: start,
   };
-}
-
-export function epochEquals(a: Epoch, b: Epoch): boolean {
-  return a.counter === b.counter && a.server === b.server && a.incarnation === b.incarnation;
 }
 
 /** @returns the state after operation `seq` of the installed epoch */

@@ -4,7 +4,9 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { crc32 } from '../../checksum/crc32.ts';
-import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { ReplicaRecord, Trust } from '../../replica/record.ts';
+import type { View } from '../../replica/view.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { CONTAINERS_FOLDER, type FileLocations, LOCATED_OBJECTS_MAX } from '../../wire/locations.ts';
 import { Containers } from './container.ts';
@@ -17,6 +19,7 @@ import { diskFileOps, type FileOps } from './file-ops.ts';
 import { Gate } from './gate.ts';
 import { IndexDatabase, type ObjectRow } from './index-database.ts';
 import type { ObjectDigests } from './object-digests.ts';
+import type { ObjectEntry } from './object-entry.ts';
 import { extentsOf, ObjectReader } from './object-reader.ts';
 import { entryOf } from './object-rows.ts';
 import { type RecoveryReport, recoverFromPowerLoss } from './power-loss.ts';
@@ -31,7 +34,6 @@ import type {
   FileStore,
   NewReplica,
   NewTrust,
-  ObjectEntry,
   StoreSpace,
 } from './store.ts';
 

@@ -2,14 +2,15 @@ import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Epoch, View } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import { SEALS, type Seal } from '../../wire/file-operation.ts';
 import type { FileState } from './contents.ts';
 import { errorCode, storageError } from './failures.ts';
 import type { FileOps } from './file-ops.ts';
 import { FolderError } from './folder-error.ts';
+import type { ObjectEntry } from './object-entry.ts';
 import { SharedFlush } from './shared-flush.ts';
-import type { ObjectEntry } from './store.ts';
 
 const APPLICATION_ID = 0x4c48_6f6c; // "LHol"
 /** 2: a generation has its view. 3: a file may be sealed. 4: a file may borrow objects of another. */

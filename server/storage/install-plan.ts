@@ -1,10 +1,12 @@
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Position } from '../../replica/actions.ts';
-import { epochEquals, sameObject } from './contents.ts';
+import type { Position } from '../../replica/epoch.ts';
+import { epochEqual } from '../../replica/epoch.ts';
+import { sameObject } from './contents.ts';
 import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import type { ObjectEntry } from './object-entry.ts';
 import { rowsOf } from './object-rows.ts';
-import type { FileDescription, FileDifference, ObjectEntry } from './store.ts';
+import type { FileDescription, FileDifference } from './store.ts';
 
 /** Rows that are looked up one by one between two turns of the event loop: a millisecond or two. */
 const LOOKUPS_PER_TURN = 200;
@@ -43,7 +45,7 @@ async function planDifference(
   { from, changes }: FileDifference,
 ): Promise<InstallPlan> {
   assert(
-    epochEquals(from.epoch, position.epoch) && from.seq === position.seq,
+    epochEqual(from.epoch, position.epoch) && from.seq === position.seq,
     'A difference is to the state that is here',
   );
   const puts: ObjectRow[] = [];

@@ -2,12 +2,14 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { crc32 } from '../../checksum/crc32.ts';
-import type { Epoch, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import { epochEqual } from '../../replica/epoch.ts';
+import type { ReplicaRecord, Trust } from '../../replica/record.ts';
+import type { View } from '../../replica/view.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 import {
   bytesUnlike,
   bytesWithout,
-  epochEquals,
   type FileState,
   fileStateApply,
   fileStateInstall,
@@ -23,6 +25,7 @@ import {
   writePieces,
 } from './contents.ts';
 import { ObjectDigests } from './object-digests.ts';
+import type { ObjectEntry } from './object-entry.ts';
 import type {
   FetchedObject,
   FileAttributes,
@@ -31,7 +34,6 @@ import type {
   FileStore,
   NewReplica,
   NewTrust,
-  ObjectEntry,
   StoreSpace,
 } from './store.ts';
 
@@ -122,7 +124,7 @@ export class MemoryStore implements FileStore {
     sessions: Uint8Array,
   ): Promise<void> {
     return this.#change(file, (held) => {
-      assert(epochEquals(epoch, held.state.record.installed), 'Operations belong to the installed epoch');
+      assert(epochEqual(epoch, held.state.record.installed), 'Operations belong to the installed epoch');
       const before = held.state.attributes;
       if (operation.kind === 'preserve') this.#preserve(held, operation);
       held.state = fileStateApply(held.state, seq, operation, sessions);
@@ -267,7 +269,7 @@ export class MemoryStore implements FileStore {
       if (base !== null && 'changes' in base) {
         const { installed, seq: ownSeq } = held.state.record;
         assert(
-          epochEquals(base.from.epoch, installed) && base.from.seq === ownSeq,
+          epochEqual(base.from.epoch, installed) && base.from.seq === ownSeq,
           'A difference is to the state that is here',
         );
         for (const [index, entry] of base.changes) {

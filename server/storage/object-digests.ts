@@ -1,5 +1,5 @@
 import { assert } from '../../base/assert.ts';
-import type { ObjectEntry } from './store.ts';
+import type { ObjectEntry } from './object-entry.ts';
 
 /** Children of a node, and objects of a leaf. */
 export const FAN_OUT = 16;

@@ -3,7 +3,8 @@ import type { FileId } from '../../base/ids.ts';
 import { crc32Of } from './checksum.ts';
 import type { Container } from './container.ts';
 import type { IndexDatabase, ObjectRow } from './index-database.ts';
-import type { FetchedObject, ObjectEntry } from './store.ts';
+import type { ObjectEntry } from './object-entry.ts';
+import type { FetchedObject } from './store.ts';
 
 /** Rows of the index between two turns of the event loop. */
 const ROWS_PER_TURN = 10_000;

@@ -2,10 +2,10 @@ import { assert, unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { giveBack } from '../../base/lent-memory.ts';
+import { epochEqual } from '../../replica/epoch.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 import type { Containers } from './container.ts';
 import {
-  epochEquals,
   type FileState,
   fileStateApply,
   fileStateInstall,
@@ -23,6 +23,7 @@ import type { IndexDatabase, ObjectRow } from './index-database.ts';
 import { type InstallPlan, type InstallSource, NO_PLAN, planInstall } from './install-plan.ts';
 import type { ObjectDigests } from './object-digests.ts';
 import { ObjectDrafts } from './object-draft.ts';
+import type { ObjectEntry } from './object-entry.ts';
 import { fetchedUnlike, type Mend, type RowChange, rowsOf } from './object-rows.ts';
 import { ObjectWriter } from './object-writer.ts';
 import {
@@ -36,7 +37,7 @@ import {
   type Waiter,
 } from './replica-queue.ts';
 import { ReplicaSlots } from './replica-slots.ts';
-import type { FetchedObject, ObjectEntry } from './store.ts';
+import type { FetchedObject } from './store.ts';
 
 /**
  * A file is synced without being asked once this much of it is not: it bounds the work after a loss of power, and whoever
@@ -392,7 +393,7 @@ export class ReplicaFile {
   }
 
   #assertInstalled(item: ApplyItem): void {
-    assert(epochEquals(item.epoch, this.state.record.installed), 'Operations belong to the installed epoch');
+    assert(epochEqual(item.epoch, this.state.record.installed), 'Operations belong to the installed epoch');
   }
 
   get #epochCounter(): number {

@@ -1,10 +1,11 @@
 import type { FileId } from '../../base/ids.ts';
-import type { Epoch } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 import { removedBy, sizeAfter } from './contents.ts';
 import { storageError } from './failures.ts';
 import type { Gate } from './gate.ts';
-import type { FetchedObject, FileDescription, FileDifference, ObjectEntry } from './store.ts';
+import type { ObjectEntry } from './object-entry.ts';
+import type { FetchedObject, FileDescription, FileDifference } from './store.ts';
 
 /** Operations and bytes that go to the disk together. */
 const BATCH_COUNT_MAX = 256;

@@ -1,19 +1,11 @@
 import type { FileId } from '../../base/ids.ts';
-import type { Epoch, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
+import type { Epoch, Position } from '../../replica/epoch.ts';
+import type { ReplicaRecord, Trust } from '../../replica/record.ts';
+import type { View } from '../../replica/view.ts';
 import type { FileOperation, Seal } from '../../wire/file-operation.ts';
 import type { FileLocations } from '../../wire/locations.ts';
 import type { ObjectDigests } from './object-digests.ts';
-
-/** An object (fixed-size piece) of a file as a replica holds it. A hole has no entry. */
-export interface ObjectEntry {
-  readonly index: number;
-  /** Epoch counter and sequence number of the operation that wrote it: equal versions, equal bytes. */
-  readonly versionEpoch: number;
-  readonly versionSeq: number;
-  /** Bytes in the object, 1 to the object size. What the file has beyond them up to its size reads as zeros. */
-  readonly length: number;
-  readonly crc32: number;
-}
+import type { ObjectEntry } from './object-entry.ts';
 
 /** What a file is, besides the contents of its objects. Same operations, same attributes, on every replica. */
 export interface FileAttributes {

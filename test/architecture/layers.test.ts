@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { test } from 'node:test';
+import { circlesOf } from './circles.ts';
 import { constructorParameters, readSource } from './source.ts';
 
 /**
@@ -159,6 +160,19 @@ test('every local import leads to a file', () => {
   assert.deepEqual(missing, []);
 });
 
+test('no file imports itself by way of others, not even for a type', () => {
+  const imports = FILES.filter(({ folder }) => folder !== 'test').map(
+    ({ path, imports }) =>
+      [
+        path,
+        imports
+          .filter(({ specifier }) => specifier.startsWith('.'))
+          .map(({ specifier }) => relative(ROOT, resolve(ROOT, dirname(path), specifier))),
+      ] as const,
+  );
+  assert.deepEqual(circlesOf(new Map(imports)), []);
+});
+
 test('the lease driver cannot write: it does not import storage', () => {
   const driver = FILES.find(({ path }) => path === 'server/lease-driver.ts');
   const storage = driver?.imports.filter(({ specifier }) => specifier.includes('storage'));
@@ -245,6 +259,21 @@ test('the rules find what they forbid', () => {
     'Math.random',
     'performance',
     'process',
+  ]);
+  const circles = circlesOf(
+    new Map([
+      ['a', ['b', 'e']],
+      ['b', ['c', 'outside']],
+      ['c', ['d', 'b']],
+      ['d', ['c', 'e']],
+      ['e', []],
+      ['f', ['f2', 'a']],
+      ['f2', ['f']],
+    ]),
+  );
+  assert.deepEqual(circles, [
+    ['b', 'c', 'd'],
+    ['f', 'f2'],
   ]);
   for (const [code, fault] of [
     ['export enum A { B }', 'an enum'],

@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
-import type { Epoch } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';
 import { decodeDescription } from '../../server/storage/catalog-transfer.ts';
 import type { Command } from '../../wire/catalog-api.ts';

@@ -9,7 +9,7 @@ import { after, test } from 'node:test';
 import Database from 'better-sqlite3';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
-import type { Epoch } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { EPOCH_ZERO } from '../../replica/epoch.ts';
 import { LOG_BATCHES_MAX } from '../../server/storage/catalog-log.ts';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';

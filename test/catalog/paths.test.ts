@@ -5,7 +5,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
-import type { Epoch } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { SERVERS } from './fixture.ts';

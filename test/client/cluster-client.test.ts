@@ -3,6 +3,8 @@ import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { downloadFile } from '../../client/download.ts';
+import { uploadFile } from '../../client/upload.ts';
 import { FakeCluster, type Reaction } from './fake-cluster.ts';
 
 async function withCluster(
@@ -324,7 +326,7 @@ test('uploads and downloads, with a server that dies on the way', () =>
     await client.command({ kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 });
     const contents = Buffer.alloc(5_500_000, 'leasehold ');
     let bytes = 0;
-    const stored = await client.upload('v', '/big', slices(contents), {
+    const stored = await uploadFile(client, 'v', '/big', slices(contents), {
       onProgress: (count) => {
         bytes = count;
         if (count > 2_000_000) void cluster.server(0).stop();
@@ -332,7 +334,7 @@ test('uploads and downloads, with a server that dies on the way', () =>
     });
     assert.equal(stored.sizeBytes, contents.length);
     assert.equal(bytes, contents.length);
-    const download = await client.download('v', '/big');
+    const download = await downloadFile(client, 'v', '/big');
     assert.equal(download.etag, stored.etag);
     const chunks: Uint8Array[] = [];
     for await (const chunk of download.chunks) chunks.push(chunk);
@@ -346,8 +348,8 @@ async function* slices(bytes: Buffer): AsyncGenerator<Uint8Array> {
 test('a download of a file that changes meanwhile is refused at its end', () =>
   withCluster(async (_cluster, client) => {
     await client.command({ kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 });
-    const { attributes } = await client.upload('v', '/f', slices(Buffer.from('before')));
-    const download = await client.download('v', '/f');
+    const { attributes } = await uploadFile(client, 'v', '/f', slices(Buffer.from('before')));
+    const download = await downloadFile(client, 'v', '/f');
     await client.openFile(attributes.inode).write(0, Buffer.from('B'));
     await assert.rejects(async () => {
       for await (const chunk of download.chunks) assert.ok(chunk.length > 0);
@@ -361,7 +363,7 @@ test('an upload whose source fails leaves nothing at the path', () =>
       yield Buffer.alloc(2_000_000);
       throw new Error('the disk broke');
     }
-    await assert.rejects(client.upload('v', '/f', broken()), /the disk broke/);
+    await assert.rejects(uploadFile(client, 'v', '/f', broken()), /the disk broke/);
     await assert.rejects(client.resolve('v', '/f'), code('not-found'));
   }));
 

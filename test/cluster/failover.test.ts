@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { uploadFile } from '../../client/upload.ts';
 import { ask } from '../http/ask.ts';
 import { RealCluster, until } from './real-cluster.ts';
 import { RECORD_BYTES, RecordWriter, recordOf } from './record-writer.ts';
@@ -139,7 +140,7 @@ test('an upload of the client survives the kill of the server that is primary of
       await delay(20);
     }
   }
-  const sending = client.upload('main', '/uploaded', slowly());
+  const sending = uploadFile(client, 'main', '/uploaded', slowly());
   await delay(200);
   const now = await primaries();
   const other = cluster.ids.find((_, index) => index > 0 && (now[index] ?? 0) > (before[index] ?? 0));

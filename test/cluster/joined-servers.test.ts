@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { uploadFile } from '../../client/upload.ts';
 import { runCli } from '../client/run-cli.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
@@ -31,7 +32,7 @@ test('all servers that a client was given are replaced, and it goes on', async (
   async function* source() {
     yield contents;
   }
-  await client.upload('main', '/file', source());
+  await uploadFile(client, 'main', '/file', source());
   const { inode } = await client.resolve('main', '/file');
   const file = client.openFile(inode);
   const readsWell = async () => Buffer.from((await file.read(0, 100)).bytes).equals(contents);

@@ -10,6 +10,7 @@ import { request } from 'node:http';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { mountObstacle } from '../../client/mount.ts';
+import { uploadFile } from '../../client/upload.ts';
 import { HEADER_LOCAL_PROOF, type LocalAnswer } from '../../wire/locations.ts';
 import { ask } from '../http/ask.ts';
 import { ClusterMount } from './cluster-mount.ts';
@@ -37,7 +38,7 @@ test('a mount on the machine of its servers', { skip, timeout: 300_000 }, async 
     async function* source(): AsyncGenerator<Uint8Array> {
       yield bytes;
     }
-    await client.upload('main', `/${name}`, source());
+    await uploadFile(client, 'main', `/${name}`, source());
     return (await client.resolve('main', `/${name}`)).inode;
   };
   const located = (): Promise<number> => cluster.counted('leasehold_located_bytes_total');

@@ -28,6 +28,7 @@ import { type BackupReport, backup } from '../../client/backup/backup.ts';
 import type { PhaseResult } from '../../client/bench/phase.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { TreeReport } from '../../client/tree/report.ts';
+import { uploadFile } from '../../client/upload.ts';
 import type { Command, Query } from '../../wire/catalog-api.ts';
 import { ask, problemIn } from '../http/ask.ts';
 import {
@@ -282,7 +283,7 @@ test('a file that changes while it is archived is archived as one version of it'
     await cluster.createVolume('busy');
     const sizeBytes = 3 * 1024 * 1024;
     const contents = (letter: string) => Buffer.alloc(sizeBytes, letter);
-    await client.upload('busy', '/file', Readable.from([contents('a')]));
+    await uploadFile(client, 'busy', '/file', Readable.from([contents('a')]));
     const file = client.openFile((await client.resolve('busy', '/file')).inode);
     const report: BackupReport = { members: 0, dataBytes: 0, readAgain: 0, torn: [], leftOut: [] };
     let changed = false;

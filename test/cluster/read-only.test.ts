@@ -3,6 +3,7 @@ import { randomBytes, randomInt } from 'node:crypto';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { mountObstacle } from '../../client/mount.ts';
+import { uploadFile } from '../../client/upload.ts';
 import type { FileState, Problem } from '../../wire/http-api.ts';
 import { runCli } from '../client/run-cli.ts';
 import { type Answer, ask } from '../http/ask.ts';
@@ -88,7 +89,7 @@ test('what the command line stores is sealed as well, also where it is empty; ot
   }
   const client = new ClusterClient({ servers: [cluster.url('s1')] });
   try {
-    await client.upload('main', '/open', piecesOf('one'));
+    await uploadFile(client, 'main', '/open', piecesOf('one'));
     const { file } = await cluster.info('s1', 'main/open');
     const refused = await ask(cluster.url('s1'), 'POST', `/v1/data/${file}/seal`);
     assert.equal(refused.status, 400, refused.text);

@@ -11,7 +11,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket, WebSocketServer } from 'ws';
 import type { ServerId } from '../../base/ids.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { downloadFile } from '../../client/download.ts';
 import { mountObstacle } from '../../client/mount.ts';
+import { uploadFile } from '../../client/upload.ts';
 import { paramsHash } from '../../server/config.ts';
 import { FOLDER_FORMAT } from '../../server/storage/data-folder.ts';
 import { WIRE_OLDEST, WIRE_VERSION } from '../../server/transport/frame.ts';
@@ -87,7 +89,7 @@ test('each server is upgraded under load, the primary of the catalog after a kil
     }
   };
   try {
-    await client.upload('main', '/journal', Readable.from([Buffer.from('begin\n')]));
+    await uploadFile(client, 'main', '/journal', Readable.from([Buffer.from('begin\n')]));
     const { inode } = await client.resolve('main', '/journal');
     const file = client.openFile(inode);
     let acknowledged = 'begin\n';
@@ -104,8 +106,8 @@ test('each server is upgraded under load, the primary of the catalog after a kil
       }),
       loop('uploaded', async (turn) => {
         const bytes = randomBytes(20_000);
-        await client.upload('main', `/upload-${turn % 4}`, Readable.from([bytes]));
-        const { chunks } = await client.download('main', `/upload-${turn % 4}`);
+        await uploadFile(client, 'main', `/upload-${turn % 4}`, Readable.from([bytes]));
+        const { chunks } = await downloadFile(client, 'main', `/upload-${turn % 4}`);
         const pieces: Uint8Array[] = [];
         for await (const chunk of chunks) pieces.push(chunk);
         assert.ok(Buffer.concat(pieces).equals(bytes));
@@ -162,7 +164,7 @@ test('each server is upgraded under load, the primary of the catalog after a kil
       const response = await fetch(`${cluster.url(`s${1 + (turn % 3)}`)}/v1/files/main/made-${turn}`);
       assert.equal(await response.text(), `made ${turn}`);
     }
-    const { chunks } = await client.download('main', '/journal');
+    const { chunks } = await downloadFile(client, 'main', '/journal');
     const pieces: Uint8Array[] = [];
     for await (const chunk of chunks) pieces.push(chunk);
     assert.equal(Buffer.concat(pieces).toString(), acknowledged, 'Each record once, in order');
@@ -191,12 +193,12 @@ test('one that comes back with the release before follows nothing that it does n
     await cluster.kill('s3');
     const kept = { kind: 'volume-create', name: 'kept', replicas: 3, objectBytes: 131_072 } as const;
     await client.command({ ...kept, trashMs: 60_000 });
-    await client.upload('kept', '/thrown', Readable.from([Buffer.from('away')]));
+    await uploadFile(client, 'kept', '/thrown', Readable.from([Buffer.from('away')]));
     await client.command({ kind: 'unlink', place: { volume: 'kept', path: '/thrown' } });
     earlier.add('s3');
     cluster.spawn('s3');
     await until('the others say that it does not follow', async () => (await behind()).includes('s3'));
-    await client.upload('main', '/meanwhile-served', Readable.from([Buffer.from('served')]));
+    await uploadFile(client, 'main', '/meanwhile-served', Readable.from([Buffer.from('served')]));
     await cluster.kill('s3');
     earlier.delete('s3');
     await cluster.restart('s3');

@@ -4,9 +4,11 @@ import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { Epoch, View } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import { FAN_OUT, ObjectDigests } from '../../server/storage/object-digests.ts';
-import type { FileDescription, FileStore, ObjectEntry } from '../../server/storage/store.ts';
+import type { ObjectEntry } from '../../server/storage/object-entry.ts';
+import type { FileDescription, FileStore } from '../../server/storage/store.ts';
 import type { WritePart } from '../../wire/file-operation.ts';
 
 /** A store under test, which can be thrown away and opened again where it has a disk. */

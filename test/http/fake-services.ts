@@ -10,7 +10,7 @@ import { runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
 import { Tables } from '../../catalog/tables.ts';
-import type { RequestId } from '../../replica/actions.ts';
+import type { RequestId } from '../../replica/operation.ts';
 import { LockTable } from '../../server/file/lock-table.ts';
 import { Gateway } from '../../server/gateway.ts';
 import { buildApp } from '../../server/http/app.ts';

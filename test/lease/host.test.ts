@@ -14,12 +14,13 @@
  */
 import { fileURLToPath } from 'node:url';
 import { type CellId, type Incarnation, isServerId, type ServerId } from '../../base/ids.ts';
-import type { ClaimedLease, LeaseAction, LeaseAlgorithm, LeaseOrder } from '../../lease/actions.ts';
+import type { ClaimedLease, LeaseAction, LeaseOrder } from '../../lease/actions.ts';
 import { BALLOT_ZERO, type Ballot } from '../../lease/ballot.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import { assertCellStep } from '../../lease/invariants.ts';
 import type { Claim, Lease } from '../../lease/lease.ts';
 import type { LeaseEnvelope, LeaseMessage } from '../../lease/messages.ts';
+import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { leaseParameters } from '../../lease/parameters.ts';
 import { type Handler, playConversations } from '../data-driven.ts';
 

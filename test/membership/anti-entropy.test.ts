@@ -4,7 +4,8 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { Epoch, ReplicaRecord } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { ReplicaRecord } from '../../replica/record.ts';
 import { AntiEntropy, POSITIONS_CALL } from '../../server/membership/anti-entropy.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import { Garbage, type GarbageParts } from '../../server/file/garbage.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { PlacedFile } from '../../wire/catalog-api.ts';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import { Steward } from '../../server/membership/steward.ts';
 import { Placement } from '../../server/placement.ts';
 import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';

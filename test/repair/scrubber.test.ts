@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { pino } from 'pino';
 import type { FileId } from '../../base/ids.ts';
-import type { ReplicaRecord } from '../../replica/actions.ts';
+import type { ReplicaRecord } from '../../replica/record.ts';
 import { Scrubber } from '../../server/repair/scrubber.ts';
-import type { ObjectEntry } from '../../server/storage/store.ts';
+import type { ObjectEntry } from '../../server/storage/object-entry.ts';
 import { until } from '../cluster/real-cluster.ts';
 
 const FILE = 1 as FileId;

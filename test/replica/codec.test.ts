@@ -5,7 +5,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { Epoch, Operation, Policy, RequestId, Trust, View } from '../../replica/actions.ts';
 import {
   BODY_APART_BYTES_MIN,
   decodeReplicaMessage,
@@ -15,8 +14,12 @@ import {
   OPERATION_BYTES_MAX,
   RESULT_BYTES_MAX,
 } from '../../replica/codec.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { EPOCH_ZERO, epochCompare } from '../../replica/epoch.ts';
 import type { ReplicaMessage, ReplicaMessageBody } from '../../replica/messages.ts';
+import type { Operation, RequestId } from '../../replica/operation.ts';
+import type { Trust } from '../../replica/record.ts';
+import type { Policy, View } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 
 const record = <Fields extends object>(fields: { [Key in keyof Fields]: fc.Arbitrary<Fields[Key]> }) =>

@@ -6,8 +6,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import type { Epoch, Position, Trust, View } from '../../replica/actions.ts';
+import type { Epoch, Position } from '../../replica/epoch.ts';
+import type { Trust } from '../../replica/record.ts';
 import { authoritative, type Promised, promisesSuffice, Reset } from '../../replica/reset.ts';
+import type { View } from '../../replica/view.ts';
 
 const [a, b, c] = ['a', 'b', 'c'] as ServerId[] as [ServerId, ServerId, ServerId];
 const VIEW = { number: 1, members: [a, b, c] };

@@ -6,20 +6,15 @@
  */
 import assert from 'node:assert/strict';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
-import type {
-  Epoch,
-  Operation,
-  Policy,
-  Position,
-  ReplicaAction,
-  ReplicaEvent,
-  Trust,
-  View,
-} from '../../replica/actions.ts';
+import type { ReplicaAction, ReplicaEvent } from '../../replica/actions.ts';
+import type { Epoch, Position } from '../../replica/epoch.ts';
 import { EPOCH_ZERO, epochFormat, positionFormat } from '../../replica/epoch.ts';
 import { assertReplica, assertStep } from '../../replica/invariants.ts';
 import type { ReplicaMessage, ReplicaMessageBody } from '../../replica/messages.ts';
+import type { Operation } from '../../replica/operation.ts';
+import type { Trust } from '../../replica/record.ts';
 import { Replica } from '../../replica/replica.ts';
+import type { Policy, View } from '../../replica/view.ts';
 
 const HEARTBEAT_MS = 100;
 const READ_LEASE_MS = 300;

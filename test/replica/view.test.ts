@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import {
   sameServers,
   viewHasMajority,

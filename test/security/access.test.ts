@@ -16,6 +16,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { NamedLeaseClient } from '../../client/lease/named-lease-client.ts';
 import { LocalDisk } from '../../client/local-reads/local-disk.ts';
 import { mountObstacle } from '../../client/mount.ts';
+import { uploadFile } from '../../client/upload.ts';
 import { Capabilities } from '../../server/security/capabilities.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { HEADER_LOCAL_PROOF, LOCAL_PROOF_FILE, type LocalAnswer } from '../../wire/locations.ts';
@@ -120,7 +121,7 @@ before(async () => {
   const root = as('root');
   for (const volume of ['main', 'other']) {
     await root.command({ kind: 'volume-create', name: volume, replicas: 3, objectBytes: 131072 });
-    await root.upload(volume, '/a', bytes(`in ${volume}`));
+    await uploadFile(root, volume, '/a', bytes(`in ${volume}`));
   }
 });
 after(async () => {
@@ -405,8 +406,8 @@ test('a certificate can take the place of a token', async () => {
     access: new Access({ ca: cluster.authority.ca, clientCert: files.cert, clientKey: files.key }),
   });
   clients.push(client);
-  await client.upload('main', '/built', bytes('with a certificate'));
-  assert.equal(await codeOf(client.upload('other', '/built', bytes('x'))), 'forbidden');
+  await uploadFile(client, 'main', '/built', bytes('with a certificate'));
+  assert.equal(await codeOf(uploadFile(client, 'other', '/built', bytes('x'))), 'forbidden');
   assert.equal(
     await codeOf(client.command({ kind: 'server-state', id: 's2', state: 'draining' })),
     'forbidden',
@@ -423,7 +424,7 @@ test('a revoked token is worth nothing from the next word on; whoever has a new 
     access: new Access({ ca: cluster.authority.ca, tokenFile: file }),
   });
   clients.push(client);
-  await client.upload('main', '/left', bytes('x'));
+  await uploadFile(client, 'main', '/left', bytes('x'));
   assert.equal((await runCli(['token', 'revoke', 'leaving', '--tokens', book])).code, 0);
   for (const server of cluster.servers.values()) server.reload();
   assert.equal(await codeOf(client.resolve('main', '/left')), 'unauthorized');

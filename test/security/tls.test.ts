@@ -13,6 +13,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { Access } from '../../client/access.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { downloadFile } from '../../client/download.ts';
+import { uploadFile } from '../../client/upload.ts';
 import { ConfigurationError } from '../../server/configuration-error.ts';
 import { PeerTls } from '../../server/security/peer-tls.ts';
 import { TlsMaterial } from '../../server/security/tls-material.ts';
@@ -77,7 +79,8 @@ test('whoever asks without encryption hears that a server with TLS may want it',
 
 test('a cluster with TLS serves: every server takes every request', async () => {
   const source = Buffer.from('whole and in secret');
-  await client.upload(
+  await uploadFile(
+    client,
     'main',
     '/a',
     (async function* () {
@@ -86,7 +89,7 @@ test('a cluster with TLS serves: every server takes every request', async () => 
   );
   for (const url of cluster.urls) {
     const one = new ClusterClient({ servers: [url], access: new Access({ ca: cluster.authority.ca }) });
-    const download = await one.download('main', '/a');
+    const download = await downloadFile(one, 'main', '/a');
     const chunks: Uint8Array[] = [];
     for await (const chunk of download.chunks) chunks.push(chunk);
     assert.equal(Buffer.concat(chunks).toString(), source.toString());

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
-import type { Epoch } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { CatalogSubject } from '../../server/catalog/catalog-subject.ts';
 import type { CatalogStore } from '../../server/storage/catalog-store.ts';
 import { type CatalogTail, encodeTail, type StagedCatalog } from '../../server/storage/catalog-transfer.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import { DepartedFiles } from '../../server/file/departed-files.ts';
 
 const VIEW: View = { number: 3, members: ['b', 'c'] as ServerId[] };

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import { Prng } from '../../base/prng.ts';
-import type { RequestId } from '../../replica/actions.ts';
+import type { RequestId } from '../../replica/operation.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import { FILE, SmallCluster, type SmallServer } from './small-cluster.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { View } from '../../replica/actions.ts';
+import type { View } from '../../replica/view.ts';
 import { Clock } from '../../server/clock.ts';
 import { AGREE_CALL, AGREE_SYNCED_CALL, AgreedFiles } from '../../server/file/agreed-files.ts';
 import { type CatalogAccess, LocalFileService } from '../../server/file/file-service.ts';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { Epoch, View } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import { FileSubject } from '../../server/file/file-subject.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import { ObjectDigests } from '../../server/storage/object-digests.ts';

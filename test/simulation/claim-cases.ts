@@ -3,10 +3,11 @@
  * message in a frame of its own. Each case is the smallest in which one planted bug shows.
  */
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { LeaseAlgorithm, LeaseEvent, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
+import type { LeaseEvent, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
 import type { LeaseFrame } from '../../lease/codec.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
+import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS, TIMING } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
 import { type Process, World } from './world.ts';

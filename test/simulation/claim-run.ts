@@ -9,10 +9,11 @@
  */
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
-import type { LeaseAlgorithm, LeaseEvent, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
+import type { LeaseEvent, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
 import { decodeLeaseFrame, encodeLeaseFrame, type LeaseFrame } from '../../lease/codec.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
+import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
 import { leaseMessageText } from './lease-text.ts';
 import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS, TIMING } from './lease-world.ts';

@@ -6,9 +6,12 @@
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Prng } from '../../base/prng.ts';
-import type { Epoch, Operation, Position, ReplicaRecord, Trust, View } from '../../replica/actions.ts';
+import type { Epoch, Position } from '../../replica/epoch.ts';
 import { EPOCH_ZERO, epochEqual } from '../../replica/epoch.ts';
+import type { Operation } from '../../replica/operation.ts';
+import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import { SessionTable } from '../../replica/sessions.ts';
+import type { View } from '../../replica/view.ts';
 import type { Contents } from './system-contents.ts';
 import { FileContents, type Preserved } from './system-file.ts';
 

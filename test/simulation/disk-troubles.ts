@@ -5,8 +5,8 @@
  */
 import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import type { View } from '../../replica/actions.ts';
 import { epochEqual } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import { viewHasMajority, viewSides, viewVoters } from '../../replica/view.ts';
 import type { NewTrust } from '../../server/storage/store.ts';
 import type { BirthCounts } from './system-birth.ts';

@@ -1,7 +1,7 @@
 /** Random runs of the lease layer: a storm drawn from the seed, then peace, in which progress is owed. */
 import type { ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
-import type { LeaseAlgorithm } from '../../lease/actions.ts';
+import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
 import { type Chance, microsecond } from './chronicle.ts';
 import { CLOCK_SKEW_MAX_MS, type ClientCall, LEASE_MS, LeaseWorld, RECOVERY_MS } from './lease-world.ts';

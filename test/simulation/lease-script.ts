@@ -29,7 +29,8 @@
  *     timer b 12 late 5ms
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
-import { LEASE_MARKS, type LeaseAlgorithm } from '../../lease/actions.ts';
+import { LEASE_MARKS } from '../../lease/actions.ts';
+import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { type Chance, Replay } from './chronicle.ts';
 import { leasePeace } from './lease-run.ts';
 import type { CellView } from './lease-views.ts';

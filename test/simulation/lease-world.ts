@@ -3,12 +3,13 @@
  * hold are in `lease-observers.ts`.
  */
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { LeaseAction, LeaseAlgorithm, LeaseEvent, LeaseMark } from '../../lease/actions.ts';
+import type { LeaseAction, LeaseEvent, LeaseMark } from '../../lease/actions.ts';
 import type { CellState } from '../../lease/cell.ts';
 import { decodeLeaseFrame, encodeLeaseFrame, type LeaseFrame } from '../../lease/codec.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import { assertCellStep } from '../../lease/invariants.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
+import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { type LeaseParameters, leaseParameters } from '../../lease/parameters.ts';
 import { type Chance, microsecond, type Replay } from './chronicle.ts';
 import { LeaseObservers } from './lease-observers.ts';

@@ -36,7 +36,7 @@ export const ATTEMPT_LIMIT_OFF: Mutation = {
 };
 
 export const DEADLINE_OFF: Mutation = {
-  file: 'lease/proposer.ts',
+  file: 'lease/attempt.ts',
   find: "return attempt.startedMs + (attempt.phase === 'reading' ? 1 : 2) * parameters.attemptMaxMs;",
   replace: 'return attempt.startedMs + parameters.leaseMs * 10;',
 };

@@ -138,7 +138,7 @@ export const PLANTED_FLEASE: readonly Planted[] = [
     '12',
     "another's valid lease is taken for the own one and renewed",
     {
-      file: 'lease/proposer.ts',
+      file: 'lease/server-bidder.ts',
       find: 'return lease.holder === self && lease.incarnation === incarnation && lease.claim === null;',
       replace: 'return lease.holder === self || lease.incarnation !== incarnation;',
     },
@@ -216,7 +216,7 @@ export const PLANTED_FLEASE: readonly Planted[] = [
     '17',
     'an answer that arrives twice counts twice',
     {
-      file: 'lease/proposer.ts',
+      file: 'lease/attempt.ts',
       find: 'if (((tally.acks | tally.nacks) & bit) !== 0) return null;',
       replace:
         'if ((tally.acks & bit) !== 0) return { acks: tally.acks | (tally.acks + 1), nacks: tally.nacks };',
@@ -325,7 +325,7 @@ export const PLANTED_FLEASE: readonly Planted[] = [
     '23',
     'a server that started anew takes the lease of its earlier life for its own',
     {
-      file: 'lease/proposer.ts',
+      file: 'lease/server-bidder.ts',
       find: 'return lease.holder === self && lease.incarnation === incarnation && lease.claim === null;',
       replace: 'return lease.holder === self && incarnation > 0;',
     },

@@ -117,7 +117,7 @@ export const PLANTED_LIMITS: readonly Planted[] = [
     '62c',
     'an attempt that was refused waits for a server that has gone',
     {
-      file: 'lease/proposer.ts',
+      file: 'lease/attempt.ts',
       find: 'return groupHasVeto(group, nacks | (away & ~acks));',
       replace: 'return groupHasVeto(group, nacks);',
     },

@@ -1,7 +1,8 @@
 /** One life of a server that reads and syncs where nobody leads, because a majority stands where it stands: as the servers' `AgreedFiles` does. */
 import type { Incarnation, ServerId } from '../../base/ids.ts';
-import type { Position, View } from '../../replica/actions.ts';
 import { agrees, isAgreed, standpointOf } from '../../replica/agreement.ts';
+import type { Position } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import type { SystemWorld } from './system-world.ts';
 
 export type AgreementMessage =

@@ -1,7 +1,9 @@
 /** One life of a server that bears the subject, or is asked to store it as it is borne: as the servers' `ReplicaHost` and `Births` do. */
 import type { Incarnation, ServerId } from '../../base/ids.ts';
-import type { Epoch, Operation, View } from '../../replica/actions.ts';
 import { Birth, BirthNumbers, firstEpoch, mayBeBorne } from '../../replica/birth.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { Operation } from '../../replica/operation.ts';
+import type { View } from '../../replica/view.ts';
 import { encodeFileOperation } from '../../wire/file-operation.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
 import { requestKey, resultEncode } from './system-contents.ts';

@@ -2,7 +2,9 @@
  * What the replicas of a system simulation hold: a file, or the catalog. Whatever it is, it applies operations in
  * order, and shows what it holds; and it remembers the operations, for the observers.
  */
-import type { Epoch, Operation, RequestId } from '../../replica/actions.ts';
+
+import type { Epoch } from '../../replica/epoch.ts';
+import type { Operation, RequestId } from '../../replica/operation.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Seal } from '../../wire/file-operation.ts';
 

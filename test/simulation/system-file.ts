@@ -6,7 +6,9 @@
 import { crc32 } from 'node:zlib';
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Epoch, Operation, View } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { Operation } from '../../replica/operation.ts';
+import type { View } from '../../replica/view.ts';
 import { crc32Of } from '../../server/storage/checksum.ts';
 import {
   bytesWithout,
@@ -21,7 +23,8 @@ import {
   writePieces,
 } from '../../server/storage/contents.ts';
 import { ObjectDraft } from '../../server/storage/object-draft.ts';
-import type { FileAttributes, ObjectEntry } from '../../server/storage/store.ts';
+import type { ObjectEntry } from '../../server/storage/object-entry.ts';
+import type { FileAttributes } from '../../server/storage/store.ts';
 import {
   decodeFileOperation,
   type FileOperation,

@@ -1,10 +1,11 @@
 /** What servers of the system simulation send each other, and what they answer clients. */
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { LeaseEnvelope, LeaseMessage } from '../../lease/messages.ts';
-import type { Epoch, Position, View } from '../../replica/actions.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
+import type { Epoch, Position } from '../../replica/epoch.ts';
 import { epochFormat, positionFormat } from '../../replica/epoch.ts';
 import type { ReplicaMessage } from '../../replica/messages.ts';
+import type { View } from '../../replica/view.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';
 import type { AgreementMessage } from './system-agreement.ts';
 import type { BirthMessage } from './system-birth.ts';

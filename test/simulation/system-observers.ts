@@ -5,8 +5,9 @@
  */
 import { crc32 } from 'node:zlib';
 import type { ServerId } from '../../base/ids.ts';
-import type { Epoch, View } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { epochEqual, epochFormat } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
 import { viewIsAt } from '../../replica/view.ts';
 import type { Seal } from '../../wire/file-operation.ts';
 import type { SimulatedDisk } from './disk-simulated.ts';

@@ -2,22 +2,16 @@
 import { assert } from '../../base/assert.ts';
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import { LeaseHost } from '../../lease/host.ts';
-import type {
-  Epoch,
-  Position,
-  ReplicaAction,
-  ReplicaConfig,
-  ReplicaEvent,
-  RequestId,
-  Role,
-  View,
-} from '../../replica/actions.ts';
+import type { ReplicaAction, ReplicaConfig, ReplicaEvent, Role } from '../../replica/actions.ts';
 import { firstEpoch } from '../../replica/birth.ts';
 import { decodeReplicaMessage } from '../../replica/codec.ts';
+import type { Epoch, Position } from '../../replica/epoch.ts';
 import { epochEqual, epochFormat } from '../../replica/epoch.ts';
 import { assertReplica, assertStep } from '../../replica/invariants.ts';
 import { messageView, type ReplicaMessage } from '../../replica/messages.ts';
+import type { RequestId } from '../../replica/operation.ts';
 import { Replica } from '../../replica/replica.ts';
+import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { BIRTH_LENGTH } from '../../server/file/borne-file.ts';
 import { encodeFileOperation, type FileOperation } from '../../wire/file-operation.ts';

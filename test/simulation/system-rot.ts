@@ -5,9 +5,10 @@
  */
 import { assert } from '../../base/assert.ts';
 import type { ServerId } from '../../base/ids.ts';
-import type { Operation, Trust } from '../../replica/actions.ts';
+import type { Operation } from '../../replica/operation.ts';
+import type { Trust } from '../../replica/record.ts';
 import { viewVoters } from '../../replica/view.ts';
-import type { ObjectEntry } from '../../server/storage/store.ts';
+import type { ObjectEntry } from '../../server/storage/object-entry.ts';
 import { FileContents } from './system-file.ts';
 import type { SystemWorld } from './system-world.ts';
 

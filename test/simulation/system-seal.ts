@@ -4,7 +4,8 @@
  */
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { ReplicaRecord, RequestId } from '../../replica/actions.ts';
+import type { RequestId } from '../../replica/operation.ts';
+import type { ReplicaRecord } from '../../replica/record.ts';
 import type { SessionAnswer } from '../../replica/sessions.ts';
 import { assertDoneBefore, finalAttributes } from '../../server/file/sealed-file.ts';
 import type { FileContents } from './system-file.ts';

@@ -12,6 +12,7 @@ import { executeRequests, inodesBegin } from '../../catalog/batch.ts';
 import { runQuery } from '../../catalog/queries.ts';
 import { type CatalogDatabase, ensureSchema } from '../../catalog/schema.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
+import type { Operation } from '../../replica/operation.ts';
 import { SnapshotCut, StillLive } from '../../server/catalog/snapshot-cut.ts';
 import type { Command, CommandResults, ContentVersion, Query } from '../../wire/catalog-api.ts';
 import { decodeFileOperation } from '../../wire/file-operation.ts';
@@ -757,9 +758,7 @@ function thrown(error: ServiceError): never {
   throw error;
 }
 
-function textOf(
-  sequence: readonly { readonly operation: import('../../replica/actions.ts').Operation }[],
-): string {
+function textOf(sequence: readonly { readonly operation: Operation }[]): string {
   let text = '';
   for (const { operation } of sequence)
     if (operation.view === undefined) text = textApply(text, decodeFileOperation(operation.body));

@@ -3,7 +3,7 @@
  * registers; behind them a log grows by appends and is cut by truncates. Punches make holes in both.
  */
 import { assert } from '../../base/assert.ts';
-import type { Operation, RequestId } from '../../replica/actions.ts';
+import type { Operation, RequestId } from '../../replica/operation.ts';
 import {
   decodeFileOperation,
   encodeFileOperation,

@@ -8,9 +8,11 @@
 import { assert } from '../../base/assert.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
-import type { Position, ReplicaAction, View } from '../../replica/actions.ts';
+import type { ReplicaAction } from '../../replica/actions.ts';
+import type { Position } from '../../replica/epoch.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import { DRIFT_MAX } from '../../replica/guard.ts';
+import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { ClockCourse } from './clock-course.ts';
 import { SimulatedDisk } from './disk-simulated.ts';

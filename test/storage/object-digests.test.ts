@@ -10,7 +10,7 @@ import {
   nodeRange,
   ObjectDigests,
 } from '../../server/storage/object-digests.ts';
-import type { ObjectEntry } from '../../server/storage/store.ts';
+import type { ObjectEntry } from '../../server/storage/object-entry.ts';
 
 const index = fc.oneof(fc.nat(40), fc.nat(5_000), fc.nat(2 ** 31), fc.nat(Number.MAX_SAFE_INTEGER));
 const entry: fc.Arbitrary<ObjectEntry> = fc.record({

@@ -10,7 +10,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import type { FileId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
-import type { Epoch } from '../../replica/actions.ts';
+import type { Epoch } from '../../replica/epoch.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { FileStore } from '../../server/storage/store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';

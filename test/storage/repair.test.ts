@@ -4,7 +4,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { Prng } from '../../base/prng.ts';
-import type { ObjectEntry } from '../../server/storage/store.ts';
+import type { ObjectEntry } from '../../server/storage/object-entry.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { flipByte } from './damage.ts';
 import { lookInto, withLossyStore } from './lossy-store.ts';

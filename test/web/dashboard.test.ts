@@ -5,6 +5,7 @@ import type { Browser, Page } from 'playwright-core';
 import { SlotsLoad } from '../../client/demo/slots-load.ts';
 import { DevCluster } from '../../client/dev/dev-cluster.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
+import { uploadFile } from '../../client/upload.ts';
 import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
 
 const PHONE = { width: 360, height: 780 };
@@ -33,7 +34,7 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
       }),
       startBrowser(),
     ]);
-    await cluster.client.upload(DevCluster.VOLUME, '/greeting', Readable.from([Buffer.from('hello\n')]));
+    await uploadFile(cluster.client, DevCluster.VOLUME, '/greeting', Readable.from([Buffer.from('hello\n')]));
     const { attributes } = await cluster.client.command({
       kind: 'create-file',
       place: { volume: DevCluster.VOLUME, path: '/slots' },

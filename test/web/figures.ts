@@ -6,6 +6,7 @@ import type { Browser, Page } from 'playwright-core';
 import { runDemo } from '../../client/demo/demo.ts';
 import { DevCluster } from '../../client/dev/dev-cluster.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
+import { uploadFile } from '../../client/upload.ts';
 import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
 
 /**
@@ -51,7 +52,7 @@ async function drawKept(browser: Browser): Promise<void> {
       ['/accounts/2026.csv', 240_113],
       ['/journal.md', 33_870],
     ] as const)
-      await client.upload(volume, path, Readable.from([Buffer.alloc(bytes, path)]));
+      await uploadFile(client, volume, path, Readable.from([Buffer.alloc(bytes, path)]));
     await client.command({ kind: 'snapshot-create', volume, name: 'before-spring' });
     for (const path of ['/letters/to-anna.txt', '/accounts/2025.csv', '/journal.md'])
       await client.command({ kind: 'unlink', place: { volume, path } });

@@ -12,6 +12,8 @@ import type { Browser, Page } from 'playwright-core';
 import { drawToken } from '../../client/certificates/token-file.ts';
 import { DevCluster } from '../../client/dev/dev-cluster.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
+import { downloadFile } from '../../client/download.ts';
+import { uploadFile } from '../../client/upload.ts';
 import type { Role } from '../../wire/access.ts';
 import { formatTokenFile, type KnownToken, parseTokenFile } from '../../wire/tokens.ts';
 import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
@@ -97,11 +99,11 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
   }
 
   async function store(path: string, text: string): Promise<void> {
-    await cluster.client.upload(DevCluster.VOLUME, path, Readable.from([Buffer.from(text)]));
+    await uploadFile(cluster.client, DevCluster.VOLUME, path, Readable.from([Buffer.from(text)]));
   }
 
   async function textOf(path: string): Promise<string> {
-    const { chunks } = await cluster.client.download(DevCluster.VOLUME, path);
+    const { chunks } = await downloadFile(cluster.client, DevCluster.VOLUME, path);
     const parts: Uint8Array[] = [];
     for await (const chunk of chunks) parts.push(chunk);
     return Buffer.concat(parts).toString();
@@ -336,7 +338,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       document.querySelector('#upload-form').dispatchEvent(new DragEvent('drop', { dataTransfer, cancelable: true }));
     }`);
     await page.getByText('a & b?.txt is stored: a majority has it on disk.').waitFor(WAIT);
-    const kept = await cluster.client.download(DevCluster.VOLUME, '/folder/a & b?.txt');
+    const kept = await downloadFile(cluster.client, DevCluster.VOLUME, '/folder/a & b?.txt');
     const chunks: Uint8Array[] = [];
     for await (const chunk of kept.chunks) chunks.push(chunk);
     assert.equal(Buffer.concat(chunks).toString(), 'dropped');

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { LeaseAlgorithm } from '../../../lease/actions.ts';
+import type { LeaseAlgorithm } from '../../../lease/parameters.ts';
 import { killAtEnd } from '../cleanup.ts';
 import type { MemoryHostOptions, MemoryOrder, MemoryReport, Parcel } from '../memory-orders.ts';
 import type { Report } from '../report.ts';

@@ -1,9 +1,9 @@
 import type { ServerId } from '../base/ids.ts';
 import { BALLOT_ZERO, type Ballot, ballotCompare, ballotMax } from './ballot.ts';
+import type { Finding } from './finding.ts';
 import { type Group, groupHasMajority, groupHasVeto } from './group.ts';
 import type { Lease } from './lease.ts';
 import type { LeaseParameters } from './parameters.ts';
-import type { Finding, LeaseRules } from './rules.ts';
 
 /** Answers of one phase, a bit for each voter: a network that repeats an answer adds no vote. */
 interface Tally {
@@ -133,19 +133,23 @@ export function tallyLost(
   return groupHasVeto(group, nacks | (away & ~acks));
 }
 
-/** Takes one more answer to the READ. */
+/**
+ * Takes one more answer to the READ.
+ *
+ * @param outranks whether it says more than those before
+ */
 export function readingMerge(
   attempt: ReadingAttempt,
   tally: Tally,
   written: Ballot,
   lease: Lease | null,
-  rules: LeaseRules,
+  outranks: boolean,
 ): ReadingAttempt {
   const first = attempt.tally.acks === 0;
   const same = first || ballotCompare(written, attempt.highest) === 0;
   const unanimous = attempt.unanimous && same;
   const highest = ballotMax(written, attempt.highest);
-  return rules.outranks(attempt, written, lease)
+  return outranks
     ? { ...attempt, tally, written, lease, highest, unanimous }
     : { ...attempt, tally, highest, unanimous };
 }
@@ -161,49 +165,4 @@ export function attemptWrite(
   const repeatAtMs = nowMs + parameters.repeatMs;
   const base = { bidder, ballot, startedMs, repeatAtMs, tally: TALLY_EMPTY, asked: 0 };
   return { phase: 'writing', ...base, lease, spanMs, reason };
-}
-
-/**
- * This server bids for itself. [Flease] Alg. 4, lines 3 to 7.
- *
- * A valid lease is always written back, the own one too: it may sit on a minority only, and then the
- * next majority would not see it.
- */
-export class ServerBidder implements Bidder {
-  readonly #parameters: LeaseParameters;
-  readonly #rules: LeaseRules;
-
-  constructor(parameters: LeaseParameters, rules: LeaseRules) {
-    this.#parameters = parameters;
-    this.#rules = rules;
-  }
-
-  queriesFirst(): boolean {
-    return false;
-  }
-
-  knows(lease: Lease): boolean {
-    return lease.claim === null;
-  }
-
-  isMine(lease: Lease): boolean {
-    const { self, incarnation } = this.#parameters;
-    return lease.holder === self && lease.incarnation === incarnation && lease.claim === null;
-  }
-
-  bid(finding: Finding, attempt: ReadingAttempt): Bid {
-    const { self, incarnation, leaseMs } = this.#parameters;
-    const { startedMs, ballot } = attempt;
-    const untilMs = this.#rules.endMs(startedMs, leaseMs);
-    const own = { holder: self, incarnation, untilMs, uid: ballot, released: false, claim: null };
-    if (finding.kind === 'free') return { kind: 'write', lease: own, spanMs: leaseMs, reason: 'acquire' };
-    const { lease } = finding;
-    if (finding.kind === 'grace') return { kind: 'wait', untilMs: finding.untilMs };
-    if (this.isMine(lease)) {
-      const renewed = { ...own, untilMs: this.#rules.extendedMs(lease.untilMs, untilMs) };
-      return { kind: 'write', lease: renewed, spanMs: leaseMs, reason: 'renew' };
-    }
-    if (!this.#rules.helps) return { kind: 'wait', untilMs: lease.untilMs };
-    return { kind: 'write', lease, spanMs: 0, reason: 'help' };
-  }
 }
