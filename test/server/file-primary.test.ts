@@ -307,3 +307,31 @@ test('where those in reach have no room nothing is ordered for want of those who
   await a.files.write(FILE, requestOf(3), 'append', Uint8Array.of(3));
   assert.deepEqual(cluster.fatal, []);
 });
+
+/**
+ * Goal: whoever waits in vain for what has a place in the order is told of disks that are full, and not only of servers that are away.
+ * Method: the stores of both backups have taken a write and finish it no more; only then do they say that they are full.
+ */
+test('what full disks hold up is told by their names', async (t) => {
+  const { cluster, servers } = await started(t, new Catalog());
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const taken = [b, c].map(({ store }) => {
+    return new Promise<void>((resolve) => {
+      const apply = (): Promise<void> => {
+        resolve();
+        return new Promise(() => {});
+      };
+      Object.assign(store, { apply });
+    });
+  });
+  const writing = a.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2));
+  await Promise.all(taken);
+  for (const { id } of [b, c]) cluster.full.add(id);
+  await assert.rejects(writing, {
+    code: 'no-majority',
+    message: /no room on the disk of b, c/,
+    details: { unreachable: [], retryAfterMs: 1_000 },
+  });
+  assert.deepEqual(cluster.fatal, []);
+});

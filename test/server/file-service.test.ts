@@ -5,7 +5,10 @@ import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import { LOOK_MS } from '../../server/storage/reserve.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
-import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+import { FILE, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
+
+/** So many MiB are more than a primary keeps for replicas that lag: they have to fetch the state. */
+const PIECES_NOT_KEPT = 20;
 
 test('an append beyond the largest file is refused, and the replicas live on', async (t) => {
   const cluster = new SmallCluster(['a']);
@@ -44,10 +47,9 @@ test('a replica that was away catches up while the primary takes one append afte
   };
   await append(10);
   for (const other of [a, b]) cluster.network.cut(other.id, c.id);
-  // More than a primary keeps for replicas that lag: c has to fetch the state.
-  for (let times = 0; times < 20; times++) await append(1024 * 1024);
+  for (let times = 0; times < PIECES_NOT_KEPT; times++) await append(1024 * 1024);
   cluster.network.heal();
-  while ((c.store.record(FILE)?.seq ?? 0) < 21 && number < 300) await append(100);
+  while ((c.store.record(FILE)?.seq ?? 0) < PIECES_NOT_KEPT + 1 && number < 300) await append(100);
   assert.ok(number < 300, 'It has caught up before so many appends');
   assert.deepEqual(cluster.fatal, []);
 });
@@ -229,4 +231,41 @@ test('a file of another policy is not sealed', async (t) => {
   const [a] = cluster.servers as [SmallServer];
   await assert.rejects(a.files.seal(FILE), refused('bad-request'));
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+});
+
+/**
+ * Goal: a replica that is behind and has no room for what it lacks does not ask for it again and again, and has it as soon as there is room.
+ * Method: one of three is cut off while more is written than a primary keeps for it, so that it needs the state; its store has no room twice.
+ */
+test('a transfer without room waits before it begins anew', async (t) => {
+  const cluster = new SmallCluster(['a', 'b', 'c'], {}, STEADY);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  for (const other of [a, b]) cluster.network.cut(c.id, other.id);
+  const piece = new Uint8Array(1024 * 1024).fill(1);
+  for (let number = 1; number <= PIECES_NOT_KEPT; number++)
+    await a.files.write(FILE, requestOf(number), 'append', piece);
+  const begunMs: number[] = [];
+  const { store } = c;
+  const stage = store.stage.bind(store);
+  const unstage = store.unstage.bind(store);
+  const { promise: isThere, resolve: staged } = Promise.withResolvers<void>();
+  // Each transfer gives up first what is not wanted of the one before.
+  store.unstage = (...given) => {
+    begunMs.push(performance.now());
+    unstage(...given);
+  };
+  store.stage = async (...given) => {
+    if (begunMs.length < 3) throw new ServiceError('no-space', 'The disk is full');
+    await stage(...given);
+    staged();
+  };
+  cluster.network.heal();
+  await isThere;
+  for (const [place, atMs] of begunMs.entries()) {
+    const afterMs = atMs - (begunMs[place - 1] ?? -Infinity);
+    assert.ok(afterMs >= 900, `It began anew after ${afterMs} ms`);
+  }
+  assert.deepEqual(cluster.fatal, []);
 });

@@ -65,6 +65,31 @@ export const PLANTED_ROOM: readonly Planted[] = [
     },
   ),
   replica(
+    'room-awaited',
+    'a transfer for which there is no room begins anew at once',
+    {
+      file: 'server/replica-driver.ts',
+      find: 'await this.#pause(NO_ROOM_PAUSE_MS);',
+      replace: 'await this.#pause(0);',
+    },
+    {
+      test: {
+        file: 'test/server/file-service.test.ts',
+        name: 'a transfer without room waits before it begins anew',
+      },
+    },
+  ),
+  replica(
+    'room-unnamed',
+    'whoever waits in vain for full disks hears of servers that are away alone',
+    {
+      file: 'server/primary-waiter.ts',
+      find: 'isConnected(member) && isDiskFull(member));',
+      replace: 'isConnected(member) && !isDiskFull(member));',
+    },
+    { test: { file: PRIMARY, name: 'what full disks hold up is told by their names' } },
+  ),
+  replica(
     'room-quota',
     'where a quota is exhausted what is written is told as written, and lost when it is closed',
     {
