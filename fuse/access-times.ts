@@ -49,7 +49,8 @@ export class AccessTimes {
   readonly #noted = new Map<number, Note>();
   /** In the request that is under way. */
   #sending = new Map<number, Note>();
-  #sent: Promise<void> = Promise.resolve();
+  /** Whether the cluster has heard of those. */
+  #sent: Promise<boolean> = Promise.resolve(true);
   /** The cluster has been told of these, the latest last. */
   readonly #told = new Map<number, Note>();
   /** What copies that were shown are copies of. */
@@ -126,10 +127,11 @@ export class AccessTimes {
     this.forget(inode);
   }
 
-  /** Resolves when the cluster was told of all that was read before, or cannot be. */
+  /** Resolves when the cluster was told of all that was read before, or was asked in vain. */
   async flush(): Promise<void> {
     for (let left = this.count; left > 0; left -= ACCESS_LIMITS.inodes) {
-      while (this.#sending.size > 0) await this.#sent;
+      // Whoever waits has waited as long as for a question of its own.
+      while (this.#sending.size > 0) if (!(await this.#sent)) return;
       if (this.#noted.size === 0 || !(await this.#sendSome())) return;
     }
   }
@@ -174,7 +176,7 @@ export class AccessTimes {
       this.#noted.delete(inode);
     }
     this.#sending = batch;
-    const { promise, resolve } = Promise.withResolvers<void>();
+    const { promise, resolve } = Promise.withResolvers<boolean>();
     this.#sent = promise;
     let failure: unknown;
     try {
@@ -185,7 +187,7 @@ export class AccessTimes {
     this.#sending = new Map();
     if (failure === undefined) this.#wasTold(batch);
     else this.#failed(batch, failure);
-    resolve();
+    resolve(failure === undefined);
     return failure === undefined;
   }
 

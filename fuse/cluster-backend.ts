@@ -119,7 +119,7 @@ export function clusterBackend(
       return (await command(change, { live: true, ...owning(inode) })).attributes;
     },
     async noteAccesses(accesses) {
-      await client.command({ kind: 'note-accesses', volume, accesses: [...accesses] });
+      await command({ kind: 'note-accesses', volume, accesses: [...accesses] });
     },
     async keepOrphan(inode) {
       await client.command({ kind: 'keep-orphan', inode });

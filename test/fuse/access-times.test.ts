@@ -367,6 +367,22 @@ test('what could not be told is told later, and shown meanwhile', async (t) => {
   assert.equal(times.count, 0);
 });
 
+test('whoever syncs while the cluster is being asked in vain does not ask it once more', async (t) => {
+  const { clock, asked, answers, times } = alone(t);
+  const { promise: inVain, reject: giveUp } = Promise.withResolvers<void>();
+  answers.push(() => inVain);
+  times.read(attributesOf(1));
+  await clock.pass(GATHER_MS);
+  times.read(attributesOf(2));
+  const synced = times.flush();
+  giveUp(new ServiceError('no-majority', 'Nobody answers'));
+  await synced;
+  assert.equal(asked.length, 1);
+  await times.flush();
+  assert.equal(asked.length, 2, 'Whoever syncs later asks');
+  assert.equal(times.count, 0);
+});
+
 test('what is read again while the cluster is being told counts as well', async (t) => {
   const { clock, asked, answers, times } = alone(t);
   const request = Promise.withResolvers<void>();

@@ -170,6 +170,21 @@ export const PLANTED_ACCESSES: readonly Planted[] = [
     },
   ),
   replica(
+    'access-vain',
+    'whoever syncs while nobody answers waits twice',
+    {
+      file: 'fuse/access-times.ts',
+      find: 'if (!(await this.#sent)) return;',
+      replace: 'await this.#sent;',
+    },
+    {
+      test: {
+        file: MOUNT,
+        name: 'whoever syncs while the cluster is being asked in vain does not ask it once more',
+      },
+    },
+  ),
+  replica(
     'moment-digits',
     'of two moments the one that begins with the larger digit is the later one',
     {
