@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { CLIENT_VARIABLES } from '../base/environment.ts';
 import { ServiceError } from '../base/errors.ts';
+import { isSystemError, systemReason } from './failure.ts';
 import { isLoopback } from './loopback.ts';
 import { RevokedServers } from './revoked-servers.ts';
 
@@ -140,7 +141,12 @@ function textOf(file: string, what: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new ServiceError('bad-request', `Cannot read ${what}: ${why}`, {}, { cause });
+    if (!isSystemError(cause)) throw cause;
+    throw new ServiceError(
+      'bad-request',
+      `Cannot read ${what} in "${file}": ${systemReason(cause)}`,
+      {},
+      { cause },
+    );
   }
 }

@@ -47,6 +47,8 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
   'cross-volume': 'use "leasehold get" and "leasehold put" to copy between volumes',
 };
 
+/** What a server says of a snapshot that is not there. */
+const NO_SNAPSHOT = /no snapshot ".*" of volume "(.*)"/;
 /** What a server says of a command or question that it does not know. */
 const UNKNOWN_KIND = /is of the unknown kind "/;
 
@@ -64,10 +66,7 @@ export function describeFailure(error: unknown): {
       unreachable.every((id) => error.message.includes(id))
         ? ''
         : ` (not reachable: ${unreachable.join(', ')})`;
-    const hint = UNKNOWN_KIND.test(error.message)
-      ? 'the server that was asked is of an earlier release: upgrade all servers'
-      : HINTS[error.code];
-    return lines(ERRORS[error.code].exit, error.message + missing, hint ?? '');
+    return lines(ERRORS[error.code].exit, error.message + missing, hintOf(error));
   }
   if (isSystemError(error)) {
     const path = error.path === undefined ? '' : ` "${error.path}"`;
@@ -80,6 +79,14 @@ export function describeFailure(error: unknown): {
   // Not foreseen, so the stack is what helps.
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   return lines(EXIT_FAILED, text, '');
+}
+
+function hintOf({ code, message }: ServiceError): string {
+  if (UNKNOWN_KIND.test(message))
+    return 'the server that was asked is of an earlier release: upgrade all servers';
+  const [, volume] = NO_SNAPSHOT.exec(message) ?? [];
+  if (volume !== undefined) return `"leasehold snapshot ls ${volume}" shows those that there are`;
+  return HINTS[code] ?? '';
 }
 
 function lines(exit: number, message: string, hint: string) {

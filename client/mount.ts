@@ -222,7 +222,11 @@ async function makeRoom(directory: string): Promise<void> {
   if (look === 'hangs')
     throw new CommandFailure(EXIT_FAILED, `Cannot mount on "${directory}": it does not answer`);
   if (look === 'other')
-    throw new CommandFailure(EXIT_USAGE, `Cannot mount on "${directory}": it is not a directory`);
+    throw new CommandFailure(
+      EXIT_USAGE,
+      `Cannot mount on "${directory}": it is not a directory`,
+      'make one beside it with mkdir, and name that',
+    );
 }
 
 async function lookAt(directory: string): Promise<'directory' | 'other' | 'missing' | 'dead' | 'hangs'> {

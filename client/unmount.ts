@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   CommandFailure,
@@ -49,6 +49,8 @@ export async function unmountDirectory(
   const directory = await canonicalOrFail(directoryText);
   const mounted = await mountAt(directory);
   if (mounted === null) {
+    if (!existsSync(directory))
+      throw new CommandFailure(EXIT_NOT_FOUND, `Cannot unmount "${directory}": there is no such directory`);
     throw new CommandFailure(EXIT_PRECONDITION, `Cannot unmount "${directory}": nothing is mounted there`);
   }
   if (!mounted.type.startsWith('fuse')) {

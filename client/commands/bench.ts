@@ -8,7 +8,7 @@ import { type Phase, type PhaseResult, runPhase } from '../bench/phase.ts';
 import { CommandFailure, describeFailure, EXIT_FAILED, EXIT_USAGE } from '../failure.ts';
 import { formatTable, printJson, printLine } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
-import { addClusterOptions, duration, size, wholeNumber, withClient } from './cluster-command.ts';
+import { addClusterOptions, durationOption, size, wholeNumber, withClient } from './cluster-command.ts';
 import { removeAt } from './tree.ts';
 import { volumeName } from './volume.ts';
 
@@ -28,7 +28,7 @@ export function addBenchCommand(program: Command): void {
     .description('measure a running cluster, or a mount of it: files per second, bytes per second, times')
     .argument('[volume]', 'volume in which files are made; they are removed at the end', volumeName)
     .option('--dir <dir>', 'measure this folder instead: a mount, or anything to compare it with')
-    .option('--duration <duration>', 'of each kind of operation', duration, 5000)
+    .addOption(durationOption('--duration <duration>', 'of each kind of operation', 5000))
     .option('--workers <count>', 'operations at a time', wholeNumber(1, 256), 8)
     .option('--size <size>', 'of a file', fileSize, 64 * 1024)
     .option('--forever', 'repeat it until it is stopped: a load to look at')

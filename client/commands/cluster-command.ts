@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { Access, type AccessFiles, accessFiles } from '../access.ts';
 import { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
@@ -92,6 +92,12 @@ export async function withClient(
     await client.close();
     if (received !== null) process.kill(process.pid, received);
   }
+}
+
+/** @param defaultMs as a number of milliseconds, shown as people write it */
+export function durationOption(flags: string, description: string, defaultMs: number): Option {
+  const shown = defaultMs % 1_000 === 0 ? `${defaultMs / 1_000}s` : `${defaultMs}ms`;
+  return new Option(flags, description).argParser(duration).default(defaultMs, shown);
 }
 
 /** Option parsers: a value that cannot be read is a wrong usage that commander reports. */

@@ -9,7 +9,7 @@ import { watchCluster } from '../live/live-stream.ts';
 import { stateLines } from '../live/live-text.ts';
 import { printJson, printLine } from '../output.ts';
 import { EndSignal } from '../signals.ts';
-import { duration, wholeNumber } from './cluster-command.ts';
+import { durationOption, wholeNumber } from './cluster-command.ts';
 
 const KILLS_MAX = 1_000;
 /** The table follows servers that are killed all the time. */
@@ -31,8 +31,8 @@ export function addDemoCommand(program: Command): void {
     .description('kill primaries under load and compare every byte: exit code 0 only if nothing was lost')
     .option('--auto', 'do not wait for Enter before each act')
     .option('--kills <count>', 'how many primaries to kill', wholeNumber(1, KILLS_MAX), 3)
-    .option('--lease <duration>', 'how long a lease lasts', duration, 2_000)
-    .option('--clock-skew <duration>', 'how far clocks may differ', duration, 100)
+    .addOption(durationOption('--lease <duration>', 'how long a lease lasts', 2_000))
+    .addOption(durationOption('--clock-skew <duration>', 'how far clocks may differ', 100))
     .option('--dir <directory>', 'new directory for data, logs and the mount (default: a temporary one)')
     .option('--json', 'print one line of JSON at the end; what goes on is told on standard error')
     .action(runDemoCommand);

@@ -1,10 +1,12 @@
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
+import { majority } from '../../base/quorum.ts';
 import { DevCluster } from '../dev/dev-cluster.ts';
+import type { ServerProcess } from '../dev/server-process.ts';
 import { CommandFailure, EXIT_USAGE } from '../failure.ts';
 import { formatTable, printJson, printLine } from '../output.ts';
 import { EndSignal } from '../signals.ts';
-import { duration, wholeNumber } from './cluster-command.ts';
+import { durationOption, wholeNumber } from './cluster-command.ts';
 
 const PORT_MAX = 65_535;
 const SERVERS_MAX = 15;
@@ -36,8 +38,8 @@ export function addDevCommand(program: Command): void {
       'where the servers keep their data (default: a temporary one, removed at the end)',
     )
     .option('--mount <directory>', 'mount the volume there')
-    .option('--lease <duration>', 'how long a lease lasts', duration, 2_000)
-    .option('--clock-skew <duration>', 'how far clocks may differ', duration, 100)
+    .addOption(durationOption('--lease <duration>', 'how long a lease lasts', 2_000))
+    .addOption(durationOption('--clock-skew <duration>', 'how far clocks may differ', 100))
     .option('--secure', 'with certificates and tokens, which are made in the folder of the data')
     .option('--json', 'print one line of JSON as soon as everything is usable')
     .action(runDev);
@@ -57,10 +59,10 @@ async function runDev(options: DevOptions): Promise<void> {
     leaseMs: options.lease,
     clockSkewMs: options.clockSkew,
     isSecure: options.secure === true,
-    onUnexpectedEnd: (server, how) => {
-      const { id, argv } = server.plan;
+    onUnexpectedEnd: (server, how, servers) => {
+      process.stderr.write(`leasehold: Server ${server.plan.id} ${how}; ${whatGoesOn(servers)}\n`);
       process.stderr.write(
-        `leasehold: Server ${id} ${how}; the others go on. To start it again:\n  npx leasehold server ${argv.join(' ')}\n`,
+        `  To start it again, in a terminal of its own: npx leasehold server ${server.plan.argv.join(' ')}\n`,
       );
     },
   });
@@ -69,8 +71,15 @@ async function runDev(options: DevOptions): Promise<void> {
     if (!end.signal.aborted) print(cluster, options);
     await end.wait();
   } finally {
-    await cluster.stop();
+    for (const { id, pid } of await cluster.stop())
+      process.stderr.write(`leasehold: Server ${id} runs on, for it was started elsewhere: kill ${pid}\n`);
   }
+}
+
+function whatGoesOn(servers: readonly ServerProcess[]): string {
+  const count = servers.filter(({ state }) => state !== 'dead').length;
+  if (count >= majority(servers.length)) return 'the others go on';
+  return `of ${servers.length} that were started here ${count} are left, fewer than a majority`;
 }
 
 function print(cluster: DevCluster, options: DevOptions): void {

@@ -34,7 +34,13 @@ export interface DevClusterOptions {
   /** With certificates and tokens, as a cluster that others can reach. */
   readonly isSecure?: boolean;
   /** A server ended though nobody here ended it. */
-  readonly onUnexpectedEnd: (server: ServerProcess, how: string) => void;
+  readonly onUnexpectedEnd: (server: ServerProcess, how: string, servers: readonly ServerProcess[]) => void;
+}
+
+/** A server that runs on, as a process that was not started here. */
+export interface LeftServer {
+  readonly id: string;
+  readonly pid: number;
 }
 
 /** A whole cluster as child processes on this machine, with a volume `main`. */
@@ -65,7 +71,10 @@ export class DevCluster {
     ]);
     const environment = { LEASEHOLD_DEV_CONTROL: control.address };
     this.servers = plans.map(
-      (plan) => new ServerProcess({ ...plan, access: this.access, environment }, onUnexpectedEnd),
+      (plan) =>
+        new ServerProcess({ ...plan, access: this.access, environment }, (server, how) =>
+          onUnexpectedEnd(server, how, this.servers),
+        ),
     );
     control.attend(this.servers);
     this.client = new ClusterClient({ servers: plans.map(({ url }) => url), access: this.access });
@@ -113,8 +122,12 @@ export class DevCluster {
     return this.#mounted;
   }
 
-  /** First the mount, which still has something to store, then the servers. */
-  async stop(): Promise<void> {
+  /**
+   * First the mount, which still has something to store, then the servers.
+   *
+   * @returns servers that somebody has started again elsewhere, and their processes: they are left alone, and so are their data
+   */
+  async stop(): Promise<readonly LeftServer[]> {
     const failures: unknown[] = [];
     if (this.#mounted !== null) {
       const { directory } = this.#mounted;
@@ -129,8 +142,14 @@ export class DevCluster {
     await this.client.close();
     await Promise.all(this.servers.map((server) => server.stop()));
     await this.control.close();
-    if (this.options.data === null) await rm(this.#folder, { recursive: true, force: true });
+    const strangers = await Promise.all(
+      this.servers.map(async (server) => ({ id: server.plan.id, pid: await server.strangerPid() })),
+    );
+    const left = strangers.flatMap(({ id, pid }) => (pid === null ? [] : [{ id, pid }]));
+    if (this.options.data === null && left.length === 0)
+      await rm(this.#folder, { recursive: true, force: true });
     if (failures.length > 0) throw failures[0];
+    return left;
   }
 
   async #createVolume(): Promise<void> {

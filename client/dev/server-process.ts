@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { open } from 'node:fs/promises';
-import { extname } from 'node:path';
+import { open, readFile } from 'node:fs/promises';
+import { extname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Access } from '../access.ts';
-import { CommandFailure, EXIT_FAILED, EXIT_TEMPORARY } from '../failure.ts';
+import { CommandFailure, EXIT_FAILED, EXIT_TEMPORARY, isSystemError } from '../failure.ts';
 import { LAUNCHER, logTail } from '../programs.ts';
 import { formatDuration } from '../quantities.ts';
 import { answersReady } from './answers-ready.ts';
@@ -13,6 +13,8 @@ import { answersReady } from './answers-ready.ts';
 const CABLE = new URL(`./cable${extname(import.meta.url)}`, import.meta.url).href;
 const READY_POLL_MS = 50;
 const READY_ANSWER_MS = 1_000;
+/** In the folder of its data, with the number of its process; it stays behind where that was killed. */
+const LOCK_FILE = 'lock.pid';
 /** A server that was told to stop and has not is killed after this long. */
 const STOP_TIMEOUT_MS = 10_000;
 
@@ -171,6 +173,19 @@ export class ServerProcess {
 
   #changed(): void {
     for (const listener of this.#listeners) listener();
+  }
+
+  /** @returns the process that has its data while it is ended here: somebody has started it elsewhere; null where nobody has */
+  async strangerPid(): Promise<number | null> {
+    if (this.#child !== null) return null;
+    try {
+      const pid = Number.parseInt(await readFile(join(this.plan.data, LOCK_FILE), 'utf8'), 10);
+      process.kill(pid, 0);
+      return pid;
+    } catch (error) {
+      if (isSystemError(error) && ['ENOENT', 'ESRCH'].includes(error.code ?? '')) return null;
+      throw error;
+    }
   }
 
   /** Ends it in order, or by force if that takes too long. */

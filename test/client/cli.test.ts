@@ -178,6 +178,12 @@ describe('the command line', { concurrency: 2 }, () => {
     const nothing = await run('umount', folder);
     assert.equal(nothing.code, 4);
     assert.match(nothing.stderr, /nothing is mounted there/);
+    const missing = await run('umount', join(folder, 'typo'));
+    assert.equal(missing.code, 3);
+    assert.match(missing.stderr, /there is no such directory/);
+    const unread = await run('ls', 'main:/', '--token-file', join(folder, 'typo'));
+    assert.equal(unread.code, 2);
+    assert.match(unread.stderr, /Cannot read the token in ".*typo": no such file or directory/);
   });
 });
 

@@ -36,6 +36,8 @@ describe('a whole cluster on this machine', () => {
   let first: FirstLine;
   let env: Record<string, string>;
   const said: string[] = [];
+  /** By hand, after it was killed. */
+  let restarted: ChildProcess | undefined;
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'leasehold-dev-'));
@@ -66,6 +68,7 @@ describe('a whole cluster on this machine', () => {
 
   after(async () => {
     if (dev.exitCode === null) dev.kill('SIGKILL');
+    if (restarted?.exitCode === null) restarted.kill('SIGKILL');
     await rm(folder, { recursive: true, force: true });
   });
 
@@ -149,13 +152,26 @@ describe('a whole cluster on this machine', () => {
     assert.equal((await runCli(['get', 'main:/kept', '-'], { env })).stdout, 'after');
     const status = await runCli(['status', '--json'], { env });
     assert.equal(status.code, 7, status.stdout);
-    assert.match(said.join(''), new RegExp(`Server ${primary.id} was ended by SIGKILL`));
+    const again = new RegExp(
+      `Server ${primary.id} was ended by SIGKILL; the others go on\n.*: npx leasehold (server .*)\n`,
+    );
+    const [, command = ''] = again.exec(said.join('')) ?? [];
+    assert.notEqual(command, '', said.join(''));
+    restarted = spawn(process.execPath, [LAUNCHER, ...command.split(' ')], { stdio: 'ignore' });
+    await until(`${primary.id} is back`, async () => (await runCli(['status'], { env })).code === 0);
   });
 
-  test('SIGTERM ends servers and mount, and exits with 0', async () => {
+  test('SIGTERM ends servers and mount, exits with 0, and names the server that was started elsewhere', async () => {
     dev.kill('SIGTERM');
     const [code, signal] = await once(dev, 'exit');
     assert.equal(code, 0, `${signal ?? ''} ${said.join('')}`);
+    assert.match(
+      said.join(''),
+      new RegExp(`runs on, for it was started elsewhere: kill ${restarted?.pid}\n`),
+    );
+    assert.equal(restarted?.exitCode, null);
+    restarted?.kill('SIGTERM');
+    await once(restarted as ChildProcess, 'exit');
     for (const { pid } of first.servers) assert.throws(() => process.kill(pid, 0), { code: 'ESRCH' });
     if (first.mount !== null) assert.equal(await mountAt(first.mount), null);
     await access(join(folder, 'data', 's1'));

@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import { describeFailure } from '../../client/failure.ts';
+
+/** Goal: whoever is refused is told what to do next, and that it fits what was refused. */
+test('the hint is that of the reason, and more exact where the message says more', () => {
+  const said = (message: string) => describeFailure(new ServiceError('not-found', message)).lines;
+  assert.deepEqual(said('There is no volume "v"'), [
+    'leasehold: There is no volume "v"',
+    '  "leasehold volume ls" and "leasehold ls VOLUME:/" show what there is',
+  ]);
+  assert.deepEqual(said('Cannot find v@then:/: There is no snapshot "then" of volume "v"'), [
+    'leasehold: Cannot find v@then:/: There is no snapshot "then" of volume "v"',
+    '  "leasehold snapshot ls v" shows those that there are',
+  ]);
+  assert.deepEqual(
+    describeFailure(new ServiceError('bad-request', 'Something is of the unknown kind "x"')).lines,
+    [
+      'leasehold: Something is of the unknown kind "x"',
+      '  the server that was asked is of an earlier release: upgrade all servers',
+    ],
+  );
+});
