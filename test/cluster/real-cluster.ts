@@ -37,6 +37,10 @@ export class RealCluster {
   readonly #flags: readonly string[];
   readonly #environment: (place: number) => NodeJS.ProcessEnv;
   readonly #processes = new Map<string, ChildProcess>();
+  /** Processes whose end is the test's own doing. */
+  readonly #foreseen = new WeakSet<ChildProcess>();
+  /** What is known of those that ended otherwise. */
+  readonly #deaths: { readonly id: string; readonly how: string }[] = [];
   /** Servers that came later, with what each was given besides its id, port and folder. */
   readonly #joined = new Map<string, { readonly port: number; readonly flags: readonly string[] }>();
   readonly #onExit = (): void => {
@@ -115,7 +119,17 @@ export class RealCluster {
     child.stdin?.on('error', () => undefined);
     child.stderr?.pipe(createWriteStream(this.logFile(id), { flags: 'a' }));
     this.#processes.set(id, child);
+    child.once('exit', (code, signal) => {
+      if (this.#foreseen.has(child) || code === 0) return;
+      this.#deaths.push({ id, how: signal ?? `exit code ${code}` });
+    });
     return child;
+  }
+
+  /** The process that the server has now may end: it is no failure of the test. */
+  foreseeEnd(id: string): void {
+    const child = this.#processes.get(id);
+    if (child !== undefined) this.#foreseen.add(child);
   }
 
   /** What `leasehold server` is given to run this server. */
@@ -177,6 +191,7 @@ export class RealCluster {
     const child = this.#processes.get(id);
     if (child === undefined || !this.isRunning(id)) return;
     const gone = once(child, 'exit');
+    this.#foreseen.add(child);
     child.kill(signal);
     await gone;
   }
@@ -254,12 +269,17 @@ export class RealCluster {
     return info;
   }
 
+  /** @throws {Error} with its log if a server has ended although nobody has ended it */
   async stop(): Promise<void> {
     process.off('exit', this.#onExit);
     // SIGKILL also ends what is stopped.
     await Promise.all([...this.#processes.keys()].map((id) => this.kill(id)));
+    const deaths = this.#deaths.map(({ id, how }) => {
+      return `Server ${id} ended by itself, with ${how}; the end of its log:\n${this.log(id).slice(-8_000)}`;
+    });
     if (process.env.KEEP === '1') process.stderr.write(`The cluster's folder stays: ${this.folder}\n`);
     else rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
+    if (deaths.length > 0) throw new Error(deaths.join('\n'));
   }
 }
 

@@ -293,6 +293,7 @@ test('a data folder of a later release is refused, and left as it is', async () 
   const later = JSON.stringify({ ...(JSON.parse(text) as object), format: FOLDER_FORMAT + 1 });
   writeFileSync(file, later);
   const child = cluster.spawn('s3');
+  cluster.foreseeEnd('s3');
   const code = await new Promise((resolve) => child.once('exit', resolve));
   assert.equal(code, 2);
   assert.match(
