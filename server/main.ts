@@ -10,6 +10,11 @@ import { FolderError } from './storage/folder-error.ts';
 const EXIT_USAGE = 2;
 /** An orderly end that takes longer than this is no longer waited for. */
 const SHUTDOWN_MS_MAX = 10_000;
+/**
+ * A fault of native code would be raised again and again as long as something listens for it (Node, "Signal events"): the
+ * server would neither serve nor end. Left alone, they end the process.
+ */
+const FAULTS = ['SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGILL', 'SIGSEGV', 'SIGTRAP'] as const;
 
 /**
  * Runs a server until it is told to end by SIGINT or SIGTERM.
@@ -50,7 +55,12 @@ export async function runServer(argv: readonly string[]): Promise<void> {
   // Before anybody is told that it is there: without a listener, the signal ends a process.
   process.on('SIGHUP', () => server.reload());
   log.info({ id: config.id, listen: config.listen, data: config.data }, 'server listens');
-  closeWithGrace({ delay: SHUTDOWN_MS_MAX, logger: false, skip: ['SIGHUP'] }, async ({ err, signal }) => {
+  const options: closeWithGrace.Options = {
+    delay: SHUTDOWN_MS_MAX,
+    logger: false,
+    skip: ['SIGHUP', ...FAULTS],
+  };
+  closeWithGrace(options, async ({ err, signal }) => {
     if (err !== undefined) {
       fatal(err);
       return;

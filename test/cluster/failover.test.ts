@@ -90,7 +90,7 @@ test('appends across a kill are each there once, in the order of their acknowled
   const file = await createFile('appended');
   const handle = client.openFile(file);
   const offsets: number[] = [];
-  let killed: Promise<void> | null = null;
+  let killed: Promise<unknown> | null = null;
   let primary = '';
   for (let number = 0; number < 400; number++) {
     if (number === 150) {

@@ -114,13 +114,15 @@ export class RealCluster {
     const child = spawn(process.execPath, [...SERVER_MEMORY, LAUNCHER, 'server', ...this.flags(id)], {
       // The launcher ends its server where its standard input ends: no orphans, even after a kill -9 of the test.
       stdio: ['pipe', 'ignore', 'pipe'],
+      // Where the system leaves what it keeps of a process that has crashed.
+      cwd: this.folder,
       env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1', ...own, ...environment },
     });
     child.stdin?.on('error', () => undefined);
     child.stderr?.pipe(createWriteStream(this.logFile(id), { flags: 'a' }));
     this.#processes.set(id, child);
     child.once('exit', (code, signal) => {
-      if (this.#foreseen.has(child) || code === 0) return;
+      if (this.#foreseen.has(child)) return;
       this.#deaths.push({ id, how: signal ?? `exit code ${code}` });
     });
     return child;
@@ -186,14 +188,19 @@ export class RealCluster {
     return true;
   }
 
-  /** Ends a server by a signal and waits until it is gone. */
-  async kill(id: string, signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+  /**
+   * Ends a server by a signal and waits until it is gone.
+   *
+   * @returns its exit code, or the signal that has ended it; null where it did not run
+   */
+  async kill(id: string, signal: NodeJS.Signals = 'SIGKILL'): Promise<number | NodeJS.Signals | null> {
     const child = this.#processes.get(id);
-    if (child === undefined || !this.isRunning(id)) return;
-    const gone = once(child, 'exit');
+    if (child === undefined || !this.isRunning(id)) return null;
+    const gone = once(child, 'exit') as Promise<[number | null, NodeJS.Signals | null]>;
     this.#foreseen.add(child);
     child.kill(signal);
-    await gone;
+    const [code, by] = await gone;
+    return by ?? code;
   }
 
   /** Stops a server's process without ending it, or lets it go on. */

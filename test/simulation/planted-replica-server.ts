@@ -371,4 +371,19 @@ export const PLANTED_SERVERS: readonly Planted[] = [
       },
     },
   ),
+  replica(
+    'fault-listened',
+    'a server whose native code has failed neither serves nor ends',
+    {
+      file: 'server/main.ts',
+      find: "skip: ['SIGHUP', ...FAULTS],",
+      replace: "skip: ['SIGHUP'],",
+    },
+    {
+      test: {
+        file: 'test/cluster/fault.test.ts',
+        name: 'a fault ends a server by its signal, and what was acknowledged stays',
+      },
+    },
+  ),
 ];
