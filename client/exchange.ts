@@ -282,17 +282,20 @@ export class Exchanger {
           }
           pauseMs = backoff.nextDelayMs();
           break;
-        case 'cut':
+        case 'cut': {
           doubtful ||= request.mutation;
+          // That no time was left says less than why all those before it failed.
+          const isLate = attempt.why === 'timed-out' && limits.limitMs < nowMs - startMs;
+          lastCause = isLate ? (lastCause ?? attempt.cause) : attempt.cause;
           // Longer than any server's own limit, so that the next one can say itself why it cannot answer.
           if (attempt.why === 'timed-out') attemptMs *= 4;
           // Where every server looks silent it is the way to them that is slow, and a large request takes its time.
           if (attempt.why === 'silent')
             patienceIntervals = Math.max(PATIENCE_INTERVALS, 2 * patienceIntervals);
-          lastCause = attempt.cause;
           if (++hops < this.endpoints.all.length) continue;
           pauseMs = backoff.nextDelayMs();
           break;
+        }
       }
       hops = 0;
       if (performance.now() + pauseMs >= deadlineMs) break;

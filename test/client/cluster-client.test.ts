@@ -210,6 +210,22 @@ test('a server that hangs does not hold an operation beyond its time', () =>
     assert.ok(performance.now() - startMs < 5_000);
   }, 400));
 
+test('an attempt for which hardly any time was left does not hide why those before it failed', () =>
+  withCluster(async (cluster, client) => {
+    const file = client.openFile(cluster.addFile('x'));
+    let beganMs: number | null = null;
+    for (const server of cluster.servers)
+      server.intercept = () => {
+        beganMs ??= performance.now();
+        return { kind: performance.now() - beganMs < 600 ? 'cut' : 'hang' };
+      };
+    await assert.rejects(file.read(0, 1), (error: ServiceError) => {
+      code('no-majority')(error);
+      assert.doesNotMatch(error.message, /within \d+ ms/);
+      return true;
+    });
+  }, 1_000));
+
 test('a signal ends a call with its reason', () =>
   withCluster(async (cluster, client) => {
     for (const server of cluster.servers) server.intercept = () => ({ kind: 'hang' });

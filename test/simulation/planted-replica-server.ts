@@ -372,6 +372,21 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     },
   ),
   replica(
+    '66b',
+    'an attempt that came too late for an answer hides why those before it failed',
+    {
+      file: 'client/exchange.ts',
+      find: 'lastCause = isLate ? (lastCause ?? attempt.cause) : attempt.cause;',
+      replace: 'lastCause = isLate ? attempt.cause : attempt.cause;',
+    },
+    {
+      test: {
+        file: 'test/client/cluster-client.test.ts',
+        name: 'an attempt for which hardly any time was left does not hide why those before it failed',
+      },
+    },
+  ),
+  replica(
     'fault-listened',
     'a server whose native code has failed neither serves nor ends',
     {
