@@ -37,6 +37,7 @@ export interface FetchedState {
 export interface Subject {
   readonly appliesAtPrimary: 'first' | 'last';
 
+  /** @throws ServiceError `not-found` where the replica was removed meanwhile */
   record(): ReplicaRecord;
 
   /** How far the store can be believed to hold what the replica acknowledged. */

@@ -1,6 +1,6 @@
-import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { ReplicaRecord } from '../../replica/record.ts';
 import { FAN_OUT, type ObjectDigests, type Version } from '../storage/object-digests.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';
 import type { FetchedObject, FileStore } from '../storage/store.ts';
@@ -38,7 +38,14 @@ export class FileSource {
     this.#foundDamaged = foundDamaged;
   }
 
-  /** @throws ServiceError `bad-request`, MalformedError */
+  /** @throws ServiceError `not-found` where the replica was removed, which may be while something of it was being read */
+  record(): ReplicaRecord {
+    const record = this.#store.record(this.#file);
+    if (record !== null) return record;
+    throw new ServiceError('not-found', `The replica of file ${this.#file} was removed from this server`);
+  }
+
+  /** @throws ServiceError `bad-request`, `not-found` where the replica is removed meanwhile, MalformedError */
   async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
     switch (method) {
       case METHODS.compare:
@@ -69,8 +76,7 @@ export class FileSource {
 
   async #compare(known: Version): Promise<Uint8Array> {
     const digests = await this.#store.digests(this.#file);
-    const record = this.#store.record(this.#file);
-    assert(record !== null, 'A replica in use has a record');
+    const record = this.record();
     const changes = this.#changes(digests, known, 0);
     const newest = newestObjects(changes.entries);
     const { total, height } = digests;

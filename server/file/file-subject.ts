@@ -45,9 +45,7 @@ export class FileSubject implements Subject {
   }
 
   record(): ReplicaRecord {
-    const record = this.#store.record(this.#file);
-    assert(record !== null, 'A replica in use has a record');
-    return record;
+    return this.#source.record();
   }
 
   trust(): Trust {

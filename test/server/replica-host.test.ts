@@ -4,6 +4,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
+import type { ReplicaRecord } from '../../replica/record.ts';
+import { encodeKnown, METHODS as FILE_METHODS } from '../../server/file/file-transfer.ts';
+import { encodeStateRequest, STATE_CALL } from '../../server/state-call.ts';
 import { CHANNEL_REPLICA, CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
@@ -20,12 +23,19 @@ function heartbeatOf(cluster: SmallCluster, from: string): Uint8Array {
   return new ByteWriter(4 + frame.length).uint32(OBJECT_BYTES).raw(frame).finish();
 }
 
-/** Holds back a method of the server's store until the returned function is called. */
-function holdBack(server: SmallServer, method: 'promise' | 'remove' | 'apply'): () => void {
-  const { store } = server;
+type Held = 'promise' | 'remove' | 'apply' | 'digests' | 'readObject';
+
+/** Holds back a method of the server's store, or only its answer, until the returned function is called. */
+function holdBack({ store }: SmallServer, method: Held, what: 'all' | 'answer' = 'all'): () => void {
   const gate = Promise.withResolvers<void>();
-  const real = store[method].bind(store) as (...given: unknown[]) => Promise<void>;
-  Object.assign(store, { [method]: async (...given: unknown[]) => gate.promise.then(() => real(...given)) });
+  const real = store[method].bind(store) as (...given: unknown[]) => Promise<unknown>;
+  const held = async (...given: unknown[]): Promise<unknown> => {
+    if (what === 'all') await gate.promise;
+    const answer = await real(...given);
+    await gate.promise;
+    return answer;
+  };
+  Object.assign(store, { [method]: held });
   return gate.resolve;
 }
 
@@ -42,6 +52,27 @@ test('a replica that is being removed is not taken into use by a message that co
   await removing;
   assert.equal(a.store.record(FILE), null);
 });
+
+for (const method of ['digests', 'readObject'] as const) {
+  test(`whoever fetches the state of a replica that is removed meanwhile is told so (${method})`, async (t) => {
+    const cluster = new SmallCluster(['a']);
+    t.after(() => cluster.close());
+    await cluster.ready();
+    const [a] = cluster.servers as [SmallServer];
+    await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+    const { promised } = a.store.record(FILE) as ReplicaRecord;
+    const letGo = holdBack(a, method, 'answer');
+    const known = encodeKnown({ epoch: 0, seq: 0 });
+    const serving = a.host.serve(STATE_CALL, encodeStateRequest(FILE, promised, FILE_METHODS.compare, known));
+    await turn();
+    await a.host.remove(FILE);
+    letGo();
+    await assert.rejects(serving, (error: ServiceError) => {
+      assert.ok(error instanceof ServiceError, `${error}`);
+      return error.code === 'not-found';
+    });
+  });
+}
 
 test('a message for which the store has no room does not end the process', async (t) => {
   const cluster = new SmallCluster(['a', 'b', 'c']);
