@@ -31,7 +31,7 @@ export interface FileReadsParts {
   /** @returns the driver of the replica here, whatever its role */
   member(file: FileId): Promise<ReplicaDriver>;
   /** Waits for the work no longer than for a majority of the file's members. */
-  bounded<Value>(file: FileId, work: Promise<Value>): Promise<Value>;
+  bounded<Value>(file: FileId, begin: () => Promise<Value>): Promise<Value>;
 }
 
 /** What a file is, read at the replica here: nothing is told that was outdated when it was asked for, or is not committed. */
@@ -97,10 +97,9 @@ export class FileReads {
     this.#assertReadable(driver, dependsOnSeq);
     const attributes = store.attributes(file);
     assertAsOf(file, attributes, asOf);
-    const taking = take(store);
-    const [taken] = await Promise.all([
-      taking,
-      this.#parts.bounded(file, driver.committed(epoch, dependsOnSeq)),
+    const [, taken] = await Promise.all([
+      this.#parts.bounded(file, () => driver.committed(epoch, dependsOnSeq)),
+      take(store),
     ]);
     await driver.committed(epoch, dependsOnSeq);
     this.#parts.traffic?.read();
@@ -180,7 +179,7 @@ export class FileReads {
       Math.max(1, (to ?? attributes.sizeBytes) + 1 - from),
     );
     this.#assertReadable(driver, dependsOnSeq);
-    await this.#parts.bounded(file, driver.committed(epoch, dependsOnSeq));
+    await this.#parts.bounded(file, () => driver.committed(epoch, dependsOnSeq));
     return this.#stateOf(file, attributes, committedSeq, epoch);
   }
 
@@ -205,7 +204,7 @@ export class FileReads {
     // A seal may vanish like a change while it is not committed. It has a place up to the last operation here.
     const dependsOnSeq = attributes.seal === 'open' ? changedSeq : driver.subject.record().seq;
     this.#assertReadable(driver, dependsOnSeq);
-    await this.#parts.bounded(file, driver.committed(epoch, dependsOnSeq));
+    await this.#parts.bounded(file, () => driver.committed(epoch, dependsOnSeq));
     return this.#stateOf(file, attributes, committedSeq, epoch);
   }
 
@@ -239,7 +238,7 @@ export class FileReads {
    */
   async #answers(driver: ReplicaDriver): Promise<void> {
     if (driver.readGate(0) === 'serve') return;
-    await this.#parts.bounded(driver.file, driver.committed(driver.status().epoch, 0));
+    await this.#parts.bounded(driver.file, () => driver.committed(driver.status().epoch, 0));
   }
 
   /** @returns the driver of a replica that may answer reads in this turn; null where there is none, or it has to ask for the right first */

@@ -134,7 +134,7 @@ export class LocalFileService implements FileService {
       ...parts,
       activate: (file) => this.#activate(file),
       member: (file) => this.#member(file),
-      bounded: (file, work) => this.#bounded(file, work),
+      bounded: (file, begin) => this.#bounded(file, begin),
     });
     this.#liveMarks = new LiveMarks({ ...parts, leads: (file) => this.#activate(file) });
     this.#memberNews = new MemberNews(parts);
@@ -216,7 +216,7 @@ export class LocalFileService implements FileService {
     const { file } = driver;
     const by = async (orderer: ReplicaDriver): Promise<WriteResult> => {
       const primary = this.#primaryOf(orderer);
-      return this.#changed(file, primary, await this.#bounded(file, change(orderer, primary)));
+      return this.#changed(file, primary, await this.#bounded(file, () => change(orderer, primary)));
     };
     try {
       return await by(driver);
@@ -357,8 +357,9 @@ export class LocalFileService implements FileService {
   async #isKnown(driver: ReplicaDriver, request: RequestId): Promise<boolean> {
     const { file, epoch, orderedSeq, subject } = driver;
     if (subject.record().seq < orderedSeq) {
-      const committed = driver.leads ? driver.committed(epoch, orderedSeq) : driver.committedAll();
-      await this.#bounded(file, committed);
+      await this.#bounded(file, () =>
+        driver.leads ? driver.committed(epoch, orderedSeq) : driver.committedAll(),
+      );
     }
     return SessionTable.decode(subject.record().sessions).find(request).kind !== 'fresh';
   }
@@ -386,7 +387,7 @@ export class LocalFileService implements FileService {
     const driver = await this.#activate(file);
     const primary = this.#primaryOf(driver);
     // Contents without a name would be lost all the same: the first time, the catalog is flushed too.
-    await this.#bounded(file, Promise.all([driver.flush(), primary.nameFlushed()]));
+    await this.#bounded(file, () => Promise.all([driver.flush(), primary.nameFlushed()]));
     return this.#reads.stateAt(file, driver);
   }
 
@@ -394,13 +395,14 @@ export class LocalFileService implements FileService {
   async #flushAgreed(file: FileId): Promise<FileState | null> {
     const { agreed, catalog, store } = this.#parts;
     if (agreed === undefined || !this.#reads.isUnled(file)) return null;
-    const flushing = agreed.flush(
-      file,
-      // Contents without a name would be lost all the same. Who orders changes here knows whether it is flushed.
-      () => this.#orderedBy(file)?.nameFlushed() ?? catalog.flush(),
-      () => this.#reads.stateOfFinal(file, store.attributes(file)),
+    return this.#bounded(file, () =>
+      agreed.flush(
+        file,
+        // Contents without a name would be lost all the same. Who orders changes here knows whether it is flushed.
+        () => this.#orderedBy(file)?.nameFlushed() ?? catalog.flush(),
+        () => this.#reads.stateOfFinal(file, store.attributes(file)),
+      ),
     );
-    return this.#bounded(file, flushing);
   }
 
   async seal(file: FileId): Promise<FileState> {
@@ -413,8 +415,7 @@ export class LocalFileService implements FileService {
       throw new ServiceError('bad-request', `Cannot seal file ${file}: ${why}`);
     }
     const primary = this.#primaryOf(driver);
-    const sealed = Promise.all([primary.seal(), primary.nameFlushed()]);
-    const [lastSeq] = await this.#bounded(file, sealed);
+    const [lastSeq] = await this.#bounded(file, () => Promise.all([primary.seal(), primary.nameFlushed()]));
     await this.#everywhere(driver, lastSeq);
     // Reads without a primary outlast a loss of power, too, once this is over; nobody has to wait for it.
     driver.flush().catch((error: unknown) => {
@@ -506,8 +507,7 @@ export class LocalFileService implements FileService {
     const { file } = driver;
     const primary = this.#primaryOf(driver);
     let state: FileState | null = null;
-    await this.#bounded(
-      file,
+    await this.#bounded(file, () =>
       primary.settle(async (mark) => {
         // Without a lease others may lead by now: then they have marked the file anew before they answered a change.
         state = driver.leads
@@ -806,9 +806,10 @@ export class LocalFileService implements FileService {
     );
   }
 
-  #bounded<Value>(file: FileId, work: Promise<Value>): Promise<Value> {
+  /** @param begin not called where the store has failed: nobody would hear how that ended */
+  #bounded<Value>(file: FileId, begin: () => Promise<Value>): Promise<Value> {
     const view = this.#parts.store.record(file)?.view ?? { number: 0, members: [] };
-    return this.#waiter.bounded(work, view, `file ${file}`);
+    return this.#waiter.bounded(begin(), view, `file ${file}`);
   }
 }
 

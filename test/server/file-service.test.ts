@@ -90,6 +90,35 @@ function refused(code: ErrorCode): (error: ServiceError) => boolean {
   };
 }
 
+test('with a store that has failed nothing is begun whose end nobody would hear', async (t) => {
+  const cluster = new SmallCluster(['a']);
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const failed = new ServiceError('storage', 'The disk has failed');
+  let began = 0;
+  const driver = a.host.loaded(FILE);
+  assert.ok(driver !== null);
+  const flush = driver.flush.bind(driver);
+  Object.assign(driver, {
+    flush: () => {
+      began++;
+      return flush();
+    },
+  });
+  const record = a.store.record.bind(a.store);
+  Object.assign(a.store, {
+    record: () => {
+      throw failed;
+    },
+  });
+  await assert.rejects(a.files.flush(FILE), failed);
+  assert.equal(began, 0);
+  Object.assign(a.store, { record });
+  assert.deepEqual(cluster.fatal, []);
+});
+
 test('a sealed file refuses changes and answers those of before once more', async (t) => {
   const cluster = sealing();
   t.after(() => cluster.close());

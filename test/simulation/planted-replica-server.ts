@@ -387,6 +387,37 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     },
   ),
   replica(
+    'removed-served',
+    'a server ends where a replica is removed while another server fetches its state',
+    {
+      file: 'server/file/file-source.ts',
+      find: 'if (record !== null) return record;',
+      replace: "if (record !== null) return record;\n    throw new Error('A replica in use has a record');",
+    },
+    {
+      test: {
+        file: 'test/server/replica-host.test.ts',
+        name: 'whoever fetches the state of a replica that is removed meanwhile is told so (readObject)',
+      },
+    },
+  ),
+  replica(
+    'failed-begun',
+    'a server whose store has failed begins what nobody hears the end of, and ends by it',
+    {
+      file: 'server/file/file-service.ts',
+      find: '#bounded<Value>(file: FileId, begin: () => Promise<Value>): Promise<Value> {',
+      replace:
+        '#bounded<Value>(file: FileId, begin: () => Promise<Value>): Promise<Value> {\n    const begun = begin();\n    begin = () => begun;',
+    },
+    {
+      test: {
+        file: 'test/server/file-service.test.ts',
+        name: 'with a store that has failed nothing is begun whose end nobody would hear',
+      },
+    },
+  ),
+  replica(
     'fault-listened',
     'a server whose native code has failed neither serves nor ends',
     {
