@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createWriteStream, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { finished } from 'node:stream/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { freePorts } from '../../client/dev/free-ports.ts';
@@ -40,7 +41,7 @@ export class RealCluster {
   /** Processes whose end is the test's own doing. */
   readonly #foreseen = new WeakSet<ChildProcess>();
   /** What is known of those that ended otherwise. */
-  readonly #deaths: { readonly id: string; readonly how: string }[] = [];
+  readonly #deaths: { readonly id: string; readonly how: string; readonly logged: Promise<void> }[] = [];
   /** Servers that came later, with what each was given besides its id, port and folder. */
   readonly #joined = new Map<string, { readonly port: number; readonly flags: readonly string[] }>();
   readonly #onExit = (): void => {
@@ -119,11 +120,12 @@ export class RealCluster {
       env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1', ...own, ...environment },
     });
     child.stdin?.on('error', () => undefined);
-    child.stderr?.pipe(createWriteStream(this.logFile(id), { flags: 'a' }));
+    const log = createWriteStream(this.logFile(id), { flags: 'a' });
+    child.stderr?.pipe(log);
     this.#processes.set(id, child);
     child.once('exit', (code, signal) => {
       if (this.#foreseen.has(child)) return;
-      this.#deaths.push({ id, how: signal ?? `exit code ${code}` });
+      this.#deaths.push({ id, how: signal ?? `exit code ${code}`, logged: finished(log) });
     });
     return child;
   }
@@ -281,6 +283,8 @@ export class RealCluster {
     process.off('exit', this.#onExit);
     // SIGKILL also ends what is stopped.
     await Promise.all([...this.#processes.keys()].map((id) => this.kill(id)));
+    // Last words may come to the log after the end.
+    await Promise.all(this.#deaths.map(({ logged }) => logged));
     const deaths = this.#deaths.map(({ id, how }) => {
       return `Server ${id} ended by itself, with ${how}; the end of its log:\n${this.log(id).slice(-8_000)}`;
     });
