@@ -4,14 +4,15 @@
  * - `<!-- background until: TEXT -->`: it runs until the end of the document, and is there once it has printed TEXT,
  * - `<!-- after Ctrl-C -->`: what runs in the background is ended first, as the reader is told to,
  * - `<!-- exit code N -->`: it ends with N and not with 0,
- * - `<!-- run by FILE -->`: that file of the project has each of its lines.
+ * - `<!-- run by FILE -->`: that file of the project has each of its lines,
+ * - `<!-- run by FILE; here from WORD until: TEXT -->`: the same, and what stands from WORD on runs in the background as above.
  *
  * All other blocks of the language `sh` are run, and one of the language `text` is what the block before it prints, all numbers and spaces alike;
  * `…` stands for the rest of a line, or for lines.
  */
 export type Proof =
   | { readonly kind: 'run'; readonly exitCode: number; readonly afterStop: boolean }
-  | { readonly kind: 'background'; readonly until: string }
+  | { readonly kind: 'background'; readonly until: string; readonly runBy?: { file: string; from: string } }
   | { readonly kind: 'run-by'; readonly file: string }
   | { readonly kind: 'output' };
 
@@ -41,6 +42,9 @@ export function blocksOf(document: string): Block[] {
 }
 
 function proofOf(language: string, said: string, line: number): Proof {
+  const [, part = '', from = '', printed = ''] =
+    /^run by (\S+); here from (\S+) until: (.+)$/.exec(said) ?? [];
+  if (part !== '') return { kind: 'background', until: printed, runBy: { file: part, from } };
   const runBy = /^run by (\S+)$/.exec(said)?.[1];
   if (runBy !== undefined) return { kind: 'run-by', file: runBy };
   if (language === 'text' && said === '') return { kind: 'output' };

@@ -24,11 +24,12 @@ for (const document of DOCUMENTS) {
 
   test(`each block of ${document} is run, printed, or in a file that is run`, () => {
     for (const { line, code, proof } of blocksOf(text)) {
-      if (proof.kind !== 'run-by') continue;
-      const script = readFileSync(join(ROOT, proof.file), 'utf8').split('\n');
+      const file = proof.kind === 'run-by' ? proof.file : proof.kind === 'background' && proof.runBy?.file;
+      if (!file) continue;
+      const script = readFileSync(join(ROOT, file), 'utf8').split('\n');
       const lines = new Set(script.map((other) => other.trim()));
       for (const wanted of code.split('\n')) {
-        assert.ok(lines.has(wanted.trim()), `line ${line}: ${proof.file} does not have: ${wanted}`);
+        assert.ok(lines.has(wanted.trim()), `line ${line}: ${file} does not have: ${wanted}`);
       }
     }
   });

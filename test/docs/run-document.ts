@@ -56,7 +56,7 @@ async function runDocument(document: string, cwd: string): Promise<void> {
   for (const block of blocksOf(document)) {
     switch (block.proof.kind) {
       case 'background':
-        background.push(await begin(block, block.proof.until, cwd));
+        background.push(await begin(block, block.proof, cwd));
         break;
       case 'run':
         if (block.proof.afterStop) await stop(background);
@@ -107,8 +107,15 @@ async function run(block: Block, exitCode: number, cwd: string): Promise<string>
   return running.printed();
 }
 
-function begin(block: Block, until: string, cwd: string): Promise<Running> {
-  const running = start(block, cwd);
+function begin(
+  block: Block,
+  { until, runBy }: Extract<Block['proof'], { kind: 'background' }>,
+  cwd: string,
+): Promise<Running> {
+  // The installation before it is done already, and there is no network here.
+  const code =
+    runBy === undefined ? block.code : block.code.slice(block.code.lastIndexOf(` ${runBy.from} `) + 1);
+  const running = start({ ...block, code }, cwd);
   return new Promise((resolve) => {
     const timer = setTimeout(() => fail(block, `does not print: ${until}`, running.printed()), BLOCK_MS_MAX);
     running.child.stdout?.on('data', () => {
