@@ -58,3 +58,16 @@ test('the README names only scripts and commands that there are', () => {
   for (const [, name] of README.matchAll(/npx leasehold ([a-z]+)/g))
     assert.ok(known.has(name), `leasehold ${name}`);
 });
+
+test('figures of speed stand in the generated tables, but for those measured elsewhere', () => {
+  const performance = readFileSync(join(ROOT, 'docs/performance.md'), 'utf8');
+  const mounts = performance.slice(performance.indexOf('## Mounts'), performance.indexOf('### Large files'));
+  const comparison = readFileSync(join(ROOT, 'docs/comparison.md'), 'utf8');
+  const speed = /\d [MG]B\/s|\d files|times as|a second\)/;
+  const elsewhere = /^\*\*Measured, not in one run with Leasehold\*\*|its README shows/;
+  for (const text of [README, mounts, comparison]) {
+    for (const paragraph of text.split('\n\n')) {
+      if (!elsewhere.test(paragraph)) assert.doesNotMatch(paragraph, speed);
+    }
+  }
+});
