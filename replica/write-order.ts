@@ -165,9 +165,12 @@ export class WriteOrder {
   #bytesEnd = 0;
   #bytesDropped = 0;
   #flushes: PendingFlush[] = [];
-  /** What was numbered before the guard began that others keep now: a majority that was bound by nobody may have shown it. */
+  /**
+   * All that was numbered before the newest of the members' guards began: a member that was not bound may have agreed
+   * to a quorum read that showed it.
+   */
   #shownSeq: number;
-  /** Some of that was not here when the guard began. */
+  /** The own disk lacked some of that when the guard began. */
   #isBehindShown = false;
 
   /**
@@ -743,8 +746,6 @@ export class WriteOrder {
     const view = this.#view;
     this.#change = null;
     this.#countedView = view;
-    // Others may keep the guard by it than by the one before.
-    this.#shownSeq = this.#lastSeq;
     this.#out.trace('members-changed', `${view.number}: ${view.members.join()}`);
     for (const ticket of tickets) this.#out.push({ kind: 'members-changed', ticket, view });
     for (const server of [...this.#peers.keys()]) {
@@ -769,7 +770,7 @@ export class WriteOrder {
     return viewReached(this.#countedView, guardUntilMs);
   }
 
-  /** Whether nobody can have been shown, by a majority that nobody led, what is not here yet (decision 0055). */
+  /** Whether the own disk has all that a quorum read without a primary can have shown (decision 0055). */
   get hasWhatWasShown(): boolean {
     return this.#standing.seq >= this.#shownSeq;
   }
@@ -796,13 +797,16 @@ export class WriteOrder {
     const peer = this.#peers.get(from);
     const beat = this.#beats.get(number);
     if (peer === undefined || beat === undefined) return;
-    const beforeMs = this.guardEndMs();
+    const wasKept = nowMs < this.guardEndMs();
+    const wasBound = nowMs < peer.guardUntilMs;
     peer.guardUntilMs = Math.max(peer.guardUntilMs, beat.sentMs + beat.guardMs * (1 - DRIFT_MAX));
-    if (beforeMs <= nowMs && nowMs < this.guardEndMs()) {
+    // Each member by itself: the answers of a quorum read differ in time, and the guard may move between them.
+    if (!wasBound && nowMs < peer.guardUntilMs) {
       this.#shownSeq = this.#lastSeq;
       this.#isBehindShown = !this.hasWhatWasShown;
-      this.#out.push({ kind: 'advanced', committedSeq: this.#committedSeq });
     }
+    if (!wasKept && nowMs < this.guardEndMs())
+      this.#out.push({ kind: 'advanced', committedSeq: this.#committedSeq });
   }
 
   #noteTrust(from: ServerId, trust: Trust): void {

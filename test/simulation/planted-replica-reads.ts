@@ -58,6 +58,26 @@ export const PLANTED_READS: readonly Planted[] = [
     { directed: 'agreed before its primary', says: 'a may answer reads with 0 of 1 operations' },
   ),
   replica(
+    'agreed-guard-moves',
+    'a primary looks out for quorum reads where its guard lapsed as a whole, not where that of one member did',
+    {
+      file: 'replica/write-order.ts',
+      find: 'if (!wasBound && nowMs < peer.guardUntilMs) {',
+      replace: 'if (!wasKept && nowMs < this.guardEndMs()) {',
+    },
+    { directed: 'agreed while the guard moves', says: 'a may answer reads with 0 of 1 operations' },
+  ),
+  replica(
+    'agreed-guard-moves-twice',
+    'the same, of three replicas',
+    {
+      file: 'replica/write-order.ts',
+      find: 'const wasBound = nowMs < peer.guardUntilMs;',
+      replace: 'const wasBound = wasKept;',
+    },
+    { directed: 'agreed while the guard moves twice', says: 'a may answer reads with 0 of 1 operations' },
+  ),
+  replica(
     'agreed-unsynced',
     'whoever is asked to sync what nobody leads answers without',
     {

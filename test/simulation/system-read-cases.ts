@@ -1,4 +1,5 @@
 /** Directed runs: who may show clients what is committed, and for how long. */
+import type { ServerId } from '../../base/ids.ts';
 import type { Campaign } from './planted.ts';
 import { READ_WAIT_MS } from './system-reads.ts';
 import { A, B, C, D, directed, E, HEARTBEATS_MS, LONG_MS, SHORT_MS, X, Y } from './system-script.ts';
@@ -131,6 +132,85 @@ export const READ_CASES: Campaign['scenarios'] = {
     const seen = s.shown(A);
     s.expect(seen === null || seen === X.value, 'a shows nothing that b has outdated');
     s.run(200);
+    s.expect(s.shown(A) === X.value, 'a shows it once it has it');
+  }),
+
+  /**
+   * Five replicas. c agrees, then its guard begins; b's guard lapses, then b agrees. A majority keeps a's guard
+   * throughout, and yet e may show what a, which is slow to store, does not have.
+   */
+  'agreed while the guard moves': directed({ agrees: true, servers: 5 }, (s) => {
+    const { system } = s;
+    s.lead(A, SHORT_MS);
+    // Neither d, which is bound by the guard throughout, nor a, which is primary, agrees.
+    let guards: ServerId[] = [];
+    let held: ServerId[] = [];
+    s.rule = (from, to, message) => {
+      if (from === A && message?.kind === 'heartbeat') return guards.includes(to) ? null : 'drop';
+      return from === E && message === null && held.includes(to) ? 'hold' : null;
+    };
+    s.run(2 * SHORT_MS);
+    guards = [B, D];
+    system.grant(A, 3 * SHORT_MS);
+    s.read(A);
+    s.expect(system.process(A).reads.mayServe(), 'b and d keep the guard');
+    system.diskDelayMs = (server) => (server === A ? 400 : 0.2);
+    system.change(A, 91, X);
+    s.run(10);
+    guards = [];
+    s.run(SHORT_MS);
+    held = [B];
+    const seen = system.read(E, '0');
+    s.run(5);
+    guards = [C, D];
+    system.grant(A, LONG_MS);
+    s.run(2 * SHORT_MS - 15);
+    s.expect(system.world.deliver() === 1, 'b is asked once it is bound no more');
+    s.run(5);
+    s.expect(seen.answer?.kind === 'value' && seen.answer.value === X.value, 'e, c and b agree');
+    s.expect(system.process(A).reads.mayServe() === false, 'a answers no reads before it has stored it');
+    s.run(400);
+    s.expect(s.shown(A) === X.value, 'a shows it once it has it');
+  }),
+
+  /** The same of three: the guard moves from c to b and back while b asks c. */
+  'agreed while the guard moves twice': directed({ agrees: true, leaseMs: 100 }, (s) => {
+    const { system } = s;
+    let guards: ServerId[] = [];
+    let held: [ServerId, ServerId] | null = null;
+    s.lead(A, SHORT_MS);
+    s.rule = (from, to, message) => {
+      if (from === A && message?.kind === 'heartbeat') return guards.includes(to) ? null : 'drop';
+      return message === null && held?.[0] === from && held[1] === to ? 'hold' : null;
+    };
+    s.run(2 * SHORT_MS);
+    const moveGuard = (to: ServerId, durationMs: number) => {
+      guards = [to];
+      system.grant(A, durationMs);
+      system.read(A, '0');
+      s.run(15);
+      s.expect(s.guardMs(A) > 0, `${to} keeps the guard`);
+      guards = [];
+    };
+    moveGuard(C, 50);
+    system.diskDelayMs = (server) => (server === A ? 400 : 0.2);
+    system.change(A, 91, X);
+    s.run(10);
+    held = [B, C];
+    const seen = system.read(B, '0');
+    moveGuard(B, 45);
+    s.run(15);
+    held = [C, B];
+    s.expect(system.world.deliver() === 1, 'c is asked once it is bound no more');
+    s.run(5);
+    moveGuard(C, LONG_MS);
+    s.run(15);
+    s.expect(system.world.deliver() === 1, 'b has the answer once it is bound no more');
+    s.run(5);
+    s.expect(seen.answer?.kind === 'value' && seen.answer.value === X.value, 'b and c agree');
+    s.expect(system.process(A).reads.mayServe() === false, 'a answers no reads before it has stored it');
+    s.rule = () => null;
+    s.run(800);
     s.expect(s.shown(A) === X.value, 'a shows it once it has it');
   }),
 

@@ -65,6 +65,11 @@ export class Script {
     return this.system.process(server).replica?.status(0).role;
   }
 
+  /** For how long a majority still keeps the primary's guard. */
+  guardMs(server: ServerId): number {
+    return this.system.process(server).replica?.servesForMs(this.system.processMs(server)) ?? 0;
+  }
+
   /** A change by a client of its own, and time for it to commit. */
   write(server: ServerId, wish: Wish): Handle {
     const handle = this.system.change(server, ++this.#session, wish);
