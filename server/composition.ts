@@ -43,9 +43,12 @@ import { Placement } from './placement.ts';
 import { Repairer } from './repair/repairer.ts';
 import { Scrubber } from './repair/scrubber.ts';
 import { ReplicaHost } from './replica-host.ts';
+import { Connections } from './security/connections.ts';
+import { LISTENER_LIMITS } from './security/listener.ts';
 import type { Security } from './security/security.ts';
-import { registerSecurityMetrics } from './security/security-metrics.ts';
+import { registerConnectionMetrics, registerSecurityMetrics } from './security/security-metrics.ts';
 import { registerServerMetrics } from './server-metrics.ts';
+import { descriptorsMax, ownDescriptors, Shortages } from './shortages.ts';
 import { registerStatusMetrics } from './status-metrics.ts';
 import { LocalStatusService, type StatusOfMembership, VERSION } from './status-service.ts';
 import type { DataFolder } from './storage/data-folder.ts';
@@ -82,6 +85,7 @@ export interface Parts {
   readonly hub: LiveHub;
   readonly folder: DataFolder;
   readonly scrubber: Scrubber;
+  readonly shortages: Shortages;
 }
 
 /**
@@ -259,6 +263,7 @@ export async function compose(
     store,
     membership: standing,
     failure: () => failure,
+    shortages: () => shortages.current,
     scrub: () => scrubber.status(),
     isConnected,
     disk: folder.disk,
@@ -400,6 +405,22 @@ export async function compose(
     ...{ gateway, self: liveSelf, log, version: VERSION, life, control, nowMs, wallMs },
   });
   known.onChange(() => observer.membershipIs(known.stateOf(self)));
+  const connections = new Connections({
+    perAddress: config.addressConnections,
+    // Files, databases and connections to peers take descriptors, too.
+    all: Math.min(LISTENER_LIMITS.connections, Math.ceil(((await descriptorsMax()) ?? Infinity) / 2)),
+  });
+  const shortages = new Shortages({
+    ...{ log, nowMs },
+    connections: () => ({
+      count: connections.count,
+      max: connections.bounds.all,
+      refused: connections.crowdedOut,
+    }),
+    descriptors: ownDescriptors,
+    changed: (current) =>
+      happenings.tell(current.length > 0 ? SENTENCES.shortage(self, current) : SENTENCES.shortageEnds(self)),
+  });
   const app = await buildApp({
     live: { hub, control: control?.url ?? null },
     membership: { describe: () => known.describe() },
@@ -414,7 +435,7 @@ export async function compose(
     tokens: security.tokens,
     clientRequestsPerS: config.clientRequestsPerS,
     clientRequestsOpen: config.clientRequestsOpen,
-    addressConnections: config.addressConnections,
+    connections,
   });
 
   transport = new PeerTransport({
@@ -448,6 +469,7 @@ export async function compose(
     volumes: () => seat.volumesAtPrimary(),
   });
   named.registerMetrics(metrics);
+  registerConnectionMetrics(metrics, connections);
   if (security.tls !== null) registerSecurityMetrics(metrics, security.tls);
 
   const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs: config.leaseIdleMs });
@@ -478,6 +500,7 @@ export async function compose(
   await app.listen({ host: config.listen.host, port: config.listen.port });
   transport.start();
   fullDisks.start();
+  shortages.start();
   scrubber.begin();
   // The catalog's own record knows better than the configuration who holds it now.
   const view = catalog.view();
@@ -500,7 +523,7 @@ export async function compose(
       folder,
       scrubber,
     },
-    ...{ fullDisks, observer, hub, seat, membership: joined },
+    ...{ fullDisks, observer, hub, seat, shortages, membership: joined },
   };
 }
 

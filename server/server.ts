@@ -89,6 +89,7 @@ export class Server {
       scrubber,
       membership,
       fullDisks,
+      shortages,
       observer,
       hub,
       security,
@@ -98,6 +99,7 @@ export class Server {
     observer.close();
     membership.close();
     fullDisks.close();
+    shortages.close();
     garbage.close();
     scrubber.close();
     lease.retire();

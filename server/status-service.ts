@@ -36,6 +36,8 @@ export interface StatusServiceParts {
   readonly membership?: StatusOfMembership;
   /** Why the disk is not used any more; null while it is. */
   failure(): string | null;
+  /** What this server has too little of, in words; absent where nobody watches. */
+  shortages?(): readonly string[];
   /** Null while no scrubber is there. */
   scrub(): Promise<ScrubStatus> | null;
   isConnected(server: ServerId): boolean;
@@ -118,6 +120,7 @@ export class LocalStatusService implements StatusService {
     ]);
     const primaries = this.#primaries().length;
     const catalogBehind = this.#catalogBehind();
+    const shortages = this.#parts.shortages?.() ?? [];
     return {
       id: this.id,
       url: this.urls.get(this.id) ?? '',
@@ -137,6 +140,7 @@ export class LocalStatusService implements StatusService {
       totalBytes: space.totalBytes,
       ...(typeof this.#parts.disk === 'string' ? { disk: this.#parts.disk } : {}),
       ...(failure === null && space.freeBytes < reserveBytes(space.totalBytes) ? { diskFull: true } : {}),
+      ...(shortages.length === 0 ? {} : { shortages }),
       pid: process.pid,
       version: VERSION,
       uptimeMs: Math.round(clock.nowMs() - this.#startedMs),

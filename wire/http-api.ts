@@ -196,6 +196,8 @@ export interface ServerStatus {
   readonly disk?: string;
   /** What is free is the reserve, which takes no contents; absent where there is more. */
   readonly diskFull?: true;
+  /** What runs out of connections and descriptors, as clauses that complete "Server s1 …"; absent where nothing does. */
+  readonly shortages?: readonly string[];
   readonly pid: number;
   /** Of the program; absent where the server does not say. */
   readonly version?: string;

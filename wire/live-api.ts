@@ -20,6 +20,8 @@ export const HAPPENING_KINDS = [
   'clock-fault',
   'disk-full',
   'disk-has-room',
+  'shortage',
+  'shortage-ends',
   'disk-failed',
   'repaired',
   'certificate-ends',

@@ -7,10 +7,10 @@ import type { Gateway } from '../gateway.ts';
 import type { LiveHub } from '../live/live-hub.ts';
 import type { MetricsRegistry } from '../metrics.ts';
 import type { NamedLeases } from '../named/named-leases.ts';
-import { AddressConnections, refuseSurplus } from '../security/address-connections.ts';
 import { installAudit } from '../security/audit.ts';
 import { installAuthorization } from '../security/authorization.ts';
 import { Capabilities } from '../security/capabilities.ts';
+import { Connections, refuseSurplus } from '../security/connections.ts';
 import { createListener, LISTENER_LIMITS } from '../security/listener.ts';
 import { limitOpenRequests } from '../security/open-limits.ts';
 import { RateLimits } from '../security/rate-limits.ts';
@@ -65,9 +65,10 @@ export interface AppOptions {
   readonly tokens?: TokenBook | null;
   /** Absent where there is no bound. */
   readonly clientRequestsPerS?: number;
-  /** Requests of one client under way, and connections from one address. Absent where there is no bound. */
+  /** Requests of one client under way. Absent where there is no bound. */
   readonly clientRequestsOpen?: number;
-  readonly addressConnections?: number;
+  /** Absent where one address may have all connections. */
+  readonly connections?: Connections;
 }
 
 const JSON_BYTES_MAX = 1024 * 1024;
@@ -90,13 +91,14 @@ const COMPRESSION = {
  */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { gateway, log, metrics, named, membership, scrubber, live, births, localProof = null } = options;
-  const addresses = new AddressConnections(options.addressConnections ?? Infinity);
+  const connections =
+    options.connections ?? new Connections({ perAddress: Infinity, all: LISTENER_LIMITS.connections });
   const app: FastifyInstance = fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_BYTES_MAX,
     serverFactory: (handler) =>
-      createListener(inOriginForm(handler), options.tls ?? null, log, LISTENER_LIMITS, addresses),
+      createListener(inOriginForm(handler), options.tls ?? null, log, LISTENER_LIMITS, connections),
     // Readers of long files must not hold up the end of the process.
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 1024 },
@@ -116,8 +118,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const volumeOf = async (inode: number): Promise<string> =>
     (await gateway.queryCatalog({ kind: 'volume-of', inode })).volume;
   const scope = new VolumeScope(volumeOf);
-  refuseSurplus(app, addresses);
-  installAuthorization(app, { tokens, capabilities, scope, limits: new RateLimits(clientRequestsPerS) });
+  refuseSurplus(app, connections);
+  const limits = new RateLimits(clientRequestsPerS);
+  installAuthorization(app, { tokens, capabilities, scope, limits, connections });
+  // Such requests are none of the application's. With tokens only servers make them, which have proved who they are.
+  if (tokens === null) app.server.on('upgrade', ({ socket }: IncomingMessage) => connections.prove(socket));
   limitOpenRequests(app, options.clientRequestsOpen ?? Infinity);
   installAudit(app);
   limitSlowBodies(app);

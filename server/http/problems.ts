@@ -11,6 +11,9 @@ export const PROBLEM_TYPE = 'application/problem+json';
 /** Where an error has no opinion on when to come back. */
 const RETRY_AFTER_MS = 1000;
 
+/** How long a client that sent no HTTP may take to read why it is refused, and to close its connection. */
+const LINGER_MS = 10_000;
+
 /** Failures of HTTP itself have statuses of their own, more precise than that of `bad-request`. */
 const HTTP_STATUSES: ReadonlySet<number> = new Set([405, 408, 411, 415, 417, 431]);
 
@@ -108,9 +111,9 @@ function refusalOf(error: unknown): { readonly error: ServiceError; readonly sta
   return { error: new ServiceError(code, error.message, {}, { cause: error }), status };
 }
 
-/** Answers what is not HTTP at all, and ends the connection; the server lives on. */
+/** Answers what is not HTTP at all, and ends the connection; the server continues. */
 export function refuseConnection(error: Error & { readonly code?: string }, socket: Socket): void {
-  // The client is gone already: there is nobody to answer.
+  // Nothing can be sent any more: the client has gone, or its handshake has failed.
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;
@@ -123,6 +126,8 @@ export function refuseConnection(error: Error & { readonly code?: string }, sock
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nconnection: close\r\ncontent-type: ${PROBLEM_TYPE}\r\n` +
       `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once('close', () => clearTimeout(timer));
 }
 
 function patternOf(url: string): RegExp {

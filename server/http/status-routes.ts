@@ -120,6 +120,8 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     for (const { id } of servers.filter(({ diskFull }) => diskFull === true)) {
       reasons.push(`The disk of server ${id} is full: no contents are stored there until it has room`);
     }
+    for (const { id, shortages = [] } of servers)
+      reasons.push(...shortages.map((shortage) => `Server ${id} ${shortage}`));
     const down = catalogServing < needed;
     if (down) {
       reasons.push(

@@ -115,6 +115,16 @@ export const SENTENCES = {
     mood: 'good',
     text: `The disk of ${self} has room again.`,
   }),
+  shortage: (self: ServerId, shortages: readonly string[]): News => ({
+    kind: 'shortage',
+    mood: 'bad',
+    text: `${self} ${shortages.join('; it ')}: clients that have proved who they are keep theirs, others may be refused.`,
+  }),
+  shortageEnds: (self: ServerId): News => ({
+    kind: 'shortage-ends',
+    mood: 'good',
+    text: `${self} has enough connections and descriptors again.`,
+  }),
   diskFailed: (self: ServerId, reason: string): News => ({
     kind: 'disk-failed',
     mood: 'bad',

@@ -8,6 +8,7 @@ import { birthsOf } from '../http/birth-routes.ts';
 import { parseFilePath, parseTarget, volumeOf } from '../http/path.ts';
 import type { Capabilities } from './capabilities.ts';
 import { commandReach, commandRole, queryReach } from './catalog-rules.ts';
+import type { Connections } from './connections.ts';
 import { endRefusedRequests } from './open-requests.ts';
 import { type Principal, principalOf } from './principal.ts';
 import type { RateLimits } from './rate-limits.ts';
@@ -27,6 +28,7 @@ export interface AuthorizationParts {
   readonly capabilities: Capabilities;
   readonly scope: VolumeScope;
   readonly limits: RateLimits;
+  readonly connections: Connections;
 }
 
 /** Routes whose URL ends in a volume and a path: the part before. */
@@ -59,11 +61,12 @@ const ROUTES_OF_ALL: ReadonlySet<string> = new Set([
  * was let in for some volumes only.
  */
 export function installAuthorization(app: FastifyInstance, parts: AuthorizationParts): void {
-  const { tokens, limits } = parts;
+  const { tokens, limits, connections } = parts;
   app.decorateRequest('principal', null);
   app.addHook('onRequest', async (request) => {
     const principal = principalOf(request, tokens, Date.now());
     request.principal = principal;
+    if (principal !== null) connections.prove(request.raw.socket);
     const role = request.routeOptions.config.role ?? 'read';
     // Probes come without a name, and whoever they do not answer counts as dead.
     if (role === 'open') return;

@@ -3,7 +3,7 @@ import type { RequestListener, Server, ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { FastifyBaseLogger } from 'fastify';
 import { createServer } from '../../http-parts/node-http.ts';
-import type { AddressConnections } from './address-connections.ts';
+import type { Connections } from './connections.ts';
 import { TLS_VERSION_MIN } from './peer-tls.ts';
 import type { TlsMaterial, TlsTexts } from './tls-material.ts';
 
@@ -46,7 +46,7 @@ export function createListener(
   tls: TlsMaterial | null,
   log: FastifyBaseLogger,
   limits: ListenerLimits = LISTENER_LIMITS,
-  addresses: AddressConnections | null = null,
+  connections: Connections | null = null,
 ): Server {
   const options: ServerOptions = {
     maxHeaderSize: limits.headerBytes,
@@ -59,10 +59,10 @@ export function createListener(
   const server =
     tls === null
       ? createServer(options, handler)
-      : secureServer(handler, tls, log, { ...options, handshakeTimeout: limits.handshakeMs });
-  server.maxConnections = limits.connections;
+      : secureServer(handler, tls, log, connections, { ...options, handshakeTimeout: limits.handshakeMs });
+  server.maxConnections = connections?.bounds.all ?? limits.connections;
   server.timeout = limits.silentMs;
-  addresses?.attend(server);
+  connections?.attend(server);
   return server;
 }
 
@@ -70,6 +70,7 @@ function secureServer(
   handler: RequestListener,
   tls: TlsMaterial,
   log: FastifyBaseLogger,
+  connections: Connections | null,
   options: ServerOptions & { readonly handshakeTimeout: number },
 ): Server {
   const context = (texts: TlsTexts) => ({
@@ -87,11 +88,16 @@ function secureServer(
     },
     handler,
   );
+  // Nothing can be written before the handshake is done: without an end by force its socket would wait for that for ever.
+  server.prependListener('tlsClientError', (_error, socket) => socket.destroy());
   server.on('secureConnection', (socket) => {
     const certificate = socket.getPeerX509Certificate();
     if (certificate === undefined) return;
     const isRevoked = tls.revocations.isRevoked(certificate);
-    if (socket.authorized && !isRevoked) return tls.revocations.attend(socket);
+    if (socket.authorized && !isRevoked) {
+      connections?.prove(socket);
+      return tls.revocations.attend(socket);
+    }
     const { remoteAddress: address, authorizationError } = socket;
     const reason = isRevoked
       ? `certificate ${certificate.serialNumber} is revoked`

@@ -1,6 +1,7 @@
 import type { LRUCache } from 'lru-cache';
 import { ServiceError } from '../../base/errors.ts';
 import { recentlyUsed } from '../recently-used.ts';
+import { addressKey } from './address.ts';
 import { type Principal, principalName } from './principal.ts';
 
 /** Clients of which it is remembered how much they have asked lately. */
@@ -37,9 +38,9 @@ export class RateLimits {
   take(principal: Principal | null, address: string): void {
     // Servers ask for clients that were counted where they asked.
     if (principal?.kind === 'server') return;
-    if (principal === null) this.#takeFrom(this.#strangers, address, STRANGER_REQUESTS_PER_S);
+    if (principal === null) this.#takeFrom(this.#strangers, addressKey(address), STRANGER_REQUESTS_PER_S);
     else if (this.#clientPerS !== Number.POSITIVE_INFINITY) {
-      const client = principal.kind === 'anyone' ? address : principalName(principal);
+      const client = principal.kind === 'anyone' ? addressKey(address) : principalName(principal);
       this.#takeFrom(this.#clients, client, this.#clientPerS);
     }
   }

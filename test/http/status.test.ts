@@ -105,6 +105,14 @@ describe('status over HTTP', () => {
       reason: /^2 files have fewer current replicas/m,
     },
     {
+      name: 'a server has too few descriptors',
+      arrange: ({ servers }) => {
+        (servers[1] as { status: object }).status = { shortages: ['has nearly all 10 descriptors'] };
+      },
+      verdict: 'degraded',
+      reason: /^Server s2 has nearly all 10 descriptors/m,
+    },
+    {
       name: 'replicas that nobody uses are behind',
       arrange: ({ servers }) => {
         (servers[1] as { status: object }).status = { lag: { files: 2, versions: 3, bytes: 0 } };

@@ -10,13 +10,18 @@ import { after, before, type TestContext, test } from 'node:test';
 import { fastify } from 'fastify';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import { AddressConnections } from '../../server/security/address-connections.ts';
+import type { ServerId } from '../../base/ids.ts';
+import { refuseConnection } from '../../server/http/problems.ts';
+import { addressKey } from '../../server/security/address.ts';
+import { Connections } from '../../server/security/connections.ts';
 import { createListener, LISTENER_LIMITS, type ListenerLimits } from '../../server/security/listener.ts';
 import type { Principal } from '../../server/security/principal.ts';
 import { RateLimits } from '../../server/security/rate-limits.ts';
 import { limitSlowBodies } from '../../server/security/slow-bodies.ts';
+import { TlsMaterial } from '../../server/security/tls-material.ts';
 import { ask, sendRaw } from '../http/ask.ts';
 import { FakeCluster } from '../http/fake-services.ts';
+import { TestAuthority } from './authority.ts';
 
 const MIB = 1024 * 1024;
 let cluster: FakeCluster;
@@ -36,9 +41,12 @@ async function listening(
   context: TestContext,
   limits: Partial<ListenerLimits>,
   handler: RequestListener = (_request, response) => response.end('answer'),
+  parts: { readonly tls?: TlsMaterial; readonly connections?: Connections } = {},
 ): Promise<{ readonly server: Server; readonly port: number }> {
   const log = pino({ level: 'silent' });
-  const server = createListener(handler, null, log, { ...LISTENER_LIMITS, ...limits });
+  const { tls = null, connections = null } = parts;
+  const server = createListener(handler, tls, log, { ...LISTENER_LIMITS, ...limits }, connections);
+  server.on('clientError', refuseConnection);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   context.after(() => {
@@ -46,6 +54,16 @@ async function listening(
     server.close();
   });
   return { server, port: (server.address() as AddressInfo).port };
+}
+
+async function dialFrom(port: number, from = '127.0.0.1'): Promise<Socket> {
+  const socket = connect({ port, host: '127.0.0.1', localAddress: from });
+  await once(socket, 'connect');
+  return socket;
+}
+
+function countOf(server: Server): Promise<number> {
+  return new Promise((resolve) => server.getConnections((_, count) => resolve(count)));
 }
 
 /** @returns what came before the other side hung up */
@@ -187,25 +205,15 @@ test('there are so many connections and no more', async (context) => {
 });
 
 test('one address has so many connections, is told so at the next, and not answered at all beyond twice as many', async (context) => {
-  const addresses = new AddressConnections(2);
+  const connections = new Connections({ perAddress: 2, all: 100 });
   const seen: boolean[] = [];
   const listener: RequestListener = ({ socket }, response) => {
-    seen.push(addresses.isSurplus(socket));
+    connections.prove(socket);
+    seen.push(connections.isSurplus(socket));
     response.end('answer');
   };
-  const server = createListener(listener, null, pino({ level: 'silent' }), LISTENER_LIMITS, addresses);
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  context.after(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const { port } = server.address() as AddressInfo;
-  const dial = async (from = '127.0.0.1'): Promise<Socket> => {
-    const socket = connect({ port, host: '127.0.0.1', localAddress: from });
-    await once(socket, 'connect');
-    return socket;
-  };
+  const { server, port } = await listening(context, {}, listener, { connections });
+  const dial = (from = '127.0.0.1') => dialFrom(port, from);
   const say = async (socket: Socket): Promise<void> => {
     socket.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
     await once(socket, 'data');
@@ -223,10 +231,72 @@ test('one address has so many connections, is told so at the next, and not answe
   const [first] = sockets;
   for (const socket of sockets) socket.destroy();
   assert.ok(first?.destroyed);
-  while ((await new Promise<number>((resolve) => server.getConnections((_, count) => resolve(count)))) > 1)
-    await new Promise((resolve) => setImmediate(resolve));
+  while ((await countOf(server)) > 1) await new Promise((resolve) => setImmediate(resolve));
   await say(await dial());
   assert.equal(seen.at(-1), false, 'Who goes makes room');
+});
+
+test('a connection to a port with TLS that never begins a handshake ends, and leaves nothing behind', {
+  timeout: 10_000,
+}, async (context) => {
+  const authority = await TestAuthority.create();
+  context.after(() => authority.remove());
+  const files = { ...(await authority.server('s1')), ca: authority.ca };
+  const connections = new Connections({ perAddress: 100, all: 100 });
+  const tls = new TlsMaterial(files, 's1' as ServerId);
+  const { server, port } = await listening(context, { handshakeMs: 200 }, undefined, { tls, connections });
+  const [silent, gone, plain] = await Promise.all([dialFrom(port), dialFrom(port), dialFrom(port)]);
+  const ended = [silent, gone, plain].map((socket) => untilHungUp(socket as Socket));
+  gone?.destroy();
+  plain?.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+  assert.doesNotMatch((await Promise.all(ended)).join(''), /HTTP/);
+  while ((await countOf(server)) + connections.count > 0)
+    await new Promise((resolve) => setImmediate(resolve));
+});
+
+test('clients that do not prove who they are leave room for those that do, and the oldest of them goes', {
+  timeout: 10_000,
+}, async (context) => {
+  const connections = new Connections({ perAddress: 6, all: 8 });
+  const handler: RequestListener = ({ socket }, response) => {
+    connections.prove(socket);
+    response.end('answer');
+  };
+  const { port } = await listening(context, {}, handler, { connections });
+  const proven = await dialFrom(port, '127.0.0.1');
+  proven.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+  await once(proven, 'data');
+  const silent: Socket[] = [];
+  for (const from of ['127.0.0.2', '127.0.0.2', '127.0.0.2', '127.0.0.3'])
+    silent.push(await dialFrom(port, from));
+  assert.equal(
+    await untilHungUp(await dialFrom(port, '127.0.0.2')),
+    '',
+    'its address has half of its share unproven',
+  );
+  const [oldest] = silent.map((socket) => untilHungUp(socket));
+  const late = await dialFrom(port, '127.0.0.4');
+  await oldest;
+  late.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+  await once(late, 'data');
+  proven.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+  await once(proven, 'data');
+  assert.deepEqual(
+    connections.refused().map(([{ because }, count]) => [because, count]),
+    Object.entries({ address: 0, 'address-unproven': 1, unproven: 1, all: 0 }),
+  );
+  assert.equal(connections.crowdedOut, 1);
+  for (const socket of [proven, late, ...silent]) socket.destroy();
+});
+
+test('addresses of one IPv6 network count as one', () => {
+  assert.equal(addressKey('::ffff:10.1.2.3'), '10.1.2.3');
+  assert.equal(addressKey('10.1.2.3'), '10.1.2.3');
+  assert.equal(addressKey('2001:db8:0:7::1'), addressKey('2001:db8::7:ffff:1:2:3'));
+  assert.equal(addressKey('2001:db8::1'), '2001:db8:0:0::/64');
+  assert.notEqual(addressKey('2001:db8:0:8::1'), addressKey('2001:db8:0:7::1'));
+  assert.equal(addressKey('fe80::1%eth0'), 'fe80:0:0:0::/64');
+  assert.equal(addressKey('::1'), '0:0:0:0::/64');
 });
 
 test('one client asks no more than it may, and the others do not feel it', () => {

@@ -19,6 +19,7 @@ import { RevokedServers } from '../../client/revoked-servers.ts';
 import { ADMIN, READ, WRITE } from '../../server/http/roles.ts';
 import { installAuthorization } from '../../server/security/authorization.ts';
 import { CAPABILITY_MS, Capabilities, type Capability } from '../../server/security/capabilities.ts';
+import { Connections } from '../../server/security/connections.ts';
 import { RateLimits } from '../../server/security/rate-limits.ts';
 import { Revocations } from '../../server/security/revocations.ts';
 import { TokenBook } from '../../server/security/token-book.ts';
@@ -177,6 +178,7 @@ async function guarded(t: { after(work: () => unknown): void }) {
     capabilities: new Capabilities(() => book.keys, Date.now),
     scope: new VolumeScope(async (inode) => (inode < 100 ? 'main' : 'other')),
     limits: new RateLimits(Number.POSITIVE_INFINITY),
+    connections: new Connections({ perAddress: 100, all: 100 }),
   });
   app.get('/v1/status', READ, async () => 'let in');
   app.get('/v1/data/:file', READ, async () => 'let in');

@@ -168,8 +168,8 @@ export const PLANTED_SECURITY: readonly Planted[] = [
     'all clients have one bound together',
     {
       file: 'server/security/rate-limits.ts',
-      find: "principal.kind === 'anyone' ? address : principalName(principal);",
-      replace: "principal.kind === 'anyone' ? address : 'all';",
+      find: "principal.kind === 'anyone' ? addressKey(address) : principalName(principal);",
+      replace: "principal.kind === 'anyone' ? addressKey(address) : 'all';",
     },
     { test: { file: LIMITS, name: 'one client asks no more than it may, and the others do not feel it' } },
   ),
@@ -178,7 +178,7 @@ export const PLANTED_SECURITY: readonly Planted[] = [
     'whoever guesses tokens has no bound',
     {
       file: 'server/security/rate-limits.ts',
-      find: 'if (principal === null) this.#takeFrom(this.#strangers, address, STRANGER_REQUESTS_PER_S);',
+      find: 'if (principal === null) this.#takeFrom(this.#strangers, addressKey(address), STRANGER_REQUESTS_PER_S);',
       replace: 'if (principal === null) return;',
     },
     { test: { file: LIMITS, name: 'one client asks no more than it may, and the others do not feel it' } },
@@ -187,14 +187,44 @@ export const PLANTED_SECURITY: readonly Planted[] = [
     '73p',
     'nobody is told that his address has too many connections',
     {
-      file: 'server/security/address-connections.ts',
-      find: 'if (count > this.countMax) this.#surplus.add(end);',
-      replace: '',
+      file: 'server/security/connections.ts',
+      find: 'isSurplus: counts.all > perAddress, isProven',
+      replace: 'isSurplus: false, isProven',
     },
     {
       test: {
         file: LIMITS,
         name: 'one address has so many connections, is told so at the next, and not answered at all beyond twice as many',
+      },
+    },
+  ),
+  replica(
+    '73p1',
+    'a failed handshake leaves its connection open',
+    {
+      file: 'server/security/listener.ts',
+      find: "server.prependListener('tlsClientError', (_error, socket) => socket.destroy());",
+      replace: '',
+    },
+    {
+      test: {
+        file: LIMITS,
+        name: 'a connection to a port with TLS that never begins a handshake ends, and leaves nothing behind',
+      },
+    },
+  ),
+  replica(
+    '73p2',
+    'clients without proof take all connections',
+    {
+      file: 'server/security/connections.ts',
+      find: "this.#refuse(oldest.socket, 'unproven');",
+      replace: '',
+    },
+    {
+      test: {
+        file: LIMITS,
+        name: 'clients that do not prove who they are leave room for those that do, and the oldest of them goes',
       },
     },
   ),

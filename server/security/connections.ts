@@ -1,0 +1,153 @@
+import type { Server, Socket } from 'node:net';
+import type { FastifyInstance } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { Labels } from '../metrics.ts';
+import { addressKey } from './address.ts';
+import { serverBehind } from './certified.ts';
+
+/** Connections of one address beyond its bound that are refused in words, in parts of the bound: words take a handshake. */
+const HARD = 2;
+/** Part of an address's bound that its unproven connections may take. */
+const UNPROVEN_OF_ADDRESS = 1 / 2;
+/** Part of all connections that unproven ones may take. */
+const UNPROVEN_OF_ALL = 1 / 2;
+/** Part of all connections from which on an unproven one ends for each new one, so that the system refuses none. */
+const NEARLY_ALL = 15 / 16;
+
+export interface ConnectionBounds {
+  readonly perAddress: number;
+  readonly all: number;
+}
+
+/** Bounds that a connection can meet. */
+const REASONS = ['address', 'address-unproven', 'unproven', 'all'] as const;
+type Reason = (typeof REASONS)[number];
+
+interface Entry {
+  readonly socket: Socket;
+  readonly counts: { all: number; unproven: number };
+  /** It came when its address had as many connections as it may have. */
+  readonly isSurplus: boolean;
+  isProven: boolean;
+}
+
+/**
+ * Counts connections, by the address that they come from and by whether their client has proved who it is: with a
+ * certificate, with a token, or by any request where the server demands neither. Clients without proof cannot take the
+ * place of those with it: there is a bound for them per address, and one for all of them, beyond which the oldest ends.
+ */
+export class Connections {
+  readonly bounds: ConnectionBounds;
+  readonly #counts = new Map<string, Entry['counts']>();
+  /** By the address and port of the other end: TLS has another socket than the one that was accepted. Oldest first. */
+  readonly #entries = new Map<string, Entry>();
+  readonly #unproven = new Set<Entry>();
+  readonly #refused = new Map<Reason, number>(REASONS.map((reason) => [reason, 0]));
+
+  constructor(bounds: ConnectionBounds) {
+    this.bounds = bounds;
+  }
+
+  attend(server: Server): void {
+    server.on('connection', (socket: Socket) => this.#arrived(socket));
+    server.on('drop', () => this.#countRefusal('all'));
+  }
+
+  /** Whether `socket` came when its address had as many connections as it may have. */
+  isSurplus(socket: Socket): boolean {
+    return this.#entries.get(endOf(socket))?.isSurplus === true;
+  }
+
+  /** The client of this connection has proved who it is. */
+  prove(socket: Socket): void {
+    const entry = this.#entries.get(endOf(socket));
+    if (entry === undefined || entry.isProven) return;
+    entry.isProven = true;
+    entry.counts.unproven--;
+    this.#unproven.delete(entry);
+  }
+
+  get count(): number {
+    return this.#entries.size;
+  }
+
+  get unprovenCount(): number {
+    return this.#unproven.size;
+  }
+
+  /** Connections that were refused or ended since the start, by the bound that they met. */
+  refused(): [Labels, number][] {
+    return [...this.#refused].map(([because, count]) => [{ because }, count]);
+  }
+
+  /** Those of them that were refused or ended because all clients together have too many. */
+  get crowdedOut(): number {
+    return (this.#refused.get('unproven') ?? 0) + (this.#refused.get('all') ?? 0);
+  }
+
+  #arrived(socket: Socket): void {
+    const { remoteAddress = '' } = socket;
+    const key = addressKey(remoteAddress);
+    const counts = this.#counts.get(key) ?? { all: 0, unproven: 0 };
+    const { perAddress } = this.bounds;
+    if (counts.all >= HARD * perAddress) {
+      this.#refuse(socket, 'address');
+      return;
+    }
+    if (counts.unproven >= Math.max(1, perAddress * UNPROVEN_OF_ADDRESS)) {
+      this.#refuse(socket, 'address-unproven');
+      return;
+    }
+    this.#counts.set(key, counts);
+    counts.all++;
+    counts.unproven++;
+    const entry = { socket, counts, isSurplus: counts.all > perAddress, isProven: false };
+    const end = endOf(socket);
+    this.#entries.set(end, entry);
+    this.#unproven.add(entry);
+    socket.once('close', () => {
+      if (this.#entries.get(end) === entry) this.#entries.delete(end);
+      this.#unproven.delete(entry);
+      counts.all--;
+      if (!entry.isProven) counts.unproven--;
+      if (counts.all === 0) this.#counts.delete(key);
+    });
+    this.#makeRoom();
+  }
+
+  /** Ends the oldest unproven connection where there are too many of them, or nearly as many connections as there may be. */
+  #makeRoom(): void {
+    const { all } = this.bounds;
+    const proven = this.#entries.size - this.#unproven.size;
+    const room = Math.max(1, Math.min(all * UNPROVEN_OF_ALL, all * NEARLY_ALL - proven));
+    if (this.#unproven.size <= room) return;
+    const [oldest] = this.#unproven;
+    if (oldest === undefined) return;
+    this.#refuse(oldest.socket, 'unproven');
+  }
+
+  #refuse(socket: Socket, because: Reason): void {
+    this.#countRefusal(because);
+    socket.destroy();
+  }
+
+  #countRefusal(because: Reason): void {
+    this.#refused.set(because, (this.#refused.get(because) ?? 0) + 1);
+  }
+}
+
+function endOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress}|${remotePort}`;
+}
+
+/** Refuses requests of clients whose address has too many connections. Other servers may have as many as they need. */
+export function refuseSurplus(app: FastifyInstance, connections: Connections): void {
+  app.addHook('onRequest', async ({ raw }, reply) => {
+    if (!connections.isSurplus(raw.socket) || serverBehind(raw.socket) !== null) return;
+    reply.header('connection', 'close');
+    throw new ServiceError(
+      'busy',
+      `More than ${connections.bounds.perAddress} connections from one address are too many`,
+    );
+  });
+}

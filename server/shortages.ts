@@ -1,0 +1,93 @@
+import { readdir, readFile } from 'node:fs/promises';
+import type { Logger } from 'pino';
+
+const CHECK_MS = 2_000;
+/** From this part of what there is a shortage begins, and below that it ends. */
+const BEGINS = 0.9;
+const ENDS = 0.8;
+/** A refusal counts as a shortage for so long. */
+const REFUSED_MS = 60_000;
+
+/** What a process has open, and how many descriptors it may have. */
+export interface Descriptors {
+  readonly open: number;
+  readonly max: number;
+}
+
+export interface ShortagesParts {
+  readonly log: Logger;
+  /** Connections that there are, and that there may be. */
+  readonly connections: () => { readonly count: number; readonly max: number; readonly refused: number };
+  /** Null where it is not known. */
+  readonly descriptors: () => Promise<Descriptors | null>;
+  readonly changed: (shortages: readonly string[]) => void;
+  readonly nowMs: () => number;
+}
+
+/** Whether connections or descriptors run out: a server that refuses clients is to be seen in its status and its events. */
+export class Shortages {
+  readonly #parts: ShortagesParts;
+  /** By what runs out. */
+  #current: ReadonlyMap<string, string> = new Map();
+  #refused = 0;
+  #refusedMs = Number.NEGATIVE_INFINITY;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(parts: ShortagesParts) {
+    this.#parts = parts;
+  }
+
+  /** Clauses that complete "Server s1 …". */
+  get current(): readonly string[] {
+    return [...this.#current.values()];
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.check(), CHECK_MS).unref();
+  }
+
+  close(): void {
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  async check(): Promise<void> {
+    const { connections, descriptors, changed, log, nowMs } = this.#parts;
+    const found = new Map<string, string>();
+    const { count, max, refused } = connections();
+    if (refused > this.#refused) this.#refusedMs = nowMs();
+    this.#refused = refused;
+    if (nowMs() - this.#refusedMs < REFUSED_MS)
+      found.set('refused', 'refuses connections: too many are open');
+    if (this.#isShort('connections', count, max))
+      found.set('connections', `has nearly all ${max} connections that it may have`);
+    const opened = await descriptors().catch(() => null);
+    if (opened !== null && this.#isShort('descriptors', opened.open, opened.max))
+      found.set('descriptors', `has nearly all ${opened.max} descriptors open that it may have`);
+    const before = [...this.#current.keys()].join();
+    this.#current = found;
+    if ([...found.keys()].join() === before) return;
+    const facts = { connections: count, refused, ...(opened === null ? {} : { descriptors: opened.open }) };
+    if (found.size > 0) log.warn(facts, `this server ${this.current.join('; it ')}`);
+    else log.info(facts, 'connections and descriptors are enough again');
+    changed(this.current);
+  }
+
+  #isShort(what: string, count: number, max: number): boolean {
+    return count >= max * (this.#current.has(what) ? ENDS : BEGINS);
+  }
+}
+
+/** @returns what this process has open; null where the system does not say */
+export async function ownDescriptors(): Promise<Descriptors | null> {
+  const max = await descriptorsMax();
+  if (max === null) return null;
+  return { open: (await readdir('/proc/self/fd')).length, max };
+}
+
+/** @returns how many descriptors this process may have; null where the system does not say, or has no bound */
+export async function descriptorsMax(): Promise<number | null> {
+  const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
+  const max = Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);
+  return Number.isSafeInteger(max) ? max : null;
+}
