@@ -76,9 +76,33 @@ export function prepareCommand(
   if (command.kind === 'volume-create' || command.kind === 'volume-set') {
     refuseTooMany(tables, command, context);
   }
+  if (command.kind === 'reserve-inodes' && command.members === undefined)
+    throw new ServiceError(
+      'precondition-failed',
+      'Numbers are reserved with the servers that hold their files',
+    );
+  return { command, atNs: context.nowNs.toString(), replicas: replicasOf(tables, command, context) };
+}
+
+/** Chooses servers for the file that the command makes, if it makes one; those of a reserved number were chosen with it. */
+function replicasOf(tables: Tables, command: Command, context: CommandContext): readonly string[] {
+  const reserved = command.kind === 'create-file' ? command.reserved?.inode : undefined;
+  const members = reserved === undefined ? [] : tables.numbers.reservedMembers(reserved);
+  // By a number that is not reserved, or used already, no file is made.
+  if (members === null) return [];
+  if (members.length > 0) return members;
   const wanted = replicasWanted(tables, command);
-  const replicas = wanted === 0 ? [] : context.placement(wanted, tables.servers.all());
-  return { command, atNs: context.nowNs.toString(), replicas };
+  if (wanted === 0) return [];
+  const servers = tables.servers.all();
+  const chosen = context.placement(wanted, servers);
+  if (reserved !== undefined && !servers.every(({ id }) => chosen.includes(id as ServerId))) {
+    // Contents may have been stored by this number already, at servers that an earlier release chose.
+    throw new ServiceError(
+      'precondition-failed',
+      `Inode ${reserved} was reserved by an earlier release, without the servers that hold its file`,
+    );
+  }
+  return chosen;
 }
 
 /** More replicas than servers would be a promise that nobody keeps, unless servers are still to come. */

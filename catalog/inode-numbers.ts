@@ -1,12 +1,14 @@
 import { ServiceError } from '../base/errors.ts';
 import type { Statements } from './statements.ts';
 
-/** Numbers `first` to `last`, for who has `owner`. */
+/** Numbers `first` to `last`, for the client that has `owner`. */
 interface ReservedRow {
   readonly first: number;
   readonly last: number;
   readonly owner: number;
   readonly atNs: string;
+  /** Ids of servers, separated by commas; empty where an earlier release reserved them. */
+  readonly members: string;
 }
 
 /** Which numbers inodes get: each once, for good, also where it was reserved and nothing came of it. Straight access, no rules. */
@@ -37,14 +39,22 @@ export class InodeNumbers {
     return next - count;
   }
 
-  reserve(first: number, last: number, owner: number, atNs: string): void {
+  reserve({ first, last, owner, atNs, members }: ReservedRow): void {
     this.#statements.run(
-      'INSERT INTO reserved (first, last, owner, at_ns) VALUES (?, ?, ?, ?)',
+      'INSERT INTO reserved (first, last, owner, at_ns, members) VALUES (?, ?, ?, ?, ?)',
       first,
       last,
       owner,
       atNs,
+      members,
     );
+  }
+
+  /** @returns the members of the first view of the file; none where an earlier release reserved it; null where it is not reserved */
+  reservedMembers(inode: number): readonly string[] | null {
+    const range = this.#reservedAround(inode);
+    if (range === undefined) return null;
+    return range.members === '' ? [] : range.members.split(',');
   }
 
   isReserved(inode: number): boolean {
@@ -55,10 +65,10 @@ export class InodeNumbers {
   takeReserved(owner: number, inode: number): boolean {
     const range = this.#reservedAround(inode);
     if (range === undefined || range.owner !== owner) return false;
-    const { first, last, atNs } = range;
+    const { first, last } = range;
     this.#statements.run('DELETE FROM reserved WHERE first = ?', first);
-    if (first < inode) this.reserve(first, inode - 1, owner, atNs);
-    if (inode < last) this.reserve(inode + 1, last, owner, atNs);
+    if (first < inode) this.reserve({ ...range, last: inode - 1 });
+    if (inode < last) this.reserve({ ...range, first: inode + 1 });
     return true;
   }
 
@@ -69,7 +79,7 @@ export class InodeNumbers {
 
   #reservedAround(inode: number): ReservedRow | undefined {
     const row = this.#statements.get<ReservedRow>(
-      `SELECT first, last, owner, CAST(at_ns AS TEXT) AS atNs FROM reserved
+      `SELECT first, last, owner, CAST(at_ns AS TEXT) AS atNs, members FROM reserved
        WHERE first <= ? ORDER BY first DESC LIMIT 1`,
       inode,
     );

@@ -5,7 +5,7 @@ import { ServiceError } from '../base/errors.ts';
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables below, kept as the database's `user_version`. */
-export const SCHEMA_VERSION = 4;
+export const SCHEMA_VERSION = 5;
 
 /** Kinds of inodes as the tables number them. A number is given once and never reused. */
 export const KIND_FILE = 1;
@@ -279,6 +279,13 @@ const SNAPSHOTS = `
   CREATE INDEX past_xattrs_until ON past_xattrs (volume, until, since);
 `;
 
+/** What came with version 5: in a new database, and in one of version 4. */
+const RESERVED_MEMBERS = `
+  -- ids of servers, separated by commas: the members of the first view of files with these numbers; empty where an
+  -- earlier release reserved them, and chose members whenever such a file was made
+  ALTER TABLE reserved ADD COLUMN members TEXT NOT NULL DEFAULT '';
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -322,13 +329,17 @@ export const TABLE_KEYS = {
 export function ensureSchema(db: CatalogDatabase): void {
   const version = db.pragma('user_version', { simple: true });
   if (version === SCHEMA_VERSION) return;
-  if (version !== 0 && version !== 1 && version !== 2 && version !== 3) {
+  if (version !== 0 && version !== 1 && version !== 2 && version !== 3 && version !== 4) {
     throw new ServiceError(
       'storage',
       `Cannot use a catalog of schema version ${version}: this program knows versions up to ${SCHEMA_VERSION}`,
     );
   }
-  const before = { 0: TABLES + SERVER_TABLES + QUOTAS, 1: MIGRATION_2 + QUOTAS, 2: QUOTAS, 3: '' }[version];
-  const now = RESERVATIONS + TRASH + SNAPSHOTS;
-  db.exec(`BEGIN IMMEDIATE; ${before} ${now} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+  const before = { 0: TABLES + SERVER_TABLES + QUOTAS, 1: MIGRATION_2 + QUOTAS, 2: QUOTAS, 3: '', 4: '' }[
+    version
+  ];
+  const version4 = version === 4 ? '' : RESERVATIONS + TRASH + SNAPSHOTS;
+  db.exec(
+    `BEGIN IMMEDIATE; ${before} ${version4} ${RESERVED_MEMBERS} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`,
+  );
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { ServiceError } from '../base/errors.ts';
 import type { NumbersRequest, ReservedNumbers } from '../wire/birth-numbers.ts';
 import { type Birth, type BirthAnswer, type BirthOutcome, encodeBirths } from '../wire/births.ts';
 import type {
@@ -131,14 +132,19 @@ export class ClusterClient {
   /**
    * Reserves numbers for files that are to be born, or made, under this client's name.
    *
+   * @param options.volume of the files; without it they are for volumes of three replicas
    * @returns the numbers, and until when they are to be used at the latest (monotonic, in milliseconds)
    */
   async reserveInodes(
     count: number,
-    options?: CallOptions,
+    { volume, ...options }: CallOptions & { readonly volume?: string } = {},
   ): Promise<ReservedNumbers & { readonly untilMs: number }> {
     let sentMs = performance.now();
-    const body: NumbersRequest = { owner: this.inodeOwner, count };
+    const body: NumbersRequest = {
+      owner: this.inodeOwner,
+      count,
+      ...(volume === undefined ? {} : { volume }),
+    };
     const request: ExchangeRequest = {
       what: 'Cannot reserve numbers for files',
       method: 'POST',
@@ -157,6 +163,9 @@ export class ClusterClient {
       readJson<ReservedNumbers>,
       options,
     );
+    // Servers of earlier releases choose members anew for a file whose contents may be stored by this number at others.
+    if (reserved.sets === undefined)
+      throw new ServiceError('precondition-failed', 'The servers of new files are not fixed by this release');
     return { ...reserved, untilMs: sentMs + reserved.validMs };
   }
 

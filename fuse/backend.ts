@@ -320,6 +320,8 @@ export type BirthOutcome =
       readonly attributes: Attributes;
       /** When it got its name, which is its directory's time. */
       readonly namedNs: string;
+      /** A server that holds files with such numbers is away or nearly full: other numbers are better. */
+      readonly renew?: true;
     }
   | { readonly kind: 'refused'; readonly error: Error }
   | { readonly kind: 'unborn' };

@@ -1,3 +1,4 @@
+import { ServiceError } from '../base/errors.ts';
 import { BIRTH_LIMITS } from '../client/birth-limits.ts';
 import type { BirthBackend, BirthOutcome, InodeNumbers, NewFile } from './backend.ts';
 
@@ -11,6 +12,10 @@ const NUMBERS_LEFT_MIN = 128;
 const MARGIN_MS = 60_000;
 /** Where numbers cannot be had, as in a cluster with a server of an earlier release, they are not asked for with each file. */
 const REFUSED_MS = 1_000;
+
+function isFull(error: Error): boolean {
+  return error instanceof ServiceError && error.code === 'no-space';
+}
 
 interface Waiting {
   readonly file: NewFile;
@@ -125,9 +130,32 @@ export class Births {
         first.bearer,
         batch.map(({ file }) => file),
       );
-      for (const [place, waiting] of batch.entries()) waiting.resolve(outcomes[place] ?? { kind: 'unborn' });
+      for (const [place, waiting] of batch.entries()) {
+        const outcome = outcomes[place] ?? ({ kind: 'unborn' } as const);
+        this.#judge(waiting.file, outcome);
+        waiting.resolve(outcome);
+      }
     } catch (error) {
-      for (const waiting of batch) waiting.reject(error);
+      for (const waiting of batch) {
+        this.#judge(waiting.file, null);
+        waiting.reject(error);
+      }
+    }
+  }
+
+  /**
+   * The servers that hold a file are fixed with its number. Where they do not take one, new files get numbers of other servers.
+   *
+   * @param outcome null where it is unknown
+   */
+  #judge({ inode }: NewFile, outcome: BirthOutcome | null): void {
+    const numbers = this.#numbers;
+    // It is of numbers that have been replaced since.
+    if (numbers === null || inode < numbers.first || inode >= numbers.first + numbers.count) return;
+    if (outcome?.kind === 'born') {
+      if (outcome.renew === true) this.#reserve();
+    } else if (outcome?.kind !== 'refused' || isFull(outcome.error)) {
+      this.#numbers = null;
     }
   }
 

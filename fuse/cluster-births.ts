@@ -21,12 +21,14 @@ const SINGLY_MS = 10_000;
 export class ClusterBirths implements BirthBackend {
   readonly delegations: Delegations;
   readonly #client: ClusterClient;
+  readonly #volume: string;
   #singlyUntilMs = Number.NEGATIVE_INFINITY;
   #events: Events = { recalled: () => Promise.resolve(), ended: () => undefined };
 
   /** @param failed is told why nothing can be delegated at the moment */
-  constructor(client: ClusterClient, failed: (error: unknown) => void) {
+  constructor(client: ClusterClient, volume: string, failed: (error: unknown) => void) {
     this.#client = client;
+    this.#volume = volume;
     this.delegations = new Delegations(client, {
       recalled: (directories) => this.#events.recalled(directories),
       ended: () => this.#events.ended(),
@@ -52,7 +54,7 @@ export class ClusterBirths implements BirthBackend {
   }
 
   reserve(count: number): Promise<InodeNumbers> {
-    return this.#client.reserveInodes(count);
+    return this.#client.reserveInodes(count, { volume: this.#volume });
   }
 
   bearer(): string | null {

@@ -85,7 +85,9 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       failed,
     });
     const births =
-      settings.cache.kind !== 'strict' && !settings.readOnly ? new ClusterBirths(client, failed) : null;
+      settings.cache.kind !== 'strict' && !settings.readOnly
+        ? new ClusterBirths(client, volume, failed)
+        : null;
     const plain = clusterBackend(client, volume, path, births?.delegations);
     // Facts are of what is there now.
     const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);

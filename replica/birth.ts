@@ -56,7 +56,15 @@ export class Birth {
   }
 }
 
-interface NumberRange {
+/** Where files with reserved numbers go. */
+export interface NumberPlace {
+  /** The only members of the first view. */
+  readonly members: readonly ServerId[];
+  /** How many replicas were wanted when the members were chosen. */
+  readonly replicas: number;
+}
+
+interface NumberRange extends NumberPlace {
   readonly owner: number;
   readonly first: number;
   readonly last: number;
@@ -70,24 +78,21 @@ interface NumberRange {
 export class BirthNumbers {
   #ranges: NumberRange[] = [];
 
-  /**
-   * @param owner who alone may use them: others would fill replicas that are his
-   * @param untilMs by the caller's clock
-   */
-  reserved(owner: number, first: number, count: number, untilMs: number): void {
-    this.#ranges.push({ owner, first, last: first + count - 1, untilMs });
+  /** @param range only its `owner` may use the numbers, until `untilMs` by the caller's clock */
+  reserved(range: NumberRange): void {
+    this.#ranges.push(range);
   }
 
-  /** @returns whether the number was to be had; it is not any more */
-  take(owner: number, number: number, nowMs: number): boolean {
+  /** Uses the number up. @returns where its file goes; null where the number is not this owner's, or not any more */
+  take(owner: number, number: number, nowMs: number): NumberPlace | null {
     this.#ranges = this.#ranges.filter(({ untilMs }) => nowMs < untilMs);
     const range = this.#ranges.find(({ first, last }) => first <= number && number <= last);
-    if (range === undefined || range.owner !== owner) return false;
+    if (range === undefined || range.owner !== owner) return null;
     const left = [
       { ...range, last: number - 1 },
       { ...range, first: number + 1 },
     ].filter((part) => part.first <= part.last);
     this.#ranges.splice(this.#ranges.indexOf(range), 1, ...left);
-    return true;
+    return range;
   }
 }

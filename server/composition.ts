@@ -373,6 +373,7 @@ export async function compose(
     call: (to, method, payload, timeoutMs, deferrable) =>
       connected().call(to, method, payload, timeoutMs, deferrable),
     choose: (replicas, servers) => placement.choose(replicas, servers),
+    isOutdated: (members, servers) => placement.isOutdated(members, servers),
     query: (query, options) => gateway.queryCatalog(query, options),
     command: (command, name, options) => gateway.command(command, name, options),
   });

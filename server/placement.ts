@@ -58,6 +58,14 @@ export function chooseServers(
   return chosen;
 }
 
+/** Whether servers that were chosen before are by now worse than those that would be chosen: away, gone, or nearly full. */
+export function isOutdated(members: readonly ServerId[], candidates: readonly Candidate[]): boolean {
+  const tiers = new Map(candidates.map((candidate) => [candidate.id, tierOf(candidate)]));
+  const worst = (servers: readonly ServerId[]): number =>
+    Math.max(...servers.map((server) => tiers.get(server) ?? Infinity));
+  return worst(members) > worst(chooseServers(members.length, candidates, 0));
+}
+
 function tierOf(candidate: Candidate): number {
   if (!candidate.reachable) return 3;
   if (!candidate.registered) return 2;
@@ -101,6 +109,11 @@ export class Placement {
   /** @returns `replicas` different servers, or all that may hold any */
   choose(replicas: number, servers: readonly ServerInfo[]): ServerId[] {
     return chooseServers(replicas, this.candidates(servers), this.#turn++);
+  }
+
+  /** @see isOutdated */
+  isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean {
+    return isOutdated(members, this.candidates(servers));
   }
 
   /** Servers that may hold new replicas: neither draining nor out. */

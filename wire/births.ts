@@ -46,13 +46,21 @@ export interface BirthRequest {
 
 /** What became of one birth. */
 export type BirthOutcome =
-  /** `namedNs`: when it got its name, which is its directory's time. */
-  | { readonly kind: 'born'; readonly attributes: Attributes; readonly namedNs: string }
+  /**
+   * `namedNs`: when it got its name, which is its directory's time. `renew`: a server that its number is reserved for is away or
+   * nearly full, and new files are better made by other numbers.
+   */
+  | {
+      readonly kind: 'born';
+      readonly attributes: Attributes;
+      readonly namedNs: string;
+      readonly renew?: true;
+    }
   /** It is not there, and will not be: the name is taken, the directory is gone, the quota is used up. */
   | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string }
   /**
-   * It is not there by this request, which will have no effect any more; its number is as good as before for `create-file`, and contents that
-   * are then written as to any other file. No server can bear it by this number.
+   * It is not there by this request, which will have no effect any more; its number is as good as before for `create-file`, which
+   * gives the file the same members, and contents that are then written as to any other file. No server can bear it by this number.
    */
   | { readonly kind: 'unborn' };
 

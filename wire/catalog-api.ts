@@ -1,5 +1,5 @@
 import type { ErrorCode } from '../base/errors.ts';
-import { RESERVED_NUMBERS_MAX } from './birth-numbers.ts';
+import { RESERVED_NUMBERS_MAX, RESERVED_SETS_MAX } from './birth-numbers.ts';
 import { ACCESSES_MAX, BIRTHS_MAX, UNLINKS_MAX } from './request-limits.ts';
 import { type Static, Type } from './schema.ts';
 
@@ -138,6 +138,16 @@ export const Command = Type.Union([
     kind: Type.Literal('reserve-inodes'),
     owner: Inode,
     count: Type.Integer({ minimum: 1, maximum: RESERVED_NUMBERS_MAX }),
+    /**
+     * The members of the files' first view, in any way they are made, see `numberRuns`. Refused with `precondition-failed` where they
+     * are absent: two ways of making one file would choose two member sets for one view.
+     */
+    members: Type.Optional(
+      Type.Array(Type.Array(ServerName, { minItems: 1, maxItems: 15 }), {
+        minItems: 1,
+        maxItems: RESERVED_SETS_MAX,
+      }),
+    ),
   }),
   /**
    * Names new files of one volume, of which a majority of their replicas has all contents. One that is refused does not hold up the
@@ -148,6 +158,16 @@ export const Command = Type.Union([
     owner: Inode,
     /** Who holds the contents, and how they were cut: refused with `precondition-failed` where the volume's files are cut otherwise by now. */
     replicas: Type.Array(ServerName, { maxItems: 15 }),
+    /** Files of this command whose contents other servers hold. */
+    elsewhere: Type.Optional(
+      Type.Array(
+        Type.Object({
+          replicas: Type.Array(ServerName, { minItems: 1, maxItems: 15 }),
+          inodes: Type.Array(Inode, { minItems: 1, maxItems: BIRTHS_MAX }),
+        }),
+        { maxItems: BIRTHS_MAX },
+      ),
+    ),
     objectBytes: Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 }),
     files: Type.Array(
       Type.Object({

@@ -1,4 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
+import { numberRuns } from '../../wire/birth-numbers.ts';
 import type { BornFile, CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { nameCheck, timeCheck } from '../names.ts';
@@ -23,11 +24,12 @@ type NewFile = CommandOf<'bear'>['files'][number];
 
 export function reserveInodes(
   tables: Tables,
-  { owner, count }: CommandOf<'reserve-inodes'>,
+  { owner, count, members = [[]] }: CommandOf<'reserve-inodes'>,
   atNs: string,
 ): CommandResults['reserve-inodes'] {
   const first = tables.numbers.take(count);
-  tables.numbers.reserve(first, first + count - 1, owner, atNs);
+  for (const run of numberRuns(first, count, members))
+    tables.numbers.reserve({ ...run, owner, atNs, members: run.members.join(',') });
   return { first };
 }
 
@@ -59,12 +61,18 @@ export function bear(tables: Tables, command: CommandOf<'bear'>, atNs: string): 
   return { atNs, limited: nursery.limited, files };
 }
 
+function sameMembers(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((member) => b.includes(member));
+}
+
 /** Makes the files of one command, all of one volume. */
 class Nursery {
   readonly #tables: Tables;
   readonly #command: CommandOf<'bear'>;
   readonly #atNs: string;
-  readonly #replicas: string;
+  readonly #replicas: readonly string[];
+  /** Of the files that other servers hold, by inode. */
+  readonly #elsewhere = new Map<number, readonly string[]>();
   readonly #directories = new Map<number, InodeRow>();
   /** Directories that have got names. */
   readonly #grown = new Set<number>();
@@ -77,7 +85,9 @@ class Nursery {
     this.#tables = tables;
     this.#command = command;
     this.#atNs = atNs;
-    this.#replicas = command.replicas.join(',');
+    this.#replicas = command.replicas;
+    for (const { replicas, inodes } of command.elsewhere ?? [])
+      for (const inode of inodes) this.#elsewhere.set(inode, replicas);
   }
 
   get limited(): boolean {
@@ -97,13 +107,15 @@ class Nursery {
     const changedNs = timeCheck(file.changedNs ?? this.#atNs);
     assertInodeAllowed(volume);
     assertBytesAllowed(volume, sizeBytes, 0);
+    const replicas = this.#elsewhere.get(id) ?? this.#replicas;
+    this.#assertMembers(id, replicas);
     if (!this.#tables.numbers.takeReserved(this.#command.owner, id)) throw notReserved(id);
 
     const { mode, keep } = inherit(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
     this.#tables.inodes.bear({
       ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs },
-      replicas: this.#replicas,
+      replicas: replicas.join(','),
       objectBytes: volume.objectBytes,
       contentsEpoch: file.contents.epoch,
       contentsSeq: file.contents.seq,
@@ -125,6 +137,16 @@ class Nursery {
     this.#tables.volumes.count(this.#volume.id, this.#inodes, this.#bytes);
     this.#tables.volumes.charge(this.#volume.id, this.#inodes, this.#bytes);
     for (const id of this.#grown) this.#tables.inodes.touchDirectory(id, 0, this.#atNs);
+  }
+
+  /** For one file and one view there is one member set: that of the reservation. */
+  #assertMembers(inode: number, replicas: readonly string[]): void {
+    const members = this.#tables.numbers.reservedMembers(inode) ?? [];
+    if (members.length === 0 || sameMembers(members, replicas)) return;
+    throw new ServiceError(
+      'precondition-failed',
+      `Inode ${inode} is reserved for servers ${members.join()}, and not for ${replicas.join()}`,
+    );
   }
 
   #directory(id: number): InodeRow {

@@ -1,13 +1,19 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import { assert } from '../../base/assert.ts';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import { Birth, BirthNumbers, firstEpoch } from '../../replica/birth.ts';
+import { Birth, BirthNumbers, firstEpoch, type NumberPlace } from '../../replica/birth.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { viewHasMajority } from '../../replica/view.ts';
-import type { NumbersRequest, ReservedNumbers } from '../../wire/birth-numbers.ts';
+import {
+  NUMBERS_PER_SET,
+  type NumbersRequest,
+  numberRuns,
+  type ReservedNumbers,
+} from '../../wire/birth-numbers.ts';
 import type { BirthOutcome, BirthRequest, Birth as NewFile } from '../../wire/births.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type {
@@ -56,6 +62,8 @@ const DIRECTORIES_MAX = 20_000;
 /** Contents of files that are being borne, all together; more are refused with `busy`. */
 const UNDER_WAY_BYTES_MAX = 64 * 1024 * 1024;
 const BUSY_RETRY_MS = 100;
+/** Replicas of files whose volume is not named with the reservation, as by clients of earlier releases. */
+const REPLICAS_UNNAMED = 3;
 /** How often servers are chosen before it is given up that this one is among them. */
 const CHOICES_MAX = 8;
 
@@ -75,6 +83,8 @@ export interface BirthsParts extends Pick<Transport, 'call' | 'isConnected'> {
   readonly outcomes: Counter;
   /** Which servers hold new files of a volume with so many replicas. */
   choose(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[];
+  /** Whether new files would go to better servers: in reach, and with free space. */
+  isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean;
   query<Q extends Query>(query: Q, options?: CallOptions): Promise<QueryResults[Q['kind']]>;
   command<C extends Command>(
     command: C,
@@ -88,6 +98,12 @@ interface Nest {
   readonly volume: VolumeInfo;
   readonly servers: readonly ServerInfo[];
   readonly untilMs: number;
+}
+
+/** Files of one request that go to the same servers, and their places in it. */
+interface Group {
+  readonly members: readonly ServerId[];
+  readonly places: number[];
 }
 
 /** Why contents are not where they should be; null where a majority has them. */
@@ -112,13 +128,33 @@ export class Births {
     this.#epoch = firstEpoch(parts.self, parts.incarnation);
   }
 
-  /** Reserves numbers for who has `owner`, by which this process bears files. */
-  async reserve({ owner, count }: NumbersRequest): Promise<ReservedNumbers> {
-    const { self, clock, command } = this.#parts;
+  /**
+   * Reserves numbers for the client that has `owner`, by which this process creates files. Their members are fixed here: however a
+   * file with such a number is made, and by whichever server, for its first view there is one member set.
+   */
+  async reserve({ owner, count, volume: name }: NumbersRequest): Promise<ReservedNumbers> {
+    const { self, clock, command, query } = this.#parts;
     const untilMs = clock.nowMs() + NUMBERS_MS;
-    const { first } = await command({ kind: 'reserve-inodes', owner, count });
-    this.#numbers.reserved(owner, first, count, untilMs);
-    return { first, count, bearer: self, validMs: NUMBERS_MS };
+    const { replicas, servers } =
+      name === undefined
+        ? { replicas: REPLICAS_UNNAMED, ...(await query({ kind: 'servers', counts: false })) }
+        : await this.#nest(name).then(({ volume, ...nest }) => ({ ...nest, replicas: volume.replicas }));
+    const sets = Array.from({ length: Math.ceil(count / NUMBERS_PER_SET) }, () =>
+      this.#choose(replicas, servers),
+    );
+    if (sets.some(({ length }) => length === 0))
+      throw new ServiceError('no-majority', 'There is no server that could hold new files');
+    const members = sets.map((set) => [...set]);
+    const { first } = await command({ kind: 'reserve-inodes', owner, count, members });
+    for (const run of numberRuns(first, count, sets))
+      this.#numbers.reserved({
+        ...run,
+        owner,
+        untilMs,
+        replicas,
+        members: run.members as readonly ServerId[],
+      });
+    return { first, count, sets: members, bearer: self, validMs: NUMBERS_MS };
   }
 
   /**
@@ -160,20 +196,25 @@ export class Births {
     const { births, owner } = request;
     const nowMs = this.#parts.clock.nowMs();
     // All of them are used up, also where one is not to be had.
-    const isOurs = births.map(({ inode }) => this.#numbers.take(owner, inode, nowMs)).every((taken) => taken);
-    const nest = isOurs ? await this.#nestOf(births) : null;
-    const call = nest === null ? null : this.#callOf(nest, births);
-    if (nest === null || call === null) return this.#forgo(request, options);
-    const refusals = await this.#store(call);
-    const named = births.filter((_, place) => (refusals[place] ?? null) === null);
-    const result = named.length === 0 ? null : await this.#name(request, named, call, options);
+    const places = births.map(({ inode }) => this.#numbers.take(owner, inode, nowMs));
+    const nest = places.every((place) => place !== null) ? await this.#nestOf(births) : null;
+    const groups = nest === null ? null : groupsOf(places, nest);
+    if (nest === null || groups === null) return this.#forgo(request, options);
+    const refusals: Refusal[] = births.map(() => 'no-majority');
+    await Promise.all(groups.map((group) => this.#storeGroup(group, nest, births, refusals)));
+    const isStored = (place: number): boolean => refusals[place] === null;
+    const stored = groups.flatMap(({ members, places }) => {
+      const files = places.filter(isStored).flatMap((place) => births[place] ?? []);
+      return files.length === 0 ? [] : [{ members, files }];
+    });
+    const result = stored.length === 0 ? null : await this.#name(request, stored, nest, options);
     const outcomes = births.map((birth, place): BirthOutcome => {
       const refusal = refusals[place] ?? null;
       if (refusal === 'no-space') return refused(refusal, `There is no room for "${birth.name}"`);
-      return refusal !== null || result === null
-        ? { kind: 'unborn' }
-        : outcomeOf(birth, result, nest, call.view);
+      if (refusal !== null || result === null) return { kind: 'unborn' };
+      return outcomeOf(birth, result, nest, places[place]?.members ?? []);
     });
+    this.#markOutdated(outcomes, groups, nest);
     for (const [place, { inode }] of births.entries())
       if (outcomes[place]?.kind === 'born') this.#parts.host.named(inode as FileId);
     this.#count(outcomes);
@@ -207,7 +248,7 @@ export class Births {
         if (before === null || nest === null) return { kind: 'unborn' };
         const { files } = await this.#parts.query({ kind: 'placed', inodes: [birth.inode] }, options);
         const members = (files[0]?.members ?? []) as readonly ServerId[];
-        return outcomeOf(birth, before, nest, { number: 1, members });
+        return outcomeOf(birth, before, nest, members);
       }),
     );
     this.#count(outcomes);
@@ -216,26 +257,30 @@ export class Births {
 
   /** Where files of the directory's volume go; null where they are not borne: not with a majority alone, or in no such directory. */
   async #nestOf([first]: readonly NewFile[]): Promise<Nest | null> {
-    const { query, clock } = this.#parts;
     if (first === undefined) return null;
     try {
       const name = this.#volumes.get(first.parent) ?? (await this.#volumeOf(first.parent));
-      const known = this.#nests.get(name);
-      if (known !== undefined && clock.nowMs() < known.untilMs) return known;
-      this.#nests.delete(name);
-      const [{ volume }, { servers }] = await Promise.all([
-        query({ kind: 'volume', name }),
-        query({ kind: 'servers', counts: false }),
-      ]);
-      if (volume.policy !== 'quorum') return null;
-      const nest = { volume, servers, untilMs: clock.nowMs() + NEST_MS };
-      this.#nests.set(name, nest);
-      return nest;
+      const nest = await this.#nest(name);
+      return nest.volume.policy === 'quorum' ? nest : null;
     } catch (error) {
       // Whoever makes the file in the ordinary way is told what is wrong.
       if (error instanceof ServiceError && error.code === 'not-found') return null;
       throw error;
     }
+  }
+
+  async #nest(name: string): Promise<Nest> {
+    const { query, clock } = this.#parts;
+    const known = this.#nests.get(name);
+    if (known !== undefined && clock.nowMs() < known.untilMs) return known;
+    this.#nests.delete(name);
+    const [{ volume }, { servers }] = await Promise.all([
+      query({ kind: 'volume', name }),
+      query({ kind: 'servers', counts: false }),
+    ]);
+    const nest = { volume, servers, untilMs: clock.nowMs() + NEST_MS };
+    this.#nests.set(name, nest);
+    return nest;
   }
 
   async #volumeOf(directory: number): Promise<string> {
@@ -244,19 +289,47 @@ export class Births {
     return attributes.volume;
   }
 
-  /** What is to be stored, and where; null where too few of those servers are in reach. */
-  #callOf({ volume, servers }: Nest, births: readonly NewFile[]): BirthCall | null {
-    const { self, isConnected, clock } = this.#parts;
-    let members = this.#parts.choose(volume.replicas, servers);
+  /** Servers for new files, this one among them if that can be. */
+  #choose(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[] {
+    const { self, choose } = this.#parts;
+    let members = choose(replicas, servers);
     for (let choices = 1; choices < CHOICES_MAX && !members.includes(self); choices++)
-      members = this.#parts.choose(volume.replicas, servers);
+      members = choose(replicas, servers);
+    return members;
+  }
+
+  /** Stores the files of one member set, and notes why some are not; nothing where too few of the members are in reach. */
+  async #storeGroup(
+    { members, places }: Group,
+    { volume }: Nest,
+    births: readonly NewFile[],
+    refusals: Refusal[],
+  ): Promise<void> {
+    const { isConnected, clock } = this.#parts;
     const view = { number: 1, members };
-    if (members.length === 0 || !viewHasMajority(view, isConnected)) return null;
+    if (!viewHasMajority(view, isConnected)) return;
     const modifiedNs = clock.wallNs();
-    const replicas = births.map(({ inode, contents }): NewReplica => {
-      return { file: inode as FileId, operations: birthOperations(contents, modifiedNs) };
-    });
-    return { epoch: this.#epoch, view, objectBytes: volume.objectBytes, births: replicas };
+    const replicas = places
+      .flatMap((place) => births[place] ?? [])
+      .map(({ inode, contents }): NewReplica => {
+        return { file: inode as FileId, operations: birthOperations(contents, modifiedNs) };
+      });
+    const call = { epoch: this.#epoch, view, objectBytes: volume.objectBytes, births: replicas };
+    for (const [index, refusal] of (await this.#store(call)).entries()) {
+      const place = places[index];
+      if (place !== undefined) refusals[place] = refusal;
+    }
+  }
+
+  /** The client then reserves other numbers: a server that is away would be a member of all its files for ten minutes. */
+  #markOutdated(outcomes: BirthOutcome[], groups: readonly Group[], { servers }: Nest): void {
+    for (const { members, places } of groups) {
+      if (!this.#parts.isOutdated(members, servers)) continue;
+      for (const place of places) {
+        const outcome = outcomes[place];
+        if (outcome?.kind === 'born') outcomes[place] = { ...outcome, renew: true };
+      }
+    }
   }
 
   /** @returns for each birth, null as soon as a majority of its replicas has it, or why it has not */
@@ -323,10 +396,17 @@ export class Births {
   /** @returns null where the request was closed elsewhere meanwhile: nothing of it will be */
   async #name(
     { owner, session, number, cache }: BirthRequest,
-    births: readonly NewFile[],
-    { view, objectBytes }: BirthCall,
+    stored: readonly { readonly members: readonly ServerId[]; readonly files: readonly NewFile[] }[],
+    { volume: { objectBytes } }: Nest,
     options: CallOptions,
   ): Promise<BearResult | null> {
+    const [first, ...others] = stored;
+    assert(first !== undefined, 'What is named is stored');
+    const elsewhere = others.map(({ members, files }) => ({
+      replicas: [...members],
+      inodes: files.map(({ inode }) => inode),
+    }));
+    const births = stored.flatMap(({ files }) => files);
     const files = births.map(({ contents, accessedNs, modifiedNs, changedNs, ...birth }) => ({
       ...birth,
       sizeBytes: contents.length,
@@ -337,7 +417,8 @@ export class Births {
     }));
     const command: Extract<Command, { kind: 'bear' }> = {
       kind: 'bear',
-      ...{ owner, replicas: [...view.members], objectBytes, files },
+      ...{ owner, replicas: [...first.members], objectBytes, files },
+      ...(elsewhere.length === 0 ? {} : { elsewhere }),
     };
     const owned = cache === undefined ? options : { ...options, cacheOwner: cache };
     const result: CommandResults['forgo' | 'bear'] = await this.#parts.command(
@@ -376,7 +457,25 @@ function refused(code: ErrorCode, message: string): BirthOutcome {
   return { kind: 'refused', code, message };
 }
 
-function outcomeOf(birth: NewFile, result: BearResult, { volume }: Nest, { members }: View): BirthOutcome {
+/** @returns the files by their members; null where a number was reserved for another number of replicas than the volume has */
+function groupsOf(places: readonly (NumberPlace | null)[], { volume }: Nest): Group[] | null {
+  const groups = new Map<string, Group>();
+  for (const [index, place] of places.entries()) {
+    if (place === null || place.replicas !== volume.replicas) return null;
+    const key = place.members.join();
+    const group = groups.get(key) ?? { members: place.members, places: [] };
+    group.places.push(index);
+    groups.set(key, group);
+  }
+  return [...groups.values()];
+}
+
+function outcomeOf(
+  birth: NewFile,
+  result: BearResult,
+  { volume }: Nest,
+  members: readonly ServerId[],
+): BirthOutcome {
   const born = result.files[birth.inode];
   if (born === undefined) return { kind: 'unborn' };
   if (born !== null && 'code' in born) {

@@ -27,7 +27,7 @@ function codesOf(files: CommandResults['bear']['files']): string[] {
 }
 
 function reserve(catalog: Catalog, count = 10): number {
-  return catalog.run({ kind: 'reserve-inodes', owner: OWNER, count }).first;
+  return catalog.run({ kind: 'reserve-inodes', owner: OWNER, count, members: [['s1', 's2', 's3']] }).first;
 }
 
 test('files are named with contents that are settled', () => {
@@ -88,6 +88,67 @@ test('what is refused does not hold up the others, and its number may still be m
   assert.equal(made.attributes.inode, first);
   assert.equal(made.created, true);
   catalog.refuse('precondition-failed', { ...create, place: { parent, name: 'twice' } });
+});
+
+test('a file with a reserved number has the members of the reservation, in whatever way it is made', () => {
+  const catalog = new Catalog();
+  const sets = [
+    ['s4', 's1', 's2'],
+    ['s5', 's3', 's4'],
+  ];
+  const { first } = catalog.run({ kind: 'reserve-inodes', owner: OWNER, count: 5, members: sets });
+  const parent = catalog.root;
+  const create = (inode: number) =>
+    ({
+      ...({ kind: 'create-file', mode: 0o600, uid: 1, gid: 1, exclusive: true } as const),
+      place: { parent, name: `made-${inode}` },
+      reserved: { inode, owner: OWNER },
+    }) as const;
+  // Servers that the catalog would choose now are others: `Catalog.context`.
+  assert.deepEqual(catalog.run(create(first)).attributes.replicas, sets[0]);
+  assert.deepEqual(catalog.run(create(first + 4)).attributes.replicas, sets[1]);
+  const [left, right] = [first + 1, first + 3];
+  const bear = (replicas: string[], ...inodes: number[]): Bear => ({
+    ...bearing(...inodes.map((inode) => ({ parent, name: `borne-${inode}`, inode }))),
+    replicas,
+  });
+  const other = catalog.run(bear(['s1', 's2', 's3'], left));
+  assert.deepEqual(codesOf(other.files), ['precondition-failed']);
+  // Of the files of one command each goes by its own reservation.
+  const swapped = {
+    ...bear(sets[1] ?? [], left, right),
+    elsewhere: [{ replicas: sets[0] ?? [], inodes: [right] }],
+  };
+  assert.deepEqual(codesOf(catalog.run(swapped).files), ['precondition-failed', 'precondition-failed']);
+  const each = {
+    ...bear(sets[0] ?? [], left, right),
+    elsewhere: [{ replicas: sets[1] ?? [], inodes: [right] }],
+  };
+  assert.deepEqual(catalog.run(each).files, { [left]: null, [right]: null });
+  assert.deepEqual([catalog.inode(left).replicas, catalog.inode(right).replicas], sets);
+});
+
+test('numbers are reserved with members only, and those of before make no file where members could differ', () => {
+  const catalog = new Catalog();
+  catalog.refuse('precondition-failed', { kind: 'reserve-inodes', owner: OWNER, count: 5 });
+  const first = reserve(catalog, 2);
+  // As an earlier release has left it.
+  catalog.db.exec("UPDATE reserved SET members = ''");
+  const create = (inode: number, name: string) =>
+    ({
+      ...({ kind: 'create-file', mode: 0o600, uid: 1, gid: 1, exclusive: true } as const),
+      place: { parent: catalog.root, name },
+      reserved: { inode, owner: OWNER },
+    }) as const;
+  const register = (id: string): void => {
+    const about = { url: `http://${id}`, zone: '', storageId: id, freeBytes: 1, totalBytes: 1 };
+    catalog.run({ kind: 'server-register', id, ...about });
+  };
+  for (const id of ['s1', 's2', 's3']) register(id);
+  // As many servers as replicas: there is one member set that can be chosen.
+  assert.deepEqual(catalog.run(create(first, 'a')).attributes.replicas, ['s1', 's2', 's3']);
+  register('s4');
+  catalog.refuse('precondition-failed', create(first + 1, 'b'));
 });
 
 test('only the owner uses a number, and no number is ever used twice', () => {

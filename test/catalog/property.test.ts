@@ -133,6 +133,7 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
     kind: fc.constant('reserve-inodes' as const),
     owner: fc.constantFrom(1, 2),
     count: fc.constantFrom(1, 4),
+    members: fc.constantFrom<string[][]>([['s1', 's2', 's3']], [['s3', 's1', 's2'], ['s2']]),
   }),
   fc.record({
     kind: fc.constant('bear' as const),

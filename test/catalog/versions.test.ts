@@ -64,7 +64,7 @@ test('a batch of a later version is refused before any of it is executed, with w
   assert.throws(() => decodeBatch(bytes), {
     code: 'storage',
     message:
-      /^Cannot execute commands of version 5: this release knows versions up to 4\. Start the newer release/,
+      /^Cannot execute commands of version 6: this release knows versions up to 5\. Start the newer release/,
   });
 });
 

@@ -14,7 +14,7 @@ const EARLIER: readonly Mutation[] = [
   },
   {
     file: 'catalog/versions.ts',
-    find: 'export const COMMANDS_VERSION = 4;',
+    find: 'export const COMMANDS_VERSION = 5;',
     replace: 'export const COMMANDS_VERSION = 1;',
   },
   {
@@ -56,7 +56,11 @@ const EARLIER: readonly Mutation[] = [
 const EARLIER_CLIENT: readonly Mutation[] = [
   { file: 'client/main.ts', find: '  addSnapshotCommands(program);', replace: '' },
   { file: 'client/main.ts', find: '  addTrashCommands(program);', replace: '' },
-  { file: 'fuse/main.ts', find: '? new ClusterBirths(client, failed) : null;', replace: '? null : null;' },
+  {
+    file: 'fuse/main.ts',
+    find: '? new ClusterBirths(client, volume, failed) : null;',
+    replace: '? null : null;',
+  },
 ];
 
 /** @returns the environment in which a server is one of the release before */

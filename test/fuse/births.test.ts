@@ -8,6 +8,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import { lend } from '../../base/lent-memory.ts';
+import type { Attributes, BirthOutcome, NewFile } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { Births } from '../../fuse/births.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
@@ -393,6 +394,40 @@ test('where numbers are refused, they are not asked for with each file', async (
   for (let file = 0; file < 100; file++) assert.equal(numbers.takeNumber(), null);
   await turn();
   assert.deepEqual([asked, failures], [1, [refused]]);
+});
+
+test('numbers whose servers took no file are not used further, and better ones replace those of a server that is away', async () => {
+  let reserved = 0;
+  let outcome: BirthOutcome = { kind: 'unborn' };
+  const backend = {
+    reserve: async (count: number) => {
+      return { first: 1_000 * ++reserved, count, bearer: 's1', untilMs: Number.POSITIVE_INFINITY };
+    },
+    bearer: () => 's1',
+    bear: async () => [outcome],
+  };
+  const numbers = new Births(backend, assert.ifError);
+  const next = async (): Promise<number> => {
+    numbers.prepare();
+    await turn();
+    return numbers.takeNumber()?.inode ?? 0;
+  };
+  const bear = async (inode: number, told: BirthOutcome): Promise<void> => {
+    outcome = told;
+    await numbers.bear({ inode, contents: Buffer.alloc(1) } as unknown as NewFile, 's1');
+    await turn();
+  };
+  const [first, second] = [await next(), await next()];
+  await bear(first, { kind: 'unborn' });
+  const third = await next();
+  assert.deepEqual([first, second, third], [1_000, 1_001, 2_000]);
+  const born = { kind: 'born', attributes: {} as Attributes, namedNs: '1' } as const;
+  await bear(second, { ...born, renew: true });
+  assert.equal(await next(), 2_001, 'What is said of numbers that are replaced says nothing of these');
+  await bear(third, born);
+  assert.equal(await next(), 2_002);
+  await bear(third, { ...born, renew: true });
+  assert.equal(await next(), 3_000);
 });
 
 test('a directory that nobody else changes is listed again from memory, with what is changed in it here', async (t) => {

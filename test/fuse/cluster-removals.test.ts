@@ -26,7 +26,7 @@ async function started(t: TestContext, react: (command: Command) => object | Err
       return { kind: 'answer', status: 200, text: JSON.stringify(answer) };
     };
   const client = new ClusterClient({ servers: cluster.urls });
-  const births = new ClusterBirths(client, () => undefined);
+  const births = new ClusterBirths(client, 'v', () => undefined);
   t.after(async () => {
     await births.stop();
     await client.close();

@@ -1,6 +1,7 @@
 /** Files that come as a whole, as the parts of a server see them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
@@ -9,7 +10,7 @@ import { encodeReplicaMessage } from '../../replica/codec.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { Clock } from '../../server/clock.ts';
 import { BIRTH_CALL, decodeBirthCall, SPARE_CALL } from '../../server/file/birth-call.ts';
-import { Births } from '../../server/file/births.ts';
+import { Births, type BirthsParts } from '../../server/file/births.ts';
 import { isBirthAlone } from '../../server/file/borne-file.ts';
 import { Garbage } from '../../server/file/garbage.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
@@ -98,13 +99,24 @@ interface Catalog {
   readonly commands: Command[];
   readonly stored: FileId[];
   readonly calls: string[];
+  /** That were asked to store something, in alphabetical order. */
+  readonly servers: string[];
+  readonly volume: { replicas: number };
 }
 
 /** Who bears for a catalog that names what it is told, with two other servers that answer as they are told to. */
-function bearerOf(cluster: SmallCluster, answer: () => Promise<Uint8Array>, isClosed = false) {
+function bearerOf(
+  cluster: SmallCluster,
+  answer: () => Promise<Uint8Array>,
+  isClosed = false,
+  placed: Pick<BirthsParts, 'choose' | 'isOutdated'> = {
+    choose: () => ['a', 'b', 'c'] as ServerId[],
+    isOutdated: () => false,
+  },
+) {
   const [a] = cluster.servers as [SmallServer];
-  const seen: Catalog = { commands: [], stored: [], calls: [] };
   const volume = { name: 'v', root: 1, replicas: 3, policy: 'quorum', objectBytes: OBJECT_BYTES };
+  const seen: Catalog = { commands: [], stored: [], calls: [], servers: [], volume };
   const births = new Births({
     self: a.id,
     incarnation: 1 as Incarnation,
@@ -114,15 +126,17 @@ function bearerOf(cluster: SmallCluster, answer: () => Promise<Uint8Array>, isCl
     traffic: { wrote: () => undefined } as never,
     outcomes: { add: () => undefined },
     isConnected: () => true,
-    call: async (_to, method, payload) => {
+    call: async (to, method, payload) => {
       seen.calls.push(method);
+      seen.servers.push(to);
+      seen.servers.sort();
       for (const { file, operations } of decodeBirthCall(payload).births) {
         seen.stored.push(file);
         assert.equal(operations.at(-1)?.kind, 'settling', 'Whoever leads next knows that no mark stands');
       }
       return answer();
     },
-    choose: () => ['a', 'b', 'c'] as ServerId[],
+    ...placed,
     query: async (query: Query) =>
       (query.kind === 'attributes' ? { attributes: { volume: 'v' } } : { volume, servers: [] }) as never,
     command: async (command: Command) => {
@@ -210,6 +224,48 @@ test('others have been asked, and what they are asked has left, before this serv
   const [outcome] = await births.bear(requestFor(1, 100), {});
   assert.equal(outcome?.kind, 'born');
   assert.deepEqual(order, ['asked', 'asked', 'left', 'left', 'stores']);
+});
+
+test('files go to the servers that were reserved with their numbers, and their names say so', async (t) => {
+  const { cluster } = await started(t);
+  const sets = [
+    ['a', 'b', 'c'],
+    ['a', 'd', 'e'],
+  ] as ServerId[][];
+  let chosen = 0;
+  const { births, seen } = bearerOf(cluster, STORED, false, {
+    choose: () => sets[chosen++ % 2] ?? [],
+    isOutdated: (members) => members.includes('e' as ServerId),
+  });
+  const reserved = await births.reserve({ owner: 3, count: 128, volume: 'v' });
+  assert.deepEqual(reserved.sets, sets);
+  const [left, right] = [100, 100 + 64];
+  const outcomes = await births.bear(requestFor(1, left, right), {});
+  assert.deepEqual(
+    outcomes.map((outcome) => outcome.kind === 'born' && [outcome.attributes.replicas, outcome.renew]),
+    [
+      [sets[0], undefined],
+      [sets[1], true],
+    ],
+  );
+  assert.deepEqual(seen.servers, ['b', 'c', 'd', 'e']);
+  const [reservation, named] = seen.commands;
+  assert.deepEqual(reservation?.kind === 'reserve-inodes' && reservation.members, sets);
+  assert.ok(named?.kind === 'bear');
+  assert.deepEqual([named.replicas, named.elsewhere], [sets[0], [{ replicas: sets[1], inodes: [right] }]]);
+  assert.equal(chosen, 2, 'No servers are chosen after the reservation');
+});
+
+test('a number is of no use to a volume that wants another number of replicas', async (t) => {
+  const { cluster } = await started(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  const { volume } = seen;
+  await births.reserve({ owner: 3, count: 10, volume: 'v' });
+  volume.replicas = 2;
+  // Of what volumes want a server knows what was so a second ago.
+  await delay(1_100);
+  assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(seen.stored, []);
 });
 
 test('a file that no majority has gets no name', async (t) => {

@@ -6,6 +6,8 @@ const replica = plantedIn('replica');
 const SNAPSHOTS = 'snapshots before and after a file that is borne gets its name';
 const BIRTHS = 'test/server/births.test.ts';
 const CATALOG = 'test/catalog/births.test.ts';
+const MEMBERS =
+  'a file with a reserved number has the members of the reservation, in whatever way it is made';
 
 export const PLANTED_BIRTHS: readonly Planted[] = [
   replica(
@@ -30,6 +32,56 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
       test: {
         file: CATALOG,
         name: 'contents are kept while their number is reserved, and the number is void',
+      },
+    },
+  ),
+  replica(
+    'birth-members',
+    'a file with a reserved number goes where servers are chosen when it is made',
+    {
+      file: 'catalog/command.ts',
+      find: 'if (members.length > 0) return members;',
+      replace: '',
+    },
+    { test: { file: CATALOG, name: MEMBERS } },
+  ),
+  replica(
+    'birth-strangers',
+    'a file is named with other members than its number was reserved with',
+    {
+      file: 'catalog/commands/births.ts',
+      find: 'this.#assertMembers(id, replicas);',
+      replace: '',
+    },
+    { test: { file: CATALOG, name: MEMBERS } },
+  ),
+  replica(
+    'birth-unplaced',
+    'a number that an earlier release has reserved makes a file where contents may be elsewhere',
+    {
+      file: 'catalog/command.ts',
+      find: 'if (reserved !== undefined && !servers.every(({ id }) => chosen.includes(id as ServerId))) {',
+      replace: 'if (reserved === 0) {',
+    },
+    {
+      test: {
+        file: CATALOG,
+        name: 'numbers are reserved with members only, and those of before make no file where members could differ',
+      },
+    },
+  ),
+  replica(
+    'birth-elsewhere',
+    'contents go to the same servers for all files of a request',
+    {
+      file: 'server/file/births.ts',
+      find: 'const key = place.members.join();',
+      replace: "const key = '';",
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'files go to the servers that were reserved with their numbers, and their names say so',
       },
     },
   ),

@@ -58,7 +58,13 @@ export class BirthCourse {
     this.#system = system;
     this.#around = around;
     this.#epoch = firstEpoch(around.id, around.incarnation);
-    if (system.hasNumber()) this.#numbers.reserved(1, FILE, 1, Infinity);
+    if (system.hasNumber()) this.#reserve();
+  }
+
+  #reserve(): void {
+    const { members } = this.#system.firstView;
+    const place = { members, replicas: members.length };
+    this.#numbers.reserved({ ...place, owner: 1, first: FILE, last: FILE, untilMs: Infinity });
   }
 
   /** A client brings the contents. It may say so again, and other contents: then nothing comes of it. */

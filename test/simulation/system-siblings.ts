@@ -96,7 +96,8 @@ export class Siblings {
     const bearer = this.#dice.pick(world.ids);
     const count = this.#dice.integer(1, TOGETHER_MAX);
     const names = [...NAMES].sort(() => this.#dice.next() - 0.5).slice(0, count);
-    this.#catalog.ask(bearer, { kind: 'reserve-inodes', owner: OWNER, count }, (answer) => {
+    const members = [[...this.#system.firstView.members]];
+    this.#catalog.ask(bearer, { kind: 'reserve-inodes', owner: OWNER, count, members }, (answer) => {
       if (answer instanceof ServiceError) return;
       const { first } = answer as CommandResults['reserve-inodes'];
       this.#storeEverywhere(bearer, first, names);

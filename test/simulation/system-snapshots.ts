@@ -139,7 +139,9 @@ export class SnapshotCatalog {
     // The number is the simulation's; those that come before it are others'.
     if (system.options.isBorne) {
       let first = 0;
-      while (first !== FILE) first = this.#run({ kind: 'reserve-inodes', owner: OWNER, count: 1 }).first;
+      const members = [[...system.firstView.members]];
+      const reserve = { kind: 'reserve-inodes', owner: OWNER, count: 1, members } as const;
+      while (first !== FILE) first = this.#run(reserve).first;
       this.#wantedMs = Infinity;
     } else {
       for (let inode = 0, number = 0; inode !== FILE; number++) {
