@@ -41,6 +41,11 @@ export interface LeaseConfig extends LeaseTiming {
    */
   readonly formerSilenceMs?: number;
   /**
+   * The latest reading of the lease clock at which an earlier life may have voted or drawn a ballot, where ballots have
+   * to rise over restarts whatever became of the clock. The silence is counted from the later of it and the start.
+   */
+  readonly formerClockMs?: number;
+  /**
    * Spread of those who compete for a lease that is over, in milliseconds: the shorter, the sooner it is taken, and
    * the oftener two of them refuse each other and have to begin anew. A twentieth of a lease if absent, at most 100.
    */
@@ -65,6 +70,8 @@ export interface LeaseParameters {
   readonly intervalMs: number;
   /** W: silence after every start. */
   readonly recoveryMs: number;
+  /** See `LeaseConfig`; −Infinity where the start is later for certain, or ballots need not rise. */
+  readonly formerClockMs: number;
   /** An attempt that has not read a majority by then is dropped, because its lease is counted from its start. */
   readonly attemptMaxMs: number;
   /** Unanswered READs and WRITEs are repeated with this period. */
@@ -100,6 +107,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     clockSkewMaxMs,
     intervalMs: leaseMs - clockSkewMaxMs,
     recoveryMs: Math.max(leaseSilenceMs(config), config.formerSilenceMs ?? 0),
+    formerClockMs: config.formerClockMs ?? -Infinity,
     attemptMaxMs,
     repeatMs: attemptMaxMs / 4,
     renewBeforeMs: (leaseMs * 2) / 3,

@@ -11,6 +11,9 @@ import type { LeaseParameters } from './parameters.ts';
  * clock. After W = t_max + 2ε every clock shows at least x + t_max + ε: they have ended. New ballots
  * are drawn at ≥ x + W − ε, and since L ≤ W − 2ε their interval is larger than that of x + ε: larger
  * than all forgotten ones. The papers wait t_max or t_max + ε, which clocks slewed during the wait defeat.
+ *
+ * Where the clock was set back before the start, x is the last reading of the life before, as the caller remembers it
+ * (`formerClockMs`): the wait is longer, ballots rise all the same.
  */
 export interface Recovery {
   readonly untilMs: number;
@@ -19,9 +22,10 @@ export interface Recovery {
 }
 
 export function recoveryStart(nowMs: number, parameters: LeaseParameters): Recovery {
+  const lastMs = Math.max(nowMs, parameters.formerClockMs);
   return {
-    untilMs: nowMs + parameters.recoveryMs,
-    floor: ballotInterval(nowMs + parameters.clockSkewMaxMs, parameters),
+    untilMs: lastMs + parameters.recoveryMs,
+    floor: ballotInterval(lastMs + parameters.clockSkewMaxMs, parameters),
   };
 }
 

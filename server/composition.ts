@@ -231,6 +231,7 @@ export async function compose(
   const named = new NamedLeases({
     self,
     former: { silenceMs: folder.silences.namesMs, over: recovered },
+    clockMemory: { formerMs: folder.formerNamedClockMs, cover: (clockMs) => folder.coverNamedClock(clockMs) },
     // Two servers with different sets could each find a majority of their own: the set is the one of the beginning.
     urls: bootstrap.urls,
     leaseMs: config.namedLeaseMaxMs,

@@ -40,6 +40,17 @@ export interface FormerTiming {
   over(): void;
 }
 
+/** Remembers durably up to which reading of its lease clock a server may have voted. */
+export interface ClockMemory {
+  /** The latest such reading of earlier lives of this server; −Infinity where there is none. */
+  readonly formerMs: number;
+  /**
+   * @returns the reading, no smaller than this one, up to which votes are covered now
+   * @throws what the disk refuses with
+   */
+  cover(leaseClockMs: number): number;
+}
+
 export interface LeaseLinkParts extends LeaseTiming {
   readonly self: ServerId;
   readonly peers: readonly ServerId[];
@@ -51,6 +62,8 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly options: string;
   /** Absent where no earlier life of this server had other timing. */
   readonly former?: FormerTiming;
+  /** Absent where ballots need not rise when the clock is set back. */
+  readonly clockMemory?: ClockMemory;
   /** Absent where members of cells never change. */
   readonly knownView?: (cell: CellId) => KnownView | null;
   /** @see LeaseConfig.jitterMaxMs */
@@ -84,11 +97,16 @@ export class LeaseLink {
   #flushing = false;
   #wakeAtMs = Infinity;
   #faultedMs: number | null = null;
+  /** The latest reading of the lease clock of earlier hosts. */
+  #formerClockMs: number;
+  /** The host may vote while the lease clock shows no more. */
+  #coveredUntilMs = -Infinity;
 
   constructor(parts: LeaseLinkParts) {
     this.#parts = parts;
     const { algorithm, clockSkewMaxMs } = parts;
     this.#clockMovedMaxMs = algorithm === 'flease' ? clockSkewMaxMs * WALL_DRIFT_SHARE : SLEPT_MS;
+    this.#formerClockMs = parts.clockMemory?.formerMs ?? -Infinity;
     this.#host = this.#begin();
     this.#clockTimer = setInterval(() => this.#checkClock(), CLOCK_CHECK_MS);
     this.#scheduleWake();
@@ -111,6 +129,11 @@ export class LeaseLink {
 
   recoveringMs(): number {
     return this.#host.recoveringMs(this.nowMs());
+  }
+
+  /** By how much the lease clock is behind a reading at which this server may have voted before it was set back. */
+  clockBehindMs(): number {
+    return Math.max(0, this.#formerClockMs - this.nowMs());
   }
 
   /**
@@ -166,6 +189,7 @@ export class LeaseLink {
   #begin(): LeaseHost {
     const { self, leaseMs, clockSkewMaxMs, algorithm, former, knownView, jitterMaxMs } = this.#parts;
     const formerSilenceMs = former?.silenceMs ?? 0;
+    this.#coveredUntilMs = -Infinity;
     this.#offsetMs = this.#parts.clock.wallDriftMs();
     this.#sleptMs = this.#parts.clock.sleptMs();
     const incarnation = this.#parts.drawIncarnation();
@@ -175,6 +199,7 @@ export class LeaseLink {
       clockSkewMaxMs,
       algorithm,
       formerSilenceMs,
+      formerClockMs: this.#formerClockMs,
       incarnation,
       ...(knownView === undefined ? {} : { knownView }),
       ...(jitterMaxMs === undefined ? {} : { jitterMaxMs }),
@@ -183,11 +208,40 @@ export class LeaseLink {
   }
 
   #act(event: LeaseEvent): void {
+    let nowMs = this.nowMs();
+    while (nowMs > this.#coveredUntilMs && this.#mayVote(event)) {
+      if (!this.#cover(nowMs)) return;
+      nowMs = this.nowMs();
+    }
     try {
-      for (const action of this.#host.step(event, this.nowMs())) this.#perform(action);
+      for (const action of this.#host.step(event, nowMs)) this.#perform(action);
     } catch (error) {
       this.#parts.fatal(error);
       throw error;
+    }
+  }
+
+  #mayVote(event: LeaseEvent): boolean {
+    if (this.#parts.clockMemory === undefined || this.#host.clockFault || this.recoveringMs() > 0)
+      return false;
+    return (
+      event.kind === 'ask' || event.kind === 'tick' || (event.kind === 'frame' && event.messages.length > 0)
+    );
+  }
+
+  /** @returns whether the host may vote at this reading of the clock; if not, all its leases end */
+  #cover(nowMs: number): boolean {
+    const { clockMemory, log } = this.#parts;
+    try {
+      this.#coveredUntilMs = clockMemory?.cover(nowMs) ?? Infinity;
+      return true;
+    } catch (error) {
+      log.error(
+        { err: error },
+        'the disk refuses the reading of the clock that fencing tokens have to exceed',
+      );
+      this.step({ kind: 'clock-fault' });
+      return false;
     }
   }
 
@@ -277,6 +331,8 @@ export class LeaseLink {
     if (!still) return;
     this.#faultedMs = null;
     this.#outgoing.clear();
+    if (this.#parts.clockMemory !== undefined)
+      this.#formerClockMs = Math.max(this.#formerClockMs, this.nowMs());
     this.#host = this.#begin();
     log.warn({ silentMs: Math.ceil(this.recoveringMs()) }, 'the lease layer begins anew');
     this.#parts.begun();

@@ -5,7 +5,13 @@ import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { ClaimedLease, LeaseMark, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
 import type { Clock } from '../clock.ts';
-import { CLOCK_CHECK_MS, type FormerTiming, LeaseLink, type LeaseNews } from '../lease-link.ts';
+import {
+  CLOCK_CHECK_MS,
+  type ClockMemory,
+  type FormerTiming,
+  LeaseLink,
+  type LeaseNews,
+} from '../lease-link.ts';
 import { CHANNEL_NAMED_LEASE, type Transport } from '../transport/transport.ts';
 import type { WakeQueue } from '../wake-queue.ts';
 import { LeasePlaces } from './lease-place.ts';
@@ -26,6 +32,8 @@ export interface NamedLeaseDriverParts extends LeaseTiming {
   readonly wakes: WakeQueue;
   readonly log: Logger;
   readonly former?: FormerTiming;
+  /** By which tokens rise whatever becomes of wall clocks. */
+  readonly clockMemory?: ClockMemory;
   drawIncarnation(): Incarnation;
   transport(): Transport;
   fatal(error: unknown): void;
@@ -72,6 +80,9 @@ export class NamedLeaseDriver {
       faulted: () => this.#fault(),
       begun: () => undefined,
     });
+    const behindMs = Math.ceil(this.#link.clockBehindMs());
+    if (behindMs > 0)
+      parts.log.error({ behindMs }, 'the clock was set back: named leases wait until it has caught up');
     this.#sweepTimer = setInterval(() => this.#sweep(), parts.leaseMs);
   }
 
@@ -147,6 +158,15 @@ export class NamedLeaseDriver {
       });
     }
     const leftMs = Math.ceil(this.recoveringMs());
+    const behindMs = Math.ceil(this.#link.clockBehindMs());
+    if (behindMs > 0) {
+      throw new ServiceError(
+        'recovering',
+        `The clock of server ${self} is ${behindMs} ms behind what it has shown before: it takes part in no lease of a ` +
+          'name before its clock has caught up, because fencing tokens would fall. Set the clock, and start it again',
+        { retryAfterMs: leftMs },
+      );
+    }
     if (leftMs > 0) {
       throw new ServiceError(
         'recovering',

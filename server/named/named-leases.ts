@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
 import type { Clock } from '../clock.ts';
-import type { FormerTiming } from '../lease-link.ts';
+import type { ClockMemory, FormerTiming } from '../lease-link.ts';
 import type { Labels, MetricsRegistry } from '../metrics.ts';
 import type { Transport } from '../transport/transport.ts';
 import type { WakeQueue } from '../wake-queue.ts';
@@ -25,6 +25,7 @@ export interface NamedLeasesParts extends LeaseTiming {
   readonly wakes: WakeQueue;
   readonly log: Logger;
   readonly former?: FormerTiming;
+  readonly clockMemory?: ClockMemory;
   drawIncarnation(): Incarnation;
   transport(): Transport;
   isConnected(server: ServerId): boolean;

@@ -8,6 +8,13 @@ import { DatabaseMark, type DatabaseState } from './database-mark.ts';
 import { errorCode } from './failures.ts';
 import { FolderError } from './folder-error.ts';
 import { FolderLock } from './folder-lock.ts';
+import {
+  type NamedClock,
+  namedClockCovering,
+  namedClockEnded,
+  namedClockFormerMs,
+  readNamedClock,
+} from './named-clock.ts';
 import { isAside } from './set-aside.ts';
 import type { NewTrust } from './store.ts';
 
@@ -66,6 +73,8 @@ interface Meta {
   readonly missedBelow: number;
   /** What databases were made here. */
   readonly databases: Readonly<Record<string, DatabaseState>>;
+  /** Null where this server has not voted on a name yet. */
+  readonly namedClock: NamedClock | null;
 }
 
 /**
@@ -87,19 +96,31 @@ export class DataFolder {
   readonly powerLossStart: number;
   /** What an earlier start with other timing asks for; this start is silent for no less. */
   readonly silences: Silences;
+  /**
+   * The latest reading of the lease clock at which an earlier start may have voted on a name, in milliseconds;
+   * −Infinity where none has. Larger than any of now where the clock was set back.
+   */
+  readonly formerNamedClockMs: number;
   /** The same for all folders of one file system of this machine, in containers, too; null where that is not known. */
   readonly disk: string | null;
   readonly #lock: FolderLock;
   #meta: Meta;
   #clean = false;
 
-  private constructor(folder: string, lock: FolderLock, meta: Meta, lostPower: boolean) {
+  private constructor(
+    folder: string,
+    lock: FolderLock,
+    meta: Meta,
+    lostPower: boolean,
+    formerNamedClockMs: number,
+  ) {
     this.path = folder;
     this.storageId = meta.storageId;
     this.startCounter = meta.startCounter;
     this.powerLossStart = meta.powerLossStart;
     this.lostPower = lostPower;
     this.silences = meta.silences;
+    this.formerNamedClockMs = formerNamedClockMs;
     this.disk = meta.bootId === null ? null : diskName(folder, meta.bootId);
     this.#lock = lock;
     this.#meta = meta;
@@ -142,11 +163,13 @@ export class DataFolder {
           heldBelow,
           missedBelow: lostPower ? heldBelow : (known?.missedBelow ?? 0),
           databases: known?.databases ?? {},
+          namedClock: known?.namedClock ?? null,
         };
+        const formerNamedClockMs = namedClockFormerMs(meta.namedClock, sameBoot);
         if (known === null) makeObjectDirectories(folder);
         writeMeta(folder, meta);
         if (failed) fs.rmSync(failureMarkOf(meta.storageId), { force: true });
-        return new DataFolder(folder, lock, meta, lostPower);
+        return new DataFolder(folder, lock, meta, lostPower, formerNamedClockMs);
       } catch (error) {
         lock.release();
         throw error;
@@ -190,6 +213,19 @@ export class DataFolder {
     if (file < this.#meta.heldBelow) return;
     this.#meta = { ...this.#meta, heldBelow: file + HELD_AHEAD };
     writeMeta(this.path, this.#meta);
+  }
+
+  /**
+   * Remembers, synced, that this server may vote on names until the lease clock shows more than the result: a later start
+   * votes only once its clock has passed that, so that fencing tokens rise though the clock was set back.
+   */
+  coverNamedClock(leaseClockMs: number): number {
+    const namedClock = namedClockCovering(leaseClockMs, this.#meta.namedClock);
+    if (namedClock !== this.#meta.namedClock) {
+      writeMeta(this.path, { ...this.#meta, namedClock });
+      this.#meta = { ...this.#meta, namedClock };
+    }
+    return namedClock.untilMs;
   }
 
   /** What a loss of power left is known, and on the disk: a later start need not look again. */
@@ -244,7 +280,8 @@ export class DataFolder {
   /** Lets go of the folder. Whatever was opened inside is closed before. */
   close(): void {
     try {
-      if (this.#clean) writeMeta(this.path, { ...this.#meta, clean: true });
+      const namedClock = namedClockEnded(this.#meta.namedClock);
+      if (this.#clean) writeMeta(this.path, { ...this.#meta, clean: true, namedClock });
     } finally {
       this.#lock.release();
     }
@@ -357,6 +394,7 @@ function readMeta(folder: string): Meta | null {
     heldBelow,
     missedBelow,
     databases,
+    namedClock,
   } = value as Record<string, unknown>;
   if (!isCount(format) || format === 0) throw damaged('names no format');
   if (format > FOLDER_FORMAT) {
@@ -389,6 +427,7 @@ function readMeta(folder: string): Meta | null {
     missedBelow: isCount(missedBelow) ? missedBelow : 0,
     // A folder of before remembers none, but has its index from its first start on.
     databases: readDatabases(databases) ?? (startCounter > 0 ? { 'index.db': 'closed' } : {}),
+    namedClock: readNamedClock(namedClock),
   };
 }
 

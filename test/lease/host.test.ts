@@ -9,6 +9,7 @@
  *     10300 ask 1 acquire session=7 span=500 note=x     a client's order; members=bcd, deadline=11000
  *     9000 algorithm paxoslease                         begins anew with the other algorithm
  *     9000 thrifty                                      begins anew, and asks no more than it must
+ *     9000 former 12000                                 begins anew, after a life whose clock had shown so much
  *
  * `parameters=`, `life=` and `clock=` change what the frame's envelope says.
  */
@@ -278,6 +279,9 @@ function start(): Handler {
         parameters = leaseParameters(config);
         return 'ok';
       }
+      case 'former':
+        host = new LeaseHost({ ...CONFIG, formerClockMs: Number(words[0]) }, nowMs);
+        return 'ok';
       case 'cells':
         return `${host.cellCount}`;
       default: {

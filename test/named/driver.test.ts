@@ -6,6 +6,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { LeaseOutcome } from '../../lease/actions.ts';
 import { Clock } from '../../server/clock.ts';
+import type { ClockMemory } from '../../server/lease-link.ts';
 import { NamedLeaseDriver } from '../../server/named/named-lease-driver.ts';
 import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
@@ -16,6 +17,18 @@ const SKEW_MS = 20;
 const ASK_MS = 3_000;
 const FIVE = ['s1', 's2', 's3', 's4', 's5'] as ServerId[];
 
+/** What a server keeps of its clock, as a data folder does. */
+class RememberedClock implements ClockMemory {
+  formerMs = -Infinity;
+  fails = false;
+
+  cover(leaseClockMs: number): number {
+    if (this.fails) throw new Error('The disk is full');
+    this.formerMs = Math.max(this.formerMs, leaseClockMs);
+    return leaseClockMs;
+  }
+}
+
 /** Servers in one process that do nothing but vote on names. */
 class NamedCluster {
   readonly network = new MemoryNetwork();
@@ -24,8 +37,15 @@ class NamedCluster {
   readonly logged: string[] = [];
   readonly #closers: (() => void)[] = [];
 
-  /** @param serversOf what each server believes all servers to be */
-  constructor(ids = FIVE, serversOf = (_id: ServerId) => ids) {
+  /**
+   * @param serversOf what each server believes all servers to be
+   * @param memories what each server remembers of its clock; absent: nothing
+   */
+  constructor(
+    ids = FIVE,
+    serversOf = (_id: ServerId) => ids,
+    memories?: ReadonlyMap<ServerId, RememberedClock>,
+  ) {
     const log = pino({ level: 'warn' }, { write: (line) => this.logged.push(line) });
     for (const [place, id] of ids.entries()) {
       const clock = new Clock();
@@ -39,6 +59,7 @@ class NamedCluster {
         clock,
         wakes,
         log,
+        ...(memories === undefined ? {} : { clockMemory: memories.get(id) as RememberedClock }),
         drawIncarnation: () => (place + 1) as Incarnation,
         transport: () => made.transport as MemoryTransport,
         fatal: (error) => this.fatal.push(error),
@@ -158,6 +179,69 @@ test('after a start a server says for how long it stays silent; at its end, that
   const waiting: Promise<LeaseOutcome> = driver.ask('n', { kind: 'look' }, ASK_MS);
   driver.close();
   assert.deepEqual(await waiting, { kind: 'unknown' });
+});
+
+describe('the clocks of all servers are set back', () => {
+  const three = FIVE.slice(0, 3);
+  const BACK_MS = 1_500;
+
+  async function tokenOf(cluster: NamedCluster, session: number): Promise<number> {
+    const outcome = await cluster.driver(0).ask('n', acquire('n', session), ASK_MS);
+    assert.ok(outcome.kind === 'granted', JSON.stringify(outcome));
+    await cluster.driver(1).ask('n', { kind: 'release', session }, ASK_MS);
+    return outcome.lease.token;
+  }
+
+  test('while none of them runs: they wait until the clocks have caught up, and tokens rise', async (t) => {
+    const memories = new Map(three.map((id) => [id, new RememberedClock()]));
+    using before = new NamedCluster(three, () => three, memories);
+    await before.ready();
+    const token = await tokenOf(before, 1);
+    before[Symbol.dispose]();
+    const now = Date.now.bind(Date);
+    t.mock.method(Date, 'now', () => now() - BACK_MS);
+    using after = new NamedCluster(three, () => three, memories);
+    assert.ok(after.driver(0).recoveringMs() > LEASE_MS + BACK_MS / 2);
+    await assert.rejects(
+      after.driver(0).ask('n', { kind: 'look' }, ASK_MS),
+      /ms behind what it has shown before/,
+    );
+    await after.ready();
+    assert.ok((await tokenOf(after, 2)) > token);
+    assert.ok(after.logged.some((line) => line.includes('the clock was set back')));
+  });
+
+  test('while they run: their leases end, and tokens rise', async (t) => {
+    const memories = new Map(three.map((id) => [id, new RememberedClock()]));
+    using cluster = new NamedCluster(three, () => three, memories);
+    await cluster.ready();
+    const token = await tokenOf(cluster, 1);
+    const now = Date.now.bind(Date);
+    t.mock.method(Date, 'now', () => now() - BACK_MS);
+    while (!cluster.logged.some((line) => line.includes('begins anew'))) await delay(50);
+    while (three.some((_, place) => !isUsable(cluster.driver(place)))) await delay(50);
+    assert.ok((await tokenOf(cluster, 2)) > token);
+  });
+
+  test('a server whose disk does not take the reading of its clock votes on nothing', async () => {
+    const memories = new Map(three.map((id) => [id, new RememberedClock()]));
+    using cluster = new NamedCluster(three, () => three, memories);
+    await cluster.ready();
+    for (const id of three.slice(1)) (memories.get(id) as RememberedClock).fails = true;
+    assert.equal((await cluster.driver(0).ask('n', acquire('n', 1), 300)).kind, 'unknown');
+    assert.equal(isUsable(cluster.driver(1)), false);
+    assert.deepEqual(cluster.fatal, []);
+  });
+
+  function isUsable(driver: NamedLeaseDriver): boolean {
+    try {
+      driver.assertUsable();
+      return true;
+    } catch (error) {
+      assert.ok(error instanceof ServiceError);
+      return false;
+    }
+  }
 });
 
 test('bytes that make no sense are dropped, and servers with other servers are not heard', async () => {

@@ -25,6 +25,50 @@ export const PLANTED_CLAIM: readonly Planted[] = [
     { directed: 'tokens rise' },
   ),
   claim(
+    'clock-back',
+    'after a start the silence is counted by a clock that was set back, and tokens fall',
+    {
+      file: 'lease/recovery.ts',
+      find: 'const lastMs = Math.max(nowMs, parameters.formerClockMs);',
+      replace: 'const lastMs = nowMs;',
+    },
+    { test: { file: 'test/lease/host.test.ts', name: 'former-clock' } },
+  ),
+  claim(
+    'clock-uncovered',
+    'a server votes on names without having remembered the reading of its clock',
+    {
+      file: 'server/lease-link.ts',
+      find: 'this.#coveredUntilMs = clockMemory?.cover(nowMs) ?? Infinity;',
+      replace: 'this.#coveredUntilMs = clockMemory === undefined ? 0 : Infinity;',
+    },
+    { test: { file: 'test/named/driver.test.ts', name: 'while none of them runs' } },
+  ),
+  claim(
+    'clock-back-running',
+    'a server whose clock was set back while it runs begins anew by the new one alone',
+    {
+      file: 'server/lease-link.ts',
+      find: 'this.#formerClockMs = Math.max(this.#formerClockMs, this.nowMs());',
+      replace: 'this.#formerClockMs = Math.max(this.#formerClockMs, -Infinity);',
+    },
+    {
+      test: { file: 'test/named/driver.test.ts', name: 'while they run: their leases end, and tokens rise' },
+    },
+  ),
+  claim(
+    'clock-next-boot',
+    'the monotonic clock of another boot tells how far the clock of names had come',
+    {
+      file: 'server/storage/named-clock.ts',
+      find: 'return isSameBoot ? Math.min',
+      replace: 'return isSameBoot || known.untilMs > 0 ? Math.min',
+    },
+    {
+      test: { file: 'test/storage/data-folder.test.ts', name: 'remembers up to which reading of the clock' },
+    },
+  ),
+  claim(
     'late-refresh',
     'a lease that is over is refreshed',
     {

@@ -13,7 +13,7 @@ export const STILL_VALID_OFF: Mutation = {
 
 export const WAIT_OFF: Mutation = {
   file: 'lease/recovery.ts',
-  find: 'untilMs: nowMs + parameters.recoveryMs,',
+  find: 'untilMs: lastMs + parameters.recoveryMs,',
   replace: 'untilMs: nowMs,',
 };
 

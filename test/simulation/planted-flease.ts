@@ -43,9 +43,9 @@ export const PLANTED_FLEASE: readonly Planted[] = [
     'no wait after an orderly restart',
     {
       file: 'lease/recovery.ts',
-      find: 'untilMs: nowMs + parameters.recoveryMs,',
+      find: 'untilMs: lastMs + parameters.recoveryMs,',
       replace:
-        "untilMs: nowMs + ((globalThis as Record<string, unknown>)['leaseholdStoppedInOrder'] ? 0 : parameters.recoveryMs),",
+        "untilMs: lastMs + ((globalThis as Record<string, unknown>)['leaseholdStoppedInOrder'] ? 0 : parameters.recoveryMs),",
     },
     { directed: 'orderly-restart-waits', says: 'L1' },
     { also: [AMNESIA_UNSEEN] },

@@ -67,6 +67,34 @@ describe('data folder', () => {
     last.close();
   });
 
+  test('remembers up to which reading of the clock it has voted on names, ahead of each vote', () => {
+    const nowMs = 1_000_000;
+    const open = (bootId: string) => DataFolder.open(folder, { ...FOLDER, bootId });
+    const first = open('one');
+    assert.equal(first.formerNamedClockMs, -Infinity, 'It has never voted');
+    const untilMs = first.coverNamedClock(nowMs);
+    assert.ok(untilMs > nowMs);
+    assert.equal(first.coverNamedClock(nowMs + 1), untilMs, 'One sync for many votes');
+    // As if it was killed: the lock goes, and nothing is written down.
+    const killed = fs.readFileSync(path.join(folder, 'META'));
+    first.close();
+    fs.writeFileSync(path.join(folder, 'META'), killed);
+
+    const sameBoot = open('one');
+    const formerMs = sameBoot.formerNamedClockMs;
+    assert.ok(formerMs >= nowMs && formerMs < nowMs + 10_000, 'What that clock would show by now');
+    sameBoot.close();
+    fs.writeFileSync(path.join(folder, 'META'), killed);
+    const nextBoot = open('two');
+    assert.equal(nextBoot.formerNamedClockMs, untilMs, 'The monotonic clock began anew, and tells nothing');
+    assert.equal(nextBoot.coverNamedClock(nowMs), untilMs, 'Never less than before');
+    nextBoot.markClean();
+    nextBoot.close();
+    const third = open('three');
+    assert.ok(third.formerNamedClockMs < nowMs + 10_000, 'In good order it ends with what was shown');
+    third.close();
+  });
+
   test('remembers from which file on it was there', () => {
     const made = DataFolder.open(folder, FOLDER);
     assert.equal(made.bornAt, null, 'Nobody has told it yet');
