@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
+import type { ContentVersion } from '../wire/catalog-api.ts';
 import {
   encodeWriteParts,
   WRITE_BYTES_MAX,
@@ -33,6 +34,11 @@ export interface FileRange {
   readonly untilMs: number;
   /** @param length at most `TRANSFER_BYTES_MAX` */
   read(offset: number, length: number): Promise<Uint8Array>;
+}
+
+export interface WriteOptions extends CallOptions {
+  /** The version that the contents have just before the write, else it fails with `precondition-failed`; absent: any. */
+  readonly ifContents?: ContentVersion;
 }
 
 /** Who leads a file, and in which epoch. */
@@ -158,8 +164,9 @@ export class FileHandle {
   write(
     offset: number | 'append',
     bytes: Uint8Array | readonly Uint8Array[],
-    options?: CallOptions,
+    { ifContents, ...options }: WriteOptions = {},
   ): Promise<WriteResult> {
+    const guard = ifContents === undefined ? '' : `&if-contents=${ifContents.epoch}-${ifContents.seq}`;
     const length =
       bytes instanceof Uint8Array ? bytes.length : bytes.reduce((sum, one) => sum + one.length, 0);
     assert(length > 0 && length <= TRANSFER_BYTES_MAX, 'A write is one transfer');
@@ -167,7 +174,7 @@ export class FileHandle {
       (query) => ({
         what: `Cannot write ${this.#name}`,
         method: 'PUT',
-        path: `${this.#path}?offset=${offset}&${query}`,
+        path: `${this.#path}?offset=${offset}${guard}&${query}`,
         files: [this.file],
         headers: OCTETS,
         body: bytes,

@@ -8,7 +8,7 @@ import type { Removals } from './removals.ts';
 export function afterRemovals(file: BackendFile, removals: Removals): BackendFile {
   return {
     ...file,
-    write: (offset, parts) => removals.withQuota(() => file.write(offset, parts)),
+    write: (...what) => removals.withQuota(() => file.write(...what)),
     writeParts: (parts) => removals.withQuota(() => file.writeParts(parts)),
     append: (bytes) => removals.withQuota(() => file.append(bytes)),
     truncate: (sizeBytes) => removals.withQuota(() => file.truncate(sizeBytes)),

@@ -95,8 +95,13 @@ export interface BackendFile {
    * @returns null where it is not
    */
   range?(offset: number, length: number): Promise<BackendRange | null>;
-  /** `parts`, which follow each other, stay untouched until the promise settles, and are the caller's again afterwards. */
-  write(offset: number, parts: readonly Uint8Array[]): Promise<FileState>;
+  /**
+   * `parts`, which follow each other, stay untouched until the promise settles, and are the caller's again afterwards.
+   *
+   * @param expect the version of the contents just before the write; absent: any
+   * @throws ServiceError `precondition-failed` where they have another version
+   */
+  write(offset: number, parts: readonly Uint8Array[], expect?: ContentVersion): Promise<FileState>;
   /** As `write`, at several places: whoever reads finds all of it or none, and of what overlaps the later. */
   writeParts(parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[]): Promise<FileState>;
   /** All of `bytes`, at the end of the file wherever that is by then, in one piece. */
@@ -326,6 +331,13 @@ export type BirthOutcome =
   | { readonly kind: 'refused'; readonly error: Error }
   | { readonly kind: 'unborn' };
 
+export interface MadeFile {
+  readonly attributes: Attributes;
+  /** False: an earlier request has created it. */
+  readonly created: boolean;
+  readonly namedNs: string | null;
+}
+
 /** A name that is to go, and the file that it is to be taken from. */
 export interface RemovedName {
   readonly parent: number;
@@ -356,8 +368,13 @@ export interface BirthBackend {
   bearer(): string | null;
   /** @returns what became of each, in their order; throws where that is not known */
   bear(bearer: string, files: readonly NewFile[]): Promise<readonly BirthOutcome[]>;
-  /** Makes the file without its contents, or finds that it was made or borne before; live. `namedNs`: its directory's times since, if they are known. */
-  make(file: NewFile): Promise<{ readonly attributes: Attributes; readonly namedNs: string | null }>;
+  /**
+   * Creates the file without its contents, or finds that an earlier request has created it by its number.
+   *
+   * @returns `namedNs`: the times of its directory since, where they are known
+   * @throws ServiceError `exists` where another file has the name
+   */
+  make(file: NewFile): Promise<MadeFile>;
   /**
    * Takes names from inodes, each of which keeps it if it cannot be so.
    *

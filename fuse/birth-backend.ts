@@ -28,7 +28,7 @@ export function withBirths(
       const unborn = files.unborn(inode);
       if (unborn !== undefined) return unborn.attributes;
       await files.removed(inode);
-      return backend.attributes(inode);
+      return { ...(await backend.attributes(files.numberOf(inode))), inode };
     },
     list: (inode, after, countMax) => files.list(inode, after, countMax),
     createFile: (parent, name, mode, owner, exclusive) =>
@@ -92,7 +92,10 @@ export function withBirths(
       const unborn = files.unborn(inode);
       if (unborn?.takes(changes) === true) return unborn.setAttributes(changes);
       await files.come(inode);
-      return files.changingDirectory(inode, () => backend.setAttributes(inode, changes));
+      const changed = await files.changingDirectory(inode, () =>
+        backend.setAttributes(files.numberOf(inode), changes),
+      );
+      return { ...changed, inode };
     },
     async xattr(inode, name) {
       await files.come(inode);
@@ -119,6 +122,6 @@ export function withBirths(
     onHeld: (held) => {
       files.held = held;
     },
-    openFile: (inode, ...rest) => files.unborn(inode) ?? files.open(inode, ...rest),
+    openFile: (inode, ...rest) => files.unborn(inode) ?? files.open(files.numberOf(inode), ...rest),
   };
 }

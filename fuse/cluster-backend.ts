@@ -220,7 +220,8 @@ function clusterFile(
       return bytes;
     },
     range: (offset, length) => handle.range(offset, length),
-    write: (offset, parts) => handle.write(offset, parts),
+    write: (offset, parts, expect) =>
+      handle.write(offset, parts, expect === undefined ? {} : { ifContents: expect }),
     writeParts: (parts) => handle.writeParts(parts),
     append: (bytes) => handle.write('append', bytes),
     truncate: (sizeBytes) => handle.truncate(sizeBytes),

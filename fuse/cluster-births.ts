@@ -80,11 +80,9 @@ export class ClusterBirths implements BirthBackend {
     const times = { accessedNs, modifiedNs, changedNs };
     const node = { place: { parent, name }, mode, uid, gid, exclusive: true } as const;
     const command = { kind: 'create-file', ...node, reserved, times } as const;
-    const { attributes, atNs = null } = await this.#client.command(
-      command,
-      this.delegations.asOwner([parent]),
-    );
-    return { attributes, namedNs: atNs };
+    const made = await this.#client.command(command, this.delegations.asOwner([parent]));
+    const { attributes, created, atNs = null } = made;
+    return { attributes, created, namedNs: atNs };
   }
 
   async remove(names: readonly RemovedName[], uid?: number): ReturnType<BirthBackend['remove']> {

@@ -14,6 +14,7 @@ import type {
 } from './backend.ts';
 import { Births } from './births.ts';
 import { type NameState, nameStateOf } from './delegated-names.ts';
+import { ErrnoError } from './errno.ts';
 import { HeldDirectories } from './held-directories.ts';
 import { Moments } from './moments.ts';
 import { namesCompare } from './name-order.ts';
@@ -29,6 +30,8 @@ export const UNBORN_MS_MAX = 250;
 /** Files that the cluster does not know of, and their contents: whoever makes more waits. */
 const UNBORN_COUNT_MAX = 2_000;
 const UNBORN_BYTES_MAX = 16 * 1024 * 1024;
+/** Files written to another one that has got their name, whose handles may be open. */
+const ADOPTED_MAX = 1_000;
 /** Who has made a second file in a directory within this time is about to make more of them. */
 const AGAIN_MS = 2_000;
 /** So many files in a row are removed in the ordinary way: that shows that they may be. */
@@ -60,6 +63,8 @@ export class NewbornFiles {
   readonly #byPlace = new Map<string, UnbornFile>();
   /** How many of them a directory has. */
   readonly #counts = new Counts<number>();
+  /** By the number of a new file here: the file that has got its name, to which its handles write. */
+  readonly #adopted = new Map<number, number>();
   #keptBytes = 0;
   /** Who would make a file, and waits until there are fewer. */
   readonly #waiting: (() => void)[] = [];
@@ -177,7 +182,9 @@ export class NewbornFiles {
       if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
       return { attributes: unborn.attributes, created: false };
     }
-    const made = this.#make(place, mode, owner);
+    // A program takes an exclusive create for a lock: the answer is the catalog's. This process may be paused between any check
+    // of its delegation and the answer, while another client creates the name.
+    const made = exclusive ? null : this.#make(place, mode, owner);
     if (made !== null) return { attributes: made, created: true, unborn: true };
     this.prepare();
     const result = await this.changing([place], () =>
@@ -200,8 +207,9 @@ export class NewbornFiles {
   }
 
   /** @returns the attributes of a new file that only this mount knows of; null where it has to be made at the cluster */
-  #make(place: Place, mode: number, { uid, gid, umask = 0 }: Owner): Attributes | null {
+  #make(place: Place, mode: number, owner: Owner): Attributes | null {
     const { parent } = place;
+    const { uid, gid, umask = 0 } = owner;
     const directory = this.#directories.of(parent);
     const isPlain = directory?.attributes.xattrs === 0;
     if (!this.#isPossible || !isPlain || this.#directories.stateOf(place) !== 'free') return null;
@@ -227,6 +235,7 @@ export class NewbornFiles {
     const file: UnbornFile = new UnbornFile(place, attributes, {
       bear: (whole) => this.#bear(whole, number.bearer),
       make: (whole) => this.#birth.make(whole),
+      existing: () => this.#existing(file, owner),
       setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
       open: ({ inode, replicas, contents }) => this.open(inode, replicas, contents),
       there: (_, namedNs) => {
@@ -253,6 +262,25 @@ export class NewbornFiles {
     this.changed(file, file.inode);
     this.#timer ??= setTimeout(() => this.#age(), UNBORN_MS_MAX);
     return attributes;
+  }
+
+  /** @see UnbornFileParts.existing */
+  async #existing(file: UnbornFile, owner: Owner): Promise<BackendFile> {
+    const attributes = await this.#backend.lookup(file.parent, file.name);
+    const { inode, replicas, contents } = attributes;
+    assertWritable(attributes, owner);
+    this.#adopted.set(file.inode, inode);
+    for (const oldest of this.#adopted.keys()) {
+      if (this.#adopted.size <= ADOPTED_MAX) break;
+      this.#adopted.delete(oldest);
+    }
+    this.#log('info', 'a new file is written to the file that has got its name', { file: inode });
+    return this.open(inode, replicas, contents);
+  }
+
+  /** @returns the number at the cluster of what has this number here */
+  numberOf(inode: number): number {
+    return this.#adopted.get(inode) ?? inode;
   }
 
   /** What was refused for want of a quota may have room when what was removed before is: it is made in the ordinary way then, by the same number. */
@@ -433,7 +461,7 @@ export class NewbornFiles {
 
   async #bring(file: UnbornFile, way: Way): Promise<void> {
     try {
-      await file.come(way);
+      await file.bring(way);
     } catch (error) {
       this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
     }
@@ -470,4 +498,18 @@ export class NewbornFiles {
 
 function notThere(name: string): ServiceError {
   return new ServiceError('not-found', `There is no "${name}"`);
+}
+
+/**
+ * As the kernel decides for an open for writing, without what it alone knows: a program's further groups, and access control lists.
+ *
+ * @throws Error where the owner of an open file may not write to what has its name
+ */
+function assertWritable({ kind, mode, uid, gid, xattrs }: Attributes, owner: Owner): void {
+  if (kind === 'directory') throw new ErrnoError('EISDIR', 'A directory has got the name');
+  if (kind !== 'file') throw new ServiceError('exists', 'Something else than a file has got the name');
+  const bit = owner.uid === uid ? 0o200 : owner.gid === gid ? 0o020 : 0o002;
+  const isKnown = owner.uid === uid || xattrs === 0;
+  const isAllowed = owner.uid === 0 || (isKnown && (mode & bit) !== 0);
+  if (!isAllowed) throw new ErrnoError('EACCES', 'A file that may not be written has got the name');
 }

@@ -1,3 +1,4 @@
+import { ServiceError } from '../base/errors.ts';
 import { BIRTH_LIMITS } from '../client/birth-limits.ts';
 import {
   type AttributeChanges,
@@ -8,15 +9,24 @@ import {
   type BackendRange,
   type BirthBackend,
   type BirthOutcome,
+  type ContentVersion,
   contentVersionCompare,
   type FileState,
+  type MadeFile,
   type NewFile,
 } from './backend.ts';
+import { ErrnoError } from './errno.ts';
 import { withoutPrivileges } from './inodes.ts';
 import { nowNs } from './open-file.ts';
 
 /** How the cluster hears of it: with all of its contents, or as of any file that is about to be written, `changed` if that is in this moment. */
 export type Way = 'born' | 'made' | 'changed';
+
+/** The smallest objects of which files are made. */
+const OBJECT_BYTES_MIN = 4096;
+/** The contents of a file that was created, and of one that was borne, before anything else has changed them. */
+const CREATED: ContentVersion = { epoch: 0, seq: 0 };
+const BORNE: ContentVersion = { epoch: 1, seq: 1 };
 
 export interface UnbornFileParts {
   readonly bear: (file: NewFile) => Promise<BirthOutcome>;
@@ -24,6 +34,12 @@ export interface UnbornFileParts {
   readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
   /** The file as the cluster has it. */
   readonly open: (attributes: Attributes) => BackendFile;
+  /**
+   * The file that has got the name meanwhile, where a program of this file's owner may write to it.
+   *
+   * @throws Error where it may not, or where what has the name is no file
+   */
+  readonly existing: (file: UnbornFile) => Promise<BackendFile>;
   /** Told in the same turn in which the cluster is known to have it, and since when, if that is known. */
   readonly there: (file: UnbornFile, namedNs: string | null) => void;
   /** Nobody tries any more to bring it to the cluster. */
@@ -62,8 +78,17 @@ export class UnbornFile implements BackendFile {
   #there: BackendFile | null = null;
   /** How the cluster got its contents, where all of them and nothing else. */
   #arrival: FileState | undefined;
-  /** The cluster may have it already: what it is told further is told of a file that is there. */
-  #isDoubtful = false;
+  /**
+   * What earlier requests of unknown outcome may have left at the cluster: nothing, the file with all of its contents, or a file
+   * that was created and perhaps written.
+   */
+  #attempted: 'nothing' | 'birth' | 'creation' = 'nothing';
+  /** Why its contents may not be written to the file that has got its name. */
+  #existingRefusal: unknown;
+  /** A program has learned that it is not stored. */
+  #hasFailed = false;
+  /** All of its bytes were written from its beginning on: an open of any other file would write the same. */
+  #isContiguous = true;
   /** The catalog has heard everything of it. */
   #isSettled = false;
 
@@ -81,7 +106,7 @@ export class UnbornFile implements BackendFile {
 
   /** Nobody but this mount can know of it. */
   get isUnborn(): boolean {
-    return this.#coming === null && !this.#isDoubtful;
+    return this.#coming === null && this.#attempted === 'nothing';
   }
 
   get isThere(): boolean {
@@ -122,8 +147,19 @@ export class UnbornFile implements BackendFile {
    *
    * @returns the file as the cluster has it
    */
-  come(way: Way): Promise<BackendFile> {
-    this.#coming ??= this.#come(this.#isDoubtful && way === 'born' ? 'made' : way).catch((error: unknown) => {
+  async come(way: Way): Promise<BackendFile> {
+    try {
+      return await this.bring(way);
+    } catch (error) {
+      this.#hasFailed = true;
+      throw error;
+    }
+  }
+
+  /** As `come`, where no program learns of a failure. */
+  bring(way: Way): Promise<BackendFile> {
+    const isAgain = this.#attempted !== 'nothing' && way === 'born';
+    this.#coming ??= this.#come(isAgain ? 'made' : way).catch((error: unknown) => {
       this.#coming = null;
       throw error;
     });
@@ -132,6 +168,12 @@ export class UnbornFile implements BackendFile {
 
   keeps(endBytes: number): boolean {
     return this.isUnborn && endBytes <= BIRTH_LIMITS.fileBytes && !this.#parts.isFull();
+  }
+
+  /** Whether all bytes of an object would be a hole: a file is borne as data from its beginning to its end. */
+  #leavesHole(offset: number): boolean {
+    const firstObject = Math.ceil(this.#sizeBytes / OBJECT_BYTES_MIN);
+    return (firstObject + 1) * OBJECT_BYTES_MIN <= offset;
   }
 
   async arrive(): Promise<FileState | undefined> {
@@ -152,16 +194,17 @@ export class UnbornFile implements BackendFile {
   write(offset: number, parts: readonly Uint8Array[]): Promise<FileState> {
     const length = parts.reduce((sum, part) => sum + part.length, 0);
     return this.#change(
-      offset + length,
+      { offset, endBytes: offset + length },
       (file) => file.write(offset, parts),
       () => this.#put(offset, parts),
     );
   }
 
   writeParts(parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[]): Promise<FileState> {
-    const end = Math.max(...parts.map(({ offset, bytes }) => offset + bytes.length));
+    const offset = Math.min(...parts.map((part) => part.offset));
+    const endBytes = Math.max(...parts.map((part) => part.offset + part.bytes.length));
     return this.#change(
-      end,
+      { offset, endBytes },
       (file) => file.writeParts(parts),
       () => {
         for (const { offset, bytes } of parts) this.#put(offset, [bytes]);
@@ -171,7 +214,7 @@ export class UnbornFile implements BackendFile {
 
   append(bytes: Uint8Array): Promise<FileState> {
     return this.#change(
-      this.#sizeBytes + bytes.length,
+      { offset: this.#sizeBytes, endBytes: this.#sizeBytes + bytes.length },
       (file) => file.append(bytes),
       () => this.#put(this.#sizeBytes, [bytes]),
     );
@@ -179,9 +222,10 @@ export class UnbornFile implements BackendFile {
 
   truncate(sizeBytes: number): Promise<FileState> {
     return this.#change(
-      sizeBytes,
+      { offset: sizeBytes, endBytes: sizeBytes },
       (file) => file.truncate(sizeBytes),
       () => {
+        if (sizeBytes !== this.#sizeBytes) this.#isContiguous = false;
         this.#bytes.fill(0, Math.min(sizeBytes, this.#sizeBytes), this.#sizeBytes);
         this.#reserve(sizeBytes);
         this.#sizeBytes = sizeBytes;
@@ -234,11 +278,11 @@ export class UnbornFile implements BackendFile {
 
   /** @param change what becomes of what is kept here, where the file still is and remains small */
   async #change(
-    endBytes: number,
+    { offset, endBytes }: { readonly offset: number; readonly endBytes: number },
     atCluster: (file: BackendFile) => Promise<FileState>,
     change: () => void,
   ): Promise<FileState> {
-    if (!this.keeps(endBytes)) return this.#after(atCluster);
+    if (!this.keeps(endBytes) || this.#leavesHole(offset)) return this.#after(atCluster);
     change();
     const before = { epoch: 0, seq: this.#seq++ };
     const atNs = String(nowNs());
@@ -255,6 +299,7 @@ export class UnbornFile implements BackendFile {
 
   #put(offset: number, parts: readonly Uint8Array[]): void {
     let at = offset;
+    if (offset > this.#sizeBytes) this.#isContiguous = false;
     this.#reserve(offset + parts.reduce((sum, part) => sum + part.length, 0));
     for (const part of parts) {
       this.#bytes.set(part, at);
@@ -291,15 +336,8 @@ export class UnbornFile implements BackendFile {
       ...{ accessedNs, modifiedNs, changedNs, contents: this.#bytes.subarray(0, this.#sizeBytes) },
     };
     const born = way === 'born' ? await this.#bear(file) : null;
-    const { there, namedNs, arrival } =
-      born === null
-        ? await this.#make(file, way)
-        : {
-            there: this.#parts.open(born.attributes),
-            namedNs: born.namedNs,
-            arrival: stateOf(born.attributes),
-          };
-    this.#isSettled = born !== null;
+    const { there, namedNs, arrival, isSettled } = born ?? (await this.#make(file, way));
+    this.#isSettled = isSettled;
     this.#there = there;
     // What comes later is changed there: until now it was these contents.
     if (arrival !== null) this.#arrival = { ...arrival, before: this.attributes.contents };
@@ -310,32 +348,71 @@ export class UnbornFile implements BackendFile {
   }
 
   /** @returns null where it has to be made in the ordinary way */
-  async #bear(file: NewFile): Promise<(BirthOutcome & { readonly kind: 'born' }) | null> {
+  async #bear(file: NewFile): Promise<Arrived | null> {
     let outcome: BirthOutcome;
     try {
       outcome = await this.#parts.bear(file);
     } catch (error) {
-      // Whoever makes it by its number finds it, or makes it.
+      // A request that creates it by its number finds it, or creates it.
       this.#parts.doubted(this, error);
+      this.#attempted = 'birth';
       return null;
     }
-    if (outcome.kind === 'refused') throw outcome.error;
-    return outcome.kind === 'born' ? outcome : null;
+    if (outcome.kind === 'unborn') return null;
+    if (outcome.kind === 'refused') return this.#writeExisting(file, outcome.error);
+    const { attributes, namedNs } = outcome;
+    return { there: this.#parts.open(attributes), namedNs, arrival: stateOf(attributes), isSettled: true };
   }
 
+  /** No attempt repeats a write: where the outcome of an earlier one is unknown, this one demands the state that it expects. */
   async #make(file: NewFile, way: Way): Promise<Arrived> {
-    this.#isDoubtful = true;
-    const { attributes, namedNs } = await this.#parts.make(file);
+    const before = this.#attempted;
+    this.#attempted = 'creation';
+    let made: MadeFile;
+    try {
+      made = await this.#parts.make(file);
+    } catch (error) {
+      if (before !== 'nothing' || !isNameTaken(error)) throw error;
+      this.#attempted = 'nothing';
+      return this.#writeExisting(file, error);
+    }
+    const { attributes, created, namedNs } = made;
     const there = this.#parts.open(attributes);
+    const found = stateOf(attributes);
+    // The birth took effect, with all contents; what others have written since is theirs.
+    if (before === 'birth' && !created) {
+      const isOwn = !attributes.live && contentVersionCompare(attributes.contents, BORNE) === 0;
+      return { there, namedNs, arrival: isOwn ? found : null, isSettled: isOwn };
+    }
     const { inode, contents, accessedNs, modifiedNs } = file;
-    const made = stateOf(attributes);
-    const written = contents.length === 0 ? made : await there.write(0, [contents]);
-    const isAlone = attributes.sizeBytes === 0 && (written === made || isAfter(written, made));
+    const expect = created ? undefined : CREATED;
+    const written = contents.length === 0 ? found : await writeAll(there, contents, expect);
+    const isAlone = attributes.sizeBytes === 0 && (written === found || isAfter(written, found));
     // Programs here have seen these times.
     const isTimed = this.#isTimed || (contents.length > 0 && way !== 'changed');
     if (isTimed) await this.#parts.setAttributes(inode, { accessedNs, modifiedNs });
     const arrival = isTimed ? { ...written, modifiedNs } : written;
-    return { there, namedNs, arrival: isAlone ? arrival : null };
+    return { there, namedNs, arrival: isAlone ? arrival : null, isSettled: false };
+  }
+
+  /**
+   * Another file has the name, and no request of this one has had an effect. The open that has made this one did not demand that
+   * the name is free: it is as if it had opened that file, to which its contents are written.
+   *
+   * @param refusal why this one is not made
+   */
+  async #writeExisting({ contents }: NewFile, refusal: unknown): Promise<Arrived> {
+    if (!isNameTaken(refusal) || !this.#isContiguous) throw refusal;
+    if (this.#hasFailed) throw this.#existingRefusal ?? refusal;
+    let there: BackendFile;
+    try {
+      there = await this.#parts.existing(this);
+    } catch (error) {
+      this.#existingRefusal = error;
+      throw error;
+    }
+    if (contents.length > 0) await there.write(0, [contents]);
+    return { there, namedNs: null, arrival: null, isSettled: false };
   }
 }
 
@@ -344,6 +421,28 @@ interface Arrived {
   readonly namedNs: string | null;
   /** Null where the cluster may have others than these contents. */
   readonly arrival: FileState | null;
+  /** The catalog knows size and times. */
+  readonly isSettled: boolean;
+}
+
+/** @throws ErrnoError `EIO` where the contents are not those that the write expects */
+async function writeAll(
+  there: BackendFile,
+  contents: Uint8Array,
+  expect?: ContentVersion,
+): Promise<FileState> {
+  try {
+    return await there.write(0, [contents], expect);
+  } catch (error) {
+    if (expect === undefined || !(error instanceof ServiceError) || error.code !== 'precondition-failed')
+      throw error;
+    const message = 'The file was written since it was created, perhaps by an attempt of unknown outcome';
+    throw new ErrnoError('EIO', message);
+  }
+}
+
+function isNameTaken(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === 'exists';
 }
 
 function stateOf({ sizeBytes, modifiedNs, contents }: FileState): FileState {

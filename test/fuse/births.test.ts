@@ -240,8 +240,8 @@ test('before a directory is given back all of it is at the cluster', async (t) =
   assert.deepEqual(births.requests, [1], 'In the ordinary way');
 });
 
-test('when all delegations are over, files go to the cluster, and one whose name was taken says so at its close', async (t) => {
-  const { births, memory, directory, create, write, close, textAt } = await started(t);
+test('when all delegations are over, files go to the cluster, and one whose name was taken is written to the file that has it', async (t) => {
+  const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(t);
   const [a, b] = [await create('a'), await create('b')];
   await write(a.handle, 'mine');
   await write(b.handle, 'mine');
@@ -251,8 +251,62 @@ test('when all delegations are over, files go to the cluster, and one whose name
   await memory.createFile(directory, 'b', 0o600, USER, true);
   resolve();
   await close(a.handle);
-  await assert.rejects(close(b.handle), { code: 'exists' });
-  assert.deepEqual([textAt('a'), textAt('b')], ['mine', '']);
+  await fileSystem.flush(b.handle);
+  assert.deepEqual([textAt('a'), textAt('b')], ['mine', 'mine']);
+  const { sizeBytes, inode } = await fileSystem.attributes(b.attributes.inode);
+  assert.deepEqual([sizeBytes, inode], [4, b.attributes.inode]);
+  await write(b.handle, ' still', 4);
+  await close(b.handle);
+  assert.equal(textAt('b'), 'mine still');
+});
+
+test('one whose name was taken by what its program may not write says so at its close', async (t) => {
+  for (const [mode, uid, code] of [
+    [0o400, USER.uid, { errno: 'EACCES' }],
+    [0o644, USER.uid + 1, { errno: 'EACCES' }],
+    [null, USER.uid, { code: 'exists' }],
+  ] as const) {
+    const { births, memory, directory, create, write, close } = await started(t);
+    const b = await create('b');
+    await write(b.handle, 'mine');
+    const { promise, resolve } = Promise.withResolvers<void>();
+    births.held = promise;
+    births.end();
+    const owner = { ...USER, uid };
+    if (mode === null) await memory.symlink(directory, 'b', 'elsewhere', owner);
+    else await memory.createFile(directory, 'b', mode, owner, true);
+    resolve();
+    await assert.rejects(close(b.handle), code);
+    if (mode !== null) assert.equal(memory.textAt(directory, 'b'), '');
+  }
+});
+
+test('an exclusive create is answered when the cluster has the name, also in a directory that is delegated', async (t) => {
+  const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(t);
+  const { handle } = await create('a', FLAGS | constants.O_EXCL);
+  assert.deepEqual([textAt('a'), births.requests], ['', []]);
+  await write(handle, 'contents');
+  await close(handle);
+  assert.equal(textAt('a'), 'contents');
+  await fileSystem.makeNode(directory, 'node', constants.S_IFREG | 0o600, 0, USER);
+  assert.equal(textAt('node'), '');
+  // The session was over, and the mount has not learned that yet.
+  await memory.createFile(directory, 'lock', 0o600, USER, true);
+  await assert.rejects(create('lock', FLAGS | constants.O_EXCL), { code: 'exists' });
+});
+
+test('what another mount has written since a birth of which no answer came stays', async (t) => {
+  const { births, memory, create, write, close, textAt } = await started(t);
+  births.fate = 'lost-after';
+  const { handle, attributes } = await create('a');
+  await write(handle, 'mine, and long');
+  const make = births.make.bind(births);
+  births.make = async (file) => {
+    await memory.openFile(attributes.inode).write(0, [Buffer.from('theirs')]);
+    return make(file);
+  };
+  await close(handle);
+  assert.equal(textAt('a'), 'theirsand long');
 });
 
 for (const fate of ['unborn', 'lost-before', 'lost-after'] as const) {

@@ -307,8 +307,11 @@ export class MemoryBackend implements FileSystemBackend {
         await this.#reach('read');
         return this.#read(this.#get(inode), offset, length);
       },
-      write: async (offset, parts) => {
+      write: async (offset, parts, expect) => {
         await this.#reachToWrite('write');
+        const { contents } = this.#get(inode);
+        if (expect !== undefined && (contents.epoch !== expect.epoch || contents.seq !== expect.seq))
+          throw new ServiceError('precondition-failed', 'It was changed meanwhile');
         return this.#write(this.#get(inode), offset, Buffer.concat(parts));
       },
       writeParts: async (parts) => {
@@ -419,7 +422,10 @@ export class MemoryBackend implements FileSystemBackend {
     this.#last = inode - 1;
     try {
       const made = this.#makeAt(parent, name, 'file', mode, { uid, gid });
-      if (isWhole) this.#write(made, 0, file.contents);
+      if (isWhole) {
+        this.#write(made, 0, file.contents);
+        made.contents = { epoch: 1, seq: 1 };
+      }
       made.accessedNs = BigInt(file.accessedNs);
       made.modifiedNs = BigInt(file.modifiedNs);
       made.changedNs = BigInt(file.changedNs);

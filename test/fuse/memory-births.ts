@@ -126,9 +126,10 @@ export class MemoryBirths implements BirthBackend {
   }
 
   async make(file: NewFile) {
+    const created = this.#backend.inodeAt(file.parent, file.name) !== file.inode;
     const attributes = await this.#backend.makeNumbered(file, false);
     const { changedNs: namedNs } = await this.#backend.attributes(file.parent);
-    return { attributes, namedNs };
+    return { attributes, created, namedNs };
   }
 
   async remove(names: readonly RemovedName[]) {

@@ -76,7 +76,7 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
   });
   const { inode: directory } = await backend.makeDirectory(ROOT, 'd', mode, { uid: USER.uid, gid });
   const make = (name: string, owner = {}, at = directory) =>
-    backend.createFile(at, name, 0o666, { ...USER, ...owner }, true);
+    backend.createFile(at, name, 0o666, { ...USER, ...owner }, false);
   const file = ({ inode, replicas, contents }: Attributes) => backend.openFile(inode, replicas, contents);
   /** Makes files that the cluster has. */
   const made = async (...names: string[]): Promise<number[]> => {

@@ -32,8 +32,8 @@ function started(t: TestContext, bears: boolean) {
     await fileSystem.stop();
     await backend.stop();
   });
-  const file = async (parent: number, name: string): Promise<void> => {
-    const { handle } = await fileSystem.create(parent, name, 0o640, FLAGS | constants.O_EXCL, USER);
+  const file = async (parent: number, name: string, flags = FLAGS | constants.O_EXCL): Promise<void> => {
+    const { handle } = await fileSystem.create(parent, name, 0o640, flags, USER);
     await fileSystem.write(handle, 0, Buffer.from(name), USER);
     await fileSystem.flush(handle);
     await fileSystem.release(handle);
@@ -145,7 +145,7 @@ test('what was renamed, made and removed in a directory that nobody else changes
   const before = { ...asked(), borne: memory.calls.bear ?? 0 };
   for (let round = 0; round < 3; round++) {
     await assert.rejects(fileSystem.lookup(directory, 'lock'), { code: 'not-found' });
-    await file(directory, 'lock');
+    await file(directory, 'lock', FLAGS);
     await fileSystem.rename({ parent: directory, name: 'lock' }, { parent: directory, name: 'config' }, 0);
     await fileSystem.lookup(directory, 'config');
     await fileSystem.makeDirectory(directory, `sub${round}`, 0o755, USER);

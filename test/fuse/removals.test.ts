@@ -18,7 +18,7 @@ import { MemoryBirths } from './memory-births.ts';
 const ROOT = 1;
 const LIMIT_MS = 5_000;
 const USER = { uid: 7, gid: 8 };
-const NEW = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
+const NEW = constants.O_RDWR | constants.O_CREAT;
 
 /** A mount, and a directory delegated to it, with files `f0` to `f<count>`, from which two more were removed at the cluster. */
 async function started(t: TestContext, { count = 3, rowMs = 3_600_000 } = {}) {

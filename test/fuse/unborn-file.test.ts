@@ -5,9 +5,17 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
 import { Prng } from '../../base/prng.ts';
 import { BIRTH_LIMITS } from '../../client/birth-limits.ts';
-import type { Attributes, BackendFile, BirthOutcome, FileState, NewFile } from '../../fuse/backend.ts';
+import type {
+  Attributes,
+  BackendFile,
+  BirthOutcome,
+  ContentVersion,
+  FileState,
+  NewFile,
+} from '../../fuse/backend.ts';
 import { UnbornFile, type UnbornFileParts } from '../../fuse/unborn-file.ts';
 
 const SIZE_MAX = 3_000;
@@ -30,10 +38,19 @@ function started() {
     outcome: 'born' as Outcome,
     /** Bytes that a file made in the ordinary way has already. */
     foundBytes: 0,
-    makeFails: false,
+    /** Whether such a file is made by that request. */
+    created: true,
+    /** The version of the contents that such a file has then. */
+    foundVersion: null as ContentVersion | null,
+    makeFails: null as Error | null,
+    /** Another file has the name, and may be written to. */
+    existing: null as Error | null,
     isFull: false,
     inheritsGroup: false,
     born: null as NewFile | null,
+    /** The contents have another version than a write expects. */
+    isWritten: false,
+    refusal: new Error('Refused by intent'),
     /** Before a birth is answered. */
     answer: Promise.resolve(),
   };
@@ -55,8 +72,14 @@ function started() {
   const there = {
     read: async () => Uint8Array.of(1),
     range: async () => ({ atMs: 1 }),
-    write: async (offset: number, parts: readonly Uint8Array[]) =>
-      change('write', offset + parts.reduce((sum, { length }) => sum + length, 0))(),
+    write: async (offset: number, parts: readonly Uint8Array[], expect?: ContentVersion) => {
+      const name = expect === undefined ? 'write' : `write on ${expect.epoch}.${expect.seq}`;
+      if (expect !== undefined && cluster.isWritten) {
+        calls.push(name);
+        throw new ServiceError('precondition-failed', 'Written by intent');
+      }
+      return change(name, offset + parts.reduce((sum, { length }) => sum + length, 0))();
+    },
     append: change('append', 1),
     truncate: change('truncate', 0),
     settle: async () => void calls.push('settle'),
@@ -75,13 +98,24 @@ function started() {
       cluster.born = { ...whole, contents: Uint8Array.from(whole.contents) };
       if (outcome === 'unknown') throw new Error('Lost by intent');
       if (outcome === 'unborn') return { kind: 'unborn' };
-      if (outcome === 'refused') return { kind: 'refused', error: new Error('Refused by intent') };
+      if (outcome === 'refused') return { kind: 'refused', error: cluster.refusal };
       return { kind: 'born', attributes: attributesOf(whole.contents.length), namedNs: '3' };
     },
     make: async () => {
       calls.push('make');
-      if (cluster.makeFails) throw new Error('Fails by intent');
-      return { attributes: attributesOf(cluster.foundBytes), namedNs: '3' };
+      if (cluster.makeFails !== null) throw cluster.makeFails;
+      const { created, foundVersion } = cluster;
+      const attributes = attributesOf(cluster.foundBytes);
+      return {
+        attributes: foundVersion === null ? attributes : { ...attributes, contents: foundVersion },
+        created,
+        namedNs: '3',
+      };
+    },
+    existing: async () => {
+      calls.push('existing');
+      if (cluster.existing !== null) throw cluster.existing;
+      return there;
     },
     setAttributes: async (_, { modifiedNs }) => {
       calls.push(`times ${modifiedNs}`);
@@ -204,14 +238,14 @@ test('while the cluster is told of it, and where it may know of it, nothing is c
   const { promise, resolve } = Promise.withResolvers<void>();
   cluster.answer = promise;
   cluster.outcome = 'unborn';
-  cluster.makeFails = true;
+  cluster.makeFails = new Error('Fails by intent');
   assert.ok(file.takes({ mode: 0o600 }) && file.keeps(1));
   const coming = assert.rejects(file.come('born'));
   assert.deepEqual([file.takes({ mode: 0o600 }), file.keeps(1)], [false, false], 'On its way');
   resolve();
   await coming;
   assert.deepEqual([file.takes({ mode: 0o600 }), file.keeps(1)], [false, false], 'It may be there');
-  cluster.makeFails = false;
+  cluster.makeFails = null;
   cluster.outcome = 'refused';
   await file.come('born');
   assert.deepEqual(calls, ['bear', 'make', 'make'], 'It is not borne beside itself');
@@ -276,9 +310,95 @@ test('nobody takes for its contents what a file of its number had before', async
     const { file, cluster } = started();
     cluster.outcome = 'unknown';
     cluster.foundBytes = 9;
+    cluster.created = false;
     if (text !== '') await file.append(bytesOf(text));
     assert.equal(await file.arrive(), undefined);
   }
+});
+
+test('a birth of unknown outcome is not repeated as a write: if the file is there it has had all of its contents', async () => {
+  for (const [foundVersion, isOwn] of [
+    [{ epoch: 1, seq: 1 }, true],
+    [{ epoch: 2, seq: 7 }, false],
+  ] as const) {
+    const { file, cluster, calls } = started();
+    await file.append(bytesOf('text'));
+    cluster.outcome = 'unknown';
+    Object.assign(cluster, { created: false, foundBytes: 4, foundVersion });
+    const arrived = await file.arrive();
+    assert.deepEqual([calls, arrived !== undefined], [['bear', 'make'], isOwn]);
+  }
+});
+
+test('after a creation of unknown outcome the contents are written to a file that nobody has written, or not at all', async () => {
+  for (const isWritten of [false, true]) {
+    const { file, cluster, calls } = started();
+    await file.append(bytesOf('text'));
+    cluster.outcome = 'unborn';
+    cluster.makeFails = new ServiceError('unknown', 'Lost by intent');
+    await assert.rejects(file.arrive(), { code: 'unknown' });
+    Object.assign(cluster, { makeFails: null, created: false, isWritten });
+    if (isWritten) await assert.rejects(file.arrive(), { errno: 'EIO' });
+    else await file.arrive();
+    const times = isWritten ? [] : [`times ${file.attributes.modifiedNs}`];
+    assert.deepEqual(calls, ['bear', 'make', 'make', 'write on 0.0', ...times]);
+  }
+});
+
+test('where another file has got the name, and nothing of this one had an effect, its contents are written to that', async () => {
+  const taken = new ServiceError('exists', 'Taken by intent');
+  for (const [outcome, expected] of [
+    ['refused', ['bear', 'existing', 'write']],
+    ['unborn', ['bear', 'make', 'existing', 'write']],
+  ] as const) {
+    const { file, cluster, calls, told } = started();
+    await file.append(bytesOf('text'));
+    Object.assign(cluster, { outcome, refusal: taken, makeFails: taken });
+    assert.equal(await file.arrive(), undefined);
+    assert.deepEqual([calls, told.there], [expected, 1]);
+    await file.append(bytesOf('more'));
+    assert.deepEqual(calls, [...expected, 'append']);
+  }
+});
+
+test('nothing is written to another file of its name after an unknown outcome, after a failure, or where a byte was left out', async () => {
+  const taken = new ServiceError('exists', 'Taken by intent');
+  const doubted = started();
+  await doubted.file.append(bytesOf('text'));
+  Object.assign(doubted.cluster, { outcome: 'unknown', makeFails: taken });
+  await assert.rejects(doubted.file.arrive(), taken);
+  assert.deepEqual(doubted.calls, ['bear', 'make']);
+  const failed = started();
+  await failed.file.append(bytesOf('text'));
+  failed.cluster.outcome = 'refused';
+  await assert.rejects(failed.file.arrive(), /Refused/);
+  failed.cluster.refusal = taken;
+  await assert.rejects(failed.file.settle(), taken);
+  assert.deepEqual(failed.calls, ['bear', 'bear']);
+  for (const change of [
+    (file: UnbornFile) => file.write(1, [bytesOf('text')]),
+    (file: UnbornFile) => file.truncate(9),
+  ]) {
+    const { file, cluster, calls } = started();
+    await change(file);
+    Object.assign(cluster, { outcome: 'refused', refusal: taken });
+    await assert.rejects(file.arrive(), taken);
+    assert.deepEqual(calls, ['bear']);
+  }
+});
+
+test('what has a hole of a whole object is made at the cluster, which keeps it as one', async () => {
+  const holed = started();
+  await holed.file.append(bytesOf('text'));
+  await holed.file.write(8_192, [bytesOf('far')]);
+  assert.deepEqual(holed.calls, ['make', 'write', 'write']);
+  const longer = started();
+  await longer.file.truncate(4_096);
+  assert.deepEqual(longer.calls, ['make', 'truncate']);
+  const near = started();
+  await near.file.append(bytesOf('text'));
+  await near.file.write(8_191, [bytesOf('near')]);
+  assert.deepEqual(near.calls, []);
 });
 
 test('once it is there it is a file as any other, also to whoever locks it', async () => {

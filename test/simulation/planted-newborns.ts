@@ -4,6 +4,7 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const NEWBORN = 'test/fuse/newborn-files.test.ts';
+const BIRTHS = 'test/fuse/births.test.ts';
 const UNBORN = 'test/fuse/unborn-file.test.ts';
 const REMOVALS = 'test/fuse/removals.test.ts';
 
@@ -499,11 +500,89 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
   replica(
     'unborn-beside',
     'a file that may have been made is borne once more',
-    { file: 'fuse/unborn-file.ts', find: 'this.#isDoubtful = true;\n', replace: '' },
+    { file: 'fuse/unborn-file.ts', find: "this.#attempted = 'creation';\n", replace: '' },
     {
       test: {
         file: UNBORN,
         name: 'while the cluster is told of it, and where it may know of it, nothing is changed here any more',
+      },
+    },
+  ),
+  replica(
+    'unborn-repeated',
+    'the contents of a file that was borne, of which no answer came, are written once more over what others have written',
+    { file: 'fuse/unborn-file.ts', find: "if (before === 'birth' && !created) {", replace: 'if (false) {' },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'what another mount has written since a birth of which no answer came stays',
+      },
+    },
+  ),
+  replica(
+    'unborn-unexpected',
+    'contents are written to a file that an earlier attempt may have created, whatever others have written to it',
+    {
+      file: 'fuse/unborn-file.ts',
+      find: 'const expect = created ? undefined : CREATED;',
+      replace: 'const expect = undefined;',
+    },
+    {
+      test: {
+        file: UNBORN,
+        name: 'after a creation of unknown outcome the contents are written to a file that nobody has written, or not at all',
+      },
+    },
+  ),
+  replica(
+    'unborn-adopted',
+    'contents that a close has told to be lost are written to another file of the name later',
+    {
+      file: 'fuse/unborn-file.ts',
+      find: 'if (this.#hasFailed) throw this.#existingRefusal ?? refusal;',
+      replace: '',
+    },
+    {
+      test: {
+        file: UNBORN,
+        name: 'nothing is written to another file of its name after an unknown outcome, after a failure, or where a byte was left out',
+      },
+    },
+  ),
+  replica(
+    'unborn-forbidden',
+    'a program writes to another user’s file that has got the name of its new one',
+    { file: 'fuse/newborn-files.ts', find: 'assertWritable(attributes, owner);\n', replace: '' },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'one whose name was taken by what its program may not write says so at its close',
+      },
+    },
+  ),
+  replica(
+    'unborn-holes',
+    'a hole of a whole object in a new file is stored as data',
+    { file: 'fuse/unborn-file.ts', find: ' || this.#leavesHole(offset)', replace: '' },
+    {
+      test: {
+        file: UNBORN,
+        name: 'what has a hole of a whole object is made at the cluster, which keeps it as one',
+      },
+    },
+  ),
+  replica(
+    'newborn-exclusive',
+    'an exclusive create is answered before the cluster has the name',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: 'exclusive ? null : this.#make(place, mode, owner)',
+      replace: 'this.#make(place, mode, owner)',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'an exclusive create is answered when the cluster has the name, also in a directory that is delegated',
       },
     },
   ),

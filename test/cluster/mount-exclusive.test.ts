@@ -1,0 +1,106 @@
+/**
+ * Goal: of two mounts that create one name exclusively only one succeeds, by open(O_EXCL), mkdir, symlink, link or
+ * renameat2(RENAME_NOREPLACE), also where the first one is paused for longer than its session, before or after its answer.
+ * Method: real servers and real mounts; each call has a process of its own, and one mount's process is stopped around its calls.
+ */
+import assert from 'node:assert/strict';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { noMounts, transports } from '../posix/mounts.ts';
+import { type Outcome, Program, USERS } from '../posix/program.ts';
+import { ClusterMount } from './cluster-mount.ts';
+import { RealCluster, until } from './real-cluster.ts';
+
+const VOLUME = 'locks';
+const CALLS = ['open', 'mkdir', 'symlink', 'link', 'rename'] as const;
+/** The first mount is stopped so long after its calls began; null: after they were answered. */
+const STOPPED_AFTER_MS = [null, 0, 2] as const;
+
+const obstacle = await noMounts();
+
+let cluster: RealCluster;
+
+before(async () => {
+  cluster = await RealCluster.start();
+  await cluster.createVolume(VOLUME);
+});
+
+after(() => cluster.stop());
+
+/** A mount whose calls each have a process of their own. */
+class Locker {
+  readonly mount: ClusterMount;
+  readonly #programs = new Map(CALLS.map((call) => [call, new Program(USERS.root)]));
+
+  constructor(mount: ClusterMount) {
+    this.mount = mount;
+  }
+
+  /** Creates one name by each call. @param by names that this mount alone uses begin with it */
+  take(folder: string, by: string): Promise<Outcome[]> {
+    const [own, name] = [`${folder}/${by}`, (call: string) => this.mount.path(folder, call)];
+    const of = (call: (typeof CALLS)[number]) => this.#programs.get(call) as Program;
+    return Promise.all([
+      of('open').call('open', name('open'), name('open'), 'CREAT|EXCL|WRONLY'),
+      of('mkdir').call('mkdir', name('mkdir')),
+      of('symlink').call('symlink', 'target', name('symlink')),
+      of('link').call('link', this.mount.path(`${own}-linked`), name('link')),
+      of('rename').call('rename-with', this.mount.path(`${own}-moved`), name('rename'), 1),
+    ]);
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.#programs.values()].map((program) => program.stop()));
+    await this.mount.stop();
+  }
+}
+
+async function paused<Result>(pid: number, work: () => Promise<Result>): Promise<Result> {
+  process.kill(pid, 'SIGSTOP');
+  try {
+    return await work();
+  } finally {
+    process.kill(pid, 'SIGCONT');
+  }
+}
+
+describe('names that are created exclusively', { skip: obstacle, concurrency: true }, async () => {
+  const ways = (await transports()).flatMap((transport) =>
+    ['ttl:1s', 'leases'].map((cache) => ({ transport, cache })),
+  );
+  for (const { transport, cache } of ways) {
+    test(`one of two mounts has each of them (${transport}, ${cache})`, async (t) => {
+      const start = async () =>
+        new Locker(await ClusterMount.start(cluster, VOLUME, '--transport', transport, '--cache', cache));
+      const [one, other] = [await start(), await start()];
+      t.after(() => one.stop());
+      t.after(() => other.stop());
+      for (const [round, afterMs] of STOPPED_AFTER_MS.entries()) {
+        const folder = `${transport}-${cache.slice(0, 3)}-${round}`;
+        await mkdir(other.mount.path(folder));
+        for (const by of ['one', 'other'])
+          for (const use of ['linked', 'moved'])
+            await writeFile(other.mount.path(folder, `${by}-${use}`), by);
+        // Two files that are made after each other have the directory delegated to their mount.
+        await until('the mount sees the directory', () =>
+          writeFile(one.mount.path(folder, 'warm'), '').then(() => true),
+        );
+        for (let count = 0; count < 5; count++) await writeFile(one.mount.path(folder, `warm${count}`), '');
+        const taking = one.take(folder, 'one');
+        if (afterMs === null) await taking;
+        else await delay(afterMs);
+        const theirs = await paused(one.mount.pid, () => other.take(folder, 'other'));
+        const ours = await taking;
+        for (const [place, call] of CALLS.entries()) {
+          const outcomes = [ours[place], theirs[place]].map((outcome) => outcome?.errno ?? 'success');
+          assert.deepEqual(
+            outcomes.toSorted(),
+            ['EEXIST', 'success'],
+            `${call}, stopped after ${afterMs} ms`,
+          );
+        }
+      }
+    });
+  }
+});
