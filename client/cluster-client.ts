@@ -86,6 +86,9 @@ export class ClusterClient {
   readonly #lockClient: LockClient = { id: drawSession(), stamp: 0, pending: new Map() };
   readonly #primaries = new LastPrimaries();
   readonly #settling: SettleBatches;
+  /** Commands that were answered to this client, and how many of them a flush has covered. */
+  #commandsAnswered = 0;
+  #commandsFlushed = 0;
 
   constructor(options: ClusterClientOptions) {
     this.#exchanger = new Exchanger(
@@ -126,7 +129,27 @@ export class ClusterClient {
         mutation: true,
       };
     };
-    return this.#learned(await this.#once<CommandResults[Kind]>(this.#catalog, requestOf, options));
+    const result = await this.#once<CommandResults[Kind]>(this.#catalog, requestOf, options);
+    this.#commandsAnswered++;
+    return this.#learned(result);
+  }
+
+  /** Whether commands were answered to this client that a loss of power of all servers may take back. */
+  get hasUnflushedCommands(): boolean {
+    return this.#commandsAnswered > this.#commandsFlushed;
+  }
+
+  /** Every command that was answered before the call, to any client, survives a loss of power of all servers. */
+  async flushCatalog(options?: CallOptions): Promise<void> {
+    const through = this.#commandsAnswered;
+    const request: ExchangeRequest = {
+      what: 'Cannot flush the catalog',
+      method: 'POST',
+      path: '/v1/catalog/flush',
+      mutation: false,
+    };
+    await this.#exchanger.perform(this.#catalog, request, () => Promise.resolve(), options);
+    this.#commandsFlushed = Math.max(this.#commandsFlushed, through);
   }
 
   /**

@@ -225,6 +225,13 @@ export interface FileSystemBackend {
   isAway?(): boolean;
   /** Resolves when the cluster has all files that are unborn, and all removals, or those in a directory. @throws what one of them failed with */
   comeFrom?(directory?: number): Promise<void>;
+  /**
+   * Changes of names and attributes that were answered before survive a loss of power of all servers.
+   *
+   * @param scope `cluster`: all of them. `mount`: renames, links and attributes that this mount has changed, at once where it has changed none
+   *   since the last call
+   */
+  persistNames?(scope: 'cluster' | 'mount'): Promise<void>;
   /** Whether a directory has files that are unborn: its attributes are about to change. */
   isChanging?(directory: number): boolean;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;

@@ -17,6 +17,15 @@ import { CatalogReach } from './catalog-reach.ts';
 import { replicatedRoom } from './replicated-room.ts';
 import { removerText } from './users.ts';
 
+/** What an `fsync` of a file makes durable beside its contents. Servers flush its first name themselves. */
+const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
+  'rename',
+  'link',
+  'set-attributes',
+  'set-xattr',
+  'remove-xattr',
+]);
+
 /** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
 export function isSnapshot(volume: string): boolean {
   return volume.includes('@');
@@ -42,8 +51,12 @@ export function clusterBackend(
   const volumeName = volume.replace(/@.*$/, '');
   const reach = new CatalogReach(() => client.query({ kind: 'volume', name: volumeName }));
   const query: ClusterClient['query'] = (question) => reach.ask((limits) => client.query(question, limits));
-  const command: ClusterClient['command'] = (change, options) =>
-    reach.ask((limits) => client.command(change, { ...options, ...limits }));
+  const command: ClusterClient['command'] = async (change, options) => {
+    const result = await reach.ask((limits) => client.command(change, { ...options, ...limits }));
+    if (FLUSHED_WITH_FILE.has(change.kind)) changes.answered++;
+    return result;
+  };
+  const changes = { answered: 0, flushed: 0 };
   /** On which disk each server stores, as it said last. */
   const disks = new Map<string, string>();
   return {
@@ -123,6 +136,12 @@ export function clusterBackend(
     },
     async keepOrphan(inode) {
       await client.command({ kind: 'keep-orphan', inode });
+    },
+    async persistNames(scope) {
+      const through = changes.answered;
+      if (scope === 'mount' && through === changes.flushed) return;
+      await reach.ask((limits) => client.flushCatalog(limits));
+      changes.flushed = Math.max(changes.flushed, through);
     },
     async xattr(inode, name) {
       return Buffer.from((await query({ kind: 'xattr', inode, name, ...shown })).value, 'base64');

@@ -375,6 +375,7 @@ export class FileSystem implements FileSystemCalls {
     if (inode === this.root) await this.#files.persistAll();
     await this.#backend.comeFrom?.(inode === this.root ? undefined : inode);
     if (inode === this.root) await this.#accesses.flush();
+    await this.#backend.persistNames?.('cluster');
   }
 
   release(handle: number): Promise<void> {

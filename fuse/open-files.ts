@@ -370,7 +370,8 @@ export class OpenFiles {
       this.#logLost(opened.file.inode, error);
       throw error;
     }
-    await opened.file.persist();
+    // The first flush of a file flushes its name, too; this is for what was changed of names and attributes since.
+    await Promise.all([opened.file.persist(), this.#backend.persistNames?.('mount')]);
   }
 
   async release(handle: number): Promise<void> {

@@ -20,6 +20,8 @@ export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
     noteAccesses: refuse,
     setXattr: refuse,
     removeXattr: refuse,
+    // A token that only reads may not ask for a flush, and there is nothing of this mount to flush.
+    persistNames: () => Promise.resolve(),
     openFile: (inode, replicas, contents) => readOnlyFile(backend.openFile(inode, replicas, contents)),
   };
 }

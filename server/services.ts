@@ -48,7 +48,8 @@ export interface Maker {
  */
 export interface CatalogService {
   /**
-   * Executes a command as the catalog's primary; resolves when a majority has it.
+   * Executes a command as the catalog's primary; resolves when a majority has it. A command of operators (volumes, servers,
+   * snapshots, counts of replicas) then also survives power loss of every server.
    *
    * @param maker told before that where this very call makes a file
    */

@@ -61,8 +61,8 @@ export function accessOptions(command: Command): AccessFiles {
 }
 
 /**
- * Runs `action` with a client of the cluster. SIGINT and SIGTERM abort it, so that it can clean up; the
- * process then ends by that signal.
+ * Runs `action` with a client of the cluster. What it has changed of names survives a loss of power of all servers when the
+ * command succeeds. SIGINT and SIGTERM abort it, so that it can clean up; the process then ends by that signal.
  *
  * @param servers base URLs, where they are not those of the command's own options; so with `access`
  */
@@ -86,12 +86,24 @@ export async function withClient(
   };
   process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
   try {
-    await action(client, { signal: controller.signal });
+    const call = { signal: controller.signal };
+    try {
+      await action(client, call);
+    } catch (error) {
+      // It has reported what it did before it failed, and that is to last, too.
+      if (error instanceof CommandFailure) await flushed(client, call).catch(() => undefined);
+      throw error;
+    }
+    await flushed(client, call);
   } finally {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
     await client.close();
     if (received !== null) process.kill(process.pid, received);
   }
+}
+
+async function flushed(client: ClusterClient, call: CallOptions): Promise<void> {
+  if (client.hasUnflushedCommands) await client.flushCatalog(call);
 }
 
 /** @param defaultMs as a number of milliseconds, shown as people write it */

@@ -37,6 +37,23 @@ const BATCH_MAX = 256;
 const BATCH_CHARS_MAX = 2 * 1024 * 1024;
 /** Commands that wait for a batch; more are refused with `busy`. */
 const QUEUE_MAX = 4_096;
+/**
+ * Commands of operators. They are answered when they survive loss of power of all servers, whatever client sends them. All
+ * other commands are answered once a majority has applied them; `flush` makes them durable.
+ */
+const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
+  'volume-create',
+  'volume-set',
+  'volume-remove',
+  'snapshot-create',
+  'snapshot-remove',
+  'server-register',
+  'server-add',
+  'server-state',
+  'server-zone',
+  'server-remove',
+  'set-replicas',
+]);
 type CommandResult = CommandResults[Command['kind']];
 /** Commands whose answers tell the times of the directories in which they have changed names. */
 const TIMED = [
@@ -121,12 +138,12 @@ export class LocalCatalogService implements CatalogService {
     await this.#primary();
     this.#assertUnderstood(request.command);
     const { command } = request;
-    if (command.kind === 'snapshot-create') {
-      const result = await this.#cut.make(command, () => this.#executed(request, maker));
-      await this.#bounded(this.#parts.driver.flush());
-      return result;
-    }
-    return this.#executed(request, maker);
+    const result =
+      command.kind === 'snapshot-create'
+        ? await this.#cut.make(command, () => this.#executed(request, maker))
+        : await this.#executed(request, maker);
+    if (DURABLE_KINDS.has(command.kind)) await this.#bounded(this.#parts.driver.flush());
+    return result;
   }
 
   #executed(request: CommandRequest, maker: Maker): Promise<CommandResult> {

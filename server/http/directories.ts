@@ -26,8 +26,9 @@ export class Directories {
       const why = 'a path that ends in "/" is a directory, which holds names only';
       throw new ServiceError('bad-request', `Cannot store contents at ${displayPath(path)}: ${why}`);
     }
-    if (existing !== null) return reply.code(204).send();
-    const created = await this.#make(path, await this.parentOf(path));
+    const created = existing === null && (await this.#make(path, await this.parentOf(path)));
+    // Also where it is there already: this may be the retry of a request that made it and was not answered.
+    await this.#gateway.flushCatalog();
     return reply.code(created ? 201 : 204).send();
   }
 

@@ -127,12 +127,14 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
         return removed.more ? reply.code(202).send(removed) : reply.code(204).send();
       }
       await gateway.command({ kind: 'remove-directory', place });
+      await gateway.flushCatalog();
       return reply.code(204).send();
     }
     const conditions = conditionsOf(request.headers);
     const { inode } = await changeUnder(gateway, path, conditions, false, (expect) =>
       gateway.command({ kind: 'unlink', place, expect, ...removal }),
     );
+    await gateway.flushCatalog();
     setFileHeaders(reply, gateway, inode as FileId, null);
     return reply.code(204).send();
   });

@@ -113,9 +113,13 @@ export class NewFiles {
     return namedFile(result);
   }
 
-  /** What a request of this key has stored before; null where it has not, as far as is remembered. */
+  /**
+   * What an earlier request with this key has stored; null where none has, as far as the catalog remembers. It survives a
+   * loss of power, although the earlier request may have failed before its flush.
+   */
   async recall(key: number): Promise<NamedFile | null> {
     const { result } = await KeyedCommands.of(this.#gateway, key);
+    if (result !== null) await this.#gateway.flushCatalog();
     // A key names one method and URL: what it has left behind is of this kind.
     return result === null ? null : namedFile(result as CommandResults['replace']);
   }

@@ -48,8 +48,9 @@ export class Relocations {
       await changeUnder(this.#gateway, from, conditionsOf(request.headers), false, (expect) =>
         this.#gateway.command({ kind: 'rename', ...places, mode, expect, ...removal }, commands.next()),
       );
-      await this.#gateway.flushCatalog();
     }
+    // Also where an earlier request with this key has moved it: that request may have failed before its flush.
+    await this.#gateway.flushCatalog();
     return reply
       .code(204)
       .header('location', from.directory ? directoryUrl(FILES, to) : fileUrl(FILES, to))

@@ -72,6 +72,7 @@ export class TusUploads {
       note: Buffer.from(JSON.stringify(note)).toString('base64'),
       untilNs: untilNs(),
     });
+    await this.#gateway.flushCatalog();
     return `${file.inode}-${secret}`;
   }
 
@@ -121,10 +122,11 @@ export class TusUploads {
     return offset;
   }
 
-  /** Gives the file its name, if all of it has come; does nothing where it has it already. */
+  /** Gives the file its name, if all of it has come. Where it has its name already, the name survives a loss of power. */
   async complete(volume: string, upload: TusUpload): Promise<void> {
     const { file, note, offsetBytes, lengthBytes } = upload;
-    if (note === null || offsetBytes < lengthBytes) return;
+    if (note === null) return this.#gateway.flushCatalog();
+    if (offsetBytes < lengthBytes) return;
     const state = await this.#files.finish(file, lengthBytes);
     const search = new URLSearchParams(note.parents ? 'parents=true' : '');
     const conditions = {
@@ -141,6 +143,7 @@ export class TusUploads {
       // Two servers that were asked at the same time both see that all of it has come.
       const now = await this.#attributes(file.inode);
       if (now === null || now.links === 0) throw error;
+      await this.#gateway.flushCatalog();
     }
   }
 
@@ -150,6 +153,7 @@ export class TusUploads {
     if (note === null) throw new ServiceError('exists', 'The upload has ended: its file has its name');
     await this.#gateway.command({ kind: 'remove-xattr', inode, name: UPLOAD_NOTE });
     await this.#gateway.command({ kind: 'keep-orphan', inode, untilNs: '0' });
+    await this.#gateway.flushCatalog();
   }
 
   async #attributes(inode: number): Promise<Attributes | null> {

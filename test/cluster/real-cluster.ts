@@ -23,6 +23,8 @@ export interface RealClusterOptions {
   readonly flags?: readonly string[];
   /** What each server finds in its environment, by its place, in all its lives. */
   readonly environment?: (place: number) => NodeJS.ProcessEnv;
+  /** The data folder of a server, by its place; a folder of the cluster's own where absent. */
+  readonly data?: (place: number) => string;
   /** Servers that are not started, although the others know of them. */
   readonly absent?: readonly string[];
 }
@@ -37,6 +39,7 @@ export class RealCluster {
   readonly #ports: ReadonlyMap<string, number>;
   readonly #flags: readonly string[];
   readonly #environment: (place: number) => NodeJS.ProcessEnv;
+  readonly #data: ((place: number) => string) | undefined;
   readonly #processes = new Map<string, ChildProcess>();
   /** Processes whose end is the test's own doing. */
   readonly #foreseen = new WeakSet<ChildProcess>();
@@ -53,12 +56,14 @@ export class RealCluster {
     ports: ReadonlyMap<string, number>,
     flags: readonly string[],
     environment: (place: number) => NodeJS.ProcessEnv,
+    data: ((place: number) => string) | undefined,
   ) {
     this.folder = folder;
     this.ids = [...ports.keys()];
     this.#ports = ports;
     this.#flags = flags;
     this.#environment = environment;
+    this.#data = data;
     process.on('exit', this.#onExit);
   }
 
@@ -74,6 +79,7 @@ export class RealCluster {
       ports,
       [...timing, ...(options.flags ?? [])],
       options.environment ?? (() => ({})),
+      options.data,
     );
     try {
       const present = ids.filter((id) => options.absent?.includes(id) !== true);
@@ -101,7 +107,8 @@ export class RealCluster {
   }
 
   data(id: string): string {
-    return join(this.folder, id);
+    const place = this.ids.indexOf(id);
+    return this.#data === undefined || place < 0 ? join(this.folder, id) : this.#data(place);
   }
 
   pid(id: string): number {

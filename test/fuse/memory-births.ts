@@ -43,7 +43,15 @@ export class MemoryBirths implements BirthBackend {
     const memory = this.#backend;
     const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as Exclude<
       keyof FileSystemBackend,
-      'onNamed' | 'isHeld' | 'onHeld' | 'isChanging' | 'comeFrom' | 'removed' | 'isAway' | 'remembers'
+      | 'onNamed'
+      | 'isHeld'
+      | 'onHeld'
+      | 'isChanging'
+      | 'comeFrom'
+      | 'removed'
+      | 'isAway'
+      | 'remembers'
+      | 'persistNames'
     >[];
     const calls = Object.fromEntries(
       names.map((name) => [name, (memory[name] as () => unknown).bind?.(memory)]),

@@ -158,7 +158,7 @@ export class ImageDisk implements Disk {
  * A server concludes from another boot id that it may have lost power. This machine goes on, so the folder
  * is made to remember another boot.
  */
-function forgetBoot(data: string): void {
+export function forgetBoot(data: string): void {
   const file = join(data, 'META');
   const meta = JSON.parse(readFileSync(file, 'utf8')) as Record<string, unknown>;
   if (typeof meta.bootId !== 'string') throw new Error(`${file} knows of no boot`);

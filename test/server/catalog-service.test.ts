@@ -35,6 +35,7 @@ function serviceOf(
       orderedSeq: 0,
       status: () => ({ seq: 0 }),
       onRole: () => () => undefined,
+      flush: () => Promise.resolve(),
       submit: async ({ body }: { body: Uint8Array }) => {
         batches.push(body);
         await replicated();

@@ -6,6 +6,7 @@ import { PLANTED_CLIENT_CACHES } from './planted-client-caches.ts';
 import { PLANTED_CONTENTS } from './planted-contents.ts';
 import { PLANTED_DETAILS } from './planted-details.ts';
 import { PLANTED_DIRECT_WRITES } from './planted-direct-writes.ts';
+import { PLANTED_DURABILITY } from './planted-durability.ts';
 import { PLANTED_GUARDS } from './planted-guards.ts';
 import { PLANTED_LOCAL_READS } from './planted-local-reads.ts';
 import { PLANTED_LOCKS } from './planted-locks.ts';
@@ -36,6 +37,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_LOCKS,
   ...PLANTED_CLIENT_CACHES,
   ...PLANTED_CONTENTS,
+  ...PLANTED_DURABILITY,
   ...PLANTED_GUARDS,
   ...PLANTED_QUOTA,
   ...PLANTED_SNAPSHOTS,

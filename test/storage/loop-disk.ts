@@ -62,6 +62,18 @@ export class LoopDisk {
     return spawnSync('python3', ['-c', CUT, this.folder]).status === 0;
   }
 
+  /**
+   * @returns another disk that holds what this one would hold if its power failed now: what was submitted to the device. This one
+   *   stays in use. Nothing may be writing to it
+   */
+  ifPowerFailed(): LoopDisk {
+    const copy = new LoopDisk(temporaryFolder(), null, 'ext4');
+    const copied = spawnSync('cp', ['--sparse=always', this.#image, copy.#image], { encoding: 'utf8' });
+    if (copied.status !== 0) throw new Error(`Cannot copy ${this.#image}: ${copied.stderr}`);
+    if (!copy.#mount()) throw new Error(`Cannot mount a copy of ${this.#image}`);
+    return copy;
+  }
+
   /** Mounts it again as the next boot of the machine would. Nobody has anything open on it. */
   repower(): void {
     this.#unmount();
