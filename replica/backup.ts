@@ -11,7 +11,7 @@ import type { Outbox } from './outbox.ts';
 import type { ReadLease } from './read-lease.ts';
 import { SessionTable } from './sessions.ts';
 import { type Standing, sessionsAfter } from './standing.ts';
-import type { View } from './view.ts';
+import { type View, viewsConflict } from './view.ts';
 
 /** Messages that only the (would-be) primary of their epoch sends. */
 export type PrimaryMessage = Extract<
@@ -233,9 +233,10 @@ export class Backup {
     if (install === null || install.stage !== 'fetching' || !epochEqual(install.epoch, epoch)) return true;
     const sessions = this.#decodeSessions(encodedSessions);
     const own = epoch.server === this.#self;
-    const fits = own
+    const stands = own
       ? positionCompare(position, install.base) === 0
       : epochEqual(position.epoch, epoch) && position.seq >= install.base.seq;
+    const fits = stands && !viewsConflict(view, standing.view);
     if (sessions === null || !fits) {
       standing.install = null;
       this.#out.trace('fetch-failed', `${positionFormat(position)} for ${positionFormat(install.base)}`);

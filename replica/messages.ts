@@ -113,6 +113,11 @@ export interface ReplicaMessageHeader {
 
 export type ReplicaMessage = ReplicaMessageHeader & ReplicaMessageBody;
 
+/** @returns the view that the sender goes by, where the message says it */
+export function statedView(message: ReplicaMessage): View | null {
+  return message.kind === 'promise' ? message.view : messageView(message);
+}
+
 /**
  * @returns the view of the file as the message tells it, with which a server that has no replica
  *   of the file yet makes an empty one; null where the message does not name the members

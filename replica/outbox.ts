@@ -75,6 +75,8 @@ export const REPLICA_MARKS = [
   'distrusted',
   /** Other servers vote from now on. */
   'view-changed',
+  /** Another server goes by other members for the same number of a view: the subject has two histories, or will have. */
+  'view-conflict',
   /** A candidate found that it is no member any more. */
   'outside',
   /** A change of members is complete. */

@@ -8,7 +8,7 @@ import type { Epoch, Position } from './epoch.ts';
 import { epochCompare, epochEqual, epochFormat, POSITION_ZERO } from './epoch.ts';
 import { Guard } from './guard.ts';
 import { LocalFlush } from './local-flush.ts';
-import { LIFE_UNKNOWN, type ReplicaMessage } from './messages.ts';
+import { LIFE_UNKNOWN, type ReplicaMessage, statedView } from './messages.ts';
 import type { Operation } from './operation.ts';
 import { Outbox } from './outbox.ts';
 import { ReadGrants, ReadLease } from './read-lease.ts';
@@ -17,7 +17,7 @@ import { Reset } from './reset.ts';
 import { mayBeResumed } from './resumption.ts';
 import { Standing } from './standing.ts';
 import type { View } from './view.ts';
-import { viewVoters } from './view.ts';
+import { viewMembersFormat, viewsConflict, viewVoters } from './view.ts';
 import { type LeaseReading, WriteOrder } from './write-order.ts';
 
 /** A refused candidate waits up to half a heartbeat at first, doubled up to this many times. */
@@ -597,6 +597,7 @@ export class Replica {
       this.#out.trace('late-answer', `${message.kind} of a former life of ${from}`);
       return;
     }
+    if (this.#isOfOtherMembers(from, message)) return;
     this.#noteIncarnation(from, message.incarnation);
     switch (message.kind) {
       case 'prepare':
@@ -622,6 +623,19 @@ export class Replica {
       default:
         this.#onAnswer(from, message, nowMs);
     }
+  }
+
+  /**
+   * Two majorities share a replica only where both are of one member set. A server that knows other members for the number of its
+   * view gets no promise, no acknowledgement and no guard from here, and its own do not count.
+   */
+  #isOfOtherMembers(from: ServerId, message: ReplicaMessage): boolean {
+    const stated = statedView(message);
+    const { view } = this.#standing;
+    if (stated === null || !viewsConflict(stated, view)) return false;
+    const [here, there] = [viewMembersFormat(view), viewMembersFormat(stated)];
+    this.#out.trace('view-conflict', `view ${view.number} has ${here} here and ${there} at ${from}`);
+    return true;
   }
 
   /** A peer's new life has not acknowledged anything to this epoch, as far as is known. */

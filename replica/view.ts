@@ -88,6 +88,18 @@ export function viewIsAt({ members, joint }: View, servers: readonly ServerId[])
   return joint === undefined && sameServers(members, servers);
 }
 
+/** Whether two views contradict each other: for one file and one number there is one member set. */
+export function viewsConflict(a: View, b: View): boolean {
+  if (a.number !== b.number) return false;
+  return !sameServers(a.members, b.members) || !sameServers(a.joint ?? [], b.joint ?? []);
+}
+
+/** Who votes by the view, for messages; the same for equal sets. */
+export function viewMembersFormat({ members, joint }: Pick<View, 'members' | 'joint'>): string {
+  const set = (servers: readonly ServerId[]): string => servers.toSorted().join();
+  return joint === undefined ? set(members) : `${set(members)} and ${set(joint)}`;
+}
+
 export function sameServers(a: readonly ServerId[], b: readonly ServerId[]): boolean {
   return a.length === b.length && a.every((server) => b.includes(server));
 }

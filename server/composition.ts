@@ -21,6 +21,7 @@ import { Garbage } from './file/garbage.ts';
 import { IdleFiles } from './file/idle-files.ts';
 import { LockEndings } from './file/lock-endings.ts';
 import { Succession } from './file/succession.ts';
+import { ViewConflicts } from './file/view-conflicts.ts';
 import { FullDisks } from './full-disks.ts';
 import { Gateway } from './gateway.ts';
 import { buildApp } from './http/app.ts';
@@ -161,6 +162,11 @@ export async function compose(
   });
 
   const departed = await DepartedFiles.open(folder.file('departed'));
+  const conflicts = new ViewConflicts({
+    log,
+    isHere: (file) => file === CATALOG_CELL || store.record(file) !== null,
+    found: (file, what) => happenings.tell(SENTENCES.viewConflict(self, file, what)),
+  });
   const host = new ReplicaHost({
     self,
     incarnation,
@@ -190,7 +196,11 @@ export async function compose(
       const votes = status !== undefined && status.outside === null && viewVoters(status.view).includes(self);
       if (file !== CATALOG_CELL || !votes) lease.close(file);
     },
-    marked: (replica, mark, detail) => observer.marked(replica, mark, detail),
+    marked: (replica, mark, detail) => {
+      observer.marked(replica, mark, detail);
+      if (mark === 'view-conflict') conflicts.note(replica.file, detail);
+    },
+    viewStated: (file, here, there, server) => conflicts.compare(file, here, there, server),
     transport: connected,
     isClockSound: () => lease.isClockSound(),
     fatal,
@@ -265,6 +275,7 @@ export async function compose(
     membership: standing,
     failure: () => failure,
     shortages: () => shortages.current,
+    viewConflicts: () => conflicts.current,
     scrub: () => scrubber.status(),
     isConnected,
     disk: folder.disk,
@@ -461,7 +472,7 @@ export async function compose(
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     if (!contents.accept(request, socket, head)) accept.handleUpgrade(request, socket, head);
   });
-  registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer });
+  registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer, conflicts });
   registerStatusMetrics(metrics, {
     status,
     lease,
@@ -476,7 +487,21 @@ export async function compose(
 
   const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs: config.leaseIdleMs });
   const joined = new Membership({
-    ...{ config, folder, log, known, store, host, gateway, catalog, placement, idle, transport, nowMs },
+    ...{
+      config,
+      folder,
+      log,
+      known,
+      store,
+      host,
+      gateway,
+      catalog,
+      placement,
+      idle,
+      transport,
+      conflicts,
+      nowMs,
+    },
     replaced: () => fatal(replacedError(folder.path)),
   });
   membership = joined;
@@ -495,6 +520,7 @@ export async function compose(
     command: (command: Command) => gateway.command(command),
     query: (query) => gateway.queryCatalog(query),
     holds: (server, file, position) => joined.holds(server, file, position),
+    conflicts,
   });
   await seat.sitDown();
   happenings.tell(SENTENCES.started(self, lease.recoveringMs()));

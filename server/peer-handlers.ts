@@ -66,9 +66,9 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
         case SPARE_CALL:
           return births.serve(from, payload);
         case AGREE_CALL:
-          return agreed.serve(payload);
+          return agreed.serve(from, payload);
         case AGREE_SYNCED_CALL:
-          return agreed.serveSynced(payload);
+          return agreed.serveSynced(from, payload);
         case DISK_CALL:
           return fullDisks.serve(from, payload);
         case PREPARE_CALL:
@@ -78,7 +78,7 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
         case UNLOCKED_CALL:
           return lockEndings.serve(payload);
         default:
-          return parts.membership()?.serve(method, payload) ?? host.serve(method, payload);
+          return parts.membership()?.serve(from, method, payload) ?? host.serve(method, payload);
       }
     },
   };

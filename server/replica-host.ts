@@ -63,6 +63,8 @@ export interface ReplicaHostParts {
   viewChanged(file: FileId, view: View): void;
   led(file: FileId): void;
   ledOut(file: FileId): void;
+  /** Another server goes by that view, as a request of it says. Absent where nobody listens. */
+  viewStated?(file: FileId, here: View, there: View, server: ServerId): void;
   /** @see ReplicaSurroundings.marked. Absent where nobody listens. */
   marked?: ReplicaSurroundings['marked'];
   /** The lease clock can be trusted at this very moment. */
@@ -206,7 +208,10 @@ export class ReplicaHost {
     const outcomes = new Map(free.map(({ file }, place) => [file, stored[place] ?? null]));
     return births.map(({ file, operations }) => {
       const outcome = outcomes.get(file);
-      return outcome === undefined ? this.#borneBefore(file, epoch, operations.length) : outcome;
+      if (outcome !== undefined) return outcome;
+      const here = store.record(file);
+      if (here !== null) this.#parts.viewStated?.(file, here.view, view, epoch.server);
+      return this.#borneBefore(file, epoch, operations.length);
     });
   }
 

@@ -1,4 +1,5 @@
 import { CATALOG_CELL } from '../base/ids.ts';
+import type { ViewConflicts } from './file/view-conflicts.ts';
 import type { LeaseDriver } from './lease-driver.ts';
 import type { Labels, MetricsRegistry } from './metrics.ts';
 import type { Repairer } from './repair/repairer.ts';
@@ -12,11 +13,12 @@ export interface MeasuredParts {
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
   readonly transport: Transport;
+  readonly conflicts: Pick<ViewConflicts, 'current'>;
 }
 
 /** Registers what this server counts besides its HTTP answers. */
 export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredParts): void {
-  const { host, lease, transport, scrubber, repairer } = parts;
+  const { host, lease, transport, scrubber, repairer, conflicts } = parts;
   metrics.observe(
     'counter',
     'leasehold_scrub_objects_total',
@@ -70,6 +72,12 @@ export function registerServerMetrics(metrics: MetricsRegistry, parts: MeasuredP
       return [...roles].map(([role, count]): [Labels, number] => [{ role }, count]);
     },
     ['role'],
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_view_conflicts',
+    'Files with a replica here that were found to have two member sets for one view',
+    () => conflicts.current.length,
   );
   metrics.observe('gauge', 'leasehold_lease_cells', 'Lease cells remembered', () => lease.cellCount);
   metrics.observe(

@@ -3,7 +3,7 @@ import { reserveBytes } from '../base/disk-reserve.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
 import type { PeerStatus } from '../replica/actions.ts';
 import type { ServerState } from '../wire/catalog-api.ts';
-import type { Moving, ReplicaLag, ScrubStatus, ServerStatus } from '../wire/http-api.ts';
+import type { Moving, ReplicaLag, ScrubStatus, ServerStatus, ViewConflict } from '../wire/http-api.ts';
 import type { Clock } from './clock.ts';
 import type { LeaseDriver } from './lease-driver.ts';
 import type { NamedLeaseDriver } from './named/named-lease-driver.ts';
@@ -38,6 +38,8 @@ export interface StatusServiceParts {
   failure(): string | null;
   /** What this server has too little of, in words; absent where nobody watches. */
   shortages?(): readonly string[];
+  /** Files that were found to have two member sets for one view. Absent where nothing compares them. */
+  viewConflicts?(): readonly ViewConflict[];
   /** Null while no scrubber is there. */
   scrub(): Promise<ScrubStatus> | null;
   isConnected(server: ServerId): boolean;
@@ -120,6 +122,7 @@ export class LocalStatusService implements StatusService {
     ]);
     const primaries = this.#primaries().length;
     const catalogBehind = this.#catalogBehind();
+    const viewConflicts = (this.#parts.viewConflicts?.() ?? []).slice(0, UNREPAIRABLE_TOLD_MAX);
     const shortages = this.#parts.shortages?.() ?? [];
     return {
       id: this.id,
@@ -141,6 +144,7 @@ export class LocalStatusService implements StatusService {
       ...(typeof this.#parts.disk === 'string' ? { disk: this.#parts.disk } : {}),
       ...(failure === null && space.freeBytes < reserveBytes(space.totalBytes) ? { diskFull: true } : {}),
       ...(shortages.length === 0 ? {} : { shortages }),
+      ...(viewConflicts.length === 0 ? {} : { viewConflicts }),
       pid: process.pid,
       version: VERSION,
       uptimeMs: Math.round(clock.nowMs() - this.#startedMs),

@@ -170,6 +170,13 @@ export interface ClusterServers {
 
 export type Verdict = 'healthy' | 'degraded' | 'down';
 
+/** A file with a replica at a server, and other members for the same number of its view elsewhere. */
+export interface ViewConflict {
+  readonly file: number;
+  /** The members here and elsewhere, as a sentence. */
+  readonly what: string;
+}
+
 export interface ServerStatus {
   readonly id: string;
   readonly url: string;
@@ -198,6 +205,8 @@ export interface ServerStatus {
   readonly diskFull?: true;
   /** What runs out of connections and descriptors, as clauses that complete "Server s1 …"; absent where nothing does. */
   readonly shortages?: readonly string[];
+  /** Files of which this server has found two member sets for one view; absent where there are none. */
+  readonly viewConflicts?: readonly ViewConflict[];
   readonly pid: number;
   /** Of the program; absent where the server does not say. */
   readonly version?: string;

@@ -20,6 +20,7 @@ export const HAPPENING_KINDS = [
   'clock-fault',
   'disk-full',
   'disk-has-room',
+  'view-conflict',
   'shortage',
   'shortage-ends',
   'disk-failed',

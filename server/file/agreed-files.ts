@@ -103,18 +103,23 @@ export class AgreedFiles {
   }
 
   /** Answers the call of a server that wants to read. */
-  serve(payload: Uint8Array): Uint8Array {
+  serve(from: ServerId, payload: Uint8Array): Uint8Array {
     const { file, place, viewNumber } = decodeAgreeCall(payload);
-    return this.#agrees(file, place, viewNumber) ? YES : NO;
+    return this.#isMember(from, file) && this.#agrees(file, place, viewNumber) ? YES : NO;
   }
 
   /** Answers the call of a server that wants to be sure that nothing gets lost. */
-  async serveSynced(payload: Uint8Array): Promise<Uint8Array> {
+  async serveSynced(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
     const { file, place, viewNumber } = decodeAgreeCall(payload);
     // What comes to the replica while it is synced need not be.
-    if (!this.#agrees(file, place, viewNumber)) return NO;
+    if (!this.#isMember(from, file) || !this.#agrees(file, place, viewNumber)) return NO;
     await this.#parts.store.flush(file);
-    return this.serve(payload);
+    return this.serve(from, payload);
+  }
+
+  /** The call says the number of a view, and not its members: with a server that is none of those here nothing is agreed. */
+  #isMember(server: ServerId, file: FileId): boolean {
+    return this.#parts.store.record(file)?.view.members.includes(server) === true;
   }
 
   /** Where the replica here stands; null where that counts for nothing. */

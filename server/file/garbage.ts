@@ -10,6 +10,7 @@ import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { DepartedFiles } from './departed-files.ts';
+import type { ViewConflicts } from './view-conflicts.ts';
 
 /** Where room is short, in milliseconds. Mounts say of what they have open without a name every two minutes that it is in use. */
 const SHORT_GRACE_MS = 5 * 60_000;
@@ -35,6 +36,7 @@ export interface GarbageParts {
   isCatalogPrimary(): boolean;
   command(command: Command): Promise<unknown>;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
+  readonly conflicts: Pick<ViewConflicts, 'compare'>;
   /** Whether a server's replica of the file stands at `position` or further. */
   holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
 }
@@ -124,6 +126,8 @@ export class Garbage {
           await this.#remove(file, 'removed the replica of a deleted file');
         } else if (place.members.length === 0) {
           // It preserves another's contents in a moment.
+        } else if (this.#isConflicting(file, place)) {
+          // Which of two histories is the file's is not decided by who asks first.
         } else if (this.#hasMoved(file, place)) {
           moved.add(file);
           await this.#removeMoved(file, place);
@@ -142,6 +146,15 @@ export class Garbage {
       const placed = new Set((await query({ kind: 'placed', inodes: page })).files.map(({ inode }) => inode));
       await departed.forget(page.filter((file) => !placed.has(file)));
     }
+  }
+
+  /** Whether the catalog has other members for the number of the view that the replica here goes by. */
+  #isConflicting(file: FileId, { view: number, members }: PlacedFile): boolean {
+    const record = this.#parts.store.record(file);
+    // Of a change of members the catalog learns the end.
+    if (record === null || record.view.joint !== undefined) return false;
+    const there = { number, members: members as readonly ServerId[] };
+    return this.#parts.conflicts.compare(file, record.view, there, 'the catalog');
   }
 
   /** The catalog follows the file's own record: a record that is newer than what the catalog has decides. */

@@ -12,6 +12,7 @@ const PEER_STATUS_MS = 1000;
 const NOT_REGISTERED_RETRY_MS = 1000;
 /** Files named in a sentence. */
 const DAMAGED_NAMES_MAX = 3;
+const CONFLICTS_TOLD_MAX = 3;
 
 const NOT_SERVING = {
   recovering: 'recovering',
@@ -120,6 +121,11 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     for (const { id } of servers.filter(({ diskFull }) => diskFull === true)) {
       reasons.push(`The disk of server ${id} is full: no contents are stored there until it has room`);
     }
+    for (const { id, viewConflicts = [] } of servers)
+      for (const { file, what } of viewConflicts.slice(0, CONFLICTS_TOLD_MAX))
+        reasons.push(
+          `File ${file} has two member sets, as server ${id} has found (${what}): see leasehold check`,
+        );
     for (const { id, shortages = [] } of servers)
       reasons.push(...shortages.map((shortage) => `Server ${id} ${shortage}`));
     const down = catalogServing < needed;

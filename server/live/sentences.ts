@@ -115,6 +115,12 @@ export const SENTENCES = {
     mood: 'good',
     text: `The disk of ${self} has room again.`,
   }),
+  viewConflict: (self: ServerId, file: number, what: string): News => ({
+    kind: 'view-conflict',
+    mood: 'bad',
+    file,
+    text: `{file} has two member sets for one view, as ${self} finds: ${what}; each refuses the other, and an operator has to decide.`,
+  }),
   shortage: (self: ServerId, shortages: readonly string[]): News => ({
     kind: 'shortage',
     mood: 'bad',

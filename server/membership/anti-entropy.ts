@@ -5,9 +5,10 @@ import { type FileId, isFileId, isServerId, type ServerId } from '../../base/ids
 import type { Position } from '../../replica/epoch.ts';
 import { positionCompare } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
-import { viewVoters } from '../../replica/view.ts';
+import { type View, viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { ReplicaLag } from '../../wire/http-api.ts';
+import type { ViewConflicts } from '../file/view-conflicts.ts';
 
 /** The call by which a server asks another where its replicas stand. */
 export const POSITIONS_CALL = 'positions';
@@ -28,7 +29,22 @@ const TOLD_MS = 1_000;
 const OPEN_PARALLEL = 2;
 const OPEN_PAUSE_MS = 50;
 
-type Asked = readonly [file: number, counter: number, server: string, incarnation: number, seq: number];
+/** Servers of earlier releases send no view, and pass over it. */
+type Asked = readonly [
+  file: number,
+  counter: number,
+  server: string,
+  incarnation: number,
+  seq: number,
+  view?: number,
+  members?: readonly string[],
+];
+interface AskedReplica {
+  readonly file: FileId;
+  readonly position: Position;
+  /** Absent where it has joint members, or was not told. */
+  readonly view?: View;
+}
 /** A replica that is behind: where it stands, or null where there is none. */
 type Behind = readonly [file: number, seq: number | null];
 
@@ -51,6 +67,7 @@ export interface AntiEntropyParts {
   list(after: FileId, countMax: number): readonly FileId[];
   record(file: FileId): ReplicaRecord | null;
   sizeBytes(file: FileId): number;
+  readonly conflicts: Pick<ViewConflicts, 'compare'>;
   /** In use here: whoever is its primary knows where its replicas stand, and sends what they lack. */
   isInUse(file: FileId): boolean;
   /** Servers in reach, without this one. */
@@ -108,11 +125,12 @@ export class AntiEntropy {
   }
 
   /** Answers a peer: which of its replicas are ahead of those here. */
-  serve(payload: Uint8Array): Uint8Array {
+  serve(from: ServerId, payload: Uint8Array): Uint8Array {
     const behind: Behind[] = [];
-    for (const { file, position } of decodeAsked(payload)) {
+    for (const { file, position, view } of decodeAsked(payload)) {
       const record = this.#parts.record(file);
       if (record === null) behind.push([file, null]);
+      else if (view !== undefined && this.#parts.conflicts.compare(file, record.view, view, from)) continue;
       else if (positionCompare(positionOf(record), position) < 0) behind.push([file, record.seq]);
     }
     return Buffer.from(JSON.stringify(behind));
@@ -139,7 +157,7 @@ export class AntiEntropy {
         const own = record(file);
         // What was never written is nowhere behind.
         if (own === null || own.installed.counter === 0 || !viewVoters(own.view).includes(peer)) return [];
-        return [{ file, position: positionOf(own), seq: own.seq }];
+        return [{ file, position: positionOf(own), seq: own.seq, view: own.view }];
       });
       if (asked.length === 0) continue;
       const behind = new Map(await this.#ask(peer, asked));
@@ -245,12 +263,12 @@ export class AntiEntropy {
     await Promise.all(Array.from({ length: OPEN_PARALLEL }, worker));
   }
 
-  async #ask(
-    peer: ServerId,
-    asked: readonly { readonly file: FileId; readonly position: Position }[],
-  ): Promise<readonly [FileId, number | null][]> {
-    const rows = asked.map(({ file, position: { epoch, seq } }): Asked => {
-      return [file, epoch.counter, epoch.server, epoch.incarnation, seq];
+  async #ask(peer: ServerId, asked: readonly AskedReplica[]): Promise<readonly [FileId, number | null][]> {
+    const rows = asked.map(({ file, position: { epoch, seq }, view }): Asked => {
+      const position = [file, epoch.counter, epoch.server, epoch.incarnation, seq] as const;
+      return view === undefined || view.joint !== undefined
+        ? position
+        : [...position, view.number, view.members];
     });
     const payload = Buffer.from(JSON.stringify(rows));
     const answer = await this.#parts.call(peer, POSITIONS_CALL, payload, CALL_MS);
@@ -271,9 +289,9 @@ function positionOf({ installed, seq }: ReplicaRecord): Position {
   return { epoch: installed, seq };
 }
 
-function decodeAsked(payload: Uint8Array): { readonly file: FileId; readonly position: Position }[] {
+function decodeAsked(payload: Uint8Array): AskedReplica[] {
   return parseRows(payload).map((row) => {
-    const [file, counter, server, incarnation, seq] = row;
+    const [file, counter, server, incarnation, seq, number, members] = row;
     if (
       typeof file !== 'number' ||
       !isFileId(file) ||
@@ -290,8 +308,15 @@ function decodeAsked(payload: Uint8Array): { readonly file: FileId; readonly pos
       server,
       incarnation: incarnation as Position['epoch']['incarnation'],
     };
-    return { file, position: { epoch, seq } };
+    const position = { epoch, seq };
+    if (number === undefined) return { file, position };
+    if (!isCount(number) || !areServers(members)) throw new MalformedError('A view has no members');
+    return { file, position, view: { number, members } };
   });
+}
+
+function areServers(value: unknown): value is ServerId[] {
+  return Array.isArray(value) && value.every((each) => typeof each === 'string' && isServerId(each));
 }
 
 function decodeBehind(payload: Uint8Array): [FileId, number | null][] {

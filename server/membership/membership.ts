@@ -9,6 +9,7 @@ import type { Address } from '../address.ts';
 import type { CatalogHolder } from '../catalog/catalog-holder.ts';
 import type { ServerConfig } from '../config.ts';
 import type { IdleFiles } from '../file/idle-files.ts';
+import type { ViewConflicts } from '../file/view-conflicts.ts';
 import type { Gateway } from '../gateway.ts';
 import type { Placement } from '../placement.ts';
 import type { ReplicaHost } from '../replica-host.ts';
@@ -42,6 +43,7 @@ export interface MembershipParts {
   readonly placement: Placement;
   readonly idle: IdleFiles;
   readonly transport: PeerTransport;
+  readonly conflicts: ViewConflicts;
   nowMs(): number;
   /** The catalog has seen another data folder of this server after this one: this one must not go on. */
   replaced(): void;
@@ -99,6 +101,7 @@ export class Membership {
       list: (after, countMax) => store.list(after, countMax),
       record: (file) => store.record(file),
       sizeBytes: (file) => store.attributes(file).sizeBytes,
+      conflicts: parts.conflicts,
       isInUse: (file) => host.loaded(file) !== null,
       peers: () => transport.peers.filter((peer) => transport.isConnected(peer)),
       call: (to, method, payload, timeoutMs) => transport.call(to, method, payload, timeoutMs),
@@ -153,10 +156,10 @@ export class Membership {
   }
 
   /** Answers a peer's call; null where it is none of membership's. */
-  serve(method: string, payload: Uint8Array): Promise<Uint8Array> | null {
+  serve(from: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> | null {
     switch (method) {
       case POSITIONS_CALL:
-        return Promise.resolve(this.#antiEntropy.serve(payload));
+        return Promise.resolve(this.#antiEntropy.serve(from, payload));
       case SERVERS_CALL:
         this.#takeList(payload);
         return Promise.resolve(new Uint8Array(0));

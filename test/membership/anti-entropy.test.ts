@@ -6,6 +6,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
+import { viewsConflict } from '../../replica/view.ts';
 import { AntiEntropy, POSITIONS_CALL } from '../../server/membership/anti-entropy.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 
@@ -25,6 +26,7 @@ class Host {
   readonly replicas = new Map<number, Standing>();
   readonly inUse = new Set<number>();
   readonly opened: number[] = [];
+  readonly conflicts: [file: number, where: string][] = [];
   readonly antiEntropy: AntiEntropy;
   others = new Map<ServerId, Host>();
 
@@ -42,13 +44,20 @@ class Host {
           .slice(0, countMax) as FileId[],
       record: (file) => this.#record(file),
       sizeBytes: () => 100,
+      conflicts: {
+        compare: (file, here, there, where) => {
+          const found = viewsConflict(here, there);
+          if (found) this.conflicts.push([file, where]);
+          return found;
+        },
+      },
       isInUse: (file) => this.inUse.has(file),
       peers: () => [...this.others.keys()],
       call: async (to, method, payload) => {
         assert.equal(method, POSITIONS_CALL);
         const other = this.others.get(to);
         if (other === undefined) throw new ServiceError('no-majority', 'It is away');
-        return other.antiEntropy.serve(payload);
+        return other.antiEntropy.serve(self, payload);
       },
       open: async (file) => void this.opened.push(file),
     });
@@ -100,6 +109,16 @@ test('files of which the other is behind, or has nothing, are opened; nobody els
   assert.deepEqual(a.antiEntropy.lag(), { files: 3, versions: 2 + 0 + 9, bytes: 100 });
   await b.antiEntropy.compare(A);
   assert.deepEqual(b.opened, [8], 'Each looks after what it is ahead in');
+});
+
+test('a replica with other members for the same view is reported and neither behind nor ahead', async (t) => {
+  const [a, b] = pair();
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  a.replicas.set(1, { epoch: 2, seq: 5, members: [A, B] }).set(2, { epoch: 2, seq: 5, members: [A, B] });
+  b.replicas.set(1, { epoch: 1, seq: 3, members: [B, C] }).set(2, { epoch: 1, seq: 3, members: [B, A] });
+  await a.antiEntropy.compare(B);
+  assert.deepEqual(b.conflicts, [[1, A]]);
+  assert.deepEqual(a.opened, [2], 'The order of members says nothing');
 });
 
 test('who was found behind is told of until it has come along, or there is nothing to come along with', async (t) => {
@@ -202,7 +221,9 @@ test('what makes no sense is refused', (t) => {
     '[[1,1,"A B",1,1]]',
     '[[-1,1,"a",1,1]]',
     '[[1,1,"a",1,1.5]]',
+    '[[1,1,"a",1,1,1,"a"]]',
+    '[[1,1,"a",1,1,1]]',
   ]) {
-    assert.throws(() => a.antiEntropy.serve(Buffer.from(text)), MalformedError, text);
+    assert.throws(() => a.antiEntropy.serve(B, Buffer.from(text)), MalformedError, text);
   }
 });

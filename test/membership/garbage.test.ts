@@ -61,6 +61,7 @@ class World {
         return { inodes: Array.from({ length: count }, (_, inode) => inode) };
       },
       query: async () => ({ files: this.placed, pending: false }),
+      conflicts: { compare: () => false },
       holds: async (server: ServerId) => {
         if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');
         return this.whole.has(server);

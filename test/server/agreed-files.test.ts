@@ -25,9 +25,9 @@ async function started(t: { after(work: () => void): void }) {
     const call = async (to: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> => {
       asked.push(to);
       const there = reads.get(to) ?? assert.fail('There is such a server');
-      if (method === AGREE_SYNCED_CALL) return there.serveSynced(payload);
+      if (method === AGREE_SYNCED_CALL) return there.serveSynced(id, payload);
       assert.equal(method, AGREE_CALL);
-      return there.serve(payload);
+      return there.serve(id, payload);
     };
     const real = store.flush.bind(store);
     store.flush = async (file) => {
@@ -68,6 +68,20 @@ test('where two of three stand at one place, one is asked, and nobody leads', as
   assert.deepEqual(asked, ['b', 'b']);
   assert.equal(await readAt(c), null, 'c has nothing');
   for (const { host } of servers) assert.equal(host.loaded(FILE), null);
+});
+
+test('a server that is no member of the view here is agreed with by nobody', async (t) => {
+  const { servers, epoch, bear, readAt } = await started(t);
+  const [a, b] = servers;
+  await bear(a);
+  const operations = [
+    { kind: 'write', offset: 0, bytes: BYTES, modifiedNs: 5n },
+    { kind: 'settling' },
+  ] as const;
+  const members = ['b', 'c', 'd'] as ServerId[];
+  const where = { epoch, view: { number: 1, members }, objectBytes: OBJECT_BYTES };
+  assert.deepEqual(await b.host.bear([{ file: FILE, operations }], where), [null]);
+  assert.equal(await readAt(a), null, 'b stands at the same place of the other history');
 });
 
 test('a file that is led is read at its primary', async (t) => {

@@ -13,6 +13,7 @@ import { BIRTH_CALL, decodeBirthCall, SPARE_CALL } from '../../server/file/birth
 import { Births, type BirthsParts } from '../../server/file/births.ts';
 import { isBirthAlone } from '../../server/file/borne-file.ts';
 import { Garbage } from '../../server/file/garbage.ts';
+import { ViewConflicts } from '../../server/file/view-conflicts.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
 import type { BirthRequest } from '../../wire/births.ts';
@@ -369,6 +370,25 @@ test('a retry waits for the same, and one that comes later closes the request', 
   );
 });
 
+test('a call that comes after the file went on in a later epoch stores nothing, and one of other members is reported', async (t) => {
+  const { servers, bear, cluster } = await started(t);
+  const [a, b, c] = servers;
+  // The contents came to one server, and the file was made by the same number at the same members.
+  assert.deepEqual(await bear(a), [null]);
+  await b.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const later = b.host.loaded(FILE)?.epoch;
+  const refusals = [await bear(b), await bear(c)].flat();
+  assert.ok(refusals.every((refusal) => refusal instanceof ServiceError));
+  assert.deepEqual(b.store.record(FILE)?.installed, later);
+  const written = Buffer.from((await b.files.read(FILE, 0, 99)).bytes);
+  await b.host.bear([BIRTH], {
+    ...placeOf(firstEpoch('d' as ServerId, 4 as Incarnation), cluster),
+    view: { number: 1, members: ['b', 'd', 'e'] as ServerId[] },
+  });
+  assert.deepEqual(b.conflicts, [[FILE, 'd']]);
+  assert.deepEqual(Buffer.from((await b.files.read(FILE, 0, 99)).bytes), written);
+});
+
 test('what is borne is not collected before its number is void', async () => {
   const store = new MemoryStore();
   const view = { number: 1, members: ['a' as ServerId] };
@@ -393,8 +413,47 @@ test('what is borne is not collected before its number is void', async () => {
       return { files: [place], reserved: [borne] } as never;
     },
     holds: async () => true,
+    conflicts: { compare: () => false },
   });
   await garbage.run();
   garbage.close();
   assert.deepEqual(removed, [void1]);
+});
+
+test('a replica whose view has other members at the catalog is reported, and not removed as one that has moved', async () => {
+  const store = new MemoryStore();
+  const [forked, moved] = [5, 6] as [FileId, FileId];
+  store.create(forked, { number: 1, members: ['a', 'b', 'c'] as ServerId[] }, 4096);
+  store.create(moved, { number: 1, members: ['a', 'b', 'c'] as ServerId[] }, 4096);
+  const removed: FileId[] = [];
+  const conflicts = new ViewConflicts({ log, isHere: () => true, found: () => undefined });
+  const garbage = new Garbage({
+    self: 'a' as ServerId,
+    log,
+    store,
+    departed: { add: async () => undefined, files: () => [], forget: async () => undefined },
+    host: { remove: async (file: FileId) => void removed.push(file), loaded: () => null } as never,
+    lease: { close: () => undefined } as never,
+    graceMs: 0,
+    isRoomShort: () => false,
+    nowNs: () => 0n,
+    nowMs: () => 0,
+    isCatalogPrimary: () => false,
+    command: async () => ({}),
+    query: async () => {
+      const place = { members: ['d', 'e', 'f'], wanted: 3, sizeBytes: 0 };
+      const files = [
+        { ...place, inode: forked, view: 1 },
+        { ...place, inode: moved, view: 2 },
+      ];
+      return { files, reserved: [] } as never;
+    },
+    holds: async () => true,
+    conflicts,
+  });
+  await garbage.run();
+  garbage.close();
+  assert.deepEqual(removed, [moved]);
+  const what = 'view 1 has a,b,c here and d,e,f at the catalog';
+  assert.deepEqual(conflicts.current, [{ file: forked, what }]);
 });

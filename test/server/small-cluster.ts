@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { View } from '../../replica/view.ts';
+import { type View, viewsConflict } from '../../replica/view.ts';
 import { Clock } from '../../server/clock.ts';
 import { AGREE_CALL, AGREE_SYNCED_CALL, AgreedFiles } from '../../server/file/agreed-files.ts';
 import { type CatalogAccess, LocalFileService } from '../../server/file/file-service.ts';
@@ -48,6 +48,8 @@ export interface SmallServer {
   readonly transport: MemoryTransport;
   /** Files of which it has written down that a replica may be here. */
   readonly held: FileId[];
+  /** Files that others named with other members for the view here, and who did. */
+  readonly conflicts: readonly (readonly [FileId, ServerId])[];
   /** Who shall lead instead; null while it is not being drained. */
   yieldsTo: ServerId | null;
 }
@@ -93,6 +95,7 @@ export class SmallCluster {
     const log = pino({ level: 'silent' });
     const store = new MemoryStore();
     const held: FileId[] = [];
+    const conflicts: [FileId, ServerId][] = [];
     const incarnation = (this.servers.length + 1) as Incarnation;
     const fatal = (error: unknown) => void this.fatal.push(error);
     const made: { transport?: MemoryTransport } = {};
@@ -112,6 +115,9 @@ export class SmallCluster {
       departed: { view: () => null },
       catchUpBytesPerSecond: Infinity,
       trustOfNew: () => 'intact',
+      viewStated: (file, here, there, server) => {
+        if (viewsConflict(here, there)) conflicts.push([file, server]);
+      },
       holds: (file) => void held.push(file),
       viewChanged: (file, view) => lease.follow(file, view),
       led: (file) => files.led(file),
@@ -204,8 +210,8 @@ export class SmallCluster {
         call: async (from, method, payload) => {
           if (method === PREPARE_CALL) return succession.servePrepare();
           if (method === UNLOCKED_CALL) return lockEndings.serve(payload);
-          if (method === AGREE_CALL) return agreed.serve(payload);
-          if (method === AGREE_SYNCED_CALL) return agreed.serveSynced(payload);
+          if (method === AGREE_CALL) return agreed.serve(from, payload);
+          if (method === AGREE_SYNCED_CALL) return agreed.serveSynced(from, payload);
           return method === SUCCEED_CALL ? succession.serve(from, payload) : host.serve(method, payload);
         },
       },
@@ -218,7 +224,7 @@ export class SmallCluster {
       wakes.close();
       void transport().close();
     });
-    return { id, store, host, lease, files, idle, held, yieldsTo: null, transport: transport() };
+    return { id, store, host, lease, files, idle, held, conflicts, yieldsTo: null, transport: transport() };
   }
 }
 

@@ -257,6 +257,81 @@ export const PLANTED_MEMBERS: readonly Planted[] = [
     { directed: 'view that nobody heard of', says: 'Two hold the lease' },
   ),
   replica(
+    '46y',
+    'a replica hears servers that go by other members for the number of its view',
+    {
+      file: 'replica/view.ts',
+      find: 'return !sameServers(a.members, b.members) || !sameServers(a.joint ?? [], b.joint ?? []);',
+      replace: 'return false;',
+    },
+    { conversation: 'view-conflict.txt' },
+  ),
+  replica(
+    '46y2',
+    'a promise counts whatever members its server goes by',
+    {
+      file: 'replica/messages.ts',
+      find: "return message.kind === 'promise' ? message.view : messageView(message);",
+      replace: 'return messageView(message);',
+    },
+    { conversation: 'view-conflict.txt' },
+  ),
+  replica(
+    '46y3',
+    'a state that is fetched brings other members with it',
+    {
+      file: 'replica/backup.ts',
+      find: 'const fits = stands && !viewsConflict(view, standing.view);',
+      replace: 'const fits = stands;',
+    },
+    { conversation: 'view-conflict.txt' },
+  ),
+  replica(
+    '46y4',
+    'a replica whose view has other members at the catalog goes as one that has moved',
+    {
+      file: 'server/file/garbage.ts',
+      find: '} else if (this.#isConflicting(file, place)) {',
+      replace: '} else if (this.#isConflicting(file, place) && false) {',
+    },
+    {
+      test: {
+        file: 'test/server/births.test.ts',
+        name: 'a replica whose view has other members at the catalog is reported, and not removed as one that has moved',
+      },
+    },
+  ),
+  replica(
+    '46y5',
+    'replicas with other members for the same view are compared as if they were of one history',
+    {
+      file: 'server/membership/anti-entropy.ts',
+      find: 'else if (view !== undefined && this.#parts.conflicts.compare(file, record.view, view, from)) continue;',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/membership/anti-entropy.test.ts',
+        name: 'a replica with other members for the same view is reported and neither behind nor ahead',
+      },
+    },
+  ),
+  replica(
+    '46y6',
+    'a server agrees with one that is no member of its view',
+    {
+      file: 'server/file/agreed-files.ts',
+      find: 'return this.#isMember(from, file) && this.#agrees(file, place, viewNumber) ? YES : NO;',
+      replace: 'return this.#agrees(file, place, viewNumber) ? YES : NO;',
+    },
+    {
+      test: {
+        file: 'test/server/agreed-files.test.ts',
+        name: 'a server that is no member of the view here is agreed with by nobody',
+      },
+    },
+  ),
+  replica(
     '46x',
     'a change begins to members of whom nobody has what is committed',
     {

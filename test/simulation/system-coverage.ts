@@ -80,7 +80,7 @@ function perRunOf(what: string, least: number, ...of: readonly string[]): Demand
  * Demanded in `test/replica/`. Clients here never ask again for what is so old; and whoever goes by an older view is
  * refused the lease by somebody who knows a newer one, so that it does not come to ask the replicas.
  */
-const NOT_HERE: readonly ReplicaMark[] = ['session-expired', 'outside'];
+const NOT_HERE: readonly ReplicaMark[] = ['session-expired', 'outside', 'view-conflict'];
 
 /** All other marks are reached in every tenth run at least. */
 const RARE_MARKS: Partial<Record<ReplicaMark, number>> = {

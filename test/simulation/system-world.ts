@@ -268,6 +268,7 @@ export class SystemWorld {
   }
 
   mark(mark: string): void {
+    assert(mark !== 'view-conflict', 'For one number of a view there is one member set');
     this.marks.set(mark, (this.marks.get(mark) ?? 0) + 1);
   }
 

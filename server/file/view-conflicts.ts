@@ -1,0 +1,48 @@
+import type { Logger } from 'pino';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { type View, viewMembersFormat, viewsConflict } from '../../replica/view.ts';
+import type { ViewConflict } from '../../wire/http-api.ts';
+import { recentlyUsed } from '../recently-used.ts';
+
+const FILES_MAX = 1_000;
+
+export interface ViewConflictsParts {
+  readonly log: Logger;
+  /** Whether a replica of it is here. */
+  isHere(file: FileId): boolean;
+  /** A file is found to be one of them. */
+  found(file: FileId, what: string): void;
+}
+
+/**
+ * Files with a replica here, for whose view another server, or the catalog, has other members. Each set may have a primary and
+ * a history of its own, so an operator has to decide; until then `status` is degraded.
+ */
+export class ViewConflicts {
+  readonly #parts: ViewConflictsParts;
+  readonly #found = recentlyUsed<FileId, string>(FILES_MAX);
+
+  constructor(parts: ViewConflictsParts) {
+    this.#parts = parts;
+  }
+
+  /** Those that still have a replica here. */
+  get current(): readonly ViewConflict[] {
+    return [...this.#found].flatMap(([file, what]) => (this.#parts.isHere(file) ? [{ file, what }] : []));
+  }
+
+  note(file: FileId, what: string): void {
+    if (this.#found.peek(file) !== undefined) return;
+    this.#found.set(file, what);
+    this.#parts.log.error({ file, what }, 'a file has two member sets for one view: see leasehold check');
+    this.#parts.found(file, what);
+  }
+
+  /** @returns whether the view here has other members than the one that is known elsewhere has, which is noted then */
+  compare(file: FileId, here: View, there: View, where: ServerId | 'the catalog'): boolean {
+    if (!viewsConflict(here, there)) return false;
+    const [own, other] = [viewMembersFormat(here), viewMembersFormat(there)];
+    this.note(file, `view ${here.number} has ${own} here and ${other} at ${where}`);
+    return true;
+  }
+}
