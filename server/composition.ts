@@ -26,6 +26,7 @@ import { FullDisks } from './full-disks.ts';
 import { Gateway } from './gateway.ts';
 import { buildApp } from './http/app.ts';
 import { ContentsConnections } from './http/contents-connections.ts';
+import { HostNames, refusedHost } from './http/hosts.ts';
 import { drawIncarnation } from './incarnation.ts';
 import { LeaseDriver } from './lease-driver.ts';
 import { controlOf } from './live/dev-control.ts';
@@ -59,7 +60,7 @@ import { FolderError } from './storage/folder-error.ts';
 import { LocalProof } from './storage/local-proof.ts';
 import type { NewTrust } from './storage/store.ts';
 import { silencesOf, timingOf } from './timing.ts';
-import { PeerTransport } from './transport/peer-transport.ts';
+import { PeerTransport, refuseUpgrade } from './transport/peer-transport.ts';
 import { WakeQueue } from './wake-queue.ts';
 
 /** A server registers as soon as the catalog answers. */
@@ -418,6 +419,7 @@ export async function compose(
     ...{ gateway, self: liveSelf, log, version: VERSION, life, control, nowMs, wallMs },
   });
   known.onChange(() => observer.membershipIs(known.stateOf(self)));
+  const hosts = new HostNames(config.hostNames, known.urls);
   const connections = new Connections({
     perAddress: config.addressConnections,
     // Files, databases and connections to peers take descriptors, too.
@@ -449,6 +451,7 @@ export async function compose(
     clientRequestsPerS: config.clientRequestsPerS,
     clientRequestsOpen: config.clientRequestsOpen,
     connections,
+    hosts,
   });
 
   transport = new PeerTransport({
@@ -470,7 +473,11 @@ export async function compose(
   // Before the server waits for the end of all connections.
   app.addHook('preClose', async () => contents.close());
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    if (!contents.accept(request, socket, head)) accept.handleUpgrade(request, socket, head);
+    // No page can have a browser send the headers of a server.
+    const isPage = security.tokens === null && request.headers['leasehold-wire'] === undefined;
+    const reason = isPage ? refusedHost(request, hosts) : null;
+    if (reason !== null) refuseUpgrade(socket, 403, reason);
+    else if (!contents.accept(request, socket, head)) accept.handleUpgrade(request, socket, head);
   });
   registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer, conflicts });
   registerStatusMetrics(metrics, {

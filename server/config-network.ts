@@ -5,12 +5,14 @@ import type { TlsFiles } from './security/tls-material.ts';
 /** Where an option was given, and what it says; null where it was not given. */
 export type Given = { readonly label: string; readonly value: string } | null;
 
-/** What stands between this server and whoever can reach it. */
+/** What protects this server from those who can reach it. */
 export interface NetworkGuards {
   readonly tls: TlsFiles | null;
   /** File with the tokens of clients; null where clients need none. */
   readonly tokens: string | null;
   readonly insecureNetwork: boolean;
+  /** Further names in the `Host` of requests, `*.NAME` for all below one. */
+  readonly hostNames: readonly string[];
 }
 
 /** All addresses of a machine. */
@@ -37,6 +39,18 @@ export function readTokens(tokens: Given, tls: TlsFiles | null): string | null {
     );
   }
   return tokens?.value ?? null;
+}
+
+/** @throws ConfigurationError where one is no name of a host */
+export function readHostNames(given: Given): string[] {
+  if (given === null) return [];
+  return given.value.split(',').map((part) => {
+    const name = part.trim();
+    if (/^(?:\*\.)?[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?$/i.test(name)) return name;
+    throw new ConfigurationError(
+      `Cannot use ${given.label} "${given.value}": write names of hosts without ports, such as files.example.org or *.example.org`,
+    );
+  });
 }
 
 /**

@@ -213,6 +213,13 @@ export const OPTIONS = [
     help: 'Connections that this server keeps from one address',
   },
   {
+    name: 'host-names',
+    value: 'NAME,NAME,...',
+    example: 'files.example.org,*.files.example.org',
+    fallback: null,
+    help: 'Without --tokens: further names by which clients ask for this server, *.NAME for all below one. Addresses, localhost and the names of the servers always count',
+  },
+  {
     name: 'insecure-network',
     value: null,
     example: 'true',

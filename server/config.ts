@@ -9,6 +9,7 @@ import {
   type Given,
   isLoopback,
   type NetworkGuards,
+  readHostNames,
   readTlsFiles,
   readTokens,
   refuseOpenNetwork,
@@ -258,7 +259,8 @@ function readToml(path: OptionSource, readFile: (path: string) => string): Map<O
       const known = keys.filter((candidate) => candidate !== 'config');
       throw new ConfigurationError(`Unknown key "${key}" in ${name}${suggestion(key, known, '')}`);
     }
-    const isList = option.name === 'catalog-members' && Array.isArray(value);
+    const isList =
+      (option.name === 'catalog-members' || option.name === 'host-names') && Array.isArray(value);
     const plain = isList ? value.join(',') : value;
     if (typeof plain !== (option.value === null ? 'boolean' : 'string')) {
       const form =
@@ -303,6 +305,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     tls,
     tokens: readTokens(text('tokens'), tls),
     insecureNetwork: readBoolean(text('insecure-network')),
+    hostNames: readHostNames(text('host-names')),
   };
   const scheme = tls === null ? 'http' : 'https';
   const join = readJoin(text('join'), scheme);

@@ -25,6 +25,7 @@ import { catalogRoutes } from './catalog-routes.ts';
 import { dataRoutes } from './data-routes.ts';
 import { eventRoutes } from './event-routes.ts';
 import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
+import { guardHosts, type HostNames } from './hosts.ts';
 import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
 import { leaseRoutes } from './lease-routes.ts';
 import { localRoutes } from './local-routes.ts';
@@ -63,6 +64,8 @@ export interface AppOptions {
   readonly tls?: TlsMaterial | null;
   /** Absent where nobody is asked who he is. */
   readonly tokens?: TokenBook | null;
+  /** Absent where any name of this server will do. With tokens any does. */
+  readonly hosts?: HostNames;
   /** Absent where there is no bound. */
   readonly clientRequestsPerS?: number;
   /** Requests of one client under way. Absent where there is no bound. */
@@ -110,10 +113,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   installProblems(app);
   await app.register(compress, COMPRESSION);
   demandRoles(app);
+  const { tokens = null, hosts = null, clientRequestsPerS = Infinity } = options;
+  guardHosts(app, tokens === null ? hosts : null);
   guardOrigins(app, gateway.services.status.urls);
   const routes = collectRoutes(app);
   countRequests(app, metrics);
-  const { tokens = null, clientRequestsPerS = Infinity } = options;
   const capabilities = new Capabilities(() => tokens?.keys ?? [], Date.now);
   const volumeOf = async (inode: number): Promise<string> =>
     (await gateway.queryCatalog({ kind: 'volume-of', inode })).volume;
@@ -155,7 +159,12 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
 /** A target may come as a whole URL (RFC 9112, 3.2.2): from here on it begins with its path, so that nobody behind reads it in another way. */
 function inOriginForm(handler: RequestListener): RequestListener {
   return (request, response) => {
-    request.url = request.url?.replace(/^https?:\/\/[^/?#]*(?=\/)/i, '') ?? '/';
+    request.url =
+      request.url?.replace(/^https?:\/\/([^/?#]*)(?=\/)/i, (_, authority: string) => {
+        // Then the target says whom the request is for, whatever the header says (RFC 9112, 3.2.2).
+        request.headers.host = authority;
+        return '';
+      }) ?? '/';
     handler(request, response);
   };
 }

@@ -182,11 +182,11 @@ export class PeerTransport implements Transport {
     // A connection may break between its request and the answer.
     socket.on('error', () => socket.destroy());
     if (request.url !== PEER_PATH) {
-      refuse(socket, 404, `There is nothing to upgrade to at this path`);
+      refuseUpgrade(socket, 404, `There is nothing to upgrade to at this path`);
       return;
     }
     if (this.#closed) {
-      refuse(socket, 503, `${this.#self} is ending`);
+      refuseUpgrade(socket, 503, `${this.#self} is ending`);
       return;
     }
     const reason = this.#tls === null ? null : falseClaim(request);
@@ -419,7 +419,7 @@ export class PeerTransport implements Transport {
       }
       this.#log.warn({ address: request.socket.remoteAddress, status, reason }, 'peer refused');
     }
-    refuse(socket, status, reason);
+    refuseUpgrade(socket, status, reason);
   }
 
   #watch(ws: WebSocket): void {
@@ -446,7 +446,10 @@ function strangerKey(request: IncomingMessage): string {
 }
 
 /** Answers an upgrade request with an error, as plain text. */
-function refuse(socket: Duplex, status: number, reason: string): void {
+/** Answers a request to upgrade with a refusal, and ends its connection. */
+export function refuseUpgrade(socket: Duplex, status: number, reason: string): void {
+  // It may break before it has the answer.
+  socket.on('error', () => socket.destroy());
   const body = `${reason}\n`;
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n` +

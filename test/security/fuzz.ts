@@ -272,7 +272,7 @@ async function requests(prng: Prng, cluster: FakeCluster): Promise<void> {
 /** Bytes on the port itself: the server answers something, or hangs up. */
 async function garbage(prng: Prng, cluster: FakeCluster): Promise<void> {
   const { port, hostname } = new URL(cluster.server(0).url);
-  const head = `${prng.pick(METHODS)} ${drawText(prng, 6)} HTTP/1.1\r\nhost: x\r\n`;
+  const head = `${prng.pick(METHODS)} ${drawText(prng, 6)} HTTP/1.1\r\nhost: localhost\r\n`;
   const lines = Array.from(
     { length: prng.integer(0, 4) },
     () => `${prng.pick(HEADERS)}: ${drawText(prng, 4)}\r\n`,

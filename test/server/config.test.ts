@@ -77,6 +77,7 @@ test('the least that is needed; everything else has a default', () => {
     tls: null,
     tokens: null,
     insecureNetwork: false,
+    hostNames: [],
   });
 });
 
@@ -119,6 +120,7 @@ test('everything in the environment', () => {
     LEASEHOLD_LISTEN: '0.0.0.0:7402',
     LEASEHOLD_DATA: '/data',
     LEASEHOLD_INSECURE_NETWORK: '1',
+    LEASEHOLD_HOST_NAMES: 'files.example, *.files.example',
     LEASEHOLD_CATALOG_MEMBERS: 's3,s1',
     LEASEHOLD_OP_TIMEOUT: '1m',
     LEASEHOLD_GC_GRACE: '1d',
@@ -137,6 +139,7 @@ test('everything in the environment', () => {
   assert.equal(config.leaseIdleMs, 5_400_000);
   assert.equal(config.logLevel, 'debug');
   assert.equal(config.insecureNetwork, true);
+  assert.deepEqual(config.hostNames, ['files.example', '*.files.example']);
 });
 
 test('everything in a file', () => {
@@ -364,6 +367,18 @@ Or use loopback addresses; or give --insecure-network on a network that you trus
     [...GOOD, '--log-level', 'loud'],
     {},
     'Cannot use --log-level "loud": the levels are trace, debug, info, warn, error, fatal, silent',
+  ],
+  [
+    'every name of a host',
+    [...GOOD, '--host-names', '*'],
+    {},
+    'Cannot use --host-names "*": write names of hosts without ports, such as files.example.org or *.example.org',
+  ],
+  [
+    'names of hosts with a port',
+    [...GOOD, '--host-names', 'files.example:7401'],
+    {},
+    'Cannot use --host-names "files.example:7401": write names of hosts without ports, such as files.example.org or *.example.org',
   ],
   [
     'a bad switch',

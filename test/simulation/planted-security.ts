@@ -229,6 +229,36 @@ export const PLANTED_SECURITY: readonly Planted[] = [
     },
   ),
   replica(
+    '73p3',
+    'a foreign name that resolves to a server reaches it',
+    {
+      file: 'server/http/app.ts',
+      find: 'guardHosts(app, tokens === null ? hosts : null);',
+      replace: 'guardHosts(app, null);',
+    },
+    {
+      test: {
+        file: 'test/security/rebinding.test.ts',
+        name: 'nothing is read, changed or followed as evil.example',
+      },
+    },
+  ),
+  replica(
+    '73p4',
+    'an upgrade under a foreign name is accepted',
+    {
+      file: 'server/composition.ts',
+      find: 'const reason = isPage ? refusedHost(request, hosts) : null;',
+      replace: 'const reason = null as string | null;',
+    },
+    {
+      test: {
+        file: 'test/security/rebinding.test.ts',
+        name: 'a WebSocket and a connection for contents of a foreign page are refused before all else',
+      },
+    },
+  ),
+  replica(
     '73q',
     'a token that ends while a change is being told is not told of',
     {

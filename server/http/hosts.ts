@@ -1,0 +1,70 @@
+import type { IncomingMessage } from 'node:http';
+import { isIP } from 'node:net';
+import { hostname } from 'node:os';
+import type { FastifyInstance } from 'fastify';
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+
+/** A host and perhaps a port (RFC 9110, 7.2; RFC 3986, 3.2.2); nothing where the target has no authority. */
+const HOST = /^(\[[0-9a-f:.]+\]|[\w.~!$&'()*+;=%-]*)(?::\d{0,5})?$/i;
+
+/**
+ * The names by which this server may be asked where it demands no credential. A page of a foreign site whose name is made
+ * to resolve to this machine (DNS rebinding) is of one origin with this server for its browser, but sends the foreign name.
+ * Addresses are no names: nobody can make another's address lead here. So all of them are allowed.
+ */
+export class HostNames {
+  readonly #configured: readonly string[];
+  readonly #urls: ReadonlyMap<ServerId, string>;
+
+  /**
+   * @param configured names; `*.NAME` stands for all names below NAME
+   * @param urls of all servers, as they are known at the time
+   */
+  constructor(configured: readonly string[], urls: ReadonlyMap<ServerId, string>) {
+    this.#configured = [...configured, 'localhost', '*.localhost', hostname()].map(plain);
+    this.#urls = urls;
+  }
+
+  /** @param host as a request has it; absent where it has none, as browsers never do */
+  allows(host: string | undefined): boolean {
+    const name = plain(HOST.exec(host ?? '')?.[1] ?? '');
+    if (host === undefined || host === '' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0) return true;
+    const isConfigured = this.#configured.some((one) =>
+      one.startsWith('*.') ? name.endsWith(one.slice(1)) : name === one,
+    );
+    return isConfigured || [...this.#urls.values()].some((url) => plain(new URL(url).hostname) === name);
+  }
+}
+
+/**
+ * Refuses requests that do not say in one way whom they ask.
+ *
+ * @param names null where a credential is demanded, or any name will do
+ */
+export function guardHosts(app: FastifyInstance, names: HostNames | null): void {
+  app.addHook('onRequest', async ({ raw }) => {
+    const { host } = raw.headers;
+    if (hostCount(raw) > 1) throw new ServiceError('bad-request', 'The request has several Host headers');
+    if (host !== undefined && !HOST.test(host))
+      throw new ServiceError('bad-request', 'The Host header is neither a name nor an address');
+    const reason = names === null ? null : refusedHost(raw, names);
+    if (reason !== null) throw new ServiceError('forbidden', reason);
+  });
+}
+
+/** @returns why a request is refused by the name of its host; null where it is not */
+export function refusedHost({ headers: { host } }: IncomingMessage, names: HostNames): string | null {
+  if (names.allows(host)) return null;
+  return `${JSON.stringify(host)} is no name of this server, and it demands no credential: name it with --host-names, or use an address`;
+}
+
+function hostCount({ rawHeaders }: IncomingMessage): number {
+  let count = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) if (rawHeaders[at]?.toLowerCase() === 'host') count++;
+  return count;
+}
+
+function plain(name: string): string {
+  return name.toLowerCase().replace(/\.$/, '');
+}
