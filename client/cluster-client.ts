@@ -18,7 +18,7 @@ import type {
 import type { ClusterStatus, FileInfo, ScrubStatuses, ServerStatus, TreeCopy } from '../wire/http-api.ts';
 import type { LockList } from '../wire/lock-api.ts';
 import type { RevokedList } from '../wire/tokens.ts';
-import type { Access } from './access.ts';
+import { Access } from './access.ts';
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
 import { FileHandle, type FileOptions, lostSession } from './file-handle.ts';
 import { FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
@@ -94,7 +94,7 @@ export class ClusterClient {
     this.#exchanger = new Exchanger(
       options.servers,
       options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
-      options.access,
+      options.access ?? Access.NONE,
     );
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;

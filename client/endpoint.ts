@@ -1,6 +1,6 @@
 import { ServiceError } from '../base/errors.ts';
 import { type Dispatcher, Pool } from '../http-parts/undici.ts';
-import { Access } from './access.ts';
+import type { Access } from './access.ts';
 import {
   bodyBytes,
   DirectHttp,
@@ -47,7 +47,7 @@ export class Endpoint {
   #contents: DirectHttp | null;
 
   /** @throws ServiceError `bad-request` where `url` is none, or a token would go there in the clear */
-  constructor(url: string, given: boolean, events: EndpointEvents, access: Access = Access.NONE) {
+  constructor(url: string, given: boolean, events: EndpointEvents, access: Access) {
     const parsed = URL.parse(url);
     if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:')) {
       throw new ServiceError(

@@ -1,5 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
-import { Access } from './access.ts';
+import type { Access } from './access.ts';
 import { Endpoint, type EndpointEvents } from './endpoint.ts';
 import { SearchSchedule } from './search-schedule.ts';
 import { askId, findServers } from './server-search.ts';
@@ -27,7 +27,7 @@ export class Endpoints {
   #preferred: Endpoint;
   #idsAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(urls: readonly string[], access: Access = Access.NONE) {
+  constructor(urls: readonly string[], access: Access) {
     this.#access = access;
     const unique = [...new Set(urls.map((url) => url.replace(/\/+$/, '')))];
     this.#all = unique.map((url) => new Endpoint(url, true, this.#events, access));

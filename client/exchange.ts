@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../base/errors.ts';
 import { type CapabilityAnswer, HEADER_CAPABILITY, HEADER_PRIMARY } from '../wire/http-api.ts';
-import { Access } from './access.ts';
+import type { Access } from './access.ts';
 import { Backoff } from './backoff.ts';
 import type { RequestBody } from './direct-http.ts';
 import type { Endpoint } from './endpoint.ts';
@@ -93,7 +93,7 @@ export class Exchanger {
   readonly #access: Access;
   #closed = false;
 
-  constructor(urls: readonly string[], operationTimeoutMs: number, access: Access = Access.NONE) {
+  constructor(urls: readonly string[], operationTimeoutMs: number, access: Access) {
     this.endpoints = new Endpoints(urls, access);
     this.#access = access;
     this.#operationTimeoutMs = operationTimeoutMs;

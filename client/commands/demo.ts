@@ -77,7 +77,7 @@ async function runDemoCommand(options: DemoCommandOptions): Promise<void> {
 
 /** Keeps the table of servers, and the file under load, at the bottom of the terminal. */
 async function showLive(stage: Stage, screen: LiveScreen, leaseMs: number, over: AbortSignal): Promise<void> {
-  const endpoints = new Endpoints(stage.cluster.urls);
+  const endpoints = new Endpoints(stage.cluster.urls, stage.cluster.access);
   try {
     for await (const event of watchCluster(endpoints, WATCHED, PATIENCE_MS, over)) {
       if (event.kind === 'state') screen.show(['', ...stateLines(event.state, leaseMs)]);

@@ -7,7 +7,7 @@ import { happeningLine, stateLines } from '../live/live-text.ts';
 import { printable, printJson, printLine } from '../output.ts';
 import { parseRemotePath } from '../remote-path.ts';
 import { EndSignal } from '../signals.ts';
-import { addClusterOptions, serversOf } from './cluster-command.ts';
+import { accessOf, addClusterOptions, serversOf } from './cluster-command.ts';
 
 /** A fail-over of the servers' own takes less. */
 const PATIENCE_MS = 5_000;
@@ -87,7 +87,7 @@ async function watch(
   take: (event: LiveEvent) => boolean,
 ): Promise<void> {
   using end = new EndSignal();
-  const endpoints = new Endpoints(serversOf(command));
+  const endpoints = new Endpoints(serversOf(command), accessOf(command));
   try {
     for await (const event of watchCluster(endpoints, path, PATIENCE_MS, end.signal)) {
       if (!take(event)) return;

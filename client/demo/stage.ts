@@ -61,7 +61,7 @@ export class Stage {
     });
     try {
       const mount = await mountIfPossible(cluster, join(folder, 'mount'), say);
-      const reader = new ClusterClient({ servers: cluster.urls });
+      const reader = new ClusterClient({ servers: cluster.urls, access: cluster.access });
       const journal = await createFile(cluster.client, '/journal');
       const slots = await createFile(cluster.client, '/slots');
       const probed: ProbedLoad[] = [

@@ -3,6 +3,7 @@ import type { HolderDetails } from '../../base/errors.ts';
 import { HEADER_SESSION } from '../../wire/lease-headers.ts';
 import type { LeaseKeys } from '../../wire/named-lease.ts';
 import type { GrantedLease, LeaseEvent, LeaseList, LeaseLook } from '../../wire/named-lease-api.ts';
+import { Access } from '../access.ts';
 import { Backoff } from '../backoff.ts';
 import type { ClusterClientOptions } from '../cluster-client.ts';
 import { type CallOptions, type ExchangeOutcome, type ExchangeRequest, Exchanger } from '../exchange.ts';
@@ -40,7 +41,7 @@ export class NamedLeaseClient implements LeaseExchange {
 
   constructor(options: ClusterClientOptions) {
     this.#operationTimeoutMs = options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS;
-    this.#exchanger = new Exchanger(options.servers, this.#operationTimeoutMs, options.access);
+    this.#exchanger = new Exchanger(options.servers, this.#operationTimeoutMs, options.access ?? Access.NONE);
   }
 
   /**

@@ -12,7 +12,7 @@ import { installAuthorization } from '../security/authorization.ts';
 import { Capabilities } from '../security/capabilities.ts';
 import { Connections, refuseSurplus } from '../security/connections.ts';
 import { createListener, LISTENER_LIMITS } from '../security/listener.ts';
-import { limitOpenRequests } from '../security/open-limits.ts';
+import { limitOpenRequests, shareUploads } from '../security/open-limits.ts';
 import { RateLimits } from '../security/rate-limits.ts';
 import { limitSlowBodies } from '../security/slow-bodies.ts';
 import type { TlsMaterial } from '../security/tls-material.ts';
@@ -128,6 +128,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   // Such requests are none of the application's. With tokens only servers make them, which have proved who they are.
   if (tokens === null) app.server.on('upgrade', ({ socket }: IncomingMessage) => connections.prove(socket));
   limitOpenRequests(app, options.clientRequestsOpen ?? Infinity);
+  shareUploads(app);
   installAudit(app);
   limitSlowBodies(app);
   await app.register(async (scope) => catalogRoutes(scope, gateway));

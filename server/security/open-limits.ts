@@ -1,6 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import { addressKey } from './address.ts';
 import { principalName } from './principal.ts';
+import { hasBody } from './slow-bodies.ts';
 
 /** Streams of which a server has a fixed number: one client may have half of them. By route. */
 const STREAMS: ReadonlyMap<string, number> = new Map([
@@ -8,6 +10,10 @@ const STREAMS: ReadonlyMap<string, number> = new Map([
   ['/v1/leases/:name/watch', 500],
   ['/v1/files', 500],
 ]);
+
+/** Bodies of contents that come at a time from all clients, of which each takes memory or a slot. */
+const UPLOADS_MAX = 64;
+const WRITES_MAX = 128;
 
 /**
  * Bounds what each client has under way at a time: requests that wait, streams that somebody watches, contents that are sent. So one that
@@ -51,4 +57,36 @@ function take(
 /** The route of files is that of contents, but for a watch. */
 function isStream(route: string, { originalUrl }: FastifyRequest): boolean {
   return route !== '/v1/files' || /[?&]watch\b/.test(originalUrl);
+}
+
+/**
+ * A client, by its token or its address, sends as many bodies of contents at a time as it leaves free for others: so slow
+ * ones of some clients never take all of the slots.
+ */
+export function shareUploads(app: FastifyInstance): void {
+  const uploads = { max: UPLOADS_MAX, all: 0, byClient: new Map<string, number>() };
+  const writes = { max: WRITES_MAX, all: 0, byClient: new Map<string, number>() };
+  app.addHook('onRequest', async ({ principal, raw, headers, routeOptions: { url = '' }, method }, reply) => {
+    if (!/^\/v1\/(?:files|uploads\/)/.test(url) || !hasBody(headers) || principal?.kind === 'server') return;
+    const isWrite = url === '/v1/files' && (method === 'PATCH' || headers['content-range'] !== undefined);
+    const slots = isWrite ? writes : uploads;
+    const isNamed = principal?.kind === 'client';
+    const client = isNamed ? principalName(principal) : addressKey(raw.socket.remoteAddress ?? '');
+    const count = slots.byClient.get(client) ?? 0;
+    if (count >= slots.max - slots.all) {
+      const what = isWrite ? 'writes' : 'uploads';
+      throw new ServiceError(
+        'busy',
+        `"${client}" has ${count} ${what} under way, and ${slots.all} of ${slots.max} are`,
+      );
+    }
+    slots.all++;
+    slots.byClient.set(client, count + 1);
+    reply.raw.once('close', () => {
+      slots.all--;
+      const left = (slots.byClient.get(client) ?? 0) - 1;
+      if (left > 0) slots.byClient.set(client, left);
+      else slots.byClient.delete(client);
+    });
+  });
 }

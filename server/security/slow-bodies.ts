@@ -1,19 +1,49 @@
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 
 /** What is read as a whole before it is looked at, a few MiB at the most, is there within this time or not at all. */
 const BODY_MS_MAX = 60_000;
-/** Bodies of any length: their handlers look after those who fall silent. */
+/** Bodies of any length: they have a lowest rate instead. */
 const STREAMS = /^\/v1\/(?:files|uploads)\b/;
 
-/** Ends requests whose body drips in: each holds a connection and what has come of it. */
-export function limitSlowBodies(app: FastifyInstance, bodyMsMax: number = BODY_MS_MAX): void {
+export interface Pace {
+  /** Over which the rate is measured. */
+  readonly windowMs: number;
+  readonly bytesPerS: number;
+}
+
+/** Slower than any line; a client that stops for less than a window is not cut off. */
+const PACE: Pace = { windowMs: 30_000, bytesPerS: 1_024 };
+
+/** Ends requests whose body drips in: each holds a connection, and memory or one of few slots. */
+export function limitSlowBodies(
+  app: FastifyInstance,
+  bodyMsMax: number = BODY_MS_MAX,
+  pace: Pace = PACE,
+): void {
   app.addHook('onRequest', async ({ raw, headers, routeOptions }, reply) => {
-    const hasBody = Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined;
-    if (!hasBody || STREAMS.test(routeOptions.url ?? '')) return;
-    const timer = setTimeout(() => raw.destroy(), bodyMsMax);
-    // Whoever was answered without being heard out is looked after by the limits of the connection.
+    if (!hasBody(headers)) return;
+    const isStream = STREAMS.test(routeOptions.url ?? '');
+    const timer = isStream ? watchPace(raw, pace) : setTimeout(() => raw.destroy(), bodyMsMax);
+    // A client that was answered before its body was read is held to the limits of the connection.
     const clear = (): void => clearTimeout(timer);
     raw.once('end', clear).once('close', clear);
     reply.raw.once('close', clear).once('finish', clear);
   });
+}
+
+export function hasBody(headers: IncomingHttpHeaders): boolean {
+  return Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined;
+}
+
+/** Ends a request that brings fewer bytes in a window than its pace demands, while this server waits for them. */
+function watchPace(raw: IncomingMessage, { windowMs, bytesPerS }: Pace): NodeJS.Timeout {
+  const { socket } = raw;
+  let bytesBefore = socket.bytesRead;
+  return setInterval(() => {
+    const bytes = socket.bytesRead - bytesBefore;
+    bytesBefore = socket.bytesRead;
+    // What has come and is not read yet waits for this server, not for the client.
+    if (raw.readableLength === 0 && bytes < (bytesPerS * windowMs) / 1_000) raw.destroy();
+  }, windowMs);
 }

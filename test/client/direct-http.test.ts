@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { Access } from '../../client/access.ts';
 import { DirectHttp, type DirectRequest, UnusualAnswerError } from '../../client/direct-http.ts';
 import { Endpoint } from '../../client/endpoint.ts';
 import { Traffic } from '../../client/traffic.ts';
@@ -242,7 +243,12 @@ for (const [what, answer] of [
   test(`an answer ${what} is read by a complete implementation`, async (context) => {
     const url = await rawServer(context, (socket) => void socket.end(answer));
     await assert.rejects(directTo(context, url).request(asked('/')), UnusualAnswerError);
-    const endpoint = new Endpoint(url.href, true, { lost: () => undefined, elsewhere: () => false });
+    const endpoint = new Endpoint(
+      url.href,
+      true,
+      { lost: () => undefined, elsewhere: () => false },
+      Access.NONE,
+    );
     context.after(() => endpoint.close());
     for (let count = 0; count < 2; count++) {
       const body = [Buffer.from('a'), Buffer.from('b')];

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Access } from '../../client/access.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { Endpoint } from '../../client/endpoint.ts';
 import { addressFrom, findServers } from '../../client/server-search.ts';
@@ -120,8 +121,8 @@ async function searchAmong(
   prepare: (given: Endpoint, found: Endpoint) => Promise<void> | void,
 ): Promise<{ joined: string[]; left: string[] }> {
   const events = { lost: () => undefined, elsewhere: () => false };
-  const given = new Endpoint(cluster.server(0).url, true, events);
-  const found = new Endpoint(cluster.server(1).url, false, events);
+  const given = new Endpoint(cluster.server(0).url, true, events, Access.NONE);
+  const found = new Endpoint(cluster.server(1).url, false, events, Access.NONE);
   given.id = 's1';
   found.id = 's2';
   await prepare(given, found);
@@ -171,7 +172,7 @@ test('a server that did not prove who it is in time is a reason to look again', 
   await using cluster = await FakeCluster.start();
   cluster.listed = cluster.servers.map((server) => infoOf(server));
   const events = { lost: () => undefined, elsewhere: () => false };
-  const given = new Endpoint(cluster.server(0).url, true, events);
+  const given = new Endpoint(cluster.server(0).url, true, events, Access.NONE);
   const { signal } = new AbortController();
   cluster.server(1).intercept = () => ({ kind: 'problem', code: 'busy' });
   const first = await findServers([given], given, events, signal);

@@ -10,6 +10,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { type FastifyInstance, fastify } from 'fastify';
+import { Access } from '../../client/access.ts';
 import { DirectHttp, NoContentsError } from '../../client/direct-http.ts';
 import { Endpoint } from '../../client/endpoint.ts';
 import { Traffic } from '../../client/traffic.ts';
@@ -210,7 +211,7 @@ test('a server that has none is written to in the ordinary way', async (context)
   const whole = bytesOf(300_000);
   await assert.rejects(writesTo(context, served.url).request(written([whole])), NoContentsError);
   const events = { lost: () => undefined, elsewhere: () => false };
-  const endpoint = new Endpoint(served.url.origin, true, events);
+  const endpoint = new Endpoint(served.url.origin, true, events, Access.NONE);
   context.after(() => endpoint.close());
   const responses = await Promise.all(Array.from({ length: 3 }, () => endpoint.request(written([whole]))));
   for (const response of responses) assert.equal(await response.body.text(), digestOf(whole));

@@ -178,6 +178,59 @@ test('a body that drips in ends its connection; one that comes is read', async (
   assert.doesNotMatch(await untilHungUp(socket), /200/);
 });
 
+test('contents that drip in end their connection; those for which the server lets wait do not', async (context) => {
+  const app = fastify();
+  limitSlowBodies(app, 60_000, { windowMs: 200, bytesPerS: 1_000 });
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+  let released: (() => void) | null = null;
+  app.put('/v1/files', async ({ raw, headers }) => {
+    if (headers.slow !== undefined) await new Promise<void>((resolve) => (released = resolve));
+    let length = 0;
+    for await (const part of raw) length += (part as Buffer).length;
+    return { length };
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  context.after(() => app.close());
+  const { port } = app.server.address() as AddressInfo;
+  const head = 'PUT /v1/files HTTP/1.1\r\nhost: x\r\ncontent-type: a/b\r\nconnection: close\r\n';
+  const dripping = await dialFrom(port);
+  dripping.write(`${head}content-length: 100000\r\n\r\n`);
+  const drip = setInterval(() => dripping.write(' '), 20);
+  context.after(() => clearInterval(drip));
+  const waiting = await dialFrom(port);
+  waiting.write(`${head}slow: 1\r\ncontent-length: 100\r\n\r\n${' '.repeat(50)}`);
+  assert.doesNotMatch(await untilHungUp(dripping), /200/);
+  // By now the other one has waited for as many windows.
+  (released as (() => void) | null)?.();
+  waiting.write(' '.repeat(50));
+  assert.match(await untilHungUp(waiting), /200 OK[\s\S]*"length":100/);
+});
+
+test('one client sends as many uploads as it leaves free for others', {
+  timeout: 20_000,
+}, async (context) => {
+  const { hostname: host, port } = new URL(base);
+  const upload = async (from: string): Promise<Socket> => {
+    const socket = connect({ port: Number(port), host, localAddress: from });
+    context.after(() => socket.destroy());
+    socket.write('PUT /v1/files/main/half HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nhalf');
+    await once(socket, 'connect');
+    return socket;
+  };
+  const answerTo = async (socket: Socket, end: string): Promise<string> => {
+    let text = '';
+    while (!text.endsWith(end)) text += String((await once(socket, 'data'))[0]);
+    return text;
+  };
+  const all = await Promise.all(Array.from({ length: 33 }, () => upload('127.0.0.2')));
+  const refused = await Promise.race(all.map((socket) => answerTo(socket, '}')));
+  assert.match(refused, /^HTTP\/1\.1 503 /);
+  assert.match(refused, /"127\.0\.0\.2\\" has 32 uploads under way, and 32 of 64 are/);
+  const other = await upload('127.0.0.3');
+  other.write('whole');
+  assert.match(await answerTo(other, '\r\n\r\n'), /^HTTP\/1\.1 20[14] /);
+});
+
 test('whoever does not read his answer does not keep it in memory', async (context) => {
   const { promise: wasWritten, resolve } = Promise.withResolvers<boolean>();
   const { port } = await listening(context, { silentMs: 300 }, (_request, response) => {

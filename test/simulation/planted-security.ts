@@ -259,6 +259,32 @@ export const PLANTED_SECURITY: readonly Planted[] = [
     },
   ),
   replica(
+    '73p5',
+    'contents that drip in keep their slot',
+    {
+      file: 'server/security/slow-bodies.ts',
+      find: 'if (raw.readableLength === 0 && bytes < (bytesPerS * windowMs) / 1_000) raw.destroy();',
+      replace: '',
+    },
+    {
+      test: {
+        file: LIMITS,
+        name: 'contents that drip in end their connection; those for which the server lets wait do not',
+        hangs: true,
+      },
+    },
+  ),
+  replica(
+    '73p6',
+    'one client takes all slots of uploads',
+    {
+      file: 'server/security/open-limits.ts',
+      find: 'if (count >= slots.max - slots.all) {',
+      replace: 'if (slots.all >= slots.max) {',
+    },
+    { test: { file: LIMITS, name: 'one client sends as many uploads as it leaves free for others' } },
+  ),
+  replica(
     '73q',
     'a token that ends while a change is being told is not told of',
     {

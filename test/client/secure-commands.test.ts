@@ -1,0 +1,149 @@
+/**
+ * Goal: every command that asks a cluster can ask one with TLS and tokens, by its options and by its environment.
+ * Method: real servers; a table with each command of the program, which this test compares with the program itself.
+ */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import type { Command } from 'commander';
+import { drawToken, emptyTokenFile } from '../../client/certificates/token-file.ts';
+import { buildProgram, endOf } from '../../client/main.ts';
+import { formatTokenFile } from '../../wire/tokens.ts';
+import { SecureCluster } from '../security/secure-cluster.ts';
+import { LAUNCHER, runCli } from './run-cli.ts';
+
+const SERVERS = 3;
+let cluster: SecureCluster;
+let folder: string;
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'leasehold-commands-'));
+  const { text, known } = drawToken({ name: 'root', role: 'admin', volumes: null }, null);
+  writeFileSync(join(folder, 'token'), text);
+  writeFileSync(join(folder, 'file'), 'contents');
+  const book = join(folder, 'tokens.json');
+  writeFileSync(book, formatTokenFile({ ...emptyTokenFile(), tokens: [known] }));
+  cluster = await SecureCluster.start({ servers: SERVERS, flags: () => ['--tokens', book] });
+});
+after(async () => {
+  await cluster.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** Options that say where the cluster is, and who asks. */
+function access(): string[] {
+  const token = join(folder, 'token');
+  return ['--servers', cluster.urls.join(','), '--ca', cluster.authority.ca, '--token-file', token];
+}
+
+/** Each command with its arguments, in an order in which each finds what it needs; `.` stands for the test's folder. */
+const COMMANDS: readonly (readonly [command: string, rest?: string, exit?: number])[] = [
+  ['volume create', 'main --replicas 3'],
+  ['volume set', 'main --trash 1h'],
+  ['volume ls'],
+  ['put', './file main:/a'],
+  ['get', 'main:/a ./copy'],
+  ['mkdir', 'main:/d'],
+  ['cp', 'main:/a main:/b'],
+  ['mv', 'main:/b main:/d/b'],
+  ['ls', 'main:/'],
+  ['stat', 'main:/a'],
+  ['info', 'main:/a'],
+  ['status'],
+  ['events'],
+  ['top', '--once'],
+  ['snapshot create', 'main@now'],
+  ['snapshot ls', 'main'],
+  ['snapshot prune', 'main --keep 1'],
+  ['snapshot rm', 'main@now'],
+  ['backup', 'main ./archive'],
+  ['restore', '--merge ./archive main:/d'],
+  ['replica ls', 'main:/a'],
+  ['replica rm', 'main:/a s3'],
+  ['replica add', 'main:/a s3'],
+  ['replica move', 'main:/a s3 s9', 4],
+  ['rm', 'main:/a'],
+  ['trash ls', 'main'],
+  ['trash restore', 'main:/a'],
+  ['trash empty', 'main'],
+  ['scrub', '--look'],
+  ['lease acquire', 'mine -- true'],
+  ['lease look', 'mine'],
+  ['lease ls'],
+  ['server ls'],
+  ['server zone', 's3 rack'],
+  ['server drain', 's3 --no-wait'],
+  ['server undrain', 's3'],
+  ['server add', 's3 https://127.0.0.1:1', 4],
+  ['server remove', 's9', 3],
+  ['cert revoked', '--out ./revoked.pem'],
+  ['bench', 'main --duration 1s'],
+  ['volume rm', 'none', 3],
+];
+/** `dev` asks no cluster, and `mount` has tests of its own. */
+const ELSEWHERE = ['dev', 'mount', 'doctor', 'lease watch'];
+
+test('the table has every command that asks a cluster', () => {
+  const found: string[] = [];
+  const walk = (command: Command, path: string): void => {
+    for (const child of command.commands) {
+      const name = `${path} ${child.name()}`.trim();
+      if (child.options.some(({ long }) => long === '--servers')) found.push(name);
+      walk(child, name);
+    }
+  };
+  walk(buildProgram(), '');
+  const known = [...COMMANDS.map(([command]) => command), ...ELSEWHERE];
+  assert.deepEqual(found.toSorted(), known.toSorted());
+});
+
+for (const [command, rest = '', exit = 0] of COMMANDS) {
+  test(`leasehold ${command} ${rest}`.trim(), { timeout: 60_000 }, async () => {
+    const given = rest.split(' ').filter((word) => word !== '');
+    const words = given.map((word) => word.replace(/^\.\//, `${folder}/`));
+    const argv = [...command.split(' '), ...access(), ...words];
+    const ended = await buildProgram()
+      .parseAsync(argv, { from: 'user' })
+      .then(
+        () => ({ exit: Number(process.exitCode ?? 0), lines: [] as readonly string[] }),
+        (error: unknown) => endOf(error),
+      );
+    process.exitCode = 0;
+    assert.equal(ended.exit, exit, ended.lines.join('\n'));
+  });
+}
+
+test('leasehold doctor', async () => {
+  // What it finds on this machine besides decides how it ends.
+  const { stdout, stderr } = await runCli(['doctor', '--json', ...access()]);
+  assert.match(stdout, /serving at https:/, stderr);
+  assert.doesNotMatch(stdout, /does not answer|unauthorized/);
+});
+
+test('leasehold lease watch', async (context) => {
+  const child = spawn(process.execPath, [LAUNCHER, 'lease', 'watch', 'mine', ...access()]);
+  context.after(() => child.kill('SIGKILL'));
+  let refusal = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    refusal += text;
+  });
+  const ended = once(child, 'exit').then(() => assert.fail(refusal));
+  await Promise.race([once(child.stdout, 'data'), ended]);
+});
+
+test('access is found in the environment, too', async () => {
+  const env = {
+    LEASEHOLD_SERVERS: cluster.urls.join(','),
+    LEASEHOLD_CA: cluster.authority.ca,
+    LEASEHOLD_TOKEN_FILE: join(folder, 'token'),
+  };
+  const shown = await Promise.all(['events', 'top'].map((command) => runCli([command], { env })));
+  for (const { code, stdout, stderr } of shown) {
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /s1/);
+  }
+});
