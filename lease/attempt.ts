@@ -30,6 +30,8 @@ export type Bid =
 
 /** On whose behalf an attempt is made: this server's own, or a client's. */
 export interface Bidder {
+  /** An attempt that has not read a majority after so long is dropped, because its lease is counted from its start. */
+  readonly readMaxMs: number;
   /** Whether a query is enough to begin with, given what the own acceptor holds. */
   queriesFirst(accepted: Lease | null, nowMs: number): boolean;
   /** Whether a lease that was found is one of those that the bidder can hold. */
@@ -101,7 +103,8 @@ export function attemptStart(
 
 /** When the attempt is given up. The deadline of a WRITE is looser: it only bounds a wait. */
 export function attemptDeadlineMs(attempt: Attempt, parameters: LeaseParameters): number {
-  return attempt.startedMs + (attempt.phase === 'reading' ? 1 : 2) * parameters.attemptMaxMs;
+  const { startedMs, phase, bidder } = attempt;
+  return startedMs + bidder.readMaxMs + (phase === 'reading' ? 0 : parameters.attemptMaxMs);
 }
 
 /** @returns the tally with the voter's vote, or null if it has voted already or is no voter */

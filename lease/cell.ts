@@ -448,9 +448,9 @@ export class Cell {
 
   /** Whom to ask first: everybody, or as many as a majority needs. Safety knows no difference. */
   #first(nowMs: number): number {
-    const { parameters, monitor } = this.#context;
+    const { parameters, monitor, flow } = this.#context;
     const group = this.#group();
-    if (!parameters.thrifty) return groupAll(group);
+    if (!parameters.thrifty || flow.isSlow(nowMs)) return groupAll(group);
     // Who had the lease before may be about to end, and be one of few who are asked.
     const { lease } = this.#table.register(this.#row);
     if (lease !== null && lease.holder !== parameters.self && lease.claim === null) return groupAll(group);
@@ -475,6 +475,7 @@ export class Cell {
       return;
     }
     this.#trace(out, 'repeated', attempt.phase);
+    this.#context.flow.noteSlow(nowMs);
     const repeated = { ...attempt, repeatAtMs: nowMs + this.#context.parameters.repeatMs };
     const { acks, nacks } = attempt.tally;
     this.#ask(work, repeated, groupAll(this.#group()) & ~(acks | nacks), nowMs, out);
@@ -499,9 +500,9 @@ export class Cell {
 
   /** A majority has promised. One reading of the clock serves every decision here. */
   #propose(work: Work, attempt: ReadingAttempt, nowMs: number, out: LeaseAction[]): void {
-    const { parameters, rules } = this.#context;
+    const { parameters, rules, flow } = this.#context;
     assert(nowMs >= attempt.startedMs, 'Answers come after questions');
-    if (nowMs - attempt.startedMs > parameters.attemptMaxMs) {
+    if (nowMs - attempt.startedMs > attempt.bidder.readMaxMs) {
       this.#trace(out, 'timed-out', 'reading');
       this.#abort(work, nowMs);
       return;
@@ -511,7 +512,8 @@ export class Cell {
     if (bid.kind === 'write') {
       const writing = attemptWrite(attempt, bid, nowMs, parameters);
       // Those that have promised are a majority; the others learn the outcome.
-      const bits = parameters.thrifty ? attempt.tally.acks : groupAll(this.#group());
+      const isThrifty = parameters.thrifty && !flow.isSlow(nowMs);
+      const bits = isThrifty ? attempt.tally.acks : groupAll(this.#group());
       this.#ask(work, writing, bits, nowMs, out);
       return;
     }

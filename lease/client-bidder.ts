@@ -25,6 +25,7 @@ export class ClientBidder implements Bidder {
   readonly members: readonly ServerId[];
   readonly order: LeaseOrder;
   readonly deadlineMs: number;
+  readonly readMaxMs: number;
   readonly #receivedMs: number;
   readonly #parameters: LeaseParameters;
   readonly #rules: LeaseRules;
@@ -39,6 +40,7 @@ export class ClientBidder implements Bidder {
     this.members = event.members;
     this.order = event.order;
     this.deadlineMs = event.deadlineMs;
+    this.readMaxMs = parameters.attemptMaxMs;
     this.#receivedMs = receivedMs;
     this.#parameters = parameters;
     this.#rules = rules;

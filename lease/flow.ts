@@ -11,7 +11,24 @@ const ATTEMPTS_MAX = 2048;
  */
 export class Flow {
   readonly #waiting = new Set<number>();
+  readonly #slowForMs: number;
   #running = 0;
+  #slowUntilMs = -Infinity;
+
+  /** @param slowForMs for how long answers count as slow after one was, in milliseconds */
+  constructor(slowForMs: number) {
+    this.#slowForMs = slowForMs;
+  }
+
+  /** A voter has not answered in the usual time. */
+  noteSlow(nowMs: number): void {
+    this.#slowUntilMs = nowMs + this.#slowForMs;
+  }
+
+  /** Whether all voters had better be asked at once, because the first majority answers sooner than any one of them. */
+  isSlow(nowMs: number): boolean {
+    return nowMs < this.#slowUntilMs;
+  }
 
   get isFull(): boolean {
     return this.#running >= ATTEMPTS_MAX;

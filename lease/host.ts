@@ -26,6 +26,9 @@ import type { LeaseRules } from './rules.ts';
 import { ServerBidder } from './server-bidder.ts';
 import { Wheel } from './wheel.ts';
 
+/** For so many leases after a slow answer all voters are asked at once. */
+const SLOW_LEASES = 2;
+
 type FrameEvent = Extract<LeaseEvent, { kind: 'frame' }>;
 type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
@@ -63,7 +66,7 @@ export class LeaseHost {
       ballots: new BallotSequence(parameters),
       acceptor: new Acceptor(rules, table, parameters),
       bidder: new ServerBidder(parameters, rules),
-      flow: new Flow(),
+      flow: new Flow(SLOW_LEASES * parameters.leaseMs),
       monitor: this.#monitor,
       prng: new Prng(config.incarnation),
       table,

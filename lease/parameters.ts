@@ -72,8 +72,13 @@ export interface LeaseParameters {
   readonly recoveryMs: number;
   /** See `LeaseConfig`; −Infinity where the start is later for certain, or ballots need not rise. */
   readonly formerClockMs: number;
-  /** An attempt that has not read a majority by then is dropped, because its lease is counted from its start. */
+  /** How long a phase of an attempt for a client may take. */
   readonly attemptMaxMs: number;
+  /**
+   * The same of the first phase for this server itself. On a machine that starves an answer may need a good part of a
+   * lease, and an attempt that is dropped takes its answers with it; half a lease is left of one that is not.
+   */
+  readonly ownReadMaxMs: number;
   /** Unanswered READs and WRITEs are repeated with this period. */
   readonly repeatMs: number;
   /** A lease is renewed when less than this is left of it. */
@@ -109,6 +114,8 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     recoveryMs: Math.max(leaseSilenceMs(config), config.formerSilenceMs ?? 0),
     formerClockMs: config.formerClockMs ?? -Infinity,
     attemptMaxMs,
+    // PaxosLease is searched by its model with the shorter limit.
+    ownReadMaxMs: config.algorithm === 'paxoslease' ? attemptMaxMs : leaseMs / 2,
     repeatMs: attemptMaxMs / 4,
     renewBeforeMs: (leaseMs * 2) / 3,
     backoffMinMs: Math.min(50, leaseMs / 30),

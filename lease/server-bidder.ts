@@ -11,10 +11,12 @@ import type { LeaseRules } from './rules.ts';
  * next majority would not see it.
  */
 export class ServerBidder implements Bidder {
+  readonly readMaxMs: number;
   readonly #parameters: LeaseParameters;
   readonly #rules: LeaseRules;
 
   constructor(parameters: LeaseParameters, rules: LeaseRules) {
+    this.readMaxMs = parameters.ownReadMaxMs;
     this.#parameters = parameters;
     this.#rules = rules;
   }

@@ -3,6 +3,7 @@
  * at once or elections in a row behave. Each is the smallest in which one planted bug shows.
  */
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
+import { Prng } from '../../base/prng.ts';
 import type { LeaseAction, LeaseEvent } from '../../lease/actions.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import { fairnessMeasure } from './fairness.ts';
@@ -16,6 +17,9 @@ const MANY_CELLS = 2500;
 const ATTEMPTS_MAX = 2250;
 
 const ELECTIONS = 150;
+const STARVED_LEASES = 100;
+const STARVED_MS_MAX = LEASE_MS / 5;
+const RUNS_MS_MAX = 20;
 /** By chance alone the luckiest of three servers wins half as often again as the others. */
 const RATIO_MAX = 2;
 
@@ -24,6 +28,7 @@ export const LEASE_CASES: Readonly<Record<string, () => string | null>> = {
   'everybody-gets-a-turn': () => violationOf(everybodyGetsATurn),
   'attempts-are-bounded': () => violationOf(attemptsAreBounded),
   'fast-clocks-win-no-more': () => violationOf(fastClocksWinNoMore),
+  'starved-holder-stays': () => violationOf(starvedHolderStays),
 };
 
 /** A server whose clock goes back by 2ε renews at once. Its process ends, or its lease is not shortened. */
@@ -47,6 +52,30 @@ function clockStepsBack(): void {
 function endMs(actions: readonly LeaseAction[]): number {
   const held = actions.findLast((action) => action.kind === 'held');
   return held?.untilMs ?? -Infinity;
+}
+
+/** All servers run for some milliseconds, then wait for a processor for up to a fifth of a lease, all the time. */
+function starvedHolderStays(): void {
+  const lease = new LeaseWorld({ seed: 1, servers: 3, cells: 1, thrifty: true });
+  const { world } = lease;
+  const cell = 1 as CellId;
+  world.start();
+  world.runFor(RECOVERY_MS + LEASE_MS);
+  for (const id of world.ids) lease.open(id, cell);
+  world.runFor(LEASE_MS);
+  const [holder] = lease.holders(cell);
+  if (holder === undefined) throw new Violation('The cell gets no holder');
+  const dice = new Prng(3);
+  const starve = (id: ServerId): void => {
+    const waitMs = STARVED_MS_MAX * (0.4 + 0.6 * dice.next());
+    world.pause(id, waitMs);
+    world.at(world.nowMs + waitMs + 1 + dice.next() * RUNS_MS_MAX, () => starve(id));
+  };
+  for (const id of world.ids) starve(id);
+  for (let lived = 1; lived <= STARVED_LEASES; lived++) {
+    world.runFor(LEASE_MS);
+    if (!lease.owns(holder, cell)) throw new Violation(`The holder loses its lease after ${lived} leases`);
+  }
 }
 
 function manyCells(): LeaseWorld {

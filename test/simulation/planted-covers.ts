@@ -31,14 +31,14 @@ export const OLD_OFF: Mutation = {
 
 export const ATTEMPT_LIMIT_OFF: Mutation = {
   file: 'lease/cell.ts',
-  find: 'if (nowMs - attempt.startedMs > parameters.attemptMaxMs) {',
+  find: 'if (nowMs - attempt.startedMs > attempt.bidder.readMaxMs) {',
   replace: 'if (nowMs < attempt.startedMs) {',
 };
 
 export const DEADLINE_OFF: Mutation = {
   file: 'lease/attempt.ts',
-  find: "return attempt.startedMs + (attempt.phase === 'reading' ? 1 : 2) * parameters.attemptMaxMs;",
-  replace: 'return attempt.startedMs + parameters.leaseMs * 10;',
+  find: "return startedMs + bidder.readMaxMs + (phase === 'reading' ? 0 : parameters.attemptMaxMs);",
+  replace: "return startedMs + bidder.readMaxMs * (phase === 'reading' ? 10 : 20) + parameters.leaseMs * 10;",
 };
 
 export const COUNTED_FROM_PROPOSE: Mutation = {

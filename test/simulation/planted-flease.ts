@@ -322,6 +322,26 @@ export const PLANTED_FLEASE: readonly Planted[] = [
     },
   ),
   lease(
+    'starved-read',
+    'answers to a renewal are thrown away after a sixth of a lease',
+    {
+      file: 'lease/parameters.ts',
+      find: "ownReadMaxMs: config.algorithm === 'paxoslease' ? attemptMaxMs : leaseMs / 2,",
+      replace: 'ownReadMaxMs: attemptMaxMs,',
+    },
+    { directed: 'starved-holder-stays' },
+  ),
+  lease(
+    'starved-thrift',
+    'where answers are slow, no more voters are asked than a majority needs',
+    {
+      file: 'lease/flow.ts',
+      find: 'return nowMs < this.#slowUntilMs;',
+      replace: 'return nowMs < 0;',
+    },
+    { test: { file: 'test/lease/host.test.ts', name: 'thrifty' } },
+  ),
+  lease(
     '23',
     'a server that started anew takes the lease of its earlier life for its own',
     {
