@@ -50,6 +50,12 @@ export const ERRORS = {
   'session-expired': { status: 409, exit: 5, remedy: 'reopen', title: 'The session is no longer remembered' },
   'lease-taken': { status: 409, exit: 4, remedy: 'give-up', title: 'Another holds the lease' },
   'lease-lost': { status: 409, exit: 4, remedy: 'give-up', title: "The lease is over, or another's" },
+  'fence-lost': {
+    status: 409,
+    exit: 4,
+    remedy: 'give-up',
+    title: 'What the operation was acknowledged under is over',
+  },
   locked: { status: 409, exit: 4, remedy: 'give-up', title: 'Another has a lock on the file' },
   deadlock: {
     status: 409,

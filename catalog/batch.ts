@@ -129,6 +129,9 @@ export function executeRequests(
     const id = { session, number, since: request.since ?? null };
     const recalled = sessionRecall(tables, id);
     if (recalled !== null) return recalled;
+    // Not kept: a fence that is lost stays lost.
+    const refusal = context.refusal?.(request) ?? null;
+    if (refusal !== null) return outcomeOfError(refusal);
     let resolved: ResolvedCommand;
     try {
       resolved = prepareCommand(db, command, context);

@@ -1,7 +1,7 @@
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ServerId } from '../base/ids.ts';
-import type { Command, CommandOf, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
+import type { Command, CommandOf, CommandRequest, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
 import { noteAccesses } from './commands/accesses.ts';
 import { removeXattr, setAttributes, setXattr } from './commands/attributes.ts';
 import { bear, reserveInodes } from './commands/births.ts';
@@ -53,6 +53,8 @@ export interface CommandContext {
   readonly placement: (volumeReplicas: number, servers: readonly ServerInfo[]) => readonly ServerId[];
   /** How many servers can hold replicas. Absent: nobody asks for more than there are. */
   readonly capacity?: (servers: readonly ServerInfo[]) => number;
+  /** Why a request that was not executed before must not be executed now, as its fence is lost; null where it may be. */
+  readonly refusal?: (request: CommandRequest) => ServiceError | null;
 }
 
 /**

@@ -8,9 +8,12 @@ import type { Command } from '../wire/catalog-api.ts';
  * what they do, makes this number larger, and has its line below; a server that does not know the version of a batch refuses it.
  *
  * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
- * 4: access times. 5: members of reserved numbers.
+ * 4: access times. 5: members of reserved numbers; the contents of files that are removed together.
  */
 export const COMMANDS_VERSION = 5;
+
+/** A server that knows this version of commands obeys fences. @see CacheOwner.fence */
+export const FENCES_VERSION = 5;
 
 /** By which version a command came. A new command needs a line here. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -64,6 +67,7 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   'create-file': { reserved: 2 },
   'reserve-inodes': { members: 5 },
   bear: { elsewhere: 5 },
+  'unlink-files': { contents: 5 },
 };
 
 /** @returns the first version that executes the command as it is meant */

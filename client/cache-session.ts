@@ -22,6 +22,8 @@ export interface CacheSessionParts {
   recalled(inodes: readonly number[]): Promise<void>;
   /** Forgets everything, at once. */
   ended(): void;
+  /** Resolves when no operation is under way that is fenced by a session that has just ended here. */
+  flushed?(): Promise<void>;
   /** Monotonic, in milliseconds. */
   nowMs(): number;
   /** Called where a poll failed; polls go on. */
@@ -68,6 +70,21 @@ export class CacheSession {
     this.#running ??= this.#run();
   }
 
+  /**
+   * Ends the session here at once and begins another: the outcome of a command that names this one is unknown, and the command may still
+   * be executed without a recall of what this session was granted. The primary learns of the end when nothing fenced is under way any more.
+   */
+  renounce(): void {
+    const session = this.#session;
+    if (session === null) return;
+    this.#end();
+    this.#acked = 0;
+    const left = (): void => {
+      this.#left = session;
+    };
+    void (this.#parts.flushed?.() ?? Promise.resolve()).then(left, left);
+  }
+
   /** Believes nothing any more. */
   async stop(): Promise<void> {
     this.#abort.abort();
@@ -80,7 +97,8 @@ export class CacheSession {
     const session = this.#session;
     await this.stop();
     if (session === null) return;
-    const request = { client: this.client, left: session, acked: 0 };
+    await this.#parts.flushed?.();
+    const request = { client: this.client, left: session, acked: 0, fenced: true };
     const signal = AbortSignal.timeout(LEAVE_MS_MAX);
     await this.#parts.poll(request, { signal, timeoutMs: LEAVE_MS_MAX }).catch(this.#parts.failed);
   }
@@ -106,9 +124,14 @@ export class CacheSession {
       ...(session === null ? {} : { session }),
       ...(this.#left === null ? {} : { left: this.#left }),
       acked: this.#acked,
+      fenced: true,
     };
-    const { answer, sentMs } = await this.#parts.poll(request, { signal, timeoutMs: POLL_MS_MAX });
+    const { answer: polled, sentMs } = await this.#parts.poll(request, { signal, timeoutMs: POLL_MS_MAX });
     if (signal.aborted) return false;
+    // Renounced meanwhile.
+    if (this.#session !== session) return true;
+    // A server of an earlier release obeys no fence: nothing is to be granted by it.
+    const answer = polled.fenced === true ? polled : { ...polled, session: null };
     if (answer.session !== session) {
       this.#end();
       this.#left = session ?? this.#left;

@@ -56,9 +56,14 @@ export interface ClusterClientOptions {
   readonly localReads?: boolean;
 }
 
-export interface CommandOptions extends CallOptions {
-  /** What this client remembers, or has delegated to it, of what the command changes. */
+/** Options of a request that changes what this client remembers, or has delegated to it. */
+export interface OwnedOptions extends CallOptions {
   readonly cache?: CacheOwner;
+  /** Called where the outcome of the command is unknown, before the call fails. */
+  readonly unknown?: () => void;
+}
+
+export interface CommandOptions extends OwnedOptions {
   /** Of live files, what their primaries know counts, in the command and in the answer. @see CommandBody */
   readonly live?: boolean;
 }
@@ -204,7 +209,7 @@ export class ClusterClient {
   async bear(
     bearer: string,
     births: readonly Birth[],
-    options: CallOptions & { readonly cache?: CacheOwner } = {},
+    options: OwnedOptions = {},
   ): Promise<readonly BirthOutcome[]> {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
     const requestOf = (session: number, number: number): ExchangeRequest => ({
@@ -222,6 +227,20 @@ export class ClusterClient {
 
   /** Sends a request of the catalog's session; where it was forgotten, and the request certainly not carried out, in a new one. */
   async #once<Value>(
+    subject: Subject,
+    requestOf: (session: number, number: number) => ExchangeRequest,
+    options: OwnedOptions,
+  ): Promise<Value> {
+    try {
+      return await this.#onceOrThrow(subject, requestOf, options);
+    } catch (error) {
+      // An answer for good answers all copies of the request; after any other failure one of them may still be executed.
+      if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();
+      throw error;
+    }
+  }
+
+  async #onceOrThrow<Value>(
     subject: Subject,
     requestOf: (session: number, number: number) => ExchangeRequest,
     options: CallOptions,

@@ -6,7 +6,8 @@ const STAMPS_MAX = 10_000;
  * for before a recall may come after it: `mark` is taken before asking.
  */
 export class Delegated {
-  readonly #inodes = new Set<number>();
+  /** Generations of the delegations, by inode. */
+  readonly #inodes = new Map<number, number>();
   /** When, by count, an inode was called back. What is not here: `#floor` at the latest. */
   readonly #stamps = new Map<number, number>();
   #mark = 0;
@@ -24,10 +25,15 @@ export class Delegated {
     return this.#inodes.has(inode);
   }
 
+  /** @returns the number that the primary gave the delegation; undefined where there is none */
+  generationOf(inode: number): number | undefined {
+    return this.#inodes.get(inode);
+  }
+
   /** @returns whether it counts: it was not called back since it was asked for */
-  learn(inode: number, mark: number): boolean {
+  learn(inode: number, generation: number, mark: number): boolean {
     if (mark < Math.max(this.#floor, this.#stamps.get(inode) ?? 0)) return false;
-    this.#inodes.add(inode);
+    this.#inodes.set(inode, generation);
     return true;
   }
 

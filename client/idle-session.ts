@@ -16,6 +16,8 @@ export interface GrantedSession {
   start(): void;
   /** What is granted, or soon to be, is in use. */
   use(): void;
+  /** Ends it at once and begins another. @see CacheSession.renounce */
+  renounce(): void;
   /** Gives everything back. */
   close(): Promise<void>;
 }
@@ -25,6 +27,8 @@ export interface SessionEvents {
   recalled(inodes: readonly number[]): Promise<void>;
   /** Nothing is granted any more. */
   ended(): void;
+  /** @see CacheSessionParts.flushed */
+  flushed?(): Promise<void>;
   failed(error: unknown): void;
 }
 
@@ -62,6 +66,10 @@ export class IdleSession implements GrantedSession {
     else this.#idle.refresh();
   }
 
+  renounce(): void {
+    this.#session?.renounce();
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     await this.#leave();
@@ -73,6 +81,7 @@ export class IdleSession implements GrantedSession {
       poll: (request, options) => this.#cluster.renewCache(request, options),
       ...{ nowMs: () => performance.now(), recalled: (inodes) => this.#events.recalled(inodes) },
       ...{ ended: () => this.#events.ended(), failed: (error) => this.#events.failed(error) },
+      flushed: () => this.#events.flushed?.() ?? Promise.resolve(),
     });
     // A session that is being left has the same client's number.
     void this.#leaving.then(() => {

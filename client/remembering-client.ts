@@ -2,7 +2,6 @@ import { ServiceError } from '../base/errors.ts';
 import type { Birth, BirthOutcome } from '../wire/births.ts';
 import type {
   Attributes,
-  CacheOwner,
   Command,
   CommandOf,
   CommandResults,
@@ -11,7 +10,12 @@ import type {
   QueryResults,
 } from '../wire/catalog-api.ts';
 import { CacheSession, drawClientNumber } from './cache-session.ts';
-import { ClusterClient, type ClusterClientOptions, type CommandOptions } from './cluster-client.ts';
+import {
+  ClusterClient,
+  type ClusterClientOptions,
+  type CommandOptions,
+  type OwnedOptions,
+} from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
 import type { GrantedSession, SessionEvents } from './idle-session.ts';
 import { Memory, type NamedPlace, type OwnChange, type OwnOutcome } from './memory.ts';
@@ -42,7 +46,7 @@ export class RememberingClient extends ClusterClient {
   readonly #forgotten: (inodes: readonly number[]) => Promise<void>;
   readonly #changing: (inodes: readonly number[]) => Promise<void>;
   /** Who else is granted something by the session. */
-  #sharer: Pick<SessionEvents, 'recalled' | 'ended'> | null = null;
+  #sharer: Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'> | null = null;
 
   constructor(options: RememberingClientOptions) {
     super(options);
@@ -56,6 +60,7 @@ export class RememberingClient extends ClusterClient {
         this.#memory.forgetAll();
         this.#sharer?.ended();
       },
+      flushed: () => this.#sharer?.flushed?.() ?? Promise.resolve(),
       nowMs: () => performance.now(),
       failed: options.failed ?? (() => undefined),
     });
@@ -77,7 +82,7 @@ export class RememberingClient extends ClusterClient {
   }
 
   /** The session under which this client remembers, for somebody to whom more is granted by it; told of all that is called back. */
-  share(events: Pick<SessionEvents, 'recalled' | 'ended'>): GrantedSession {
+  share(events: Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'>): GrantedSession {
     this.#sharer = events;
     const session = this.#session;
     return {
@@ -91,6 +96,7 @@ export class RememberingClient extends ClusterClient {
       // It is there for as long as the client is: what nobody uses is called back from a client that answers at once.
       start: () => undefined,
       use: () => undefined,
+      renounce: () => session.renounce(),
       close: () => Promise.resolve(),
     };
   }
@@ -119,7 +125,7 @@ export class RememberingClient extends ClusterClient {
     return this.#change(
       change,
       forgets,
-      (cache) => super.command<Kind>(command, { ...options, cache: { ...options.cache, ...cache } }),
+      (owned) => super.command<Kind>(command, { ...options, ...ownedBy(options, owned) }),
       (result) => outcomeOfCommand(command as Command, result, moved),
     );
   }
@@ -127,14 +133,14 @@ export class RememberingClient extends ClusterClient {
   override async bear(
     bearer: string,
     births: readonly Birth[],
-    options: CallOptions & { readonly cache?: CacheOwner } = {},
+    options: OwnedOptions = {},
   ): Promise<readonly BirthOutcome[]> {
     const names = births.map(({ parent, name }) => ({ parent, name }));
     const change = { names, inodes: births.map(({ inode }) => inode) };
     return this.#change(
       change,
       [...new Set(names.map(({ parent }) => parent))],
-      (cache) => super.bear(bearer, births, { ...options, cache }),
+      (owned) => super.bear(bearer, births, { ...options, ...ownedBy(options, owned) }),
       (outcomes) => outcomeOfBirths(births, outcomes),
     );
   }
@@ -148,14 +154,22 @@ export class RememberingClient extends ClusterClient {
   async #change<Result>(
     change: OwnChange,
     forgets: readonly number[],
-    ask: (cache: CacheOwner) => Promise<Result>,
+    ask: (owned: Owned) => Promise<Result>,
     outcomeOf: (result: Result) => OwnOutcome | null,
   ): Promise<Result> {
     const mark = this.#memory.changing(change);
     let outcome: OwnOutcome | null = null;
     try {
       await this.#changing(forgets);
-      const result = await ask({ client: this.#session.client, forgets: [...forgets] });
+      const { client, session } = this.#session;
+      const cache = { client, forgets: [...forgets] };
+      // Without a session nothing is remembered, and what the last one was granted is recalled.
+      const result = await ask({
+        cache: session === null ? cache : { ...cache, under: session },
+        unknown: () => {
+          if (this.#session.session === session) this.#session.renounce();
+        },
+      });
       outcome = outcomeOf(result);
       return result;
     } finally {
@@ -276,6 +290,13 @@ export class RememberingClient extends ClusterClient {
     if (command.kind === 'unlink-files') for (const file of command.files) add(file);
     return { names: places, inodes };
   }
+}
+
+type Owned = OwnedOptions & Required<Pick<OwnedOptions, 'cache'>>;
+
+/** What a request says of what is remembered, together with what its caller says of delegations: both are of one session. */
+function ownedBy({ cache }: OwnedOptions, owned: Owned): OwnedOptions {
+  return { ...owned, cache: { ...owned.cache, ...cache, forgets: owned.cache.forgets } };
 }
 
 function isRemembered({ kind }: Query): boolean {

@@ -105,7 +105,7 @@ export function clusterBackend(
       const change = { kind: 'make-directory', place: { parent, name }, mode, ...ownerOf(owner) } as const;
       const { mark } = delegations ?? { mark: 0 };
       const made = await command(change, delegations?.asMaker(parent));
-      delegations?.learn(made.attributes.inode, made.delegated, mark);
+      delegations?.learn(made.attributes.inode, made, mark);
       return made.attributes;
     },
     async makeNode(parent, name, type, device, mode, owner) {

@@ -27,6 +27,7 @@ export const ERRNO = {
   'session-expired': 'EIO',
   'lease-taken': 'EBUSY',
   'lease-lost': 'ESTALE',
+  'fence-lost': 'EIO',
   locked: 'EAGAIN',
   deadlock: 'EDEADLK',
   'lock-limit': 'ENOLCK',

@@ -84,6 +84,12 @@ export function encodeBirths({ session, number, owner, cache, births }: BirthReq
       .text(birth.changedNs ?? '');
     writer.bytes(birth.contents);
   }
+  // At the end, and only where it says something: servers of earlier releases know no session here.
+  if (cache?.under !== undefined) {
+    const { fence = [] } = cache;
+    writer.uint53(cache.under).uint8(fence.length);
+    for (const { inode, generation } of fence) writer.uint53(inode).uint53(generation);
+  }
   return writer.finish();
 }
 
@@ -103,11 +109,30 @@ export function decodeBirths(encoded: Uint8Array): BirthRequest {
   const count = reader.uint16();
   if (count === 0 || count > BIRTHS_MAX) throw new MalformedError(`${count} births in one request`);
   const births = Array.from({ length: count }, () => readBirth(reader));
+  const under = reader.remaining > 0 ? readUnder(reader) : {};
   reader.end();
   const contentBytes = births.reduce((sum, { contents }) => sum + contents.length, 0);
   if (contentBytes > BIRTHS_BYTES_MAX) throw new MalformedError(`Births of ${contentBytes} bytes`);
   if (new Set(births.map(({ inode }) => inode)).size !== count) throw new MalformedError('A number twice');
-  return { session, number, owner, ...(client === 0 ? {} : { cache: { client, forgets } }), births };
+  return {
+    session,
+    number,
+    owner,
+    ...(client === 0 ? {} : { cache: { client, forgets, ...under } }),
+    births,
+  };
+}
+
+function readUnder(reader: ByteReader): Pick<CacheOwner, 'under' | 'fence'> {
+  const under = positive(reader, 'session');
+  const count = reader.uint8();
+  if (count > FORGETS_MAX) throw new MalformedError(`${count} delegations in one fence`);
+  if (count === 0) return { under };
+  const fence = Array.from({ length: count }, () => ({
+    inode: positive(reader, 'inode'),
+    generation: positive(reader, 'generation'),
+  }));
+  return { under, fence };
 }
 
 function readBirth(reader: ByteReader): Birth {

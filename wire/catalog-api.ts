@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../base/errors.ts';
 import { RESERVED_NUMBERS_MAX, RESERVED_SETS_MAX } from './birth-numbers.ts';
-import { ACCESSES_MAX, BIRTHS_MAX, UNLINKS_MAX } from './request-limits.ts';
+import { ACCESSES_MAX, BIRTHS_MAX, FORGETS_MAX, UNLINKS_MAX } from './request-limits.ts';
 import { type Static, Type } from './schema.ts';
 
 /** The catalog's commands and queries as they travel in JSON, and their answers. Times are decimal nanoseconds since 1970. */
@@ -259,6 +259,13 @@ export const Command = Type.Union([
       minItems: 1,
       maxItems: UNLINKS_MAX,
     }),
+    /**
+     * For each file, in their order, the contents that it has to have: one that was written since, or is live, is refused with
+     * `fence-lost`. Null: whatever it has.
+     */
+    contents: Type.Optional(
+      Type.Array(Type.Union([ContentVersion, Type.Null()]), { minItems: 1, maxItems: UNLINKS_MAX }),
+    ),
     ...REMOVAL,
   }),
   Type.Object({
@@ -676,10 +683,11 @@ export interface CommandResults {
   readonly 'create-orphan': { readonly attributes: Attributes };
   readonly 'keep-orphan': Record<string, never>;
   readonly replace: { readonly attributes: Attributes; readonly replaced: number | null };
-  /** `delegated`: the session to which the directory is delegated from its making on; absent where it is not. */
+  /** `delegated`, `generation`: to which session the new directory is delegated, @see RememberedAnswer; absent where it is not. */
   readonly 'make-directory': {
     readonly attributes: Attributes;
     readonly delegated?: number;
+    readonly generation?: number;
     readonly atNs?: string;
   };
   readonly 'make-node': { readonly attributes: Attributes; readonly atNs?: string };
@@ -753,6 +761,10 @@ export interface QueryResults {
 
 const CacheNumber = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
 
+/** A delegation, by the number that the primary gave it. A directory that is delegated anew has another number. */
+export const HeldDelegation = Type.Object({ inode: Inode, generation: CacheNumber });
+export type HeldDelegation = Static<typeof HeldDelegation>;
+
 /** Asks what was changed in a directory, or below it, behind an operation of the catalog; null: from now on. */
 export const ChangesRequest = Type.Object({
   inode: Inode,
@@ -783,9 +795,19 @@ export interface ChangesAnswer {
 /** A client that remembers, and inodes that it has forgotten, and does not learn anew, until its command is answered. */
 export const CacheOwner = Type.Object({
   client: CacheNumber,
-  forgets: Type.Array(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }), { maxItems: 16 }),
+  forgets: Type.Array(Inode, { maxItems: FORGETS_MAX }),
   /** The session of the client to which a directory that the command makes is delegated, where that can be. */
   session: Type.Optional(CacheNumber),
+  /**
+   * The session whose grants of these inodes are not recalled for this command. Its client ends the session before it uses a grant again
+   * after it has stopped waiting for the command: a command that arrives late recalls every later grant. Absent: all grants are recalled.
+   */
+  under: Type.Optional(CacheNumber),
+  /**
+   * The fence: the command is executed only while session `under` holds these delegations, else refused with `fence-lost`. The primary
+   * checks this in the tick of the event loop in which it executes the command.
+   */
+  fence: Type.Optional(Type.Array(HeldDelegation, { minItems: 1, maxItems: FORGETS_MAX })),
 });
 export type CacheOwner = Static<typeof CacheOwner>;
 
@@ -833,6 +855,8 @@ export const CacheRequest = Type.Object({
   left: Type.Optional(CacheNumber),
   /** Everything that recalls up to this number took back is forgotten. */
   acked: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  /** The client names in each command the session under which it is sent. Clients of earlier releases do not, and get no session. */
+  fenced: Type.Optional(Type.Boolean()),
 });
 export type CacheRequest = Static<typeof CacheRequest>;
 
@@ -845,6 +869,8 @@ export interface CacheAnswer {
   readonly recalls: readonly number[];
   /** By which they are acknowledged. */
   readonly through: number;
+  /** The primary obeys `CacheOwner.under` and `CacheOwner.fence`. Absent from servers of earlier releases. */
+  readonly fenced?: boolean;
 }
 
 /** An answer to a client that remembers. */
@@ -853,6 +879,8 @@ export interface RememberedAnswer<Result> {
   readonly result: Result | null;
   /** What of the answer may be remembered: all but what concerns the inodes `refused`; nothing where null. */
   readonly granted: { readonly session: number; readonly refused: readonly number[] } | null;
-  /** The session to which the directory is delegated; absent where it is not, or nobody asked for that. */
+  /** The session to which the directory is delegated; absent where it is not. */
   readonly delegated?: number;
+  /** Of the delegation. @see HeldDelegation */
+  readonly generation?: number;
 }

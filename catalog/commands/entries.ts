@@ -18,7 +18,7 @@ import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
 import { type Spot, spotAt } from '../walk.ts';
 import { inherit } from './acls.ts';
-import { assertExpected } from './expectation.ts';
+import { assertExpected, assertUnwritten } from './expectation.ts';
 import { type Removal, throwAway } from './removal.ts';
 
 /** Names of one inode at the most. */
@@ -216,9 +216,13 @@ export function unlinkFiles(
   atNs: string,
 ): CommandResults['unlink-files'] {
   const directories = new Set<number>();
-  const files = command.files.map(({ inode, ...place }): UnlinkedFile => {
+  const files = command.files.map(({ inode, ...place }, index): UnlinkedFile => {
     try {
-      const { directory, links } = nameTaken(tables, place, { kind: 'inode', inode }, command, atNs);
+      const expect = { kind: 'inode', inode } as const;
+      const contents = command.contents?.[index] ?? null;
+      const { directory, links } = nameTaken(tables, place, expect, command, atNs, (row) => {
+        if (contents !== null) assertUnwritten(place.name, row, contents);
+      });
       directories.add(directory);
       return links;
     } catch (error) {
@@ -242,10 +246,12 @@ function nameTaken(
   expect: Expectation | undefined,
   removal: Removal,
   atNs: string,
+  check: (inode: InodeRow) => void = () => undefined,
 ): { readonly directory: number; readonly inode: number; readonly links: number } {
   const { directory, name, inode } = takenSpotOf(tables, place, 'is-directory');
   if (inode.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   if (expect !== undefined) assertExpected(expect, name, inode);
+  check(inode);
   tables.entries.delete(directory.id, name, inode.id);
   const links = nameLost(tables, inode, { directory, name }, removal, atNs);
   return { directory: directory.id, inode: inode.id, links };

@@ -31,6 +31,16 @@ export function assertExpected(expect: Expectation, name: string, old: InodeRow 
   }
 }
 
+/**
+ * Holds the contents that the sender of a removal has seen against those of the file.
+ *
+ * @throws ServiceError `fence-lost`
+ */
+export function assertUnwritten(name: string, file: InodeRow, seen: ContentVersion): void {
+  if (hasContents(file, seen)) return;
+  throw new ServiceError('fence-lost', `"${name}" was written since its removal was acknowledged`);
+}
+
 /** Of a live file only its primary knows the contents: whoever writes marks the file before anybody sees what is written. */
 function hasContents(old: InodeRow, wanted: ContentVersion): boolean {
   const { live, contents } = attributesOf(old);

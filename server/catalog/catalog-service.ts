@@ -2,7 +2,7 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
-import { commandVersion } from '../../catalog/versions.ts';
+import { commandVersion, FENCES_VERSION } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type {
@@ -164,17 +164,22 @@ export class LocalCatalogService implements CatalogService {
   #assertUnderstood(command: Command): void {
     const version = commandVersion(command);
     if (version === 1) return;
-    const { self, commandsVersion } = this.#parts;
-    const older = viewVoters(this.#view).filter((member) => {
-      const known = member === self ? null : commandsVersion(member);
-      return known !== null && known < version;
-    });
+    const older = this.#olderThan(version);
     if (older.length === 0) return;
     const runs = older.length === 1 ? `Server ${older[0]} runs` : `Servers ${older.join(', ')} run`;
     throw new ServiceError(
       'precondition-failed',
       `${runs} a release that does not know this ("${command.kind}", command version ${version}): upgrade first`,
     );
+  }
+
+  /** Members of the catalog that are known to run a release before the version of commands. */
+  #olderThan(version: number): readonly ServerId[] {
+    const { self, commandsVersion } = this.#parts;
+    return viewVoters(this.#view).filter((member) => {
+      const known = member === self ? null : commandsVersion(member);
+      return known !== null && known < version;
+    });
   }
 
   async query(query: Query, exact = false): Promise<QueryResults[Query['kind']]> {
@@ -203,7 +208,7 @@ export class LocalCatalogService implements CatalogService {
     await this.#primary();
     const { driver, recaller } = this.#parts;
     await this.#bounded(driver.committed(driver.epoch, 0));
-    return recaller.poll(request);
+    return recaller.poll(request, this.#olderThan(FENCES_VERSION).length === 0);
   }
 
   async changes({ inode, recursive, after, waitMs }: ChangesRequest): Promise<ChangesAnswer> {
@@ -320,6 +325,7 @@ export class LocalCatalogService implements CatalogService {
           nowNs,
           placement: (replicas, servers) => this.#parts.placement(replicas, servers),
           capacity: (servers) => this.#parts.capacity?.(servers) ?? Number.POSITIVE_INFINITY,
+          refusal: ({ cache }) => this.#parts.recaller.refusal(cache),
         },
       );
     } catch (error) {

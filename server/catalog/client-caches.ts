@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import { DRIFT_MAX } from '../../replica/guard.ts';
-import type { CacheOwner } from '../../wire/catalog-api.ts';
+import type { CacheOwner, HeldDelegation } from '../../wire/catalog-api.ts';
 
 /** A recall that was sent and not acknowledged, and when it was decided. */
 interface Recall {
@@ -21,6 +21,13 @@ interface Session {
   deliveredThrough: number;
 }
 
+/** A directory that is granted to one session alone. */
+interface Delegation {
+  readonly session: Session;
+  /** Of all delegations of this primary, each has another number. */
+  readonly generation: number;
+}
+
 /** What a client asks and says with each poll. */
 export interface CachePoll {
   /** Drawn by the client, the same for its whole life. */
@@ -31,6 +38,8 @@ export interface CachePoll {
   readonly left?: number;
   /** The client believes nothing any more of what recalls up to this number took back. */
   readonly acked: number;
+  /** False: the client does not name its session in its commands, and none begins. @see CacheOwner.under */
+  readonly fenced?: boolean;
 }
 
 export interface CachePolled {
@@ -87,7 +96,8 @@ export class ClientCaches {
   readonly #sessions = new Map<number, Session>();
   readonly #holders = new Map<number, Set<Session>>();
   /** Directories that are granted to one session alone. */
-  readonly #delegated = new Map<number, Session>();
+  readonly #delegated = new Map<number, Delegation>();
+  #lastGeneration = 0;
   /** How many changes keep an inode from being granted. */
   readonly #blocked = new Map<number, number>();
   #grants = 0;
@@ -108,7 +118,11 @@ export class ClientCaches {
    *
    * @param rightMs for how long this primary may certainly answer reads
    */
-  poll({ client, session, left, acked }: CachePoll, nowMs: number, rightMs: number): CachePolled {
+  poll(
+    { client, session, left, acked, fenced = true }: CachePoll,
+    nowMs: number,
+    rightMs: number,
+  ): CachePolled {
     this.#expire(nowMs);
     const abandoned = this.#sessions.get(left ?? -1);
     if (abandoned?.client === client) this.#end(abandoned);
@@ -117,7 +131,8 @@ export class ClientCaches {
     if (known !== undefined && known.client !== client) known = undefined;
     if (known === undefined) {
       // Of another session that it has it says nothing by that: the poll may be late, by way of a server that was stopped.
-      if (leaseMs <= 0 || this.#closed) return { session: null, validMs: 0, recalls: [], through: 0 };
+      if (leaseMs <= 0 || this.#closed || !fenced)
+        return { session: null, validMs: 0, recalls: [], through: 0 };
       known = this.#begin(client);
     }
     if (this.#closed) return { session: null, validMs: 0, recalls: [], through: 0 };
@@ -172,22 +187,31 @@ export class ClientCaches {
   /**
    * Grants a directory to one session alone. To be called in the same turn in which the answer that tells of it is read.
    *
-   * @returns whether it is; not while another client believes anything of it, nor while it is being changed
+   * @returns the generation of the delegation; null while another client is granted anything of it, or while it is being changed
    */
-  delegate(id: number, inode: number, nowMs: number): boolean {
+  delegate(id: number, inode: number, nowMs: number): number | null {
     const session = this.#sessions.get(id);
-    if (session === undefined || nowMs >= session.untilMs || this.#closed) return false;
+    if (session === undefined || nowMs >= session.untilMs || this.#closed) return null;
     const isAlone = this.#othersOf(inode, ownerOf(session, inode)).length === 0;
-    if (!isAlone || !this.#grantOne(session, inode)) return false;
-    this.#delegated.set(inode, session);
+    if (!isAlone || !this.#grantOne(session, inode)) return null;
+    const generation = this.#delegated.get(inode)?.generation ?? ++this.#lastGeneration;
+    this.#delegated.set(inode, { session, generation });
     this.#bound(session, nowMs);
-    return true;
+    return generation;
+  }
+
+  /**
+   * Whether a session holds a delegation, also while it is being recalled. To be called in the tick in which a fenced command is executed.
+   */
+  holds(id: number, { inode, generation }: HeldDelegation, nowMs: number): boolean {
+    const held = this.#delegated.get(inode);
+    return held?.session.id === id && held.generation === generation && nowMs < held.session.untilMs;
   }
 
   /** @returns whether a directory is delegated to another session than this one; null: to any */
   isDelegated(inode: number, but: number | null): boolean {
-    const session = this.#delegated.get(inode);
-    return session !== undefined && session.id !== but;
+    const held = this.#delegated.get(inode);
+    return held !== undefined && held.session.id !== but;
   }
 
   /** As a change by the client of the session, which has forgotten the inode by itself; null: by one that remembers nothing. */
@@ -311,14 +335,15 @@ export class ClientCaches {
   #othersOf(inode: number, owner: CacheOwner | null): Session[] {
     const holders = this.#holders.get(inode);
     if (holders === undefined) return [];
-    const ownClient = owner?.forgets.includes(inode) ? owner.client : null;
-    return [...holders].filter(({ client }) => client !== ownClient);
+    // Grants of another session of the same client may be of after it has stopped waiting for the command.
+    const own = owner?.forgets.includes(inode) ? owner.under : undefined;
+    return [...holders].filter(({ id, client }) => id !== own || client !== owner?.client);
   }
 
   #forget(session: Session, inode: number): void {
     if (!session.grants.delete(inode)) return;
     this.#grants--;
-    if (this.#delegated.get(inode) === session) this.#delegated.delete(inode);
+    if (this.#delegated.get(inode)?.session === session) this.#delegated.delete(inode);
     const holders = this.#holders.get(inode);
     holders?.delete(session);
     if (holders?.size === 0) this.#holders.delete(inode);
@@ -338,6 +363,6 @@ export class ClientCaches {
   }
 }
 
-function ownerOf({ client }: Session, inode: number): CacheOwner {
-  return { client, forgets: [inode] };
+function ownerOf({ client, id }: Session, inode: number): CacheOwner {
+  return { client, forgets: [inode], under: id };
 }

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type {
   CacheAnswer,
+  CacheOwner,
   CacheRequest,
   Query,
   QueryResults,
@@ -73,10 +74,16 @@ export class Recaller {
     );
   }
 
-  /** Renews a session, then waits until it has something to forget; to be called where the primary may answer reads. */
-  async poll({ session, ...request }: CacheRequest): Promise<CacheAnswer> {
+  /**
+   * Renews a session, then waits until it has something to forget; to be called where the primary may answer reads.
+   *
+   * @param isFenced every server that may become the primary obeys fences, as far as is known; else no session begins
+   */
+  async poll({ session, ...request }: CacheRequest, isFenced: boolean): Promise<CacheAnswer> {
     const { driver, nowMs } = this.#parts;
-    const polled = this.#caches.poll({ ...request, session: session ?? null }, nowMs(), driver.servesForMs());
+    const fenced = isFenced && request.fenced === true;
+    const poll = { ...request, fenced, session: session ?? null };
+    const polled = { ...this.#caches.poll(poll, nowMs(), driver.servesForMs()), fenced: true };
     this.#lookAgain();
     // All sessions end no later than their duration from now, and none is there that has said that it forgot.
     driver.noteBelief(this.#caches.counts().sessions === 0 ? -Infinity : polled.validMs * BELIEF_MARGIN);
@@ -106,8 +113,20 @@ export class Recaller {
   }
 
   /** @returns the session, where the directory is delegated to it; nothing where that cannot be */
-  delegate(session: number, inode: number): { readonly delegated?: number } {
-    return this.#caches.delegate(session, inode, this.#parts.nowMs()) ? { delegated: session } : {};
+  delegate(session: number, inode: number): Pick<RememberedAnswer<unknown>, 'delegated' | 'generation'> {
+    const generation = this.#caches.delegate(session, inode, this.#parts.nowMs());
+    return generation === null ? {} : { delegated: session, generation };
+  }
+
+  /** @returns why a command must not be executed at this moment, if its fence does not stand */
+  refusal({ under = 0, fence = [] }: Partial<CacheOwner> = {}): ServiceError | null {
+    const nowMs = this.#parts.nowMs();
+    const lost = fence.find((held) => !this.#caches.holds(under, held, nowMs));
+    if (lost === undefined) return null;
+    return new ServiceError(
+      'fence-lost',
+      `Session ${under} does not hold the delegation of directory ${lost.inode}`,
+    );
   }
 
   /**

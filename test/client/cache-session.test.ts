@@ -35,7 +35,7 @@ class SessionRun {
             request,
             sentMs,
             answer: (answer) => {
-              const whole = { session: 1, validMs: 1_000, recalls: [], through: 0, ...answer };
+              const whole = { session: 1, validMs: 1_000, recalls: [], through: 0, fenced: true, ...answer };
               resolve({ answer: whole, sentMs });
             },
             fail: () => reject(new Error('nobody answers')),
@@ -98,7 +98,7 @@ test('what is called back is acknowledged only once it is forgotten', async (con
   run.last().answer({ recalls: [5, 6], through: 2 });
   await run.pass(1);
   assert.deepEqual(run.recalled, [5, 6]);
-  assert.deepEqual(run.last().request, { client: 7, session: 1, acked: 2 });
+  assert.deepEqual(run.last().request, { client: 7, session: 1, acked: 2, fenced: true });
   await run.stop();
 });
 
@@ -112,11 +112,15 @@ test('a session that a primary does not know ends at once, with all that it gran
   await run.pass(1);
   assert.ok(run.ended > ended);
   assert.equal(run.session.session, 2);
-  assert.deepEqual(run.last().request, { client: 7, session: 2, left: 1, acked: 0 });
+  assert.deepEqual(run.last().request, { client: 7, session: 2, left: 1, acked: 0, fenced: true });
   run.last().answer({ session: null, validMs: 0 });
   await run.pass(1);
   assert.equal(run.session.leftMs, 0);
-  assert.deepEqual(run.last().request, { client: 7, left: 2, acked: 0 }, 'It says what it believes no more');
+  assert.deepEqual(
+    run.last().request,
+    { client: 7, left: 2, acked: 0, fenced: true },
+    'It says what it believes no more',
+  );
   await run.stop();
 });
 

@@ -28,16 +28,22 @@ async function started(t: TestContext) {
   const cluster = await FakeCluster.start(1);
   const asked: string[] = [];
   const recalls: number[] = [];
+  /** Sessions that are begun next. */
+  const sessions: number[] = [SESSION, SESSION + 1];
   const owners: unknown[] = [];
   const acked: number[] = [];
+  const polled: (number | undefined)[] = [];
   let through = 0;
   let isBorn = false;
   const answer = (value: unknown): Reaction => ({ kind: 'answer', status: 200, text: JSON.stringify(value) });
   const react = ({ path, body }: SeenRequest): Reaction | null => {
     if (path === '/v1/catalog/cache') {
-      acked.push((JSON.parse(body.toString()) as CacheRequest).acked);
+      const request = JSON.parse(body.toString()) as CacheRequest;
+      acked.push(request.acked);
+      polled.push(request.session);
+      const session = request.session ?? sessions.shift() ?? SESSION;
       through += recalls.length;
-      return answer({ session: SESSION, validMs: 5_000, recalls: recalls.splice(0), through });
+      return answer({ session, validMs: 5_000, recalls: recalls.splice(0), through, fenced: true });
     }
     if (path === '/v1/births') {
       isBorn = true;
@@ -46,16 +52,23 @@ async function started(t: TestContext) {
       return answer({ outcomes: [{ kind: 'born', attributes: ATTRIBUTES, namedNs: '2' }] });
     }
     if (path === '/v1/catalog/commands') {
-      changes.push((JSON.parse(body.toString()) as CommandRequest).command.kind);
+      const { command } = JSON.parse(body.toString()) as CommandRequest;
+      if ('by' in command && command.by === 'silence') return { kind: 'hang' };
+      changes.push(command.kind);
       return answer({ result: { attributes: ATTRIBUTES } });
     }
     if (path !== '/v1/catalog/queries') return null;
-    const { query, delegate } = JSON.parse(body.toString()) as QueryRequest & { delegate?: boolean };
+    const { query, cache, delegate } = JSON.parse(body.toString()) as QueryRequest & { delegate?: boolean };
     asked.push(query.kind);
     if (delegate === true)
-      return answer({ result: { entries: [], more: false }, granted: null, delegated: SESSION });
+      return answer({
+        result: { entries: [], more: false },
+        granted: null,
+        delegated: SESSION,
+        generation: 1,
+      });
     const result = isBorn ? { attributes: ATTRIBUTES } : null;
-    return answer({ result, granted: { session: SESSION, refused: [] } });
+    return answer({ result, granted: { session: cache, refused: [] } });
   };
   for (const server of cluster.servers) server.intercept = react;
   /** What is about to change, and then the requests by which it does. */
@@ -73,7 +86,7 @@ async function started(t: TestContext) {
   const delegations = new Delegations(client, {
     recalled: async (directories) => {
       told.push([...directories]);
-      said.push(delegations.asOwner(directories));
+      said.push(delegations.asOwner(directories).cache);
     },
     ...{ ended: () => undefined, failed: (error: unknown) => assert.fail(String(error)) },
   });
@@ -83,7 +96,7 @@ async function started(t: TestContext) {
   });
   await until('it is delegated', async () => (await delegations.ask(DIRECTORY, 10)) !== null);
   const lookup = () => client.query({ kind: 'lookup', parent: DIRECTORY, name: 'new' });
-  return { client, delegations, asked, changes, recalls, acked, owners, told, said, lookup };
+  return { client, delegations, asked, changes, recalls, acked, polled, owners, told, said, lookup };
 }
 
 test('a name that was free is no more once it was borne', async (t) => {
@@ -96,6 +109,21 @@ test('a name that was free is no more once it was borne', async (t) => {
   assert.equal((await lookup()).attributes.inode, 77);
   const { cache } = delegations.asOwner([DIRECTORY]);
   assert.deepEqual(owners, [cache], 'It calls back nothing from who bears');
+});
+
+test('a client whose command has an unknown outcome uses nothing any more that its session was granted', async (t) => {
+  const { client, delegations, asked, polled, lookup } = await started(t);
+  await assert.rejects(lookup(), { code: 'not-found' });
+  const owner = delegations.asOwner([DIRECTORY]);
+  assert.equal(owner.cache?.under, SESSION);
+  const place = { parent: DIRECTORY, name: 'other' };
+  const command = { kind: 'unlink', place, by: 'silence' } as const;
+  await assert.rejects(client.command(command, { ...owner, timeoutMs: 100 }), { code: 'unknown' });
+  assert.equal(delegations.has(DIRECTORY), false);
+  await until('another session is used', async () => polled.includes(SESSION + 1));
+  const before = asked.length;
+  await assert.rejects(lookup(), { code: 'not-found' });
+  assert.equal(asked.length, before + 1, 'It is asked for again');
 });
 
 test('what is called back is delegated no more, and is told to whom it was', async (t) => {
@@ -112,7 +140,7 @@ test('what brings a directory that is called back to the cluster waits for nobod
   assert.deepEqual(owner.cache?.forgets, [DIRECTORY]);
   recalls.push(DIRECTORY);
   await until('that is acknowledged', async () => acked.at(-1) === 1);
-  assert.deepEqual(said, [owner]);
+  assert.deepEqual(said, [owner.cache]);
   assert.deepEqual(delegations.asOwner([DIRECTORY]), {}, 'It is given back');
 });
 

@@ -24,6 +24,8 @@ const INODES = 6;
 /** What the name stands for where it is there. */
 const NAMED = 7;
 const MESSAGE_MS_MAX = 30;
+/** So long a client waits for a command that is stalled on its way. */
+const PATIENCE_MS = 50;
 
 /** Numbers that look random and are the same for the same seed. */
 export class Dice {
@@ -72,6 +74,10 @@ export class CacheWorld {
   delegated = 0;
   trusted = 0;
   committed = 0;
+  /** Numbers of commands for which their clients wait no more. */
+  readonly givenUp = new Set<number>();
+  /** How many of those were executed afterwards. */
+  late = 0;
   /** How often a client knew a directory, or the name in it, after a change of its own. */
   kept = 0;
   slowestMs = 0;
@@ -219,12 +225,15 @@ class WorldPrimary {
     const { versions, names } = this.#world;
     const atNs = this.#batchNs;
     this.#staged = [];
-    const touched = requests.map(({ command, cache }) => {
+    const touched = requests.map(({ command, cache, number }) => {
       const named = 'place' in command && 'parent' in command.place ? command.place.parent : null;
       const inode = named ?? ('inode' in command ? command.inode : 1);
       this.#staged.push(() => {
         versions.set(inode, atNs);
-        this.#world.writersOf(inode).push(cache?.client ?? 0);
+        // To a client that waits no more its own change is one of another.
+        const isLate = this.#world.givenUp.has(number);
+        if (isLate) this.#world.late++;
+        this.#world.writersOf(inode).push(isLate ? 0 : (cache?.client ?? 0));
         if (named !== null) names.set(named, command.kind === 'create-file');
         this.#world.committed++;
       });
@@ -348,12 +357,16 @@ export class WorldClient {
     try {
       await this.#world.travel();
       const query = { kind: 'lookup', parent: inode, name: NAME } as Query;
-      const { result, delegated } = await primary.service.queryRemembered(query, session, true);
+      const {
+        result,
+        delegated,
+        generation = 0,
+      } = await primary.service.queryRemembered(query, session, true);
       const { changes } = result as unknown as { changes: number };
       await this.#world.travel();
       await this.#thawed();
       if (delegated === undefined || delegated !== this.session.session) return;
-      if (!this.#delegated.learn(inode, mark)) return;
+      if (!this.#delegated.learn(inode, generation, mark)) return;
       this.#changesBefore.set(inode, changes);
       this.#world.delegated++;
     } catch (error) {
@@ -375,18 +388,32 @@ export class WorldClient {
     const mark = this.memory.changing(change);
     let outcome: OwnOutcome | null = null;
     const beganMs = this.#world.nowMs;
-    try {
-      await this.#world.delay(1 + this.#world.dice.below(MESSAGE_MS_MAX));
-      const cache = { client: this.#number, forgets: [inode] };
-      const number = this.#world.draw();
+    const { session } = this.session;
+    const under = session === null ? {} : { under: session };
+    const cache = { client: this.#number, forgets: [inode], ...under };
+    const number = this.#world.draw();
+    const isStalled = this.#world.dice.chance(10);
+    const execute = async () => {
+      await this.#world.delay(1 + this.#world.dice.below(isStalled ? 2 * LEASE_MS : MESSAGE_MS_MAX));
       const result = await primary.service.execute({ session: 1, number, command, cache });
-      this.#world.slowestMs = Math.max(this.#world.slowestMs, this.#world.nowMs - beganMs);
+      if (!isStalled) this.#world.slowestMs = Math.max(this.#world.slowestMs, this.#world.nowMs - beganMs);
       await this.#world.delay(1 + this.#world.dice.below(MESSAGE_MS_MAX));
+      return result;
+    };
+    try {
+      const executed = execute();
+      executed.catch(() => undefined);
+      const result = await (isStalled ? Promise.race([executed, this.#world.delay(PATIENCE_MS)]) : executed);
+      if (result === undefined) throw new Error('no answer in time');
       outcome = outcomeOfCommand(command, result, undefined);
     } catch (error) {
       if (!(error instanceof Error)) throw error;
     }
     await this.#thawed();
+    if (outcome === null) {
+      this.#world.givenUp.add(number);
+      if (this.session.session === session) this.session.renounce();
+    }
     this.memory.changed(change, mark, outcome);
     const isKnown =
       this.memory.attributes(inode) !== undefined || this.memory.name(inode, NAME) !== undefined;

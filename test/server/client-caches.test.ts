@@ -110,14 +110,60 @@ describe('who may believe what', () => {
     assert.deepEqual(core.grant(a, [1], 2), []);
   });
 
-  test('who changes waits for itself only where it has not forgotten', () => {
+  test('a change recalls its own client where that has not forgotten, or names no session', () => {
     const core = caches();
     const a = begin(core, 1);
     core.grant(a, [5, 6], 0);
-    const owner = { client: 1, forgets: [5] };
+    const owner = { client: 1, forgets: [5], under: a };
     assert.equal(core.isHeld({ inodes: [5], owner }, 1), false);
     assert.equal(core.isHeld({ inodes: [5, 6], owner }, 1), true);
-    assert.equal(core.isHeld({ inodes: [5], owner: { client: 2, forgets: [5] } }, 1), true);
+    assert.equal(core.isHeld({ inodes: [5], owner: { ...owner, client: 2 } }, 1), true);
+    assert.equal(core.isHeld({ inodes: [5], owner: { client: 1, forgets: [5] } }, 1), true);
+  });
+
+  test('a command that its client has stopped waiting for recalls what was granted to the same client since', () => {
+    const core = caches();
+    const a = begin(core, 1);
+    core.grant(a, [5], 0);
+    const late = { inodes: [5], owner: { client: 1, forgets: [5], under: a } };
+    // The client renounces its session, and asks anew under another before the command arrives.
+    const renewed = begin(core, 1, 1);
+    assert.deepEqual(core.grant(renewed, [5], 2), []);
+    core.block(late);
+    assert.equal(core.isHeld(late, 3), true);
+    assert.deepEqual(core.recall(late, 3), [renewed]);
+  });
+
+  test('a fence stands while the very delegation is held that it names', () => {
+    const core = caches();
+    const a = begin(core, 1);
+    const generation = core.delegate(a, 5, 1) ?? 0;
+    assert.equal(core.delegate(a, 5, 1), generation, 'It is the same delegation');
+    const stands = (of: number, nowMs = 2) => core.holds(a, { inode: 5, generation: of }, nowMs);
+    assert.deepEqual([stands(generation), stands(generation + 1)], [true, false]);
+    assert.equal(
+      core.holds(begin(core, 1), { inode: 5, generation }, 2),
+      false,
+      'Another session holds nothing',
+    );
+    core.block(change(5));
+    core.recall(change(5), 2);
+    assert.equal(stands(generation), true, 'It is recalled, and not returned yet');
+    core.poll({ client: 1, session: a, acked: core.take(a).through }, 3, FOREVER);
+    core.release(change(5));
+    assert.equal(stands(generation), false);
+    const again = core.delegate(a, 5, 3) ?? 0;
+    assert.deepEqual(
+      [stands(generation), stands(again)],
+      [false, true],
+      'What is delegated anew is another delegation',
+    );
+    assert.equal(stands(again, 2 * LEASE), false, 'The session is over');
+  });
+
+  test('a client that does not name its session gets none', () => {
+    const core = caches();
+    assert.equal(core.poll({ client: 1, session: null, acked: 0, fenced: false }, 0, FOREVER).session, null);
   });
 
   test('nobody believes longer than the primary may answer', () => {
@@ -144,16 +190,16 @@ describe('who may believe what', () => {
     const core = caches();
     const [a, b] = [begin(core, 1), begin(core, 2)];
     core.grant(b, [5], 1);
-    assert.equal(core.delegate(a, 5, 1), false, 'Another client believes what is in it');
-    assert.deepEqual(core.changeBy(a, 5), { inodes: [5], owner: { client: 1, forgets: [5] } });
+    assert.equal(core.delegate(a, 5, 1), null, 'Another client believes what is in it');
+    assert.deepEqual(core.changeBy(a, 5), { inodes: [5], owner: { client: 1, forgets: [5], under: a } });
     core.block(core.changeBy(a, 5));
-    assert.equal(core.delegate(a, 5, 1), false, 'It is about to change');
+    assert.equal(core.delegate(a, 5, 1), null, 'It is about to change');
     core.recall(core.changeBy(a, 5), 1);
     core.poll({ client: 2, session: b, acked: core.take(b).through }, 2, FOREVER);
     core.release(core.changeBy(a, 5));
-    assert.equal(core.delegate(a, 5, 2), true);
+    assert.notEqual(core.delegate(a, 5, 2), null);
     assert.deepEqual(core.grant(b, [5, 6], 3), [5], 'Nobody else is granted it');
-    assert.equal(core.delegate(b, 5, 3), false);
+    assert.equal(core.delegate(b, 5, 3), null);
     assert.deepEqual(
       [core.isDelegated(5, null), core.isDelegated(5, b), core.isDelegated(5, a)],
       [true, true, false],
@@ -165,19 +211,19 @@ describe('who may believe what', () => {
   test('a delegation ends with its recall, with its session, and with nothing else', () => {
     const core = caches();
     const [a, b] = [begin(core, 1), begin(core, 2)];
-    assert.equal(core.delegate(a, 5, 1) && core.delegate(a, 6, 1), true);
+    assert.deepEqual([core.delegate(a, 5, 1), core.delegate(a, 6, 1)], [1, 2]);
     core.block(change(5));
     core.recall(change(5), 2);
-    assert.equal(core.delegate(b, 5, 2), false);
+    assert.equal(core.delegate(b, 5, 2), null);
     core.poll({ client: 1, session: a, acked: core.take(a).through }, 3, FOREVER);
     core.release(change(5));
     assert.equal(core.isDelegated(5, null), false);
-    assert.equal(core.delegate(b, 5, 3), true);
+    assert.equal(core.delegate(b, 5, 3), 3);
     assert.equal(core.isDelegated(6, b), true);
     core.poll({ client: 2, session: b, acked: 0 }, LEASE, FOREVER);
     assert.equal(core.isHeld(change(6), LEASE * 1.02), false);
     assert.equal(core.isDelegated(6, b), false);
-    assert.equal(core.delegate(a, 7, LEASE * 1.02), false, 'The session is over');
+    assert.equal(core.delegate(a, 7, LEASE * 1.02), null, 'The session is over');
   });
 
   test('memory is bounded also where clients do not answer', () => {
@@ -203,7 +249,7 @@ describe('who may believe what', () => {
 });
 
 const SEEDS = 12;
-const STEPS = 6_000;
+const STEPS = 12_000;
 
 for (let seed = 1; seed <= SEEDS; seed++) {
   test(`nobody believes what is not so (SEED=${seed})`, async (context) => {
@@ -224,6 +270,7 @@ for (let seed = 1; seed <= SEEDS; seed++) {
     }
     assert.ok(world.believed > 1_000, `${world.believed} beliefs`);
     assert.ok(world.committed > 40, `${world.committed} changes`);
+    assert.ok(world.late > 0, `${world.late} commands for which their clients did not wait`);
     assert.ok(world.kept > 0, `${world.kept} times something known after a change of one's own`);
     assert.ok(world.delegated > 10, `${world.delegated} delegations`);
     assert.ok(world.trusted > 1_000, `delegations relied on ${world.trusted} times`);

@@ -4,6 +4,7 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const CACHES = 'test/server/client-caches.test.ts';
+const FENCES = 'test/server/fences.test.ts';
 const BIRTHS = 'test/fuse/births.test.ts';
 const OWN_CONTENTS = 'test/fuse/own-contents.test.ts';
 const LIVE_FILES = 'test/fuse/live-files.test.ts';
@@ -105,6 +106,72 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       replace: 'if (mark < 0) return false;',
     },
     { test: { file: CACHES, name: 'nobody believes what is not so (SEED=1)' } },
+  ),
+  replica(
+    'recall-client',
+    'a command recalls nothing from its own client, whatever that was granted since it stopped waiting',
+    {
+      file: 'server/catalog/client-caches.ts',
+      find: 'filter(({ id, client }) => id !== own || client !== owner?.client)',
+      replace: 'filter(({ client }) => own === undefined || client !== owner?.client)',
+    },
+    {
+      test: {
+        file: CACHES,
+        name: 'a command that its client has stopped waiting for recalls what was granted to the same client since',
+      },
+    },
+  ),
+  replica(
+    'recall-renounced',
+    'a client whose command has an unknown outcome goes on in the same session',
+    {
+      file: 'client/cluster-client.ts',
+      find: "if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();",
+      replace: '',
+    },
+    {
+      test: {
+        file: REMEMBERING,
+        name: 'a client whose command has an unknown outcome uses nothing any more that its session was granted',
+      },
+    },
+  ),
+  replica(
+    'fence-unchecked',
+    'a fenced command is executed whatever became of its delegation',
+    {
+      file: 'server/catalog/catalog-service.ts',
+      find: 'refusal: ({ cache }) => this.#parts.recaller.refusal(cache),',
+      replace: '',
+    },
+    {
+      test: {
+        file: FENCES,
+        name: 'a fenced command is executed while its delegation is held, and has no effect after that',
+      },
+    },
+  ),
+  replica(
+    'fence-early',
+    'a fence is checked before a command waits for recalls, and not after',
+    {
+      file: 'server/catalog/catalog-service.ts',
+      find: 'refusal: ({ cache }) => this.#parts.recaller.refusal(cache),',
+      replace:
+        'refusal: (request) => batch.some((one) => one.request === request && one.blocked.length > 0) ? null : this.#parts.recaller.refusal(request.cache),',
+    },
+    { test: { file: FENCES, name: 'a fence that is lost while the command waits for a recall is lost' } },
+  ),
+  replica(
+    'fence-generation',
+    'a fence stands by whatever delegation of the directory the session has',
+    {
+      file: 'server/catalog/client-caches.ts',
+      find: 'held.generation === generation &&',
+      replace: '',
+    },
+    { test: { file: CACHES, name: 'a fence stands while the very delegation is held that it names' } },
   ),
   replica(
     'own-recalled',

@@ -1,0 +1,137 @@
+/**
+ * Goal: a command that was acknowledged under a delegation is executed only while the very delegation is held.
+ * Method: the catalog's service and its recaller, a subject that writes down what it executes, and clients that are the test.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import type { ServerId } from '../../base/ids.ts';
+import type { CommandContext } from '../../catalog/command.ts';
+import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
+import { Recaller } from '../../server/catalog/recaller.ts';
+import type { CommandRequest, Query } from '../../wire/catalog-api.ts';
+
+const [DIRECTORY, OTHER] = [5, 6];
+const [A, B] = [1, 2];
+
+/** @param version of commands, which another member of the catalog knows */
+function primary(version: number | null = null) {
+  const executed: number[] = [];
+  const self = 'a' as ServerId;
+  const view = { number: 1, members: [self, 'b' as ServerId] };
+  let drawn = 0;
+  const driver = {
+    ...{ leads: true, epoch: 1, orderedSeq: 0 },
+    status: () => ({ seq: 0, view }),
+    onRole: () => () => undefined,
+    committed: () => Promise.resolve(),
+    servesForMs: () => 60_000,
+    noteBelief: () => undefined,
+    submit: async () => executed.push(...staged.splice(0)),
+  };
+  let staged: number[] = [];
+  const recaller = new Recaller({
+    driver,
+    options: { leaseMsMax: 60_000, sessionGrantsMax: 100, grantsMax: 100, draw: () => ++drawn },
+    nowMs: () => performance.now(),
+  });
+  const service = new LocalCatalogService({
+    ...{ self, driver, recaller, operationTimeoutMs: 5_000 },
+    ...{ placement: () => [], isConnected: () => true, commandsVersion: () => version },
+    settle: () => Promise.resolve(),
+    lease: { view: () => ({ own: true, holder: null }) },
+    clock: { nowMs: () => performance.now(), wallNs: () => 1n },
+    subject: {
+      ready: () => Promise.resolve(),
+      record: () => ({ view }),
+      execute: (requests: readonly CommandRequest[], { refusal }: CommandContext) => {
+        const refused = requests.map((request) => refusal?.(request) ?? null);
+        staged = requests.filter((_, index) => refused[index] === null).map(({ number }) => number);
+        return {
+          body: staged.length === 0 ? null : new Uint8Array(1),
+          touched: refused.map((error) => (error === null ? [DIRECTORY, OTHER] : [])),
+          outcomes: refused.map((error) =>
+            error === null
+              ? { kind: 'done', result: {} }
+              : { kind: 'refused', code: error.code, message: '' },
+          ),
+        };
+      },
+      query: (query: Query) => ({ attributes: { inode: 'inode' in query ? query.inode : 0 } }),
+      prepare: () => undefined,
+      abandon: () => {
+        staged = [];
+      },
+    },
+  } as unknown as CatalogServiceParts);
+  const begin = async (client: number) => {
+    const { session } = await service.cache({ client, acked: 0, fenced: true });
+    assert.ok(session !== null);
+    return session;
+  };
+  const delegated = async (session: number) => {
+    const { generation } = await service.queryRemembered(
+      { kind: 'attributes', inode: DIRECTORY },
+      session,
+      true,
+    );
+    assert.ok(generation !== undefined);
+    return generation;
+  };
+  const unlink = (number: number, under: number, generation: number) => {
+    const fence = [{ inode: DIRECTORY, generation }];
+    const cache = { client: A, forgets: [DIRECTORY], under, fence };
+    const command = { kind: 'unlink', place: { parent: DIRECTORY, name: 'x' } } as const;
+    return service.execute({ session: 9, number, command, cache });
+  };
+  return { service, executed, begin, delegated, unlink };
+}
+
+test('a fenced command is executed while its delegation is held, and has no effect after that', async () => {
+  const { service, executed, begin, delegated, unlink } = primary();
+  const session = await begin(A);
+  const generation = await delegated(session);
+  await unlink(1, session, generation);
+  assert.deepEqual(executed, [1]);
+  // The client is recalled, returns the directory, and has it again.
+  const asked = service.queryRemembered({ kind: 'attributes', inode: DIRECTORY }, await begin(B), true);
+  const { through } = await service.cache({ client: A, session, acked: 0, fenced: true });
+  await unlink(2, session, generation);
+  void service.cache({ client: A, session, acked: through, fenced: true });
+  assert.notEqual((await asked).generation, undefined);
+  await assert.rejects(unlink(3, session, generation), { code: 'fence-lost' });
+  assert.deepEqual(executed, [1, 2], 'While it was recalled it was held');
+});
+
+test('a primary that knows nothing of the session refuses', async () => {
+  const before = primary();
+  const session = await before.begin(A);
+  const generation = await before.delegated(session);
+  const { executed, unlink } = primary();
+  await assert.rejects(unlink(1, session, generation), { code: 'fence-lost' });
+  assert.deepEqual(executed, []);
+});
+
+test('a fence that is lost while the command waits for a recall is lost', async () => {
+  const { service, executed, begin, delegated, unlink } = primary();
+  const [session, other] = [await begin(A), await begin(B)];
+  const generation = await delegated(session);
+  await service.queryRemembered({ kind: 'attributes', inode: OTHER }, other);
+  const unlinked = unlink(1, session, generation);
+  unlinked.catch(() => undefined);
+  const { recalls, through } = await service.cache({ client: B, session: other, acked: 0, fenced: true });
+  assert.deepEqual(recalls, [OTHER]);
+  await service.cache({ client: A, left: session, acked: 0, fenced: true });
+  await turn();
+  void service.cache({ client: B, session: other, acked: through, fenced: true });
+  await assert.rejects(unlinked, { code: 'fence-lost' });
+  assert.deepEqual(executed, []);
+});
+
+test('sessions begin only where clients name them, and where all members of the catalog obey fences', async () => {
+  const { service } = primary();
+  assert.equal((await service.cache({ client: A, acked: 0 })).session, null);
+  assert.notEqual((await service.cache({ client: A, acked: 0, fenced: true })).session, null);
+  const older = primary(4);
+  assert.equal((await older.service.cache({ client: A, acked: 0, fenced: true })).session, null);
+});

@@ -1,0 +1,34 @@
+/** Goal: new files travel with what their client says of its session, and as servers of earlier releases read them where it says nothing. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type BirthRequest, decodeBirths, encodeBirths } from '../../wire/births.ts';
+
+const REQUEST: BirthRequest = {
+  ...{ session: 1, number: 2, owner: 3 },
+  births: [
+    {
+      ...{
+        parent: 5,
+        name: 'new',
+        inode: 77,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        contents: Uint8Array.from([1, 2, 3]),
+      },
+      ...{ accessedNs: '1', modifiedNs: null, changedNs: null },
+    },
+  ],
+};
+
+test('a session and a fence stand at the end, where there are any', () => {
+  const owner = { client: 7, forgets: [5] };
+  const fenced = { ...owner, under: 9, fence: [{ inode: 5, generation: 4 }] };
+  for (const cache of [owner, { ...owner, under: 9 }, fenced])
+    assert.deepEqual(decodeBirths(encodeBirths({ ...REQUEST, cache })), { ...REQUEST, cache });
+  const [without, with_] = [owner, fenced].map((cache) => encodeBirths({ ...REQUEST, cache }));
+  assert.ok(without !== undefined && with_ !== undefined);
+  assert.deepEqual(with_.subarray(0, without.length), without);
+  for (const cut of [without.length + 1, with_.length - 1])
+    assert.throws(() => decodeBirths(with_.subarray(0, cut)), { name: 'MalformedError' });
+});
