@@ -29,6 +29,8 @@ export interface CallOptions {
   readonly failFast?: boolean;
   /** Longest first attempt, in milliseconds, before another server is asked; each that took too long makes the next longer. */
   readonly attemptMs?: number;
+  /** Longest attempt at all, in milliseconds. */
+  readonly attemptMsMax?: number;
 }
 
 export interface ExchangeRequest {
@@ -232,7 +234,7 @@ export class Exchanger {
       }
       const endpoint = this.endpoints.choose(subject.primary, last, nowMs);
       const limits: AttemptLimits = {
-        limitMs: Math.min(attemptMs, deadlineMs - nowMs),
+        limitMs: Math.min(attemptMs, deadlineMs - nowMs, options.attemptMsMax ?? Number.POSITIVE_INFINITY),
         patienceIntervals,
         signal: options.signal,
       };

@@ -1,3 +1,6 @@
+import type { Fence } from '../client/delegations.ts';
+import type { LateErrors } from './late-errors.ts';
+
 /** The little that the mount needs of the cluster; `cluster-backend.ts` is its real form, tests have one in memory. */
 
 /** Epoch and sequence number of the last change of a file's contents. */
@@ -232,6 +235,8 @@ export interface FileSystemBackend {
    *   since the last call
    */
   persistNames?(scope: 'cluster' | 'mount'): Promise<void>;
+  /** Of operations that were acknowledged and dropped. */
+  readonly lateErrors?: LateErrors;
   /** Whether a directory has files that are unborn: its attributes are about to change. */
   isChanging?(directory: number): boolean;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;
@@ -352,6 +357,14 @@ export interface RemovedName {
   readonly inode: number;
 }
 
+/** A name that was acknowledged as gone before the cluster has removed it. */
+export interface FencedName extends RemovedName {
+  /** The contents that the file had: one that was written since keeps its name. */
+  readonly contents: ContentVersion;
+  /** The delegation under which that was acknowledged. */
+  readonly fence: Fence;
+}
+
 /** `gone`: the inode did not have the name any more. `refused`: it has, or that is not known. */
 export type RemovalOutcome =
   | { readonly kind: 'removed' | 'gone' }
@@ -363,9 +376,15 @@ export type RemovalOutcome =
  */
 export interface BirthBackend {
   /** To be told, before anything is asked for, what is called back and when all is over. @see DelegationEvents */
-  listen(events: { recalled(directories: readonly number[]): Promise<void>; ended(): void }): void;
+  listen(events: {
+    recalled(directories: readonly number[]): Promise<void>;
+    ended(): void;
+    flushed(): Promise<void>;
+  }): void;
   /** Whether nobody else changes the directory's names at this moment, nor until `recalled` has resolved. */
   isDelegated(directory: number): boolean;
+  /** The delegation of a directory at this moment, for what is acknowledged now and sent later; null where there is none. */
+  fenceOf(directory: number): Fence | null;
   /** What is delegated is in use. */
   use(): void;
   /** @returns the first names of the directory, which is delegated from now on; null where it is not */
@@ -383,13 +402,14 @@ export interface BirthBackend {
    */
   make(file: NewFile): Promise<MadeFile>;
   /**
-   * Takes names from inodes, each of which keeps it if it cannot be so.
+   * Takes names from inodes while the delegations are held that the names carry, all of one session. Asks until the cluster answers.
    *
-   * @returns what became of each, in their order, and the times of their directories since, where they are known; throws where that is not known
+   * @returns what became of each, in their order, and the times of their directories since, where they are known; throws where nothing was removed,
+   *   or where that is not known
    */
   remove(
-    names: readonly RemovedName[],
-    uid?: number,
+    names: readonly FencedName[],
+    how: { readonly uid: number | undefined; readonly signal: AbortSignal },
   ): Promise<{ readonly outcomes: readonly RemovalOutcome[]; readonly atNs: string | null }>;
   stop(): Promise<void>;
 }

@@ -260,8 +260,8 @@ class Binding {
         this.#answer(cb, () => calls.flush(Number(fd), owner), false);
       },
       fsync: (_path, _dataOnly, fd, cb) => this.#answer(cb, () => calls.persist(Number(fd)), false),
-      fsyncdir: (path, _dataOnly, _fd, cb) =>
-        this.#answer(cb, async () => calls.persistDirectory(await this.#inode(path)), false),
+      fsyncdir: (path, _dataOnly, fd, cb) =>
+        this.#answer(cb, async () => calls.persistDirectory(await this.#inode(path), Number(fd)), false),
       release: (_path, fd, cb) => this.#answer(cb, () => this.#release(Number(fd)), false),
       fallocate: (_path, fd, mode, offset, length, cb) => {
         const by = caller();

@@ -1,22 +1,19 @@
 import type { BirthBackend, FileSystemBackend } from './backend.ts';
 import { nameStateOf } from './delegated-names.ts';
-import { NewbornFiles } from './newborn-files.ts';
+import { NewbornFiles, type RemovalOptions } from './newborn-files.ts';
 import type { Log } from './transport.ts';
 
 /**
  * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents
  * (decision 0041). Whatever needs such a file at the cluster waits until it is there.
- *
- * @param rowMs files that are removed no later than this one after the other, in milliseconds, are told as removed before the cluster hears of it
- *   (decision 0067); 0 where others may not see what is a moment old
  */
 export function withBirths(
   backend: FileSystemBackend,
   birth: BirthBackend,
   log: Log,
-  rowMs = 0,
+  options: RemovalOptions = {},
 ): FileSystemBackend {
-  const files = new NewbornFiles(backend, birth, log, rowMs);
+  const files = new NewbornFiles(backend, birth, log, options);
   return {
     ...backend,
     async stop() {
@@ -92,6 +89,7 @@ export function withBirths(
       const unborn = files.unborn(inode);
       if (unborn?.takes(changes) === true) return unborn.setAttributes(changes);
       await files.come(inode);
+      files.writing(files.numberOf(inode));
       const changed = await files.changingDirectory(inode, () =>
         backend.setAttributes(files.numberOf(inode), changes),
       );
@@ -114,6 +112,7 @@ export function withBirths(
       await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
     },
     comeFrom: (directory) => files.persist(directory),
+    lateErrors: files.lateErrors,
     isChanging: (inode) => files.isChanging(inode),
     onNamed: (named) => {
       files.named = named;

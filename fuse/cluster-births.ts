@@ -1,29 +1,32 @@
 import { ServiceError } from '../base/errors.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
-import { Delegations } from '../client/delegations.ts';
+import { Delegations, type Fence, fencedBy } from '../client/delegations.ts';
 import type {
   BirthBackend,
   BirthOutcome,
+  FencedName,
   InodeNumbers,
   ListedPage,
   NewFile,
   RemovalOutcome,
-  RemovedName,
 } from './backend.ts';
 import { removerText } from './users.ts';
 
 type Events = Parameters<BirthBackend['listen']>[0];
 
-/** Where removals are refused together, as in a cluster with a server of an earlier release, each goes by itself for so long. */
-const SINGLY_MS = 10_000;
+/** A removal is sent again after so long, in milliseconds, however long the cluster has been silent. */
+const ATTEMPT_MS_MAX = 10_000;
 
 /** New files and delegated directories of a real cluster, through the client library. */
 export class ClusterBirths implements BirthBackend {
   readonly delegations: Delegations;
   readonly #client: ClusterClient;
   readonly #volume: string;
-  #singlyUntilMs = Number.NEGATIVE_INFINITY;
-  #events: Events = { recalled: () => Promise.resolve(), ended: () => undefined };
+  #events: Events = {
+    recalled: () => Promise.resolve(),
+    ended: () => undefined,
+    flushed: () => Promise.resolve(),
+  };
 
   /** @param failed is told why nothing can be delegated at the moment */
   constructor(client: ClusterClient, volume: string, failed: (error: unknown) => void) {
@@ -32,6 +35,7 @@ export class ClusterBirths implements BirthBackend {
     this.delegations = new Delegations(client, {
       recalled: (directories) => this.#events.recalled(directories),
       ended: () => this.#events.ended(),
+      flushed: () => this.#events.flushed(),
       failed,
     });
   }
@@ -85,33 +89,26 @@ export class ClusterBirths implements BirthBackend {
     return { attributes, created, namedNs: atNs };
   }
 
-  async remove(names: readonly RemovedName[], uid?: number): ReturnType<BirthBackend['remove']> {
-    const by = removerText(uid);
-    if (performance.now() >= this.#singlyUntilMs) {
-      try {
-        const owner = this.delegations.asOwner(names.map(({ parent }) => parent));
-        const command = { kind: 'unlink-files' as const, files: [...names], by };
-        const { files, atNs = null } = await this.#client.command(command, owner);
-        const outcomes = files.map((left) => (typeof left === 'number' ? REMOVED : refusedOutcome(left)));
-        return { outcomes, atNs };
-      } catch (error) {
-        if (!isRefused(error)) throw error;
-        this.#singlyUntilMs = performance.now() + SINGLY_MS;
-      }
-    }
-    const outcomes = await Promise.all(names.map((name) => this.#removeOne(name, by)));
-    return { outcomes, atNs: null };
+  fenceOf(directory: number): Fence | null {
+    return this.delegations.fenceOf(directory);
   }
 
-  async #removeOne({ parent, name, inode }: RemovedName, by: string): Promise<RemovalOutcome> {
-    const expect = { kind: 'inode', inode } as const;
-    try {
-      const command = { kind: 'unlink', place: { parent, name }, expect, by } as const;
-      await this.#client.command(command, this.delegations.asOwner([parent]));
-      return REMOVED;
-    } catch (error) {
-      return error instanceof ServiceError ? refusedOutcome(error) : { kind: 'refused', error };
-    }
+  async remove(
+    names: readonly FencedName[],
+    { uid, signal }: Parameters<BirthBackend['remove']>[1],
+  ): ReturnType<BirthBackend['remove']> {
+    const command = {
+      kind: 'unlink-files' as const,
+      files: names.map(({ parent, name, inode }) => ({ parent, name, inode })),
+      contents: names.map(({ contents }) => contents),
+      by: removerText(uid),
+    };
+    // One request until it is answered: a second one would be another operation, which may be executed after the first.
+    const limits = { signal, timeoutMs: Number.POSITIVE_INFINITY, attemptMsMax: ATTEMPT_MS_MAX };
+    const cache = fencedBy(names.map(({ fence }) => fence));
+    const { files, atNs = null } = await this.#client.command(command, { cache, ...limits });
+    const outcomes = files.map((left) => (typeof left === 'number' ? REMOVED : refusedOutcome(left)));
+    return { outcomes, atNs };
   }
 
   stop(): Promise<void> {
@@ -125,9 +122,4 @@ const REMOVED: RemovalOutcome = { kind: 'removed' };
 function refusedOutcome({ code, message }: Pick<ServiceError, 'code' | 'message'>): RemovalOutcome {
   if (code === 'not-found' || code === 'precondition-failed') return { kind: 'gone' };
   return { kind: 'refused', error: new ServiceError(code, message) };
-}
-
-/** Nothing of a command has happened, and each removal by itself may be answered otherwise. */
-function isRefused(error: unknown): boolean {
-  return error instanceof ServiceError && error.remedy === 'give-up';
 }

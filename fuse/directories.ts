@@ -10,6 +10,8 @@ interface DirectoryHandle {
   readonly inode: number;
   /** O_NOATIME. */
   readonly unnoted: boolean;
+  /** Of the late errors of the directory. @see LateErrors.sample */
+  seenErrors: number;
   listing: Listing;
 }
 
@@ -25,16 +27,26 @@ export class Directories {
   }
 
   /** @param unnoted what is read of it is nobody's access */
-  open(inode: number, unnoted = false): number {
+  open(inode: number, unnoted = false, seenErrors = 0): number {
     this.#handleLast += 2;
     const handle = this.#handleLast;
-    this.#open.set(handle, { inode, unnoted, listing: this.#listing(inode) });
+    this.#open.set(handle, { inode, unnoted, seenErrors, listing: this.#listing(inode) });
     return handle;
   }
 
   /** @returns undefined where no directory is open under the handle */
   inodeOf(handle: number): number | undefined {
     return this.#open.get(handle)?.inode;
+  }
+
+  /** The late errors that the handle has reported; undefined where no directory is open under it. */
+  seenErrors(handle: number): number | undefined {
+    return this.#open.get(handle)?.seenErrors;
+  }
+
+  reported(handle: number, seenErrors: number): void {
+    const directory = this.#open.get(handle);
+    if (directory !== undefined) directory.seenErrors = seenErrors;
   }
 
   /** Whether what is read through the handle counts as an access. */

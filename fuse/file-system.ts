@@ -371,11 +371,27 @@ export class FileSystem implements FileSystemCalls {
     return this.#files.persist(handle);
   }
 
-  async persistDirectory(inode: number): Promise<void> {
+  async persistDirectory(inode: number, handle?: number): Promise<void> {
     if (inode === this.root) await this.#files.persistAll();
     await this.#backend.comeFrom?.(inode === this.root ? undefined : inode);
     if (inode === this.root) await this.#accesses.flush();
     await this.#backend.persistNames?.('cluster');
+    this.#reportLate(this.#scopeOf(inode), handle ?? 0);
+  }
+
+  /** Errors of the root are those of the volume. */
+  #scopeOf(directory: number): number | null {
+    return directory === this.root ? null : directory;
+  }
+
+  /** @throws the latest error of an operation that was acknowledged and dropped, once for each handle */
+  #reportLate(scope: number | null, handle: number): void {
+    const { lateErrors } = this.#backend;
+    if (lateErrors === undefined) return;
+    const late = lateErrors.report(scope, this.#directories.seenErrors(handle) ?? lateErrors.sample(scope));
+    if (late === null) return;
+    this.#directories.reported(handle, late.seen);
+    throw late.error;
   }
 
   release(handle: number): Promise<void> {
@@ -404,7 +420,8 @@ export class FileSystem implements FileSystemCalls {
   // Directories.
 
   async openDirectory(inode: number, flags = 0): Promise<number> {
-    return this.#directories.open(inode, (flags & constants.O_NOATIME) !== 0);
+    const unnoted = (flags & constants.O_NOATIME) !== 0;
+    return this.#directories.open(inode, unnoted, this.#backend.lateErrors?.sample(this.#scopeOf(inode)));
   }
 
   async readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {

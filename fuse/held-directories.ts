@@ -16,6 +16,10 @@ const EMPTY: ListedPage = { entries: [], more: false };
 export interface HeldDirectoryEvents {
   /** The directory is delegated from now on, and its names are known. */
   held(directory: number): void;
+  /** The cluster has told of names, and attributes, of a directory that is delegated. */
+  listed(page: ListedPage, mark: number): void;
+  /** Taken before asking for what `listed` is told. */
+  mark(): number;
   /** Resolves when nothing of the directory is on its way to the cluster that was told before. */
   settled(directory: number): Promise<void>;
 }
@@ -141,6 +145,7 @@ export class HeldDirectories {
       this.#idle.delete(directory);
       // Of the time before it was called back, or the session was over.
       await this.#events.settled(directory);
+      const mark = this.#events.mark();
       const page = await this.#birth.delegate(directory, NAMES_COUNT);
       if (page === null) {
         this.#refusedMs.note(directory);
@@ -149,6 +154,7 @@ export class HeldDirectories {
       // After it was delegated: nobody else changes it from then on.
       const attributes = await this.#backend.attributes(directory);
       if (!this.#birth.isDelegated(directory)) return;
+      this.#events.listed(page, mark);
       this.#begin(new DelegatedDirectory(attributes, page, changed));
     } catch (error) {
       this.#log('debug', 'a directory is not delegated', { directory, error: String(error) });
@@ -165,7 +171,10 @@ export class HeldDirectories {
     if (after === null || count >= NAMES_MAX || this.#learning.has(inode)) return;
     this.#learning.add(inode);
     try {
-      directory.learn(await this.#backend.list(inode, after, NAMES_COUNT));
+      const mark = this.#events.mark();
+      const page = await this.#backend.list(inode, after, NAMES_COUNT);
+      this.#events.listed(page, mark);
+      directory.learn(page);
     } catch (error) {
       this.#log('debug', 'names are not known', { directory: inode, error: String(error) });
     } finally {

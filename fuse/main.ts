@@ -92,7 +92,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     // Facts are of what is there now.
     const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
     const rowMs = clientOptions.exact ? 0 : REMOVAL_ROW_MS;
-    const changeable = births === null ? whole : withBirths(whole, births, log, rowMs);
+    const waitMsMax = clientOptions.operationTimeoutMs;
+    const changeable = births === null ? whole : withBirths(whole, births, log, { rowMs, waitMsMax });
     const backend = settings.readOnly ? readOnlyBackend(changeable) : changeable;
     mounted = await mountVolume(backend, transportNamed(settings.transport), {
       ...{ directory, source, limitMs, xattrs, log },

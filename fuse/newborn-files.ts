@@ -7,6 +7,7 @@ import type {
   BackendFile,
   BirthBackend,
   BirthOutcome,
+  FencedName,
   FileSystemBackend,
   ListedPage,
   NewFile,
@@ -16,12 +17,14 @@ import { Births } from './births.ts';
 import { type NameState, nameStateOf } from './delegated-names.ts';
 import { ErrnoError } from './errno.ts';
 import { HeldDirectories } from './held-directories.ts';
+import type { LateErrors } from './late-errors.ts';
 import { Moments } from './moments.ts';
 import { namesCompare } from './name-order.ts';
 import { nowNs } from './open-file.ts';
 import { type Place, placeKey } from './place.ts';
 import { RemovalRows } from './removal-rows.ts';
-import { isOverQuota, Removals } from './removals.ts';
+import { isOverQuota, type RemovalEvents, Removals } from './removals.ts';
+import { SeenContents } from './seen-contents.ts';
 import type { Log } from './transport.ts';
 import { UnbornFile, type Way } from './unborn-file.ts';
 
@@ -39,8 +42,27 @@ const SHOWN_COUNT = 2;
 /** Who has removed so many in a row is about to remove more: to ask for the directory costs as much as two. */
 const REMOVED_COUNT = 8;
 
+/** @see RemovalOptions */
+const WAIT_MS_MAX = 30_000;
+
 const SET_GROUP_ID = 0o2000;
 const STICKY = 0o1000;
+
+/** What was acknowledged and dropped. */
+export interface LateError {
+  readonly operation: 'unlink';
+  readonly directory: number;
+  readonly name: string;
+  readonly error: unknown;
+}
+
+export interface RemovalOptions {
+  /** Files that are removed no later than this one after the other, in milliseconds, are acknowledged ahead of the cluster (decision 0067). */
+  readonly rowMs?: number;
+  /** How long a call waits for removals of before, in milliseconds. */
+  readonly waitMsMax?: number;
+  readonly late?: (error: LateError) => void;
+}
 
 /**
  * Makes files here, in directories that are delegated to this mount, and has the cluster hear of each as a whole: when it is closed, and before
@@ -58,6 +80,7 @@ export class NewbornFiles {
   readonly #directories: HeldDirectories;
   readonly #removals: Removals;
   readonly #rows: RemovalRows;
+  readonly #contents = new SeenContents();
   /** By inode, the oldest first. */
   readonly #unborn = new Map<number, UnbornFile>();
   readonly #byPlace = new Map<string, UnbornFile>();
@@ -74,33 +97,38 @@ export class NewbornFiles {
   /** Files of the volume can come with their contents; not known before the first of them was made. */
   #isPossible = false;
 
-  /** @param rowMs @see withBirths */
-  constructor(backend: FileSystemBackend, birth: BirthBackend, log: Log, rowMs: number) {
+  constructor(
+    backend: FileSystemBackend,
+    birth: BirthBackend,
+    log: Log,
+    { rowMs = 0, waitMsMax = WAIT_MS_MAX, late = () => undefined }: RemovalOptions,
+  ) {
     this.#backend = backend;
     this.#birth = birth;
     this.#log = log;
     this.#rows = new RemovalRows(rowMs);
-    this.#removals = new Removals(birth, {
-      removed: ({ parent }, atNs) => this.named(parent, atNs),
-      failed: (place, error) => {
-        this.#rows.end(place.parent);
-        this.named(place.parent, null);
-        this.changed(place, 'doubt');
-        const { parent: directory, name, inode: file } = place;
-        log('error', 'a file that was removed is still there', {
-          directory,
-          name,
-          file,
-          error: String(error),
-        });
-      },
-    });
+    const failed: RemovalEvents['failed'] = (place, error) => {
+      this.#rows.end(place.parent);
+      this.named(place.parent, null);
+      this.changed(place, 'doubt');
+      const { parent: directory, name, inode: file } = place;
+      log('error', 'a file that was removed is still there', { directory, name, file, error: String(error) });
+      late({ operation: 'unlink', directory, name, error });
+    };
+    const removed: RemovalEvents['removed'] = ({ parent }, atNs) => this.named(parent, atNs);
+    this.#removals = new Removals(birth, { removed, failed }, waitMsMax);
     this.#births = new Births(birth, (error) => {
       log('debug', 'no numbers for new files', { error: String(error) });
     });
     this.#directories = new HeldDirectories(backend, birth, log, {
       held: (directory) => this.held(directory),
-      settled: (directory) => this.#removals.goneFrom(new Set([directory])),
+      mark: () => this.#contents.mark,
+      listed: ({ entries }, mark) => {
+        for (const { attributes } of entries) this.#contents.learn(attributes, mark);
+      },
+      settled: async (directory) => {
+        await this.#removals.flushed(new Set([directory]));
+      },
     });
     birth.listen({
       recalled: (directories) => this.#recalled(directories),
@@ -108,6 +136,9 @@ export class NewbornFiles {
         this.#directories.endAll();
         // Others may take their names from now on: the sooner the better.
         void this.#comeAll(this.#unborn.values());
+      },
+      flushed: async () => {
+        await this.#removals.flushed();
       },
     });
   }
@@ -147,10 +178,17 @@ export class NewbornFiles {
     await (directories === undefined ? this.#removals.gone() : this.#removals.goneFrom(directories));
   }
 
-  /** As `comeFrom`, for whoever has to know. @throws what is not so at the cluster, and why */
+  /** As `comeFrom`. @throws what is not so at the cluster, and why, but for late errors */
   async persist(directory?: number): Promise<void> {
     const files = directory === undefined ? [...this.#unborn.values()] : this.#unbornIn(new Set([directory]));
-    await allDone([...files.map((file) => file.come('born')), this.#removals.persist(directory)]);
+    const gone =
+      directory === undefined ? this.#removals.gone() : this.#removals.goneFrom(new Set([directory]));
+    await allDone([...files.map((file) => file.come('born')), gone]);
+  }
+
+  /** Of removals that were acknowledged and dropped. */
+  get lateErrors(): LateErrors {
+    return this.#removals.errors;
   }
 
   /** @see FileSystemBackend.removed */
@@ -237,7 +275,11 @@ export class NewbornFiles {
       make: (whole) => this.#birth.make(whole),
       existing: () => this.#existing(file, owner),
       setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
-      open: ({ inode, replicas, contents }) => this.open(inode, replicas, contents),
+      open: (there) => {
+        const { inode, replicas, contents } = there;
+        this.#contents.learn(there, this.#contents.mark);
+        return this.open(inode, replicas, contents);
+      },
       there: (_, namedNs) => {
         this.#forget(file);
         this.named(parent, namedNs);
@@ -294,7 +336,17 @@ export class NewbornFiles {
 
   /** A file as the cluster has it. */
   open(...which: Parameters<FileSystemBackend['openFile']>): BackendFile {
-    return afterRemovals(this.#backend.openFile(...which), this.#removals);
+    const [inode] = which;
+    return afterRemovals(this.#backend.openFile(...which), this.#removals, {
+      mark: () => this.#contents.markOf(inode),
+      written: () => this.#contents.written(inode),
+      settled: (contents, mark) => this.#contents.settled(inode, contents, mark),
+    });
+  }
+
+  /** Contents of the file, or what stands for their version, are changed by this mount. */
+  writing(inode: number): void {
+    this.#contents.written(inode);
   }
 
   isHeld(directory: number): boolean {
@@ -314,8 +366,10 @@ export class NewbornFiles {
     const directory = this.#directories.of(parent);
     const changes = directory?.changes ?? 0;
     if (this.#directories.stateOf(place) === 'free') throw notThere(name);
+    const { mark } = this.#contents;
     try {
       const attributes = await this.#backend.lookup(parent, name);
+      if (directory !== undefined && this.isHeld(parent)) this.#contents.learn(attributes, mark);
       directory?.heard(name, nameStateOf(attributes), changes);
       return attributes;
     } catch (error) {
@@ -393,12 +447,13 @@ export class NewbornFiles {
     await this.#directories.asked(parent);
     await this.comeAt(place);
     await this.#removals.room();
-    const inode = this.#removable(place, isOpen);
-    if (inode !== null) {
+    const removable = this.#removable(place, isOpen);
+    if (removable !== null) {
       this.#birth.use();
       this.#rows.removed(parent);
       this.changed(place, 'free');
-      return { inode, links: 0, atNs: this.#removals.add({ parent, name, inode }, uid), behind: true };
+      const atNs = this.#removals.add(removable, uid);
+      return { inode: removable.inode, links: 0, atNs, behind: true };
     }
     const left = await this.changing([place], () => this.#backend.unlink(parent, name, uid));
     this.changed(place, 'free');
@@ -407,14 +462,19 @@ export class NewbornFiles {
     return left;
   }
 
-  /** @returns the file whose removal can follow behind */
-  #removable(place: Place, isOpen: (inode: number) => boolean): number | null {
+  /** @returns the file whose removal can be acknowledged ahead of the cluster */
+  #removable(place: Place, isOpen: (inode: number) => boolean): FencedName | null {
     const directory = this.#directories.of(place.parent);
     if (directory === undefined || this.#removals.isSlow) return null;
     const inode = this.#directories.stateOf(place);
     if (typeof inode !== 'number' || this.#directories.isLinked(inode) || isOpen(inode)) return null;
     const isPlain = (directory.attributes.mode & STICKY) === 0;
-    return isPlain && this.#rows.lengthOf(place.parent) >= SHOWN_COUNT ? inode : null;
+    if (!isPlain || this.#rows.lengthOf(place.parent) < SHOWN_COUNT) return null;
+    const contents = this.#contents.of(inode);
+    const fence = this.#birth.fenceOf(place.parent);
+    if (contents === undefined || fence === null) return null;
+    const { parent, name } = place;
+    return { parent, name, inode, contents, fence };
   }
 
   #removedAtCluster(parent: number): void {
@@ -439,14 +499,15 @@ export class NewbornFiles {
 
   async stop(): Promise<void> {
     clearTimeout(this.#timer);
-    await this.comeFrom();
+    await this.#comeAll(this.#unborn.values());
+    await this.#removals.stop();
     await this.#birth.stop();
   }
 
   async #recalled(directories: readonly number[]): Promise<void> {
     for (const directory of directories) this.#directories.recalled(directory);
     const called = new Set(directories);
-    await this.#removals.goneFrom(called);
+    await this.#removals.flushed(called);
     await this.#comeAll(this.#unbornIn(called));
   }
 

@@ -1,82 +1,85 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../base/errors.ts';
 import { REMOVAL_LIMITS } from '../client/removal-limits.ts';
-import type { BirthBackend, RemovalOutcome, RemovedName } from './backend.ts';
+import type { BirthBackend, FencedName, RemovalOutcome, RemovedName } from './backend.ts';
+import { LateErrors } from './late-errors.ts';
 import { nowNs } from './open-file.ts';
 import { type Place, placeKey } from './place.ts';
 
-/** Removals of which the cluster does not know yet: whoever removes more waits. */
+/** Removals that the cluster does not have yet: a caller that removes more waits. */
 const COUNT_MAX = 500;
-/** Nothing more is told as done while one is on its way for so long, in milliseconds: others may see what is a second old, and no more is lost with the mount. */
+/** While one is under way for so long, in milliseconds, no other is acknowledged ahead of the cluster. */
 export const SLOW_MS = 1_000;
-/** Directories in which a removal failed of which nobody was told yet. */
-const FAILURES_MAX = 1_000;
+/** A request is sent again after so long, in milliseconds, where the client library has no certain answer. */
+const AGAIN_MS = 100;
 
-interface Pending extends RemovedName {
+interface Pending extends FencedName {
   readonly uid: number | undefined;
   readonly sinceMs: number;
   readonly over: Promise<void>;
   readonly end: () => void;
 }
 
-interface Answer {
-  /** In the order of what was asked. */
-  readonly outcomes: readonly RemovalOutcome[];
-  readonly atNs: string | null;
-  /** The error, where the cluster has said nothing for as long as a request may take. */
-  readonly silence?: unknown;
-}
-
 export interface RemovalEvents {
   /** The cluster has it. `atNs`: the times of its directory since, where they are known. */
   removed(name: RemovedName, atNs: string | null): void;
-  /** The file has its name still, or that is not known. */
+  /** It was acknowledged and dropped: the file has its name still, or that is not known. */
   failed(name: RemovedName, error: unknown): void;
 }
 
 /**
- * Names that were told to be gone, and are not at the cluster yet. They leave at once, and while a request is under way the next ones gather. Each
- * says which inode it means: what is repeated, or comes late, takes no name from what somebody else has made since.
+ * Asynchronous unlinks: names that were acknowledged as gone, and that the cluster has still. Their requests leave at once; while one is under
+ * way the next names gather. The fence: each is acknowledged under a delegation of its directory and has effect only while that delegation is held,
+ * and only on the file and the contents that were there. An unlink is sent until the cluster answers. One that is refused is dropped, and
+ * reported by `fsync` of the directory (`LateErrors`).
  */
 export class Removals {
+  readonly errors = new LateErrors();
   readonly #backend: Pick<BirthBackend, 'remove'>;
   readonly #events: RemovalEvents;
+  readonly #waitMsMax: number;
   /** By place, the oldest first. */
   readonly #pending = new Map<string, Pending>();
   #unsent: Pending[] = [];
   #isSending = false;
-  /** Who would remove more, and waits until there are fewer. */
+  /** Callers that would remove more, and wait until there are fewer. */
   readonly #waiting: (() => void)[] = [];
-  /** By directory, the first error of which nobody was told yet. */
-  readonly #failures = new Map<number, unknown>();
-  /** The clock of whoever answers, as far as it is known, is so much ahead of the one here. */
+  readonly #stopped = new AbortController();
+  /** The clock of the server that answers, as far as it is known, is so much ahead of the one here. */
   #aheadNs = 0n;
 
-  constructor(backend: Pick<BirthBackend, 'remove'>, events: RemovalEvents) {
+  /** @param waitMsMax how long a call waits for removals of before, in milliseconds */
+  constructor(backend: Pick<BirthBackend, 'remove'>, events: RemovalEvents, waitMsMax: number) {
     this.#backend = backend;
     this.#events = events;
+    this.#waitMsMax = waitMsMax;
   }
 
   get isEmpty(): boolean {
     return this.#pending.size === 0;
   }
 
-  /** The cluster has answered nothing for so long that nothing more is told as done. */
+  /** The cluster has answered nothing for so long that no further removal is acknowledged ahead of it. */
   get isSlow(): boolean {
     const [oldest] = this.#pending.values();
     return oldest !== undefined && performance.now() - oldest.sinceMs > SLOW_MS;
   }
 
-  /** Resolves when one more can be told as done. */
+  /** Resolves when one more can be acknowledged. */
   async room(): Promise<void> {
-    while (this.#pending.size >= COUNT_MAX) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    while (this.#pending.size >= COUNT_MAX) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#waiting.push(resolve);
+      await this.#bounded(promise);
+    }
   }
 
   /**
-   * The name is gone for whoever looks here.
+   * The name is gone for every caller of this mount.
    *
    * @returns the times of its directory since, as near as they are known here
    */
-  add(name: RemovedName, uid: number | undefined): string {
+  add(name: FencedName, uid: number | undefined): string {
     const { promise: over, resolve: end } = Promise.withResolvers<void>();
     const pending = { ...name, uid, sinceMs: performance.now(), over, end };
     this.#pending.set(placeKey(name), pending);
@@ -94,35 +97,35 @@ export class Removals {
     return this.#pending.has(placeKey(place));
   }
 
-  /** Resolves when none is under way that was told before: all, or those of a name, of an inode, in directories. */
+  /**
+   * Resolves when none is under way that was acknowledged before: all, or those of a name, of an inode, in directories.
+   *
+   * @throws ServiceError `no-majority` where the cluster is silent for as long as a call may take
+   */
   async goneAt(place: Place): Promise<void> {
-    await this.#pending.get(placeKey(place))?.over;
+    const pending = this.#pending.get(placeKey(place));
+    if (pending !== undefined) await this.#bounded(pending.over);
   }
 
   async goneOf(inode: number): Promise<void> {
-    await this.#gone((name) => name.inode === inode || name.parent === inode);
+    if (!this.isEmpty)
+      await this.#bounded(this.#over((name) => name.inode === inode || name.parent === inode));
   }
 
   async goneFrom(directories: ReadonlySet<number>): Promise<void> {
-    await this.#gone(({ parent }) => directories.has(parent));
+    if (!this.isEmpty) await this.#bounded(this.#over(({ parent }) => directories.has(parent)));
   }
 
   async gone(): Promise<void> {
-    await this.#gone(() => true);
+    if (!this.isEmpty) await this.#bounded(this.#over(() => true));
   }
 
-  /** As `goneFrom` one directory, or `gone`, for whoever has to know. @throws the first error since it was last told */
-  async persist(directory?: number): Promise<void> {
-    await this.#gone(({ parent }) => directory === undefined || parent === directory);
-    for (const [of, error] of this.#failures) {
-      if (directory !== undefined && of !== directory) continue;
-      if (directory === undefined) this.#failures.clear();
-      else this.#failures.delete(of);
-      throw error;
-    }
+  /** As `goneFrom`, or `gone`, however long that takes: before a delegation is returned. */
+  flushed(directories?: ReadonlySet<number>): Promise<unknown> {
+    return this.#over(({ parent }) => directories === undefined || directories.has(parent));
   }
 
-  /** Once more where there was no quota for it, when what was told before is gone. */
+  /** Once more where there was no quota for it, when what was removed before is gone. */
   async withQuota<Result>(change: () => Promise<Result>): Promise<Result> {
     if (this.isEmpty) return change();
     try {
@@ -134,9 +137,22 @@ export class Removals {
     }
   }
 
-  async #gone(isMeant: (name: RemovedName) => boolean): Promise<void> {
-    if (this.isEmpty) return;
-    await Promise.all([...this.#pending.values()].filter(isMeant).map(({ over }) => over));
+  /** Waits for as long as a call may, and drops what the cluster has not answered by then. */
+  async stop(): Promise<void> {
+    await this.gone().catch(() => undefined);
+    this.#stopped.abort(new Error('The mount ended before the cluster answered'));
+    await this.flushed();
+  }
+
+  #over(isMeant: (name: RemovedName) => boolean): Promise<unknown> {
+    return Promise.all([...this.#pending.values()].filter(isMeant).map(({ over }) => over));
+  }
+
+  async #bounded(work: Promise<unknown>): Promise<void> {
+    const { promise: late, reject } = Promise.withResolvers<never>();
+    const why = `Removals of before have no answer of the cluster within ${this.#waitMsMax} ms`;
+    const timer = setTimeout(() => reject(new ServiceError('no-majority', why)), this.#waitMsMax);
+    await Promise.race([work, late]).finally(() => clearTimeout(timer));
   }
 
   async #send(): Promise<void> {
@@ -145,16 +161,18 @@ export class Removals {
     this.#isSending = false;
   }
 
-  /** At least one, all by one user, and no more than fit one request. */
+  /** At least one, all by one user and under one session, and no more than fit one request. */
   #takeBatch(): Pending[] {
     const batch: Pending[] = [];
     const left: Pending[] = [];
     const directories = new Set<number>();
     for (const pending of this.#unsent) {
+      const [first = pending] = batch;
       const fits =
         batch.length < REMOVAL_LIMITS.files &&
         (directories.size < REMOVAL_LIMITS.directories || directories.has(pending.parent)) &&
-        (batch[0] === undefined || batch[0].uid === pending.uid);
+        first.uid === pending.uid &&
+        first.fence.session === pending.fence.session;
       if (!fits) {
         left.push(pending);
         continue;
@@ -167,42 +185,32 @@ export class Removals {
   }
 
   async #sendBatch(batch: readonly Pending[]): Promise<void> {
-    const { outcomes, atNs, silence } = await this.#outcomes(batch);
+    const { outcomes, atNs } = await this.#outcomes(batch);
     if (atNs !== null) this.heard(atNs);
-    // Whoever waits for the others has waited as long as for these.
-    const told = silence === undefined ? batch : [...batch, ...this.#unsent.splice(0)];
-    for (const [place, pending] of told.entries()) {
-      const error = silence ?? new Error('No outcome was told');
-      const outcome = outcomes[place] ?? { kind: 'refused', error };
+    for (const [index, pending] of batch.entries()) {
+      const outcome = outcomes[index] ?? { kind: 'refused', error: new Error('The answer has no outcome') };
       this.#pending.delete(placeKey(pending));
-      if (outcome.kind === 'refused') this.#fail(pending, outcome.error);
-      else this.#events.removed(pending, outcome.kind === 'removed' ? atNs : null);
+      if (outcome.kind === 'refused') {
+        this.errors.add(pending.parent, outcome.error);
+        this.#events.failed(pending, outcome.error);
+      } else this.#events.removed(pending, outcome.kind === 'removed' ? atNs : null);
       pending.end();
     }
     for (const go of this.#waiting.splice(0)) go();
   }
 
-  async #outcomes(batch: readonly Pending[]): Promise<Answer> {
-    const names = batch.map(({ parent, name, inode }) => ({ parent, name, inode }));
-    const ask = () => this.#backend.remove(names, batch[0]?.uid);
-    const beganMs = performance.now();
-    const isLong = (): boolean => performance.now() - beganMs > SLOW_MS;
-    try {
-      // What became of the first request may not be known: of what it has removed the second one finds nothing more.
-      return await ask().catch((error: unknown) => (isLong() ? Promise.reject(error) : ask()));
-    } catch (error) {
-      const outcomes = batch.map((): RemovalOutcome => ({ kind: 'refused', error }));
-      return { outcomes, atNs: null, ...(isLong() ? { silence: error } : {}) };
+  async #outcomes(batch: readonly Pending[]): ReturnType<BirthBackend['remove']> {
+    const { signal } = this.#stopped;
+    for (;;) {
+      try {
+        return await this.#backend.remove(batch, { uid: batch[0]?.uid, signal });
+      } catch (error) {
+        const isAnswered = error instanceof ServiceError && error.remedy === 'give-up';
+        if (isAnswered || signal.aborted)
+          return { outcomes: batch.map((): RemovalOutcome => ({ kind: 'refused', error })), atNs: null };
+      }
+      await delay(AGAIN_MS, undefined, { signal }).catch(() => undefined);
     }
-  }
-
-  #fail(pending: Pending, error: unknown): void {
-    if (!this.#failures.has(pending.parent)) this.#failures.set(pending.parent, error);
-    for (const oldest of this.#failures.keys()) {
-      if (this.#failures.size <= FAILURES_MAX) break;
-      this.#failures.delete(oldest);
-    }
-    this.#events.failed(pending, error);
   }
 }
 

@@ -122,9 +122,10 @@ export interface FileSystemCalls {
   /**
    * What was made in the directory has its name at the cluster; of the root, all that was written here has arrived.
    *
-   * @throws what kept some of it from arriving
+   * @param handle by which it is open
+   * @throws what kept some of it from arriving, once for each handle
    */
-  persistDirectory(inode: number): Promise<void>;
+  persistDirectory(inode: number, handle?: number): Promise<void>;
   release(handle: number, owner?: bigint): Promise<void>;
   /** @param mode bits of FALLOC_FL_* */
   allocate(handle: number, mode: number, offset: number, length: number, caller: Caller): Promise<void>;

@@ -90,7 +90,7 @@ export type Request =
     }
   | { readonly kind: 'flush'; readonly handle: number; readonly owner: bigint }
   | { readonly kind: 'persist'; readonly handle: number }
-  | { readonly kind: 'persist-directory' }
+  | { readonly kind: 'persist-directory'; readonly handle: number }
   /** `flockOwner`: the handle may hold a lock of `flock`, which goes with it. */
   | { readonly kind: 'release'; readonly handle: number; readonly flockOwner?: bigint }
   | {
@@ -244,7 +244,7 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
     case OPCODE.fsync:
       return { kind: 'persist', handle: readNumber(bytes, at) };
     case OPCODE.fsyncdir:
-      return { kind: 'persist-directory' };
+      return { kind: 'persist-directory', handle: readNumber(bytes, at) };
     case OPCODE.flush:
       return { kind: 'flush', handle: readNumber(bytes, at), owner: bytes.readBigUInt64LE(at + 16) };
     case OPCODE.setxattr: {

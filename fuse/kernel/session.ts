@@ -223,7 +223,7 @@ export class Session {
         done(() => calls.persist(request.handle));
         return;
       case 'persist-directory':
-        done(() => calls.persistDirectory(inode));
+        done(() => calls.persistDirectory(inode, request.handle));
         return;
       case 'release':
         done(() =>

@@ -288,6 +288,31 @@ test('many files are removed by one command, each from the inode that is meant, 
   assert.deepEqual([catalog.at('/e').modifiedNs, catalog.at('/e/c').inode], [untouched, c.inode]);
 });
 
+test('of many files those are not removed that were written since, or are being written', () => {
+  const catalog = new Catalog();
+  const d = catalog.directory('/d');
+  const names = ['unwritten', 'written', 'live', 'unknown'];
+  const inodes = names.map((name) => catalog.file(`/d/${name}`).inode);
+  const seen = { epoch: 1, seq: 1 };
+  const settle = (inode: number, seq: number) => {
+    const file = { inode, sizeBytes: 0, modifiedNs: '1', contents: { epoch: 1, seq } };
+    catalog.run({ kind: 'settle', files: [file] });
+  };
+  for (const inode of inodes) settle(inode, 1);
+  const [, written = 0, live = 0] = inodes;
+  settle(written, 2);
+  catalog.run({ kind: 'open-for-write', inode: live });
+  const { files } = catalog.run({
+    kind: 'unlink-files',
+    files: names.map((name, index) => ({ parent: d.inode, name, inode: inodes[index] ?? 0 })),
+    contents: [seen, seen, seen, null],
+  });
+  assert.deepEqual(
+    files.map((left) => (typeof left === 'number' ? left : left.code)),
+    [0, 'fence-lost', 'fence-lost', 0],
+  );
+});
+
 test('collect takes the oldest first, and no more than asked', () => {
   const catalog = new Catalog();
   const orphans = [catalog.orphan().inode, catalog.orphan().inode, catalog.orphan().inode];

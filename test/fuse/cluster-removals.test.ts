@@ -1,5 +1,5 @@
 /**
- * Goal: what a mount removes goes together where servers know how, and each by itself where they do not; nothing is removed that is not meant.
+ * Goal: what a mount removes ahead of the cluster goes together, under the fence by which it was acknowledged; nothing else is removed.
  * Method: the client library over a server that answers as the test says.
  */
 import assert from 'node:assert/strict';
@@ -10,17 +10,23 @@ import { ClusterBirths } from '../../fuse/cluster-births.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { FakeCluster, type Reaction } from '../client/fake-cluster.ts';
 
-const NAMES = ['a', 'b', 'c'].map((name, place) => ({ parent: 5, name, inode: 70 + place }));
+const NAMES = ['a', 'b', 'c'].map((name, index) => ({
+  ...{ parent: 5, name, inode: 70 + index, contents: { epoch: 1, seq: 1 + index } },
+  fence: { client: 1, session: 9, inode: 5, generation: 4 },
+}));
+const { signal } = new AbortController();
 
 /** @param react to commands; a text is the code of a problem */
 async function started(t: TestContext, react: (command: Command) => object | ErrorCode) {
   const cluster = await FakeCluster.start(1);
   const commands: Command[] = [];
+  const owners: unknown[] = [];
   for (const server of cluster.servers)
     server.intercept = ({ path, body }): Reaction | null => {
       if (path !== '/v1/catalog/commands') return null;
-      const { command } = JSON.parse(body.toString()) as CommandRequest;
+      const { command, cache } = JSON.parse(body.toString()) as CommandRequest;
       commands.push(command);
+      owners.push(cache);
       const answer = react(command);
       if (typeof answer === 'string') return { kind: 'problem', code: answer };
       return { kind: 'answer', status: 200, text: JSON.stringify(answer) };
@@ -32,15 +38,15 @@ async function started(t: TestContext, react: (command: Command) => object | Err
     await client.close();
     await cluster.stop();
   });
-  return { births, commands };
+  return { births, commands, owners };
 }
 
 test('names go together, each with the inode that is meant, and who removes them', async (t) => {
   const told = {
     files: [0, { code: 'precondition-failed', message: 'b' }, { code: 'storage', message: 'c' }],
   };
-  const { births, commands } = await started(t, () => ({ ...told, atNs: '7' }));
-  const { outcomes, atNs } = await births.remove(NAMES, 12_345);
+  const { births, commands, owners } = await started(t, () => ({ ...told, atNs: '7' }));
+  const { outcomes, atNs } = await births.remove(NAMES, { uid: 12_345, signal });
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
     ['removed', 'gone', 'refused'],
@@ -48,30 +54,20 @@ test('names go together, each with the inode that is meant, and who removes them
   assert.equal(atNs, '7');
   const [command] = commands;
   assert.ok(command?.kind === 'unlink-files' && commands.length === 1);
-  assert.deepEqual(command.files, NAMES);
+  assert.deepEqual(
+    command.files,
+    NAMES.map(({ parent, name, inode }) => ({ parent, name, inode })),
+  );
+  assert.deepEqual(
+    command.contents,
+    NAMES.map(({ contents }) => contents),
+  );
+  assert.deepEqual(owners, [{ client: 1, under: 9, forgets: [5], fence: [{ inode: 5, generation: 4 }] }]);
   assert.match(command.by ?? '', /, by uid 12345$/);
 });
 
-for (const code of ['bad-request', 'precondition-failed'] as const) {
-  test(`where a server does not know how, each goes by itself, and for a while nobody asks again (${code})`, async (t) => {
-    const { births, commands } = await started(t, (command) => {
-      if (command.kind === 'unlink-files') return code;
-      assert.ok(command.kind === 'unlink' && 'parent' in command.place);
-      return command.place.name === 'b' ? 'not-found' : { inode: 70, links: 0 };
-    });
-    for (let request = 0; request < 2; request++) {
-      const { outcomes } = await births.remove(NAMES);
-      assert.deepEqual(
-        outcomes.map(({ kind }) => kind),
-        ['removed', 'gone', 'removed'],
-      );
-    }
-    assert.deepEqual(
-      commands.map(({ kind }) => kind),
-      ['unlink-files', ...Array.from({ length: 6 }, () => 'unlink')],
-    );
-    const expected = commands.flatMap((command) => (command.kind === 'unlink' ? [command.expect] : []));
-    for (const { inode } of NAMES)
-      assert.equal(expected.filter((expect) => expect?.kind === 'inode' && expect.inode === inode).length, 2);
-  });
-}
+test('where the fence is lost nothing is asked for once more', async (t) => {
+  const { births, commands } = await started(t, () => 'fence-lost');
+  await assert.rejects(births.remove(NAMES, { uid: undefined, signal }), { code: 'fence-lost' });
+  assert.equal(commands.length, 1);
+});

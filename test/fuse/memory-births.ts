@@ -1,11 +1,13 @@
 import { ServiceError } from '../../base/errors.ts';
-import type {
-  BirthBackend,
-  BirthOutcome,
-  FileSystemBackend,
-  NewFile,
-  RemovalOutcome,
-  RemovedName,
+import type { Fence } from '../../client/delegations.ts';
+import {
+  type BirthBackend,
+  type BirthOutcome,
+  contentVersionCompare,
+  type FencedName,
+  type FileSystemBackend,
+  type NewFile,
+  type RemovalOutcome,
 } from '../../fuse/backend.ts';
 import type { MemoryBackend } from './memory-backend.ts';
 
@@ -19,7 +21,11 @@ export class MemoryBirths implements BirthBackend {
   #events: Parameters<BirthBackend['listen']>[0] = {
     recalled: async () => undefined,
     ended: () => undefined,
+    flushed: async () => undefined,
   };
+  /** As the cluster has it: a directory that is recalled is delegated until it is returned. */
+  readonly #fenced = new Map<number, number>();
+  #generation = 0;
   /** Calls that change names, under way: while there are any, nothing is delegated. */
   #changing = 0;
   /** How often a directory was asked for, and delegated. */
@@ -44,6 +50,7 @@ export class MemoryBirths implements BirthBackend {
     const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as Exclude<
       keyof FileSystemBackend,
       | 'onNamed'
+      | 'lateErrors'
       | 'isHeld'
       | 'onHeld'
       | 'isChanging'
@@ -68,7 +75,7 @@ export class MemoryBirths implements BirthBackend {
       },
       makeDirectory: async (...made) => {
         const attributes = await memory.makeDirectory(...made);
-        this.#delegated.add(attributes.inode);
+        this.#delegate(attributes.inode);
         return attributes;
       },
     };
@@ -77,10 +84,12 @@ export class MemoryBirths implements BirthBackend {
   async recall(directory: number): Promise<void> {
     this.#delegated.delete(directory);
     await this.#events.recalled([directory]);
+    this.#fenced.delete(directory);
   }
 
   end(): void {
     this.#delegated.clear();
+    this.#fenced.clear();
     this.#events.ended();
   }
 
@@ -98,8 +107,18 @@ export class MemoryBirths implements BirthBackend {
     this.asked.count++;
     if (this.#changing > 0) return null;
     this.asked.delegated++;
-    this.#delegated.add(directory);
+    this.#delegate(directory);
     return this.#backend.list(directory, '', countMax);
+  }
+
+  fenceOf(directory: number): Fence | null {
+    const generation = this.#delegated.has(directory) ? this.#fenced.get(directory) : undefined;
+    return generation === undefined ? null : { client: 1, session: 1, inode: directory, generation };
+  }
+
+  #delegate(directory: number): void {
+    this.#delegated.add(directory);
+    this.#fenced.set(directory, ++this.#generation);
   }
 
   async reserve(count: number) {
@@ -140,20 +159,24 @@ export class MemoryBirths implements BirthBackend {
     return { attributes, created, namedNs };
   }
 
-  async remove(names: readonly RemovedName[]) {
+  async remove(names: readonly FencedName[], { signal }: Parameters<BirthBackend['remove']>[1]) {
     this.removals.push(names.map(({ name }) => name));
-    await this.held;
+    await Promise.race([this.held, aborted(signal)]);
     const fate = this.removalFate;
     const lost = new ServiceError('unknown', 'Lost by intent');
     if (fate.startsWith('lost')) this.removalFate = 'removed';
     if (fate === 'lost-before') throw lost;
     const outcomes: RemovalOutcome[] = [];
     let atNs: string | null = null;
-    for (const { parent, name, inode } of names) {
+    const isHeld = names.every(({ fence }) => this.#fenced.get(fence.inode) === fence.generation);
+    if (!isHeld) throw new ServiceError('fence-lost', 'The delegation is over');
+    for (const { parent, name, inode, contents } of names) {
       const found = this.#backend.inodeAt(parent, name);
       if (fate === 'refused')
         outcomes.push({ kind: 'refused', error: new ServiceError('forbidden', 'Refused by intent') });
       else if (found !== inode) outcomes.push({ kind: 'gone' });
+      else if (contentVersionCompare((await this.#backend.attributes(inode)).contents, contents) !== 0)
+        outcomes.push({ kind: 'refused', error: new ServiceError('fence-lost', 'It was written since') });
       else {
         atNs = (await this.#backend.unlink(parent, name)).atNs;
         outcomes.push({ kind: 'removed' });
@@ -164,4 +187,11 @@ export class MemoryBirths implements BirthBackend {
   }
 
   async stop(): Promise<void> {}
+}
+
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    else signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
 }

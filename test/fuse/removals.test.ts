@@ -12,6 +12,7 @@ import type { RemovedName } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
 import { Removals } from '../../fuse/removals.ts';
+import { until } from '../cluster/real-cluster.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
 
@@ -21,11 +22,14 @@ const USER = { uid: 7, gid: 8 };
 const NEW = constants.O_RDWR | constants.O_CREAT;
 
 /** A mount, and a directory delegated to it, with files `f0` to `f<count>`, from which two more were removed at the cluster. */
-async function started(t: TestContext, { count = 3, rowMs = 3_600_000 } = {}) {
+async function started(t: TestContext, { count = 3, rowMs = 3_600_000, waitMsMax = 60_000 } = {}) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   const lines: string[] = [];
-  const backend = withBirths(births.backend, births, (_, message) => lines.push(message), rowMs);
+  const backend = withBirths(births.backend, births, (_, message) => lines.push(message), {
+    rowMs,
+    waitMsMax,
+  });
   const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
   let release = (): void => undefined;
   t.after(async () => {
@@ -220,20 +224,6 @@ test('a directory is given back when all removals are at the cluster', async (t)
   assert.equal(births.removals.length, requests, 'In the ordinary way');
 });
 
-test('a newer file of the same name, made by somebody else when the session was over, is not removed', async (t) => {
-  const { births, memory, directory, hold, unlink, persist } = await started(t);
-  const release = hold();
-  await unlink('f0');
-  await unlink('f1');
-  births.end();
-  await memory.unlink(directory, 'f1');
-  const { attributes } = await memory.createFile(directory, 'f1', 0o600, USER, true);
-  release();
-  await persist();
-  assert.equal(memory.inodeAt(directory, 'f0'), undefined);
-  assert.equal(memory.inodeAt(directory, 'f1'), attributes.inode);
-});
-
 test('a name whose removal is under way is given away anew when it is gone', async (t) => {
   const { memory, fileSystem, directory, inodes, hold, unlink } = await started(t, { count: 4 });
   const release = hold();
@@ -334,8 +324,16 @@ test('a directory of which many files are removed is asked for, and its names pa
   const { births, memory, fileSystem, persist } = await started(t, { count: 0 });
   const { inode: old } = await memory.makeDirectory(ROOT, 'old', 0o755, USER);
   const count = 1_100;
-  for (let number = 0; number < count; number++)
-    await memory.createFile(old, `f${String(number).padStart(4, '0')}`, 0o600, USER, true);
+  for (let number = 0; number < count; number++) {
+    const { attributes } = await memory.createFile(
+      old,
+      `f${String(number).padStart(4, '0')}`,
+      0o600,
+      USER,
+      true,
+    );
+    await memory.openFile(attributes.inode).settle();
+  }
   const ask = births.asked.count;
   for (let number = 0; number < 7; number++) await fileSystem.unlink(old, `f000${number}`);
   assert.equal(births.asked.count, ask);
@@ -380,22 +378,72 @@ test('a removal that fails ends the row', async (t) => {
   assert.deepEqual(births.removals, []);
 });
 
-test('where the cluster says nothing for as long as a request may take, all that waits behind it has failed as well, and is told once', async (t) => {
-  const clock = { nowMs: 0 };
-  t.mock.method(performance, 'now', () => clock.nowMs);
-  const { births, hold, unlink, persist, isThere, lines } = await started(t);
+test('what the cluster has not answered stays gone here, and a call that needs to know fails in time', async (t) => {
+  const { births, directory, fileSystem, hold, unlink, persist, isThere, lines } = await started(t, {
+    waitMsMax: 50,
+  });
   const answer = hold();
   births.removalFate = 'lost-before';
   for (const name of ['f0', 'f1', 'f2']) await unlink(name);
-  const asked = births.removals.length;
-  const persisting = persist();
-  clock.nowMs = 6_500;
+  await assert.rejects(persist(), { code: 'no-majority' });
+  await assert.rejects(fileSystem.lookup(directory, 'f0'), { code: 'not-found' });
   answer();
-  await assert.rejects(persisting, { code: 'unknown' });
-  assert.equal(births.removals.length, asked, 'Nobody waits for that once more');
-  assert.deepEqual([isThere('f0'), isThere('f2')], [true, true]);
-  assert.equal(lines.filter((line) => line === 'a file that was removed is still there').length, 3);
+  await until('they are gone', async () => !isThere('f0') && !isThere('f2'));
   await persist();
+  assert.deepEqual(lines, []);
+});
+
+test('what was acknowledged under a delegation that is over is dropped, and each descriptor of the directory reports it once', async (t) => {
+  const { births, memory, fileSystem, directory, inodes, hold, unlink, isThere, lines } = await started(t);
+  const before = await fileSystem.openDirectory(directory);
+  const release = hold();
+  await unlink('f0');
+  await unlink('f1');
+  births.end();
+  await memory.openFile(inodes[1] ?? 0).write(0, [Buffer.from('by another')]);
+  release();
+  await until('they are dropped', async () => lines.length === 2);
+  assert.deepEqual([isThere('f0'), isThere('f1')], [true, true]);
+  assert.equal(memory.textAt(directory, 'f1'), 'by another');
+  assert.equal((await fileSystem.lookup(directory, 'f0')).inode, inodes[0]);
+  const after = await fileSystem.openDirectory(directory);
+  for (const handle of [before, after]) {
+    await assert.rejects(fileSystem.persistDirectory(directory, handle), { code: 'fence-lost' });
+    await fileSystem.persistDirectory(directory, handle);
+  }
+  await fileSystem.persistDirectory(directory, await fileSystem.openDirectory(directory));
+});
+
+test('a file that another client has written since its removal was acknowledged keeps its name', async (t) => {
+  const { memory, directory, inodes, hold, unlink, persist, isThere } = await started(t);
+  const release = hold();
+  await unlink('f0');
+  await unlink('f1');
+  await memory.openFile(inodes[1] ?? 0).write(0, [Buffer.from('by another')]);
+  release();
+  await assert.rejects(persist(), { code: 'fence-lost' });
+  assert.deepEqual([isThere('f0'), memory.textAt(directory, 'f1')], [false, 'by another']);
+});
+
+test('a file that was written here is removed by the contents that it has since', async (t) => {
+  const { births, fileSystem, inodes, unlink, isThere, persist, lines } = await started(t);
+  const { handle } = await fileSystem.open(inodes[0] ?? 0, constants.O_RDWR, USER);
+  await fileSystem.write(handle, 0, Buffer.from('more'), USER);
+  await fileSystem.flush(handle);
+  await fileSystem.release(handle);
+  await turn();
+  await unlink('f0');
+  await persist();
+  assert.equal(isThere('f0'), false);
+  assert.deepEqual([births.removals, lines], [[['f0']], []]);
+});
+
+test('the end of a mount waits for removals as long as a call may, and drops the rest', async (t) => {
+  const { backend, hold, unlink, isThere, lines } = await started(t, { waitMsMax: 50 });
+  hold();
+  await unlink('f0');
+  await backend.stop();
+  assert.deepEqual([isThere('f0'), lines], [true, ['a file that was removed is still there']]);
 });
 
 /** Removals, and what the cluster was asked; it answers once the function is called. */
@@ -404,7 +452,7 @@ function begun(refused: readonly string[] = [], atNs: string | null = null) {
   const { promise, resolve: answer } = Promise.withResolvers<void>();
   const removals = new Removals(
     {
-      async remove(removed, uid) {
+      async remove(removed, { uid }) {
         requests.push({ names: removed, uid });
         await promise;
         const outcome = (name: string) =>
@@ -415,39 +463,48 @@ function begun(refused: readonly string[] = [], atNs: string | null = null) {
       },
     },
     { removed: () => undefined, failed: () => undefined },
+    60_000,
   );
-  return { removals, requests, answer };
+  const add = (parent: number, name: string, { inode = parent, uid = 0, session = 1 } = {}) => {
+    const fence = { client: 1, session, inode: parent, generation: 1 };
+    return removals.add({ parent, name, inode, contents: { epoch: 1, seq: 1 }, fence }, uid);
+  };
+  return { removals, add, requests, answer };
 }
 
-test('a request has names of no more directories than a server takes, and of one user', async () => {
-  const { removals, requests, answer } = begun();
+test('a request has names of no more directories than a server takes, of one user and one session', async () => {
+  const { removals, add, requests, answer } = begun();
   const directories = 3 * REMOVAL_LIMITS.directories;
   for (let parent = 1; parent <= directories; parent++)
     for (const name of ['a', 'b'])
-      removals.add({ parent, name, inode: 10 * parent }, parent % 5 === 0 ? 1 : 2);
+      add(parent, name, { uid: parent % 5 === 0 ? 1 : 2, session: parent % 7 === 0 ? 1 : 2 });
   answer();
   await removals.gone();
   for (const { names: removed, uid } of requests) {
     assert.ok(new Set(removed.map(({ parent }) => parent)).size <= REMOVAL_LIMITS.directories);
     assert.deepEqual([...new Set(removed.map(({ parent }) => (parent % 5 === 0 ? 1 : 2)))], [uid]);
+    assert.equal(new Set(removed.map(({ parent }) => parent % 7 === 0)).size, 1);
   }
   assert.equal(requests.flatMap(({ names: removed }) => removed).length, 2 * directories);
 });
 
-test('what failed in several directories a sync of all tells once, and that of one of them its own', async () => {
-  const { removals, answer } = begun(['a', 'b', 'c']);
-  const add = (parent: number, name: string) => removals.add({ parent, name, inode: parent }, undefined);
+test('what failed in several directories a sync of all reports, and that of one of them its own', async () => {
+  const { removals, add, answer } = begun(['a', 'b', 'c']);
+  const { errors } = removals;
+  const opened = [errors.sample(null), errors.sample(2)] as const;
   for (const [place, name] of ['a', 'b', 'c'].entries()) add(place + 1, name);
   answer();
-  await assert.rejects(removals.persist(2), /Refused: b/);
-  await removals.persist(2);
-  await assert.rejects(removals.persist(), /Refused: a/);
-  for (const directory of [undefined, 3]) await removals.persist(directory);
+  await removals.gone();
+  const said = (scope: number | null, seen: number) => String(errors.report(scope, seen)?.error);
+  assert.match(said(2, opened[1]), /Refused: b/);
+  assert.equal(errors.report(2, errors.sample(2)), null, 'It was reported before this one was opened');
+  assert.match(said(null, opened[0]), /Refused: c/);
+  for (const scope of [null, 1, 3]) assert.equal(errors.report(scope, errors.sample(scope)), null);
 });
 
 test('what fails while removals are under way, and not for want of a quota, is not tried once more', async () => {
-  const { removals, answer } = begun();
-  removals.add({ parent: 1, name: 'a', inode: 1 }, undefined);
+  const { removals, add, answer } = begun();
+  add(1, 'a');
   let tried = 0;
   const change = () => {
     tried++;
@@ -461,21 +518,19 @@ test('what fails while removals are under way, and not for want of a quota, is n
 
 test('the time of a removal is by the clock of whoever has answered before', async () => {
   const aheadNs = BigInt(Date.now()) * 1_000_000n + 3_600_000_000_000n;
-  const { removals, answer } = begun([], String(aheadNs));
-  const add = (name: string) => BigInt(removals.add({ parent: 1, name, inode: 1 }, undefined));
-  assert.ok(add('a') < aheadNs);
+  const { removals, add, answer } = begun([], String(aheadNs));
+  assert.ok(BigInt(add(1, 'a')) < aheadNs);
   answer();
   await removals.gone();
-  assert.ok(add('b') >= aheadNs);
+  assert.ok(BigInt(add(1, 'b')) >= aheadNs);
   await removals.gone();
 });
 
 test('of very many directories in which something was not removed the first are forgotten', async () => {
-  const { removals, answer } = begun(['a']);
-  for (let parent = 1; parent <= 1_001; parent++)
-    removals.add({ parent, name: 'a', inode: parent }, undefined);
+  const { removals, add, answer } = begun(['a']);
+  for (let parent = 1; parent <= 1_001; parent++) add(parent, 'a');
   answer();
   await removals.gone();
-  await removals.persist(1);
-  await assert.rejects(removals.persist(2), /Refused: a/);
+  assert.equal(removals.errors.report(1, 0), null);
+  assert.match(String(removals.errors.report(2, 0)?.error), /Refused: a/);
 });

@@ -1014,32 +1014,6 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     { test: { file: OPEN_NAMES, name: 'a descriptor appends as it is at each write, where that is told' } },
   ),
   replica(
-    'removal-silent',
-    'each removal behind one of which the cluster says nothing is waited for as long as for the first',
-    {
-      file: 'fuse/removals.ts',
-      find: 'silence === undefined ? batch',
-      replace: 'outcomes.length > 0 ? batch',
-    },
-    {
-      test: {
-        file: 'test/fuse/removals.test.ts',
-        name: 'where the cluster says nothing for as long as a request may take, all that waits behind it has failed as well, and is told once',
-      },
-    },
-  ),
-  replica(
-    'removal-twice',
-    'a removal of which the cluster has said nothing is asked for once more, and waited for twice as long',
-    { file: 'fuse/removals.ts', find: '(isLong() ? Promise.reject(error) : ask())', replace: 'ask()' },
-    {
-      test: {
-        file: 'test/fuse/removals.test.ts',
-        name: 'where the cluster says nothing for as long as a request may take, all that waits behind it has failed as well, and is told once',
-      },
-    },
-  ),
-  replica(
     'close-untold',
     'what a close that waits for nothing did not tell nobody hears',
     {

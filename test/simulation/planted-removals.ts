@@ -11,7 +11,7 @@ export const PLANTED_REMOVALS: readonly Planted[] = [
     'a directory is given back before what was removed in it is gone',
     {
       file: 'fuse/newborn-files.ts',
-      find: 'await this.#removals.goneFrom(called);',
+      find: 'await this.#removals.flushed(called);',
       replace: '',
     },
     { test: { file: REMOVALS, name: 'a directory is given back when all removals are at the cluster' } },
@@ -21,13 +21,88 @@ export const PLANTED_REMOVALS: readonly Planted[] = [
     'a removal that comes late takes the name from whatever has it',
     {
       file: 'catalog/commands/entries.ts',
-      find: "nameTaken(tables, place, { kind: 'inode', inode }, command, atNs)",
-      replace: "nameTaken(tables, place, inode > 0 ? undefined : { kind: 'inode', inode }, command, atNs)",
+      find: 'nameTaken(tables, place, expect, command, atNs,',
+      replace: 'nameTaken(tables, place, inode > 0 ? undefined : expect, command, atNs,',
     },
     {
       test: {
         file: 'test/catalog/commands.test.ts',
         name: 'many files are removed by one command, each from the inode that is meant, or refused by itself',
+      },
+    },
+  ),
+  replica(
+    'removal-unfenced',
+    'an unlink that was acknowledged under a delegation is sent without its fence',
+    {
+      file: 'client/delegations.ts',
+      find: 'return { client, under, fence, forgets',
+      replace: 'return { client, under, forgets',
+    },
+    {
+      test: {
+        file: 'test/fuse/cluster-removals.test.ts',
+        name: 'names go together, each with the inode that is meant, and who removes them',
+      },
+    },
+  ),
+  replica(
+    'removal-written',
+    'an unlink that comes late takes the name from contents that another client has written since',
+    {
+      file: 'catalog/commands/entries.ts',
+      find: 'if (contents !== null) assertUnwritten(place.name, row, contents);',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/catalog/commands.test.ts',
+        name: 'of many files those are not removed that were written since, or are being written',
+      },
+    },
+  ),
+  replica(
+    'removal-stale-contents',
+    'a mount takes contents that it has written since for those that a file has',
+    {
+      file: 'fuse/seen-contents.ts',
+      find: '    this.#contents.delete(inode);\n    if (this.#writes',
+      replace: '    if (this.#writes',
+    },
+    {
+      test: {
+        file: REMOVALS,
+        name: 'a file that was written here is removed by the contents that it has since',
+      },
+    },
+  ),
+  replica(
+    'removal-given-up',
+    'an unlink without a certain answer is dropped while its delegation may be held',
+    {
+      file: 'fuse/removals.ts',
+      find: "error instanceof ServiceError && error.remedy === 'give-up';",
+      replace: 'error instanceof ServiceError;',
+    },
+    {
+      test: {
+        file: REMOVALS,
+        name: 'what the cluster has not answered stays gone here, and a call that needs to know fails in time',
+      },
+    },
+  ),
+  replica(
+    'late-once',
+    'a late error is reported to one descriptor of the directory alone',
+    {
+      file: 'fuse/late-errors.ts',
+      find: 'filter(({ number }) => number > seen);',
+      replace: 'filter(({ number, isReported }) => number > seen && !isReported);',
+    },
+    {
+      test: {
+        file: REMOVALS,
+        name: 'what was acknowledged under a delegation that is over is dropped, and each descriptor of the directory reports it once',
       },
     },
   ),
@@ -51,8 +126,8 @@ export const PLANTED_REMOVALS: readonly Planted[] = [
     'a file that is removed by itself, as a journal is, is told as gone before it is',
     {
       file: 'fuse/newborn-files.ts',
-      find: 'this.#rows.lengthOf(place.parent) >= SHOWN_COUNT ? inode : null',
-      replace: 'this.#rows.lengthOf(place.parent) >= 0 ? inode : null',
+      find: 'this.#rows.lengthOf(place.parent) < SHOWN_COUNT) return null;',
+      replace: 'this.#rows.lengthOf(place.parent) < 0) return null;',
     },
     {
       test: {

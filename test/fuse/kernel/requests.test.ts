@@ -86,7 +86,7 @@ test('each call with what belongs to it', () => {
       { kind: 'release', handle: 11, flockOwner: 0xfeed_beef_0000_0001n },
     ],
     [request(OPCODE.release, 3, longs(11), words(0, 0), longs(1)), { kind: 'release', handle: 11 }],
-    [request(OPCODE.fsyncdir, 1, longs(2), words(0, 0)), { kind: 'persist-directory' }],
+    [request(OPCODE.fsyncdir, 1, longs(2), words(0, 0)), { kind: 'persist-directory', handle: 2 }],
     [request(OPCODE.flush, 3, longs(11), words(0, 0), longs(9)), { kind: 'flush', handle: 11, owner: 9n }],
     [
       request(OPCODE.setxattr, 3, words(3, 1, 1, 0), 'user.a', Buffer.from([1, 0, 2])),
