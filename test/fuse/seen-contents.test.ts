@@ -1,0 +1,31 @@
+/** Goal: a mount says of a file the contents that it has at the cluster, or none: not those of before its own writes. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Attributes } from '../../fuse/backend.ts';
+import { SeenContents } from '../../fuse/seen-contents.ts';
+
+const FILE = { inode: 7, kind: 'file', live: false, contents: { epoch: 1, seq: 1 } } as Attributes;
+const NEWER = { epoch: 1, seq: 2 };
+
+test('after a write of the mount the contents are unknown, until the catalog knows the new ones', () => {
+  const seen = new SeenContents();
+  seen.learn(FILE, seen.mark);
+  assert.deepEqual(seen.of(7), FILE.contents);
+  const before = seen.mark;
+  seen.written(7);
+  const mark = seen.markOf(7);
+  seen.learn(FILE, before);
+  assert.equal(seen.of(7), undefined, 'It was asked for before the write');
+  seen.written(7);
+  seen.settled(7, NEWER, mark);
+  assert.equal(seen.of(7), undefined, 'It was written again meanwhile');
+  seen.settled(7, NEWER, seen.markOf(7));
+  assert.deepEqual(seen.of(7), NEWER);
+});
+
+test('of a live file and of what is no file nothing is known', () => {
+  const seen = new SeenContents();
+  seen.learn({ ...FILE, live: true }, seen.mark);
+  seen.learn({ ...FILE, kind: 'symlink' }, seen.mark);
+  assert.equal(seen.of(7), undefined);
+});
