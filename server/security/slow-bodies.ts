@@ -6,6 +6,9 @@ const BODY_MS_MAX = 60_000;
 /** Bodies of any length: they have a lowest rate instead. */
 const STREAMS = /^\/v1\/(?:files|uploads)\b/;
 
+/** Looks at a body in one window. */
+const STEPS = 6;
+
 export interface Pace {
   /** Over which the rate is measured. */
   readonly windowMs: number;
@@ -36,14 +39,17 @@ export function hasBody(headers: IncomingHttpHeaders): boolean {
   return Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined;
 }
 
-/** Ends a request that brings fewer bytes in a window than its pace demands, while this server waits for them. */
+/** Ends a request that brings fewer bytes in a window than its pace demands, while this server waits for them all that time. */
 function watchPace(raw: IncomingMessage, { windowMs, bytesPerS }: Pace): NodeJS.Timeout {
   const { socket } = raw;
-  let bytesBefore = socket.bytesRead;
+  const stepMs = windowMs / STEPS;
+  const bytesMin = (bytesPerS * windowMs) / 1_000;
+  let begun = { steps: 0, bytes: socket.bytesRead };
   return setInterval(() => {
-    const bytes = socket.bytesRead - bytesBefore;
-    bytesBefore = socket.bytesRead;
+    const { bytesRead } = socket;
+    begun.steps++;
     // What has come and is not read yet waits for this server, not for the client.
-    if (raw.readableLength === 0 && bytes < (bytesPerS * windowMs) / 1_000) raw.destroy();
-  }, windowMs);
+    if (raw.readableLength > 0 || bytesRead - begun.bytes >= bytesMin) begun = { steps: 0, bytes: bytesRead };
+    if (begun.steps >= STEPS) raw.destroy();
+  }, stepMs);
 }

@@ -263,7 +263,7 @@ export const PLANTED_SECURITY: readonly Planted[] = [
     'contents that drip in keep their slot',
     {
       file: 'server/security/slow-bodies.ts',
-      find: 'if (raw.readableLength === 0 && bytes < (bytesPerS * windowMs) / 1_000) raw.destroy();',
+      find: 'if (begun.steps >= STEPS) raw.destroy();',
       replace: '',
     },
     {
