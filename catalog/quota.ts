@@ -17,8 +17,14 @@ import type { VolumeRow } from './volume-tables.ts';
 const AHEAD_BYTES = 1024 * 1024;
 const AHEAD_SHARE = 16;
 
+/** What of a volume its quota is held against. */
+type Charged = Pick<
+  VolumeRow,
+  'name' | 'quotaBytes' | 'quotaInodes' | 'namedBytes' | 'namedInodes' | 'trashedBytes' | 'trashedInodes'
+>;
+
 /** An inode is about to get a name that none had before. @throws ServiceError `quota-exceeded` */
-export function assertInodeAllowed(volume: VolumeRow): void {
+export function assertInodeAllowed(volume: Charged): void {
   if (volume.quotaInodes === 0 || volume.namedInodes < volume.quotaInodes) return;
   throw new ServiceError(
     'quota-exceeded',
@@ -32,7 +38,7 @@ export function assertInodeAllowed(volume: VolumeRow): void {
  *
  * @throws ServiceError `quota-exceeded`, but not where it takes less than what it replaces
  */
-export function assertBytesAllowed(volume: VolumeRow, bytes: number, replacedBytes: number): void {
+export function assertBytesAllowed(volume: Charged, bytes: number, replacedBytes: number): void {
   const after = volume.namedBytes - replacedBytes + bytes;
   if (volume.quotaBytes === 0 || after <= volume.quotaBytes || bytes <= replacedBytes) return;
   throw exceeded(volume, after);
@@ -71,7 +77,7 @@ function setAllowed(tables: Tables, inode: InodeRow, allowed: number | null): vo
   charge(tables.volumes, inode, 0, chargeOf({ ...inode, allowed }) - chargeOf(inode));
 }
 
-function exceeded(volume: VolumeRow, bytes: number): ServiceError {
+function exceeded(volume: Charged, bytes: number): ServiceError {
   return new ServiceError(
     'quota-exceeded',
     `Volume "${volume.name}" would have ${bytes} bytes, and its quota is ${volume.quotaBytes}` +
@@ -79,6 +85,6 @@ function exceeded(volume: VolumeRow, bytes: number): ServiceError {
   );
 }
 
-function trashHint({ trashedInodes }: VolumeRow, what: string): string {
+function trashHint({ trashedInodes }: Charged, what: string): string {
   return trashedInodes === 0 ? '' : `. ${what} in its trash, which can be emptied`;
 }

@@ -14,7 +14,7 @@ import { Connections, refuseSurplus } from '../security/connections.ts';
 import { createListener, LISTENER_LIMITS } from '../security/listener.ts';
 import { limitOpenRequests, shareUploads } from '../security/open-limits.ts';
 import { RateLimits } from '../security/rate-limits.ts';
-import { limitSlowBodies } from '../security/slow-bodies.ts';
+import { hasBody, limitSlowBodies } from '../security/slow-bodies.ts';
 import type { TlsMaterial } from '../security/tls-material.ts';
 import type { TokenBook } from '../security/token-book.ts';
 import { VolumeScope } from '../security/volume-scope.ts';
@@ -24,6 +24,7 @@ import { capabilityRoutes } from './capability-routes.ts';
 import { catalogRoutes } from './catalog-routes.ts';
 import { dataRoutes } from './data-routes.ts';
 import { eventRoutes } from './event-routes.ts';
+import { closeAfterUnsent } from './expectation.ts';
 import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
 import { guardHosts, type HostNames } from './hosts.ts';
 import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
@@ -111,6 +112,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   });
   installTracing(app);
   installProblems(app);
+  closeAfterUnsent(app);
+  ignoreEmptyBodies(app);
   await app.register(compress, COMPRESSION);
   demandRoles(app);
   const { tokens = null, hosts = null, clientRequestsPerS = Infinity } = options;
@@ -173,16 +176,28 @@ function inOriginForm(handler: RequestListener): RequestListener {
 /**
  * Takes user paths out of the router's sight: it would decode them, cut them at `;`, and refuse what
  * is too long. The handlers read them from `originalUrl`. A label of the contents is taken away
- * too, because one that is malformed would be refused before anybody asked what it is good for.
+ * too, because one that is malformed would be refused before anybody asked what it is good for. So is the label of a body that is not
+ * there: libraries send one with every request.
  */
 function routingUrl(request: IncomingMessage): string {
   const url = request.url ?? '/';
+  if (!hasBody(request.headers)) delete request.headers['content-type'];
   for (const prefix of [FILES_PREFIX, INFO_PREFIX]) {
     if (!url.startsWith(prefix)) continue;
     delete request.headers['content-type'];
     return prefix.slice(0, -1);
   }
   return url;
+}
+
+/** Chunks can end before they begin, and what is not there is no malformed JSON: a route that needs a body says so itself. */
+function ignoreEmptyBodies(app: FastifyInstance): void {
+  const parse = app.getDefaultJsonParser('error', 'error');
+  app.removeContentTypeParser('application/json');
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    if (body.length === 0) done(null);
+    else parse(request, String(body), done);
+  });
 }
 
 function countRequests(app: FastifyInstance, metrics: MetricsRegistry): void {

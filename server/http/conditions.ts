@@ -55,10 +55,8 @@ export function checkUnchanged(conditions: Conditions, standing: Standing, what:
     return;
   }
   const since = secondsOfDate(ifUnmodifiedSince);
-  if (since === null) return;
-  if (standing === null) {
-    throw new ServiceError('precondition-failed', `If-Unmodified-Since: ${what} does not exist`);
-  }
+  // What is not there has no date: then the condition is ignored (13.1.4).
+  if (since === null || standing === null) return;
   if (secondsOf(standing.modifiedNs) <= since) return;
   const when = httpDate(standing.modifiedNs);
   throw new ServiceError('precondition-failed', `If-Unmodified-Since: ${what} was modified ${when}`);

@@ -10,6 +10,7 @@ import { conditionsOf, httpDate } from './conditions.ts';
 import { claimedDigests, DigestCheck } from './digests.ts';
 import { Directories } from './directories.ts';
 import { Downloads } from './download.ts';
+import { isClientWaiting } from './expectation.ts';
 import { isForm, labelOf } from './form.ts';
 import { storeForm } from './form-uploads.ts';
 import { idempotencyKeyOf } from './idempotency.ts';
@@ -155,7 +156,8 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
   async function storedFile(request: FastifyRequest, path: FilePath, key: number | null): Promise<NamedFile> {
     const conditions = conditionsOf(request.headers);
     const check = new DigestCheck(claimedDigests(request.headers));
-    const file = await files.begin(path, conditions);
+    const announced = isClientWaiting(request.raw) ? Number(request.headers['content-length'] ?? 0) : null;
+    const file = await files.begin(path, conditions, {}, announced);
     request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
     const state = await files.receive(file, request.raw, check).finally(() => request.raw.setTimeout(0));
     return files.name(path, state, conditions, key, removalOf(request, path.search));

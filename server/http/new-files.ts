@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { ServiceError } from '../../base/errors.ts';
+import { assertBytesAllowed, assertInodeAllowed } from '../../catalog/quota.ts';
 import type { Attributes, CommandResults } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
@@ -48,8 +49,15 @@ export class NewFiles {
   /**
    * Refuses early what would be refused at the end, and makes a file without a name, of the volume and with the owner
    * of the directory that it is for.
+   *
+   * @param announcedBytes how long it will be, where the client waits for an answer before it sends the contents
    */
-  async begin(path: FilePath, conditions: Conditions, options: NewFileOptions = {}): Promise<Attributes> {
+  async begin(
+    path: FilePath,
+    conditions: Conditions,
+    options: NewFileOptions = {},
+    announcedBytes: number | null = null,
+  ): Promise<Attributes> {
     if (path.names.length === 0)
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     const [current, parent] = await Promise.all([
@@ -61,10 +69,19 @@ export class NewFiles {
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     }
     checkForChange(conditions, standingOf(current), displayPath(path));
+    if (announcedBytes !== null) await this.#assertRoom(path.volume, current, announcedBytes);
     const { uid, gid } = parent;
     const { volume } = path;
     const command = { kind: 'create-orphan', volume, mode: FILE_MODE, uid, gid, ...options } as const;
     return (await this.#gateway.command(command)).attributes;
+  }
+
+  /** @throws ServiceError `quota-exceeded` where the volume has no room for the file now; it is decided when it gets its name */
+  async #assertRoom(name: string, replaced: Attributes | null, bytes: number): Promise<void> {
+    const { volume } = await this.#gateway.queryCatalog({ kind: 'volume', name });
+    const isFreed = replaced !== null && replaced.links === 1 && volume.trashMs === 0;
+    if (replaced === null) assertInodeAllowed(volume);
+    assertBytesAllowed(volume, bytes, isFreed ? replaced.sizeBytes : 0);
   }
 
   /** The contents of a file without a name, whole and safe from a loss of power when it resolves. */

@@ -9,6 +9,7 @@ import { setFileHeaders } from './answers.ts';
 import { areConditions, currentOf } from './conditional-change.ts';
 import { type Conditions, checkForChange, conditionsOf, etagOf, httpDate, standingOf } from './conditions.ts';
 import { claimedDigests, DigestCheck } from './digests.ts';
+import { isClientWaiting } from './expectation.ts';
 import { idempotencyKeyOf } from './idempotency.ts';
 import { integerOf } from './input.ts';
 import { displayPath, type FilePath } from './path.ts';
@@ -23,7 +24,7 @@ const WRITES_MAX = 128;
 /** A version that no file has: only what was done before is answered. */
 const NO_CONTENTS = { epoch: Number.MAX_SAFE_INTEGER, seq: 0 };
 
-const CONTENT_RANGE = /^bytes (\d{1,16})-(\d{1,16})\/(?:\*|\d{1,16})$/;
+const CONTENT_RANGE = /^bytes (\d{1,16})-(\d{1,16})\/(?:\*|(\d{1,16}))$/i;
 
 /**
  * `PATCH` of a file, and `PUT` with `Content-Range`: writes the body in place, at an offset or behind the last byte. It is
@@ -55,6 +56,9 @@ export class PartialWrites {
     const conditions = conditionsOf(request.headers);
     const check = new DigestCheck(claimedDigests(request.headers));
     const place = placeOf(request, path);
+    // Such a client does not send the body if it is refused.
+    if (isClientWaiting(request.raw))
+      checkWrite(await this.#fileAt(path, conditions), conditions, place, path);
     const bytes = await wholeBodyOf(request, WRITE_BYTES_MAX);
     if (bytes.length === 0) throw new ServiceError('bad-request', 'A write without bytes');
     if (place.kind === 'range' && place.length !== bytes.length) {
@@ -65,12 +69,12 @@ export class PartialWrites {
     check.check();
     const key = idempotencyKeyOf(request);
     const current = await this.#fileAt(path, conditions);
-    const refusal = refusalOf(() => checkForChange(conditions, standingOf(current), displayPath(path)));
+    const refusal = refusalOf(() => checkWrite(current, conditions, place, path));
     // A request that was done before has changed what its conditions speak of: then it is asked for its answer.
     if (refusal !== null && key === null) throw refusal;
     const file = current.inode as FileId;
     const { seq } = await this.#gateway.state(file);
-    const guarded = areConditions(conditions);
+    const guarded = areConditions(conditions) || (place.kind === 'range' && place.total !== null);
     const contents = refusal === null ? current.contents : NO_CONTENTS;
     const written = await this.#gateway.write(
       file,
@@ -117,7 +121,23 @@ function refusalOf(check: () => void): ServiceError | null {
 type WritePlace =
   | { readonly kind: 'append' }
   | { readonly kind: 'offset'; readonly offset: number }
-  | { readonly kind: 'range'; readonly offset: number; readonly length: number };
+  /** @property total length that the file has after the write; null where it is not said */
+  | {
+      readonly kind: 'range';
+      readonly offset: number;
+      readonly length: number;
+      readonly total: number | null;
+    };
+
+/** @throws ServiceError `precondition-failed` unless the file is as the request says */
+function checkWrite(current: Attributes, conditions: Conditions, place: WritePlace, path: FilePath): void {
+  checkForChange(conditions, standingOf(current), displayPath(path));
+  if (place.kind !== 'range' || place.total === null) return;
+  const sizeBytes = Math.max(current.sizeBytes, place.offset + place.length);
+  if (sizeBytes === place.total) return;
+  const why = `says that ${displayPath(path)} has ${place.total} bytes after the write, and it would have ${sizeBytes}`;
+  throw new ServiceError('precondition-failed', `Content-Range ${why}`);
+}
 
 /** @throws ServiceError `bad-request` unless the request says in exactly one way where the bytes go */
 function placeOf(request: FastifyRequest, path: FilePath): WritePlace {
@@ -132,13 +152,16 @@ function placeOf(request: FastifyRequest, path: FilePath): WritePlace {
   if (offset !== null) {
     return { kind: 'offset', offset: integerOf(offset, 'offset', 0, FILE_BYTES_MAX - WRITE_BYTES_MAX) };
   }
-  const [, first, last] = CONTENT_RANGE.exec(String(header)) ?? [];
+  const [, first, last, total] = CONTENT_RANGE.exec(String(header)) ?? [];
   const from = Number(first);
   const length = Number(last) - from + 1;
   if (first === undefined || length < 1 || from > FILE_BYTES_MAX - WRITE_BYTES_MAX) {
     throw new ServiceError('bad-request', 'Content-Range is "bytes FIRST-LAST/*" with FIRST not behind LAST');
   }
-  return { kind: 'range', offset: from, length };
+  if (total !== undefined && Number(total) <= Number(last)) {
+    throw new ServiceError('bad-request', 'Content-Range ends behind the length that it names');
+  }
+  return { kind: 'range', offset: from, length, total: total === undefined ? null : Number(total) };
 }
 
 function answer(reply: FastifyReply, gateway: Gateway, file: FileId, written: WriteResult): FastifyReply {

@@ -12,7 +12,7 @@ export interface Ranged {
   readonly sizeBytes: number;
 }
 
-const RANGE = /^bytes=\s*(\d{0,16})-(\d{0,16})\s*$/i;
+const RANGE = /^bytes=\s*(\d*)-(\d*)\s*$/i;
 
 /**
  * RFC 9110 §14: one range of bytes; `end` of the result is exclusive. Several ranges, other units and
@@ -35,7 +35,8 @@ export function rangeOf(
     return start < sizeBytes ? { kind: 'part', start, end: sizeBytes } : { kind: 'unsatisfiable' };
   }
   const start = Number(first);
-  if (last !== '' && Number(last) < start) return { kind: 'whole' };
+  // Positions may be larger than numbers are exact.
+  if (last !== '' && BigInt(last) < BigInt(first)) return { kind: 'whole' };
   if (start >= sizeBytes) return { kind: 'unsatisfiable' };
   return { kind: 'part', start, end: last === '' ? sizeBytes : Math.min(sizeBytes, Number(last) + 1) };
 }

@@ -49,7 +49,10 @@ export class TusUploads {
     return this.#files.counted(work);
   }
 
-  /** @returns the upload's name */
+  /**
+   * @returns the upload's name
+   * @throws ServiceError `quota-exceeded`, `too-large`, or `precondition-failed` before anything is sent
+   */
   async create(
     path: FilePath,
     lengthBytes: number,
@@ -68,10 +71,8 @@ export class TusUploads {
       ifMatch: conditions.ifMatch ?? null,
       ifNoneMatch: conditions.ifNoneMatch ?? null,
     };
-    const file = await this.#files.begin(path, conditions, {
-      note: Buffer.from(JSON.stringify(note)).toString('base64'),
-      untilNs: untilNs(),
-    });
+    const noted = { note: Buffer.from(JSON.stringify(note)).toString('base64'), untilNs: untilNs() };
+    const file = await this.#files.begin(path, conditions, noted, lengthBytes);
     await this.#gateway.flushCatalog();
     return `${file.inode}-${secret}`;
   }

@@ -3,6 +3,7 @@ import type { RequestListener, Server, ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { FastifyBaseLogger } from 'fastify';
 import { createServer } from '../../http-parts/node-http.ts';
+import { continueWhenRead } from '../http/expectation.ts';
 import type { Connections } from './connections.ts';
 import { TLS_VERSION_MIN } from './peer-tls.ts';
 import type { TlsMaterial, TlsTexts } from './tls-material.ts';
@@ -60,6 +61,7 @@ export function createListener(
     tls === null
       ? createServer(options, handler)
       : secureServer(handler, tls, log, connections, { ...options, handshakeTimeout: limits.handshakeMs });
+  server.on('checkContinue', continueWhenRead(handler));
   server.maxConnections = connections?.bounds.all ?? limits.connections;
   server.timeout = limits.silentMs;
   connections?.attend(server);

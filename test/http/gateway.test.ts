@@ -500,7 +500,7 @@ describe('the gateway', () => {
   }
 
   const commands = [
-    ['', /empty/],
+    ['', /not a JSON object/],
     ['{', /JSON/],
     ['[]', /not a JSON object/],
     ['{"session":1,"number":1,"command":{"kind":"explode"}}', /unknown kind "explode"/],

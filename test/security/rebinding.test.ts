@@ -3,40 +3,22 @@
  * Method: a real server; requests, streams and upgrades with the `Host` that a browser would send.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { hostname, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { hostname } from 'node:os';
 import { after, before, test } from 'node:test';
-import { pino } from 'pino';
-import { freePorts } from '../../client/dev/free-ports.ts';
-import { readConfig } from '../../server/config.ts';
-import { Server } from '../../server/server.ts';
 import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../../wire/http-api.ts';
 import { ask, problemIn, sendRaw } from '../http/ask.ts';
+import { OneServer } from '../server/one-server.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'leasehold-rebinding-'));
-let server: Server;
+let server: OneServer;
 let base: string;
-let port: number;
+let port: string;
 
 before(async () => {
-  [port] = (await freePorts(1)) as [number];
-  base = `http://127.0.0.1:${port}`;
-  const flags = ['--id', 's1', '--peer', `s1=127.0.0.1:${port}`, '--data', folder];
-  const names = ['--host-names', 'files.example,*.wild.example'];
-  const fail = (error: unknown): void => {
-    throw error;
-  };
-  server = await Server.start(
-    readConfig([...flags, ...names], {}, () => ''),
-    pino({ level: 'silent' }),
-    fail,
-  );
+  server = await OneServer.start(['--host-names', 'files.example,*.wild.example']);
+  base = server.url;
+  ({ port } = new URL(base));
 });
-after(async () => {
-  await server.stop();
-  rmSync(folder, { recursive: true, force: true });
-});
+after(() => server.stop());
 
 const FOREIGN = [
   'evil.example',

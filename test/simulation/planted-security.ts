@@ -285,6 +285,36 @@ export const PLANTED_SECURITY: readonly Planted[] = [
     { test: { file: LIMITS, name: 'one client sends as many uploads as it leaves free for others' } },
   ),
   replica(
+    '73p7',
+    'a client that waits is asked for its body before its request is judged',
+    {
+      file: 'server/security/listener.ts',
+      find: "server.on('checkContinue', continueWhenRead(handler));",
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/http/expectation.test.ts',
+        name: 'an upload that is refused is not asked for its body, and its connection ends',
+      },
+    },
+  ),
+  replica(
+    '73p8',
+    'a label of a body that is not there has a request refused',
+    {
+      file: 'server/http/app.ts',
+      find: "if (!hasBody(request.headers)) delete request.headers['content-type'];",
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/http/empty-bodies.test.ts',
+        name: 'every route takes a label for a body that is not there',
+      },
+    },
+  ),
+  replica(
     '73q',
     'a token that ends while a change is being told is not told of',
     {

@@ -75,6 +75,9 @@ export const RANGES: Group = {
       ['bytes=-99', ABC, 'bytes 0-15/16'],
       ['bytes=10-999', 'abcdef', 'bytes 10-15/16'],
       ['BYTES=1-1', '1', 'bytes 1-1/16'],
+      ['bytes=12-9007199254740993', 'cdef', 'bytes 12-15/16'],
+      ['bytes=0-99999999999999999999', ABC, 'bytes 0-15/16'],
+      ['bytes=-99999999999999999999', ABC, 'bytes 0-15/16'],
     ].map(([range = '', text = '', told = '']) => ({
       method: 'GET',
       path: 'r',
@@ -83,7 +86,7 @@ export const RANGES: Group = {
       text,
       has: { 'content-range': told, 'content-length': String(text.length), etag: '{etag}' },
     })),
-    ...['bytes=16-', 'bytes=99-100', 'bytes=-0'].map((range) => ({
+    ...['bytes=16-', 'bytes=99-100', 'bytes=-0', 'bytes=99999999999999999999-'].map((range) => ({
       method: 'GET',
       path: 'r',
       headers: { range },
@@ -91,7 +94,15 @@ export const RANGES: Group = {
       code: 'range-unsatisfiable' as const,
       has: { 'content-range': 'bytes */16' },
     })),
-    ...['bytes=0-1,4-5', 'bytes=5-4', 'bytes=', 'lines=1-2', 'bytes=a-b', '0-1'].map((range) => ({
+    ...[
+      'bytes=0-1,4-5',
+      'bytes=5-4',
+      'bytes=9007199254740993-9007199254740992',
+      'bytes=',
+      'lines=1-2',
+      'bytes=a-b',
+      '0-1',
+    ].map((range) => ({
       method: 'GET',
       path: 'r',
       headers: { range },
@@ -311,6 +322,18 @@ export const CONDITIONS: Group = {
     },
     { method: 'DELETE', path: 'c', headers: { 'if-match': '{etag}' }, status: 204 },
     { method: 'DELETE', path: 'c', headers: { 'if-match': '*' }, status: 412, code: 'precondition-failed' },
+    // What is not there has no date.
+    { method: 'DELETE', path: 'c', headers: { 'if-unmodified-since': PAST }, status: 404, code: 'not-found' },
+    { method: 'PUT', path: 'c', headers: { 'if-unmodified-since': PAST }, body: 'new', status: 201 },
+    {
+      method: 'PUT',
+      path: 'c',
+      headers: { 'if-unmodified-since': PAST },
+      body: 'newer',
+      status: 412,
+      code: 'precondition-failed',
+    },
+    { method: 'DELETE', path: 'c', status: 204 },
   ],
 };
 
@@ -460,6 +483,25 @@ export const PARTS: Group = {
     },
     { method: 'GET', path: 'p', status: 200, text: '01abc56789', has: { etag: '{second}' } },
     { method: 'PUT', path: 'p', headers: { 'content-range': 'bytes 0-0/10' }, body: 'X', status: 204 },
+    {
+      method: 'PUT',
+      path: 'p',
+      headers: { 'content-range': 'bytes 5-9/7' },
+      body: '-----',
+      status: 400,
+      code: 'bad-request',
+    },
+    ...['bytes 0-0/9007199254740991', 'bytes 0-0/9', 'bytes 9-10/12'].map((range) => ({
+      method: 'PUT',
+      path: 'p',
+      headers: { 'content-range': range },
+      body: '--'.slice(range.startsWith('bytes 9') ? 0 : 1),
+      status: 412,
+      code: 'precondition-failed' as const,
+    })),
+    { method: 'PUT', path: 'p', headers: { 'content-range': 'bytes 9-10/11' }, body: '9Z', status: 204 },
+    { method: 'PUT', path: 'p', headers: { 'content-range': 'Bytes 10-10/11' }, body: 'Z', status: 204 },
+    { method: 'GET', path: 'p', status: 200, text: 'X1abc56789Z' },
     { method: 'PATCH', path: 'p?offset=9', body: 'YZ', status: 204 },
     { method: 'GET', path: 'p', status: 200, text: 'X1abc5678YZ', keep: { third: 'etag' } },
     {
