@@ -15,7 +15,14 @@ import type {
   QueryResults,
   RememberedAnswer,
 } from '../wire/catalog-api.ts';
-import type { ClusterStatus, FileInfo, ScrubStatuses, ServerStatus, TreeCopy } from '../wire/http-api.ts';
+import type {
+  CheckPage,
+  ClusterStatus,
+  FileInfo,
+  ScrubStatuses,
+  ServerStatus,
+  TreeCopy,
+} from '../wire/http-api.ts';
 import type { LockList } from '../wire/lock-api.ts';
 import type { RevokedList } from '../wire/tokens.ts';
 import { Access } from './access.ts';
@@ -419,6 +426,11 @@ export class ClusterClient {
    */
   scrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {
     return this.#get('Cannot ask for scrubs', scrubPath(server), options);
+  }
+
+  /** Compares the replicas of all servers with the catalog: those of files with numbers after `after`, a page of them. */
+  check(after: number, options?: CallOptions): Promise<CheckPage> {
+    return this.#get('Cannot compare replicas with the catalog', `/v1/check?after=${after}`, options);
   }
 
   /** Makes servers look for damaged objects now, where they do not already. @returns as `scrubs` */

@@ -20,6 +20,7 @@ import { LocalFileService } from './file/file-service.ts';
 import { Garbage } from './file/garbage.ts';
 import { IdleFiles } from './file/idle-files.ts';
 import { LockEndings } from './file/lock-endings.ts';
+import { ReplicaCheck } from './file/replica-check.ts';
 import { Succession } from './file/succession.ts';
 import { ViewConflicts } from './file/view-conflicts.ts';
 import { FullDisks } from './full-disks.ts';
@@ -440,6 +441,10 @@ export async function compose(
     live: { hub, control: control?.url ?? null },
     membership: { describe: () => known.describe() },
     births,
+    check: new ReplicaCheck({
+      ...{ self, store, conflicts },
+      query: (query) => gateway.queryCatalog(query),
+    }),
     localProof,
     gateway,
     log,

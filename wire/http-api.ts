@@ -170,6 +170,32 @@ export interface ClusterServers {
 
 export type Verdict = 'healthy' | 'degraded' | 'down';
 
+/** A difference between a server's replica and the catalog, or another server. */
+export interface Finding {
+  readonly file: number;
+  /** The server that has found it, and has the replica. */
+  readonly server: string;
+  /**
+   * `members`: other members for the number of the view. `unnamed`: the catalog does not know the file. `catalog-behind`: the
+   * replica goes by a newer view than the catalog names.
+   */
+  readonly kind: 'members' | 'unnamed' | 'catalog-behind';
+  readonly what: string;
+  /** `VOLUME:/path`; null where the file has no name. */
+  readonly path: string | null;
+}
+
+/** Answer of `GET /v1/check`: of the files of one page, what all servers have found. */
+export interface CheckPage {
+  readonly findings: readonly Finding[];
+  /** Replicas that were compared. */
+  readonly compared: number;
+  /** What the next request names with `after`; null where no files follow. */
+  readonly next: number | null;
+  /** Servers that have not answered. */
+  readonly unreachable: readonly string[];
+}
+
 /** A file with a replica at a server, and other members for the same number of its view elsewhere. */
 export interface ViewConflict {
   readonly file: number;

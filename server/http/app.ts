@@ -3,6 +3,7 @@ import { constants as zlib } from 'node:zlib';
 import compress from '@fastify/compress';
 import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } from 'fastify';
 import type { Births } from '../file/births.ts';
+import type { ReplicaCheck } from '../file/replica-check.ts';
 import type { Gateway } from '../gateway.ts';
 import type { LiveHub } from '../live/live-hub.ts';
 import type { MetricsRegistry } from '../metrics.ts';
@@ -22,6 +23,7 @@ import type { LocalProof } from '../storage/local-proof.ts';
 import { birthRoutes } from './birth-routes.ts';
 import { capabilityRoutes } from './capability-routes.ts';
 import { catalogRoutes } from './catalog-routes.ts';
+import { checkRoutes } from './check-routes.ts';
 import { dataRoutes } from './data-routes.ts';
 import { eventRoutes } from './event-routes.ts';
 import { closeAfterUnsent } from './expectation.ts';
@@ -57,6 +59,7 @@ export interface AppOptions {
   readonly membership?: MembershipView;
   /** Absent where there is no disk to look at. */
   readonly scrubber?: Scrubbing;
+  readonly check?: ReplicaCheck;
   /** Absent where nobody but this process reads its disk. */
   readonly localProof?: LocalProof | null;
   /** Absent where nobody can watch the cluster. */
@@ -94,7 +97,18 @@ const COMPRESSION = {
  * between servers come in on the same port: listen to `upgrade` of `app.server`.
  */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { gateway, log, metrics, named, membership, scrubber, live, births, localProof = null } = options;
+  const {
+    gateway,
+    log,
+    metrics,
+    named,
+    membership,
+    scrubber,
+    check,
+    live,
+    births,
+    localProof = null,
+  } = options;
   const connections =
     options.connections ?? new Connections({ perAddress: Infinity, all: LISTENER_LIMITS.connections });
   const app: FastifyInstance = fastify({
@@ -150,6 +164,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(async (scope) => infoRoutes(scope, gateway));
   await app.register(async (scope) => statusRoutes(scope, gateway, metrics));
   if (scrubber !== undefined) await app.register(async (scope) => scrubRoutes(scope, gateway, scrubber));
+  if (check !== undefined) await app.register(async (scope) => checkRoutes(scope, gateway, check));
   await app.register(async (scope) => membershipRoutes(scope, gateway, membership ?? null));
   if (live !== undefined) {
     await app.register(async (scope) => eventRoutes(scope, live.hub));

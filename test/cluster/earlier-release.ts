@@ -58,8 +58,8 @@ const EARLIER_CLIENT: readonly Mutation[] = [
   { file: 'client/main.ts', find: '  addTrashCommands(program);', replace: '' },
   {
     file: 'fuse/main.ts',
-    find: '? new ClusterBirths(client, volume, failed) : null;',
-    replace: '? null : null;',
+    find: '? new ClusterBirths(client, volume, failed)',
+    replace: '? null',
   },
 ];
 

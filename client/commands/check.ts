@@ -1,0 +1,79 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Command } from 'commander';
+import type { Finding } from '../../wire/http-api.ts';
+import type { ClusterClient } from '../cluster-client.ts';
+import type { CallOptions } from '../exchange.ts';
+import { EXIT_DEGRADED } from '../failure.ts';
+import { formatTable, printable, printJson, printLine } from '../output.ts';
+import { addClusterOptions, withClient } from './cluster-command.ts';
+
+/** What is found is looked at again after this: files are made, moved and removed meanwhile. */
+const AGAIN_MS = 2_000;
+
+interface Checked {
+  readonly findings: readonly Finding[];
+  readonly compared: number;
+  readonly unreachable: readonly string[];
+}
+
+export function addCheckCommand(program: Command): void {
+  addClusterOptions(program.command('check'))
+    .description(
+      'compare the replicas of all servers with the catalog: files with two member sets for one view, contents without a name; 7 if there are some',
+    )
+    .option('--json', 'print it as JSON')
+    .action(async (options: { readonly json?: true }, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const checked = await check(client, call);
+        if (options.json === true) printJson(checked);
+        else print(checked);
+        if (checked.findings.length > 0 || checked.unreachable.length > 0) process.exitCode = EXIT_DEGRADED;
+      });
+    });
+}
+
+/** @returns what is found twice */
+export async function check(client: ClusterClient, call?: CallOptions): Promise<Checked> {
+  const first = await allPages(client, call);
+  if (first.findings.length === 0) return first;
+  await delay(AGAIN_MS, undefined, call);
+  const second = await allPages(client, call);
+  const before = new Set(first.findings.map(nameOf));
+  return { ...second, findings: second.findings.filter((finding) => before.has(nameOf(finding))) };
+}
+
+async function allPages(client: ClusterClient, call?: CallOptions): Promise<Checked> {
+  const findings: Finding[] = [];
+  const unreachable = new Set<string>();
+  let compared = 0;
+  for (let after: number | null = 0; after !== null; ) {
+    const page = await client.check(after, call);
+    findings.push(...page.findings);
+    for (const server of page.unreachable) unreachable.add(server);
+    compared += page.compared;
+    after = page.next;
+  }
+  return { findings, compared, unreachable: [...unreachable] };
+}
+
+function nameOf({ file, server, kind }: Finding): string {
+  return `${file} ${server} ${kind}`;
+}
+
+const KINDS: Readonly<Record<Finding['kind'], string>> = {
+  members: 'two member sets',
+  unnamed: 'no name',
+  'catalog-behind': 'newer than the catalog',
+};
+
+function print({ findings, compared, unreachable }: Checked): void {
+  if (findings.length > 0) {
+    const rows = findings.map(({ file, path, server, kind, what }) => {
+      return [`${file}`, path === null ? '-' : printable(path), server, KINDS[kind], what];
+    });
+    for (const line of formatTable([['FILE', 'PATH', 'SERVER', 'FOUND', 'WHAT'], ...rows])) printLine(line);
+  }
+  for (const server of unreachable)
+    printLine(`Server ${server} has not answered: its replicas are not compared`);
+  printLine(`${compared} replicas compared, ${findings.length} differences`);
+}

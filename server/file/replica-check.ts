@@ -1,0 +1,83 @@
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { viewMembersFormat, viewsConflict, viewVoters } from '../../replica/view.ts';
+import type { PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
+import type { Finding } from '../../wire/http-api.ts';
+import type { FileStore } from '../storage/store.ts';
+import type { ViewConflicts } from './view-conflicts.ts';
+
+/** Replicas compared with the catalog in one page. */
+const PAGE = 1_000;
+
+export interface ReplicaCheckParts {
+  readonly self: ServerId;
+  readonly store: Pick<FileStore, 'list' | 'record'>;
+  readonly conflicts: Pick<ViewConflicts, 'current' | 'compare'>;
+  query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
+}
+
+/** What one server has found in one page of its replicas. */
+export interface CheckedPage {
+  readonly findings: readonly Finding[];
+  readonly compared: number;
+  /** The last file of the page; null where no files follow. */
+  readonly next: number | null;
+}
+
+/** Compares the replicas of this server with the catalog, for `leasehold check`; changes nothing. */
+export class ReplicaCheck {
+  readonly #parts: ReplicaCheckParts;
+
+  constructor(parts: ReplicaCheckParts) {
+    this.#parts = parts;
+  }
+
+  /** Compares the replicas of files with numbers after `after`. */
+  async page(after: FileId): Promise<CheckedPage> {
+    const { store, query } = this.#parts;
+    const page = store.list(after, PAGE);
+    const { files, reserved } = await query({ kind: 'placed', inodes: page });
+    const placed = new Map(files.map((file) => [file.inode, file]));
+    const awaited = new Set(reserved);
+    const known = new Map(this.#parts.conflicts.current.map(({ file, what }) => [file, what]));
+    const findings = page.flatMap((file) => {
+      if (awaited.has(file)) return [];
+      return this.#finding(file, placed.get(file) ?? null, known.get(file) ?? null) ?? [];
+    });
+    const next = page.length < PAGE ? null : (page.at(-1) ?? null);
+    return { findings: await this.#withPaths(findings), compared: page.length, next };
+  }
+
+  #finding(file: FileId, place: PlacedFile | null, known: string | null): Finding | null {
+    const { self, store, conflicts } = this.#parts;
+    const record = store.record(file);
+    // It was removed meanwhile, or preserves another file's contents in a moment.
+    if (record === null || place?.members.length === 0) return null;
+    const found = { file, server: self, path: null };
+    if (place === null) {
+      return {
+        ...found,
+        kind: 'unnamed',
+        what: `a replica at ${self} of a file that the catalog does not know`,
+      };
+    }
+    const there = { number: place.view, members: place.members as readonly ServerId[] };
+    if (record.view.joint === undefined && viewsConflict(record.view, there)) {
+      conflicts.compare(file, record.view, there, 'the catalog');
+      const what = `view ${there.number} has ${viewMembersFormat(record.view)} at ${self} and ${viewMembersFormat(there)} at the catalog`;
+      return { ...found, kind: 'members', what };
+    }
+    if (known !== null) return { ...found, kind: 'members', what: known };
+    const isAhead = record.view.joint === undefined && record.view.number > place.view;
+    if (!isAhead || !viewVoters(record.view).includes(self)) return null;
+    const what = `view ${record.view.number} at ${self} and ${place.view} at the catalog`;
+    return { ...found, kind: 'catalog-behind', what };
+  }
+
+  async #withPaths(findings: readonly Finding[]): Promise<readonly Finding[]> {
+    const inodes = findings.filter(({ kind }) => kind !== 'unnamed').map(({ file }) => file);
+    if (inodes.length === 0) return findings;
+    const { paths } = await this.#parts.query({ kind: 'paths', inodes });
+    const names = new Map(paths.map(({ inode, volume, path }) => [inode, `${volume}:${path}`]));
+    return findings.map((finding) => ({ ...finding, path: names.get(finding.file) ?? null }));
+  }
+}

@@ -1,0 +1,100 @@
+/**
+ * Goal: a file with two member sets for one view is never silent: status, events, metrics and `leasehold check` tell of it.
+ * Method: five real servers in which the members of a reserved number are chosen anew when a file is made with it, as in
+ * earlier releases; contents that got no name are at the first set, and the file is made and written at the second.
+ */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { ClusterClient } from '../../client/cluster-client.ts';
+import type { Finding } from '../../wire/http-api.ts';
+import { plantedEnv } from '../simulation/plant.ts';
+import { PLANTED_BIRTHS } from '../simulation/planted-births.ts';
+import { run } from './cluster-mount.ts';
+import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
+
+const VOLUME = 'v';
+const FIRST = 'the history of the contents that got no name';
+const SECOND = 'the history of the file that was made by the same number';
+
+let cluster: RealCluster;
+let client: ClusterClient;
+let root: number;
+
+before(async () => {
+  const [members, unplaced] = ['birth-members', 'birth-unplaced'].map((wanted) =>
+    PLANTED_BIRTHS.find(({ row }) => row === wanted),
+  );
+  assert.ok(members !== undefined && unplaced !== undefined);
+  const chosenAnew = { ...members, also: [unplaced] };
+  cluster = await RealCluster.start({ servers: 5, environment: () => plantedEnv(chosenAnew) });
+  client = new ClusterClient({ servers: cluster.urls });
+  await cluster.createVolume(VOLUME);
+  root = (await client.query({ kind: 'volume', name: VOLUME })).volume.root;
+});
+
+after(async () => {
+  await client.close();
+  await cluster.stop();
+});
+
+function leasehold(...argv: string[]): ReturnType<typeof run> {
+  return run(process.execPath, [LAUNCHER, ...argv, '--servers', cluster.urls.join(',')]);
+}
+
+/** @returns what `leasehold check` finds, and its exit code */
+async function checked(): Promise<{ code: number | null; findings: readonly Finding[] }> {
+  const { code, text } = await leasehold('check', '--json');
+  return { code, findings: (JSON.parse(text) as { findings: readonly Finding[] }).findings };
+}
+
+/** Makes a file with two member sets that share one server. @returns its number, and the members that were reserved */
+async function fork(name: string): Promise<{ inode: number; reserved: readonly string[] }> {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const { first, bearer, sets } = await client.reserveInodes(1, { volume: VOLUME });
+    const reserved = sets?.[0] ?? [];
+    const times = { accessedNs: null, modifiedNs: null, changedNs: null };
+    const birth = { parent: root, name: 'taken', inode: first, mode: 0o600, uid: 0, gid: 0, ...times };
+    const [outcome] = await client.bear(bearer, [{ ...birth, contents: Buffer.from(FIRST) }]);
+    assert.equal(outcome?.kind, 'refused');
+    const { attributes } = await client.command({
+      ...({ kind: 'create-file', mode: 0o640, uid: 3, gid: 4, exclusive: true } as const),
+      place: { parent: root, name: `${name}-${attempt}` },
+      reserved: { inode: first, owner: client.inodeOwner },
+    });
+    if (attributes.replicas.filter((server) => reserved.includes(server)).length !== 1) continue;
+    const command = {
+      kind: 'rename',
+      mode: 'replace',
+      from: { parent: root, name: `${name}-${attempt}` },
+    } as const;
+    await client.command({ ...command, to: { parent: root, name } });
+    const file = client.openFile(first);
+    await file.write(0, Buffer.from(SECOND));
+    await file.settle();
+    return { inode: first, reserved };
+  }
+  throw new Error('No two sets share one server alone');
+}
+
+test('a file with two member sets is told by status, metrics and check', async () => {
+  const whole = { parent: root, name: 'taken', mode: 0o600, uid: 0, gid: 0, exclusive: true };
+  const { parent, ...node } = whole;
+  await client.command({ kind: 'create-file', ...node, place: { parent, name: whole.name } });
+  await until('nothing is found in a cluster without forks', async () => (await checked()).code === 0);
+  const { inode, reserved } = await fork('forked');
+  await until('status tells of it', async () => {
+    const { verdict, reasons } = await cluster.status('s1');
+    return (
+      verdict === 'degraded' && reasons.some((reason) => reason.includes(`File ${inode} has two member sets`))
+    );
+  });
+  assert.ok((await cluster.counted('leasehold_view_conflicts')) > 0);
+  const { code, findings } = await checked();
+  assert.equal(code, 7);
+  const found = findings.filter(({ file }) => file === inode);
+  assert.ok(found.length > 0);
+  for (const { kind, server, path } of found) {
+    assert.deepEqual([kind, path], ['members', `${VOLUME}:/forked`]);
+    assert.ok(reserved.includes(server), `${server} has the members of the reservation`);
+  }
+});
