@@ -8,7 +8,8 @@ import type { Command } from '../wire/catalog-api.ts';
  * what they do, makes this number larger, and has its line below; a server that does not know the version of a batch refuses it.
  *
  * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
- * 4: access times. 5: members of reserved numbers; the contents of files that are removed together.
+ * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
+ * that were not set since.
  */
 export const COMMANDS_VERSION = 5;
 
@@ -68,6 +69,7 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   'reserve-inodes': { members: 5 },
   bear: { elsewhere: 5 },
   'unlink-files': { contents: 5 },
+  'note-accesses': { unset: 5 },
 };
 
 /** @returns the first version that executes the command as it is meant */

@@ -283,10 +283,11 @@ export class FileHandle {
 
   /**
    * The file changes no more, survives power loss of every server, and is at each of its servers that can be reached,
-   * when it resolves. For files whose policy is `read-only`.
+   * when it resolves. For files whose policy is `read-only`. With `ifContents` one that was written since is not sealed.
    */
-  seal(options?: CallOptions): Promise<FileState> {
-    return this.#ask('POST', 'seal', `Cannot seal ${this.#name}`, options);
+  seal({ ifContents, ...options }: WriteOptions = {}): Promise<FileState> {
+    const guard = ifContents === undefined ? '' : `?if-contents=${ifContents.epoch}-${ifContents.seq}`;
+    return this.#ask('POST', `seal${guard}`, `Cannot seal ${this.#name}`, options);
   }
 
   /** The catalog knows size and modification time when it resolves. */

@@ -1,4 +1,6 @@
-import type { Attributes } from '../wire/catalog-api.ts';
+import type { Attributes, CommandOf } from '../wire/catalog-api.ts';
+
+type NotedAccess = CommandOf<'note-accesses'>['accesses'][number];
 
 /** Names that are remembered; of the directory that was heard of the longest time ago all go at once. */
 const NAMES_MAX = 200_000;
@@ -117,13 +119,14 @@ export class Memory {
     this.#names = 0;
   }
 
-  /** The catalog knows of a read, which calls nothing back: what is remembered has the access time, too. @param from that of before */
-  accessed(inode: number, from: string, to: string): void {
+  /** The catalog knows of a read, which recalls nothing: attributes that did not change since have the access time, too. */
+  accessed({ inode, accessedNs: to, seen }: NotedAccess): void {
     // An answer that is under way may be of before.
     this.#stamp(inode);
     for (const known of [this.#attributes, this.#before]) {
       const attributes = known.get(inode);
-      if (attributes?.accessedNs === from) known.set(inode, { ...attributes, accessedNs: to });
+      if (attributes?.accessedNs === seen.accessedNs && attributes.changedNs === seen.changedNs)
+        known.set(inode, { ...attributes, accessedNs: to });
     }
   }
 

@@ -260,8 +260,7 @@ export class RememberingClient extends ClusterClient {
 
   #noted(command: Command): void {
     if (command.kind !== 'note-accesses') return;
-    for (const { inode, accessedNs, seen } of command.accesses)
-      this.#memory.accessed(inode, seen.accessedNs, accessedNs);
+    for (const access of command.accesses) this.#memory.accessed(access);
   }
 
   /** @returns attributes of what has the name, where both are remembered */

@@ -127,6 +127,11 @@ export class AccessTimes {
     this.forget(inode);
   }
 
+  /** Another attribute is about to be changed: resolves when the cluster knows of the reads before, which do not count after that. */
+  async changing(inode: number): Promise<void> {
+    if (this.#noted.has(inode) || this.#sending.has(inode)) await this.flush();
+  }
+
   /** Resolves when the cluster was told of all that was read before, or was asked in vain. */
   async flush(): Promise<void> {
     for (let left = this.count; left > 0; left -= ACCESS_LIMITS.inodes) {
@@ -244,7 +249,8 @@ export class AccessTimes {
 /** Whether the read counts at the cluster, where this is what is known there. */
 function isAfter({ accessedNs, seen }: Note, attributes: Attributes): boolean {
   if (!isLater(accessedNs, attributes.accessedNs)) return false;
-  return attributes.accessedNs === seen.accessedNs || attributes.changedNs === seen.changedNs;
+  if (attributes.changedNs === seen.changedNs) return true;
+  return attributes.accessedNs === seen.accessedNs && attributes.changedNs === attributes.modifiedNs;
 }
 
 /** Whether the attributes are older than the cluster's knowledge of the read: nobody has set another time since. */

@@ -5,13 +5,16 @@ import { majority } from '../base/quorum.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import type { Delegations } from '../client/delegations.ts';
 import { RememberingClient } from '../client/remembering-client.ts';
-import type {
-  AttributeChanges,
-  Attributes,
-  BackendFile,
-  FileSystemBackend,
-  Owner,
-  Space,
+import {
+  type AttributeChanges,
+  type Attributes,
+  type BackendFile,
+  type ContentVersion,
+  contentVersionCompare,
+  type FileState,
+  type FileSystemBackend,
+  type Owner,
+  type Space,
 } from './backend.ts';
 import { CatalogReach } from './catalog-reach.ts';
 import { replicatedRoom } from './replicated-room.ts';
@@ -132,7 +135,7 @@ export function clusterBackend(
       return (await command(change, { live: true, ...owning(inode) })).attributes;
     },
     async noteAccesses(accesses) {
-      await command({ kind: 'note-accesses', volume, accesses: [...accesses] });
+      await command({ kind: 'note-accesses', volume, unset: true, accesses: [...accesses] });
     },
     async keepOrphan(inode) {
       await client.command({ kind: 'keep-orphan', inode });
@@ -232,6 +235,13 @@ function clusterFile(
 ): BackendFile {
   const handle = client.openFile(inode, options);
   const { replicas } = options;
+  /** The newest contents that were written by this handle. */
+  let written: ContentVersion | null = null;
+  const noted = async <State extends FileState>(change: Promise<State>): Promise<State> => {
+    const state = await change;
+    if (written === null || contentVersionCompare(state.contents, written) > 0) written = state.contents;
+    return state;
+  };
   return {
     async read(offset, length) {
       const { bytes } = await handle.read(offset, length);
@@ -240,20 +250,21 @@ function clusterFile(
     },
     range: (offset, length) => handle.range(offset, length),
     write: (offset, parts, expect) =>
-      handle.write(offset, parts, expect === undefined ? {} : { ifContents: expect }),
-    writeParts: (parts) => handle.writeParts(parts),
-    append: (bytes) => handle.write('append', bytes),
-    truncate: (sizeBytes) => handle.truncate(sizeBytes),
-    punch: (from, to, grows) => handle.punch(from, to, grows),
+      noted(handle.write(offset, parts, expect === undefined ? {} : { ifContents: expect })),
+    writeParts: (parts) => noted(handle.writeParts(parts)),
+    append: (bytes) => noted(handle.write('append', bytes)),
+    truncate: (sizeBytes) => noted(handle.truncate(sizeBytes)),
+    punch: (from, to, grows) => noted(handle.punch(from, to, grows)),
     seek: async (offset, what) => (await handle.extent(offset, what)).found,
     async copyFrom(source, fromOffset, toOffset, length) {
-      const state = await handle.copyFrom({ from: source, fromOffset, toOffset, length });
+      const state = await noted(handle.copyFrom({ from: source, fromOffset, toOffset, length }));
       return { copiedBytes: state.offset - toOffset, state };
     },
     arrive: async () => undefined,
     flush: () => handle.flush(),
     async seal() {
-      await handle.seal();
+      // Not what another client has written since, however late this request arrives.
+      await handle.seal(written === null ? {} : { ifContents: written });
     },
     settle: () => client.settleSoon(handle),
     openLocks: (lost) => client.fileLocks(inode, { lost: (_file, locks) => lost(locks) }, { replicas }),

@@ -146,6 +146,7 @@ export class Inodes {
     if (Object.keys(changes).length === 0) return this.attributes(inode);
     // What was read before does not count after it, also where it is on its way.
     if (changes.accessedNs !== undefined) await this.#accesses.setting(inode);
+    else await this.#accesses.changing(inode);
     const mark = this.cache.changing(inode);
     const attributes = await this.#backend.setAttributes(inode, changes);
     this.cache.changed(attributes, mark);

@@ -25,6 +25,8 @@ const READ_AHEAD_BYTES_MAX = 32 * 1024 * 1024;
 /** Files that are told to the catalog at the same time after they were closed; the backend puts them together. */
 const SETTLING_MAX = 500;
 /** Modes of `fallocate`(2). */
+/** Why a closed file is not sealed or settled by this mount, and need not be. */
+const GONE_ON: ReadonlySet<string> = new Set(['not-found', 'precondition-failed']);
 const FALLOC_FL_KEEP_SIZE = 1;
 const FALLOC_FL_PUNCH_HOLE = 2;
 const FALLOC_FL_ZERO_RANGE = 16;
@@ -687,7 +689,8 @@ export class OpenFiles {
       .then(() => (isToBeSealed ? file.seal() : undefined))
       .then(() => file.settle())
       .catch((error: unknown) => {
-        const gone = error instanceof ServiceError && error.code === 'not-found';
+        // Removed meanwhile, or written by another client, which seals and settles it in its turn.
+        const gone = error instanceof ServiceError && GONE_ON.has(error.code);
         const facts = { file: file.inode, error: String(error) };
         const what = isToBeSealed ? 'sealed and settled' : 'settled';
         if (!gone) this.#log('warn', `a closed file is not ${what}`, facts);

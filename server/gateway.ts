@@ -419,12 +419,13 @@ export class Gateway {
   }
 
   /** The file changes no more, and can be read at each of its servers that is in reach, when it resolves. */
-  async seal(file: FileId, options: CallOptions = {}): Promise<FileState> {
+  async seal(file: FileId, options: CallOptions = {}, expected?: ContentVersion): Promise<FileState> {
+    const guard = expected === undefined ? '' : guardText({ contents: expected }).replace('&', '?');
     return this.#fileCall(
       file,
       `seal file ${file}`,
-      () => this.services.files.seal(file),
-      { method: 'POST', path: `/v1/data/${file}/seal` },
+      () => this.services.files.seal(file, expected),
+      { method: 'POST', path: `/v1/data/${file}/seal${guard}` },
       options,
     );
   }

@@ -173,7 +173,7 @@ export interface FileService extends Maker {
    * Seals a file of policy `read-only`: from now on it changes no more, and any replica that has the seal answers
    * reads by itself. Resolves when a majority has it synced, and all replicas in reach have it. May be repeated.
    */
-  seal(file: FileId): Promise<FileState>;
+  seal(file: FileId, expected?: ContentVersion): Promise<FileState>;
   /** Tells the catalog size, modification time and version; resolves when the catalog has them. */
   settle(file: FileId): Promise<FileState>;
   state(file: FileId): Promise<FileState>;

@@ -303,6 +303,11 @@ export const Command = Type.Union([
   Type.Object({
     kind: Type.Literal('note-accesses'),
     volume: VolumeName,
+    /**
+     * A read of before the last change of status counts only where that was a write. Absent, as from clients of earlier releases: also where
+     * the access time is the same as before, which another client may have set.
+     */
+    unset: Type.Optional(Type.Literal(true)),
     accesses: Type.Array(
       Type.Object({
         inode: Inode,

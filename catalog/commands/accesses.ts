@@ -22,14 +22,19 @@ export function noteAccesses(
     const accessedNs = earlierNs(timeCheck(access.accessedNs), atNs);
     const inode = tables.inode(access.inode);
     if (inode === undefined || inode.volume !== volume.id) continue;
-    if (!isLater(accessedNs, inode.accessedNs) || mayBeSet(inode, access)) continue;
+    if (!isLater(accessedNs, inode.accessedNs) || mayBeSet(inode, access, command.unset === true)) continue;
     tables.inodes.noteAccessed(inode.id, accessedNs);
     noted += 1;
   }
   return { noted };
 }
 
-/** Whoever sets an access time by hand changes the time of the change of status, too. */
-function mayBeSet(inode: InodeRow, { seen }: Access): boolean {
-  return inode.accessedNs !== seen.accessedNs && inode.changedNs !== seen.changedNs;
+/**
+ * A client that sets an access time changes the time of the change of status, too. It may set the very time that was there before, as programs do that
+ * read without a trace. Where the last change of status was a write, the file has the same time of modification.
+ */
+function mayBeSet(inode: InodeRow, { seen }: Access, isStrict: boolean): boolean {
+  if (inode.changedNs === seen.changedNs) return false;
+  if (inode.accessedNs !== seen.accessedNs) return true;
+  return isStrict && inode.changedNs !== inode.modifiedNs;
 }

@@ -211,12 +211,14 @@ export class FilePrimary {
 
   /**
    * Seals the file: changes under way still count, and those that come from now on are refused. Called
-   * again, it goes on with what is missing.
+   * again, it continues with what is missing.
    *
+   * @param expected the contents that the caller has written; any where absent
+   * @throws ServiceError `precondition-failed` where the file was written since
    * @returns the last number of the sequence, which every replica should have
    */
-  async seal(): Promise<number> {
-    this.#sealing ??= this.#seal().catch((error: unknown) => {
+  async seal(expected?: ContentVersion): Promise<number> {
+    this.#sealing ??= this.#seal(expected).catch((error: unknown) => {
       this.#sealing = null;
       throw error;
     });
@@ -227,9 +229,16 @@ export class FilePrimary {
     return this.#driver.orderedSeq;
   }
 
-  async #seal(): Promise<void> {
+  async #seal(expected: ContentVersion | undefined): Promise<void> {
     await Promise.all(this.#inFlight);
+    // A request that comes late, or a close while another client writes, seals no contents that its sender has not seen.
+    if (expected !== undefined) this.#assertContents(expected);
     if (this.#store.attributes(this.#file).seal === 'open') await this.#submitSeal(false);
+  }
+
+  #assertContents({ epoch, seq }: ContentVersion): void {
+    if (this.#contents.epoch === epoch && this.#contents.seq === seq) return;
+    throw new ServiceError('precondition-failed', `File ${this.#file} was written since: it is not sealed`);
   }
 
   #submitSeal(final: boolean): Promise<Committed> {
@@ -338,7 +347,11 @@ export class FilePrimary {
     for (;;) {
       const sealing = this.#sealing;
       if (sealing !== null) {
-        await sealing;
+        const isSealed = await sealing.then(
+          () => true,
+          () => false,
+        );
+        if (!isSealed) continue;
         assertDoneBefore(this.#store, this.#file, request);
         return () => undefined;
       }

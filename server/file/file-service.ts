@@ -405,7 +405,7 @@ export class LocalFileService implements FileService {
     );
   }
 
-  async seal(file: FileId): Promise<FileState> {
+  async seal(file: FileId, expected?: ContentVersion): Promise<FileState> {
     const final = finalAttributes(this.#parts.store, file);
     if (final !== null) return this.#reads.stateOfFinal(file, final);
     const driver = await this.#activate(file);
@@ -415,7 +415,9 @@ export class LocalFileService implements FileService {
       throw new ServiceError('bad-request', `Cannot seal file ${file}: ${why}`);
     }
     const primary = this.#primaryOf(driver);
-    const [lastSeq] = await this.#bounded(file, () => Promise.all([primary.seal(), primary.nameFlushed()]));
+    const [lastSeq] = await this.#bounded(file, () =>
+      Promise.all([primary.seal(expected), primary.nameFlushed()]),
+    );
     await this.#everywhere(driver, lastSeq);
     // Reads without a primary outlast a loss of power, too, once this is over; nobody has to wait for it.
     driver.flush().catch((error: unknown) => {

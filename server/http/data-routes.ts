@@ -121,7 +121,8 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
 
   app.post('/v1/data/:file/seal', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    return answer(reply, file, await gateway.seal(file, callOptionsOf(request.headers)));
+    const { contents } = guardOf(request.query as Parameters);
+    return answer(reply, file, await gateway.seal(file, callOptionsOf(request.headers), contents));
   });
 
   app.post('/v1/data/:file/settle', WRITE, async (request, reply) => {

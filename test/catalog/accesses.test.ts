@@ -63,6 +63,29 @@ test('a read of before does not count after the access time was set by hand, wha
   assert.equal(now().accessedNs, nextNs);
 });
 
+test('a read of before does not count after the access time was set to what it was', () => {
+  const { catalog, file, now } = started();
+  const access = accessOf(String(catalog.timeNs + 100n), now());
+  const note = () =>
+    catalog.run({ kind: 'note-accesses', volume: 'main', unset: true, accesses: [access] }).noted;
+  catalog.timeNs += 1_000n;
+  catalog.run({ kind: 'set-attributes', inode: file.inode, accessedNs: file.accessedNs });
+  assert.equal(note(), 0);
+  assert.equal(now().accessedNs, file.accessedNs);
+});
+
+test('a read of before counts after a write', () => {
+  const { catalog, file, now } = started();
+  const access = accessOf(String(catalog.timeNs + 100n), now());
+  catalog.timeNs += 1_000n;
+  const modifiedNs = String(catalog.timeNs);
+  const settled = { inode: file.inode, sizeBytes: 1, modifiedNs, contents: { epoch: 1, seq: 1 } };
+  catalog.run({ kind: 'settle', files: [settled] });
+  assert.equal(now().changedNs, modifiedNs);
+  const accesses = [access];
+  assert.equal(catalog.run({ kind: 'note-accesses', volume: 'main', unset: true, accesses }).noted, 1);
+});
+
 test('other changes leave a read of before in force, and another read of the same time, too', () => {
   const { catalog, file, now, note } = started();
   const seen = now();

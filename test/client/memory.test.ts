@@ -125,6 +125,8 @@ test('of a directory of which nothing is granted nothing is learned', () => {
 
 test('a read of the directory meanwhile counts', () => {
   const memory = memoryOfTwo();
-  const known = unlink(memory, () => memory.accessed(DIRECTORY, '1', '5'));
+  const { changedNs } = memory.attributes(DIRECTORY) as Attributes;
+  const access = { inode: DIRECTORY, accessedNs: '5', seen: { accessedNs: '1', changedNs } };
+  const known = unlink(memory, () => memory.accessed(access));
   assert.deepEqual(known.attributes, { ...CHANGED, accessedNs: '5' });
 });

@@ -119,6 +119,24 @@ test('with a store that has failed nothing is begun whose end nobody would hear'
   assert.deepEqual(cluster.fatal, []);
 });
 
+test('a seal that comes late freezes nothing that was written since', async (t) => {
+  const cluster = sealing();
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  const write = (session: number) =>
+    a.files.write(FILE, { session, number: 1, since: 0 }, 'append', Buffer.from('text'));
+  const { contents: seen } = await write(1);
+  await write(2);
+  const late = assert.rejects(a.files.seal(FILE, seen), refused('precondition-failed'));
+  // Another client writes while it is decided, and waits for that at the most.
+  await Promise.all([late, write(3)]);
+  await write(4);
+  const { contents, sizeBytes } = await write(5);
+  const sealed = await a.files.seal(FILE, contents);
+  assert.deepEqual([sealed.sealed, sealed.sizeBytes, sizeBytes], [true, 20, 20]);
+});
+
 test('a sealed file refuses changes and answers those of before once more', async (t) => {
   const cluster = sealing();
   t.after(() => cluster.close());

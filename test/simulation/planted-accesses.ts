@@ -9,6 +9,21 @@ const MOUNT = 'test/fuse/access-times.test.ts';
 
 export const PLANTED_ACCESSES: readonly Planted[] = [
   replica(
+    'access-restored',
+    'a read that is told late undoes an access time that was set to what it was',
+    {
+      file: 'catalog/commands/accesses.ts',
+      find: 'return isStrict && inode.changedNs !== inode.modifiedNs;',
+      replace: 'return false;',
+    },
+    {
+      test: {
+        file: 'test/catalog/accesses.test.ts',
+        name: 'a read of before does not count after the access time was set to what it was',
+      },
+    },
+  ),
+  replica(
     'access-lowers',
     'a read of which the catalog is told late makes an access time earlier',
     {

@@ -5,6 +5,21 @@ const replica = plantedIn('replica');
 
 export const PLANTED_SEALED: readonly Planted[] = [
   replica(
+    'seal-late',
+    'a seal freezes whatever contents a file has when it comes',
+    {
+      file: 'server/file/file-primary.ts',
+      find: 'if (expected !== undefined) this.#assertContents(expected);',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/server/file-service.test.ts',
+        name: 'a seal that comes late freezes nothing that was written since',
+      },
+    },
+  ),
+  replica(
     '44e',
     'a replica that tells of damage is never brought another state',
     {

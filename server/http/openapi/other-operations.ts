@@ -242,7 +242,9 @@ export const OTHER_OPERATIONS: Operations = {
     answers: written,
   }),
   'POST /v1/data/:file/flush': data('flush', 'What was acknowledged survives power loss'),
-  'POST /v1/data/:file/seal': data('seal', 'The file changes no more'),
+  'POST /v1/data/:file/seal': data('seal', 'The file changes no more', {
+    query: { 'if-contents': text('EPOCH-SEQ of the contents that are expected') },
+  }),
   'POST /v1/data/:file/settle': data('settle', 'The catalog has size and time'),
   'POST /v1/data/settle': data('settleMany', 'The catalog has size and time of many files', {
     body: json(Type.Object({ files: Type.Array(Type.Integer()) })),

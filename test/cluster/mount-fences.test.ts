@@ -1,0 +1,115 @@
+/**
+ * Goal: an unlink that a mount has acknowledged ahead of the cluster takes nothing from what another mount has written and synced, however late it is
+ * sent, and `fsync` of the directory reports what was dropped.
+ * Method: real servers and mounts. A mount's process is stopped in the middle of an unlink streak, for longer or shorter than its session; another
+ * mount overwrites what it still finds; then the first one resumes.
+ */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { noMounts, transports } from '../posix/mounts.ts';
+import { ClusterMount } from './cluster-mount.ts';
+import { RealCluster } from './real-cluster.ts';
+
+const VOLUME = 'fences';
+const FILES = 600;
+/** Longer than a session, and shorter. */
+const PAUSES_MS = [9_000, 2_000];
+/** Prints each name whose removal was answered. */
+const UNLINKS = `
+const { unlinkSync, writeSync, readdirSync } = require('node:fs');
+for (const name of process.argv.slice(1)) { unlinkSync(name); writeSync(1, name.split('/').at(-1) + ' '); }`;
+
+const obstacle = await noMounts();
+
+let cluster: RealCluster;
+
+before(async () => {
+  cluster = await RealCluster.start();
+  await cluster.createVolume(VOLUME);
+});
+
+after(() => cluster.stop());
+
+/**
+ * Removes files one after the other. After `count` of them the mount is stopped; the program, whose last call may wait for the mount, is killed.
+ *
+ * @returns the names whose removal was answered
+ */
+async function removed(paths: readonly string[], count: number, stopMount: () => void): Promise<string[]> {
+  const program = spawn(process.execPath, ['-e', UNLINKS, ...paths], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let text = '';
+  for await (const chunk of program.stdout) {
+    text += chunk;
+    if (text.split(' ').length > count) break;
+  }
+  stopMount();
+  program.kill('SIGKILL');
+  for (let rest = program.stdout.read(); rest !== null; rest = program.stdout.read()) text += rest;
+  // The last one may be cut off, and another one may be under way.
+  return text.split(' ').slice(0, -1);
+}
+
+async function written(path: string, text: string): Promise<void> {
+  const file = await open(path, 'r+');
+  await file.truncate(0);
+  await file.write(text, 0);
+  await file.sync();
+  await file.close();
+}
+
+/** @returns the error of an fsync of the directory, if it fails */
+async function syncError(path: string): Promise<string | undefined> {
+  const directory = await open(path);
+  try {
+    return await directory.sync().then(
+      () => undefined,
+      (error: NodeJS.ErrnoException) => error.code,
+    );
+  } finally {
+    await directory.close();
+  }
+}
+
+describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: true }, async () => {
+  for (const transport of await transports())
+    for (const pauseMs of PAUSES_MS)
+      test(`take nothing from what another mount has written (${transport}, ${pauseMs} ms)`, async (t) => {
+        const mount = () => ClusterMount.start(cluster, VOLUME, '--transport', transport);
+        const [one, other] = [await mount(), await mount()];
+        t.after(() => one.stop());
+        t.after(() => other.stop());
+        const folder = `${transport}-${pauseMs}`;
+        await mkdir(one.path(folder));
+        const names = Array.from({ length: FILES }, (_, number) => `f${number}`);
+        for (const name of names) await writeFile(one.path(folder, name), `old ${name}`);
+        assert.equal(await syncError(one.path(folder)), undefined);
+        const paths = names.map((name) => one.path(folder, name));
+        const answered = await removed(paths, 100, () => process.kill(one.pid, 'SIGSTOP'));
+        assert.ok(answered.length >= 100 && answered.length < FILES, `${answered.length} were removed`);
+        await delay(pauseMs);
+        const found = new Set(await readdir(other.path(folder)));
+        const rewritten = answered.filter((name) => found.has(name));
+        for (const name of rewritten) await written(other.path(folder, name), `new ${name}`);
+        assert.equal(await syncError(other.path(folder)), undefined);
+        process.kill(one.pid, 'SIGCONT');
+        // What was acknowledged is at the cluster afterwards, or reported as dropped.
+        const error = await syncError(one.path(folder));
+        t.diagnostic(
+          `${answered.length} answered, ${rewritten.length} found and written by the other mount: ${error}`,
+        );
+        const left = new Set(await readdir(other.path(folder)));
+        for (const name of rewritten) {
+          assert.ok(left.has(name), `${name} was written and synced, and is gone`);
+          assert.equal(await readFile(other.path(folder, name), 'utf8'), `new ${name}`);
+        }
+        assert.equal(error, rewritten.length === 0 ? undefined : 'EIO');
+        assert.equal(await syncError(one.path(folder)), undefined, 'It is reported once');
+        for (const name of answered)
+          assert.ok(rewritten.includes(name) || !left.has(name), `${name} was removed, and is there`);
+      });
+});
