@@ -29,12 +29,12 @@ function extend(left: readonly Operation[], state: StoreState): boolean {
 function isAnswer({ op, status, output }: Operation, expected: unknown): boolean {
   if (status !== 'ok' || JSON.stringify(output) === JSON.stringify(expected)) return true;
   // A change's answer need not tell anything; what was read, or compared, is always told.
-  return output === null && !['read', 'pread', 'size', 'cas'].includes(op);
+  return output === null && !['read', 'pread', 'size', 'cas', 'lookup'].includes(op);
 }
 
 /** @returns what a key of this name is before the first operation */
 export function storeEmpty(key: string): StoreState {
-  return key.startsWith('list/') ? [] : key.startsWith('file/') ? '' : null;
+  return /^(list|directory)\//.test(key) ? [] : key.startsWith('file/') ? '' : null;
 }
 
 /** What a store does that does one thing after the other. */
@@ -75,5 +75,35 @@ export function perform(operation: Operation, state: StoreState): Performed {
       };
     case 'size':
       return { state, output: bytes.length };
+    case 'lookup':
+      return { state, output: fileAt(list, operation.input.name) };
+    case 'create': {
+      const { name, value } = operation.input;
+      const isFree = fileAt(list, name) === null;
+      return { state: isFree ? named(list, name, value) : state, output: isFree };
+    }
+    case 'replace':
+      return { state: named(list, operation.input.name, operation.input.value), output: true };
+    case 'unlink': {
+      const { name } = operation.input;
+      return { state: named(list, name, null), output: fileAt(list, name) !== null };
+    }
+    case 'rename': {
+      const { from, to } = operation.input;
+      const value = fileAt(list, from);
+      if (value === null) return { state, output: false };
+      return { state: named(named(list, from, null), to, value), output: true };
+    }
   }
+}
+
+/** A directory is a list of `name=value`, sorted. @returns null where the name does not exist */
+function fileAt(directory: readonly string[], name: string): string | null {
+  return directory.find((entry) => entry.startsWith(`${name}=`))?.slice(name.length + 1) ?? null;
+}
+
+/** @returns the directory in which `name` has `value`; null: in which it does not exist */
+function named(directory: readonly string[], name: string, value: string | null): readonly string[] {
+  const others = directory.filter((entry) => !entry.startsWith(`${name}=`));
+  return (value === null ? others : [...others, `${name}=${value}`]).sort();
 }

@@ -113,6 +113,27 @@ const CASES: readonly Case[] = [
       '9 10 b pread 0 9 -> abc',
     ].join('\n'),
   ),
+  good(
+    'directory/1',
+    'a rename takes its file along and replaces',
+    '1 2 a create x f1 -> true\n3 4 a create y f2 -> true\n5 6 b rename x y -> true\n7 8 c lookup y -> f1\n7 8 d lookup x -> -',
+  ),
+  bad('directory/1', 'two exclusive creates succeed', '1 9 a create x f1 -> true\n1 9 b create x f2 -> true'),
+  good(
+    'directory/1',
+    'an unlink makes room for the next one',
+    '1 9 a create x f1 -> true\n1 9 b create x f2 -> true\n1 9 c unlink x -> true',
+  ),
+  bad(
+    'directory/1',
+    'an unlinked name is back',
+    '1 2 a create x f1 -> true\n3 4 a unlink x -> true\n5 6 b lookup x -> f1',
+  ),
+  bad(
+    'directory/1',
+    'a late unlink takes another file',
+    '1 2 a create x f1 -> true\n3 4 a unlink x -> true\n5 6 b create x f2 -> true\n7 8 c lookup x -> -',
+  ),
   good('file/1', 'a hole is zeros', '1 2 a pwrite 2 xy -> 4\n3 4 b pread 0 4 -> ~~xy'),
   bad('file/1', 'a hole is something else', '1 2 a pwrite 2 xy\n3 4 b pread 0 4 -> aaxy'),
   bad(

@@ -47,6 +47,14 @@ function inputOf(op: string, first: string, second: string): unknown {
       return { data: bytes(first) };
     case 'truncate':
       return { size: Number(first) };
+    case 'lookup':
+    case 'unlink':
+      return { name: first };
+    case 'create':
+    case 'replace':
+      return { name: first, value: second };
+    case 'rename':
+      return { from: first, to: second };
     default:
       return null;
   }
@@ -61,7 +69,13 @@ function outputOf(op: string, answer: string | null): unknown {
     case 'delete':
       return { former: word(answer) };
     case 'cas':
+    case 'create':
+    case 'replace':
+    case 'unlink':
+    case 'rename':
       return answer === 'true';
+    case 'lookup':
+      return word(answer);
     case 'pread':
       return bytes(answer === '-' ? '' : answer);
     default:

@@ -3,8 +3,8 @@ import type { Prng } from '../../base/prng.ts';
 import { perform, storeEmpty } from './brute-force.ts';
 import type { Operation } from './operation.ts';
 
-export type HistoryShape = 'object' | 'entry' | 'list' | 'file';
-export const SHAPES: readonly HistoryShape[] = ['object', 'entry', 'list', 'file'];
+export type HistoryShape = 'object' | 'entry' | 'list' | 'file' | 'directory';
+export const SHAPES: readonly HistoryShape[] = ['object', 'entry', 'list', 'file', 'directory'];
 
 export interface DrawOptions {
   readonly prng: Prng;
@@ -93,6 +93,16 @@ function request(shape: HistoryShape, prng: Prng, index: number): Pick<Operation
         { op: 'truncate', input: { size: off } },
       ]);
     }
+    case 'directory': {
+      const name = prng.pick(['a', 'b']);
+      if (isRead) return { op: 'lookup', input: { name } };
+      return prng.pick([
+        { op: 'create', input: { name, value } },
+        { op: 'replace', input: { name, value } },
+        { op: 'unlink', input: { name } },
+        { op: 'rename', input: { from: name, to: name === 'a' ? 'b' : 'a' } },
+      ]);
+    }
   }
 }
 
@@ -103,7 +113,7 @@ export function mutateAnswer(history: readonly Operation[], prng: Prng): Operati
   const victim = prng.pick(answers);
   const values = history.flatMap(({ op, input }) => {
     if (op === 'write' || op === 'append') return [input];
-    return op === 'cas' ? [input.value] : [];
+    return op === 'cas' || op === 'create' || op === 'replace' ? [input.value] : [];
   });
   const output = changedOutput(victim, values, prng);
   return history.map((operation) =>
@@ -126,7 +136,13 @@ function changedOutput({ op, output }: Operation, values: readonly string[], prn
     case 'delete':
       return { former: value };
     case 'cas':
+    case 'create':
+    case 'replace':
+    case 'unlink':
+    case 'rename':
       return output === false;
+    case 'lookup':
+      return value;
     case 'pread': {
       const text = output as string;
       const at = prng.integer(0, text.length);

@@ -7,7 +7,7 @@
  * One is ours: whatever only observes takes its place as soon as it can, for it stands in nobody's way.
  */
 import { IMPOSSIBLE, type Model } from './models.ts';
-import type { Operation } from './operation.ts';
+import { type Operation, READS } from './operation.ts';
 
 /** Configurations that are searched before the search gives up, unless the caller says otherwise. */
 export const CONFIGURATIONS_MAX = 5_000_000;
@@ -52,7 +52,7 @@ export class Course {
 /** What failed has no effect, and a read without an answer says nothing. */
 function counts(operation: Operation): boolean {
   if (operation.status === 'ok') return true;
-  return operation.status === 'unknown' && !['read', 'pread', 'size'].includes(operation.op);
+  return operation.status === 'unknown' && !READS.has(operation.op);
 }
 
 function eventsOf(operations: readonly Operation[], model: Model): Event[] {

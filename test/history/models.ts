@@ -32,6 +32,8 @@ export function modelOf(key: string): Model {
       return new ListModel();
     case 'file':
       return new FileModel();
+    case 'directory':
+      return new DirectoryModel();
   }
 }
 
@@ -265,6 +267,85 @@ class FileModel implements Model {
   describe(state: number): string {
     const contents = this.#contents[state] as string;
     return `${contents.length} bytes ${JSON.stringify(contents)}`;
+  }
+}
+
+/**
+ * Names and the files that have them: `link`, `open(O_CREAT | O_EXCL)`, `rename`, `unlink`, `stat` as POSIX has them. A refusal
+ * (`EEXIST`, `ENOENT`) is the output `false`. All names of a directory have one state, since a rename changes two of them.
+ */
+class DirectoryModel implements Model {
+  readonly #numbers = new Map<string, number>([['', 0]]);
+  readonly #states: ReadonlyMap<string, string>[] = [new Map()];
+  readonly initial = 0;
+
+  #numberOf(names: ReadonlyMap<string, string>): number {
+    const key = [...names]
+      .map((entry) => entry.join('='))
+      .sort()
+      .join(' ');
+    const known = this.#numbers.get(key);
+    if (known !== undefined) return known;
+    const number = this.#states.push(names) - 1;
+    this.#numbers.set(key, number);
+    return number;
+  }
+
+  apply(state: number, operation: Operation): number {
+    const names = this.#states[state] as ReadonlyMap<string, string>;
+    switch (operation.op) {
+      case 'lookup':
+        return operation.output === (names.get(operation.input.name) ?? null) ? state : IMPOSSIBLE;
+      case 'create': {
+        const { name, value } = operation.input;
+        return this.#change(state, operation, !names.has(name), (changed) => changed.set(name, value));
+      }
+      case 'replace': {
+        const { name, value } = operation.input;
+        return this.#change(state, operation, true, (changed) => changed.set(name, value));
+      }
+      case 'unlink': {
+        const { name } = operation.input;
+        return this.#change(state, operation, names.has(name), (changed) => changed.delete(name));
+      }
+      case 'rename': {
+        const { from, to } = operation.input;
+        const value = names.get(from);
+        return this.#change(state, operation, value !== undefined, (changed) => {
+          changed.delete(from);
+          if (value !== undefined) changed.set(to, value);
+        });
+      }
+      default:
+        return misplaced(operation);
+    }
+  }
+
+  /** @param succeeds whether the operation is possible in this state; else it changes nothing, and its output is `false` */
+  #change(
+    state: number,
+    operation: Operation,
+    succeeds: boolean,
+    change: (names: Map<string, string>) => void,
+  ): number {
+    if (isKnown(operation) && operation.output !== succeeds) return IMPOSSIBLE;
+    if (!succeeds) return isKnown(operation) ? state : IMPOSSIBLE;
+    const names = new Map(this.#states[state]);
+    change(names);
+    return this.#numberOf(names);
+  }
+
+  observes(operation: Operation): boolean {
+    return operation.op === 'lookup' || (isKnown(operation) && operation.output === false);
+  }
+
+  relevant(operations: readonly Operation[]): readonly Operation[] {
+    return operations;
+  }
+
+  describe(state: number): string {
+    const names = this.#states[state] as ReadonlyMap<string, string>;
+    return `{${[...names].map(([name, value]) => `${name}: ${value}`).join(', ')}}`;
   }
 }
 

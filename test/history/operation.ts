@@ -54,22 +54,39 @@ export type Operation = Common &
         readonly output: number | null;
       }
     | { readonly op: 'size'; readonly input: null; readonly output: number | null }
+    | {
+        readonly op: 'lookup';
+        readonly input: { readonly name: string };
+        readonly output: string | null;
+      }
+    | {
+        readonly op: 'create' | 'replace';
+        readonly input: { readonly name: string; readonly value: string };
+        readonly output: boolean | null;
+      }
+    | { readonly op: 'unlink'; readonly input: { readonly name: string }; readonly output: boolean | null }
+    | {
+        readonly op: 'rename';
+        readonly input: { readonly from: string; readonly to: string };
+        readonly output: boolean | null;
+      }
   );
 
 export type OperationKind = Operation['op'];
 
-export const READS: ReadonlySet<OperationKind> = new Set(['read', 'pread', 'size']);
+export const READS: ReadonlySet<OperationKind> = new Set(['read', 'pread', 'size', 'lookup']);
 
 /** A line that is no operation, or operations that make no history. */
 export class HistoryError extends Error {
   override readonly name = 'HistoryError';
 }
 
-/** Operations by the model of their keys: what can be done to an object, an entry, a list, a file. */
-const KINDS: Readonly<Record<'register' | 'list' | 'file', readonly OperationKind[]>> = {
+/** Operations by the model of their keys: what can be done to an object, an entry, a list, a file, a directory. */
+const KINDS: Readonly<Record<'register' | 'list' | 'file' | 'directory', readonly OperationKind[]>> = {
   register: ['read', 'write', 'cas', 'delete'],
   list: ['read', 'append'],
   file: ['pwrite', 'pread', 'fappend', 'truncate', 'size'],
+  directory: ['lookup', 'create', 'replace', 'unlink', 'rename'],
 };
 
 const MODELS: Readonly<Record<string, keyof typeof KINDS>> = {
@@ -77,6 +94,7 @@ const MODELS: Readonly<Record<string, keyof typeof KINDS>> = {
   entry: 'register',
   list: 'list',
   file: 'file',
+  directory: 'directory',
 };
 
 /** @returns which sequential model a key follows @throws HistoryError where its prefix names none */
@@ -167,6 +185,14 @@ function isInput(op: OperationKind, input: unknown): boolean {
       return isObject(input) && typeof input.data === 'string';
     case 'truncate':
       return isObject(input) && isCount(input.size);
+    case 'lookup':
+    case 'unlink':
+      return isObject(input) && typeof input.name === 'string';
+    case 'create':
+    case 'replace':
+      return isObject(input) && typeof input.name === 'string' && typeof input.value === 'string';
+    case 'rename':
+      return isObject(input) && typeof input.from === 'string' && typeof input.to === 'string';
   }
 }
 
@@ -190,6 +216,13 @@ function isOutput(model: keyof typeof KINDS, op: OperationKind, output: unknown)
     case 'fappend':
     case 'truncate':
       return output === null || isCount(output);
+    case 'lookup':
+      return isValue(output);
+    case 'create':
+    case 'replace':
+    case 'unlink':
+    case 'rename':
+      return typeof output === 'boolean';
   }
 }
 
