@@ -89,9 +89,9 @@ export function perform(operation: Operation, state: StoreState): Performed {
       return { state: named(list, name, null), output: fileAt(list, name) !== null };
     }
     case 'rename': {
-      const { from, to } = operation.input;
+      const { from, to, noReplace = false } = operation.input;
       const value = fileAt(list, from);
-      if (value === null) return { state, output: false };
+      if (value === null || (noReplace && fileAt(list, to) !== null)) return { state, output: false };
       return { state: named(named(list, from, null), to, value), output: true };
     }
   }

@@ -100,7 +100,7 @@ function request(shape: HistoryShape, prng: Prng, index: number): Pick<Operation
         { op: 'create', input: { name, value } },
         { op: 'replace', input: { name, value } },
         { op: 'unlink', input: { name } },
-        { op: 'rename', input: { from: name, to: name === 'a' ? 'b' : 'a' } },
+        { op: 'rename', input: { from: name, to: name === 'a' ? 'b' : 'a', noReplace: prng.chance(0.5) } },
       ]);
     }
   }

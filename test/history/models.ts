@@ -309,9 +309,10 @@ class DirectoryModel implements Model {
         return this.#change(state, operation, names.has(name), (changed) => changed.delete(name));
       }
       case 'rename': {
-        const { from, to } = operation.input;
+        const { from, to, noReplace = false } = operation.input;
         const value = names.get(from);
-        return this.#change(state, operation, value !== undefined, (changed) => {
+        const succeeds = value !== undefined && !(noReplace && names.has(to));
+        return this.#change(state, operation, succeeds, (changed) => {
           changed.delete(from);
           if (value !== undefined) changed.set(to, value);
         });

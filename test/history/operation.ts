@@ -67,7 +67,7 @@ export type Operation = Common &
     | { readonly op: 'unlink'; readonly input: { readonly name: string }; readonly output: boolean | null }
     | {
         readonly op: 'rename';
-        readonly input: { readonly from: string; readonly to: string };
+        readonly input: { readonly from: string; readonly to: string; readonly noReplace?: boolean };
         readonly output: boolean | null;
       }
   );

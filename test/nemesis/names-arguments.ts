@@ -1,0 +1,84 @@
+/** What `npm run nemesis:names` can be told. */
+import { durationOption, integerOption, listOption, optionsParse, UsageError } from './command-line.ts';
+
+export const NAMES_FAULTS = [
+  'server-stop',
+  'server-kill',
+  'server-cut',
+  'server-slow',
+  'mount-stop',
+  'mount-kill',
+  'mount-cut',
+  'mount-slow',
+] as const;
+export type NamesFault = (typeof NAMES_FAULTS)[number];
+
+export const CACHES = ['ttl', 'leases', 'strict'] as const;
+export type CacheMode = (typeof CACHES)[number];
+
+export const NAMES_HELP = `Three mounts create, link, overwrite, rename, unlink and read files in shared directories while servers and mounts are
+paused, killed, cut off and slowed; what programs saw is checked for linearizability.
+
+  npm run nemesis:names -- --servers 5 --for 10m
+
+  --servers 3        3 to 7; files have three replicas
+  --mounts 3         2 to 6
+  --cache ttl        ${CACHES.join(', ')}: of all mounts; with ttl, what a mount shows may be one second old
+  --faults LIST      some of ${NAMES_FAULTS.join(',')}; all by default
+  --for 60s          how long faults happen
+  --seed N           which faults when; a random one by default
+  --lease 2s         length of the servers' leases
+  --op-timeout 10s   how long a call on a mount may take
+  --out FILE         the history, as docs/history-format.md describes it
+  --keep             leave the servers' disks and logs where they are, as after a failure
+
+Needs root on Linux, python3, fuse3 and network namespaces. The exit code is 0 if all was right and the faults did happen,
+1 if not, 2 if the command line is mistaken or something of that is missing.`;
+
+export interface NamesArguments {
+  readonly help: boolean;
+  readonly servers: number;
+  readonly mounts: number;
+  readonly cache: CacheMode;
+  readonly faults: readonly NamesFault[];
+  readonly loadMs: number;
+  readonly seed: number;
+  readonly leaseMs: number;
+  readonly operationTimeoutMs: number;
+  readonly out: string | null;
+  readonly keep: boolean;
+}
+
+/** @throws UsageError */
+export function namesArgumentsParse(args: readonly string[]): NamesArguments {
+  const text = { type: 'string' } as const;
+  const flag = { type: 'boolean' } as const;
+  const values = optionsParse(args, {
+    servers: text,
+    mounts: text,
+    cache: text,
+    faults: text,
+    for: text,
+    seed: text,
+    lease: text,
+    'op-timeout': text,
+    out: text,
+    keep: flag,
+    help: flag,
+  });
+  const [cache, ...others] = listOption('cache', values.cache ?? 'ttl', CACHES);
+  if (cache === undefined || others.length > 0) throw new UsageError('--cache is one mode, not several');
+  return {
+    help: values.help === true,
+    servers: integerOption('servers', values.servers ?? '3', 3, 7),
+    mounts: integerOption('mounts', values.mounts ?? '3', 2, 6),
+    cache,
+    faults: listOption('faults', values.faults ?? NAMES_FAULTS.join(','), NAMES_FAULTS),
+    loadMs: durationOption('for', values.for ?? '60s'),
+    seed: integerOption('seed', values.seed ?? String(1 + Math.floor(Math.random() * 1e6)), 1, 2 ** 32),
+    leaseMs: durationOption('lease', values.lease ?? '2s'),
+    operationTimeoutMs: durationOption('op-timeout', values['op-timeout'] ?? '10s'),
+    out: values.out ?? null,
+    keep: values.keep === true,
+  };
+}
