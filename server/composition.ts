@@ -54,6 +54,7 @@ import { registerServerMetrics } from './server-metrics.ts';
 import { descriptorsMax, ownDescriptors, Shortages } from './shortages.ts';
 import { registerStatusMetrics } from './status-metrics.ts';
 import { LocalStatusService, type StatusOfMembership, VERSION } from './status-service.ts';
+import { ballastKeep } from './storage/ballast.ts';
 import type { DataFolder } from './storage/data-folder.ts';
 import { DiskStore } from './storage/disk-store.ts';
 import { diskFileOps, syncsTimed } from './storage/file-ops.ts';
@@ -313,9 +314,17 @@ export async function compose(
     call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
     changed: (isLow) => {
       happenings.tell(isLow ? SENTENCES.diskFull(self) : SENTENCES.diskHasRoom(self));
-      if (!isLow) idle.hasRoom();
+      if (isLow) return;
+      idle.hasRoom();
+      keepBallast();
     },
   });
+  const keepBallast = (): void => {
+    if (store.reserve.isLow) return;
+    ballastKeep(folder.path).catch((error: unknown) => {
+      log.warn({ err: error }, 'no disk space is reserved for a start on a full disk');
+    });
+  };
   const scrubber = new Scrubber({
     clock,
     log,
@@ -540,6 +549,7 @@ export async function compose(
   await app.listen({ host: config.listen.host, port: config.listen.port });
   transport.start();
   fullDisks.start();
+  keepBallast();
   shortages.start();
   scrubber.begin();
   // The catalog's own record knows better than the configuration who holds it now.

@@ -6,8 +6,12 @@ import { createLogger, endOnFatal } from './log.ts';
 import { Server } from './server.ts';
 import { FolderError } from './storage/folder-error.ts';
 
-/** Exit code for usage and configuration. */
+/** Exit code for what only an operator can change: usage, configuration, a damaged data folder. */
 const EXIT_USAGE = 2;
+/** Exit code for what ends by itself: a later start may succeed. */
+const EXIT_TEMPORARY = 5;
+/** The address is in use, or not there yet. */
+const LISTEN_TEMPORARY: ReadonlySet<string> = new Set(['EADDRINUSE', 'EADDRNOTAVAIL']);
 /** An orderly end that takes longer than this is no longer waited for. */
 const SHUTDOWN_MS_MAX = 10_000;
 /**
@@ -40,12 +44,15 @@ export async function runServer(argv: readonly string[]): Promise<void> {
   try {
     server = await Server.start(config, log, fatal);
   } catch (error) {
-    if (error instanceof FolderError || error instanceof ConfigurationError) {
+    if (error instanceof FolderError) {
+      refuse(error.message, error.isTemporary ? EXIT_TEMPORARY : EXIT_USAGE);
+    } else if (error instanceof ConfigurationError) {
       refuse(error.message);
     } else if (isListenError(error)) {
       const { host, port } = config.listen;
       const why = error.code === 'EADDRINUSE' ? 'another process has the port' : error.message;
-      refuse(`Cannot listen on ${host}:${port}: ${why}. End that process or choose another --listen`);
+      const code = LISTEN_TEMPORARY.has(error.code ?? '') ? EXIT_TEMPORARY : EXIT_USAGE;
+      refuse(`Cannot listen on ${host}:${port}: ${why}. End that process or choose another --listen`, code);
     } else {
       fatal(error);
     }
@@ -70,10 +77,10 @@ export async function runServer(argv: readonly string[]): Promise<void> {
   });
 }
 
-function refuse(message: string): void {
+function refuse(message: string, exitCode = EXIT_USAGE): void {
   process.stderr.write(`leasehold: ${message}\n`);
   // Nothing keeps the process: what was opened is closed again.
-  process.exit(EXIT_USAGE);
+  process.exit(exitCode);
 }
 
 function isListenError(error: unknown): error is NodeJS.ErrnoException {

@@ -7,8 +7,10 @@ import { SUCCESSION_MS_MAX } from './file/succession.ts';
 import { drawIncarnation } from './incarnation.ts';
 import { planCluster } from './membership/cluster-plan.ts';
 import { Security } from './security/security.ts';
-import { DataFolder } from './storage/data-folder.ts';
-import { FolderError } from './storage/folder-error.ts';
+import { ballastRelease } from './storage/ballast.ts';
+import { DataFolder, fullFolder } from './storage/data-folder.ts';
+import { isCorruption, isNoSpace } from './storage/failures.ts';
+import { damagedFolder, FolderError } from './storage/folder-error.ts';
 import { setAside } from './storage/set-aside.ts';
 import { silencesOf } from './timing.ts';
 
@@ -38,12 +40,21 @@ export class Server {
     try {
       return await Server.#begin(config, log, fatal);
     } catch (error) {
-      if (!config.rebuild || !(error instanceof FolderError) || error.code !== 'damaged') throw error;
-      const aside = setAside(config.data);
-      log.warn(
-        { aside, reason: error.message },
-        'the damaged data folder is put aside, and an empty one begun',
-      );
+      if (!(error instanceof FolderError)) throw error;
+      if (error.code === 'no-space' && ballastRelease(config.data)) {
+        log.warn(
+          { reason: error.message },
+          'the disk is full: the space that was reserved for a start is used',
+        );
+      } else if (error.code === 'damaged' && config.rebuild) {
+        const aside = setAside(config.data);
+        log.warn(
+          { aside, reason: error.message },
+          'the damaged data folder is put aside, and an empty one begun',
+        );
+      } else {
+        throw error;
+      }
       return await Server.#begin(config, log, fatal);
     }
   }
@@ -57,6 +68,8 @@ export class Server {
       return new Server(await compose(plan, folder, security, log, fatal));
     } catch (error) {
       folder.close();
+      if (isCorruption(error)) throw damagedFolder(config.data, error);
+      if (isNoSpace(error)) throw fullFolder(config.data, error);
       throw error;
     }
   }

@@ -14,6 +14,8 @@ import type { ViewConflicts } from './view-conflicts.ts';
 
 /** Where room is short, in milliseconds. Mounts say of what they have open without a name every two minutes that it is in use. */
 const SHORT_GRACE_MS = 5 * 60_000;
+/** Between rounds while disk space is short, in milliseconds. */
+const SHORT_PERIOD_MS = 5_000;
 /** Files compared with the catalog in one query, and collected by one command. */
 const PAGE = 1_000;
 /** Pages of files without a name, and of what removed snapshots showed, in one round. */
@@ -60,7 +62,14 @@ export class Garbage {
   constructor(parts: GarbageParts) {
     this.#parts = parts;
     const periodMs = Math.min(60_000, Math.max(1_000, parts.graceMs / 2));
-    this.#timer = setInterval(() => void this.run(), periodMs);
+    const lookMs = Math.min(SHORT_PERIOD_MS, periodMs);
+    let sinceMs = 0;
+    this.#timer = setInterval(() => {
+      sinceMs += lookMs;
+      if (sinceMs < periodMs && !parts.isRoomShort()) return;
+      sinceMs = 0;
+      void this.run();
+    }, lookMs);
   }
 
   close(): void {

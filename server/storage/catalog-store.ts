@@ -43,9 +43,9 @@ import {
 } from './catalog-transfer.ts';
 import { trustOf } from './contents.ts';
 import type { DatabaseMark, OpenDatabase } from './database-mark.ts';
-import { errorCode, storageError } from './failures.ts';
+import { errorCode, isCorruption, storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
-import { FolderError } from './folder-error.ts';
+import { damagedFolder } from './folder-error.ts';
 import { SharedFlush } from './shared-flush.ts';
 
 export interface CatalogStoreOptions {
@@ -155,14 +155,7 @@ export class CatalogStore {
       options.mark?.opened(store.#asOpen());
       return store;
     } catch (error) {
-      if (['SQLITE_CORRUPT', 'SQLITE_NOTADB'].includes(errorCode(error))) {
-        throw new FolderError(
-          'damaged',
-          `Cannot open ${file}: it is damaged (${error instanceof Error ? error.message : String(error)}). ` +
-            'Start with --rebuild, which puts what is in the data folder aside and fills an empty one from the other servers',
-          { cause: error },
-        );
-      }
+      if (isCorruption(error)) throw damagedFolder(file, error);
       throw storageError(`Cannot open ${file}`, error);
     }
   }

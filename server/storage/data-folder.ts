@@ -5,7 +5,7 @@ import { assert } from '../../base/assert.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { CONTAINER_DIRECTORIES, CONTAINERS_FOLDER, containerDirectory } from '../../wire/locations.ts';
 import { DatabaseMark, type DatabaseState } from './database-mark.ts';
-import { errorCode } from './failures.ts';
+import { errorCode, isNoSpace } from './failures.ts';
 import { FolderError } from './folder-error.ts';
 import { FolderLock } from './folder-lock.ts';
 import {
@@ -288,6 +288,16 @@ export class DataFolder {
   }
 }
 
+/** @returns that a start has to wait until there is space */
+export function fullFolder(folder: string, cause: unknown): FolderError {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new FolderError(
+    'no-space',
+    `Cannot use ${folder} as data folder: its disk is full (${reason}). Free some space and start again`,
+    { cause },
+  );
+}
+
 /** Turns the system's refusals into words for whoever operates the server. */
 function explained<Result>(folder: string, work: () => Result): Result {
   try {
@@ -310,13 +320,7 @@ function explained<Result>(folder: string, work: () => Result): Result {
         { cause: error },
       );
     }
-    if (code === 'ENOSPC' || code === 'EDQUOT' || code === 'SQLITE_FULL') {
-      throw new FolderError(
-        'not-writable',
-        `Cannot use ${folder} as data folder: its disk is full (${reason}). Make room and start again`,
-        { cause: error },
-      );
-    }
+    if (isNoSpace(error)) throw fullFolder(folder, error);
     throw error;
   }
 }

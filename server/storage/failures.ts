@@ -13,6 +13,22 @@ export function errorCode(cause: unknown): string {
   return typeof cause.code === 'string' ? cause.code : '';
 }
 
+/** @returns the first error of the chain of causes for which `holds`, or null */
+function causeOf(error: unknown, holds: (code: string) => boolean): unknown {
+  for (let at = error; at instanceof Error; at = at.cause) if (holds(errorCode(at))) return at;
+  return null;
+}
+
+/** @returns whether an error, or what caused it, says that a database is damaged */
+export function isCorruption(error: unknown): boolean {
+  return causeOf(error, (code) => code.startsWith('SQLITE_CORRUPT') || code === 'SQLITE_NOTADB') !== null;
+}
+
+/** @returns whether an error, or what caused it, says that there is no free space */
+export function isNoSpace(error: unknown): boolean {
+  return causeOf(error, (code) => NO_SPACE.has(code) || code === 'no-space') !== null;
+}
+
 /** @returns whether an object that was read is damaged: bytes that are not those written, or that the disk cannot give */
 export function isDamage(cause: unknown): boolean {
   return cause instanceof ServiceError ? cause.code === 'integrity' : errorCode(cause) === 'EIO';

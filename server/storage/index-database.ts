@@ -6,9 +6,9 @@ import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { SEALS, type Seal } from '../../wire/file-operation.ts';
 import type { FileState } from './contents.ts';
-import { errorCode, storageError } from './failures.ts';
+import { errorCode, isCorruption, storageError } from './failures.ts';
 import type { FileOps } from './file-ops.ts';
-import { FolderError } from './folder-error.ts';
+import { damagedFolder, FolderError } from './folder-error.ts';
 import type { ObjectEntry } from './object-entry.ts';
 import { SharedFlush } from './shared-flush.ts';
 
@@ -189,14 +189,11 @@ export class IndexDatabase {
       const index = new IndexDatabase(database, ops, logFd, databaseFd, onFailure);
       await index.#checkpoint();
       const verdict = thorough ? database.pragma('quick_check(1)', { simple: true }) : 'ok';
-      if (verdict !== 'ok') throw damaged(path, String(verdict));
+      if (verdict !== 'ok') throw damagedFolder(path, String(verdict));
       return index;
     } catch (error) {
       database.close();
-      if (['SQLITE_CORRUPT', 'SQLITE_NOTADB'].includes(errorCode(error))) {
-        throw damaged(path, error instanceof Error ? error.message : String(error), error);
-      }
-      throw error;
+      throw isCorruption(error) ? damagedFolder(path, error) : error;
     }
   }
 
@@ -520,15 +517,6 @@ export class IndexDatabase {
       if (this.#works.length > 0) this.#schedule();
     }
   }
-}
-
-function damaged(path: string, why: string, cause?: unknown): FolderError {
-  return new FolderError(
-    'damaged',
-    `Cannot open ${path}: it is damaged (${why}). Start with --rebuild, which puts what is in the data folder aside ` +
-      'and fills an empty one from the other servers',
-    { cause },
-  );
 }
 
 function prepareSchema(database: Database.Database, path: string): void {

@@ -7,8 +7,10 @@ import type { ClusterStatus } from '../../wire/http-api.ts';
 import { RealCluster, until } from '../cluster/real-cluster.ts';
 import { ask } from '../http/ask.ts';
 import type { LoopDisk } from '../storage/loop-disk.ts';
-import { fillDisk, onDiskOfItsOwn } from './own-disk.ts';
+import { fillDisk, fillWholeDisk, onDiskOfItsOwn } from './own-disk.ts';
 
+/** SQLite's default. */
+const DATABASE_PAGE_BYTES = 4096;
 const LAUNCHER = new URL('../../bin/leasehold.js', import.meta.url).pathname;
 
 const body = (seed: number, bytes = 300_000): Buffer =>
@@ -75,6 +77,76 @@ test('a server with a damaged index is rebuilt from the others', { timeout: 180_
     await isThere(cluster, 's2', 'a', 97);
     await isThere(cluster, 's3', 'e', 101);
   } finally {
+    await cluster.stop();
+  }
+});
+
+/** Goal: a server that a restart cannot help says what to do, and ends with the code for which it is not started again. */
+test('a server whose index has overwritten pages asks for a rebuild', { timeout: 120_000 }, async () => {
+  const cluster = await RealCluster.start();
+  try {
+    await cluster.createVolume('main');
+    for (const name of ['a', 'b', 'c']) await put(cluster, 's1', name, name.charCodeAt(0));
+    await cluster.kill('s3', 'SIGTERM');
+    const index = join(cluster.data('s3'), 'index.db');
+    const pages = fs.readFileSync(index);
+    fs.writeFileSync(index, pages.fill(0xa5, DATABASE_PAGE_BYTES));
+    const refused = spawnSync(process.execPath, [LAUNCHER, 'server', ...cluster.flags('s3')], {
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    assert.equal(refused.status, 2, refused.stderr);
+    assert.match(refused.stderr, /^leasehold: Cannot open .*is damaged.*--rebuild/m);
+    cluster.spawn('s3', { LEASEHOLD_REBUILD: 'true' });
+    await cluster.ready(['s3']);
+    await cluster.current('main/a');
+  } finally {
+    await cluster.stop();
+  }
+});
+
+/**
+ * Goal: a server starts on a full disk by the space that it has reserved, and frees what was deleted while it was away; where
+ * nothing is reserved any more, it ends with the code for which it is started again.
+ */
+test('a server starts on a full disk, and collects garbage', { timeout: 240_000 }, async (t) => {
+  const cluster = await RealCluster.start({ flags: ['--gc-grace', '1s'] });
+  let disk: LoopDisk | null = null;
+  try {
+    await cluster.createVolume('main');
+    const made = await onDiskOfItsOwn(cluster, 's2', 64);
+    if (made.disk === null) return t.skip(made.why);
+    disk = made.disk;
+    for (const name of ['a', 'b', 'c', 'd']) await put(cluster, 's1', name, name.charCodeAt(0));
+    for (const name of ['a', 'b', 'c', 'd']) await cluster.current(`main/${name}`);
+    const ballast = join(cluster.data('s2'), 'ballast');
+    await until('space is reserved', async () => fs.existsSync(ballast));
+    await cluster.kill('s2');
+    for (const name of ['a', 'b', 'c'])
+      assert.equal((await ask(cluster.url('s1'), 'DELETE', `/v1/files/main/${name}`)).status, 204);
+    fillWholeDisk(disk);
+    const containers = (): number =>
+      fs
+        .readdirSync(join(cluster.data('s2'), 'objects'), { recursive: true, encoding: 'utf8' })
+        .filter((name) => name.endsWith('.dat')).length;
+    const before = containers();
+    await cluster.restart('s2');
+    assert.match(cluster.log('s2'), /the space that was reserved for a start is used/);
+    await until('what was deleted is gone', async () => containers() <= before - 3);
+    await isThere(cluster, 's2', 'd', 100);
+
+    await cluster.kill('s2');
+    fs.rmSync(ballast, { force: true });
+    fillWholeDisk(disk);
+    const refused = spawnSync(process.execPath, [LAUNCHER, 'server', ...cluster.flags('s2')], {
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    assert.equal(refused.status, 5, refused.stderr);
+    assert.match(refused.stderr, /^leasehold: Cannot use .* its disk is full .*Free some space/m);
+  } finally {
+    await cluster.kill('s2');
+    disk?.remove();
     await cluster.stop();
   }
 });

@@ -31,3 +31,21 @@ export function fillDisk({ folder }: LoopDisk, leftBytes: number): string {
   execFileSync('fallocate', ['-l', `${bavail * bsize - leftBytes}`, filler]);
   return filler;
 }
+
+/** Fills the disk to its last block, those included that only root may use. */
+export function fillWholeDisk({ folder }: LoopDisk): void {
+  const filler = fs.openSync(join(folder, 'lost+found', 'whole'), 'a');
+  try {
+    for (let bytes = 2 ** 20; bytes > 0; ) {
+      try {
+        fs.writeSync(filler, Buffer.alloc(bytes));
+        fs.fsyncSync(filler);
+      } catch (error) {
+        if (!(error instanceof Error && 'code' in error && error.code === 'ENOSPC')) throw error;
+        bytes = Math.floor(bytes / 2);
+      }
+    }
+  } finally {
+    fs.closeSync(filler);
+  }
+}
