@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
+import { execFile, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join, normalize } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -84,3 +84,24 @@ async function packedAndRun(t: TestContext, isBuilt: boolean): Promise<void> {
     'held\n',
   );
 }
+
+test('what its documents link to is in the package, but for tests and the model', () => {
+  const packed = execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], {
+    cwd: ROOT,
+    encoding: 'utf8',
+  });
+  const listed = JSON.parse(packed) as readonly { readonly files: readonly { readonly path: string }[] }[];
+  const files = new Set((listed[0]?.files ?? []).map(({ path }) => path));
+  assert.ok(files.has('README.md'));
+  const missing: string[] = [];
+  for (const path of files) {
+    if (!path.endsWith('.md')) continue;
+    for (const [, target = ''] of readFileSync(join(ROOT, path), 'utf8').matchAll(/\]\(([^)\s#]+)/g)) {
+      if (/^[a-z]+:/.test(target)) continue;
+      const linked = normalize(join(dirname(path), target)).replace(/\/$/, '');
+      const isThere = files.has(linked) || [...files].some((file) => file.startsWith(`${linked}/`));
+      if (!isThere && !/^(test|model|bench)\//.test(linked)) missing.push(`${path}: ${linked}`);
+    }
+  }
+  assert.deepEqual(missing, []);
+});

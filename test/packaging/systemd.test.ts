@@ -23,9 +23,10 @@ test('systemd finds nothing wrong with the units', { skip }, async (t) => {
   assert.ok(units.length >= 2);
   for (const unit of units) {
     const text = await readFile(join(UNITS, unit), 'utf8');
-    assert.match(text, /^ExecStart=\/usr\/bin\/leasehold /m);
-    // It looks whether the program is there.
-    await writeFile(join(folder, unit), text.replaceAll('/usr/bin/leasehold', LAUNCHER));
+    // By its name alone: npm and packages of distributions put it into different folders.
+    assert.match(text, /^ExecStart=leasehold /m);
+    // systemd-analyze checks that the program exists.
+    await writeFile(join(folder, unit), text.replace('ExecStart=leasehold ', `ExecStart=${LAUNCHER} `));
     const instance = unit.replace('@.', '@one.');
     const { stdout, stderr } = await run('systemd-analyze', ['verify', '--man=no', join(folder, instance)], {
       env: { ...process.env, SYSTEMD_UNIT_PATH: `${folder}:` },
